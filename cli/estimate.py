@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 import typer
 
 from ..server.answers.question import BEFORE, Question
-from ..server.errors import UsageError, the_name
+from ..server.errors import UsageError, choose_name
 from . import output
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, read_store
 from .output import PICTURES, Results
@@ -49,10 +49,10 @@ def estimate_command(
     paths = output.checked(outputs, ".csv", ".json", *PICTURES)
     given = {name: value for name, value in fields.items() if value is not None}
     with read_store(store) as opened:
-        name = the_name("fleet", fleet, tuple(opened.fleets()), "in this store")
+        name = choose_name("fleet", fleet, tuple(opened.fleets()), "in this store")
         versions = opened.experiments(name)
         names = sorted({version.experiment.name for version in versions})
-        the_name("experiment", given["experiment"], names, f"in fleet {name}")
+        choose_name("experiment", given["experiment"], names, f"in fleet {name}")
         question = Question(fleet=name, **given)
         if against_last:
             question = _against_last(question, against_last)

@@ -4,7 +4,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": (
         "hushmote demo",
         "hushmote demo --devices 2000 --broker embedded",
-        "hushmote demo --question pairs",
         "hushmote demo --board",
     ),
     "simulate": (
@@ -83,8 +82,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "check-mechanism": (
         "hushmote check-mechanism olh",
         "hushmote check-mechanism my_channel:MyChannel --json",
-        "hushmote check-mechanism room_temp.toml --samples 20000 --runtime all",
-        "hushmote check-mechanism --port /dev/ttyACM0",
+        "hushmote check-mechanism room_temp.toml --port /dev/ttyACM0 --samples 20000",
     ),
     "ledger": (
         "hushmote ledger --policy main.py --devices 20000",
@@ -130,9 +128,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote store merge sqlite:///all.sqlite sqlite:///site.sqlite --dry-run",
         "hushmote store merge sqlite:///all.sqlite sqlite:///site.sqlite",
     ),
-    "study": (
-        "hushmote study",
-        "hushmote study scale boards=2000000 every=1w",
-        "hushmote study reconstruction epsilon=0.2 --seed 1 --plot reconstruction.png",
-    ),
+    "study scale": ("hushmote study scale --boards 2000000 --every 1w",),
+    "study arrival": ("hushmote study arrival --boards 20000",),
+    "study ranges": ("hushmote study ranges --quick",),
+    "study lifetime": ("hushmote study lifetime --quick",),
+    "study reconstruction": ("hushmote study reconstruction --epsilon 0.2",),
+    "study plan-check": ("hushmote study plan-check --devices 5000 --epsilon 1 --values yes-no",),
+    "study composition": ("hushmote study composition --epsilon 0.1 --total 10",),
+    "study compose": ("hushmote study compose --releases 0.1x12,0.5x3 --delta 1e-6",),
+    "study curves": ("hushmote study curves --show reports --totals 2",),
+    "study majority": ("hushmote study majority --total 2 --reports 20",),
+    "study central": ("hushmote study central --records 1,2,3,10 --risk 1/3 --queries mean",),
 }

@@ -36,7 +36,7 @@ _PANELS = {
         "simulate": "Simulate a fleet before it is built, and compare its estimates with the truth.",
     },
     "Plan": {
-        "plan": "Plan an experiment: how many devices, which ε, what error, how to spend a lifetime budget.",
+        "plan": "Plan an experiment: devices, ε, error, and how to spend a lifetime budget.",
         "mechanisms": 'List the mechanisms: what each is for, and when "auto" picks it.',
         "epsilon": "Choose ε from a disclosure risk: what an attacker may come to believe.",
         "budget": "Privacy budgets: what each composition theorem allows, and what it guarantees.",

@@ -4,7 +4,10 @@ from .options import AsJson, print_json
 
 
 def mechanisms_command(as_json: AsJson = False) -> None:
-    """List the mechanisms: what each is for, and when "auto" in an experiment's file picks it."""
+    """List the mechanisms: what each is for, and when "auto" picks it.
+
+    An experiment's file says which one it takes; "auto" is the one of least error for its question.
+    """
     from ..server.answers import tables as show
     from ..server.mechanisms import MECHANISMS
     from ..server.mechanisms.about import about  # only now: help needs no NumPy

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin,
 
 import typer
 
-from ..server.errors import NO_STORE, UsageError, refusing, the_name
+from ..server.errors import NO_STORE, UsageError, choose_name, refusing
 
 if TYPE_CHECKING:
     from ..server.store.store import Store
@@ -67,7 +67,7 @@ def read_store(url: str) -> Store:
 
 def the_fleet(store: Store, name: str | None) -> str:
     """Return the named fleet of a store, or its only one. Otherwise UsageError lists them."""
-    return the_name("fleet", name, tuple(store.fleets()), f"in {store.where}")
+    return choose_name("fleet", name, tuple(store.fleets()), f"in {store.where}")
 
 
 def print_json(value: Any) -> None:

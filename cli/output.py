@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..server.errors import UsageError, refusing
+from ..server.extras import require
 
 PICTURES = (".png", ".pdf", ".svg")
 
@@ -38,7 +39,8 @@ def checked(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...]:
     """Return the paths to write; call it before anything is computed.
 
     Raises UsageError for another suffix, a missing folder and, without
-    OVERWRITE, an existing file.
+    OVERWRITE, an existing file; ExtraMissing for a picture where
+    Matplotlib is not installed.
     """
     wanted = tuple(paths or ())
     for path in wanted:
@@ -50,6 +52,8 @@ def checked(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...]:
             raise UsageError(f"cannot write {path}: it is a folder")
         if path.exists() and not os.environ.get(OVERWRITE):
             raise UsageError(f"{path} is there already: take another name, or set {OVERWRITE}=1")
+    if set(PICTURES) <= set(suffixes) and any(path.suffix.lower() in PICTURES for path in wanted):
+        require("matplotlib", "a picture")
     return wanted
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import typer
 
 from ..server.errors import UsageError
+from ..server.extras import require
 from .broker import FILE, URLS, connection
 from .options import DEFAULT_STORE, AggregatorUrl, PolicyFile, StoreUrl, command, on_command_line
 
@@ -58,13 +59,7 @@ def _page(options: PageOptions) -> None:
 
     Fleets, experiments, budgets, plans, and a board to try.
     """
-    try:
-        from ..web.app import serve
-        from ..web.settings import PageSettings
-    except ImportError as e:
-        if e.name not in ("nicegui", "babel"):
-            raise
-        raise UsageError("the page needs NiceGUI: pip install 'hushmote[page]'") from None
+    require("nicegui", "the page")
     from ..fleet.statement import document
     from ..server.budgets import policy
     from ..server.overview.aggregator import check_url
@@ -73,6 +68,8 @@ def _page(options: PageOptions) -> None:
     from ..server.service.http_access import is_loopback
     from ..server.service.process import set_up_log
     from ..server.service.tokens import TokenFile
+    from ..web.app import serve
+    from ..web.settings import PageSettings
 
     host, port = parse_endpoint(options.http)
     tokens = None if options.token_file is None else TokenFile(options.token_file)

@@ -19,7 +19,7 @@ from ..server.store.check import check
 from ..server.store.counting import clock_fault
 from ..server.store.database import Database, StoreError
 from ..server.store.erase import Erasure, erase, finish_rewrite, queue_erasure
-from ..server.store.merge import Merged, merge
+from ..server.store.merge import MergeResult, merge
 from ..server.store.seal import Sealing, seal
 from ..server.store.store import Store
 from . import tables
@@ -287,7 +287,7 @@ def store_merge(
         _show_merged(added, where, dry_run)
 
 
-def _show_merged(added: Merged, where: str, dry_run: bool) -> None:
+def _show_merged(added: MergeResult, where: str, dry_run: bool) -> None:
     table = tables.table(None, ("fleet", "experiment", "versions", "reports", "new devices"), 2)
     for line in added.experiments:
         numbers = (f"{n:,}" for n in (line.versions, line.reports, line.devices))

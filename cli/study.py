@@ -1,58 +1,40 @@
-"""`hushmote study NAME PARAMETER=VALUE ...`: every study of studies/, listed, explained and run."""
+"""`hushmote study NAME`: every study of studies/, whose options are the fields of its parameters' model."""
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
-from typer.core import TyperCommand
+from pydantic.fields import FieldInfo
 
 from ..server.answers import tables as show
-from ..server.errors import UsageError
 from ..simulator.workers import workers
 from ..studies import catalogue
 from ..studies.catalogue import STUDIES
 from ..studies.frame import Running
-from . import tables
 from .options import AsJson, WhichWorkers, print_json
-from .output import PICTURES, by_name, checked, output_option
+from .output import by_name, checked, output_option
 from .progress import progress
 
+Seed = Annotated[
+    int | None,
+    typer.Option(help="Repeat a run exactly, with simulated noise; else OpenDP's is drawn.", min=0),
+]
 
-def study_command(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="Name of the study; without one, all are listed.", autocompletion=lambda: list(STUDIES)
-        ),
-    ] = "",
-    parameters: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PARAMETER=VALUE", help="`hushmote study NAME --help` lists them."),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Repeat a run exactly, with simulated noise; else OpenDP's is drawn.", min=0),
-    ] = None,
-    output: Annotated[list[Path] | None, output_option(by_name(".csv", *PICTURES))] = None,
-    crew: WhichWorkers = None,
-    as_json: AsJson = False,
-) -> None:
-    """Run a study, which reproduces a source or a claim, beside its theory."""
-    if not name:
-        _list(as_json)
-        return
-    study = catalogue.study(name)
-    for given, takes, option in (
-        (seed is not None, study.seeded, "--seed: it draws nothing"),
-        (crew is not None, study.divided, "--workers: it is one piece"),
-        (bool(output), bool(study.suffixes), "--output: it has no picture of its own"),
-    ):
-        if given and not takes:
-            raise UsageError(f"study {name} takes no {option}")
-    paths = checked(output, *study.suffixes)
-    asked = catalogue.asked(name, parameters or ())
+study_app = typer.Typer()
+
+
+def _run(name: str, values: dict[str, Any]) -> None:
+    """Run a study with the values of its command's options, and print and write what it found."""
+    study = STUDIES[name]
+    as_json, crew = values.pop("as_json"), values.pop("crew", None)
+    paths = checked(values.pop("output", None), *study.suffixes)
+    seed = values.pop("seed", None)
+    given = {key: value for key, value in values.items() if value not in (None, False, [])}
+    parameters = catalogue.parameters(name, given)
     with workers(crew, study.pool) as hands, progress(f"study {name}", 1.0) as advance:
-        result = catalogue.run(name, asked, Running(seed, hands, advance))
+        result = catalogue.run(name, parameters, Running(seed, hands, advance))
     for path in paths:
         catalogue.write(name, result, path)
     if as_json:
@@ -63,50 +45,46 @@ def study_command(
         show.out.print(f"written: {path}", soft_wrap=True)
 
 
-def _list(as_json: bool) -> None:
-    if as_json:
-        print_json({name: study.line for name, study in STUDIES.items()})
-        return
-    table = tables.table(None, ("study", "what it shows"), 2)
-    for name, study in STUDIES.items():
-        table.add_row(name, study.line)
-    show.out.print(table)
-    show.out.print("\n`hushmote study NAME --help` lists a study's parameters.")
+def _option(key: str, field: FieldInfo) -> Any:
+    """Return the option of a parameter, which takes a text: the model says what is wrong with it."""
+    kinds = {field.annotation, *get_args(field.annotation)}
+    kind: Any = str | None
+    metavar = "NUMBER" if kinds & {int, float} else "TEXT"
+    if field.annotation is bool:
+        kind, metavar = bool, None
+    elif get_origin(field.annotation) is tuple:
+        kind, metavar = list[str] | None, f"{metavar},..."
+    elif get_origin(field.annotation) is Literal:
+        metavar = "|".join(get_args(field.annotation))
+    default = catalogue.default(field)
+    option = typer.Option(
+        catalogue.option(key), help=field.description, metavar=metavar, show_default=default or False
+    )
+    return Annotated[kind, option]
 
 
-class StudyCommand(TyperCommand):
-    """The command, whose help is that of the study that stands beside --help."""
+def _command(name: str) -> Callable[..., None]:
+    """Return the command of a study: its parameters as options, and those of all studies that it takes."""
+    study = STUDIES[name]
+    hints = {key: _option(key, field) for key, field in catalogue.model(name).model_fields.items()}
+    hints |= {"seed": Seed} if study.seeded else {}
+    if study.suffixes:
+        hints["output"] = Annotated[list[Path] | None, output_option(by_name(*study.suffixes))]
+    hints |= {"crew": WhichWorkers} if study.divided else {}
+    hints["as_json"] = AsJson
 
-    _NAME = "study"
+    def call(**values: Any) -> None:
+        _run(name, values)
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta[self._NAME] = next((word for word in args if word in STUDIES), "")
-        return super().parse_args(ctx, args)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        name = ctx.meta.get(self._NAME)
-        if name:
-            write_help(name, formatter)
-        else:
-            super().format_help(ctx, formatter)
-
-
-def write_help(name: str, formatter: Any) -> None:
-    """Write a study's line, its parameters and an example to click's formatter."""
-    study = catalogue.study(name)
-    formatter.write_usage(f"hushmote study {name}", "[PARAMETER=VALUE ...]")
-    formatter.write_paragraph()
-    with formatter.indentation():
-        formatter.write_text(study.line)
-    with formatter.section("Parameters"):
-        formatter.write_dl(
-            [
-                (f"{key}=", f"{meaning}  [default: {default}]" if default else meaning)
-                for key, meaning, default in catalogue.parameters(name)
-            ]
-        )
-    with formatter.section("Examples"):
-        formatter.write_text(f"hushmote study {name} {study.example}")
+    defaults = {key: False if get_args(hint)[0] is bool else None for key, hint in hints.items()}
+    parameters = [
+        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=defaults[key], annotation=hint)
+        for key, hint in hints.items()
+    ]
+    setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010 (no type checker knows it)
+    call.__annotations__ = hints
+    return call
 
 
-setattr(study_command, "command_class", StudyCommand)  # noqa: B010 (main reads it; pyright knows none)
+for _name, _study in STUDIES.items():
+    study_app.command(_name, help=_study.line)(_command(_name))

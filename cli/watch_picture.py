@@ -16,7 +16,7 @@ from ..server.answers.windows import Due
 from ..server.overview.aggregator import AggregatorHealth
 from ..server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
 from ..server.overview.watch import StoreState
-from ..server.plain_text import shortened, visible
+from ..server.plain_text import shorten, visible
 from ..server.words.epsilon import rounded_up
 from ..server.words.numbers import counted
 
@@ -163,7 +163,7 @@ def _line(result: Result, one: Learned) -> Text:
     confidence = f"{result.confidence:.0%}".replace("%", " %")
     if one.quantity == "share":
         name = (
-            f"{shortened(one.name, _LABEL):<{_LABEL}} {'█' * round(_BAR * min(1, max(0, one.value))):<{_BAR}}"
+            f"{shorten(one.name, _LABEL):<{_LABEL}} {'█' * round(_BAR * min(1, max(0, one.value))):<{_BAR}}"
         )
         text = f"{one.value:.1%}, {one.low:.1%} to {one.high:.1%}".replace("%", " %")
         return Text.assemble((name.rstrip(), "cyan"), f" {text}")

@@ -32,9 +32,6 @@ CASES = (
     ('theorem = "optimal"\nepsilon = 4\ndelta = 1e-6', 150000, '"rule":"count","cap":34', 34),
     ('theorem = "optimal"\nepsilon = 8\ndelta = 1e-6\nreports = 9', 500000, '"rule":"count","cap":9', 9),
     ('theorem = "advanced"\nepsilon = 8\ndelta = 1e-6', 200000, '"rule":"count","cap":36', 36),
-    ('theorem = "rogers"\nepsilon = 8\ndelta = 1e-6', 200000, '"rule":"count","cap":21', 21),
-    ('theorem = "majority"\nepsilon = 2\nnot_ldp = true', 500000, '"rule":"count","cap":21', 21),
-    ('theorem = "majority"\nepsilon = 2\nreports = 8\nnot_ldp = true', 500000, '"rule":"count","cap":8', 8),
     ('theorem = "none"', 500000, '"rule":"unlimited"', None),
 )
 

@@ -28,7 +28,7 @@ from hushmote.fleet.provisioning.flash import MODULES
 from hushmote.server.experiments.payload import NoMechanism, chosen_fields
 from hushmote.server.mechanisms import MECHANISMS
 from hushmote.server.mechanisms.workload import ALL_RANGES
-from hushmote.server.wire.board_files import needed, shipped, with_imports
+from hushmote.server.wire.board_files import needed_files, shipped_files, with_imports
 
 TARGET = runtimes.ROOT / "docs" / "reporter.md"
 _BEGIN, _END = "<!-- cost: written by firmware_tests/write_cost.py -->\n", "<!-- end of the cost -->"
@@ -131,7 +131,7 @@ def experiments() -> dict[str, bytes]:
 def stage(folder: Path) -> None:
     """The modules as `hushmote flash` compiles them, the measuring code, the experiments' files."""
     folder.mkdir()
-    modules = (*(run.DEVICE / f"{m}.py" for m in MODULES), *shipped().values())
+    modules = (*(run.DEVICE / f"{m}.py" for m in MODULES), *shipped_files().values())
     for path in (*modules, run.HERE / "measure_cost.py"):
         (folder / f"{path.stem}.mpy").write_bytes(board.compile_mpy(path, _MPY_6, path.name))
     texts = experiments()
@@ -208,7 +208,7 @@ def measure() -> Costs:
     sizes = {}
     for name in (
         *(f"{m}.py" for m in pico_cost.IN_ORDER),
-        *(path.name for path in shipped().values()),
+        *(path.name for path in shipped_files().values()),
         "main.py",
     ):
         path = run.DEVICE / name
@@ -218,12 +218,12 @@ def measure() -> Costs:
         staged = Path(folder) / "staged"
         stage(staged)
         reports = []
-        further = tuple(path.stem for path in shipped().values())
+        further = tuple(path.stem for path in shipped_files().values())
         for mechanism, payload in experiments().items():
             experiment = Experiment.parse(payload)
             files = [
                 path
-                for file in needed(experiment).values()
+                for file in needed_files(experiment).values()
                 for path in (*with_imports(file.read_bytes()), file)
             ]
             modules = ",".join(path.stem for path in files)
@@ -236,7 +236,7 @@ def measure() -> Costs:
         lives = {with_reporter: live(runtime, staged, with_reporter) for with_reporter in (False, True)}
     kept_by = {f"{m}.py": int(x) for m, x in zip((*_BY_ITSELF, *further), kept, strict=True)}
     lines = len((run.DEVICE / "ldp_client.py").read_text().splitlines())
-    core = {word: text for word, text in experiments().items() if not needed(Experiment.parse(text))}
+    core = {word: text for word, text in experiments().items() if not needed_files(Experiment.parse(text))}
     pico = pico_cost.measure(core)
     imports = smallest_imports(runtime)
     return Costs(runtime.version, lines, sizes, kept_by, imports, pico, tuple(reports), lives, wear(runtime))
@@ -271,7 +271,7 @@ def targets(costs: Costs) -> list[tuple[str, str, str, bool]]:
     size = max(costs.sizes["ldp_client.py"][1].values())
     rows.append(("`ldp_client.mpy`", "at most 11,264 bytes", f"{size:,} bytes", size <= 11 * _KIB))
     rows.append(("`ldp_client.py`", "at most 1,000 lines", f"{costs.lines:,} lines", costs.lines <= 1000))
-    for name in ("ldp_p256.py", *(path.name for path in shipped().values())):
+    for name in ("ldp_p256.py", *(path.name for path in shipped_files().values())):
         size = max(costs.sizes[name][1].values())
         rows.append((f"`{name[:-3]}.mpy`", "at most 1,500 bytes", f"{size:,} bytes", size <= 1500))
     most = max(r.sha256 for r in costs.reports)

@@ -28,10 +28,9 @@ def _compile(lock: str, source: str, *options: str, requirements: tuple[str, ...
 def _lowest_versions() -> dict[str, str]:
     """Return the lowest version of each direct dependency, by name, of those with a lower bound."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"]]
-    for extra in ("arrow", "cluster", "dask", "demo", "docs", "flash", "nats", "page", "pandas"):
+    wanted = list(project["dependencies"])
+    for extra in project["optional-dependencies"].keys() - {"bench"}:
         wanted += project["optional-dependencies"][extra]
-    wanted += project["optional-dependencies"]["postgresql"] + project["optional-dependencies"]["study"]
     bounds = (re.match(r"([\w.-]+)(?:\[.*?\])?>=([\d.]+)", text) for text in wanted)
     return {found[1].lower(): found[2] for found in bounds if found}
 

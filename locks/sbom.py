@@ -120,7 +120,7 @@ def board_document(micropython: str = "") -> dict[str, Any]:
     ours, device = version(PRODUCT), flash.EXAMPLE.parent
     names = [
         *(f"{m}.py" for m in flash.MODULES),
-        *(p.name for p in board_files.shipped().values()),
+        *(p.name for p in board_files.shipped_files().values()),
         "main.py",
     ]
     parts = [

@@ -17,10 +17,9 @@ from .devices import MOST_RANGE_VALUES, Plan, PlanError, half_width, missing_hal
 from .expected_error import Question
 from .experiment_file import Named, file_text, nats
 from .lifetime import LifetimePlan, plan_lifetime
-from .second_epsilon import HistogramEpsilon, histogram, lifetime_histograms
-from .sentences import asked, assumed, cost, mechanism, not_met, sentences, short, unit_of
-from .wish import YES_NO, Wish
-from .wished import (
+from .request import (
+    YES_NO,
+    PlanRequest,
     Reading,
     epsilon_of_report,
     histogram_delta,
@@ -30,6 +29,8 @@ from .wished import (
     reading_of,
     wanted_error,
 )
+from .second_epsilon import HistogramEpsilon, histogram, lifetime_histograms
+from .sentences import asked, assumed, cost, mechanism, not_met, sentences, short, unit_of
 
 _LIFE = ("lifetime", "delta", "horizon", "call", "limit")
 _ANSWER = "   <- the answer"
@@ -69,7 +70,7 @@ class LastWindow:
 
 @dataclass(frozen=True)
 class PlanAnswer:
-    """The results of a wish.
+    """The results of a request.
 
     reading  what devices read
     plan     one report of each device, or how a device spends its life
@@ -77,7 +78,7 @@ class PlanAnswer:
     unit     part of the range or, for a quantile, share of devices for one unit; None if not known
     """
 
-    wish: Wish
+    request: PlanRequest
     reading: Reading
     plan: Plan | LifetimePlan
     wanted: float | None
@@ -95,7 +96,7 @@ class PlanAnswer:
         """Which of devices, epsilon, domain and error was worked out; for a life devices, or its error."""
         if isinstance(self.plan, Plan):
             return self.plan.solved
-        return "devices" if self.wish.devices is None else "error"
+        return "devices" if self.request.devices is None else "error"
 
     def error_with(self, devices: float) -> float:
         """Return the half-width with another number of devices, as error."""
@@ -124,10 +125,12 @@ class PlanAnswer:
         if self.plan.question.kind != "range" or wanted is None or wanted >= NOTHING:
             return ""
         if isinstance(self.plan, Plan):
-            other = Wish(values=YES_NO, epsilon=self.plan.epsilon, error=wanted, missing=self.wish.missing)
+            other = PlanRequest(
+                values=YES_NO, epsilon=self.plan.epsilon, error=wanted, missing=self.request.missing
+            )
         else:
-            spent = {name: getattr(self.wish, name) for name in _LIFE}
-            other = Wish(values=YES_NO, error=wanted, missing=self.wish.missing, **spent)
+            spent = {name: getattr(self.request, name) for name in _LIFE}
+            other = PlanRequest(values=YES_NO, error=wanted, missing=self.request.missing, **spent)
         needed = answer(other).plan.devices
         if needed >= self.plan.devices:
             return ""
@@ -144,7 +147,7 @@ class PlanAnswer:
         """What histograms reveal: by the window of a life, and for all reports."""
         if isinstance(self.plan, Plan):
             return {
-                "all of it": histogram(self.plan.design, self.plan.devices, 1, histogram_delta(self.wish))
+                "all of it": histogram(self.plan.design, self.plan.devices, 1, histogram_delta(self.request))
             }
         return lifetime_histograms(self.plan)
 
@@ -204,7 +207,7 @@ class PlanAnswer:
         """Return plain values, for JSON."""
         plan, said = self.plan, {"answer": list(self.lines)}
         if isinstance(plan, Plan):
-            seen = plain(self.seen["all of it"]) | {"wanted": self.wish.histogram_epsilon}
+            seen = plain(self.seen["all of it"]) | {"wanted": self.request.histogram_epsilon}
             return json_values.of_plan(plan) | self.in_unit(plan.error) | {"histogram": seen} | said
         seen = [{"window": name, **plain(one)} for name, one in self.seen.items()]
         values = json_values.of_life(plan) | {"histograms": seen}
@@ -215,39 +218,39 @@ class PlanAnswer:
 
     def command(self, name: str) -> str:
         """Return the shell command for the same plan, and for NAME.toml without owner and purpose."""
-        return shlex.join(["hushmote", "plan", *self.wish.words(), "--output", f"./{name}.toml"])
+        return shlex.join(["hushmote", "plan", *self.request.words(), "--output", f"./{name}.toml"])
 
     def file(self, named: Named) -> str:
         """Return the experiment file's text. Raises PlanError if the plan makes none."""
         return file_text(self.plan, self.reading, named)
 
 
-def answer(wish: Wish, before_each: Callable[[], object] = object) -> PlanAnswer:
-    """Work out a wish; takes up to seconds with many designs.
+def answer(request: PlanRequest, before_each: Callable[[], object] = object) -> PlanAnswer:
+    """Work out a request; takes up to seconds with many designs.
 
     before_each: called before each design; an exception in it ends the work. Raises PlanError, naming the
-    field to change if there is one, for a wish that contradicts itself or that nothing fulfils.
+    field to change if there is one, for a request that contradicts itself or that nothing fulfils.
     """
-    reading = reading_of(wish)
-    question = question_of(wish, reading)
+    reading = reading_of(request)
+    question = question_of(request, reading)
     unit = of_unit(reading, question)
-    error = wanted_error(wish, question, unit)
-    if wish.lifetime is None:
-        epsilon = epsilon_of_report(wish, question, reading.domain)
-        parts = {"devices": wish.devices, "epsilon": epsilon, "domain": reading.domain, "error": error}
-        return PlanAnswer(wish, reading, solve(question, **parts, before_each=before_each), error, unit)
-    spent = life_of(wish)
-    if reading.domain is None or (wish.devices is None and error is None):
+    error = wanted_error(request, question, unit)
+    if request.lifetime is None:
+        epsilon = epsilon_of_report(request, question, reading.domain)
+        parts = {"devices": request.devices, "epsilon": epsilon, "domain": reading.domain, "error": error}
+        return PlanAnswer(request, reading, solve(question, **parts, before_each=before_each), error, unit)
+    spent = life_of(request)
+    if reading.domain is None or (request.devices is None and error is None):
         raise PlanError("--lifetime needs --values, and --devices or --error")
-    life = plan_lifetime(question, 2 if wish.devices is None else wish.devices, reading.domain, *spent)
-    if wish.devices is None and error is not None:
+    life = plan_lifetime(question, 2 if request.devices is None else request.devices, reading.domain, *spent)
+    if request.devices is None and error is not None:
         life = life.enough(error)
-    return PlanAnswer(wish, reading, life, error, unit)
+    return PlanAnswer(request, reading, life, error, unit)
 
 
 def _once(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
     """Return the facts about one report from each device."""
-    seen, wanted, domain = a.seen["all of it"], a.wish.histogram_epsilon, plan.design.domain
+    seen, wanted, domain = a.seen["all of it"], a.request.histogram_epsilon, plan.design.domain
     largest = "" if wanted is None else f", the largest with which the histogram stays at {wanted:g};"
     rows = {
         "devices": ("devices", f"{plan.devices:,}", "" if plan.solved == "devices" else ", one report each"),

@@ -13,8 +13,8 @@ from ..server.experiments.reading import DefinitionError
 from ..server.words.numbers import length
 from .devices import Plan, PlanError
 from .lifetime import LifetimePlan
+from .request import Reading
 from .sentences import asked, short
-from .wished import Reading
 
 NEEDS_RANGE = (
     "an experiment's file needs a number's range: add --low and --high, for example --low -30 --high 34"

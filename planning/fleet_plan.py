@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ParamSpec, get_type_hints
 
 from rich.console import RenderableType
@@ -10,9 +10,9 @@ from rich.console import RenderableType
 from hushmote.planning.answer import PlanAnswer, answer
 from hushmote.planning.devices import Plan, PlanError
 from hushmote.planning.lifetime import LifetimePlan
+from hushmote.planning.request import PlanRequest, in_python
 from hushmote.planning.second_epsilon import HistogramEpsilon
 from hushmote.planning.sentences import mechanism
-from hushmote.planning.wish import Wish, in_python
 from hushmote.server.answers import facts
 from hushmote.server.answers.tables import Shown
 
@@ -77,10 +77,10 @@ class FleetPlan(Shown):
         return facts.html(self.answer.lines, self.answer.facts)
 
 
-def _planner(wish: Callable[_P, Wish]) -> Callable[_P, FleetPlan]:
-    """A function with a wish's fields as its parameters, so that they are said once."""
+def _from_request(request: Callable[_P, PlanRequest]) -> Callable[_P, FleetPlan]:
+    """Return a function whose keyword arguments are the fields of a request, with their help in its doc."""
 
-    @functools.wraps(wish, assigned=(), updated=())
+    @functools.wraps(request, assigned=(), updated=())
     def plan(*arguments: _P.args, **named: _P.kwargs) -> FleetPlan:
         """Give three of devices, epsilon, values and error; get the fourth.
 
@@ -88,18 +88,18 @@ def _planner(wish: Callable[_P, Wish]) -> Callable[_P, FleetPlan]:
         in its life. Raises PlanError with one line where that cannot be planned.
         """
         try:
-            return FleetPlan(answer(wish(*arguments, **named)))
+            return FleetPlan(answer(request(*arguments, **named)))
         except PlanError as e:
             raise PlanError(in_python(str(e)), e.field) from None
 
-    hints = get_type_hints(Wish, include_extras=True)
-    lines = (f"    {field.name}: {in_python(hints[field.name].__metadata__[0])}" for field in fields(Wish))
+    hints = get_type_hints(PlanRequest, include_extras=True)
+    lines = (f"    {name}: {in_python(hint.__metadata__[0])}" for name, hint in hints.items())
     plan.__doc__ = "\n".join([plan.__doc__ or "", *lines])
     return plan
 
 
-plan = _planner(Wish)
+plan = _from_request(PlanRequest)
 """Plan a fleet: give three of devices, epsilon, values and error, get the fourth.
 
-The parameters are the fields of `Wish`, below.
+The parameters are the fields of `PlanRequest`, below.
 """

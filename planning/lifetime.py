@@ -33,9 +33,9 @@ from .devices import (
     half_width,
 )
 from .expected_error import Design, Question, variance
-from .wish import DEFAULT_LIMIT
 
 MOST_EVERY = 1 << 24
+DEFAULT_LIMIT = 4 * MICRO  # what the example firmware's policy allows one report to cost
 DAY_S = 86_400
 WINDOWS = {"a day": 1.0, "a week": 7.0, "30 days": 30.0}
 FEW = (1, 2, 3, 4)

@@ -1,6 +1,6 @@
 """The aggregator: subscribes to reports, commits them in batches, and only then acknowledges them.
 
-Everything happens in the thread that calls run(): what the broker sent is collected, committed in one
+Everything happens in the thread that calls run(): messages from the broker are collected, committed in one
 transaction, then acknowledged in order. A process that dies at any instant has either committed a report (its
 redelivery is a duplicate) or not acknowledged it (the broker keeps it).
 """
@@ -14,9 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Literal
 
-from .errors import HushmoteError
+from .extras import require
 from .ingest.announce import Announcer
 from .ingest.broker_url import BrokerAddress, NatsAddress
 from .ingest.clock import CheckedClock, HurryingClock, now
@@ -42,31 +43,35 @@ CLIENT_ID = "hushmote-aggregator"
 
 _HERE = BrokerAddress("127.0.0.1")
 _TURN_S = 0.2  # how long run() may take to notice stop()
-_AGAIN_S = 600.0  # all is published again: a NATS server may miss it when it starts, and its boards with it
+_AGAIN_S = 600.0  # everything is published again, since a NATS server may miss it while it starts
 _MOST_IN_FLIGHT = 65_535
 _MOST_UNCOMMITTED = 20  # batches in memory while the store fails; then nothing more is read
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counting:
-    """Whose reports an aggregator counts, as whom it asks for them, and when it commits.
+    """The fleets to count, the client id to use, and when to commit.
 
-    fleets: names to subscribe to, None for all; every fleet must be in the store.
-    fleet_keys: needed for keyed fleets.
-    client_id: names the session that the broker keeps while the aggregator is away; one at a time may use it.
-    On NATS servers it names their consumer, and any number of aggregators on one store divide its reports.
-    share: name of a group of aggregators on one store, among whom an MQTT 5 broker divides the reports; each
-    has a client_id of its own.
-    retire: count what the broker has kept for the session, end the session, and return from run(); MQTT 5.
-    rate: most reports of one device that are counted within an hour, None for any number; each aggregator of
-    a group counts for itself.
-    protocol: "auto" tries MQTT 5 and falls back to 3.1.1; it says nothing of NATS servers.
-    batch_reports: reports after which a batch is committed, 1 to 30,000.
-    batch_s: seconds after which it is committed.
-    clock: decides the window of a report, UTC.
-    give_up_s: seconds of failing batches after which run() raises CountingGivenUp.
+    Attributes:
+        fleets: names to subscribe to; None for all. Every fleet must be in the store.
+        fleet_keys: needed for keyed fleets.
+        client_id: names the session that the broker keeps while the aggregator is away; one aggregator at a
+            time may use it. On NATS servers it names their consumer, and any number of aggregators on one
+            store divide its reports.
+        share: name of a group of aggregators on one store, among whom an MQTT 5 broker divides the reports;
+            each has its own client_id.
+        retire: count what the broker has kept for the session, end the session, and return from run(); MQTT
+            5.
+        rate: most reports of one device that are counted within an hour; None for any number. Each aggregator
+            of a group counts for itself.
+        protocol: "auto" tries MQTT 5 and falls back to 3.1.1; NATS servers ignore it.
+        batch_reports: reports after which a batch is committed, 1 to 30,000.
+        batch_s: seconds after which a batch is committed, above 0.
+        clock: decides the window of a report, UTC.
+        give_up_s: seconds of failing batches after which run() raises CountingGivenUp.
 
-    Raises ValueError for what cannot be.
+    Raises:
+        ValueError: a value is out of range, or MQTT 3.1.1 is combined with share or retire.
     """
 
     fleets: Sequence[str] | None = None
@@ -93,14 +98,18 @@ class Counting:
 class Aggregator:
     """Counts a broker's reports into a store until it is stopped.
 
-    tls: how the broker is checked, None for plain TCP.
-    on_ready: called whenever the subscription holds, with the experiments published.
-    on_commit: called after each commit, with its messages and seconds.
-    retained: returns topic -> what else the broker is to keep there, empty for nothing; the same object as
-    long as nothing changed.
-
     run() blocks; stop(), ready, counters and condition may be used from other threads, stop() in signal
     handlers too.
+
+    Args:
+        store: the store.
+        broker: the broker's address.
+        counting: what to count and how.
+        tls: how to check the broker; None for plain TCP.
+        on_ready: called whenever the subscription is active and the experiments are published.
+        on_commit: called after each commit, with its messages and seconds.
+        retained_messages: returns further payloads to retain at the broker, by topic, empty to clear one; the
+            same object as long as nothing changed.
     """
 
     def __init__(
@@ -112,7 +121,7 @@ class Aggregator:
         tls: ssl.SSLContext | None = None,
         on_ready: Callable[[], object] | None = None,
         on_commit: Callable[[int, float], object] | None = None,
-        retained: Callable[[], Mapping[str, bytes]] | None = None,
+        retained_messages: Callable[[], Mapping[str, bytes]] | None = None,
     ) -> None:
         nats = isinstance(broker, NatsAddress)
         if nats and counting.share is not None:
@@ -135,23 +144,21 @@ class Aggregator:
 
             self._source = MqttSource(session, self._status, counting.protocol, make)
         else:
-            try:
-                from .ingest.nats.source import NatsSource  # only here: few have what it needs
-            except ImportError:
-                raise HushmoteError("a broker on NATS needs nats-py: pip install 'hushmote[nats]'") from None
-
-            asked = functools.partial(pace, asked_for=True)
-            self._source = NatsSource(broker, session, self._status, asked)
+            require("nats", "a broker on NATS")
+            # By name: the core works without this package.
+            module = import_module(".ingest.nats.source", __package__)
+            nats_pace = functools.partial(pace, on_request=True)
+            self._source = module.NatsSource(broker, session, self._status, nats_pace)
         limit = None if counting.rate is None else RateLimit(counting.rate)
         # A hurrying clock passes hours between two batches, in which nothing is down.
         if isinstance(clock := counting.clock, HurryingClock):
-            self._checked = self._heartbeat = None
-            # Reports set it going, and nothing else.
-            today, erased_by = now, clock.look
+            self._checked_clock = self._heartbeat = None
+            # Only reports start it.
+            today, retention_clock = now, clock.peek
         else:
             # Everything that depends on the time gets it here, so nothing acts on a time that is wrong.
-            clock = self._checked = CheckedClock(store.last_time, self._status.say, clock)
-            today, erased_by = clock, clock.settled
+            clock = self._checked_clock = CheckedClock(store.last_time, self._status.say, clock)
+            today, retention_clock = clock, clock.steady_time
             self._heartbeat = Heartbeat(store, self._status, clock)
         self._committer = Committer(
             store,
@@ -164,9 +171,9 @@ class Aggregator:
             counting.give_up_s,
         )
         self._announcer = Announcer(self._fleets, self._status, today)
-        self._retention = Retention(store, self._status, erased_by)
+        self._retention = Retention(store, self._status, retention_clock)
         self._erasures = QueuedErasures(store, self._status, counting.fleet_keys, counting.fleets)
-        self._outbox = None if retained is None else Outbox(retained)
+        self._outbox = None if retained_messages is None else Outbox(retained_messages)
         self._connection: ReportConnection | None = None
         self._loop_turned_at = time.monotonic()
         self._oldest_uncommitted_at: float | None = None
@@ -175,12 +182,12 @@ class Aggregator:
 
     @property
     def counters(self) -> Counters:
-        """What has been done since the start, as of one commit."""
+        """Return the work done since the start, as of one commit."""
         return self._committer.counters
 
     @property
     def condition(self) -> Condition:
-        """What it is doing at the moment."""
+        """Return what it is doing at the moment."""
         connection, oldest_at = self._connection, self._oldest_uncommitted_at
         now, committed_at = time.monotonic(), self._committer.committed_at
         return Condition(
@@ -192,7 +199,7 @@ class Aggregator:
             since_turn_s=now - self._loop_turned_at,
             failing=self._committer.failing or self._announcer.failing,
             published=self._announcer.experiments,
-            clock="" if self._checked is None else self._checked.fault,
+            clock="" if self._checked_clock is None else self._checked_clock.fault,
             state=self._status.text,
             unsigned=self._announcer.unsigned,
         )
@@ -204,8 +211,11 @@ class Aggregator:
     def run(self) -> None:
         """Connect, count and commit until stop(); loses no report while broker or store are away.
 
-        Raises BrokerRefused for a refused login or subscription, MasterKeyError where a keyed fleet has no
-        key, StoreError where the store cannot be read at the start, and CountingGivenUp.
+        Raises:
+            BrokerRefused: the broker refuses the login or the subscription.
+            MasterKeyError: a keyed fleet has no key.
+            StoreError: the store cannot be read at the start.
+            CountingGivenUp: batches have failed for give_up_s.
         """
         self._fleets.load()
         backoff = Backoff(self._source.most_wait_s)
@@ -221,7 +231,7 @@ class Aggregator:
                     self.ready.clear()
                     connection.close()
                     self._connection = self._oldest_uncommitted_at = None
-                if time.monotonic() - connection.started > SHORT_S:
+                if time.monotonic() - connection.started_at > SHORT_S:
                     backoff.reset()
             if not self._stopping:
                 self._sleep(backoff.next_s())
@@ -229,7 +239,7 @@ class Aggregator:
             self._status.say(logging.WARNING, f"{self._source.name} is not retired yet: do it again")
 
     def _serve(self, connection: ReportConnection) -> bool:
-        """Work on a connection until it is lost, stop() is called, or, which is True, it is retired."""
+        """Work on a connection until it is lost, stop() is called, or it is retired, which returns True."""
         alive, again_at = True, math.inf
         while alive and not self._stopping:
             alive = self._turn(connection)
@@ -237,14 +247,14 @@ class Aggregator:
             is_new = self._source.greet(connection, now)
             if is_new or now >= again_at:
                 again_at = now + _AGAIN_S
-                for retained in filter(None, (self._announcer, self._outbox)):
-                    (retained.begin if is_new else retained.again)()
+                for publisher in filter(None, (self._announcer, self._outbox)):
+                    (publisher.begin if is_new else publisher.again)()
             if self._source.has_waited_enough(connection, now):
                 break
             if connection.messages:
                 self._oldest_uncommitted_at = self._oldest_uncommitted_at or now
-                self._source.holds_messages(now)
-            if connection.pace.due(len(connection.messages), now) and now >= self._committer.not_before:
+                self._source.note_messages(now)
+            if connection.pace.is_due(len(connection.messages), now) and now >= self._committer.not_before:
                 self._commit(connection)
             if connection.subscribed:
                 self._announce(connection, now)
@@ -254,8 +264,7 @@ class Aggregator:
                     self._heartbeat.turn()
             if self._source.is_over(connection, now):
                 return True
-        # What a lost connection brought is committed all the same: should the broker have lost it, we have
-        # not.
+        # Messages from a lost connection are committed as well, in case the broker has lost them.
         self._commit(connection)
         if not self._stopping:
             self._source.explain_loss(connection)
@@ -263,19 +272,19 @@ class Aggregator:
 
     def _turn(self, connection: ReportConnection) -> bool:
         """Read what the broker sends, until a batch is due."""
-        held = len(connection.messages)
-        if held >= _MOST_UNCOMMITTED * self._batch_reports:
+        held_count = len(connection.messages)
+        if held_count >= _MOST_UNCOMMITTED * self._batch_reports:
             self._sleep(_TURN_S)
             return True
         wait_s = _TURN_S
-        if held:
+        if held_count:
             now = time.monotonic()
-            wait_s = max(connection.pace.due_in(held, now), self._committer.not_before - now)
+            wait_s = max(connection.pace.seconds_until_due(held_count, now), self._committer.not_before - now)
         # A full batch first; more only while the store fails.
-        return connection.turn(min(max(wait_s, 0.0), _TURN_S), max(self._batch_reports, held + 1))
+        return connection.turn(min(max(wait_s, 0.0), _TURN_S), max(self._batch_reports, held_count + 1))
 
     def _commit(self, connection: ReportConnection) -> None:
-        """Commit what has arrived, then acknowledge it; or, where the store fails, keep both for later."""
+        """Commit what has arrived, then acknowledge it; if the store fails, keep both for later."""
         if connection.messages and self._committer.commit(connection.messages):
             connection.acknowledge()
             self._oldest_uncommitted_at = None
@@ -290,6 +299,6 @@ class Aggregator:
 
     def _sleep(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        while not self._stopping and (left := end - time.monotonic()) > 0:
+        while not self._stopping and (remaining_s := end - time.monotonic()) > 0:
             self._loop_turned_at = time.monotonic()
-            time.sleep(min(left, _TURN_S))
+            time.sleep(min(remaining_s, _TURN_S))

@@ -1,4 +1,4 @@
-"""The arrays that numbers travel in, by name."""
+"""Names for the array types that are passed between packages."""
 
 from typing import Any
 

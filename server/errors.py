@@ -3,20 +3,20 @@
     HushmoteError
     ├── UsageError                 options, files and names that do not fit
     │   └── SimulatedFleetError
-    ├── NameRefused, OwnCodeError, MasterKeyError            wire: what a name, a word or a key must be
+    ├── NameRefused, OwnCodeError, MasterKeyError            wire: an invalid name, word or key
     ├── StoreError                 store: it cannot be used now
     │   ├── StoreAbsent, StoreLocked, OtherSchema
     │   ├── VersionRefused, BackupRefused
     │   └── NumbersFault
     ├── MergeRefused, StoreMoved, StoreRemoved
-    ├── AccountingError            accounting: a budget or theorem that cannot be
+    ├── AccountingError            accounting: an impossible budget or theorem
     │   └── BudgetExceeded
     ├── MechanismError, WorkloadError, EstimateError         mechanisms, estimate
     ├── DefinitionError, UnitsError, NoMechanism, NotAnswered                experiments
     ├── PlanError                  planning
     │   └── FileRefused
     ├── PolicyError, StatusRefused
-    ├── BrokerUrlError, CertificateError, BrokerRefused, ConsumerRefused     ingest: a broker that says no
+    ├── BrokerUrlError, CertificateError, BrokerRefused, ConsumerRefused     ingest: a broker that refuses
     ├── BrokerUnreachable
     ├── CountingGivenUp            ingest: batches have failed for so long that a restart may help
     ├── EndpointError, AuditLogError, Fault     service: an address or log that fails; a bug in Hushmote
@@ -25,9 +25,10 @@
     │   └── AuthorityError, FolderError, JournalError
     └── FlashError, and others of one module in simulator/, studies/ and cli/
 
-What arrives at the aggregator or the door raises none of these. Its decoding raises ValueErrors, which never
-leave the room and say what is wrong: `MalformedReport` in its text, `TopicRefused` by its `part`, and of the
-door's bodies `BodyRefused` and `NoPayload`. The board's own are LDPError and what derives from it.
+Messages that arrive at the aggregator or the door raise none of these. Decoding them raises ValueErrors that
+are caught in the same package: `MalformedReport` says what is wrong in its text, `TopicRefused` in its
+`part`; for bodies at the door there are `BodyRefused` and `NoPayload`. The board has its own errors, LDPError
+and its subclasses.
 """
 
 import contextlib
@@ -42,37 +43,41 @@ NO_STORE = "there is no store at {}: publish an experiment first, or correct the
 
 
 class HushmoteError(Exception):
-    """The base of all errors but the board's own, LDPError.
+    """The base class of all errors except the board's own, LDPError.
 
-    exit_status: with which the command line ends, after it printed the text as one line.
+    Attributes:
+        exit_status: the status with which the command line ends after printing the text as one line.
     """
 
     exit_status = 1
 
 
 class UsageError(HushmoteError):
-    """Options or arguments that do not go together, or a file that cannot be written."""
+    """Raised for options or arguments that do not go together, or a file that cannot be written."""
 
 
 class ProvisionError(HushmoteError):
-    """Settings, a folder or a certificate that cannot be made or used; the text says what is right."""
+    """Raised when settings, a folder or a certificate cannot be made or used; the text says what is right."""
 
 
 @contextlib.contextmanager
 def refusing(error: type[HushmoteError], action: str, exists: str | None = None) -> Iterator[None]:
-    """Raise `error` with "cannot <action>: <reason>" for an OSError in the block.
+    """Turn an OSError in the block into `error` with the text "cannot <action>: <reason>".
 
-    exists: the text where a file is there already, None for that of the system.
+    Args:
+        error: the class to raise.
+        action: a verb phrase, such as "write report.csv".
+        exists: the text if the file exists already; None for the system's reason.
     """
     try:
         yield
     except OSError as e:
-        there = exists if isinstance(e, FileExistsError) else None
-        raise error(there or f"cannot {action}: {os_reason(e)}") from None
+        message = exists if isinstance(e, FileExistsError) else None
+        raise error(message or f"cannot {action}: {os_reason(e)}") from None
 
 
 def os_reason(error: OSError) -> str:
-    """Return why the system refused something, with what would be right where that is known."""
+    """Return why the system call failed, with advice if there is any."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return TOO_MANY_FILES
     text = error.strerror or str(error) or type(error).__name__
@@ -81,31 +86,41 @@ def os_reason(error: OSError) -> str:
 
 
 def _similar_file(name: object) -> Path | None:
-    """Return the file beside a missing one whose name without its ending is most like its own."""
+    """Return the file beside a missing one whose stem is most similar, or None."""
     if not isinstance(name, str | os.PathLike):
         return None
-    path, there = Path(name), {}
+    path, files = Path(name), {}
     with contextlib.suppress(OSError):
-        there = {p.stem: p for p in path.parent.iterdir()}
-    similar = difflib.get_close_matches(path.stem, there, 1, 0.75)
-    return there[similar[0]] if similar else None
+        files = {p.stem: p for p in path.parent.iterdir()}
+    similar = difflib.get_close_matches(path.stem, files, 1, 0.75)
+    return files[similar[0]] if similar else None
 
 
-def the_name(what: str, name: str | None, there: Sequence[str], where: str) -> str:
-    """The name, or where it is None the only one there is; UsageError that lists them otherwise."""
+def choose_name(kind: str, name: str | None, names: Sequence[str], where: str) -> str:
+    """Return the name if it exists, or the only existing one if it is None.
+
+    Args:
+        kind: a noun for the message, such as "fleet".
+        name: the name to look for; None for the only one.
+        names: the existing names.
+        where: a phrase for the message, such as "in this store".
+
+    Raises:
+        UsageError: there is no such name, or no name was given and there is not exactly one; lists the names.
+    """
     if name is None:
-        if len(there) == 1:
-            return there[0]
-        raise UsageError(f"name one {what} {where}; {_listed(what, there)}")
-    if name not in there:
-        raise UsageError(absent(what, name, there, where))
+        if len(names) == 1:
+            return names[0]
+        raise UsageError(f"name one {kind} {where}; {_list_names(kind, names)}")
+    if name not in names:
+        raise UsageError(no_such_name(kind, name, names, where))
     return name
 
 
-def absent(what: str, name: str, there: Sequence[str], where: str) -> str:
-    """Return that there is nothing of this name, and the names that there are."""
-    return f"no {what} {name} {where}; {_listed(what, there)}"
+def no_such_name(kind: str, name: str, names: Sequence[str], where: str) -> str:
+    """Return the message that a name does not exist, and which ones do; arguments as in choose_name()."""
+    return f"no {kind} {name} {where}; {_list_names(kind, names)}"
 
 
-def _listed(what: str, there: Sequence[str]) -> str:
-    return f"its {what}s: {', '.join(there)}" if there else f"it has no {what} yet"
+def _list_names(kind: str, names: Sequence[str]) -> str:
+    return f"its {kind}s: {', '.join(names)}" if names else f"it has no {kind} yet"

@@ -1,4 +1,4 @@
-"""Values as JSON has them."""
+"""Conversion of values to the types of JSON."""
 
 import datetime
 from collections.abc import Mapping
@@ -7,16 +7,17 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """Return a value in dicts, lists, texts and numbers: a dataclass by its fields, in their order.
+    """Return a value as dicts, lists, strings and numbers.
 
-    A date is in ISO 8601. What has a method to_dict() says itself what it is.
+    A dataclass becomes a dict of its fields in their order, a date its text in ISO 8601. An object with a
+    method to_dict() is converted by that.
     """
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {name: plain(one) for name, one in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return value.isoformat() if isinstance(value, datetime.date) else value

@@ -1,30 +1,30 @@
-"""Text from elsewhere made fit for a terminal or a log: nothing steers it, and no password stands in it."""
+"""Makes text from elsewhere safe for a terminal or a log: no control characters, no passwords."""
 
 import re
 
-# All control characters but line feed and tab, and what turns the direction of writing or ends a line.
+# Control characters except line feed and tab, and marks that change direction or end a line.
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-# Up to the last @: a password may hold one.
+# Up to the last @, which a password may contain.
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)\S+@")
 
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
 
 
 def visible(text: str) -> str:
-    """Return a text whose control characters are written as escapes, such as \\x1b."""
-    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    r"""Return a text with its control characters written as escapes, such as \\x1b."""
+    return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: str) -> str:
-    """Return a text as one visible line, in which the passwords of URLs are ***."""
+    """Return a text as one line without control characters; passwords in URLs become ***."""
     return visible(_PASSWORD.sub(r"\1***@", " ".join(text.split())))
 
 
 def cell(value: object) -> object:
-    """Return what a CSV file says of a value: no text is a formula in a spreadsheet or steers a terminal.
+    """Return a value for a CSV file, so that no text acts as a formula or as control characters.
 
-    Numbers stay numbers. A text that begins as a formula does, with or without blanks before it, gets an
-    apostrophe in front, which spreadsheets take as "this is text".
+    Numbers are not changed. A text that starts like a formula, with or without leading blanks, gets an
+    apostrophe in front, which tells spreadsheets that it is text.
     """
     if not isinstance(value, str) or _NUMBER.fullmatch(value):
         return value
@@ -32,6 +32,6 @@ def cell(value: object) -> object:
     return f"'{text}" if text.lstrip()[:1] in tuple("=+-@＝＋－＠") else text
 
 
-def shortened(text: str, most: int) -> str:
-    """Return a text of at most `most` characters, with … where its end was."""
+def shorten(text: str, most: int) -> str:
+    """Return a text of at most `most` characters, with … in place of its end if it was longer."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

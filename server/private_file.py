@@ -1,4 +1,4 @@
-"""Files with secrets: for their owner's eyes alone, and on disk when the call returns."""
+"""Files with secrets: readable only by their owner, and on disk when the call returns."""
 
 import contextlib
 import os
@@ -7,7 +7,12 @@ from pathlib import Path
 
 
 def create(path: Path, content: bytes) -> None:
-    """Write a new file of mode 0600; raises FileExistsError where there is one, OSError where it fails."""
+    """Write a new file of mode 0600.
+
+    Raises:
+        FileExistsError: the file exists already.
+        OSError: it cannot be written.
+    """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(fd, "wb") as f:
         f.write(content)
@@ -17,10 +22,13 @@ def create(path: Path, content: bytes) -> None:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write a file in the place of another, whole or not at all; raises OSError.
+    """Replace a file atomically, or create it with mode 0600.
 
-    It has the other's owner and mode, so that who could read that can read it: a broker's files are the
-    broker's user's. Where there is no other it has mode 0600.
+    The new file keeps the owner and mode of the old one, so that everyone who could read it still can: a
+    broker's files belong to the broker's user.
+
+    Raises:
+        OSError: it cannot be written.
     """
     new = path.with_name(path.name + ".new")
     with contextlib.suppress(FileNotFoundError):
@@ -36,7 +44,11 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Put a file, or the names in a folder, on disk, where the system has such a thing; raises OSError."""
+    """Write a file, or the names in a folder, to disk if the system supports it.
+
+    Raises:
+        OSError: the system call failed.
+    """
     if os.name == "posix":
         fd = os.open(path, os.O_RDONLY)
         try:
@@ -46,10 +58,15 @@ def sync(path: Path) -> None:
 
 
 def readable_by_others(path: Path, mode: int) -> bool:
-    """Return whether others than its owner can read a secret file of this mode, as far as one can tell."""
+    """Return whether anyone but the owner can read a secret file, as far as its mode tells.
+
+    Args:
+        path: the file.
+        mode: its mode, as os.stat() returns it.
+    """
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     if credentials and path.parent == Path(credentials):
-        # systemd's own: only the service can enter the folder, and the access list that lets the service's
-        # user read the file shows as the group's bits.
+        # Created by systemd: only the service can enter the folder, and the access list that lets its
+        # user read the file appears as the group's bits.
         return False
     return os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO) != 0

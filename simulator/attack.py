@@ -20,6 +20,7 @@ from ..server.estimate.estimate import estimate
 from ..server.estimate.plausibility import Plausibility
 from ..server.experiments.units import UnitsError, index_names, parse_range, range_name
 from ..server.mechanisms import Mechanism, Stratum, mechanism_of
+from ..server.wire.experiments import reports_in_budget
 
 Kind = Literal["random", "promote", "shift", "flood"]
 
@@ -115,7 +116,8 @@ def run(
     which the server refuses them. honest: shape (code_count,); truth: shares among honest devices, shape
     (domain,). Raises EstimateError where the honest reports alone allow no estimate.
     """
-    each = calls if experiment.rule == "unlimited" else min(calls, experiment.cap // experiment.cost())
+    most = reports_in_budget(experiment)
+    each = calls if most is None else min(calls, most)
     forgeries = forged(experiment, attack, fake_devices * each, rng)
     counts = honest + forgeries
     target, name = attack.weights(experiment), attack.target

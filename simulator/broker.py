@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 from ..fleet.provisioning.mosquitto import MOST_PACKET_BYTES
 from ..server.errors import HushmoteError
+from ..server.extras import require
 from ..server.ingest.broker_url import BrokerAddress, NatsAddress
 
 _START_S = 10.0
@@ -148,12 +149,7 @@ class EmbeddedBroker(Broker):
 
     def start(self) -> None:
         """Return once clients can connect; raises BrokerError."""
-        try:
-            import amqtt.broker  # noqa: F401
-        except ImportError:
-            raise BrokerError(
-                "the embedded broker needs amqtt: pip install 'hushmote[demo]' (or install mosquitto)"
-            ) from None
+        require("amqtt", "the embedded broker", "install mosquitto")
         for name in ("amqtt", "transitions"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         if self.port == 0:

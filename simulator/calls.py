@@ -6,6 +6,7 @@ import numpy as np
 
 from ..device.ldp_client import Experiment
 from ..server import special
+from ..server.wire.experiments import reports_in_budget
 from .population import PopulationError
 
 MOST_REPORTS = 1_000_000_000
@@ -35,14 +36,9 @@ class Reporting:
         return max(self.reports, self.devices * self.calls)
 
 
-def most_of_a_board(experiment: Experiment) -> int | None:
-    """Return the reports that a device's budget holds, None for any number."""
-    return None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
-
-
 def usual_reports(experiment: Experiment) -> int:
     """Return a device's reports if nobody says how often it calls: all that its budget holds, up to 10."""
-    return min(most_of_a_board(experiment) or 1, _USUAL_REPORTS)
+    return min(reports_in_budget(experiment) or 1, _USUAL_REPORTS)
 
 
 def usual_calls(experiment: Experiment) -> int:
@@ -52,7 +48,7 @@ def usual_calls(experiment: Experiment) -> int:
 
 def expected_reports(experiment: Experiment, calls: int) -> float:
     """Return a device's average reports after these calls, with the coin of `every` and its budget."""
-    most = min(most_of_a_board(experiment) or calls, calls)
+    most = min(reports_in_budget(experiment) or calls, calls)
     if most == calls:
         return calls / experiment.every
     return float(special.bdtrc(np.arange(most), calls, 1 / experiment.every).sum())
@@ -64,7 +60,7 @@ def draw(experiment: Experiment, devices: int, calls: int | None, rng: np.random
     Each call makes a report with probability 1/every until the budget is spent. Raises PopulationError for
     more than 1,000,000,000 reports or 1,000,000 calls of a device.
     """
-    most = most_of_a_board(experiment)
+    most = reports_in_budget(experiment)
     if calls is None:
         each = usual_reports(experiment)
         check_reports(devices * each)

@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator
 from ..server.answers.figure import COLOURS, as_title, figure, from_zero, heading, plain, style
 from ..server.answers.rows import Row
 from ..server.arrays import Floats
-from ..server.plain_text import shortened
+from ..server.plain_text import shorten
 from .convergence import Convergence
 
 # The order of use: neighbours differ in lightness as well as in colour.
@@ -98,4 +98,4 @@ def _names(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
         heights[i] = min(heights[i], above)
     for (_, name, colour), height in zip(places, heights, strict=True):
         where = {"transform": axes.transAxes, "va": "center", "clip_on": False}
-        axes.text(1.02, height, shortened(name, 18), color=colour, fontsize=9.5, **where)
+        axes.text(1.02, height, shorten(name, 18), color=colour, fontsize=9.5, **where)

@@ -27,16 +27,17 @@ from ..server.experiments.asking import answers_of
 from ..server.experiments.cells import groups
 from ..server.experiments.definition import Definition
 from ..server.experiments.units import bin_middles, index_names
-from ..server.ingest.clock import SIMULATED
+from ..server.ingest.clock import SIMULATED_PREFIX
 from ..server.mechanisms.views.factors import parts_of
 from ..server.store.number_set import NumberSet
 from ..server.store.store import Store
+from ..server.wire.experiments import reports_in_budget
 from . import vectorised
-from .calls import check_reports, most_of_a_board
+from .calls import check_reports
 from .drift import moved
 from .faithful import random_ids
 from .population import Population, PopulationError, reported_shares, shares_with_reading
-from .texts import text_shares
+from .texts import of_texts, text_shares
 
 FLEET = "simulated"
 MOST_DAYS = 3660
@@ -71,10 +72,10 @@ class Course:
     today: datetime.date
 
     def __post_init__(self) -> None:
-        if not self.fleet.startswith(SIMULATED):
+        if not self.fleet.startswith(SIMULATED_PREFIX):
             raise SimulatedFleetError(
-                f"simulated reports go to a fleet whose name begins with {SIMULATED}, such as {FLEET}, "
-                f"not to {self.fleet}: they could never be told from real ones again"
+                f"simulated reports go to a fleet whose name begins with {SIMULATED_PREFIX}, such as "
+                f"{FLEET}, not to {self.fleet}: they could never be told from real ones again"
             )
         if not 1 <= self.days <= MOST_DAYS:
             raise PopulationError(f"--days must be from 1 to {MOST_DAYS:,}, not {self.days}")
@@ -83,7 +84,7 @@ class Course:
                 f"--calls a day must be above 0 and at most {MOST_CALLS}, not {self.calls_per_day:g}"
             )
         self.definition.check_not_expired()
-        most = most_of_a_board(self.experiment)
+        most = reports_in_budget(self.experiment)
         wanted = self.days * self.calls_per_day / self.experiment.every
         check_reports(self.devices * (wanted if most is None else min(most, wanted)))
         assert len(self.chances) == self.days
@@ -116,7 +117,7 @@ class Course:
 
 def usual_calls(experiment: Experiment, days: int) -> float:
     """Calls a day that use two thirds of a board's budget in these days; a report a day without a budget."""
-    most = most_of_a_board(experiment)
+    most = reports_in_budget(experiment)
     reports = float(days) if most is None else _USED * most
     return float(f"{reports * experiment.every / days:.2g}")
 
@@ -129,7 +130,7 @@ def speaking(course: Course, n: int, rng: np.random.Generator) -> Iterator[tuple
     phase = rng.random(n)
     calls = np.full(n, -1.0)  # before a board's last one that made a report
     able = np.arange(n)
-    most, number = most_of_a_board(course.experiment), 0
+    most, number = reports_in_budget(course.experiment), 0
     while most is None or number < most:
         calls[able] += rng.geometric(1 / course.experiment.every, len(able))
         days = (calls[able] + phase[able]) / course.calls_per_day
@@ -152,7 +153,9 @@ def known_truth(course: Course, truth: Floats) -> tuple[str, float]:
         return first.text, float(truth @ first.cells)
     if experiment.type == "number":
         return "mean", float(truth @ bin_middles(experiment))
-    if experiment.type == "text":
+    if course.indices is not None:
+        return next(iter(text_shares(course.people) or ())), float(truth[0])
+    if of_texts(experiment.type):
         text = next(iter(text_shares(course.people) or ()), "")
         return text, float(truth[experiment.bucket(text) or 0])
     index = int(experiment.type == "bool")
@@ -224,7 +227,7 @@ def fill(
     if experiment.name in store.participation(fleet):
         raise SimulatedFleetError(
             f"fleet {fleet} has reports of {experiment.name} already: take another name, such as "
-            f"--fleet {SIMULATED}-2, or another store"
+            f"--fleet {SIMULATED_PREFIX}-2, or another store"
         )
     store.add_fleet(fleet, keyed=False)
     described = definition.description()
@@ -232,7 +235,7 @@ def fill(
     version = next(v for v in store.experiments(fleet) if v.experiment.digest == experiment.digest)
     hours = 24 if experiment.window == "hour" else 1
     slots = np.zeros(course.days * hours, np.int64)
-    most = most_of_a_board(experiment)
+    most = reports_in_budget(experiment)
     spoke = spent = 0
     windows: dict[str, int] = {}
     ends: list[tuple[str, Counts, Counts]] = []

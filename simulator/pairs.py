@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..planning.readings_file import Reading, csv_rows, read_cell
 from . import population
-from .population import Population, PopulationError, Reading, Recorded, csv_rows, read_cell
+from .population import Population, PopulationError, Recorded
 
 COUNT = "count"
 """The column that says how often a row counts; without one each row counts once."""

@@ -4,33 +4,21 @@ A `Population` gives readings for devices (the faithful path) and counts of indi
 both come from one distribution. Numbers are in an experiment's whole units, such as degrees.
 """
 
-import csv
 import math
-import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from ..device.ldp_client import Experiment
-from ..server.errors import HushmoteError, refusing
+from ..planning.readings_file import Reading, is_blank, read_column
+from ..server.errors import HushmoteError
 from ..server.experiments import units
 from ..server.mechanisms.views.factors import parts_of
-from ..server.wire.experiments import value_count
-
-Reading = float | int | str | bool | tuple["Reading", ...] | None
-
-_TRUE = ("1", "true", "yes")
-_FALSE = ("0", "false", "no")
-BOOLS = (*_TRUE, *_FALSE)
-BLANK = ("", "na", "nan")
-_QUOTED = re.compile(r'"[^"]*"')
-_DECIMAL_COMMA = re.compile(r"\s*[-+]?(\d+|\d{1,3}(\.\d{3})+)?,\d+\s*", re.ASCII)
+from ..server.wire.experiments import is_own_type, value_count
 
 
 class PopulationError(HushmoteError):
@@ -174,13 +162,6 @@ def rows_of(people: Population) -> FileRows | None:
     return FileRows(sum(often), blank)
 
 
-def is_blank(reading: Reading) -> bool:
-    """Return whether there is no reading, or none in a part of a pair."""
-    if isinstance(reading, tuple):
-        return any(map(is_blank, reading))
-    return reading is None or (isinstance(reading, float) and math.isnan(reading))
-
-
 def reported_shares(index_counts: np.ndarray, missing: int) -> np.ndarray:
     """Shares of the indices among reports, shape (domain,); missing: how many had no reading.
 
@@ -201,8 +182,8 @@ def reading_in(experiment: units.Reading, index: int) -> Reading:
     if experiment.type == "pair":
         held = np.unravel_index(index, [part.domain for part in parts_of(experiment)])
         return tuple(reading_in(part, int(i)) for part, i in zip(parts_of(experiment), held, strict=True))
-    if experiment.type == "text":
-        raise PopulationError(f"{experiment.name} is about texts: say which, zipf:1.1 or file:FILE")
+    if experiment.type == "text" or is_own_type(experiment.type):
+        raise PopulationError(f"{experiment.name} is about texts: say which, zipf:1.1:FILE or file:FILE")
     if experiment.type == "choice":
         label = experiment.labels[index] if index < len(experiment.labels) else "other"
         while index == len(experiment.labels) and label in experiment.labels:
@@ -361,81 +342,5 @@ def parse(spec: str) -> Population:
 
 
 def read_csv(path: Path | str, column: str, type: str = "number") -> Recorded:
-    """Return the readings in a CSV file's column, for an experiment of the given type.
-
-    A blank, NA or NaN is no reading. A bool reads 1, true, yes, 0, false or no. Raises PopulationError with
-    one line: no such file, no such column (and those there are), a text that is not of the type.
-    """
-    readings: list[Reading] = []
-    numbers = (column,) if type == "number" else ()
-    for where, (cell,) in csv_rows(path, (column,), PopulationError, numbers=numbers):
-        text = (cell or "").strip()
-        try:
-            readings.append(read_cell(text, type))
-        except ValueError as e:
-            raise PopulationError(f"{where}: {column} is {text!r}, {e}") from None
-    return Recorded(tuple(readings))
-
-
-def csv_rows(
-    path: Path | str,
-    columns: Sequence[str],
-    error: type[HushmoteError],
-    optional: Sequence[str] = (),
-    numbers: Sequence[str] = (),
-) -> Iterator[tuple[str, list[str | None]]]:
-    """Where each row of a CSV file is, its file and line, and what it has in the named columns.
-
-    Commas, semicolons or tabs stand between them, as in the heading. optional: columns that may be missing,
-    None in each row. numbers: columns where, in a file without commas between, 1.234,5 is read as 1234.5.
-    Raises `error` with one line: no such file or column, no rows.
-    """
-    empty = True
-    with csv_table(path, error) as rows:
-        names, commas = rows.fieldnames or [], rows.reader.dialect.delimiter == ","
-        for column in columns:
-            if column not in names and column not in optional:
-                raise error(f"{path} has no column {column!r}; it has {', '.join(names) or 'none'}")
-        decimal = [name in numbers and not commas for name in columns]
-        for row in rows:
-            empty = False
-            cells = [row.get(column) for column in columns]
-            yield (
-                f"{path}, line {rows.line_num}",
-                [_point(cell) if comma else cell for cell, comma in zip(cells, decimal, strict=True)],
-            )
-    if empty:
-        raise error(f"{path} has no rows below its heading")
-
-
-@contextmanager
-def csv_table(path: Path | str, error: type[HushmoteError]) -> Iterator["csv.DictReader[str]"]:
-    """The rows of a CSV file, read by what stands between the columns of its heading; raises `error`."""
-    try:
-        with refusing(error, f"read {path}"), open(path, newline="", encoding="utf-8-sig") as file:
-            heading = file.readline()
-            between = max(",;\t", key=_QUOTED.sub("", heading).count)
-            yield csv.DictReader(chain([heading], file), delimiter=between)
-    except (UnicodeDecodeError, csv.Error) as e:
-        raise error(f"{path} is not a CSV file in UTF-8: {e}") from None
-
-
-def _point(cell: str | None) -> str | None:
-    """A number's decimal comma as a point; what has none as it is."""
-    return cell.replace(".", "").replace(",", ".") if cell and _DECIMAL_COMMA.fullmatch(cell) else cell
-
-
-def read_cell(text: str, type: str) -> Reading:
-    """The reading in a cell of a CSV file, of a type; ValueError where it is not of it."""
-    if text.lower() in BLANK:
-        return None
-    if type in ("choice", "text"):
-        return text
-    if type == "bool":
-        if text.lower() not in BOOLS:
-            raise ValueError(f"not one of {', '.join(BOOLS)}")
-        return text.lower() in _TRUE
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError("not a number") from None
+    """Return the readings in a CSV file's column, as read_column(); raises PopulationError with one line."""
+    return Recorded(read_column(path, column, type, PopulationError))

@@ -108,8 +108,8 @@ def publish(
         course.dates, course.chances, ends[:-1].tolist(), ends[1:].tolist(), strict=True
     ):
         held = rng.multinomial(end - start, chances)
-        readings = np.repeat(np.append(np.arange(experiment.domain), vectorised.NO_READING), held)
-        codes = vectorised.codes(experiment, rng.permutation(readings), rng)
+        readings = np.repeat(np.append(np.arange(len(held) - 1), vectorised.NO_READING), held)
+        codes = vectorised.codes(experiment, rng.permutation(readings), rng, of=course.indices)
         gateways.deliver(sent, deliveries(start, codes), lambda more: advance(more / len(times)))
         shares = shares_with_reading(experiment, reported_shares(held[:-1], int(held[-1])))
         statistic, truth = known_truth(course, shares)

@@ -27,7 +27,7 @@ from .drift import chosen
 from .faithful import Faults
 from .planned import PlannedError, case_of
 from .population import FileRows, Population, PopulationError, reported_shares, rows_of, shares_with_reading
-from .texts import text_shares
+from .texts import of_texts, text_shares
 
 Advance = Callable[[float], object]
 """Told how much more of the work is done, in parts of 1."""
@@ -144,7 +144,7 @@ def simulate(  # noqa: PLR0913 (public, and all but the file have defaults)
         true,
         missing_truth=None if experiment.missing is None else float(truth[experiment.missing]),
         rows=rows_of(people),
-        texts=text_shares(people) if experiment.type == "text" else None,
+        texts=text_shares(people) if of_texts(experiment.type) else None,
         devices=devices,
         held=held,
         reporting=reporting,

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,17 +28,15 @@ from ..server.service.process import READY
 from ..server.store.store import Store
 from ..server.wire import keys, topics
 from .broker import Broker
-from .faithful import Delivery, SimulatedFleet
+from .faithful import SimulatedFleet
 from .gateway import gateways_at
-from .nats_servers import NatsServers
 from .open_broker import open_broker
 from .population import Reading
 
 FLEET = "airports"
 _START_S = 120.0
 _STOP_S = 10.0
-_COUNT_S = 120.0  # what an aggregator held as its server died comes again a minute later
-_KILLED = 0  # the server that dies halfway, where there are several
+_COUNT_S = 120.0
 # Told what is done and how much it is in all; yields what is told how much more of it is done.
 Progress = Callable[[str, float | None], AbstractContextManager[Callable[[float], object]]]
 
@@ -114,40 +112,23 @@ class Stage:
     def report(self, experiment: Experiment, readings: Sequence[Reading]) -> Reported:
         """Let a device report each of the readings, and return once all are counted.
 
-        Of several servers one dies when half of the reports are out. Raises DemoError, GatewayError and
-        StoreError.
+        Raises DemoError, GatewayError and StoreError.
         """
         name, place = experiment.name, self.place
         announced = self.retained(name)
         start = time.monotonic()
         fleet = self.fleet(announced, len(readings), np.random.default_rng())
         reports = fleet.round({name: readings})
-        several = self.broker if isinstance(self.broker, NatsServers) else None
-        if several is not None:
-            reports = _one_dies(several, reports, len(readings))
         with gateways_at(self.broker) as gateways, place.progress("reporting", len(readings)) as advance:
             gateways.deliver(fleet, reports, advance)
         out_s = time.monotonic()
-        if several is not None:
-            place.say(
-                "killed",
-                f"server {several.nodes[_KILLED].name} (SIGKILL), when half of the reports were out. Its "
-                "devices went on with the others; it was started again later. What the aggregator was "
-                "handed by it and had not acknowledged comes again after a minute.",
-            )
         wanted = len(fleet.acknowledged)
-        counted = self._wait_until_counted(experiment, wanted)
+        self._wait_until_counted(experiment, wanted)
         count_s = time.monotonic() - out_s
         twice = self.store.rejects().get(FLEET, {}).get("duplicate", 0)
-        if several is not None:
-            place.say(
-                "exact",
-                f"{wanted:,} devices were told that their report is received, and {counted:,} are counted. "
-                f"{twice:,} came a second time and were not counted again.",
-            )
         return Reported(fleet, out_s - start, count_s, twice)
 
-    def _wait_until_counted(self, experiment: Experiment, wanted: int) -> int:
+    def _wait_until_counted(self, experiment: Experiment, wanted: int) -> None:
         end, before = time.monotonic() + _COUNT_S, 0
         with self.place.progress("counting", wanted) as advance:
             while True:
@@ -155,20 +136,10 @@ class Stage:
                 advance(counted - before)
                 before = counted
                 if counted >= wanted:
-                    return counted
+                    return
                 if self.process.poll() is not None or time.monotonic() > end:
                     raise DemoError(f"only {counted} of {wanted} reports were counted: see aggregator.log")
                 time.sleep(0.1)
-
-
-def _one_dies(servers: NatsServers, reports: Iterable[Delivery], total: int) -> Iterator[Delivery]:
-    """The same reports; halfway a server is killed, and started again after three quarters."""
-    for number, report in enumerate(reports):
-        if number == total // 2:
-            servers.kill(_KILLED)
-        elif number == 3 * total // 4:
-            servers.start_node(_KILLED)
-        yield report
 
 
 @contextmanager

@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from ..device.ldp_client import Experiment
+from ..planning.readings_file import Reading, csv_rows
 from ..server.arrays import Floats
-from .population import Population, PopulationError, Reading, Recorded, csv_rows
+from ..server.wire.experiments import is_own_type
+from .population import Population, PopulationError, Recorded
 
 MAX_DOMAIN = 1 << 24
 """Indices beyond which there is no array of all of them: those of texts with prefixes."""
@@ -50,8 +52,13 @@ class Texts(Population):
         return replace(self, shares=shares)
 
 
+def of_texts(type: str) -> bool:
+    """Return whether readings of this type are texts; those of a type of your own are taken as such."""
+    return type == "text" or is_own_type(type)
+
+
 def _require_text(experiment: Experiment) -> None:
-    if experiment.type != "text":
+    if not of_texts(experiment.type):
         raise PopulationError(f"a population of texts is not for {experiment.name}, a {experiment.type}")
 
 
@@ -66,11 +73,12 @@ def weighted(texts: Sequence[str], weights: Sequence[float]) -> Texts:
     return Texts(tuple(texts), given / given.sum())
 
 
-def parse(spec: str) -> Texts:
+def parse(spec: str, type: str = "text") -> Texts:
     """Return the population of "zipf:1.1", "zipf:1.1:FILE" or "file:FILE".
 
-    zipf: the i-th text has a weight of i^-exponent, of those in the file, one a line, or of 1,000 made up.
-    file: a CSV file with the columns text and share. Raises PopulationError with one line.
+    zipf: the i-th text has a weight of i^-exponent, of those in the file, one a line, or of 1,000 made up,
+    which there are for the type "text" alone. file: a CSV file with the columns text and share. Raises
+    PopulationError with one line.
     """
     name, _, rest = spec.partition(":")
     if name == "file" and rest:
@@ -82,6 +90,11 @@ def parse(spec: str) -> Texts:
         exponent = math.nan
     if not 0 <= exponent < math.inf:
         raise PopulationError(f"{spec!r} is no population of texts: write {_FORMS}")
+    if not file and type != "text":
+        raise PopulationError(
+            f"which {type} there are, a file has to say: {spec}:FILE, one a line, or file:FILE, CSV with the "
+            "columns text and share"
+        )
     texts = _read_texts(file) if file else [f"text-{i}" for i in range(1, _MADE_UP + 1)]
     return weighted(texts, (np.arange(1.0, len(texts) + 1) ** -exponent).tolist())
 

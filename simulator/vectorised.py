@@ -16,13 +16,18 @@ NO_READING = -1  # stands for None: the index of no reading, or else a uniformly
 _CHUNK = 1 << 15  # reports in work at once: what a core's cache holds
 
 
-def codes(experiment: Experiment, indices: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def codes(
+    experiment: Experiment, indices: np.ndarray, rng: np.random.Generator, *, of: Sequence[int] | None = None
+) -> np.ndarray:
     """Return one code for each index, uint32, in the same order.
 
-    indices: integers in range(domain), or NO_READING, shape (n,). Needs 4 bytes for each report besides
-    its working memory of a few megabytes. Raises ValueError for an index outside the domain.
+    indices: integers in range(domain), or NO_READING, shape (n,). of: as in histogram(); then indices are
+    places in it. Needs 4 bytes for each report besides its working memory of a few megabytes. Raises
+    ValueError for an index outside the domain.
     """
     mechanism = mechanism_of(experiment)
+    if of is not None:
+        return mechanism.draw(mechanism.drawable(of)[indices], rng)
     out = np.empty(len(indices), np.uint32)
     for start in range(0, len(indices), _CHUNK):
         chunk = np.asarray(indices[start : start + _CHUNK], np.int64)

@@ -11,8 +11,8 @@ parts ran, nor on how many worked on them.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 
+from ..server.extras import is_installed, require
 from .crew import THIS_PROCESS, Workers, WorkersError
 
 _MOST_WORKERS = 64  # where there are not as many cores: more would fill the memory and do nothing sooner
@@ -24,12 +24,12 @@ def workers(wanted: int | str | None = None, cores: bool = False) -> Iterator[Wo
 
     wanted: how many processes, 1 or more, or a scheduler's address, such as tcp://10.0.0.5:8786. cores:
     without it as many as there are cores, each with one thread of linear algebra; this process where Dask is
-    not installed. Raises WorkersError where Dask is not installed, no scheduler answers, or its workers do
-    not fit.
+    not installed. Raises ExtraMissing where Dask is not installed, and WorkersError where no scheduler
+    answers, or its workers do not fit.
     """
     count = os.cpu_count() or 1
     if wanted is None:
-        cores = cores and find_spec("distributed") is not None
+        cores = cores and is_installed("distributed")
         wanted = count if cores else 1
     elif isinstance(wanted, str) and wanted.removeprefix("-").isdecimal():
         wanted = int(wanted)
@@ -44,9 +44,8 @@ def workers(wanted: int | str | None = None, cores: bool = False) -> Iterator[Wo
         if wanted == 1 and not cores:
             yield THIS_PROCESS
             return
-    try:
-        from . import dask_workers  # distributed takes a second to load
-    except ModuleNotFoundError:
-        raise WorkersError("--workers needs Dask: pip install 'hushmote[dask]'") from None
+    require("distributed", "work in several processes")
+    from . import dask_workers  # distributed takes a second to load
+
     with dask_workers.local(wanted) if isinstance(wanted, int) else dask_workers.remote(wanted) as crew:
         yield crew

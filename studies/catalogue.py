@@ -1,6 +1,6 @@
 """The studies by name: what each takes, how its parameters are read, how its result is shown and written."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,12 +21,11 @@ PICTURES = (".png", ".pdf", ".svg")
 class Study:
     """A study's line of help, and what it takes.
 
-    example: parameters to try. seeded: it draws, and takes a seed. divided: it takes workers. pool: it has
+    seeded: it draws, and takes a seed. divided: it takes workers. pool: it has
     all cores where nobody says how many. pictured: it has a picture. tabular: it writes CSV.
     """
 
     line: str
-    example: str = ""
     seeded: bool = False
     divided: bool = False
     pool: bool = False
@@ -42,17 +41,14 @@ class Study:
 STUDIES = {
     "scale": Study(
         "What a fleet of so many boards needs: set-up, machines, and what breaks first.",
-        "boards=2000000 every=1w",
         pictured=False,
     ),
     "arrival": Study(
         "A power cut ends and all boards come back: how long that takes, with a random delay and without.",
-        "boards=20000",
         seeded=True,
     ),
     "ranges": Study(
         "Errors of ranges over days: central and local, flat and hierarchy, beside what theory says.",
-        "quick=yes",
         seeded=True,
         divided=True,
         pool=True,
@@ -60,127 +56,97 @@ STUDIES = {
     ),
     "lifetime": Study(
         "A life of reports: few large against many small ones, predicted and measured.",
-        "quick=yes",
         seeded=True,
         divided=True,
         tabular=True,
     ),
     "reconstruction": Study(
         "What many questions rebuild, of a curator who draws noise anew and of one who keeps it.",
-        "epsilon=0.2",
         seeded=True,
         divided=True,
         pool=True,
     ),
     "plan-check": Study(
         "A plan's errors beside those of simulated fleets; it takes what `hushmote plan` does.",
-        "devices=5000 epsilon=1 values=yes-no fleets=100",
         seeded=True,
         divided=True,
         pictured=False,
     ),
     "composition": Study(
         "An adversary's view of 3 and of 3,000 releases; how many reports spend a budget.",
-        "epsilon=0.1 total=10",
     ),
     "compose": Study(
         "What releases of different ε, pure or with a δ, are together under every theorem.",
-        "releases=0.1x12,0.5x3 delta=1e-6",
     ),
     "curves": Study(
         "Composition theorems as curves: ε per report, what reports spend, how many there are.",
-        "show=reports totals=2",
     ),
     "majority": Study(
         "The ε of each report by the majority rule, which is not LDP: its raw curve and the envelope.",
-        "total=2 reports=20",
     ),
     "central": Study(
         "ε for a curator's answers with Laplace noise: Lee and Clifton's upper bound and the tight one.",
-        "records=1,2,3,10 risk=1/3 queries=mean",
     ),
 }
 
 
-def study(name: str) -> Study:
-    """Return a study by its name; StudyError lists the names where there is none."""
-    if name not in STUDIES:
-        raise StudyError(f"there is no study {name}; there are {', '.join(STUDIES)}")
-    return STUDIES[name]
-
-
 def run(name: str, parameters: StudyParameters, running: Running) -> StudyResult:
-    """Run a study with parameters of asked(). Raises the study's own errors."""
+    """Run a study with its parameters. Raises the study's own errors."""
     return _module(name).run(parameters, running)
 
 
 def _module(name: str) -> Any:
-    study(name)
     return import_module(f".{name.replace('-', '_')}", __package__)
 
 
-def _model(name: str) -> type[StudyParameters]:
+def model(name: str) -> type[StudyParameters]:
+    """Return the model of a study's parameters."""
     return get_type_hints(_module(name).run)["asked"]
 
 
 # --- Parameters -----------------------------------------------------------------------------------
 
 
-def asked(name: str, texts: Iterable[str]) -> StudyParameters:
-    """Return a study's parameters from NAME=VALUE texts.
+def option(key: str) -> str:
+    """Return the option that gives a parameter."""
+    return f"--{key.replace('_', '-')}"
 
-    A parameter with several values takes them with commas between; one of lists is given once for each.
+
+def parameters(name: str, texts: Mapping[str, Any]) -> StudyParameters:
+    """Return a study's parameters from the texts of its options; a parameter of several values has a list.
+
+    Of several values each text may hold some, with commas between, unless each is a list of its own.
     StudyError says in one line what was wrong and what would be right.
     """
-    model = _model(name)
-    known = model.model_fields
-    given: dict[str, list[str]] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if key not in known or not equals:
-            what = f"has no parameter {key}" if equals else f"takes NAME=VALUE, not {text}"
-            raise StudyError(f"study {name} {what}; its parameters: {', '.join(known) or 'none'}")
-        given.setdefault(key, []).append(value)
-    values: dict[str, Any] = {}
-    for key, several in given.items():
-        field = known[key]
-        if get_origin(field.annotation) is tuple:
-            repeated = field.json_schema_extra is not None
-            values[key] = several if repeated else [one for text in several for one in text.split(",")]
-        elif len(several) > 1:
-            raise StudyError(f"{key} is given {len(several)} times: once is enough")
-        else:
-            values[key] = several[0]
+    fields = model(name).model_fields
+    values = dict(texts)
+    for key, field in fields.items():
+        if key in values and get_origin(field.annotation) is tuple and field.json_schema_extra is None:
+            values[key] = [one for text in values[key] for one in text.split(",")]
     try:
-        return model(**values)
+        return model(name)(**values)
     except ValidationError as e:
-        raise StudyError(_mistake(name, known, e)) from None
+        raise StudyError(_mistake(name, fields, e)) from None
 
 
-def _mistake(name: str, known: dict[str, FieldInfo], error: ValidationError) -> str:
+def _mistake(name: str, fields: Mapping[str, FieldInfo], error: ValidationError) -> str:
     """Say what is wrong with the first bad parameter, and what would be right."""
     first = error.errors(include_url=False)[0]
     key = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "missing":
-        return f"study {name} needs {key}=: {known[key].description}"
-    return f"{key} {wrong_value(first)}".lstrip()
+        return f"study {name} needs {option(key)}: {fields[key].description}"
+    return f"{option(key) if key else ''} {wrong_value(first)}".lstrip()
 
 
-def parameters(name: str) -> list[tuple[str, str, str]]:
-    """Each parameter of a study: its name, its line of help, its default as it would be typed."""
-    listed = []
-    for key, field in _model(name).model_fields.items():
-        note = ""
-        if field.default is not PydanticUndefined and field.default is not None:
-            default = field.default
-            note = ",".join(map(_typed, default)) if isinstance(default, tuple) else _typed(default)
-        listed.append((key, field.description or "", note))
-    return listed
+def default(field: FieldInfo) -> str:
+    """Return a parameter's default as it would be typed; an empty text where there is none."""
+    value = field.default
+    if value is PydanticUndefined or value is None or value is False:
+        return ""
+    return ",".join(map(_typed, value)) if isinstance(value, tuple) else _typed(value)
 
 
 def _typed(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

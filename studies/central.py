@@ -51,7 +51,7 @@ class CentralParameters(StudyParameters):
 def run(asked: CentralParameters, running: Running) -> StudyResult:
     """Find the ε of both bounds for each statistic of each universe."""
     if asked.answer is not None and (asked.epsilon is None or len(asked.queries) != 1):
-        raise UsageError("answer= needs epsilon= and one of queries=")
+        raise UsageError("--answer needs --epsilon and one of --queries")
     risk = float(fraction(asked.risk, "a risk"))
     universes = [(text, _choices(text, asked, risk)) for text in asked.records]
     if asked.epsilon is not None:
@@ -90,7 +90,7 @@ def _prior(text: str, universe: Universe) -> Floats | None:
         return None
     count = len(universe.records)
     if universe.size != count - 1:
-        raise DisclosureError("a prior says which record is missing: leave size= out, or the prior uniform")
+        raise DisclosureError("a prior says which record is missing: leave --size out, or the prior uniform")
     given = [float(fraction(x, "a prior's probability")) for x in text.split(",")]
     if len(given) != count:
         raise DisclosureError(f"the prior has {len(given)} numbers, there are {count} records")

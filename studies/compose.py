@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from ..server.accounting import ComposedRow, History, Kind, ReportCost, compose
-from ..server.accounting.compare import TITLES
+from ..server.accounting import History, Kind, ReportCost
 from ..server.accounting.errors import AccountingError, whole
 from ..server.epsilon import MICRO, micro_nats
 from ..server.errors import UsageError, refusing
 from ..server.words.epsilon import belief, rounded_up
 from .curves import SHOWN, look
 from .frame import Running, StudyParameters, StudyResult, StudyTable
+from .mixed_list import TITLES, ComposedRow, compose
 
 _NEXT_TO_NOTHING = 0.5  # a δ from which on nothing of worth is promised
 _LDP = (Kind.PURE, Kind.APPROXIMATE)
@@ -41,7 +41,7 @@ def run(asked: ComposeParameters, running: Running) -> StudyResult:
     runs = [release(text) for text in asked.releases] + (_read(asked.input) if asked.input else [])
     if not runs:
         raise UsageError(
-            "say what was released: hushmote study compose releases=0.5x1000,1x1000,0.5:0.01x1000"
+            "say what was released: hushmote study compose --releases 0.5x1000,1x1000,0.5:0.01x1000"
         )
     history = History(tuple(runs))
     rows = compose(history, asked.delta)
@@ -50,18 +50,18 @@ def run(asked: ComposeParameters, running: Running) -> StudyResult:
         {"epsilon": cost.epsilon / MICRO, "delta": cost.delta, "count": n} for cost, n in history.runs
     ]
     json = {"releases": releases, "count": history.count, "sum": history.sum / MICRO, "sum_delta": own}
-    held = [row for row in rows if row.kind != Kind.ONE_BIT and not row.refused]
+    held = [row for row in rows if not row.refused]
     table = StudyTable(
         f"{history.count:,} releases, Σε = {history.sum / MICRO:,g}{f', Σδ = {own:g}' if own else ''}: "
         "together they are",
         ("theorem", "ε", "δ", "each ε is"),
-        [_cells(row) for row in rows if (row.kind != Kind.ONE_BIT if asked.all else row in held)],
+        [_cells(row) for row in (rows if asked.all else held)],
         (0, 3),
     )
-    left = [TITLES.get(row.theorem, row.theorem) for row in rows if row not in held]
-    notes = [_refused(row) for row in rows if row.refused or row.kind == Kind.ONE_BIT]
-    if not asked.all:
-        notes = [f"Left out, as they hold no LDP here: {', '.join(left)}. all=yes shows them."]
+    refused = [row for row in rows if row.refused]
+    notes = [f"{_title(row)}: {row.refused}." for row in refused]
+    if refused and not asked.all:
+        notes = [f"Not valid here: {', '.join(map(_title, refused))}. --all shows why."]
     shown = (*_answer(history, rows), "", table, *notes, _meaning(own))
     pictured = (history, asked.delta)
     return StudyResult(json | {"theorems": [row.to_dict() for row in rows]}, shown, pictured)
@@ -102,14 +102,11 @@ def _run(epsilon: float, delta: float, count: int) -> tuple[ReportCost, int]:
 def _cells(row: ComposedRow) -> tuple[str, ...]:
     epsilon = "not valid" if row.epsilon is None else f"{row.epsilon:,.6f}"
     delta = "" if row.delta is None else "0" if row.delta == 0 else f"{row.delta:.7g}"
-    return TITLES.get(row.theorem, row.theorem), epsilon, delta, row.when
+    return _title(row), epsilon, delta, row.when
 
 
-def _refused(row: ComposedRow) -> str:
-    if row.refused:
-        return f"{TITLES.get(row.theorem, row.theorem)}: {row.refused}."
-    total = "650 or more" if row.epsilon == math.inf else f"{row.epsilon:.6g}"
-    return f"majority: not LDP; a vote of all tells one fixed bit as one release at ε = {total} does."
+def _title(row: ComposedRow) -> str:
+    return TITLES.get(row.theorem, row.theorem)
 
 
 def _answer(history: History, rows: list[ComposedRow]) -> list[str]:
@@ -129,8 +126,7 @@ def _answer(history: History, rows: list[ComposedRow]) -> list[str]:
         return [f"{number} promise next to nothing together: their own δ add up to {float(history.delta):g}."]
     epsilon, delta = rounded_up(best.epsilon), best.delta or 0.0
     kind = f"({epsilon}, {rounded_up(delta)})-LDP" if delta else f"{epsilon}-LDP"
-    theorem = TITLES.get(best.theorem, best.theorem)
-    answer = [f"{number} {'is' if history.count == 1 else 'are'} {kind} together, by {theorem}."]
+    answer = [f"{number} {'is' if history.count == 1 else 'are'} {kind} together, by {_title(best)}."]
     if not history.delta:
         told = belief(history.sum / MICRO, seen="all of them")
         answer.append(f"By adding up, which cannot fail, {told[0].lower()}{told[1:]}")

@@ -16,7 +16,7 @@ from ..server.plain import plain
 from .frame import Running, StudyParameters, StudyResult, StudyTable
 
 SHOWN = ("basic", "zcdp", "optimal", "advanced")
-"""The theorems that pictures compare; of the others tables tell, and of majority a study of its own."""
+"""The theorems that pictures compare; tables have more."""
 _POINTS = 40
 _HEADINGS = {"epsilon": "reports", "spent": "reports", "reports": "ε per report"}
 _ANSWERS = {"epsilon": "ε per report", "spent": "ε of all", "reports": "reports"}
@@ -30,7 +30,7 @@ class CurvesParameters(StudyParameters):
     )
     totals: tuple[float, ...] = Field((1, 2, 5, 10), description="Totals in nats, each with a panel.")
     delta: float = Field(1e-6, description="δ of (total, δ)-LDP; 0: only theorems that need none.")
-    epsilon: float = Field(0.1, description="With show=spent: ε of each report, nats.")
+    epsilon: float = Field(0.1, description="With --show spent: ε of each report, nats.")
     reports: int = Field(100, description="How many reports the curves reach.")
 
 

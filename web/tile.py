@@ -10,17 +10,16 @@ from nicegui import ui
 from ..server.answers.finding import Finding, Findings, reports_a_day
 from ..server.answers.periods import completed, start_of
 from ..server.answers.rows import CONFIDENCE, WIDEST, Row
+from ..server.budgets.remaining import Remaining
+from ..server.budgets.words import warning
 from ..server.overview.fleets import ExperimentOverview
 from ..server.words import findings as words
 from ..server.words.numbers import Numbers, counted
-from .budget.answer import ExperimentSupply
 from .frame import heading, sentence, skeleton, tag
 from .period import query_of
 from .reader import Reader
 
 _QUIET_DAYS = 2  # without a report, after which something may be wrong
-_NEARLY_SPENT = 0.1  # of the devices can still report
-_SPENT = "spent: no device that has reported can report again"
 _WIDTH, _HEIGHT = 100, 30  # of a spark line, in its own units
 _ARROWS = {"up": "▲", "down": "▼"}
 
@@ -57,7 +56,8 @@ def headline(of: Finding, now: datetime.datetime, write: Numbers) -> Headline | 
     unit = "points" if points else of.unit if of.quantity == "reading" else None
     value, interval = words.value_and_interval(row, unit, write)
     interval = f"{write.percent(CONFIDENCE, 0)} interval {interval}" if interval else ""
-    dates = ", ".join(filter(None, [words.dates(of.period, now, write), interval]))
+    approximate = "approximate" if of.approximate else ""
+    dates = ", ".join(filter(None, [words.dates(of.period, now, write), interval, approximate]))
     if of.change is None:
         since = "" if of.since is None else f"No change since {words.day(of.since, now, write)}"
         return Headline(value, of.title, "", since, "", "", dates)
@@ -171,14 +171,9 @@ class Tile:
             for line in lines[len(there) :]:
                 tag("p", line)
 
-    def spend(self, supply: ExperimentSupply) -> None:
+    def spend(self, line: Remaining) -> None:
         """Mark a budget of which little is left; one report of each device is not little, but all."""
-        able = supply.able_share
-        nearly = able is not None and able < _NEARLY_SPENT
-        left = (
-            f"nearly spent: {self._reader.percent(able, 0)} of devices can still report" if able else _SPENT
-        )
-        self.mark("budget", f"The budget is {left}." if nearly else "")
+        self.mark("budget", warning(line, self._reader))
 
     def mark(self, what: str, words: str) -> None:
         """Say that something is wrong, or with no words that it is not."""

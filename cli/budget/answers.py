@@ -15,14 +15,6 @@ def promises(row: TheoremRow) -> bool:
     return row.kind in (Kind.PURE, Kind.APPROXIMATE)
 
 
-def left_out(names: Sequence[str], why: str) -> str:
-    """Which theorems a table leaves out; empty where there is none."""
-    if not names:
-        return ""
-    titles = ", ".join(TITLES.get(name, name) for name in names)
-    return f"Left out, as they {why}: {titles}. --json has them."
-
-
 def of_each(rows: Sequence[TheoremRow], reports: int, total: float) -> str:
     """The largest ε of each of a number of reports, and what it means."""
     best, basic = _best(rows, "epsilon"), rows[0]

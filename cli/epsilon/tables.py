@@ -9,7 +9,7 @@ from ...server.accounting.compare import TITLES
 from ...server.answers import tables as show
 from ...server.epsilon import LEAST, MICRO
 from ...server.estimate.shuffled import LIMITS
-from ...server.plain_text import shortened
+from ...server.plain_text import shorten
 from ...server.words import experiment as words
 from ...server.words.epsilon import belief, rounded_down
 from ...server.words.numbers import chance, counted
@@ -103,7 +103,7 @@ def _beliefs(title: str, beliefs: Sequence[Belief]) -> None:
     for b in beliefs:
         move = f"{chance(b.prior)} -> {chance(b.posterior, up=True)}"
         more = f" (+{b.alike:,})" if b.alike else ""
-        name = shortened(b.name, _NAME)
+        name = shorten(b.name, _NAME)
         table.add_row(name + more, *(_belief(x) for x in (b.prior, b.posterior, b.bound)), move)
     show.out.print(table)
 
@@ -135,11 +135,7 @@ def _budgets(choice: Chosen) -> None:
         "passes the risk: the chance that the belief in what is true goes above the risk."
         + (" exactly: where one value is reported each time." if exact else ""),
     )
-    silent = [TITLES.get(row.theorem, row.theorem) for row in choice.rows if row.fails is None]
-    if silent:
-        show.out.print(
-            f"Left out, as they promise nothing about beliefs: {', '.join(silent)}. --json has them."
-        )
+    show.out.print("Left out: none, which promises nothing about beliefs. --json has it.")
     if any(row.epsilon is not None and row.epsilon < 0.001 for row in choice.rows):
         show.out.print("No experiment has an ε below 0.001: there a device makes fewer reports.")
     if choice.refused:

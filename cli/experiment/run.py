@@ -12,20 +12,20 @@ from ...fleet.provisioning.master_key import load_signing_key
 from ...server.accounting.compare import plain_guarantee
 from ...server.answers import tables as show
 from ...server.epsilon import MICRO
-from ...server.errors import UsageError, refusing, the_name
+from ...server.errors import UsageError, choose_name, refusing
 from ...server.experiments import signed_file
 from ...server.experiments.asking import answers_of
 from ...server.experiments.budget import cap_in_nats
 from ...server.experiments.definition import load
 from ...server.experiments.reading import MILLI
 from ...server.experiments.signed_file import SignedExperiment
-from ...server.ingest.clock import SIMULATED
+from ...server.ingest.clock import SIMULATED_PREFIX
 from ...server.mechanisms import mechanism_of
 from ...server.service.audit_log import audit_log, system_user
 from ...server.store.store import Store
 from ...server.store.versions import Description, most_reports
 from ...server.wire import board_files
-from ...server.wire.experiments import parse_experiment, value_count
+from ...server.wire.experiments import parse_experiment, reports_in_budget, value_count
 from ...server.words import experiment as words
 from ...server.words.epsilon import belief
 from .. import tables
@@ -71,7 +71,7 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
 
 def flash_options(experiment: Experiment) -> str:
     """What `hushmote flash` is told so that a board can take part; "" where every board can."""
-    return " ".join(f"--with {word}" for word in board_files.needed(experiment))
+    return " ".join(f"--with {word}" for word in board_files.needed_files(experiment))
 
 
 def show_file(file: Path, as_json: bool) -> None:
@@ -82,7 +82,7 @@ def show_file(file: Path, as_json: bool) -> None:
     if as_json:
         more = {"expires": definition.expires.isoformat(), "belief": belief(experiment.epsilon / MICRO)}
         more |= {"guarantee": plain_guarantee(definition.guarantee()), "payload": payload.decode()}
-        more |= {"boards_need": [*board_files.needed(experiment)]}
+        more |= {"boards_need": [*board_files.needed_files(experiment)]}
         print_json(describe(experiment, definition.description()) | more)
         return
     table = show.table(header=False)
@@ -157,8 +157,8 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
     with Store(store) as opened:
         log.check()
         if fleet is None:  # never a simulated one, where boards would not find it
-            real = [name for name in opened.fleets() if not name.startswith(SIMULATED)]
-            fleet = the_name("fleet", None, real, f"in {opened.where}") if real else "home"
+            real = [name for name in opened.fleets() if not name.startswith(SIMULATED_PREFIX)]
+            fleet = choose_name("fleet", None, real, f"in {opened.where}") if real else "home"
         if keyed is not None:
             opened.add_fleet(fleet, keyed=keyed)
         elif fleet not in opened.fleets():
@@ -184,10 +184,11 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
         f"{experiment.name} {experiment.digest.hex()} added to fleet {fleet}; `serve` publishes it"
         + (" if it has the signing key" if is_keyed and signed is None else "")
     )
-    if most is not None and most > experiment.cap // experiment.cost():
+    honest = reports_in_budget(experiment)
+    if most is not None and honest is not None and most > honest:
         show.out.print(
             f"An earlier version was cheaper, so a stolen device counts up to {most:,} times under this one, "
-            f"an honest one {experiment.cap // experiment.cost():,} times: a new name keeps both to that."
+            f"an honest one {honest:,} times: a new name keeps both to that."
         )
 
 

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from ...server.answers import tables as show
-from ...server.budgets import board_status, policy
+from ...server.budgets import board_status, policy, words
 from ...server.budgets import remaining as fleet_ledger
 from ...server.budgets.board_status import BoardStatus
 from ...server.budgets.policy import Policy
-from ...server.budgets.remaining import COUNTED, FleetLedger, Remaining
+from ...server.budgets.remaining import FleetLedger, Remaining
 from ...server.epsilon import MICRO
 from ...server.errors import UsageError
 from ...server.plain import plain
@@ -24,16 +24,7 @@ from ..options import DEFAULT_STORE, AsJson, FleetName, PolicyFile, StoreUrl, co
 from ..output import PICTURES, Pictures, checked
 
 # Two lines each: eight columns have to fit on 80.
-_HEADINGS = (
-    "experiment",
-    "ε",
-    "per new\ndevice",
-    "spent\ndevices",
-    "left\nin all",
-    "reports\n/day",
-    "half\nspent on",
-    "all but 5 %\nspent on",
-)
+_HEADINGS = ("experiment", "ε", "per new\ndevice", *(text.replace(" ", "\n", 1) for text in words.HEADINGS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,49 +100,29 @@ def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
     boards = sum(ledger.profiles.values())
     table = tables.table(f"fleet {ledger.fleet}: {boards:,} devices", _HEADINGS, 1, no_wrap=True)
     for line in lines:
-        b = line.budget
-        table.add_row(
-            b.experiment.name,
-            f"{b.experiment.epsilon / 1e6:g}",
-            _count(line.holds),
-            f"{line.silent:,}",
-            b.state if b.state != "current" else _count(line.left),
-            "" if line.per_day is None else f"{line.per_day:,.1f}",
-            str(line.half or ""),
-            str(line.dry or ""),
-        )
+        e = line.budget.experiment
+        table.add_row(e.name, f"{e.epsilon / 1e6:g}", words.count(line.holds), *words.cells(line))
     show.out.print(table)
     if ledger.devices:
         table = tables.table("devices", ("device", "experiment", "made", "left"), 2)
         for device, profile in ledger.devices.items():
             for line, made, left in zip(lines, profile, ledger.left(profile), strict=True):
-                table.add_row(device, line.budget.experiment.name, f"{made:,}", _count(left))
+                table.add_row(device, line.budget.experiment.name, f"{made:,}", words.count(left))
         show.out.print(table)
     for note in _notes(ledger, lines):
         show.out.print(note)
 
 
 def _notes(ledger: FleetLedger, lines: list[Remaining]) -> Iterator[str]:
-    yield COUNTED
-    if ledger.policy is None:
-        yield "The devices' policy may allow less: give their firmware file as --policy."
-    elif ledger.policy.consent_from == "network":
+    yield from words.notes(ledger.policy, len(lines))
+    if ledger.policy is not None and ledger.policy.consent_from == "network":
         yield policy.STARTED
-    if ledger.policy is not None and len(lines) > 1:
-        yield (
-            "Experiments share a device's life. The dates are from devices drawn with all; left in all "
-            "is for each experiment alone."
-        )
     unheard = [device for device, profile in ledger.devices.items() if not any(profile)]
     if unheard:
         yield f"never heard from: {', '.join(unheard)}"
     mixed = [x.budget.experiment.name for x in lines if x.budget.cheapest != x.budget.dearest]
     if mixed:
         yield f"{', '.join(mixed)}: versions differ in ε; each report counts as the dearest."
-
-
-def _count(number: int | None) -> str:
-    return "no cap" if number is None else f"{number:,}"
 
 
 def _board(status: BoardStatus, known: Policy | None, per_day: float | None, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from .options import PlanOptions
 
 
 def _plan(options: PlanOptions) -> None:
-    """Plan an experiment: how many devices, which ε, what error, and how to spend a lifetime budget.
+    """Plan an experiment: devices, ε, error, and how to spend a lifetime budget.
 
     Give three of devices, ε, values and error to get the fourth. With --lifetime, --horizon and --call
     instead of --epsilon it says how to spend a lifetime budget, and what a day, a week and 30 days of the

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from ...planning.wish import Wish
+from ...planning.request import PlanRequest
 from ..options import AsJson
 from ..output import output_option
 
@@ -13,8 +13,8 @@ EXPERIMENT = ".toml"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanOptions(Wish):
-    """All of the command's options: the wish, whose fields have their help, and what comes out."""
+class PlanOptions(PlanRequest):
+    """All of the command's options: the request, whose fields have their help, and what comes out."""
 
     input: Annotated[
         str | None,

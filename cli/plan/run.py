@@ -2,23 +2,21 @@
 
 import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...planning.answer import PlanAnswer, answer
 from ...planning.devices import PlanError
 from ...planning.experiment_file import NEEDS_RANGE, Named, name_from
-from ...planning.wish import Wish
-from ...planning.wished import reading_of
+from ...planning.proposal import Proposal, propose
+from ...planning.request import PlanRequest, reading_of
 from ...server.answers import facts
 from ...server.answers import tables as show
-from ...server.experiments.definition import parse
-from ...simulator.proposal import Proposal, proposed
-from ...simulator.simulate import SimulatedEstimate, simulate
 from .. import output
 from ..options import print_json
-from ..progress import progress
-from ..simulate.run import asked, plain
-from ..simulate.run import show as show_simulated
 from .options import EXPERIMENT, PlanOptions
+
+if TYPE_CHECKING:
+    from .trial import Trial
 
 WORKED_EXAMPLES = (
     (
@@ -54,11 +52,11 @@ def run(options: PlanOptions) -> None:
             show.out.print(f"{question}\n  {line}\n{sentence}\n", soft_wrap=True)
         show.out.print("hushmote plan --help lists the options; docs/planning.md explains them.")
         return
-    proposal = None if options.input is None else proposed(options.input, options)
-    wish = options if proposal is None else proposal.wish
-    paths = _files(options, wish)
-    made = answer(wish)
-    simulated = None if proposal is None else _simulated(made, proposal)
+    proposal = None if options.input is None else propose(options.input, options)
+    request = options if proposal is None else proposal.request
+    paths = _files(options.output, request)
+    made = answer(request)
+    trial = None if proposal is None else _trial(made, proposal)
     for path in paths:
         if path.suffix.lower() == EXPERIMENT:
             output.write(path, made.file(named(path)))
@@ -67,17 +65,15 @@ def run(options: PlanOptions) -> None:
 
         plot(path, made.plan)
     if options.as_json:
-        tried = {} if simulated is None else {"simulated": plain(simulated, asked(simulated))}
+        tried = {} if trial is None else {"simulated": trial.to_dict()}
         print_json(made.to_dict() | ({} if proposal is None else {"input": proposal.words}) | tried)
         return
     if proposal is not None:
         show.out.print(f"{proposal.words}\n")
     show.out.print(facts.printed(made.lines, made.facts, made.tables))
     show.out.print()
-    if simulated is not None:
-        show.out.print("simulated on these readings", style="bold")
-        show_simulated(simulated, asked(simulated), None)
-        show.out.print()
+    if trial is not None:
+        trial.print()
     for path in paths:
         show.out.print(f"wrote {path}")
     written = [path for path in paths if path.suffix.lower() == EXPERIMENT]
@@ -85,17 +81,17 @@ def run(options: PlanOptions) -> None:
     show.out.print(f"next: {f'hushmote experiment show {written[0]}' if written else add}")
 
 
-def _simulated(made: PlanAnswer, proposal: Proposal) -> SimulatedEstimate:
-    """The planned fleet, with the readings that the plan was proposed from."""
+def _trial(made: PlanAnswer, proposal: Proposal) -> "Trial":
+    """Return the planned fleet, simulated with the readings that the plan was proposed from."""
+    from .trial import try_plan  # the simulator takes a second to load
+
     column = proposal.population.rpartition(":")[2]
-    text = made.file(named(Path(column)))
-    with progress("simulating", 1.0) as advance:
-        return simulate(parse(text), population=proposal.population, advance=advance)
+    return try_plan(made.file(named(Path(column))), proposal.population)
 
 
-def _files(options: PlanOptions, wish: Wish) -> tuple[Path, ...]:
+def _files(output_paths: list[Path] | None, request: PlanRequest) -> tuple[Path, ...]:
     """The files to write. Raises UsageError or PlanError where one cannot be."""
-    paths, reading = output.checked(options.output, EXPERIMENT, *output.PICTURES), reading_of(wish)
+    paths, reading = output.checked(output_paths, EXPERIMENT, *output.PICTURES), reading_of(request)
     number = not reading.yes_no and not reading.labels
     if number and reading.low is None and any(path.suffix.lower() == EXPERIMENT for path in paths):
         raise PlanError(NEEDS_RANGE)

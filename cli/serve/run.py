@@ -18,10 +18,11 @@ from ...fleet.results.publication import DISCOVERY_PREFIX, Publication
 from ...fleet.results.publisher import Publisher
 from ...server.aggregator import CLIENT_ID, Aggregator, Counting
 from ...server.errors import HushmoteError, UsageError
+from ...server.extras import require
 from ...server.ingest.broker_url import NatsAddress
-from ...server.ingest.clock import SIMULATED, HurryingClock, now
+from ...server.ingest.clock import SIMULATED_PREFIX, HurryingClock, now
 from ...server.ingest.pacing import BATCH_S
-from ...server.ingest.status import trouble
+from ...server.ingest.status import health_problem
 from ...server.service import process as serving
 from ...server.store.database import parse_url
 from ...server.store.store import Store
@@ -82,8 +83,8 @@ def run(options: ServeOptions) -> None:
             counting,
             tls=tls,
             on_ready=serving.announce_ready,
-            on_commit=None if metrics is None else metrics.committed,
-            retained=None if publisher is None else lambda: publisher.retained,
+            on_commit=None if metrics is None else metrics.note_commit,
+            retained_messages=None if publisher is None else lambda: publisher.retained,
         )
         if endpoint is not None:
             stack.enter_context(_watched(aggregator, endpoint, entered, publisher))
@@ -94,6 +95,7 @@ def run(options: ServeOptions) -> None:
 
 def _endpoint(http: str) -> tuple[tuple[str, int], Metrics]:
     """Return where the endpoint listens, and its metrics; loaded here as that takes a tenth of a second."""
+    require("uvicorn", "--http")
     from ...server.service.bounded_http import parse_endpoint
     from ...server.service.metrics import Metrics
 
@@ -116,7 +118,7 @@ def _watched(
     metrics.add(CertificateEnds({key: Path(file) if file else None for key, file in files.items()}))
     if publisher is not None:
         metrics.add(Gauges(lambda: publisher.findings))
-    return Endpoint(*where, metrics.text, lambda: trouble(aggregator.condition))
+    return Endpoint(*where, metrics.text, lambda: health_problem(aggregator.condition))
 
 
 @contextlib.contextmanager
@@ -144,10 +146,10 @@ def _simulated(store: Store, days: int) -> tuple[list[str], HurryingClock]:
     """The store's fleets, which alone are subscribed to, and their clock; UsageError for a real fleet."""
     fleets = sorted(store.fleets())
     for fleet in fleets:
-        if not fleet.startswith(SIMULATED):
+        if not fleet.startswith(SIMULATED_PREFIX):
             raise UsageError(
-                f"--simulated-days is for fleets whose names begin with {SIMULATED}, and {store.where} has "
-                f"{fleet}: give simulated fleets a store of their own"
+                f"--simulated-days is for fleets whose names begin with {SIMULATED_PREFIX}, and "
+                f"{store.where} has {fleet}: give simulated fleets a store of their own"
             )
     if not fleets:
         raise UsageError("there is no fleet yet: hushmote experiment add FILE --fleet simulated --open")

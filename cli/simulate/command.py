@@ -18,7 +18,7 @@ def _simulate(options: SimulateOptions) -> None:
     """
     check_there(options.file)
     if options.file.suffix.lower() in DATA:
-        from ...simulator.proposal import column_of
+        from ...planning.proposal import column_of
 
         name = shlex.quote(f"{options.file}:{column_of(options.file)}")
         raise UsageError(f"{options.file} is data, not an experiment's file: hushmote plan --input {name}")

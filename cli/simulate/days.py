@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...server.answers import tables as show
+from ...server.experiments.asking import answers_of
 from ...server.experiments.definition import Definition, load
 from ...server.ingest.clock import DAY_S
 from ...server.store.store import Store
@@ -92,8 +93,10 @@ def publish_days(asked: SimulateOptions, to: str) -> None:
     if sent.behind_s > DAY_S / 4:
         late = f"{sent.behind_s:.0f} s late: take fewer --devices, so that days are not counted as the next"
         show.out.print(f"The broker had the last report {late}.")
-    text = f" --range {shlex.quote(sent.statistic)}" if course.definition.type == "text" else ""
-    show.out.print(f"\nnext\n  hushmote estimate {name} --fleet {fleet}{text} --trend", soft_wrap=True)
+    can = answers_of(course.experiment)
+    text = f" --range {shlex.quote(sent.statistic)}" if "candidates" in can else ""
+    trend = "" if "discovery" in can else " --trend"
+    show.out.print(f"\nnext\n  hushmote estimate {name} --fleet {fleet}{text}{trend}", soft_wrap=True)
 
 
 def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> None:

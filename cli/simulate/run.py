@@ -157,6 +157,7 @@ def plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None = None
         "devices": estimate.devices,
         "population": estimate.held,
         "reports": estimate.reports,
+        "approximate": estimate.approximate,
         "seed": seed,
         **({"calls": made.calls, "spoke": made.spoke, "spent": made.spent} if made else {}),
         **_rows(estimate),

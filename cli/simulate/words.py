@@ -10,7 +10,7 @@ from ...server.answers.guide import asked_about, exact, half_width
 from ...server.epsilon import MICRO
 from ...server.mechanisms.views.factors import parts_of
 from ...server.words import experiment as words
-from ...server.words.answers import to_one_point
+from ...server.words.answers import begun, halved, to_one_point
 from ...server.words.epsilon import belief
 from ...server.words.numbers import counted, points, two_digits
 from ...simulator.attack import AttackOutcome
@@ -91,6 +91,8 @@ def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
 
 def _more(estimate: SimulatedEstimate, width: float) -> str:
     """How to come to ±1 point, or as near as budgets allow."""
+    if estimate.approximate:
+        return begun(halved(estimate.reports, approximate=True))
     made, e = estimate.reporting, estimate.experiment
     advice = ""
     if made is not None and made.given and made.calls < usual_calls(e):
@@ -127,7 +129,8 @@ def _planned(error: PlannedError) -> str:
 
 def _exact(estimate: SimulatedEstimate, answers: Answers, about: Answer, width: float) -> str:
     if about.quantity == "reading":
-        return f"{exact(answers)} Four times as many devices halve that."
+        more = begun(halved(estimate.reports, approximate=True)) if estimate.approximate else ""
+        return f"{exact(answers)} {more or 'Four times as many devices halve that.'}"
     middle = f" In the middle of them it is ±{two_digits(100 * width)}." * (
         estimate.experiment.type == "pair"
     )

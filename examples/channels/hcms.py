@@ -1,13 +1,17 @@
 """The server's side of hcms: Apple's Hadamard count mean sketch. The board's side is sketch_board.py."""
 
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import sketch_board
-from scipy import linalg
+from scipy import linalg, sparse
 
 from hushmote.device.ldp_client import ONE
 from hushmote.server.mechanisms import Mechanism
+from hushmote.server.mechanisms.decoded import IMPLIED_SHARE, Decoded, Spread
+
+_MOST_EXACT = 1 << 25  # pairs of values times hash functions, about 10 ns each
 
 
 def hadamard(values):
@@ -53,6 +57,16 @@ class Sketch:
             self.scale**2 * self.width / (self.width - 1)
         )
 
+    def bias(self, items, statistic):
+        """The bias of sums of items' shares where every device holds one item, shape (items, n)."""
+        together = np.zeros(statistic.shape)
+        for row in range(self.hashes):
+            places = self.cells(items, row), np.arange(len(items))
+            held = sparse.csr_array((np.ones(len(items)), places), shape=(self.width, len(items)))
+            together += held.T @ (held @ statistic)
+        off = together / self.hashes - statistic.sum(axis=0) / self.width
+        return off * (self.width / (self.width - 1)) - statistic
+
     def constant(self, statistic):
         """What is taken off for items that share a cell."""
         return -statistic.sum(axis=0) / (self.width - 1)
@@ -66,10 +80,6 @@ class Sketch:
             means += rows[row][self.cells(items, row)]
         means *= self.scale / max(counts.sum(), 1)
         return (means - 1 / self.width) * self.width / (self.width - 1)
-
-    def stderr(self, reports):
-        """Standard error of a rare item's share, but for collisions."""
-        return self.scale * self.width / (self.width - 1) / np.sqrt(reports)
 
     def draw(self, items, rng):
         """A code for each item, as the board draws it."""
@@ -92,7 +102,7 @@ class HadamardSketch(Mechanism):
     """
 
     board = Path(sketch_board.__file__)
-    answers = frozenset()
+    approximate = True
     parameters = ("hashes", "width")
     examples = (
         {"type": "bool", "hashes": 2, "width": 4},
@@ -117,5 +127,48 @@ class HadamardSketch(Mechanism):
         items = np.arange(self.domain)
         return [self.sketch.weights(items, statistic)], self.sketch.constant(statistic)
 
+    def bias(self, statistic, reports):
+        return self.sketch.bias(np.arange(self.domain), statistic)
+
+    def decode(self, counts):
+        return SketchDecoded(self, self.collapse(counts))
+
     def draw(self, indices, rng):
         return self.sketch.draw(indices, rng).astype(np.uint32)
+
+
+class SketchDecoded(Decoded):
+    """All shares at once, each row's transform read at the cells of the values."""
+
+    @cached_property
+    def frequencies(self):
+        return self.mechanism.sketch.shares(self.counts[0], np.arange(self.mechanism.domain))
+
+    @cached_property
+    def frequency_spread(self):
+        sketch, reports = self.mechanism.sketch, self.reports[0]
+        if sketch.hashes * self.mechanism.domain**2 <= _MOST_EXACT:
+            return super().frequency_spread
+        # A report weighs plus or minus the same for every value.
+        weight = sketch.scale * sketch.width / (sketch.width - 1)
+        bias, chance = self._collisions()
+        mean = (1 - IMPLIED_SHARE) * self.frequencies + IMPLIED_SHARE * (self.implied + bias)
+        mean += 1 / (sketch.width - 1)
+        noise = (weight**2 - mean**2) / reports
+        return Spread.of(noise + bias**2 + chance, -2 * mean * noise / reports)
+
+    def _collisions(self):
+        """The bias of each share in the implied population, and its mean square over other hash functions.
+
+        The second has what the value's own hash functions add: the squares of what shares a cell with it.
+        """
+        sketch, held = self.mechanism.sketch, self.implied
+        items, hashes, width = np.arange(len(held)), sketch.hashes, sketch.width
+        together, squares = np.zeros(len(held)), np.zeros(len(held))
+        for row in range(hashes):
+            cells = sketch.cells(items, row)
+            together += np.bincount(cells, held, width)[cells]
+            squares += np.bincount(cells, held**2, width)[cells] - held**2
+        wide = width / (width - 1)
+        bias = (together / hashes - 1 / width) * wide - held
+        return bias, squares * (wide / hashes) ** 2 + (held @ held) / (hashes * (width - 1))

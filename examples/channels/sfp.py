@@ -2,20 +2,26 @@
 
 from itertools import product
 from pathlib import Path
-from statistics import NormalDist
 
 import numpy as np
 import sketch_board
 from hcms import Sketch
 
-from hushmote.server.mechanisms import Mechanism, Stratum
+from hushmote.server.mechanisms import Mechanism, Stratum, TextSearch
+
+_COMMON = 80  # pieces of each place that words are put together of
+_MOST_WORDS = 100_000  # of one hash
+_SURE = 1.9  # standard deviations by which a piece is among them about 97 times in 100
+_CHANCE = 50  # random items for each word that is tried
+_INSIDE = "·"  # a letter inside a word that is not of the alphabet
 
 
 class FragmentPuzzle(Mechanism):
     """Sketches of the pieces of words."""
 
     board = Path(sketch_board.__file__)
-    answers = frozenset()
+    answers = frozenset({"discovery"})
+    approximate = True
     parameters = ("alphabet", "length", "hashes", "width", "weights")
     examples = (
         {"type": "letters", "alphabet": "abc", "length": 2, "hashes": 2, "width": 4},
@@ -56,47 +62,59 @@ class FragmentPuzzle(Mechanism):
         none = [None] * (len(self.experiment.weights) - 1)
         return [*none, self.sketch.weights(items, statistic)], self.sketch.constant(statistic)
 
-    def draw(self, indices, rng):
-        return self.draw_pieces(self.pieces(indices), rng)
+    def lacks(self, reports):
+        return "" if min(reports) > 1 else "each piece needs at least 2 reports: wait for more"
 
-    def draw_pieces(self, items, rng):
-        """A code for each row of pieces."""
+    def drawable(self, indices):
+        return self.pieces(indices)
+
+    def draw(self, indices, rng):
+        """As ever, of indices of shape (n,), or of their pieces, shape (n, pieces)."""
+        items = self.pieces(indices) if indices.ndim == 1 else indices
         weights = np.array(self.experiment.weights)
         piece = rng.choice(len(weights), len(items), p=weights / weights.sum())
         told = self.sketch.draw(items[np.arange(len(items)), piece], rng)
         return (piece * self.sketch.codes + told).astype(np.uint32)
 
-    def solve(self, counts, common=80, most=100_000, mistaken=0.04):
-        """Pairs of a word and its share: words are put together of each place's `common` pieces, by hashes.
+    def search(self, counts):
+        """Put words together of each place's common pieces, by their hashes, and measure them.
 
-        A word is listed where its own sketch has more than chance explains, over all words that were tried.
+        A word that nobody sent has a random item there, so that random items show what chance does.
         """
-        experiment, sketch = self.experiment, self.sketch
-        pairs = (len(experiment.alphabet) + 1) ** 2
         *places, whole = (counts[s.first : s.first + s.codes] for s in self.strata)
-        items = np.arange(sketch_board.PUZZLE * pairs)
-        parts = []
+        pairs = (len(self.experiment.alphabet) + 1) ** 2
+        items, parts, needs = np.arange(sketch_board.PUZZLE * pairs), [], 0.0
+        common = min(_COMMON, len(items))
         for place in places:
-            shares = sketch.shares(place, items)
-            parts.append(np.argpartition(-shares, common)[:common])
+            shares = self.sketch.shares(place, items)
+            parts.append(np.argpartition(-shares, common - 1)[:common])
+            needs = max(needs, float(shares[parts[-1]].min() + _SURE * shares.std()))
+        tried = self._assembled(parts, pairs)
+        words = self.pieces(tried)[:, -1] if tried else np.zeros(0, int)
+        chance = np.random.default_rng(0).integers(0, sketch_board.PRIME, _CHANCE * max(len(tried), 1_000))
+        texts, complete = [self.word(word) for word in tried], [self.is_complete(word) for word in tried]
+        shares = self.sketch.shares(whole, np.concatenate([words, chance]))
+        return TextSearch(texts, complete, shares[: len(tried)], shares[len(tried) :], needs)
+
+    def _assembled(self, parts, pairs):
+        """Indices of the words whose pieces all have the word's own hash."""
         tried = []
         for number in range(sketch_board.PUZZLE):
             pieces = [part[part // pairs == number] % pairs for part in parts]
-            if np.prod([len(p) for p in pieces]) > most:
+            if np.prod([len(p) for p in pieces]) > _MOST_WORDS:
                 continue
             words = (sum(int(p) * pairs**i for i, p in enumerate(choice)) for choice in product(*pieces))
             tried += [word for word in words if self.pieces([word])[0, 0] // pairs == number]
-        if not tried:
-            return []
-        shares = sketch.shares(whole, self.pieces(tried)[:, -1])
-        least = NormalDist().inv_cdf(1 - mistaken / len(tried)) * sketch.stderr(whole.sum())
-        found = sorted(zip(shares, tried, strict=True), reverse=True)
-        return [(self.word(word), float(share)) for share, word in found if share > least]
+        return tried
 
     def word(self, index):
         """The letters of an index."""
         letters, base = "", len(self.experiment.alphabet) + 1
         for _ in range(self.experiment.length):
             index, digit = divmod(index, base)
-            letters += self.experiment.alphabet[digit - 1] if digit else ""
-        return letters
+            letters += self.experiment.alphabet[digit - 1] if digit else _INSIDE
+        return letters.rstrip(_INSIDE)
+
+    def is_complete(self, index):
+        """Whether a word ends before the last letter that is looked at."""
+        return index < (len(self.experiment.alphabet) + 1) ** (self.experiment.length - 1)

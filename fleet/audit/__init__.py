@@ -1,1 +1,1 @@
-"""Audits the randomizer that a runtime or a board runs: the ε that its outputs show."""
+"""Audits the randomizer that is installed on a board: the ε that its outputs show."""

@@ -1,13 +1,12 @@
-"""What runs beside ldp_client.py, on CPython, MicroPython or a board: draws codes, prints or counts them.
+"""What runs beside ldp_client.py on a board that is audited: draws codes and counts them.
 
-It stands alone: the server sends it with last lines that call load(), and run() of an audit, or codes(). A
-job of an audit is the payload, the experiment's name, whether the whole of report() is called, two readings,
-and how many draws each of them gets in each half. Printed, a line each:
+It stands alone: serial_port.py sends it with a last line that calls run(). A job is the payload, the
+experiment's name, whether the whole of report() is called, two readings, and how many draws each of them gets
+in each half. Printed, a line each:
 
     RUNTIME name version platform
     JOB number index index                        the indices that the two readings fall into here
     TALLY number half input code:count ...        input 0 or 1; code -1 is silence; several lines add up
-    CODE code                                     of codes() alone
     END
 """
 
@@ -17,16 +16,6 @@ import ldp_client  # pyright: ignore[reportMissingImports]
 
 _LINE_CODES = 200  # different codes in a tally before it is printed: a board has little memory
 _LINE_DRAWS = 500  # and so that progress shows
-
-
-def load(modules, needed):
-    """Import what enters further mechanisms; a board may lack those that no experiment here needs."""
-    for name in modules:
-        try:
-            __import__(name)
-        except ImportError:
-            if needed:
-                raise
 
 
 class Memory:
@@ -98,15 +87,4 @@ def run(jobs):
                     tell(number, half, 1, tallies[1])
             tell(number, half, 0, tallies[0])
             tell(number, half, 1, tallies[1])
-    print("END")
-
-
-def codes(payloads, draws):
-    """Draw from each payload by a generator seeded with its number: all indices and no reading in turn."""
-    for number, payload in enumerate(payloads):
-        exp = ldp_client.Experiment.parse(payload)
-        rng = ldp_client.DRBG(number.to_bytes(32, "big"))
-        for draw in range(draws):
-            index = draw % (exp.domain + 1)
-            print("CODE", exp.randomize(None if index == exp.domain else index, rng))
     print("END")

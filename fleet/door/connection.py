@@ -47,7 +47,7 @@ class DoorConnection(MqttLink):
     @property
     def most(self) -> int:
         """How many publications the broker takes before it has acknowledged the first."""
-        return getattr(self.said, "ReceiveMaximum", _MOST_IN_FLIGHT)
+        return getattr(self.connack_properties, "ReceiveMaximum", _MOST_IN_FLIGHT)
 
     def watch(self, filters: list[str]) -> None:
         """Ask for what is retained and what comes later; `settled` once all retained messages have come."""

@@ -4,7 +4,7 @@ import contextlib
 import time
 
 from ...server.service.bounded_http import BoundedServer
-from ...server.service.process import Fault, announce_ready, notify, signals
+from ...server.service.process import Fault, announce_ready, catch_signals, notify
 from .app import Door
 from .publisher import PUBACK_S, ReportPublisher
 
@@ -20,7 +20,7 @@ def run(publisher: ReportPublisher, door: Door, host: str, port: int) -> None:
     with contextlib.ExitStack() as stack:
         # Start it first, so that it fails before anything began; end it first, so that answers still come.
         server = BoundedServer(host, port, door, most_connections=MOST_CONNECTIONS, grace_s=PUBACK_S + 1)
-        came = stack.enter_context(signals())
+        came = stack.enter_context(catch_signals())
         stack.enter_context(publisher)
         stack.enter_context(server)
         told = False

@@ -168,7 +168,7 @@ class ReportPublisher:
                     self.ready.clear()
                     connection.close()
                     self._settle_all()
-                if time.monotonic() - connection.started > SHORT_S:
+                if time.monotonic() - connection.started_at > SHORT_S:
                     backoff.reset()
             self._stopping.wait(backoff.next_s())
         self._settle_all()

@@ -36,7 +36,7 @@ def further_files(wanted: Sequence[str], taken: Sequence[str]) -> dict[str, byte
 
 
 def _path(word: str) -> Path:
-    shipped = board_files.shipped()
+    shipped = board_files.shipped_files()
     if word in shipped:
         return shipped[word]
     if is_own(word):

@@ -23,7 +23,7 @@ def write_package(folder: Path) -> dict[str, bytes]:
     The same sources and mpy-cross give the same bytes. Raises FlashError with one line.
     """
     device = Path(__file__).resolve().parents[2] / "device"
-    paths = (*(device / f"{m}.py" for m in MODULES), *board_files.shipped().values())
+    paths = (*(device / f"{m}.py" for m in MODULES), *board_files.shipped_files().values())
     files = {f"{path.stem}.mpy": compile_mpy(path, _ANY_BOARD, path.name) for path in paths}
     package = {
         "version": version("hushmote"),

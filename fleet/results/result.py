@@ -21,7 +21,7 @@ from ...server.epsilon import MICRO
 from ...server.estimate.statistic import EstimateError
 from ...server.experiments.asking import OF_VALUES, answers_of, answers_only
 from ...server.plain import plain
-from ...server.plain_text import shortened, visible
+from ...server.plain_text import shorten, visible
 from ...server.store.store import Store
 from ...server.words.epsilon import rounded_up
 
@@ -102,7 +102,8 @@ class Result:
     note: why there are no statistics, or an empty text. statistics, histogram:
     unbiased, as `hushmote estimate` shows them; of a choice with many or long labels those with the largest
     shares; empty where the experiment does not answer them. purpose, owner: of the newest version, shortened;
-    empty where the store does not know them.
+    empty where the store does not know them. approximate: whether the mechanism has an error that more
+    reports do not remove; the intervals include it.
     """
 
     fleet: str
@@ -121,6 +122,7 @@ class Result:
     histogram: tuple[Bar, ...] = ()
     note: str = ""
     finding: str = ""
+    approximate: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; no number is NaN or infinite."""
@@ -163,9 +165,9 @@ def result_of(
         fleet=fleet,
         experiment=name,
         type=of.type,
-        unit=shortened(whole.unit, _MOST_UNIT),
-        purpose=shortened(visible(whole.newest.purpose), _MOST_WORDS),
-        owner=shortened(visible(whole.newest.owner), _MOST_WORDS),
+        unit=shorten(whole.unit, _MOST_UNIT),
+        purpose=shorten(visible(whole.newest.purpose), _MOST_WORDS),
+        owner=shorten(visible(whole.newest.owner), _MOST_WORDS),
         windows=tuple(shown[-_MOST_WINDOWS:]),
         window_count=len(shown),
         reports=sum(sum(whole.there[window].values()) for window in shown),
@@ -192,6 +194,7 @@ def result_of(
     answers = answers_of_estimate(estimate, question)
     sentence = find(facts, selection).sentence
     told = {"statistics": _statistics(of, answers), "histogram": _histogram(answers), "finding": sentence}
+    told |= {"approximate": estimate.approximate}
     return _fitting(replace(empty, reports=estimate.reports, epsilon=epsilons, **told))
 
 
@@ -241,9 +244,9 @@ def _largest(rows: list[Any], by: str, most: int = MOST_ROWS) -> tuple[Any, ...]
 def _fitting(result: Result) -> Result:
     """The result with fewer words, then without the labels of the smallest shares, where it is too long."""
     if len(result.to_json()) > MOST_BYTES:
-        words = shortened(result.purpose, _FEW_WORDS), shortened(result.owner, _FEW_WORDS)
+        words = shorten(result.purpose, _FEW_WORDS), shorten(result.owner, _FEW_WORDS)
         result = replace(
-            result, purpose=words[0], owner=words[1], finding=shortened(result.finding, _MOST_WORDS)
+            result, purpose=words[0], owner=words[1], finding=shorten(result.finding, _MOST_WORDS)
         )
     for most in range(MOST_ROWS, 0, -1):
         if len(result.to_json()) <= MOST_BYTES:

@@ -18,6 +18,7 @@ from ...server.experiments.budget import USUAL_DELTA
 from ...server.plain_text import visible
 from ...server.store.store import Participation, Store, Version
 from ...server.wire import board_files, keys
+from ...server.wire.experiments import reports_in_budget
 from ...server.wire.limits import kept_hours
 from ...server.words import label as words
 from ...server.words.label import Disclosure, Phrase
@@ -192,7 +193,7 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
             )
     hours = None if endless else kept_hours(said["keep"])
     keep = words.ENDLESS if endless else words.UNDECIDED if hours is None else words.keeping(hours * 3600)
-    own = None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
+    own = reports_in_budget(experiment)
     life = policy.left(experiment.epsilon)
     return FleetQuestion(
         replace(version, owner=said["owner"], purpose=said["purpose"], unit=selected.unit),
@@ -244,7 +245,7 @@ def board_contents(firmware: Path, asked: Sequence[Version]) -> tuple[BoardFile,
     known = policies.is_application(firmware)
     with refusing(StatementError, f"read {firmware}"):
         main = (firmware if known else flash.EXAMPLE).read_bytes()
-    needed = {str(path): path for v in asked for path in board_files.needed(v.experiment).values()}
+    needed = {str(path): path for v in asked for path in board_files.needed_files(v.experiment).values()}
     contents = flash.sources(main, further_files([*needed], flash.MODULES))
     contents |= {"umqtt/simple": umqtt.bundled()}
     files = {f"/lib/{module}": content for module, content in contents.items()}

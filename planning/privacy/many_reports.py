@@ -7,11 +7,10 @@ mixture of the mechanism's rows, and the two mixtures are within e^ε of each ot
 reports of a chosen ε holds for this pair, and for any prior.
 
 * E-LDP: L <= E always.
-* zcdp, rogers and advanced bound the loss itself: where A is true, L > E with probability at most δ.
+* zcdp and advanced bound the loss itself: where A is true, L > E with probability at most δ.
 * (E, δ)-LDP alone does *not* say that. Let B be where L > t. From Pr_A[B] <= e^E Pr_notA[B] + δ and
   Pr_notA[B] < e^-t Pr_A[B] follows Pr_A[B] <= δ/(1 - e^(E - t)) for t > E, and no better. So `optimal` keeps
   L <= t except with probability η where it holds for some E < t with δ = η (1 - e^(E - t)).
-* majority bounds no belief at all: only how often a vote guesses one fixed bit.
 
 Probabilities are those of a board in A, over its coins (and over the prior within A). Of a board that is not
 in A they are e^-t times less, on average.
@@ -29,21 +28,18 @@ from ...server.accounting import (
     Advanced,
     History,
     Kind,
-    Majority,
     Optimal,
-    RogersFilter,
     Theorem,
     ZcdpFilter,
     choose,
     optimal_total,
 )
 from ...server.accounting.errors import probability, whole
-from ...server.accounting.majority import MOST_TOTAL
 from ...server.arrays import Floats
 from ...server.epsilon import MICRO
 from .beliefs import DisclosureError
 
-_BOUND_LOSS = (ZcdpFilter, RogersFilter, Advanced)
+_BOUND_LOSS = (ZcdpFilter, Advanced)
 MOST_ROWS = 300_000
 """Outcomes of repeated reports that are enumerated at most."""
 
@@ -80,8 +76,6 @@ def budget_rows(total: int, reports: int, fails: float) -> list[BudgetRow]:
             rows.append(_bounded(choose(cls.name, nats, eta), n, eta))
         elif cls is Optimal and eta:
             rows.append(_optimal(nats, n, eta))
-        elif cls is Majority and nats <= MOST_TOTAL:
-            rows.append(_majority(nats, n))
     words = "bounds no belief: every further report adds its ε to the loss, for life"
     return [*rows, BudgetRow("none", Kind.NOTHING, None, 0.0, None, None, words)]
 
@@ -116,15 +110,6 @@ def _as_written(delta: float) -> float:
     return float(decimal.Context(prec=3, rounding=decimal.ROUND_FLOOR).create_decimal(repr(delta)))
 
 
-def _majority(nats: float, n: int) -> BudgetRow:
-    share = special.expit(nats)
-    words = (
-        f"bounds no belief: only a majority vote on one fixed bit is right at most {share:.4g} of the time"
-    )
-    epsilon = (Majority(nats).most_epsilon(n) or 0) / MICRO
-    return BudgetRow("majority", Kind.ONE_BIT, nats, 0.0, epsilon, None, words)
-
-
 @dataclass(frozen=True)
 class LossRow:
     """What n reports lose at most, in nats, except with probability fails; never more than basic says."""
@@ -146,7 +131,7 @@ def loss_rows(epsilon: int, reports: int, fails: float) -> list[LossRow]:
     if not eta:
         return rows
     for cls in THEOREMS.values():
-        if cls in _BOUND_LOSS and cls is not RogersFilter:  # whose loss depends on the total to keep
+        if cls in _BOUND_LOSS:
             loss = cls(1.0, eta).spent(history).epsilon
         elif cls is Optimal:
             loss = _optimal_loss(epsilon, reports, eta)

@@ -8,8 +8,8 @@ from decimal import Decimal
 
 from ..epsilon import MICRO
 from .basic import Basic
-from .errors import AccountingError, positive, probability, whole
-from .filters import ZcdpFilter, mean_loss
+from .errors import AccountingError, positive, probability
+from .filters import ZcdpFilter
 from .theorem import (
     Guarantee,
     History,
@@ -136,32 +136,6 @@ class Odometer:
         squares = Decimal(self.history.squares) / MICRO**2
         boundary = (squares + self._offset) * ((1 + squares / self._offset).ln() - 2 * self._slack.ln())
         return above(squares / 2 + boundary.sqrt())
-
-
-class RogersOdometer(Odometer):
-    """The first odometer, kept for comparison: it asks for no `sharpest`, and is weaker near one.
-
-    With S = Σε_i² in [1/n², 1] it shows ½Σε_i(e^{ε_i} - 1) + 2 sqrt(S (1 + ln √3) ln(4 log2(n)/δ)), elsewhere
-    ½Σε_i(e^{ε_i} - 1) + sqrt(2 (1/n² + S)(1 + ½ln(1 + n²S)) ln(4 log2(n)/δ)). It needs Σδ_i <= δ/2.
-
-    Source: Rogers, Roth, Ullman, Vadhan 2016, Privacy odometers and filters, NIPS, Theorem 6.2.
-    """
-
-    def __init__(self, delta: float, n: int = 1000) -> None:
-        """delta: in (0, 1). n: whole, >= 2, fixed beforehand; 1/n is the least sqrt(S) of interest."""
-        self.delta = probability("delta", delta, zero=False)
-        self.n = whole("n", n, low=2)
-        self.history = History()
-        self._aside = exact(self.delta) / 2
-
-    def _loss(self) -> Decimal:
-        squares, n = Decimal(self.history.squares) / MICRO**2, Decimal(self.n)
-        guesses = 4 * n.ln() / Decimal(2).ln()
-        log = (guesses / exact(self.delta)).ln()
-        if 1 / n**2 <= squares <= 1:
-            return above(mean_loss(self.history) + 2 * (squares * (1 + Decimal(3).ln() / 2) * log).sqrt())
-        spread = 2 * (1 / n**2 + squares) * (1 + (1 + n**2 * squares).ln() / 2) * log
-        return above(mean_loss(self.history) + spread.sqrt())
 
 
 def _part(delta: float, own: float) -> tuple[float, float]:

@@ -4,14 +4,11 @@ import pkgutil
 
 from .basic import Advanced, Basic, Unlimited
 from .errors import AccountingError
-from .filters import RogersFilter, ZcdpFilter
-from .majority import Majority
+from .filters import ZcdpFilter
 from .optimal import Optimal
 from .theorem import Theorem
 
-THEOREMS: dict[str, type[Theorem]] = {
-    x.name: x for x in (Basic, ZcdpFilter, Optimal, Advanced, RogersFilter, Majority, Unlimited)
-}
+THEOREMS: dict[str, type[Theorem]] = {x.name: x for x in (Basic, ZcdpFilter, Optimal, Advanced, Unlimited)}
 
 
 def choose(name: str, total: float | None = None, delta: float = 0.0) -> Theorem:

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..epsilon import MICRO
-from . import THEOREMS, Guarantee, Kind, Majority, Theorem, choose, optimal_delta
+from . import THEOREMS, Guarantee, Kind, Theorem, choose
 
-TITLES = {"zcdp": "zCDP filter", "rogers": "Rogers filter"}
+TITLES = {"zcdp": "zCDP filter"}
 """Titles of theorems that people name differently from the files."""
 
 
@@ -15,8 +15,7 @@ TITLES = {"zcdp": "zCDP filter", "rogers": "Rogers filter"}
 class TheoremRow:
     """One theorem: what it allows (None: anything), what the board compares, and what it guarantees.
 
-    epsilon: nats per report. reports: how many. sum: what these reports are for certain, Σε in nats. delta:
-    the δ with which they keep the total; only where the theorem does not say so itself.
+    epsilon: nats per report. reports: how many. sum: what these reports are for certain, Σε in nats.
     """
 
     theorem: str
@@ -27,7 +26,6 @@ class TheoremRow:
     epsilon: float | None
     reports: int | None
     sum: float | None
-    delta: float | None
     words: str
 
 
@@ -47,12 +45,12 @@ def theorems(total: float, delta: float) -> list[Theorem]:
 
 def for_reports(total: float, delta: float, reports: int) -> list[TheoremRow]:
     """The largest ε of equal reports under every theorem. total: nats, > 0; delta: in [0, 1)."""
-    return [_row(x, x.most_epsilon(reports), reports, total) for x in theorems(total, delta)]
+    return [_row(x, x.most_epsilon(reports), reports) for x in theorems(total, delta)]
 
 
 def for_epsilon(total: float, delta: float, epsilon: int) -> list[TheoremRow]:
     """The number of reports of epsilon micro-nats each under every theorem."""
-    return [_row(x, epsilon, x.most_reports(epsilon), total) for x in theorems(total, delta)]
+    return [_row(x, epsilon, x.most_reports(epsilon)) for x in theorems(total, delta)]
 
 
 def plain_guarantee(guarantee: Guarantee) -> dict[str, Any]:
@@ -67,15 +65,12 @@ def holds(theorem: Theorem) -> str:
         return f"{theorem.total:g}-LDP"
     if theorem.kind == Kind.APPROXIMATE:
         return f"({theorem.total:g}, {theorem.delta:g})-LDP"
-    return "one fixed bit, not LDP" if theorem.kind == Kind.ONE_BIT else "nothing together"
+    return "nothing together"
 
 
-def _row(theorem: Theorem, epsilon: int | None, reports: int | None, total: float) -> TheoremRow:
+def _row(theorem: Theorem, epsilon: int | None, reports: int | None) -> TheoremRow:
     nats = None if epsilon is None else epsilon / MICRO
     cap = theorem.cap(epsilon) if epsilon else 0
-    delta = None
-    if isinstance(theorem, Majority) and epsilon and reports:
-        delta = optimal_delta(epsilon / MICRO, reports, total)
     return TheoremRow(
         theorem=theorem.name,
         kind=theorem.kind,
@@ -85,6 +80,5 @@ def _row(theorem: Theorem, epsilon: int | None, reports: int | None, total: floa
         epsilon=nats,
         reports=reports,
         sum=epsilon * reports / MICRO if epsilon and reports else None,
-        delta=delta,
         words=theorem.guarantee().words,
     )

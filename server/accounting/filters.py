@@ -1,16 +1,14 @@
-"""Privacy filters: totals that hold even if each report's ε depends on the earlier reports.
+"""The zCDP filter: a total that holds even if each report's ε depends on the earlier reports.
 
-Both bound the privacy loss L = Σ L_i, the logarithm of how much more probable the reports are under one
-course of readings than under another. An ε-LDP report loses at most ε(e^ε - 1)/2 and at most ε²/2 on average,
-and is sub-Gaussian about its mean with variance ε²: E[e^{λ L_i}] <= e^{λ(1+λ) ε_i²/2} for λ > 0,
-whatever came before.
+It bounds the privacy loss L = Σ L_i, the logarithm of how much more probable the reports are under one course
+of readings than under another. An ε-LDP report loses at most ε²/2 on average, and is sub-Gaussian about its
+mean with variance ε²: E[e^{λ L_i}] <= e^{λ(1+λ) ε_i²/2} for λ > 0, whatever came before.
 Pr[L > E] <= δ makes a course (E, δ)-LDP.
 """
 
 import math
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
 
 from ..epsilon import MICRO
 from .errors import AccountingError, probability
@@ -71,41 +69,3 @@ class ZcdpFilter(Theorem):
     @property
     def _slack(self) -> Decimal:
         return exact(self.delta) - exact(self.own)
-
-
-class RogersFilter(Theorem):
-    """½Σε_i(e^{ε_i} - 1) + sqrt(2 (S + H)(1 + ½ln(1 + S/H)) ln(2/δ)) <= total, and Σδ_i <= δ/2.
-
-    S = Σε_i², H = total²/(28.04 ln(1/δ)). The first filter for adaptive ε; weaker than `ZcdpFilter`, kept for
-    comparison. Its proof bounds e^{x²/2} by a mixture and needs δ <= 2/e.
-
-    Rogers, Roth, Ullman, Vadhan 2016, Privacy odometers and filters, NIPS, Theorem 5.1.
-    """
-
-    name = "rogers"
-    rule = "count"
-    kind = Kind.APPROXIMATE
-    words = ADAPTIVE
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.delta > 2 / math.e:
-            raise AccountingError(
-                f"rogers composition needs a delta of at most 2/e = 0.73, not {self.delta:g}"
-            )
-
-    def loss(self, history: History) -> Decimal:
-        """The formula; infinite where Σδ_i > δ/2."""
-        delta, total = exact(self.delta), exact(self.total)
-        if 2 * history.delta > delta:
-            return Decimal("Infinity")
-        offset = -total * total / (Decimal("28.04") * delta.ln())
-        squares = Decimal(history.squares) / MICRO**2
-        spread = 2 * (squares + offset) * (1 + (1 + squares / offset).ln() / 2) * (2 / delta).ln()
-        return above(mean_loss(history) + spread.sqrt())
-
-
-@lru_cache(maxsize=4)  # searches for a total ask again and again
-def mean_loss(history: History) -> Decimal:
-    """½Σε_i(e^{ε_i} - 1) in nats: what reports of these ε lose on average, at most."""
-    return sum((n * x * (x.exp() - 1) / 2 for x, n in history.nats), Decimal(0))

@@ -26,9 +26,19 @@ import numpy as np
 from .. import special
 from ..epsilon import MICRO
 from .binomial import falls_below, log_chances
-from .errors import positive, probability, whole
-from .mixture import mixed_total, unspoilt
-from .theorem import EVENTS, MOST_REPORTS, History, Kind, ReportCost, Reports, Theorem, exact, largest
+from .errors import AccountingError, positive, probability, whole
+from .theorem import (
+    EVENTS,
+    MOST_REPORTS,
+    History,
+    Kind,
+    ReportCost,
+    Reports,
+    Theorem,
+    exact,
+    exact_arithmetic,
+    largest,
+)
 
 _NEGLIGIBLE = 60.0  # terms below e^-60 of the largest are bounded, not added
 _HALVES = 134_217_729.0  # 2**27 + 1: Veltkamp's constant, splits a double into two of 26 bits
@@ -98,11 +108,20 @@ def optimal_reports(epsilon: float, total: float, delta: float) -> int:
     return _reports(*units, probability("delta", delta))
 
 
+def unspoilt(history: History) -> Decimal:
+    """Return Π(1 - δ_i): the chance that none of the reports' own δ strikes."""
+    with exact_arithmetic():
+        kept = Decimal(1)
+        for report, n in history.runs:
+            kept *= (1 - exact(report.delta)) ** n
+        return kept
+
+
 class Optimal(Theorem):
     """The smallest δ of the reports is at most delta. No theorem allows more.
 
-    For k reports of one ε it is `optimal_delta`. Where ε differ, each fixed beforehand, it is `mixed_delta`.
-    Reports with a δ_i of their own are (total, 1 - (1 - δ)Π(1 - δ_i))-LDP. Source and proof: this module.
+    All reports have one ε: for k of them it is `optimal_delta`. Reports with a δ_i of their own are
+    (total, 1 - (1 - δ)Π(1 - δ_i))-LDP. Source and proof: this module.
     """
 
     name = "optimal"
@@ -112,14 +131,15 @@ class Optimal(Theorem):
     words = f"{EVENTS} Every report has the same ε, fixed beforehand; no rule can allow more of them."
 
     def loss(self, history: History) -> Decimal:
-        """`optimal_total` or `mixed_total`; infinite where the reports' own δ leave nothing of delta."""
+        """Return `optimal_total`; infinite where the reports' own δ leave nothing of delta."""
+        if len(history.epsilons) != 1:
+            several = ", ".join(f"{x / MICRO:g}" for x in history.epsilons[:4])
+            raise AccountingError(f"optimal composition is for reports of one epsilon, not of {several}")
         slack = 1 - (1 - exact(self.delta)) / unspoilt(history)
         if slack < 0:
             return Decimal("Infinity")
         room = math.nextafter(float(slack), 0.0) if history.delta else float(self.delta)
-        if len(history.epsilons) > 1:
-            return mixed_total(history, room)
-        return exact(optimal_total(max(history.epsilons) / MICRO, history.count, room))
+        return exact(optimal_total(history.epsilons[0] / MICRO, history.count, room))
 
     def allowed(self, reports: Reports) -> bool:
         """Whether these reports stay within the total."""

@@ -6,8 +6,8 @@ A theorem of your own is one class: derive from `Theorem`, say `name`, `rule`, `
 
 Units: the ε of a report is a whole number of micro-nats, as on the board; totals and losses are nats.
 A total or a delta counts as the decimal that prints its float, so 0.1 is a tenth; any other number (a
-fraction, NumPy's float32) counts as the float next to it. `optimal` and `majority` compute with binary
-doubles instead, and their margins cover what these differ by.
+fraction, NumPy's float32) counts as the float next to it. `optimal` computes with binary
+doubles instead, and its margins cover what these differ by.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class Kind(StrEnum):
 
     PURE = "ε-LDP"
     APPROXIMATE = "(ε, δ)-LDP"
-    ONE_BIT = "guessing one fixed bit, not LDP"
     NOTHING = "no bound on all reports together"
 
 

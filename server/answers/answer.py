@@ -16,6 +16,7 @@ from rich.console import RenderableType
 from ..arrays import Floats
 from ..estimate.estimate import Estimates
 from ..estimate.statistic import EstimateError
+from ..extras import require
 from ..plain_text import cell
 from . import periods, tables
 from .rows import CONFIDENCE, AnswerRows, FoundRow, Kind, Quantity, Row
@@ -48,22 +49,22 @@ class Tables(Shown):
     def to_pandas(self) -> DataFrame:
         """Return one data frame of all tables, whose first columns are name, value, low, high and se.
 
-        The rows of a trend are indexed by the time at which their window began, UTC. Raises EstimateError
+        The rows of a trend are indexed by the time at which their window began, UTC. Raises ExtraMissing
         where pandas is not installed.
         """
         return _data_frame(self._lines(), _NO_LINE)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The same table for Polars, DuckDB and others that read Arrow; EstimateError without pyarrow."""
-        try:
-            import pyarrow
-        except ImportError:
-            raise EstimateError("Arrow needs pyarrow: pip install 'hushmote[arrow]'") from None
+        """The same table for Polars, DuckDB and others that read Arrow; ExtraMissing without pyarrow."""
+        require("pyarrow", "Arrow")
+        import pyarrow
+
         table = pyarrow.Table.from_pylist(self._lines() or [_NO_LINE])
         return table.slice(0, len(self._lines())).__arrow_c_stream__(requested_schema)
 
     def plot(self, path: Path | str | None = None, title: str = "", subtitle: str = "") -> Figure:
         """Draw a picture and return it; with a path it is also written: PNG, PDF or SVG by its name."""
+        require("matplotlib", "a picture")
         from .plot import plot  # matplotlib takes a second to load: only those who plot wait for it
 
         shown = [one.shown() for one in self._tables]
@@ -71,7 +72,10 @@ class Tables(Shown):
 
     def _lines(self) -> list[dict[str, Any]]:
         return [
-            {"kind": a.kind, "quantity": a.quantity} | row.to_dict() for a in self._tables for row in a.rows
+            {"kind": a.kind, "quantity": a.quantity, **({"approximate": True} if a.approximate else {})}
+            | row.to_dict()
+            for a in self._tables
+            for row in a.rows
         ]
 
     def __rich__(self) -> RenderableType:
@@ -137,7 +141,7 @@ class Answer(Tables, AnswerRows):
     def to_pandas(self) -> DataFrame:
         """Return a data frame of the rows, whose first columns are name, value, low, high and se.
 
-        The rows of a trend are indexed by the time at which their window began, UTC. Raises EstimateError
+        The rows of a trend are indexed by the time at which their window began, UTC. Raises ExtraMissing
         where pandas is not installed.
         """
         return _data_frame((row.to_dict() for row in self.rows), _NO_ROW)
@@ -162,6 +166,7 @@ class Frame:
     ) -> Answer:
         """A table of rows that these estimates gave; more: further fields of an Answer."""
         fields = {"experiment": of.experiment.name, "reports": of.reports, "quantity": quantity}
+        fields |= {"approximate": of.approximate}
         return Answer(kind=kind, rows=tuple(rows), **(fields | vars(self) | more))
 
 
@@ -184,10 +189,9 @@ _NO_LINE = {"kind": "discovery", "quantity": "share"} | _NO_ROW
 
 def _data_frame(lines: Iterable[dict[str, Any]], otherwise: dict[str, Any]) -> DataFrame:
     """otherwise: a line whose columns there are where there is no line."""
-    try:
-        import pandas
-    except ImportError:
-        raise EstimateError("to_pandas needs pandas: pip install 'hushmote[pandas]'") from None
+    require("pandas", "to_pandas")
+    import pandas
+
     rows = list(lines)
     columns = dict.fromkeys(key for line in rows or [otherwise] for key in line)
     frame = pandas.DataFrame(rows, columns=list(dict.fromkeys([*_FIRST, *columns])))

@@ -28,7 +28,7 @@ from .guide import NOISY, Guide, guide, half_width
 from .periods import Period, period_of
 from .query import Facts
 from .question import FINE, Question, ResolvedQuestion, Selection
-from .rows import ChangeRow, Kind, Row, quantile_name
+from .rows import APPROXIMATE_MARK, ChangeRow, Kind, Row, quantile_name
 from .second_epsilon import Shuffling, TwoEpsilons
 from .texts import MOST_SHOWN
 
@@ -78,6 +78,7 @@ class Reply:
             "reports": self.estimate.reports,
             "confidence": self.question.confidence,
             "stderr_method": self.estimate.estimates.stderr_method,
+            "approximate": self.estimate.approximate,
             "epsilon": plain(self.once),
             "epsilon_every_day": plain(self.every_day),
             "in_words": plain(self.guide),
@@ -156,6 +157,7 @@ def compared(facts: Facts, answers: Answers, resolved: ResolvedQuestion, write: 
     before, after = (_side(facts, side, period, one_fleet, write) for side, period in sides)
     unit = None if table.quantity == "share" else table.unit
     name = _title(row, facts.selected(selection).newest.experiment, table.unit, write)
+    name += APPROXIMATE_MARK * table.approximate
     return sentences.compared(row, name, (before, after), unit, question.confidence, write)
 
 

@@ -28,7 +28,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullForm
 from matplotlib.transforms import Bbox
 
 from ..errors import UsageError, refusing
-from ..plain_text import shortened, visible
+from ..plain_text import shorten, visible
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -242,7 +242,7 @@ def number_axis(axis: Axis, ticks: int = 10, whole: bool = False) -> None:
 
 def as_title(question: str) -> str:
     """A question as a picture's title: on one line, and not too long for it."""
-    return shortened(" ".join(question.split()), _LONGEST_QUESTION)
+    return shorten(" ".join(question.split()), _LONGEST_QUESTION)
 
 
 def from_zero(axis: Axis) -> None:
@@ -287,9 +287,7 @@ def moments_of(windows: Sequence[str]) -> list[datetime.datetime] | None:
 def named_rows(axes: Axes, names: Sequence[str]) -> npt.NDArray[np.int_]:
     """Write names beside rows from the top down, long ones shortened; return the rows' places."""
     at = np.arange(len(names))[::-1]
-    shown = [
-        "\n".join(shortened(visible(line), _LONGEST_NAME) for line in name.splitlines()) for name in names
-    ]
+    shown = ["\n".join(shorten(visible(line), _LONGEST_NAME) for line in name.splitlines()) for name in names]
     axes.set_yticks(at, shown)
     axes.set_ylim(-0.7, len(names) - 0.3)
     return at

@@ -38,6 +38,7 @@ from ..experiments.asking import answers_of
 from ..experiments.asks import Ask, asks_of
 from ..experiments.units import bin_edges, bin_middles, index_names, parse_range
 from ..hints import command
+from ..mechanisms import mechanism_of
 from ..mechanisms.views.factors import parts_of
 from ..plain_text import visible
 from ..wire.experiments import value_count
@@ -49,7 +50,7 @@ from .daily import Series, below_edge, scan_quantile, series_of
 from .fleet_estimate import FleetEstimate
 from .periods import Period, completed, day_of, of_whole_days, period_of, start_of, usual
 from .query import Facts, Selected, Selection, version_key
-from .rows import CONFIDENCE, WIDEST, CandidateRow, DifferenceRow, Quantity, Row, TrendRow
+from .rows import APPROXIMATE_MARK, CONFIDENCE, WIDEST, CandidateRow, DifferenceRow, Quantity, Row, TrendRow
 from .windows import end_of
 
 _MOST_POINTS = 30  # of a series
@@ -106,6 +107,7 @@ class Finding:
     detectable  the smallest change since then that would have been reported in 4 of 5 cases
     series      its value in each window, or each few of them, oldest first
     is_difference  whether the value is what holds in one case of a pair less what holds in another
+    approximate  whether the mechanism has an error that more reports do not remove; the interval includes it
     """
 
     question: str
@@ -122,6 +124,7 @@ class Finding:
     detectable: float | None = None
     series: tuple[TrendRow, ...] = ()
     is_difference: bool = False
+    approximate: bool = False
 
     @property
     def enough(self) -> bool:
@@ -163,6 +166,7 @@ class Finding:
             },
             "unchanged_since": None if self.since is None else self.since.isoformat(),
             "detectable": self.detectable,
+            "approximate": self.approximate,
         }
 
 
@@ -350,6 +354,10 @@ class _Asker:
         return replace(self.whole, versions=same)
 
     @cached_property
+    def _approximate(self) -> bool:
+        return any(mechanism_of(v.experiment).approximate for v in self.whole.versions)
+
+    @cached_property
     def _days(self) -> Series | None:
         return series_of(self._scanned_versions)
 
@@ -412,7 +420,8 @@ class _Asker:
             title = f"Most common of the {len(ask.texts)} listed texts is {visible(row.name)}"
         head = f"{title}: {sentences.amount(row, unit, self.write)}"
         answer = _answer(ask)
-        return self._complete(replace(none, sentence=head), row, unit, answer, lambda one: _row(ask, one)[0])
+        none = replace(none, sentence=head, approximate=of.approximate)
+        return self._complete(none, row, unit, answer, lambda one: _row(ask, one)[0])
 
     def _of_label(self, ask: Ask, of: FleetEstimate) -> Finding:
         """Return which label is the most common, or which ones may be."""
@@ -426,7 +435,7 @@ class _Asker:
             return replace(none, sentence=self._too_few(of, share, "Most common", _width(row), 1.0, None))
         named = [names[i] for i in first.indices]
         text = sentences.leading(named, first.chance, sentences.amount(row, None, self.write))
-        none = replace(none, title=words.begun(names[at]), sentence=text)
+        none = replace(none, title=words.begun(names[at]), sentence=text, approximate=of.approximate)
         answer = _answer(share) if first.one_leads else None
         return self._complete(none, row, None, answer, lambda one: _row(share, one)[0])
 
@@ -439,7 +448,7 @@ class _Asker:
         again: Callable[[FleetEstimate], Row],
     ) -> Finding:
         """Return the finding with its value, dates and changes; head: its sentence begins with the value."""
-        when = f", {self._dates}" if self._dates else ""
+        when = (APPROXIMATE_MARK if head.approximate else "") + (f", {self._dates}" if self._dates else "")
         finding = replace(head, value=row.value, low=row.low, high=row.high)
         finding = replace(finding, sentence=sentences.ended(f"{head.sentence}{when}"))
         finding = self._with_change(finding, row, unit, answer)
@@ -489,6 +498,8 @@ class _Asker:
 
     def _scan(self, answer: _Answer | None) -> _Outcome:
         """Scan the completed days, unless that was done since the last of them ended."""
+        if self._approximate:  # the error of a value moves with the shares of those that share its cells
+            return _NOT_SCANNED
         if answer is None or max(v.experiment.domain for v in self.whole.versions) > _MOST_VALUES:
             return _NOT_SCANNED
         facts, there = self._facts, self._scanned_versions.there
@@ -758,6 +769,8 @@ def _needed(of: FleetEstimate, ask: Ask, target: float, width: float) -> int | N
     if the mechanism's own variance is not known: of few reports it is noise.
     """
     experiment, answer = of.experiment, _needed_for(of, ask)
+    if of.approximate:
+        return None
     if (
         answer is None or value_count(experiment) < experiment.domain
     ):  # a ratio's variance is not planned here

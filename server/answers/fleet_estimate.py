@@ -80,6 +80,11 @@ class FleetEstimate(Tables):
         return self.estimates.reports
 
     @property
+    def approximate(self) -> bool:
+        """Whether the mechanism has an error that more reports do not remove; the intervals include it."""
+        return self.estimates.approximate
+
+    @property
     def answers(self) -> frozenset[str]:
         """What it can be asked, in the words of experiments/asking.py."""
         return answers_of(*self.estimates.versions)

@@ -90,6 +90,8 @@ def _any_tells(answers: Sequence[AnswerRows]) -> bool:
 
 def _next(answers: Sequence[AnswerRows], windows: int) -> str:
     first = answers[0]
+    if first.approximate and first.rows:
+        return words.begun(words.halved(first.reports, approximate=True))
     if first.kind == "trend":
         return "Four times as many reports in each window halve the intervals."
     if first.kind == "change":

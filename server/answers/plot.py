@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ..arrays import Floats
-from ..plain_text import shortened
+from ..plain_text import shorten
 from ..words.which import titled
 from . import figure as pictures
 from .figure import COLOURS, LINE_ROWS, QUIET, number_axis
@@ -378,7 +378,7 @@ def _heat_map(p: _Panel) -> _Labels:
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     bar.set_label("share of devices, %")
     for axis, names in ((axes.xaxis, columns), (axes.yaxis, lines)):
-        axis.set_ticks(np.arange(len(names)) + 0.5, [shortened(name, _LONGEST_NAME) for name in names])
+        axis.set_ticks(np.arange(len(names)) + 0.5, [shorten(name, _LONGEST_NAME) for name in names])
         axis.set_tick_params(length=0)
     if max(map(len, columns), default=0) * len(columns) > 70:
         axes.tick_params(axis="x", labelrotation=45)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ..arrays import Counts
-from ..errors import UsageError, the_name
+from ..errors import UsageError, choose_name
 from ..estimate.estimate import Estimates, estimate
 from ..estimate.pooling import pool
 from ..estimate.readings import among_readings
@@ -153,8 +153,8 @@ class Facts:
         name, fleet = selection.experiment, selection.fleet
         named = [v for v in self.versions(fleet) if v.experiment.name == name]
         if not named:
-            the_name("fleet", fleet, tuple(self.store.fleets()), "in this store")
-            the_name("experiment", name, self.names(fleet), f"in fleet {fleet}")
+            choose_name("fleet", fleet, tuple(self.store.fleets()), "in this store")
+            choose_name("experiment", name, self.names(fleet), f"in fleet {fleet}")
         chosen = tuple(v for v in named if v.experiment.digest.hex().startswith(selection.version))
         if not chosen:
             digests = ", ".join(v.experiment.digest.hex() for v in named)

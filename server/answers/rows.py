@@ -12,10 +12,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from ..words.answers import APPROXIMATE
+
 if TYPE_CHECKING:  # NumPy takes long to load
     from ..estimate.statistic import Told
 
 CONFIDENCE = 0.95
+
+APPROXIMATE_MARK = ", approximate"
+"""Behind the heading of a table, and behind the value of a finding."""
 
 WIDEST = 0.6
 """Of all shares or of all readings: an interval that is wider tells nothing, and is not shown."""
@@ -190,6 +195,7 @@ class AnswerRows:
     less_sure   whether the interval of the last row holds less often than the others; the note says so
     missing     the share of the fleet that has no reading, if the experiment sets missing; all other values
                 are about devices with a reading
+    approximate  whether the mechanism has an error that more reports do not remove; the intervals include it
     """
 
     kind: Kind
@@ -209,11 +215,12 @@ class AnswerRows:
     extent: float = math.inf
     less_sure: bool = False
     missing: Row | None = None
+    approximate: bool = False
 
     @property
     def heading(self) -> str:
         """The table's heading."""
-        return self.title or TITLES[self.kind]
+        return f"{self.title or TITLES[self.kind]}{APPROXIMATE_MARK * self.approximate}"
 
     @property
     def interval_heading(self) -> str:
@@ -234,6 +241,8 @@ class AnswerRows:
     def notes(self) -> tuple[str, ...]:
         """Sentences that belong below the table: `note`, and what its numbers need to be understood."""
         notes = [self.note] if self.note else []
+        if self.approximate:
+            notes.append(APPROXIMATE)
         if self.missing and self.kind == "histogram":
             notes.insert(0, _missing_note(self.missing))
         if self.quantity == "share" and any(map(_outside, filter(self.tells, self.shown().rows))):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import UsageError, the_name
+from ..errors import UsageError, choose_name
 from ..store.store import Store
 from . import second_epsilon
 from .answer import Answers
@@ -55,7 +55,7 @@ class StoreReader:
 
     def fleet(self, name: str | None = None) -> FleetReader:
         """A fleet by its name, which may be left out where there is only one. UsageError for another."""
-        return FleetReader(self, the_name("fleet", name, self.fleets, "in this store"))
+        return FleetReader(self, choose_name("fleet", name, self.fleets, "in this store"))
 
     def __repr__(self) -> str:
         return f"<store {self._store.where}>"
@@ -78,7 +78,7 @@ class FleetReader:
 
         unit: what readings are in, such as "°C"; left out, what the store says. UsageError for another name.
         """
-        name = the_name("experiment", name, self.experiments, f"in fleet {self.name}")
+        name = choose_name("experiment", name, self.experiments, f"in fleet {self.name}")
         return ExperimentReader(self._reader, self.name, name, unit)
 
     def __repr__(self) -> str:

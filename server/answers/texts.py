@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ...device.ldp_client import Experiment
 from ..errors import UsageError
 from ..estimate.candidates import CandidateShares, place, shares_of, statistic_of
 from ..estimate.discovery import MISTAKEN, Discovery, FoundText, discover
@@ -178,14 +179,17 @@ def discovered(estimates: Estimates, alphabet: str | None, frame: Frame, truth: 
     rows: list[FoundRow] = []
     for one, ends in zip(discovery.found, discovery.intervals(frame.confidence), strict=True):
         name = (one.text or "(an empty text)") + ("" if one.whole else MORE)
-        numbers = (one.share.value, *ends, _true_of(one, truth))
+        numbers = (one.share.value, *ends, _true_of(one, truth, estimates.experiment))
         rows.append(FoundRow(name, *numbers, text=one.text, whole=one.whole))
     return frame.answer("discovery", estimates, rows, note=_found_note(discovery))
 
 
-def _true_of(found: FoundText, truth: Truth) -> float | None:
+def _true_of(found: FoundText, truth: Truth, experiment: Experiment) -> float | None:
     if truth is None:
         return None
+    if experiment.type != "text":  # which of its texts are one, its own code says
+        index = experiment.bucket(found.text)
+        return sum(share for text, share in truth.items() if experiment.bucket(text) == index)
     if found.whole:
         return truth.get(found.text, 0)
     return sum(share for text, share in truth.items() if text.startswith(found.text))

@@ -22,9 +22,6 @@ from .policy import Policy
 Profile = tuple[int, ...]
 """How many reports a board has made for each of a fleet's experiments, in their order."""
 
-
-COUNTED = "Counted from the reports that arrived; the devices' own ledgers may be further."
-
 _AHEAD = 3
 _LEAST_DAYS = 30.0
 _NEVER_DAYS = 365.0  # how far a picture looks if nothing ever runs dry
@@ -76,6 +73,13 @@ class Remaining:
     forecast: Forecast | SharedForecast | None = None
     half: datetime.date | None = None
     dry: datetime.date | None = None
+
+    @property
+    def able_share(self) -> float | None:
+        """The share of devices that can still report, 0 to 1; None where it is asked once or without end."""
+        if self.budget.state != "current" or self.holds in (None, 1) or not self.boards:
+            return None
+        return 1 - self.silent / self.boards
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; ε in nats."""
@@ -199,7 +203,7 @@ def read(
     )
     profiles: Counter[Profile] = Counter()
     wanted, known = set(devices), {}
-    for device, rows in groupby(store.seen(fleet), key=lambda row: row[0]):
+    for device, rows in groupby(store.accepted_numbers(fleet), key=lambda row: row[0]):
         made = {name: numbers.highest for _, name, numbers in rows}
         profile = tuple(made.get(name, 0) for name in names)
         profiles[profile] += 1

@@ -25,6 +25,9 @@ so that a text is listed only while K + 1 <= MISTAKEN slots / candidates. The fe
 the more may be hidden. The search and the slots' contents determine how many are compared. That choice does
 not look at which slots the candidates have, apart from those they share, so the p values stay what they are.
 
+A mechanism of your own searches by itself (Mechanism.search), and hands on candidates and the estimates of
+texts that nobody sent. These take the place of the free slots: p values, listing and errors are the same.
+
 Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021, for the
 levels; Barlow et al., "Statistical Inference under Order Restrictions", 1972; Holm, "A simple sequentially
 rejective multiple test procedure", Scand. J. Statist. 1979; Benjamini and Yekutieli, "False discovery
@@ -42,9 +45,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...device.ldp_client import Experiment
-from ..arrays import Floats, Ints
+from ..arrays import Counts, Floats, Ints
 from ..hints import option
-from ..mechanisms import mechanism_of
+from ..mechanisms import Mechanism, MechanismError, mechanism_of
+from ..mechanisms.own import own_code
 from ..mechanisms.points.prefix import Prefix, SlotShares
 from .alphabet import NOTHING, PRINTABLE, Alphabet, characters
 from .statistic import EstimateError, Statistic, normal_quantile
@@ -57,6 +61,7 @@ _FEWEST = 100  # texts that the search hands on at least: those of one slot at e
 _SLOTS_EACH = 64  # slots for each text whose share is measured, or no p value is small enough
 _NOISE = 0.01  # chance that an empty slot is called heavy in a level
 _HIGHEST = 3.0  # standard errors that a text may have above its beginning
+_CONFIDENCE = 0.95  # of the intervals for which wide tails are looked at
 _SURE = 1.9  # standard errors above each level's threshold; all levels let it through about 9 times in 10
 
 
@@ -106,15 +111,19 @@ class Discovery:
 
 
 def discover(experiment: Experiment, counts: npt.ArrayLike, alphabet: str | None = None) -> Discovery:
-    """Find texts in a histogram of codes of mechanism prefix, counts of shape (code_count,).
+    """Find texts in a histogram of codes of a mechanism with discovery, counts of shape (code_count,).
 
-    alphabet: characters that texts are made of, ranges such as a-z among them; printable ASCII if None.
+    alphabet: characters that texts are made of, ranges such as a-z among them; printable ASCII if None. Only
+    prefix takes one.
     Raises EstimateError for an experiment of another mechanism, one whose last prefix is not repeated,
-    counts that do not fit or are too few, and an alphabet of too many characters for the first prefix.
+    counts that do not fit or are too few, and an alphabet of too many characters for the first prefix, or of
+    your own mechanism; MechanismError if that raises anything itself.
     """
     mechanism = mechanism_of(experiment)
-    if not isinstance(mechanism, Prefix):
+    if "discovery" not in mechanism.answers:
         raise EstimateError(f"{experiment.name} has no prefixes to discover texts by")
+    if not isinstance(mechanism, Prefix):
+        return _discover_own(mechanism, np.asarray(counts), alphabet)
     if len(mechanism.lengths) < 2 or mechanism.lengths[-1] != mechanism.lengths[-2]:
         raise EstimateError(
             f"the last prefix of {experiment.name} is not repeated, so no share can be measured"
@@ -126,6 +135,34 @@ def discover(experiment: Experiment, counts: npt.ArrayLike, alphabet: str | None
     if min(level.reports for level in levels) < 2:
         raise EstimateError("each level needs at least 2 reports: wait for more")
     return discover_in(mechanism, levels, PRINTABLE if alphabet is None else characters(alphabet))
+
+
+def _discover_own(mechanism: Mechanism, counts: Counts, alphabet: str | None) -> Discovery:
+    """List the candidates of your own mechanism's search."""
+    experiment = mechanism.experiment
+    if alphabet is not None:
+        raise EstimateError(f"{experiment.mechanism} takes no alphabet: leave --alphabet out")
+    with own_code(experiment.mechanism, "search"):
+        search = mechanism.search(counts.astype(np.int64))
+        values, chance = np.asarray(search.shares, float), np.asarray(search.chance, float)
+        if len(values) != len(search.texts) or len(chance) * MISTAKEN < max(len(values), 1):
+            text = f"{len(values)} shares of {len(search.texts)} texts, {len(chance)} of chance"
+            raise MechanismError(
+                f"{experiment.mechanism}: its search gives {text}: at least 25 for each text"
+            )
+    listed, needed = _listed(values, np.sort(chance))
+    mean, spread, reports = float(chance.mean()), float(chance.std()), int(counts.sum())
+    if len(listed):
+        # A few texts that share cells with a common one err by much more than their standard deviation says.
+        each = 1 - (1 - _CONFIDENCE) * len(listed) / len(values)
+        wide = float(np.quantile(np.abs(chance - mean), each, method="higher"))
+        spread = max(spread, wide / normal_quantile(each))
+    found = tuple(
+        FoundText(search.texts[i], bool(search.whole[i]), Statistic(float(values[i]) - mean, spread, 0.0))
+        for i in map(int, listed)
+    )
+    least = max(needed - mean + _SURE * float(chance.std()), search.needs)
+    return Discovery(experiment, reports, found, len(values), least)
 
 
 def discover_in(mechanism: Prefix, levels: Sequence[SlotShares], letters: str) -> Discovery:
@@ -279,24 +316,31 @@ def stated(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float
     """
     alone = _alone(slots)
     level, slots = _without(level, slots[~alone], slots[alone])
-    count, listed = len(slots), 0
-    free = np.sort(np.delete(level.shares, slots))
-    order = np.argsort(-level.shares[slots], kind="stable")
-    ahead = len(free) - np.searchsorted(free, level.shares[slots[order]])
-    chances = (1 + ahead) / (1 + len(free))
-    while listed < count and chances[listed] <= MISTAKEN / (count - listed):
-        listed += 1
-    others = np.delete(level.shares, slots[order[:listed]])
+    listed, needed = _listed(level.shares[slots], np.sort(np.delete(level.shares, slots)))
+    others = np.delete(level.shares, slots[listed])
     # Each slot also holds unlisted texts, on average as many as all others.
     mean, spread = float(others.mean()), float(others.var())
     statistics: list[Statistic] = []
-    for at in order[:listed]:
+    for at in listed:
         share = float(level.shares[slots[at]]) - mean
         variance = spread + level.variance(share) - level.variance(0.0)
         statistics.append(Statistic(share, variance**0.5, level.skew(share)))
-    allowed = int(MISTAKEN / max(count - listed, 1) * (1 + len(free)))
-    needed = float(free[-max(min(allowed, len(free)), 1)]) - mean
-    return np.flatnonzero(alone)[order[:listed]], statistics, needed + _SURE * spread**0.5
+    return np.flatnonzero(alone)[listed], statistics, needed - mean + _SURE * spread**0.5
+
+
+def _listed(values: Floats, chance: Floats) -> tuple[Ints, float]:
+    """Return which candidates are listed, by falling share, and the share above which one more would be.
+
+    values: of the candidates. chance: of texts that nobody sent, rising.
+    """
+    count, listed = len(values), 0
+    order = np.argsort(-values, kind="stable")
+    ahead = len(chance) - np.searchsorted(chance, values[order])
+    p_values = (1 + ahead) / (1 + len(chance))
+    while listed < count and p_values[listed] <= MISTAKEN / (count - listed):
+        listed += 1
+    allowed = int(MISTAKEN / max(count - listed, 1) * (1 + len(chance)))
+    return order[:listed], float(chance[-max(min(allowed, len(chance)), 1)])
 
 
 def _text(row: npt.NDArray[np.uint8]) -> str:

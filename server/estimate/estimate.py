@@ -59,6 +59,11 @@ class Estimates:
         return [part.experiment for _, part in self.parts]
 
     @property
+    def approximate(self) -> bool:
+        """Whether the mechanism has a bias that more reports do not remove; the intervals include it."""
+        return any(part.decoded.mechanism.approximate for _, part in self.parts)
+
+    @property
     def domain(self) -> int:
         """Number of values."""
         return self.experiment.domain

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
-from ..wire.experiments import OwnCodeError, is_own, load_name, raised
+from ..wire.experiments import OwnCodeError, describe_error, is_own, load_name
 from .estimate import Estimates
 from .postprocess import METHODS, Shares, shares_of
 from .statistic import EstimateError
@@ -48,7 +48,7 @@ def _called(name: str, function: Callable[..., object], estimates: Estimates) ->
     try:
         result: Any = function(copy.deepcopy(estimates))  # a copy, so that it cannot change the intervals
     except (Exception, SystemExit) as e:  # foreign code: it may raise anything
-        raise EstimateError(f"{name} raised {raised(e)}") from None
+        raise EstimateError(f"{name} raised {describe_error(e)}") from None
     try:
         shares = np.asarray(result)
     except (TypeError, ValueError):

@@ -34,7 +34,10 @@ class Pool(Estimates):
 
     def _mixed(self, spreads: Sequence[Spread]) -> Spread:
         pairs = list(zip(self.weights, spreads, strict=True))
-        variance = np.sum([w**2 * s.variance for w, s in pairs], axis=0)
+        if self.approximate:  # the same hash functions may bias all of them the same way
+            variance = np.sum([w * np.sqrt(s.variance) for w, s in pairs], axis=0) ** 2
+        else:
+            variance = np.sum([w**2 * s.variance for w, s in pairs], axis=0)
         return Spread.of(variance, np.sum([w**3 * s.variance * s.skew for w, s in pairs], axis=0))
 
     @property

@@ -36,12 +36,14 @@ def answers_of(*versions: Experiment) -> frozenset[str]:
 
 
 def _of_one(experiment: Experiment) -> frozenset[str]:
-    if experiment.type == "text":
-        return frozenset({"discovery" if experiment.mechanism == "prefix" else "candidates"})
     if experiment.type == "pair":
         return frozenset({"pairs"})
     answers = mechanism_of(experiment).answers
-    return answers if experiment.type == "number" else answers & _OF_LABELS
+    if experiment.type == "number" or "discovery" in answers:
+        return answers
+    if experiment.type == "text":
+        return frozenset({"candidates"}) if "frequencies" in answers else frozenset()
+    return answers & _OF_LABELS
 
 
 def answers_only(*versions: Experiment) -> str:

@@ -69,7 +69,7 @@ def _usual(experiment: Experiment) -> Ask:
 def _ask(experiment: Experiment, text: str) -> Ask:
     if experiment.type == "pair":
         return _ask_of_pair(experiment, text)
-    if experiment.type == "text":
+    if experiment.type == "text" or "discovery" in asking.answers_of(experiment):
         asking.require([experiment], "candidates", "leave asks out")
         return Ask(text, "share")
     if experiment.type == "number" and text == "mean":

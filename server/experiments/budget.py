@@ -23,7 +23,6 @@ from ..accounting import (
     Basic,
     Guarantee,
     History,
-    Kind,
     Theorem,
     Unlimited,
     ZcdpFilter,
@@ -43,8 +42,7 @@ class ExperimentBudget(BaseModel):
     """What one board may spend on the experiment: a theorem with its total, or a rule with its cap.
 
     theorem: a name of `accounting.choose`. epsilon: nats, and delta: what all reports of a board together
-    keep. reports: how many at most, at the experiment's ε; None for as many as the theorem allows. not_ldp:
-    true, and only then, for a theorem that promises less than local differential privacy (majority).
+    keep. reports: how many at most, at the experiment's ε; None for as many as the theorem allows.
     rule, cap: the board's own, in nats, nats squared, or reports.
     """
 
@@ -54,7 +52,6 @@ class ExperimentBudget(BaseModel):
     epsilon: Quantity | None = None
     delta: Quantity | None = None
     reports: Annotated[int, Field(strict=True)] | None = None
-    not_ldp: Annotated[bool, Field(strict=True)] = False
     rule: Literal["sum", "squares", "count", "unlimited"] | None = None
     cap: Quantity | None = None
 
@@ -116,8 +113,8 @@ class ExperimentBudget(BaseModel):
         return reports, theorem.spent(History.equal(epsilon, reports)).epsilon
 
     def _check_rule(self) -> None:
-        if (self.epsilon, self.delta, self.reports, self.not_ldp) != (None, None, None, False):
-            raise ValueError("epsilon, delta, reports and not_ldp go with a theorem, which is missing")
+        if (self.epsilon, self.delta, self.reports) != (None, None, None):
+            raise ValueError("epsilon, delta and reports go with a theorem, which is missing")
         if self.rule is None:
             raise ValueError("write theorem and epsilon (the total of all reports), or rule and cap")
         if (self.cap is None) != (self.rule == "unlimited"):
@@ -141,14 +138,6 @@ class ExperimentBudget(BaseModel):
             raise ValueError("basic composition cannot fail: leave delta out, or take zcdp or optimal")
         if name == "optimal" and not self.delta:
             raise ValueError("optimal composition needs a delta above 0 (1e-6, say); without one take basic")
-        if theorem.kind == Kind.ONE_BIT and not self.not_ldp:
-            raise ValueError(
-                f"{name} is not LDP, only about guessing one fixed bit: write not_ldp = true to say you know"
-            )
-        if theorem.kind != Kind.ONE_BIT and self.not_ldp:
-            raise ValueError(
-                f"not_ldp is for a theorem about one fixed bit, which {name} is not: leave it out"
-            )
 
     def _chosen(self, name: str) -> Theorem:
         total = None if self.epsilon is None else _float_below(self.epsilon)

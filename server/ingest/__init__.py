@@ -1,1 +1,1 @@
-"""From the broker to the store: connecting, decoding, judging, deduplicating, pacing."""
+"""From the broker to the store: connecting, decoding, authenticating, deduplicating and pacing."""

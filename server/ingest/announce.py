@@ -13,24 +13,31 @@ from .clock import now as machine_time
 from .pipeline import KnownFleets
 from .status import Status
 
-_RELOAD_S = 2.0  # how soon a new experiment is published and counted
-_AGAIN_S = 2.0  # it is published again at most this often, whatever others publish
+_RELOAD_S = 2.0  # at most this long until a new experiment is published and counted
+_AGAIN_S = 2.0  # the shortest interval between two publications, whatever others publish
 
 _HOW_TO_SIGN = (
-    "where the signing key is, `hushmote experiment sign FILE`; then here, `hushmote experiment add "
-    "FILE.signed.json`"
+    "run `hushmote experiment sign FILE` on the machine with the signing key, then `hushmote experiment "
+    "add FILE.signed.json` here"
 )
 
 _sign = functools.lru_cache(maxsize=1024)(keys.sign_experiment)
 
 
 class Announcer:
-    """Publishes what a connection has not published yet, and looks at the store for more every two seconds.
+    """Publishes what a connection has not published yet, and reads the store for changes every two seconds.
 
-    What somebody else clears or alters is published again: that costs nothing for devices that have it.
-    clock: tells which experiments are over; while it raises ClockWrong nothing is published.
-    Without the signing key it publishes what was signed elsewhere, and leaves all else at the broker alone.
-    failing: whether the last look at the store failed.
+    A message that someone else clears or alters is published again; this costs nothing for devices that have
+    it. Without the signing key it publishes what was signed elsewhere, and leaves everything else at the
+    broker alone.
+
+    Args:
+        fleets: the fleets whose experiments are published.
+        status: receives lines for the log.
+        clock: decides which experiments have expired; while it raises ClockWrong, nothing is published.
+
+    Attributes:
+        failing: whether the store failed at the last attempt.
     """
 
     def __init__(
@@ -42,9 +49,9 @@ class Announcer:
         self._fleets = fleets
         self._clock = clock
         self._status = status
-        self._published: dict[str, bytes] = {}
-        self._unsigned: dict[str, Version] = {}  # topic -> what cannot be published there
-        # What is retained where nothing is published, as far as it came; empty before it came.
+        self._payloads: dict[str, bytes] = {}
+        self._unsigned_versions: dict[str, Version] = {}  # topic -> what cannot be published there
+        # Retained messages on topics where nothing is published, empty until they arrive.
         self._elsewhere: dict[str, bytes] = {}
         self._reload_due_at = 0.0
         self._published_at = float("-inf")
@@ -54,38 +61,42 @@ class Announcer:
 
     @property
     def experiments(self) -> int:
-        """Number of experiments that are retained at the broker."""
-        return _experiments(self._published)
+        """Return the number of experiments that are retained at the broker."""
+        return _count_experiments(self._payloads)
 
     @property
     def unsigned(self) -> int:
-        """Number of experiments that wait for a signature."""
-        return len(self._unsigned)
+        """Return the number of experiments that wait for a signature."""
+        return len(self._unsigned_versions)
 
     def begin(self) -> None:
-        """Publish everything at the next turn: the connection is a new one."""
+        """Publish everything at the next turn, because the connection is new."""
         self._greeting = True
         self.again()
 
     def again(self) -> None:
-        """Publish everything at the next turn, as it is: a broker may have lost it."""
+        """Publish everything at the next turn without changes, because a broker may have lost it."""
         self._reload_due_at = 0.0
         self._all = True
 
     def turn(
         self, publish: Callable[[str, bytes], object], now: float, others: dict[str, bytes] | None = None
     ) -> bool:
-        """When it is time, read the fleets again and publish what changed; returns whether it did so.
+        """Read the fleets again and publish what changed, if it is time.
 
-        others: topic -> what somebody else published there, as far as it came; emptied after it was
-        looked at.
+        Args:
+            publish: publishes a retained message.
+            now: monotonic time.
+            others: messages that someone else published, by topic, as far as they have arrived; emptied when
+                they have been examined.
+
+        Returns:
+            Whether the fleets were read.
         """
         others = {} if others is None else others
         if not self._greeting:
             for topic in list(others):
-                if topic not in self._elsewhere and others[topic] == self._published.get(
-                    topic, others[topic]
-                ):
+                if topic not in self._elsewhere and others[topic] == self._payloads.get(topic, others[topic]):
                     del others[topic]
         due_at = self._reload_due_at
         if others:
@@ -96,7 +107,7 @@ class Announcer:
         try:
             today = self._clock().date()
             self._fleets.reload()
-        except ClockWrong:  # the clock itself says so in the log
+        except ClockWrong:  # the clock has logged it
             return False
         except StoreError as e:
             self.failing = True
@@ -105,19 +116,19 @@ class Announcer:
         if self.failing:
             self._status.say(logging.INFO, "the store can be read again")
         self.failing = False
-        wanted = self._renew(others, today)
-        for topic, payload in wanted.items():
-            altered = others.get(topic, payload) != payload
-            if self._all or altered or self._published.get(topic) != payload:
+        payloads = self._renew(others, today)
+        for topic, payload in payloads.items():
+            is_altered = others.get(topic, payload) != payload
+            if self._all or is_altered or self._payloads.get(topic) != payload:
                 publish(topic, payload)
                 self._published_at = now
-            if altered and not self._greeting:
+            if is_altered and not self._greeting:
                 self._status.say(logging.WARNING, f"somebody else changed {topic}: it is published again")
         others.clear()
-        before, self._published = self._published, wanted
-        if self._unsigned:
+        before, self._payloads = self._payloads, payloads
+        if self._unsigned_versions:
             self._status.say(logging.WARNING, self._unsigned_sentence(today))
-        elif not self.experiments and (self._greeting or _experiments(before)):
+        elif not self.experiments and (self._greeting or _count_experiments(before)):
             self._status.say(
                 logging.WARNING,
                 "nothing is published: no fleet has a current experiment; add one: `hushmote experiment add`",
@@ -126,64 +137,66 @@ class Announcer:
         return True
 
     def _renew(self, others: Mapping[str, bytes], today: datetime.date) -> dict[str, bytes]:
-        """Return what to retain; a version whose own withdrawal is retained gets a higher serial first.
+        """Return the payloads to retain; raise the serial of a version whose own withdrawal is retained.
 
-        Devices that saw the withdrawal accept no lower one. That happens if the clock had jumped ahead.
+        Devices that saw the withdrawal accept no lower serial. This happens if the clock had jumped ahead.
         Without the signing key the withdrawal stays until the version is signed again.
         """
-        retained = others if self._greeting else self._published
-        wanted, unsigned = self._wanted(today)
+        retained = others if self._greeting else self._payloads
+        publications, unsigned = self._publications(today)
         stale = {
             topic: version
-            for topic, (version, published) in wanted.items()
-            if published and b"" != self._payload(topic, version, False) == retained.get(topic)
+            for topic, (version, is_published) in publications.items()
+            if is_published and b"" != self._payload(topic, version, False) == retained.get(topic)
         }
         unsigned |= {topic: version for topic, version in stale.items() if not self._can_sign(version)}
-        wanted |= {topic: (version, False) for topic, version in stale.items() if topic in unsigned}
+        publications |= {topic: (version, False) for topic, version in stale.items() if topic in unsigned}
         if renewable := [version for topic, version in stale.items() if topic not in unsigned]:
             try:
                 self._fleets.renew_serials(renewable)
-                waiting = {topic: wanted[topic] for topic in stale if topic in unsigned}
-                wanted = self._wanted(today)[0] | waiting
-            except StoreError as e:  # publish all the same, for devices that saw nothing
-                self._status.say(logging.ERROR, f"experiments keep their serials: {e}")
+                waiting = {topic: publications[topic] for topic in stale if topic in unsigned}
+                publications = self._publications(today)[0] | waiting
+            except StoreError as e:  # publish nevertheless, for devices that saw no withdrawal
+                self._status.say(logging.ERROR, f"serials cannot be raised: {e}")
         self._elsewhere = {
             topic: others.get(topic, self._elsewhere.get(topic, b""))
             for topic in unsigned
-            if topic not in wanted
+            if topic not in publications
         }
-        self._unsigned = {
+        self._unsigned_versions = {
             topic: version
             for topic, version in unsigned.items()
-            # One that is over needs a withdrawal only where devices still find it.
+            # An expired version needs a withdrawal only if devices can still find it.
             if version.published_on(today) or not keys.is_withdrawal(self._elsewhere.get(topic, b""))
         }
-        return {topic: self._payload(topic, *what) for topic, what in wanted.items()}
+        return {topic: self._payload(topic, *what) for topic, what in publications.items()}
 
-    def _wanted(self, today: datetime.date) -> tuple[dict[str, tuple[Version, bool]], dict[str, Version]]:
-        """Return what can be published, and topic -> the newest version there if nobody has signed it.
+    def _publications(
+        self, today: datetime.date
+    ) -> tuple[dict[str, tuple[Version, bool]], dict[str, Version]]:
+        """Return what can be published by topic, and the newest unsigned version of every other topic.
 
-        The first is topic -> the version last published there, and whether it still is; else it is withdrawn.
+        A publication is the version last published there, and whether it still is; otherwise it is withdrawn.
         """
-        wanted: dict[str, tuple[Version, bool]] = {}
+        publications: dict[str, tuple[Version, bool]] = {}
         unsigned: dict[str, Version] = {}
         for fleet in self._fleets.rules.values():
             for version in sorted(fleet.versions.values(), key=lambda v: (v.published_on(today), v.serial)):
                 topic = topics.experiment_topic(fleet.name, version.experiment.name)
-                if self._can_sign(version) or self._signed(topic, version):
-                    wanted[topic] = version, version.published_on(today)
+                if self._can_sign(version) or self._signed_messages(topic, version):
+                    publications[topic] = version, version.published_on(today)
                     unsigned.pop(topic, None)
                 else:
                     unsigned[topic] = version
-        return wanted, unsigned
+        return publications, unsigned
 
     def _can_sign(self, version: Version) -> bool:
-        """Return whether nothing has to be signed in the version's fleet, or the signing key is here."""
+        """Return whether the version's fleet needs no signatures or the signing key is here."""
         fleet_keys = self._fleets.rules[version.fleet].keys
         return fleet_keys is None or fleet_keys.signing is not None
 
-    def _signed(self, topic: str, version: Version) -> tuple[bytes, bytes] | None:
-        """Return announcement and withdrawal as the fleet's key signed them elsewhere, None if it did not."""
+    def _signed_messages(self, topic: str, version: Version) -> tuple[bytes, bytes] | None:
+        """Return announcement and withdrawal, signed elsewhere with the fleet's key, or None."""
         fleet_keys = self._fleets.rules[version.fleet].keys
         if fleet_keys is None or version.signatures is None:
             return None
@@ -191,38 +204,38 @@ class Announcer:
 
     def _unsigned_sentence(self, today: datetime.date) -> str:
         """Say which experiment has to be signed, why, and how."""
-        topic, version = next(iter(self._unsigned.items()))
+        topic, version = next(iter(self._unsigned_versions.items()))
         then = ""
-        if topic in self._published and self._signed(topic, version):
-            why = "is not asked any more, as devices have its withdrawal"
+        if topic in self._payloads and self._signed_messages(topic, version):
+            why = "is no longer published, as devices have its withdrawal"
         elif not version.published_on(today):
             why, then = (
-                "is over, but nobody has signed its withdrawal",
+                "has expired, but nobody has signed its withdrawal",
                 ", and `hushmote experiment withdraw`",
             )
         elif version.signatures is not None:
             why = "is not published, as it was signed with another key"
         else:
             why = "is not published, as nobody has signed it"
-        more = len(self._unsigned) - 1
+        more = len(self._unsigned_versions) - 1
         others = f" ({more} more must be signed as well)" if more else ""
         return f"{version.experiment.name} of fleet {version.fleet} {why}{others}: {_HOW_TO_SIGN}{then}"
 
-    def _payload(self, topic: str, version: Version, published: bool) -> bytes:
-        """Return what devices should find: the version, or its withdrawal with the next serial.
+    def _payload(self, topic: str, version: Version, is_published: bool) -> bytes:
+        """Return the payload of a version, or of its withdrawal with the next serial.
 
-        So every aggregator makes the same bytes, also after a restart.
+        Every aggregator makes the same bytes, even after a restart.
         """
-        body = version.payload if published else b""
+        body = version.payload if is_published else b""
         fleet_keys = self._fleets.rules[version.fleet].keys
         if fleet_keys is None:
             return body
         if fleet_keys.signing is None:
-            signed = self._signed(topic, version)
-            assert signed is not None  # as _wanted() chose it
-            return signed[not published]
-        return _sign(fleet_keys.signing, topic, body, version.serial + (not published))
+            messages = self._signed_messages(topic, version)
+            assert messages is not None  # as _publications() chose it
+            return messages[not is_published]
+        return _sign(fleet_keys.signing, topic, body, version.serial + (not is_published))
 
 
-def _experiments(published: Mapping[str, bytes]) -> int:
-    return sum(not keys.is_withdrawal(payload) for payload in published.values())
+def _count_experiments(payloads: Mapping[str, bytes]) -> int:
+    return sum(not keys.is_withdrawal(payload) for payload in payloads.values())

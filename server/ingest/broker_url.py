@@ -1,4 +1,4 @@
-"""Reads where a broker is from one URL."""
+"""Reads a broker's address from one URL."""
 
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -11,14 +11,20 @@ _NATS_PORT = 4222
 
 
 class BrokerUrlError(HushmoteError):
-    """A broker's URL cannot be read; the text says how to write it."""
+    """Raised for a broker's URL that cannot be read; the text says how to write it."""
 
 
 @dataclass(frozen=True)
 class BrokerAddress:
-    """Where a broker listens, the login it wants, and whether it speaks TLS.
+    """A broker's address and login.
 
-    others: (host, port) of the cluster's other servers; any of them will do.
+    Attributes:
+        host: name or address.
+        port: MQTT port.
+        username: None for no login.
+        password: None for no password.
+        tls: whether to use TLS.
+        others: host and port of the cluster's other servers; any of them will do.
     """
 
     host: str
@@ -30,7 +36,7 @@ class BrokerAddress:
 
     @property
     def servers(self) -> tuple[tuple[str, int], ...]:
-        """(Host, port) of all of its servers."""
+        """Return host and port of all of its servers."""
         return (self.host, self.port), *self.others
 
     def __str__(self) -> str:
@@ -40,9 +46,13 @@ class BrokerAddress:
 
 @dataclass(frozen=True)
 class NatsAddress:
-    """Where NATS servers of one cluster listen, the login they want, and whether they speak TLS.
+    """The addresses and the login of a cluster of NATS servers.
 
-    servers: (host, port for NATS, port for MQTT) of each.
+    Attributes:
+        servers: host, NATS port and MQTT port of each.
+        username: None for no login.
+        password: None for no password.
+        tls: whether to use TLS.
     """
 
     servers: tuple[tuple[str, int, int], ...]
@@ -52,7 +62,7 @@ class NatsAddress:
 
     @property
     def mqtt(self) -> BrokerAddress:
-        """The same servers as MQTT reaches them."""
+        """Return the same servers as MQTT reaches them."""
         first, *others = [(host, port) for host, _, port in self.servers]
         return BrokerAddress(*first, self.username, self.password, self.tls, tuple(others))
 
@@ -66,9 +76,12 @@ def is_nats(url: str) -> bool:
 
 
 def parse_nats_url(url: str) -> NatsAddress:
-    """Return the addresses in nats://[user:password@]host[:port],...[?mqtt=port,...]; raises BrokerUrlError.
+    """Return the addresses in nats://[user:password@]host[:port],...[?mqtt=port,...].
 
-    tls:// stands for TLS, both for NATS and MQTT. mqtt: the servers' MQTT ports, one for all or one for each.
+    Use tls:// for TLS, for both NATS and MQTT. mqtt: the servers' MQTT ports, one for all or one for each.
+
+    Raises:
+        BrokerUrlError: the URL is invalid.
     """
     try:
         parts = urlsplit(url)
@@ -98,9 +111,14 @@ def parse_nats_url(url: str) -> NatsAddress:
 
 
 def parse_broker_url(url: str, *, tls: bool = False) -> BrokerAddress:
-    """Return the address in mqtt://[user:password@]host[:port]; raises BrokerUrlError.
+    """Return the address in mqtt://[user:password@]host[:port].
 
-    tls: whether mqtts://, on port 8883, is accepted as well.
+    Args:
+        url: the URL.
+        tls: whether mqtts://, on port 8883, is accepted as well.
+
+    Raises:
+        BrokerUrlError: the URL is invalid.
     """
     try:
         parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""The clock that says in which window a report arrived: this machine's, or one for simulated boards."""
+"""The clock that decides in which window a report arrived: this machine's, or one for simulated boards."""
 
 import datetime
 import logging
@@ -8,32 +8,37 @@ from collections.abc import Callable
 from ..store.counting import ClockWrong, check_clock
 from ..store.database import StoreError
 
-SIMULATED = "sim"
-"""How names of simulated fleets begin; no other fleet's reports may be simulated, nor its clock hurried."""
+SIMULATED_PREFIX = "sim"
+"""Prefix of simulated fleets' names; no other fleet may get simulated reports or a hurrying clock."""
 
 DAY_S = 10.0
-"""Seconds that a simulated day takes."""
+"""Length of a simulated day, seconds."""
 
-_READ_S = 2.0  # how soon an operator's word about the clock is heard
-_BACK_S = 60.0  # a jump back by more has the store's time read again at once
-_HOLD_S = 86_400.0  # for so long a jump ahead erases nothing
+_READ_S = 2.0  # at most this long until an operator's decision about the clock takes effect
+_BACK_S = 60.0  # after a larger jump back, the store's time is read again at once
+_HOLD_S = 86_400.0  # how long a jump ahead erases nothing
 
 
 def now() -> datetime.datetime:
-    """This machine's time, UTC."""
+    """Return this machine's time, UTC."""
     return datetime.datetime.now(datetime.UTC)
 
 
 class CheckedClock:
     """This machine's clock, which refuses to give the time while it cannot be right.
 
-    Calling it returns the time, UTC, or raises ClockWrong: by the store's last time and, once a right time is
-    known, by the monotonic clock. So nothing that needs the time is counted, erased or published meanwhile.
-    It raises StoreError if the store's time was never read and cannot be.
+    Calling it returns the time, UTC, or raises ClockWrong. It is judged by the store's last time and, once a
+    right time is known, by the monotonic clock. So nothing that needs the time is counted, erased or
+    published meanwhile. It raises StoreError if the store's time was never read and cannot be.
 
-    last_time: reads the store's last time. say: is given a line for the log, with its level, when the clock
-    goes wrong, and when it is right again.
-    fault: why the clock waits, as ClockWrong.reason, "" if it is right.
+    Args:
+        last_time: reads the store's last time.
+        say: receives a level and a line for the log when the clock goes wrong and when it is right again.
+        clock: returns this machine's time, UTC.
+        monotonic: returns monotonic seconds.
+
+    Attributes:
+        fault: why the clock waits, as ClockWrong.reason; "" if it is right.
     """
 
     def __init__(
@@ -49,8 +54,8 @@ class CheckedClock:
         self._monotonic = monotonic
         self._last: int | None = None
         self._read_due_at = float("-inf")
-        # What is to be added to the monotonic clock for the right time: as of the last right time, and the
-        # least of yesterday and today.
+        # The difference between the right time and the monotonic clock: at the last right time, and the
+        # smallest of yesterday and today.
         self._offset: float | None = None
         self._least: tuple[float, float] | None = None
         self._day_began_at = 0.0
@@ -78,18 +83,18 @@ class CheckedClock:
         self._note(present.timestamp() - at, at)
         return present
 
-    def settled(self) -> datetime.datetime:
-        """Return the time without what a jump ahead has added to it within the last day, UTC.
+    def steady_time(self) -> datetime.datetime:
+        """Return the time, UTC, minus any jump ahead within the last day.
 
-        By this time windows are erased: so a jump that nobody had to accept erases no running window. The
-        time that passed between the store's last time and the start is such a jump too.
+        Windows are erased by this time, so that a jump that nobody had to accept erases no running window.
+        The time between the store's last time and the start counts as such a jump.
         """
         present = self()
         least = min(self._least or (0.0,)) + self._monotonic()
         return min(present, datetime.datetime.fromtimestamp(least, datetime.UTC))
 
     def _read(self, at: float) -> None:
-        """Read the store's last time; while the store fails, the one read before stays."""
+        """Read the store's last time; if the store fails, keep the one read before."""
         try:
             last = self._last_time()
         except StoreError:
@@ -113,9 +118,9 @@ class CheckedClock:
 
 
 class HurryingClock:
-    """Runs through whole days before today, day_s seconds each, and then follows this machine's clock.
+    """A clock that runs through whole days, day_s seconds each, and then follows this machine's clock.
 
-    It stands still until it is first called, which is when the first reports arrive. No report can move it.
+    It stands still until it is first called, when the first reports arrive. No report can move it.
     """
 
     def __init__(self, days: int, day_s: float = DAY_S) -> None:
@@ -124,15 +129,15 @@ class HurryingClock:
         self._began_s: float | None = None
 
     def __call__(self) -> datetime.datetime:
-        """The time, UTC."""
+        """Return the time, UTC, and start the clock at the first call."""
         self._began_s = self._began_s or time.monotonic()
-        return self.look()
+        return self.peek()
 
-    def look(self) -> datetime.datetime:
-        """The time, for whoever is not to set it going."""
-        gone = (time.monotonic() - self._began_s) / self._day_s if self._began_s else 0.0
+    def peek(self) -> datetime.datetime:
+        """Return the time, UTC, without starting the clock."""
+        days_passed = (time.monotonic() - self._began_s) / self._day_s if self._began_s else 0.0
         present = now()
-        if gone >= self._days:
+        if days_passed >= self._days:
             return present
         midnight = present.replace(hour=0, minute=0, second=0, microsecond=0)
-        return midnight - datetime.timedelta(days=self._days - gone)
+        return midnight - datetime.timedelta(days=self._days - days_passed)

@@ -1,4 +1,4 @@
-"""Commits batches, each wholly or not at all, and tries again while the store fails."""
+"""Commits batches, each completely or not at all, and tries again while the store fails."""
 
 import dataclasses
 import datetime
@@ -30,26 +30,33 @@ from .status import Status
 log = logging.getLogger(__name__)
 
 ERASURES_S = 5.0
-"""How soon a queued erasure is carried out."""
+"""Seconds between two looks at the queue of erasures."""
 _ERASURES_AGAIN_S = 60.0  # after one that failed
-_CLOCK_S = 1.0  # how soon a clock that was wrong is looked at again
+_CLOCK_S = 1.0  # at most this long until a wrong clock is checked again
 
 IDLE_S = 600
-"""Without a commit for so long, the time at which counting works is recorded by itself."""
+"""Without a commit for this long, the time at which counting works is recorded separately."""
 
 GIVE_UP_S = 3600.0
-"""After so long without a batch that succeeds, a restart may mend what trying again does not."""
+"""Without a successful batch for this long, a restart may repair what retrying does not."""
 
 
 class CountingGivenUp(HushmoteError):
-    """Every batch has failed for too long; a service manager should start the process again."""
+    """Raised when every batch has failed for too long; a service manager should restart the process."""
 
     exit_status = 75  # EX_TEMPFAIL of sysexits.h
 
 
 @dataclass(frozen=True)
 class Counters:
-    """What was done since the start: reports accepted, rejected by reason, batches committed and failed."""
+    """The work done since the start.
+
+    Attributes:
+        accepted: reports counted.
+        rejected: reports rejected, by reason.
+        batches: batches committed.
+        failures: batches that failed.
+    """
 
     accepted: int = 0
     rejected: Mapping[str, int] = field(default_factory=dict)
@@ -60,12 +67,21 @@ class Counters:
 class Committer:
     """Commits batches of messages to a store.
 
-    limit: reports of one device within an hour, None for any number. heartbeat: chooses the batches that also
-    record that counting works, None for no batch. on_commit is called after each commit, with its messages
-    and seconds. clock: tells when reports arrive, or raises ClockWrong. give_up_s: seconds of failing batches
-    after which commit() raises CountingGivenUp. not_before: monotonic time before which it does not try
-    again. committed_at: monotonic time of the last commit, None before the first. failing: whether the last
-    attempt failed.
+    Args:
+        store: the store.
+        fleets: the rules by which reports are judged.
+        status: receives lines for the log.
+        limit: reports of one device within an hour; None for any number.
+        on_commit: called after each commit with its messages and seconds.
+        clock: returns the time of arrival, or raises ClockWrong.
+        heartbeat: chooses the batches that also record that counting works; None for none.
+        give_up_s: seconds of failing batches after which commit() raises CountingGivenUp.
+
+    Attributes:
+        counters: the work done so far.
+        not_before: monotonic time before which it does not try again.
+        committed_at: monotonic time of the last commit; None before the first.
+        failing: whether the last attempt failed.
     """
 
     def __init__(
@@ -95,24 +111,28 @@ class Committer:
         self.not_before = 0.0
 
     def commit(self, messages: Sequence[tuple[str, bytes]]) -> bool:
-        """Commit a batch; returns False, to acknowledge nothing, if the store fails or the clock is wrong.
+        """Commit a batch of (topic, payload) messages.
 
-        Raises CountingGivenUp if the store has failed for give_up_s.
+        Returns:
+            False if the store fails or the clock is wrong: then nothing may be acknowledged.
+
+        Raises:
+            CountingGivenUp: the store has failed for give_up_s.
         """
-        start, done = time.monotonic(), self.counters
+        start, before = time.monotonic(), self.counters
         try:
-            # It decides the window and whether the time is recorded; waiting goes by the monotonic clock.
-            arrived = self._clock()
-            due = self._heartbeat is not None and self._heartbeat.is_due(arrived)
+            # This time decides the window and whether the time is recorded; waits use the monotonic clock.
+            arrival = self._clock()
+            due = self._heartbeat is not None and self._heartbeat.is_due(arrival)
             rules = self._fleets.rules_for(messages)
-            tally = pipeline.ingest(self._store, messages, rules, arrived, self._limit, record_time=due)
-        except ClockWrong:  # the clock itself says so in the log
+            tally = pipeline.ingest(self._store, messages, rules, arrival, self._limit, record_time=due)
+        except ClockWrong:  # the clock has logged it
             self.not_before = time.monotonic() + _CLOCK_S
             return False
         except StoreError as e:
             # Nothing was counted or acknowledged: the batch is tried again, and the broker keeps it as well.
             self.failing = True
-            self.counters = dataclasses.replace(done, failures=done.failures + 1)
+            self.counters = dataclasses.replace(before, failures=before.failures + 1)
             self._status.say(logging.ERROR, f"{e}; reports wait at the broker")
             self._failing_since = self._failing_since or start
             if time.monotonic() - self._failing_since >= self._give_up_s:
@@ -124,24 +144,24 @@ class Committer:
             return False
         self.committed_at = time.monotonic()
         if self._heartbeat is not None:
-            self._heartbeat.note(arrived)
-        self._fleets.counted(tally.fleets)
+            self._heartbeat.note(arrival)
+        self._fleets.note_counted(tally.fleets)
         if self.failing:
             self._status.say(logging.INFO, "reports are counted again")
         self.failing, self._failing_since = False, None
         self._backoff.reset()
-        rejected = Counter(done.rejected)
+        rejected = Counter(before.rejected)
         for (_fleet, reason), count in tally.rejected.items():
             rejected[reason] += count
-        accepted = done.accepted + tally.accepted
-        self.counters = Counters(accepted, dict(rejected), done.batches + 1, done.failures)
+        accepted = before.accepted + tally.accepted
+        self.counters = Counters(accepted, dict(rejected), before.batches + 1, before.failures)
         if self._on_commit is not None:
             self._on_commit(len(messages), self.committed_at - start)
         return True
 
 
 class Heartbeat:
-    """Records in the store that counting works: with a batch each minute, or alone after IDLE_S without one.
+    """Records in the store that counting works: with one batch a minute, or alone after IDLE_S without one.
 
     It does not record the time at its start: after an interruption the first batch does, so the day of that
     batch is interrupted even if midnight passes before it arrives.
@@ -155,7 +175,7 @@ class Heartbeat:
         self._idle_since: int | None = None
 
     def is_due(self, now: datetime.datetime) -> bool:
-        """Return whether a batch at this time is to record it."""
+        """Return whether a batch at this time should record it."""
         return counting_minute(now) != self._minute
 
     def note(self, now: datetime.datetime) -> None:
@@ -166,7 +186,7 @@ class Heartbeat:
         """Record the time after IDLE_S without a commit; log a failure, and try again after IDLE_S."""
         try:
             now = self._clock()
-        except StoreError:  # the commit, or the clock itself, says so in the log
+        except StoreError:  # the commit or the clock has logged it
             return
         minute = counting_minute(now)
         if self._idle_since is None:
@@ -181,42 +201,49 @@ class Heartbeat:
 
 
 class Retention:
-    """Erases a window a turn until none is too old, then rests until the clock's hour is another."""
+    """Erases one window a turn until none is due, then rests until the next hour of its clock."""
 
     def __init__(self, store: Store, status: Status, clock: Callable[[], datetime.datetime]) -> None:
         self._store = store
         self._status = status
         self._clock = clock
-        self._done = ""
+        self._finished_hour = ""
 
     def turn(self) -> None:
-        """Erase one window, if one is due; what fails is said, and tried again in the next hour."""
+        """Erase one window if one is due; log a failure, and try again in the next hour."""
         try:
             now = self._clock()
-        except StoreError:  # without a time that can be right nothing is too old
+        except StoreError:  # without a right time no window is due
             return
         hour = window("hour", now)
-        if hour == self._done:
+        if hour == self._finished_hour:
             return
         try:
-            gone = expire(self._store, now)
+            expiry = expire(self._store, now)
         except StoreError as e:
-            self._status.say(logging.ERROR, f"windows that are too old are not erased yet: {e}")
-            gone = None
-        if gone is None:
-            self._done = hour
+            self._status.say(logging.ERROR, f"expired windows are not erased yet: {e}")
+            expiry = None
+        if expiry is None:
+            self._finished_hour = hour
             return
-        version, oldest, reports = gone
+        version, oldest, reports = expiry
         name = f"{version.experiment.name} of fleet {version.fleet}"
         log.info(
-            "%s: the window %s, of %s reports, was erased as its file says", name, oldest, f"{reports:,}"
+            "%s: the window %s (%s reports) reached its retention time and was erased",
+            name,
+            oldest,
+            f"{reports:,}",
         )
 
 
 class QueuedErasures:
     """Carries out the erasures that are queued in the store, and finishes one that was interrupted.
 
-    fleets: those whose reports are counted, None for all.
+    Args:
+        store: the store.
+        status: receives lines for the log.
+        fleet_keys: needed for keyed fleets.
+        fleets: the fleets whose reports are counted; None for all.
     """
 
     def __init__(
@@ -229,7 +256,7 @@ class QueuedErasures:
         self._due_at = 0.0
 
     def turn(self) -> None:
-        """Carry out all of them, now and then; log a failure, and try again a minute later."""
+        """Carry out all of them every few seconds; log a failure, and try again a minute later."""
         if time.monotonic() < self._due_at:
             return
         try:
@@ -245,21 +272,23 @@ class QueuedErasures:
             if self._fleets is not None and fleet not in self._fleets:
                 continue
             try:
-                done = erase_queued(self._store, fleet, device, self._keys)
-            except (StoreError, MasterKeyError) as e:  # the others may not fail
+                erasure = erase_queued(self._store, fleet, device, self._keys)
+            except (StoreError, MasterKeyError) as e:  # the other erasures may succeed
                 failure = e
                 continue
-            if done is not None:
+            if erasure is not None:
                 log.info(
-                    "a device of fleet %s was erased, as was queued: %s reports", fleet, f"{done.reports:,}"
+                    "a queued device of fleet %s was erased: %s reports",
+                    fleet,
+                    f"{erasure.reports:,}",
                 )
         with self._store.reading() as connection:
             due = is_rewrite_due(connection)
         if due:
             if not finish_rewrite(self._store, readers_s=1.0):
                 raise StoreError(
-                    "only the owner of the tables can write them anew: `hushmote store erase URL`"
+                    "only the owner of the tables can rewrite them: run `hushmote store erase URL`"
                 )
-            log.info("the store's files were written anew, without what was erased")
+            log.info("the store's files were rewritten without the erased data")
         if failure is not None:
             raise failure

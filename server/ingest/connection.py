@@ -1,4 +1,4 @@
-"""One connection of the aggregator to the broker: MQTT 5 or 3.1.1, with a session kept by the broker."""
+"""One connection of the aggregator to the broker: MQTT 5 or 3.1.1, with a session that the broker keeps."""
 
 import contextlib
 import os
@@ -26,22 +26,31 @@ NO_TOPIC = "hushmote/v1/none"
 _FLUSH_S = 1.0
 _SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires. Without an interval it ends with the connection
 _EXPERIMENT_BYTES = 2048  # longer ones are ignored: the largest has 1,093 with its signature
-_MOST_EXPERIMENTS = 4096  # topics that are remembered; any number of others may be retained
+_MOST_EXPERIMENTS = 4096  # topics to remember; any number of others may be retained
 _MAX_TOPIC = 128  # longer topics are ignored: no valid one is this long
 
 
 class BrokerConnection(MqttLink):
     """A connection, and the messages that only it can acknowledge; a ReportConnection.
 
-    most: messages the broker may send unacknowledged (only MQTT 5 can say so). kept: whether the broker
-    should keep the session while nobody is connected.
+    Args:
+        protocol: the MQTT version.
+        client_id: names the session.
+        login: user name and password.
+        most: how many unacknowledged messages the broker may send; only MQTT 5 can say so.
+        pace: decides when a batch of its messages is due.
+        tls: how to check the broker; None for plain TCP.
+        keep_session: whether the broker should keep the session while nobody is connected.
 
-    session_present: whether the broker had kept the session. granted: the SUBACK's first refusal, else its
-    first reason. unsubscribed: the last UNSUBACK's first reason.
-    messages: (topic, payload) in order of arrival; mids: packet ids of those with QoS 1.
-    experiments: topic -> what somebody else last published there, or what is retained; the reader
-    empties it. watched: the SUBACK's reason for these, None before it. refused: packet id of a publication ->
-    why the broker refused it; only MQTT 5 says so.
+    Attributes:
+        session_present: whether the broker had kept the session.
+        subscribe_reason: the SUBACK's first refusal, or else its first reason; None before it.
+        unsubscribe_reason: the last UNSUBACK's first reason; None before it.
+        messages: (topic, payload) in order of arrival.
+        mids: packet ids of the messages with QoS 1.
+        experiments: retained messages and those that someone else published, by topic; the reader empties it.
+        watch_reason: the SUBACK's reason for `experiments`; None before it.
+        refusals: why the broker refused a publication, by packet id; only MQTT 5 says so.
     """
 
     def __init__(
@@ -53,86 +62,93 @@ class BrokerConnection(MqttLink):
         pace: Pace,
         tls: ssl.SSLContext | None = None,
         *,
-        kept: bool = True,
+        keep_session: bool = True,
     ) -> None:
         properties = {"ReceiveMaximum": most, "MaximumPacketSize": KEPT_BYTES}  # larger ones are dropped
-        if kept:
+        if keep_session:
             properties["SessionExpiryInterval"] = _SESSION_S
         super().__init__(protocol, client_id, login, tls, properties, manual_ack=True)
         self.pace = pace
         self.session_present = False
-        self.granted: ReasonCode | None = None
-        self.unsubscribed: ReasonCode | None = None
+        self.subscribe_reason: ReasonCode | None = None
+        self.unsubscribe_reason: ReasonCode | None = None
         self.messages: list[tuple[str, bytes]] = []
         self.mids: list[int] = []
         self.experiments: dict[str, bytes] = {}
-        self.watched: ReasonCode | None = None
-        self.refused: dict[int, str] = {}
+        self.watch_reason: ReasonCode | None = None
+        self.refusals: dict[int, str] = {}
         self._watch_mid: int | None = None
         self._most = most
 
     @property
     def most_bytes(self) -> int | None:
-        """The largest packet that the broker takes, by its CONNACK, in bytes; None if it does not say."""
-        return getattr(self.said, "MaximumPacketSize", None)
+        """Return the largest packet that the broker accepts, in bytes; None if its CONNACK does not say."""
+        return getattr(self.connack_properties, "MaximumPacketSize", None)
 
     @property
     def subscribed(self) -> bool:
-        """Whether the broker has accepted the subscription."""
-        return self.granted is not None and not self.granted.is_failure
+        """Return whether the broker has accepted the subscription."""
+        return self.subscribe_reason is not None and not self.subscribe_reason.is_failure
 
     def subscribe(self, filters: Sequence[str]) -> None:
-        """Subscribe to these topic filters with QoS 1; `granted` is the answer."""
+        """Subscribe to these topic filters with QoS 1; `subscribe_reason` has the answer."""
         self.client.subscribe([(f, 1) for f in filters])
 
     def watch(self, filters: Sequence[str]) -> None:
-        """Ask for what is retained on these topic filters and what others publish there; see `watched`.
+        """Request retained messages and other clients' publications on these filters; see `watch_reason`.
 
-        With QoS 0, so that the broker keeps nothing of it in the session.
+        It uses QoS 0, so that the broker keeps none of them in the session.
         """
         options: Any = SubscribeOptions(qos=0, noLocal=True) if self.protocol == "5" else 0
         _, self._watch_mid = self.client.subscribe([(f, options) for f in filters])
 
     def unsubscribe(self, filters: Sequence[str]) -> None:
-        """Unsubscribe from these topic filters; `unsubscribed` is the answer."""
+        """Unsubscribe from these topic filters; `unsubscribe_reason` has the answer."""
         self.client.unsubscribe(list(filters))
 
     def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
-        """Publish with QoS 1, retained; the return value tells whether the broker has answered."""
+        """Publish a retained message with QoS 1; the return value tells whether the broker has answered."""
         return self.client.publish(topic, payload, qos=1, retain=True)
 
     def turn(self, wait_s: float, most: int) -> bool:
-        """Wait at most wait_s seconds for the broker, then read, write and keep alive; False once it is lost.
+        """Wait for the broker, then read, write and keep alive.
 
-        Nothing more is read once `most` messages are held.
+        Args:
+            wait_s: the longest wait, seconds.
+            most: reading stops at this number of messages.
+
+        Returns:
+            False once the connection is lost.
         """
         before, self._most = len(self.messages), most
         if before >= most:  # loop() would read one more
             return self.client.loop_misc() == SUCCESS
         alive = self.read(wait_s) == SUCCESS
         if len(self.messages) > before:
-            self.pace.arrived(len(self.messages), len(self.messages) - before, time.monotonic())
+            self.pace.note_arrival(len(self.messages), len(self.messages) - before, time.monotonic())
         return alive
 
     def _may_read(self) -> bool:
         return len(self.messages) < self._most
 
-    def _on_connect(self, client: Client, _data: Any, flags: Any, reason: ReasonCode, said: Any) -> None:
-        super()._on_connect(client, _data, flags, reason, said)
+    def _on_connect(
+        self, client: Client, _data: Any, flags: Any, reason: ReasonCode, properties: Any
+    ) -> None:
+        super()._on_connect(client, _data, flags, reason, properties)
         self.session_present = bool(flags.session_present)
 
     def _on_subscribe(self, _c: Client, _d: Any, mid: int, reasons: list[ReasonCode], _p: Any) -> None:
         if mid == self._watch_mid:
-            self.watched = worst(reasons)
+            self.watch_reason = worst(reasons)
         else:
-            self.granted = worst(reasons)
+            self.subscribe_reason = worst(reasons)
 
     def _on_unsubscribe(self, _c: Client, _d: Any, _mid: int, reasons: list[ReasonCode], _p: Any) -> None:
-        self.unsubscribed = reasons[0] if reasons else ReasonCode(PacketTypes.UNSUBACK, "Success")
+        self.unsubscribe_reason = reasons[0] if reasons else ReasonCode(PacketTypes.UNSUBACK, "Success")
 
     def _on_publish(self, _client: Client, _data: Any, mid: int, reason: ReasonCode, _p: Any) -> None:
         if reason.is_failure:
-            self.refused[mid] = str(reason).lower()
+            self.refusals[mid] = str(reason).lower()
 
     def _on_message(self, _client: Client, _data: Any, message: Message) -> None:
         topic = message.topic[:_MAX_TOPIC]
@@ -146,43 +162,45 @@ class BrokerConnection(MqttLink):
             self.mids.append(message.mid)
 
     def acknowledge(self) -> None:
-        """Acknowledge all messages in order and forget them; harmless if the connection is gone."""
+        """Acknowledge all messages in order and forget them; harmless after the connection is lost."""
         self.client.acknowledge(self.mids)
-        self.pace.committed(len(self.messages), time.monotonic())
+        self.pace.note_commit(len(self.messages), time.monotonic())
         self.messages.clear()
         self.mids.clear()
 
     def close(self, *, end_session: bool = False) -> None:
-        """Send what is still unsent, acknowledgements first, and disconnect; once is enough.
+        """Send what is still unsent, acknowledgements first, and disconnect; further calls do nothing.
 
-        Returns when the broker has read all of it, or after a second or two: a client that connects again
-        sooner takes the session over, and mosquitto then drops acknowledgements that it has not read. The
-        session is kept; with MQTT 5 and end_session it ends, with everything the broker kept for it.
+        Returns when the broker has read everything, or after a second or two: a client that connects sooner
+        takes the session over, and mosquitto then drops acknowledgements that it has not read.
+
+        Args:
+            end_session: end the session, with everything that the broker kept for it; only with MQTT 5.
         """
         if not self.flush(_FLUSH_S):
             return
         properties = Properties(PacketTypes.DISCONNECT)
         properties.SessionExpiryInterval = 0
         own = self.client.socket()
-        # A second hold on the connection, since paho closes its own after sending the DISCONNECT.
+        # A duplicate, because paho closes its own socket after sending the DISCONNECT.
         fd = -1 if own is None else own.fileno()
-        with contextlib.nullcontext() if fd < 0 else _second_hold(fd) as last:
+        with contextlib.nullcontext() if fd < 0 else _duplicate_socket(fd) as last:
             self.client.disconnect(properties=properties if end_session else None)
             if last is not None:
                 _await_end(last, time.monotonic() + _FLUSH_S)
 
 
-def _second_hold(fd: int) -> contextlib.AbstractContextManager[socket.socket | None]:
+def _duplicate_socket(fd: int) -> contextlib.AbstractContextManager[socket.socket | None]:
     try:
         return socket.socket(fileno=os.dup(fd))
-    except OSError:  # too many open files: then nobody waits until the broker has read all
+    except OSError:  # too many open files: do not wait until the broker has read everything
         return contextlib.nullcontext()
 
 
 def _await_end(connection: socket.socket, end: float) -> None:
-    """Read and discard until the other side closes, or until the end."""
+    """Read and discard data until the other side closes, or until the monotonic time `end`."""
     with contextlib.suppress(OSError):
-        while (left := end - time.monotonic()) > 0:
-            connection.settimeout(left)
+        while (remaining_s := end - time.monotonic()) > 0:
+            connection.settimeout(remaining_s)
             if not connection.recv(1 << 16):
                 return

@@ -16,7 +16,7 @@ SHORT_S = 10.0  # after a connection shorter than this, wait before the next try
 _CONNACK_S = 10.0
 _CONNACK_TRIAL_S = 2.0  # while another protocol is left to try: amqtt does not answer MQTT 5 at all
 
-# CONNACK reasons that waiting does not cure. paho translates MQTT 3.1.1's codes to these.
+# CONNACK reasons that retrying does not change. paho translates MQTT 3.1.1's codes to these.
 FINAL = {133, 134, 135, 138, 140}
 # MQTT 3.1.1 brokers answer an MQTT 5 CONNECT with their own code 1, which reads as 1 or 132 here.
 _WRONG_PROTOCOL = {1, 132}
@@ -26,10 +26,14 @@ Connection = TypeVar("Connection", bound=MqttLink)
 
 
 class Connector(Generic[Connection]):
-    """Makes a session's connections, and logs what happens to them.
+    """Makes a session's connections, and logs their events.
 
-    protocol: "auto" tries MQTT 5 and falls back to 3.1.1, while the broker has accepted neither and the
-    session can use either. make: makes a connection that speaks a protocol.
+    Args:
+        session: where to connect, and the subscription.
+        status: receives lines for the log.
+        protocol: "auto" tries MQTT 5 and falls back to 3.1.1, until the broker has accepted one of them and
+            if the session can use either.
+        make: makes a connection that speaks a protocol.
     """
 
     def __init__(
@@ -76,7 +80,11 @@ class Connector(Generic[Connection]):
         self._status.say(logging.ERROR, f"no TLS with {self._session.address}: {why}", Loss.NO_TLS)
 
     def accepted(self, connection: Connection) -> bool:
-        """Return whether the broker's answer to CONNECT is yes; raises BrokerRefused for a final no."""
+        """Return whether the broker has accepted the connection.
+
+        Raises:
+            BrokerRefused: it refuses, and another try would not help.
+        """
         answer, broker = connection.answer, self._session.address
         assert answer is not None
         if not answer.is_failure:
@@ -99,13 +107,13 @@ class Connector(Generic[Connection]):
     def has_waited_enough(self, connection: Connection, now: float) -> bool:
         """Return whether to give up at this monotonic time on a broker that has not answered."""
         patience_s = _CONNACK_TRIAL_S if self._may_fall_back else _CONNACK_S
-        return connection.answer is None and now - connection.started > patience_s
+        return connection.answer is None and now - connection.started_at > patience_s
 
     def explain_loss(self, connection: Connection) -> None:
         """Log why a connection ended, and change the protocol if it was never accepted."""
         broker = self._session.address
         if connection.answer is None:
-            why = explain(connection.trouble)
+            why = explain(connection.error)
             if why is not None:
                 self._say_no_tls(why)
                 return
@@ -114,13 +122,13 @@ class Connector(Generic[Connection]):
                 text += " MQTT 5, which share and --retire need"
             elif self._session.tls is not None:
                 if self._status.loss is Loss.NO_TLS:
-                    return  # the reason from another try is better
-                text += ": it may want a client certificate, HUSHMOTE_BROKER_CERT"
+                    return  # the reason of the earlier attempt is more useful
+                text += ": it may require a client certificate, HUSHMOTE_BROKER_CERT"
             self._status.say(logging.WARNING, text + ": trying again", Loss.OTHER)
             self._fall_back()
         elif not connection.answer.is_failure:
             text = f"lost {broker}: connecting again"
-            short = time.monotonic() - connection.started < SHORT_S
+            short = time.monotonic() - connection.started_at < SHORT_S
             self._short_connections = self._short_connections + 1 if short else 0
             if self._short_connections > 2:
                 # Brokers drop the older of two clients with one id, mostly without saying so.
@@ -129,5 +137,5 @@ class Connector(Generic[Connection]):
 
     def _fall_back(self) -> None:
         if self._may_fall_back:
-            # In turns: a broker that did not answer may have been just starting.
+            # Alternate, because a broker that did not answer may have been starting.
             self.protocol = "3.1.1" if self.protocol == "5" else "5"

@@ -1,6 +1,6 @@
-"""What devices say about themselves in their retained status topics: online, and what is wrong with them.
+"""Reads the devices' retained status topics: online, and what is wrong with them.
 
-Anyone who may publish there can say anything, so only known words are taken. None of them depends on a
+Anyone who may publish there can send anything, so only known words are accepted. None of them depends on a
 reading.
 """
 
@@ -30,23 +30,28 @@ _AGAIN_S = 0.5
 
 
 class BrokerUnreachable(HushmoteError):
-    """The broker could not be asked; the text says why."""
+    """Raised when the broker cannot be reached; the text says why."""
 
 
-class _Lost(BrokerUnreachable):
-    """Another server may answer."""
+class _ServerLost(BrokerUnreachable):
+    """Raised when one server fails; another one may answer."""
 
 
-class _Paused(_Lost):
-    """This one may answer later: it listens, but a cluster without a leader accepts no login."""
+class _ServerPaused(_ServerLost):
+    """Raised when a server accepts no login, like a cluster without a leader; it may answer later."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
     """The content of one device's status topic.
 
-    online: connected at this moment. locked: whether its ledger is. fault: its flash or its random source
-    failed. spent, refused: names of experiments. more: the message had no room for everything.
+    Attributes:
+        online: whether it is connected now.
+        locked: whether its ledger is locked.
+        fault: whether its flash or its random source failed.
+        spent: names of experiments whose budget is spent.
+        refused: names of experiments that it refuses.
+        more: whether the message was too short for everything.
     """
 
     online: bool
@@ -58,7 +63,7 @@ class DeviceHealth:
 
 
 def parse(payload: bytes) -> DeviceHealth | None:
-    """Return what a status topic's payload says, None if it is not a device's."""
+    """Return the content of a status topic's payload, or None if it is not a device's."""
     match = _WORDS.fullmatch(payload) if len(payload) <= _MOST_BYTES else None
     if match is None:
         return None
@@ -80,44 +85,64 @@ def read(
     *,
     quiet_s: float = _QUIET_S,
     most_s: float = _MOST_S,
+    answer_s: float = _ANSWER_S,
+    pause_s: float = _PAUSE_S,
 ) -> dict[tuple[str, str], DeviceHealth | None]:
-    """Return (fleet, device) -> what its retained status topic says, None if that cannot be read.
+    """Read the retained status topics of fleets.
 
-    Ends once nothing has come for quiet_s seconds, after most_s at the latest. With several servers, asks
-    another one when one cannot answer or knows of no device, and all of them again when one
-    listens and pauses, as they do for seconds when one has died. Raises BrokerUnreachable.
+    It ends once nothing has arrived for quiet_s seconds, or after most_s. With several servers, it tries
+    another one when one cannot answer or has no device, and all of them again when one listens but pauses, as
+    servers do for seconds when one has died.
+
+    Args:
+        address: the broker.
+        fleets: the fleets' names.
+        tls: how to check the broker; None for plain TCP.
+        quiet_s: seconds.
+        most_s: seconds.
+        answer_s: seconds to wait for answers to CONNECT and SUBSCRIBE.
+        pause_s: seconds for which the servers of a cluster are tried in turn.
+
+    Returns:
+        The health by fleet and device; None for a payload that cannot be read.
+
+    Raises:
+        BrokerUnreachable: no server answers.
     """
     filters = [(f"hushmote/v1/{check_fleet(fleet)}/status/+", 0) for fleet in fleets]
     began = time.monotonic()
     while True:
-        failures: list[_Lost] = []
+        failures: list[_ServerLost] = []
         for where in address.servers:
-            reader = _Reader(address, tls, filters, quiet_s)
+            reader = _Reader(address, tls, filters, quiet_s, answer_s)
             try:
                 reader.run(where, began + most_s)
-            except _Lost as e:
+            except _ServerLost as e:
                 failures.append(e)
             else:
                 if reader.devices:
                     return reader.devices
         if len(failures) < len(address.servers):
             return {}
-        pausing = address.others and any(isinstance(failure, _Paused) for failure in failures)
-        if not pausing or time.monotonic() - began > _PAUSE_S:
+        pausing = address.others and any(isinstance(failure, _ServerPaused) for failure in failures)
+        if not pausing or time.monotonic() - began > pause_s:
             raise failures[-1]
         time.sleep(_AGAIN_S)
 
 
 def clear(address: BrokerAddress, tls: ssl.SSLContext, fleet: str, device: str) -> None:
-    """Clear a device's retained status, as that device; raises BrokerUnreachable.
+    """Clear a device's retained status, as that device.
 
     A broker that takes the certificate's name as the client id ends the device's own connection first.
+
+    Raises:
+        BrokerUnreachable: no server answers, or the broker refuses.
     """
-    failures: list[_Lost] = []
+    failures: list[_ServerLost] = []
     for where in address.servers:
         try:
             _Clearer(address, tls, status_topic(fleet, device)).run(where, time.monotonic() + _ANSWER_S)
-        except _Lost as e:
+        except _ServerLost as e:
             failures.append(e)
         else:
             return
@@ -125,82 +150,98 @@ def clear(address: BrokerAddress, tls: ssl.SSLContext, fleet: str, device: str) 
 
 
 class _Talk(MqttLink):
-    """A connection for one purpose; deadline(): the monotonic second at which it is over."""
+    """A connection for one purpose.
 
-    came: float | None = None
-    """When the first answer to this purpose came, or the last message."""
+    Attributes:
+        last_message_at: monotonic time of the last message, or of the first answer; None before it.
+        answer_s: seconds to wait for that answer.
+    """
+
+    last_message_at: float | None = None
+    answer_s = _ANSWER_S
 
     def deadline(self, answer_by: float) -> float:
+        """Return the monotonic time at which the talk is over."""
         return answer_by
 
     def run(self, where: tuple[str, int], end: float) -> None:
-        """Talk to one server, until monotonic second end at most; raises _Lost if another may answer."""
+        """Talk to one server, until monotonic second `end` at most; _ServerLost if another may answer."""
         host, port = where
         try:
             self.connect(host, port)
         except (OSError, ValueError) as e:
             why = getattr(e, "strerror", None) or e
-            raise _Lost(f"no broker at {host}:{port} ({why}): start one or correct it") from None
-        ended = f"the broker at {host}:{port} ended the connection"
-        answer_by = min(end, time.monotonic() + _ANSWER_S)
+            raise _ServerLost(f"no broker at {host}:{port} ({why}): start one or correct it") from None
+        message = f"the broker at {host}:{port} ended the connection"
+        answer_by = min(end, time.monotonic() + self.answer_s)
         try:
             while time.monotonic() < min(end, self.deadline(answer_by)):
                 code = self.read(0.1)
                 if self.answer is not None and self.answer.is_failure:
-                    raise BrokerUnreachable(f"{ended}: {self.answer}")
+                    raise BrokerUnreachable(f"{message}: {self.answer}")
                 if code != SUCCESS:
-                    raise _Paused(f"{ended}: {error_string(code)}")
+                    raise _ServerPaused(f"{message}: {error_string(code)}")
         except OSError as e:
-            raise _Lost(f"{ended}: {e}") from None
+            raise _ServerLost(f"{message}: {e}") from None
         finally:
             self.client.disconnect()
-        if self.came is None:
-            raise _Paused(f"the broker at {host}:{port} did not answer")
+        if self.last_message_at is None:
+            raise _ServerPaused(f"the broker at {host}:{port} did not answer")
 
 
 class _Clearer(_Talk):
-    """A connection that replaces what is retained on a topic by nothing."""
+    """A connection that clears a retained message."""
 
     def __init__(self, address: BrokerAddress, tls: ssl.SSLContext, topic: str) -> None:
         super().__init__("5", "", (address.username, address.password), tls, {})
         self._topic = topic
 
-    def _on_connect(self, client: Any, _d: Any, flags: Any, reason: Any, said: Any) -> None:
-        super()._on_connect(client, _d, flags, reason, said)
+    def _on_connect(self, client: Any, _d: Any, flags: Any, reason: Any, properties: Any) -> None:
+        super()._on_connect(client, _d, flags, reason, properties)
         if not reason.is_failure:
             client.publish(self._topic, b"", qos=1, retain=True)
 
-    def _on_publish(self, _client: Any, _data: Any, _mid: int, reason: Any, _said: Any) -> None:
+    def _on_publish(self, _client: Any, _data: Any, _mid: int, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
             raise BrokerUnreachable(f"the broker refuses to clear {self._topic}: {reason}")
-        self.came = time.monotonic()
+        self.last_message_at = time.monotonic()
 
     def deadline(self, answer_by: float) -> float:
-        return answer_by if self.came is None else 0.0
+        return answer_by if self.last_message_at is None else 0.0
 
 
 class _Reader(_Talk):
-    """A connection that reads status topics; came: when the last message came, or at first the SUBACK."""
+    """A connection that reads status topics.
+
+    Attributes:
+        devices: the health by fleet and device.
+    """
 
     def __init__(
-        self, address: BrokerAddress, tls: ssl.SSLContext | None, filters: list[Any], quiet_s: float
+        self,
+        address: BrokerAddress,
+        tls: ssl.SSLContext | None,
+        filters: list[Any],
+        quiet_s: float,
+        answer_s: float,
     ) -> None:
         super().__init__("3.1.1", "", (address.username, address.password), tls, {})
         self.devices: dict[tuple[str, str], DeviceHealth | None] = {}
+        self.answer_s = answer_s
         self._filters, self._quiet_s = filters, quiet_s
 
-    def _on_connect(self, client: Any, _d: Any, flags: Any, reason: Any, said: Any) -> None:
-        super()._on_connect(client, _d, flags, reason, said)
+    def _on_connect(self, client: Any, _d: Any, flags: Any, reason: Any, properties: Any) -> None:
+        super()._on_connect(client, _d, flags, reason, properties)
         if not reason.is_failure:
             client.subscribe(self._filters)
 
     def _on_subscribe(self, *_: Any) -> None:
-        self.came = time.monotonic()
+        self.last_message_at = time.monotonic()
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
-        self.came = time.monotonic()
+        self.last_message_at = time.monotonic()
         if names := _TOPIC.fullmatch(message.topic):
             self.devices[names[1], names[2]] = parse(message.payload)
 
     def deadline(self, answer_by: float) -> float:
-        return answer_by if self.came is None else self.came + self._quiet_s
+        return answer_by if self.last_message_at is None else self.last_message_at + self._quiet_s

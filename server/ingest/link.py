@@ -22,14 +22,23 @@ SUCCESS = MQTTErrorCode.MQTT_ERR_SUCCESS
 
 
 class MqttLink:
-    """A connection that is made anew for each attempt, so that nothing of an old one gets into it.
+    """A connection that is made anew for each attempt, so that no state of an old one gets into it.
 
-    tls: how to check the broker and what to show it, None for plain TCP. properties: of MQTT 5's
-    CONNECT, by name; without SessionExpiryInterval no session is kept. options: paho's.
     Subclasses handle packets in _on_message, _on_publish, _on_subscribe and _on_unsubscribe, as in paho.
 
-    answer: the CONNACK's reason, None before it. said: its MQTT 5 properties. trouble: the socket's
-    first failure, noted only before the CONNACK.
+    Args:
+        protocol: the MQTT version.
+        client_id: names the session.
+        login: user name and password.
+        tls: how to check the broker and which certificate to send; None for plain TCP.
+        properties: of MQTT 5's CONNECT, by name; without SessionExpiryInterval no session is kept.
+        options: paho's.
+
+    Attributes:
+        started_at: monotonic time.
+        answer: the CONNACK's reason; None before it.
+        connack_properties: MQTT 5 properties of the CONNACK.
+        error: the socket's first error, recorded only before the CONNACK.
     """
 
     def __init__(
@@ -42,14 +51,14 @@ class MqttLink:
         **options: Any,
     ) -> None:
         self.protocol = protocol
-        self.started = time.monotonic()
+        self.started_at = time.monotonic()
         self.answer: ReasonCode | None = None
-        self.said: Properties | None = None
-        self.trouble = ""
+        self.connack_properties: Properties | None = None
+        self.error = ""
         self._properties = properties
-        self._kept = "SessionExpiryInterval" in properties
-        spoken = {"protocol": MQTTv311, "clean_session": not self._kept}
-        options |= {"protocol": MQTTv5} if protocol == "5" else spoken
+        self._keeps_session = "SessionExpiryInterval" in properties
+        mqtt_311 = {"protocol": MQTTv311, "clean_session": not self._keeps_session}
+        options |= {"protocol": MQTTv5} if protocol == "5" else mqtt_311
         self.client = BatchClient(CallbackAPIVersion.VERSION2, client_id, **options)
         if login[0] is not None:
             self.client.username_pw_set(*login)
@@ -59,28 +68,33 @@ class MqttLink:
             setattr(self.client, f"on_{event}", getattr(self, f"_on_{event}", None))
 
     def connect(self, host: str, port: int) -> None:
-        """Send CONNECT; raises OSError if nobody listens and ValueError for an invalid host name."""
+        """Send CONNECT.
+
+        Raises:
+            OSError: nobody listens.
+            ValueError: the host name is invalid.
+        """
         options: dict[str, Any] = {}
         if self.protocol == "5":
-            options = {"clean_start": not self._kept, "properties": Properties(PacketTypes.CONNECT)}
+            options = {"clean_start": not self._keeps_session, "properties": Properties(PacketTypes.CONNECT)}
             for name, value in self._properties.items():
                 setattr(options["properties"], name, value)
         self.client.connect(host, port, _KEEPALIVE_S, **options)
 
     @property
     def accepted(self) -> bool:
-        """Whether the broker has accepted the connection."""
+        """Return whether the broker has accepted the connection."""
         return self.answer is not None and not self.answer.is_failure
 
     def read(self, wait_s: float) -> MQTTErrorCode:
-        """Wait at most wait_s seconds, read all that came, write, keep alive; SUCCESS unless it is lost."""
+        """Wait at most wait_s seconds, read, write and keep alive; return SUCCESS unless it is lost."""
         rc = self.client.loop(0.0 if self.client.has_more else wait_s)
         while rc == SUCCESS and self.client.has_more and self._may_read():
             rc = self.client.loop_read()
         return rc
 
     def flush(self, seconds: float) -> bool:
-        """Send what is still unsent, for at most this many seconds; False if the connection is lost."""
+        """Send what is still unsent, for at most this many seconds; return False if it is lost."""
         end = time.monotonic() + seconds
         while self.client.want_write() and time.monotonic() < end:
             if self.client.loop(0.01) != SUCCESS:
@@ -90,16 +104,18 @@ class MqttLink:
     def _may_read(self) -> bool:
         return True
 
-    def _on_connect(self, client: Client, _data: Any, flags: Any, reason: ReasonCode, said: Any) -> None:
-        self.answer, self.said = reason, said
-        client.on_log = None  # it would cost a line's formatting for every message
+    def _on_connect(
+        self, client: Client, _data: Any, flags: Any, reason: ReasonCode, properties: Any
+    ) -> None:
+        self.answer, self.connack_properties = reason, properties
+        client.on_log = None  # otherwise paho formats a line for every message
 
     def _on_log(self, _client: Client, _data: Any, level: int, text: str) -> None:
         # The only place where paho says why TLS failed after the handshake: a client certificate refused.
         if level == LogLevel.MQTT_LOG_ERR:
-            self.trouble = self.trouble or text  # then only that there is no connection
+            self.error = self.error or text  # later lines only say that there is no connection
 
 
 def worst(reasons: list[ReasonCode]) -> ReasonCode:
-    """Return the first refusal among a SUBACK's reasons, else its first reason."""
+    """Return the first refusal among a SUBACK's reasons, or else its first reason."""
     return next((r for r in reasons if r.is_failure), reasons[0])

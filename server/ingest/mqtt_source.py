@@ -8,19 +8,19 @@ from .connection import NO_TOPIC, BrokerConnection
 from .connector import Connector
 from .link import Protocol
 from .pacing import MOST_WAIT_S
-from .session import BrokerRefused, Session, warn_unseen
+from .session import BrokerRefused, Session, warn_of_hidden_experiments
 from .status import Status
 
-_RETRY_GROUP_S = 1.0  # mosquitto forgets a group at its restart, and keeps nothing until a member is back
-_QUIET_S = 3.0  # a broker that has more for a session sends it before this
+_RETRY_GROUP_S = 1.0  # a restarted mosquitto forgets the group and keeps nothing until a member is back
+_QUIET_S = 3.0  # a broker with more messages for a session sends them within this time
 _NO_SUBSCRIPTION = 17  # of UNSUBACK
 
 
 class MqttSource:
     """A session's connections, subscribed; a Source. protocol, make: as in Connector.
 
-    A session to be retired ends its subscription instead, so that later reports go to others, and is
-    drained.
+    To retire a session, it unsubscribes instead, so that later reports go to others, and counts the waiting
+    messages.
     """
 
     def __init__(
@@ -37,58 +37,61 @@ class MqttSource:
         self._connector = Connector(session, status, protocol, make)
         self.has_waited_enough = self._connector.has_waited_enough
         self.explain_loss = self._connector.explain_loss
-        self._filters = session.filters(session.group)  # refuses an invalid name before anything is opened
-        self._said: tuple[object, object] = None, None
+        self._filters = session.filters(session.group)  # rejects an invalid name before anything is opened
+        self._answers: tuple[object, object] = None, None
         self._quiet_until = self._asked_at = 0.0
 
     def connect(self) -> BrokerConnection | None:
         """Return a connection whose CONNACK is still to come, or None if nobody listens."""
-        self._said = None, None
+        self._answers = None, None
         return self._connector.connect()
 
     def greet(self, connection: BrokerConnection, now: float) -> bool:
-        """Answer the broker's CONNACK with the subscription; returns whether the SUBACK has just come.
+        """Answer the broker's CONNACK with the subscription.
 
-        Raises BrokerRefused.
+        Returns:
+            Whether the SUBACK has just arrived.
+
+        Raises:
+            BrokerRefused: the broker refuses the login or the subscription.
         """
-        before, self._said = self._said, (connection.answer, connection.granted)
-        if before == self._said or not self._connector.accepted(connection):
+        before, self._answers = self._answers, (connection.answer, connection.subscribe_reason)
+        if before == self._answers or not self._connector.accepted(connection):
             return False
         if before[0] is None:
             if self._session.retire:
                 self._retire(connection, now)
             else:
                 self._subscribe(connection)
-        elif connection.granted is not None:
+        elif connection.subscribe_reason is not None:
             self._check(connection)
             return True
         return False
 
     def _subscribe(self, connection: BrokerConnection) -> None:
-        """Ask for the reports."""
         if self._session.group is not None:
-            # Left from a time without the group: all reports would come here, besides this one's part.
+            # A subscription from a time without the group would receive all reports in addition to its share.
             connection.unsubscribe(self._session.filters(None))
-        # First, so that retained messages have come when the reports' subscription is granted.
+        # First, so that retained messages have arrived when the reports' subscription is accepted.
         connection.watch(self._session.experiment_filters())
         connection.subscribe(self._filters)
 
     def _retire(self, connection: BrokerConnection, now: float) -> None:
-        """Unsubscribe for good; raises BrokerRefused if the broker keeps no such session."""
+        """Unsubscribe permanently; raise BrokerRefused if the broker keeps no such session."""
         if not connection.session_present:
             raise BrokerRefused(
                 f"{self.broker} keeps nothing for a client with the id {self.name}: "
-                "it was retired before, or the id is another"
+                "it was retired before, or the id is different"
             )
-        self.holds_messages(now)
+        self.note_messages(now)
         self._asked_at = 0.0
         self._status.say(logging.INFO, f"retiring {self.name}: counting what {self.broker} keeps for it")
         connection.unsubscribe(self._filters)
 
     def _check(self, connection: BrokerConnection) -> None:
-        """Log that the broker has granted the subscription; raises BrokerRefused if it has not."""
+        """Log that the broker has accepted the subscription; raise BrokerRefused if it has not."""
         if not connection.subscribed:
-            why = str(connection.granted).lower()
+            why = str(connection.subscribe_reason).lower()
             # NATS servers set up by `hushmote provision` grant aggregators none over MQTT.
             raise BrokerRefused(
                 f"{self.broker} refuses the subscription: {why}; if it is a NATS server, write "
@@ -96,28 +99,32 @@ class MqttSource:
             )
         # Without the group's name: anyone who knows it and may subscribe could take its reports.
         where = f"{self._session.address.host}:{self._session.address.port} with MQTT {connection.protocol}"
-        shared = "" if self._session.group is None else ", sharing the reports with others"
-        self._status.say(logging.INFO, f"subscribed at {where}{shared}")
-        warn_unseen(connection, self.broker, self._status)
+        suffix = "" if self._session.group is None else ", sharing the reports with others"
+        self._status.say(logging.INFO, f"subscribed at {where}{suffix}")
+        warn_of_hidden_experiments(connection, self.broker, self._status)
 
-    def holds_messages(self, now: float) -> None:
-        """Note that messages have come that are not committed yet: more may follow."""
+    def note_messages(self, now: float) -> None:
+        """Note that uncommitted messages have arrived: more may follow."""
         self._quiet_until = now + _QUIET_S
 
     def is_over(self, connection: BrokerConnection, now: float) -> bool:
-        """Return whether the session has ended, since nothing was left to count; raises BrokerRefused."""
-        if not self._session.retire or connection.unsubscribed is None:
+        """Return whether the session was ended because nothing is left to count.
+
+        Raises:
+            BrokerRefused: the session is subscribed to something else.
+        """
+        if not self._session.retire or connection.unsubscribe_reason is None:
             return False
-        if not self._asked_at and connection.unsubscribed.value == _NO_SUBSCRIPTION:
+        if not self._asked_at and connection.unsubscribe_reason.value == _NO_SUBSCRIPTION:
             # It may be subscribed under another name; reports for that would be lost with the session.
             raise BrokerRefused(
-                f"{self.name} is not subscribed as it would be with these options: correct "
+                f"{self.name} is not subscribed with these options: correct "
                 "share; or, after a restart of the broker, start it once without --retire"
             )
         if connection.messages or now <= self._quiet_until:
             return False
         if self._asked_at <= self._quiet_until:  # a broker that answers has read all acknowledgements
-            self._asked_at, connection.unsubscribed = now, None
+            self._asked_at, connection.unsubscribe_reason = now, None
             connection.unsubscribe([NO_TOPIC])
             return False
         connection.close(end_session=True)

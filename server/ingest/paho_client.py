@@ -1,8 +1,8 @@
 """paho's client for many small messages: it reads ahead, acknowledges in one piece, holds no large packet.
 
-paho asks the kernel three times for every packet and once for every acknowledgement, builds half a dozen
+paho calls the kernel three times for every packet and once for every acknowledgement, builds half a dozen
 objects for each message, and keeps a packet of up to 256 MB until it is complete. It ends the connection at a
-message that has U+FEFF in its MQTT 5 properties, which brokers pass on and send again at the next connection.
+message with U+FEFF in its MQTT 5 properties, which brokers pass on and send again at the next connection.
 The methods overridden and called here are private to paho, whose major version is bounded; nothing else in
 Hushmote touches them.
 """
@@ -21,14 +21,14 @@ KEPT_BYTES = 1 << 17
 """The longest topic, the packet id, and more than a report and the properties that a bridge adds to it.
 
 With MQTT 3.1.1 the broker cannot be told a limit: bytes beyond this are read, to reach the next packet, and
-thrown away.
+discarded.
 """
 _PUBACK = struct.Struct("!BBH")
 _LENGTH_BYTES = 4  # at most, of MQTT's variable byte integers
 
 
 class Message(NamedTuple):
-    """A message that was received with QoS 0 or 1; mid is 0 with QoS 0, topic "" if it is not UTF-8."""
+    """A message received with QoS 0 or 1; mid is 0 with QoS 0, topic is "" if it is not UTF-8."""
 
     topic: str
     payload: bytes
@@ -39,7 +39,7 @@ class Message(NamedTuple):
 class BatchClient(Client):
     """paho's client, whose loop_read() must be called again as long as `has_more`.
 
-    on_message receives a Message. Subscriptions must not ask for more than QoS 1.
+    on_message receives a Message. Subscriptions must not request more than QoS 1.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -49,7 +49,7 @@ class BatchClient(Client):
 
     @property
     def has_more(self) -> bool:
-        """Whether bytes were read ahead: select() does not know about them."""
+        """Return whether bytes were read ahead, which select() does not know about."""
         return self._at < len(self._ahead)
 
     def _sock_recv(self, bufsize: int) -> bytes:
@@ -65,7 +65,7 @@ class BatchClient(Client):
         except IndexError:
             return MQTTErrorCode.MQTT_ERR_PROTOCOL
         if self.on_message is not None:
-            with self._in_callback_mutex:  # so that paho only queues what a callback publishes
+            with self._in_callback_mutex:  # so that paho only queues messages that a callback publishes
                 self.on_message(self, self._userdata, message)  # pyright: ignore[reportArgumentType]
         if message.qos == 1 and not self._manual_ack:
             return self._send_puback(message.mid)
@@ -75,7 +75,7 @@ class BatchClient(Client):
         try:
             return super()._sock_send(buf)
         except (ConnectionError, ssl.SSLError):
-            # A broker that refuses our certificate says why and closes: the alert is still unread.
+            # A broker that refuses our certificate sends an alert and closes: read the alert.
             if isinstance(self._sock, ssl.SSLSocket):
                 with contextlib.suppress(ssl.SSLWantReadError):
                     self._sock.recv(1)
@@ -89,7 +89,7 @@ class BatchClient(Client):
 
 
 def _decode(command: int, packet: bytearray, has_properties: bool) -> Message:
-    """Decode a PUBLISH, skipping its properties, which nobody reads; raises IndexError if it is malformed."""
+    """Decode a PUBLISH, skipping its properties; raise IndexError if it is malformed."""
     end = 2 + (packet[0] << 8 | packet[1])
     try:
         topic = packet[2:end].decode()

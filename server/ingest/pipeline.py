@@ -57,10 +57,15 @@ _mark = functools.lru_cache(maxsize=1 << 17)(keys.erased_mark)
 class FleetRules:
     """The rules by which a fleet's reports are judged.
 
-    keys: its tags may come from any of their master keys; None in an open fleet. seals: the keys that erased
-    devices of an open fleet may be sealed with. versions: digest -> version. most: digest -> highest number
-    that a report of the version can have, None if unlimited. revoked: ids that may no longer report.
-    listed: whether it has an allow-list. master_check: of its master key, None if none has counted yet.
+    Attributes:
+        name: the fleet's name.
+        keys: tags may come from any of their master keys; None in an open fleet.
+        seals: the keys with which erased devices of an open fleet may be sealed.
+        versions: the versions by digest.
+        most: the highest possible number of a version's report, by digest; None if unlimited.
+        revoked: ids that may no longer report.
+        listed: whether it has an allow-list.
+        master_check: check value of its master key; None if none has counted yet.
     """
 
     name: str
@@ -73,12 +78,16 @@ class FleetRules:
     master_check: str | None = None
 
     def check_masters(self) -> None:
-        """Raise MasterKeyError if none of the master keys is the one that counted this fleet's reports."""
+        """Check that one of the master keys is the one that counted this fleet's reports.
+
+        Raises:
+            MasterKeyError: none of them is.
+        """
         keys.check_masters(self.keys or self.seals, self.name, self.master_check)
 
 
 class AuthenticReport(NamedTuple):
-    """A report that is authentic and in range; only the dedupe sets know whether it is new."""
+    """A report that is authentic and in range; only the dedupe sets tell whether it is new."""
 
     key: DedupeKey
     number: int
@@ -89,7 +98,13 @@ class AuthenticReport(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of a batch: reports accepted, their fleets, and (fleet, reason) -> reports rejected."""
+    """The outcome of a batch.
+
+    Attributes:
+        accepted: reports accepted.
+        rejected: reports rejected, by fleet and reason.
+        fleets: names of the fleets with accepted reports.
+    """
 
     accepted: int
     rejected: Mapping[tuple[str, str], int]
@@ -99,16 +114,22 @@ class Tally:
 def fleets(
     store: Store, fleet_keys: FleetKeys | None = None, names: Sequence[str] | None = None
 ) -> dict[str, FleetRules]:
-    """Return the store's fleets, or those of the given names, ready to judge reports.
+    """Return the store's fleets, ready to judge reports.
 
-    fleet_keys: of the keyed fleets. Raises MasterKeyError if a fleet is keyed and none are given, and
-    StoreError.
+    Args:
+        store: the store.
+        fleet_keys: of the keyed fleets.
+        names: the fleets to return; None for all.
+
+    Raises:
+        MasterKeyError: a fleet is keyed and there are no keys.
+        StoreError: the store fails.
     """
     keyed = store.fleets()
     versions = store.experiments()
     listed = store.listed_fleets()
     checks = store.master_checks()
-    chosen = {}
+    rules = {}
     for name in keyed if names is None else [n for n in names if n in keyed]:
         if fleet_keys is None and (keyed[name] or checks.get(name)):
             why = "is keyed" if keyed[name] else "has erased devices, sealed with a master key"
@@ -116,23 +137,30 @@ def fleets(
             raise keys.MasterKeyError(f"fleet {name} {why}: {give}")
         own = [v for v in versions if v.fleet == name]
         most = most_reports(own)
-        chosen[name] = FleetRules(
+        rules[name] = FleetRules(
             name=name,
             keys=fleet_keys if keyed[name] else None,
             seals=fleet_keys,
             versions={v.experiment.digest: v for v in own},
             most={v.experiment.digest: most[v.id] for v in own},
-            revoked=store.revoked(name),
+            revoked=store.revoked_devices(name),
             listed=name in listed,
             master_check=checks.get(name),
         )
-    return chosen
+    return rules
 
 
 class KnownFleets:
-    """The fleets whose reports are judged, as of the last look at the store: all, or those with these names.
+    """The fleets whose reports are judged, as last read from the store.
 
-    fleet_keys: None if no fleet is keyed.
+    Args:
+        store: the store.
+        status: receives lines for the log.
+        fleet_keys: None if no fleet is keyed.
+        names: the fleets to read; None for all.
+
+    Attributes:
+        rules: the rules by fleet.
     """
 
     def __init__(
@@ -146,14 +174,15 @@ class KnownFleets:
         self._status = status
         self._keys = fleet_keys
         self._names = names
-        self._checked: set[str] = set()
+        self._checked_fleets: set[str] = set()
         self.rules: Mapping[str, FleetRules] = {}
 
     def load(self) -> None:
         """Read them for the first time.
 
-        Raises StoreError if the store cannot be read or lacks one of the names, and MasterKeyError if a
-        fleet is keyed and no key is given, or the wrong one.
+        Raises:
+            StoreError: the store cannot be read, or has no fleet of one of the names.
+            MasterKeyError: a fleet is keyed, and the key is missing or wrong.
         """
         self.rules = fleets(self._store, self._keys, self._names)
         for rules in self.rules.values():
@@ -165,9 +194,11 @@ class KnownFleets:
                 raise StoreError(f"there is no fleet {name} in {self._store.where}: add it first")
 
     def reload(self) -> None:
-        """Read them again, without keyed fleets that were added meanwhile and have no key here.
+        """Read them again, without new keyed fleets that have no key here.
 
-        Raises StoreError, and MasterKeyError if a fleet that was there needs a key that it did not need.
+        Raises:
+            StoreError: the store cannot be read.
+            MasterKeyError: a known fleet now needs a key.
         """
         try:
             self.rules = fleets(self._store, self._keys, self._names)
@@ -176,31 +207,37 @@ class KnownFleets:
             names = [n for n, keyed in self._store.fleets().items() if not keyed or n in self.rules]
             self.rules = fleets(self._store, self._keys, names)
 
-    def counted(self, names: Iterable[str]) -> None:
-        """Note that reports of these fleets were counted, so the master key in use is right."""
-        for name in set(names) - self._checked:
+    def note_counted(self, names: Iterable[str]) -> None:
+        """Note that reports of these fleets were counted, so the current master key is right."""
+        for name in set(names) - self._checked_fleets:
             self._keep_check(self.rules[name])
 
     def _keep_check(self, rules: FleetRules) -> None:
-        """Keep the check value of the key in use, once: it changes at the first start after a rotation."""
-        self._checked.add(rules.name)
+        """Store the check value of the current key, once: it changes at the first start after a rotation."""
+        self._checked_fleets.add(rules.name)
         if rules.keys is None:
             return
         value = keys.master_check(rules.keys.masters[0], rules.name)
         if value != rules.master_check:
             try:
                 self._store.set_master_check(rules.name, value)
-            except StoreError as e:  # only the next start's check is missing
-                self._status.say(logging.WARNING, f"the check of fleet {rules.name}'s master key: {e}")
+            except StoreError as e:  # only the check at the next start is missing
+                self._status.say(
+                    logging.WARNING, f"cannot store the check value of fleet {rules.name}'s master key: {e}"
+                )
 
     def renew_serials(self, versions: Iterable[Version]) -> None:
-        """Give versions a higher serial, unless somebody else has, and read all again; raises StoreError."""
+        """Give versions a higher serial, unless another process has, and read everything again.
+
+        Raises:
+            StoreError: the store fails.
+        """
         for version in versions:
             self._store.renew_serial(version)
         self.reload()
 
     def rules_for(self, messages: Sequence[tuple[str, bytes]]) -> Mapping[str, FleetRules]:
-        """Return the fleets, read again if a report names something that was not there at the last look."""
+        """Return the fleets, read again if a report names something that was missing at the last read."""
         # At most once a batch: a device may enrol a moment after an experiment was added elsewhere.
         for topic, payload in messages:
             parts = topic.split("/", 3)
@@ -214,9 +251,12 @@ class KnownFleets:
 def screen(
     messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, FleetRules], today: datetime.date
 ) -> tuple[list[AuthenticReport], Counter[tuple[str, str]]]:
-    """Return the candidates among (topic, payload) messages, in order, and the rejects; pure.
+    """Split (topic, payload) messages into candidates, in order, and rejects by fleet and reason; pure.
 
-    today: the day of arrival, UTC.
+    Args:
+        messages: the messages.
+        fleets: the rules by fleet.
+        today: the day of arrival, UTC.
     """
     candidates = []
     rejects: Counter[tuple[str, str]] = Counter()
@@ -237,7 +277,7 @@ def _screen(
     except topics.TopicRefused as e:
         if e.part != "device":
             return "", UNKNOWN_FLEET
-        # Counting rejects of unknown fleets would let strangers fill the store.
+        # Counting rejects per unknown fleet would let strangers fill the store.
         name = topic.split("/")[2]
         return (name, UNKNOWN_DEVICE) if name in fleets else ("", UNKNOWN_FLEET)
     fleet = fleets.get(name)
@@ -246,62 +286,73 @@ def _screen(
     if device in fleet.revoked:
         return name, REVOKED_DEVICE
     try:
-        sent = report.decode(payload)
+        decoded = report.decode(payload)
     except report.MalformedReport:
         return name, MALFORMED
-    version = fleet.versions.get(sent.digest)
+    version = fleet.versions.get(decoded.digest)
     if version is None:
         return name, UNKNOWN_DIGEST
     if version.counted_until is not None and not version.counts_on(today):
         return name, EXPIRED_VERSION
     experiment = version.experiment
-    if len(sent.code) != experiment.code_bytes:
+    if len(decoded.code) != experiment.code_bytes:
         return name, MALFORMED
     if fleet.keys is None:
         # An open fleet's report has no tag: device and server are set up differently.
-        if sent.tag is not None:
+        if decoded.tag is not None:
             return name, BAD_TAG
     elif not any(
-        report.verify(sent, _key(master, name, device), device, experiment.sha256)
+        report.verify(decoded, _key(master, name, device), device, experiment.sha256)
         for master in fleet.keys.masters
     ):
         return name, BAD_TAG
-    code = int.from_bytes(sent.code, "big")
-    if code >= experiment.code_count or sent.number == 0:
+    code = int.from_bytes(decoded.code, "big")
+    if code >= experiment.code_count or decoded.number == 0:
         return name, OUT_OF_RANGE
     key = (name, experiment.name, device)
-    return name, AuthenticReport(key, sent.number, fleet.most[sent.digest], version, code)
+    return name, AuthenticReport(key, decoded.number, fleet.most[decoded.digest], version, code)
 
 
 @dataclass(frozen=True)
 class Settlement:
-    """What a batch changes: dedupe sets, counts by (version id, window, code), rejects by (fleet, reason)."""
+    """The changes of a batch.
 
-    seen: Mapping[DedupeKey, NumberSet]
+    Attributes:
+        number_sets: the new dedupe sets.
+        counts: reports by version id, window and code.
+        rejects: reports by fleet and reason.
+    """
+
+    number_sets: Mapping[DedupeKey, NumberSet]
     counts: Counter[tuple[int, str, int]]
     rejects: Counter[tuple[str, str]]
 
 
 def settle(
     candidates: Iterable[AuthenticReport],
-    seen: Mapping[DedupeKey, NumberSet],
+    number_sets: Mapping[DedupeKey, NumberSet],
     now: datetime.datetime,
-    room: Callable[[Device], int] | None = None,
+    quota: Callable[[Device], int] | None = None,
 ) -> tuple[Settlement, Counter[Device]]:
-    """Return what the candidates change, and each device's accepted reports where there is a limit; pure.
+    """Return the changes that candidates make, and each device's accepted reports if there is a limit; pure.
 
-    seen: the numbers of every candidate's key, except damaged rows. now is the time of
-    arrival, UTC. room: how many reports of a (fleet, device) may be accepted, None for any number. Raises
-    NumbersFault where a set takes no number: then it should be missing from seen.
+    Args:
+        candidates: authentic reports.
+        number_sets: the numbers of every candidate's key, except damaged rows.
+        now: the time of arrival, UTC.
+        quota: how many reports of a (fleet, device) may be accepted; None for any number.
+
+    Raises:
+        NumbersFault: a set accepts no number; call again without it.
     """
-    changed: dict[DedupeKey, NumberSet] = {}
+    new_sets: dict[DedupeKey, NumberSet] = {}
     counts: Counter[tuple[int, str, int]] = Counter()
     rejects: Counter[tuple[str, str]] = Counter()
-    taken: Counter[Device] = Counter()
+    accepted: Counter[Device] = Counter()
     faults: dict[DedupeKey, Exception] = {}
     windows = {kind: window(kind, now) for kind in ("hour", "day", "all")}
     for key, number, most, version, code in candidates:
-        numbers = changed.get(key) or seen.get(key)
+        numbers = new_sets.get(key) or number_sets.get(key)
         if numbers is None:
             rejects[key[0], DAMAGED_NUMBERS] += 1
             continue
@@ -317,27 +368,27 @@ def settle(
             # Devices number from 1 without gaps, so this also bounds how many can be accepted.
             rejects[key[0], OVER_BUDGET] += 1
             continue
-        if room is not None:
+        if quota is not None:
             device = key[0], key[2]
-            if taken[device] >= room(device):
+            if accepted[device] >= quota(device):
                 rejects[key[0], TOO_FAST] += 1
                 continue
-            taken[device] += 1
-        changed[key] = wider
+            accepted[device] += 1
+        new_sets[key] = wider
         counts[version.id, windows[version.experiment.window], code] += 1
     if faults:
         raise NumbersFault(faults)
-    return Settlement(changed, counts, rejects), taken
+    return Settlement(new_sets, counts, rejects), accepted
 
 
 def _marks(
     reports: Sequence[AuthenticReport], fleets: Mapping[str, FleetRules]
 ) -> dict[DedupeKey, list[str]]:
-    """Key -> the marks that it would have among those of erased devices."""
+    """Return for each key the marks that it would have among those of erased devices."""
     marks = dict[DedupeKey, list[str]]()
     for fleet, name, device in {c.key for c in reports}:
-        if given := fleets[fleet].keys or fleets[fleet].seals:
-            several = [_mark(m, fleet, of, device) for m in given.masters for of in (name, "")]
+        if fleet_keys := fleets[fleet].keys or fleets[fleet].seals:
+            several = [_mark(m, fleet, of, device) for m in fleet_keys.masters for of in (name, "")]
             marks[fleet, name, device] = several
     return marks
 
@@ -360,43 +411,56 @@ def ingest(
     *,
     record_time: bool = False,
 ) -> Tally:
-    """Judge a batch of (topic, payload) messages and commit what became of it.
+    """Judge a batch of (topic, payload) messages and commit the outcome.
 
-    When this returns it is on disk, and the messages may be acknowledged. Raises StoreError; then the batch
-    was counted wholly (only the commit's answer was lost) or not at all, and may be tried again: reports
-    counted before are then duplicates. Where one device's numbers fail, only its reports are rejected.
-    record_time: record in the same transaction that counting works at this time, where that is possible.
+    When this returns, the batch is on disk and the messages may be acknowledged. If one device's numbers
+    fail, only its reports are rejected.
+
+    Args:
+        store: the store.
+        messages: the messages.
+        fleets: the rules by fleet.
+        now: the time of arrival.
+        limit: the rate limit; None for none.
+        record_time: also record that counting works, if possible.
+
+    Raises:
+        StoreError: the batch was counted completely (only the commit's answer was lost) or not at all, and
+            may be tried again: reports counted before are then duplicates.
     """
     candidates, rejects = screen(messages, fleets, now.astimezone(datetime.UTC).date())
-    room = None
+    quota = None
     if limit is not None:
         limit.start(time.monotonic())
-        room = limit.room
+        quota = limit.remaining
     with store.ingest() as transaction:
         for name in {c.key[0] for c in candidates} & {f.name for f in fleets.values() if f.listed}:
-            allowed = transaction.allowed(name, {c.key[2] for c in candidates if c.key[0] == name})
-            known = [c for c in candidates if c.key[0] != name or c.key[2] in allowed]
-            if strangers := len(candidates) - len(known):
+            devices = {c.key[2] for c in candidates if c.key[0] == name}
+            listed_devices = transaction.allowed_devices(name, devices)
+            remaining = [c for c in candidates if c.key[0] != name or c.key[2] in listed_devices]
+            if strangers := len(candidates) - len(remaining):
                 rejects[name, UNKNOWN_DEVICE] += strangers
-            candidates = known
-        barred = transaction.barred(functools.partial(_marks, candidates, fleets))
+            candidates = remaining
+        barred = transaction.barred_numbers(functools.partial(_marks, candidates, fleets))
         rejects.update((c.key[0], DUPLICATE) for c in candidates if c.number <= barred.get(c.key, 0))
         candidates = [c for c in candidates if c.number > barred.get(c.key, 0)]
         faults = dict[DedupeKey, Exception]()
-        seen = transaction.seen((c.key for c in candidates), faults)
-        seen |= {key: seen[key].close(highest) for key, highest in barred.items() if key in seen}
+        number_sets = transaction.read_numbers((c.key for c in candidates), faults)
+        number_sets |= {
+            key: number_sets[key].close(highest) for key, highest in barred.items() if key in number_sets
+        }
         while True:
             try:
-                settled, taken = settle(candidates, seen, now, room)
-                transaction.write(settled.seen, settled.counts, rejects + settled.rejects)
+                settlement, accepted = settle(candidates, number_sets, now, quota)
+                transaction.write(settlement.number_sets, settlement.counts, rejects + settlement.rejects)
                 break
             except NumbersFault as e:  # try again without them
                 faults.update(e.faults)
-                seen = {key: numbers for key, numbers in seen.items() if key not in faults}
-        rejects += settled.rejects
-        unrecorded = _record_time(transaction, now) if record_time else ""
-    if unrecorded:
-        log.error("%s", unrecorded)
+                number_sets = {key: numbers for key, numbers in number_sets.items() if key not in faults}
+        rejects += settlement.rejects
+        time_error = _record_time(transaction, now) if record_time else ""
+    if time_error:
+        log.error("%s", time_error)
     for (fleet, name, _), fault in faults.items():
         log.error(
             "the numbers of a device of fleet %s that reports to %s are damaged (%r): its reports are not "
@@ -406,6 +470,6 @@ def ingest(
             fault,
         )
     if limit is not None:
-        limit.add(taken)
-    names = frozenset(key[0] for key in settled.seen)
-    return Tally(settled.counts.total(), dict(rejects), names)
+        limit.add(accepted)
+    names = frozenset(key[0] for key in settlement.number_sets)
+    return Tally(settlement.counts.total(), dict(rejects), names)

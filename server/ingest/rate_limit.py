@@ -13,11 +13,13 @@ Device = tuple[str, str]  # fleet, device id
 
 
 class RateLimit:
-    """A limit of `reports` per device and hour, 1 to 65,535; the hours run from the first report.
+    """A limit of `reports` per device and hour, 1 to 65,535; the hours start at the first report.
 
-    A count-min sketch (Cormode and Muthukrishnan, 2005) of this hour's accepted reports: its memory stays
-    the same, and no device gets past the limit. A device gets less only where others fill both of its
-    cells. Raises ValueError for a limit out of range.
+    A count-min sketch (Cormode and Muthukrishnan, 2005) of this hour's accepted reports: its memory is fixed,
+    and no device gets past the limit. A device gets less only if others fill both of its cells.
+
+    Raises:
+        ValueError: the limit is out of range.
     """
 
     def __init__(self, reports: int) -> None:
@@ -29,19 +31,23 @@ class RateLimit:
         self._hour_started_s: float | None = None
 
     def start(self, now_s: float) -> None:
-        """Begin a new hour if the last one is over; now_s: monotonic seconds."""
+        """Begin a new hour if the last one is over.
+
+        Args:
+            now_s: monotonic seconds.
+        """
         if self._hour_started_s is None or now_s - self._hour_started_s >= HOUR_S:
             if self._hour_started_s is not None:
                 self._cells = [array("H", bytes(2 * _CELLS)) for _ in range(_ROWS)]
             self._hour_started_s = now_s
 
-    def room(self, device: Device) -> int:
+    def remaining(self, device: Device) -> int:
         """Return how many more reports of the device fit into this hour."""
-        taken = min(row[at] for row, at in zip(self._cells, self._places(device), strict=True))
-        return max(0, self.reports - taken)
+        count = min(row[at] for row, at in zip(self._cells, self._places(device), strict=True))
+        return max(0, self.reports - count)
 
     def add(self, accepted: Mapping[Device, int]) -> None:
-        """Note reports that were committed."""
+        """Add reports that were committed."""
         for device, count in accepted.items():
             for row, at in zip(self._cells, self._places(device), strict=True):
                 row[at] = min(_MOST, row[at] + count)

@@ -1,4 +1,4 @@
-"""The session that the broker keeps for an aggregator: where it connects, as whom, what it asks for."""
+"""The session that the broker keeps for an aggregator: address, login and subscription."""
 
 import logging
 import ssl
@@ -14,14 +14,20 @@ from .status import Status
 
 
 class BrokerRefused(HushmoteError):
-    """The broker refuses the login or the subscription; the text says which one."""
+    """Raised when the broker refuses the login or the subscription; the text says which one."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """Where an aggregator or the door connects, as whom, and what it asks for.
+    """The address, client id and subscription of an aggregator or the door.
 
-    group: the Aggregator's share, which also has tls, fleets and retire.
+    Attributes:
+        address: the broker's address.
+        client_id: names the session.
+        tls: how to check the broker; None for plain TCP.
+        fleets: names to subscribe to; None for all.
+        group: the Aggregator's share; None for none.
+        retire: as in Counting.
     """
 
     address: BrokerAddress
@@ -33,12 +39,12 @@ class Session:
 
     @property
     def login(self) -> Login:
-        """User name and password, or None twice."""
+        """Return user name and password, or None twice."""
         return self.address.username, self.address.password
 
     @property
     def needs_mqtt_5(self) -> bool:
-        """Whether the request needs more than MQTT 3.1.1."""
+        """Return whether the session needs more than MQTT 3.1.1."""
         return self.group is not None or self.retire
 
     def filters(self, group: str | None) -> list[str]:
@@ -50,12 +56,12 @@ class Session:
         return [topics.experiment_filter(name) for name in self.fleets or (None,)]
 
 
-def warn_unseen(connection: BrokerConnection, broker: str, status: Status) -> None:
-    """Log it if the broker does not show what is retained for devices."""
-    if connection.watched is not None and connection.watched.is_failure:
-        why = str(connection.watched).lower()
+def warn_of_hidden_experiments(connection: BrokerConnection, broker: str, status: Status) -> None:
+    """Log a warning if the broker does not let the user read what is retained for devices."""
+    if connection.watch_reason is not None and connection.watch_reason.is_failure:
+        why = str(connection.watch_reason).lower()
         status.say(
             logging.WARNING,
-            f"{broker} shows no experiments ({why}): what somebody clears stays cleared; let this user read "
-            "them",
+            f"{broker} does not let this user read experiments ({why}), so cleared ones are not restored: "
+            "grant it",
         )

@@ -1,4 +1,4 @@
-"""What the aggregator's loop needs of a broker, whichever protocol the reports come by."""
+"""The interface between the aggregator's loop and a broker, whichever protocol the reports come by."""
 
 import typing
 from typing import TypeVar
@@ -11,46 +11,53 @@ from .pacing import Pace
 class ReportConnection(typing.Protocol):
     """A connection to the broker until its loss, and the messages that only it can acknowledge.
 
-    pace: says when a batch of its messages is due. messages: (topic, payload) in order of arrival, not
-    acknowledged. experiments: topic -> what somebody else last published there, or what is retained;
-    the reader empties it. started: monotonic time. refused: packet id of a publication -> why the
-    broker refused it.
+    Attributes:
+        pace: decides when a batch of its messages is due.
+        started_at: monotonic time.
+        messages: (topic, payload) in order of arrival, not acknowledged.
+        experiments: retained messages and those that someone else published, by topic; the reader empties it.
+        refusals: why the broker refused a publication, by packet id.
     """
 
     pace: Pace
-    started: float
+    started_at: float
     messages: list[tuple[str, bytes]]
     experiments: dict[str, bytes]
-    refused: dict[int, str]
+    refusals: dict[int, str]
 
     @property
     def most_bytes(self) -> int | None:
-        """The largest packet that the broker takes, in bytes; None if it does not say."""
+        """Return the largest packet that the broker accepts, in bytes; None if it does not say."""
         ...
 
     def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
-        """Publish with QoS 1, retained; the return value tells whether the broker has answered."""
+        """Publish a retained message with QoS 1; the return value tells whether the broker has answered."""
         ...
 
     @property
     def accepted(self) -> bool:
-        """Whether the broker has accepted the connection."""
+        """Return whether the broker has accepted the connection."""
         ...
 
     @property
     def subscribed(self) -> bool:
-        """Whether reports come over it."""
+        """Return whether reports come over it."""
         ...
 
     def turn(self, wait_s: float, most: int) -> bool:
-        """Wait at most wait_s seconds for the broker, read, write and keep alive; False once it is lost.
+        """Wait for the broker, read, write and keep alive.
 
-        Nothing more is read once `most` messages are held.
+        Args:
+            wait_s: the longest wait, seconds.
+            most: reading stops at this number of messages.
+
+        Returns:
+            False once the connection is lost.
         """
         ...
 
     def acknowledge(self) -> None:
-        """Acknowledge all messages and forget them; harmless if the connection is gone."""
+        """Acknowledge all messages and forget them; harmless after the connection is lost."""
         ...
 
     def close(self) -> None:
@@ -62,9 +69,12 @@ C = TypeVar("C", bound=ReportConnection)
 
 
 class Source(typing.Protocol[C]):
-    """Where reports come from: makes connections one after the other, and logs what happens to them.
+    """A source of reports: makes connections one after the other, and logs their events.
 
-    name: the name under which the broker keeps reports. broker: in words. most_wait_s: between two attempts.
+    Attributes:
+        name: the name under which the broker keeps reports.
+        broker: the broker, in words.
+        most_wait_s: the longest wait between two attempts, seconds.
     """
 
     name: str
@@ -76,14 +86,18 @@ class Source(typing.Protocol[C]):
         ...
 
     def greet(self, connection: C, now: float) -> bool:
-        """After each turn, answer what the broker said; returns whether reports come from this turn on.
+        """Answer the broker's packets after each turn.
 
-        Raises BrokerRefused for a final no.
+        Returns:
+            Whether reports come from this turn on.
+
+        Raises:
+            BrokerRefused: the broker refuses, and another try would not help.
         """
         ...
 
-    def holds_messages(self, now: float) -> None:
-        """Note that messages have come that are not committed yet."""
+    def note_messages(self, now: float) -> None:
+        """Note that uncommitted messages have arrived."""
         ...
 
     def has_waited_enough(self, connection: C, now: float) -> bool:
@@ -91,7 +105,7 @@ class Source(typing.Protocol[C]):
         ...
 
     def is_over(self, connection: C, now: float) -> bool:
-        """Return whether it should be retired and is: nothing is left to count or kept at the broker."""
+        """Return whether it was to be retired and is: nothing is left to count or kept at the broker."""
         ...
 
     def explain_loss(self, connection: C) -> None:

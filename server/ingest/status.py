@@ -1,6 +1,7 @@
-"""An aggregator's condition at a moment, whether it is healthy, and what it last said about itself.
+"""An aggregator's condition at a moment, whether it is healthy, and its last line for the log.
 
-The log has one line for each change, however often something is tried, and one a minute of what stays.
+The log has one line for each change, however often something is tried, and one a minute for a lasting
+problem.
 """
 
 import enum
@@ -16,7 +17,7 @@ log = logging.getLogger(__name__)
 TURN_S = 30.0
 
 REPEAT_S = 60.0
-"""After which a line that is still true is logged again, when it is said again."""
+"""Seconds after which an unchanged line is logged again."""
 
 
 class Loss(enum.Enum):
@@ -28,7 +29,7 @@ class Loss(enum.Enum):
 
 
 class Status:
-    """The last change in words (text) and, where it was a lost connection, its kind (loss)."""
+    """The last change in words (text) and, if a connection was lost, the kind of loss (loss)."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.text = ""
@@ -36,7 +37,7 @@ class Status:
         self._clock, self._logged_s = clock, clock()
 
     def say(self, level: int, text: str, loss: Loss = Loss.NONE) -> None:
-        """Log a line, unless it is the same as the last one and a minute has not passed since."""
+        """Log a line, unless it is the same as the last one and less than a minute has passed."""
         if text != self.text or self._clock() - self._logged_s >= REPEAT_S:
             log.log(level, "%s", text)
             self._logged_s = self._clock()
@@ -45,14 +46,20 @@ class Status:
 
 @dataclass(frozen=True)
 class Condition:
-    """What an aggregator is doing at a moment.
+    """An aggregator's condition at a moment.
 
-    connected, subscribed: the broker has accepted the connection, the subscription. uncommitted: messages
-    received and not committed. oldest_s: age of the oldest of them, seconds, 0 if there is none.
-    since_commit_s: seconds since the last commit, None before the first. since_turn_s: seconds since the loop
-    last came round. failing: the last commit or look at the store failed. clock: why the clock makes
-    everything wait, "" if it is right. published: experiments retained at the broker. unsigned: experiments
-    that wait for a signature. state: the last change in words.
+    Attributes:
+        connected: whether the broker has accepted the connection.
+        subscribed: whether the broker has accepted the subscription.
+        uncommitted: messages received and not committed.
+        oldest_s: age of the oldest of them, seconds; 0 if there is none.
+        since_commit_s: seconds since the last commit; None before the first.
+        since_turn_s: seconds since the last turn of the main loop.
+        failing: whether the store failed at the last attempt.
+        clock: why the clock blocks everything; "" if it is right.
+        published: experiments retained at the broker.
+        state: the last change in words.
+        unsigned: experiments that wait for a signature.
     """
 
     connected: bool
@@ -68,10 +75,11 @@ class Condition:
     unsigned: int = 0
 
 
-def trouble(condition: Condition, turn_s: float = TURN_S) -> str | None:
+def health_problem(condition: Condition, turn_s: float = TURN_S) -> str | None:
     """Return in one line why an aggregator is not healthy, or None if it is.
 
-    Without names, addresses or paths: someone who asks for a service's health need not know them.
+    The line contains no names, addresses or paths: someone who may ask for a service's health need not know
+    them.
     """
     if condition.since_turn_s > turn_s:
         return f"the aggregator has been stuck for {condition.since_turn_s:.0f} s"

@@ -1,4 +1,4 @@
-"""TLS towards the broker: the context that checks it, and what went wrong in one line."""
+"""TLS towards the broker: the context that checks it, and its errors in one line."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _VERIFY = {
 }
 # A broker's answers to our certificate: parts of OpenSSL's names for the alerts.
 _ALERTS = {
-    "CERTIFICATE_REQUIRED": "it wants a client certificate: give HUSHMOTE_BROKER_CERT",
-    "HANDSHAKE_FAILURE": "it refuses the handshake: it may want a client certificate, HUSHMOTE_BROKER_CERT",
+    "CERTIFICATE_REQUIRED": "it requires a client certificate: give HUSHMOTE_BROKER_CERT",
+    "HANDSHAKE_FAILURE": "it refuses the handshake: it may require a certificate, HUSHMOTE_BROKER_CERT",
     "UNKNOWN_CA": "it does not trust the CA of our certificate: give one that its CA signed",
     "CERTIFICATE_EXPIRED": "it says that our certificate has expired: renew it",
     "CERTIFICATE_REVOKED": "it says that our certificate was revoked: make a new one",
@@ -43,7 +43,7 @@ _ALERTS = {
 
 
 class CertificateError(HushmoteError):
-    """A certificate or key file cannot be used; the text says why and what would be right."""
+    """Raised for a certificate or key file that cannot be used; the text says why and what would be right."""
 
 
 def client_context(
@@ -51,8 +51,13 @@ def client_context(
 ) -> ssl.SSLContext:
     """Return a context that checks a broker's certificate and its name, with TLS 1.2 or newer.
 
-    ca: PEM file of the trusted CAs, None for the system's. certificate, key: PEM files that are
-    shown to the broker, both or neither. Raises CertificateError.
+    Args:
+        ca: PEM file of the trusted CAs; None for the system's.
+        certificate: PEM file of the client's certificate; None for none.
+        key: PEM file of its key; None for none.
+
+    Raises:
+        CertificateError: a file cannot be used, or only one of certificate and key is given.
     """
     if (certificate is None) != (key is None):
         raise CertificateError(
@@ -72,8 +77,12 @@ def client_context(
     return context
 
 
-def ends(path: Path) -> datetime.datetime:
-    """Return when the first of a PEM file's certificates ends, UTC. Raises CertificateError."""
+def first_expiry(path: Path) -> datetime.datetime:
+    """Return when the first of a PEM file's certificates expires, UTC.
+
+    Raises:
+        CertificateError: the file contains no certificate.
+    """
     return min(certificate.not_valid_after_utc for certificate in _certificates(path))
 
 
@@ -83,14 +92,14 @@ def _read(path: Path) -> bytes:
 
 
 def _certificates(path: Path) -> list[x509.Certificate]:
-    from cryptography import x509  # only here: it loads slowly, and only TLS needs it
+    from cryptography import x509  # imported here, because it loads slowly and only TLS needs it
 
     content = _read(path)
     try:
         return x509.load_pem_x509_certificates(content)
     except ValueError:
         raise CertificateError(
-            f"{path} holds no certificate: it must be a PEM file, -----BEGIN CERTIFICATE-----"
+            f"{path} contains no certificate: it must be a PEM file, -----BEGIN CERTIFICATE-----"
         ) from None
 
 
@@ -108,7 +117,7 @@ def _check_dates(certificate: x509.Certificate, path: Path) -> None:
 
 def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     if b"PRIVATE KEY-----" not in _read(key):
-        raise CertificateError(f"{key} holds no key: it must be a PEM file, -----BEGIN PRIVATE KEY-----")
+        raise CertificateError(f"{key} contains no key: it must be a PEM file, -----BEGIN PRIVATE KEY-----")
     try:
         # An empty password instead of OpenSSL's question at the terminal, which a service cannot answer.
         context.load_cert_chain(certificate, key, password=b"")
@@ -125,7 +134,8 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
 def explain(error: BaseException | str) -> str | None:
     """Return what is wrong with a TLS connection and what would be right, or None if TLS is not the cause.
 
-    error: what a connection attempt raised, or the line that says how one was lost.
+    Args:
+        error: the exception of a connection attempt, or the line about a lost connection.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return _VERIFY.get(error.verify_code, f"its certificate is refused: {error.verify_message}")

@@ -7,7 +7,7 @@ from ...device.ldp_client import Experiment
 from ..wire.experiments import is_own
 from .direct import Direct
 from .hashing.local_hashing import LocalHashing
-from .mechanism import Mechanism, Stratum
+from .mechanism import Mechanism, Stratum, TextSearch
 from .own import MechanismError, mechanism_class, own_code
 from .points.pgr import ProjectiveGeometry
 from .points.prefix import Prefix
@@ -52,4 +52,4 @@ def mechanism_of(experiment: Experiment) -> Mechanism:
         return made_by(experiment)
 
 
-__all__ = ["MECHANISMS", "Mechanism", "MechanismError", "Stratum", "class_of", "mechanism_of"]
+__all__ = ["MECHANISMS", "Mechanism", "MechanismError", "Stratum", "TextSearch", "class_of", "mechanism_of"]

@@ -7,6 +7,12 @@ A thin histogram often lacks codes in which few reports are expected, and with t
 the variance. The distribution of codes that the estimates imply has all of them, but knows about a report
 only what the estimates kept. Moments are over a mixture: IMPLIED_SHARE of the implied one, the rest as
 counted. With many reports the two agree; benchmarks/interval_coverage.py has the coverage of each.
+
+An approximate mechanism's estimate has a bias b(v) where all devices hold v, and Σ g(v) b(v) where they hold
+the population g that the histogram implies. As g is an estimate, which errs by such biases itself, its square
+alone is too little: Σ g(v)² (b(v)² + the mean of b² over all values) is added, the mean square of a bias
+whose signs are not known, and of one whose values are not.
+benchmarks/approximate_coverage.py has the coverage.
 """
 
 from __future__ import annotations
@@ -77,11 +83,16 @@ class Decoded:
         return np.concatenate([self.value(alone) for _, alone in self.mechanism.columns()])
 
     @cached_property
+    def implied(self) -> Floats:
+        """The population that the estimates imply, shape (domain,)."""
+        return simplex(self.frequencies)
+
+    @cached_property
     def shares(self) -> list[Floats | None]:
         """The mixture that moments are taken over; None for a stratum without reports."""
         implied: list[Floats] | None = None
         if "frequencies" in self.mechanism.answers:
-            implied = self.mechanism.law(simplex(self.frequencies))
+            implied = self.mechanism.law(self.implied)
         result: list[Floats | None] = []
         for number, (part, n) in enumerate(zip(self.counts, self.reports, strict=True)):
             if not n:
@@ -118,7 +129,18 @@ class Decoded:
                 cumulants[0] += (shares @ square) / n
                 w *= square
                 cumulants[1] += (shares @ w) / n**2
+        if self.mechanism.approximate:
+            cumulants[0] += self.mean_square_bias(statistic)
         return Spread.of(*cumulants)
+
+    def mean_square_bias(self, statistic: Floats) -> Floats:
+        """Return the mean square of statistics' biases, shape (n,); the largest square without shares."""
+        bias = self.mechanism.bias(statistic, self.reports)
+        if "frequencies" not in self.mechanism.answers:
+            return (bias**2).max(axis=0)
+        known, weights = self.implied @ bias, self.implied**2
+        bias *= bias
+        return known**2 + weights @ bias + weights.sum() * bias.mean(axis=0)
 
     @cached_property
     def frequency_spread(self) -> Spread:

@@ -43,6 +43,25 @@ class Stratum:
     runs: int = 1
 
 
+@dataclass(frozen=True)
+class TextSearch:
+    """Texts that devices may have sent, with estimates from reports that the search did not use.
+
+    texts     the candidates
+    whole     for each, whether it is complete; False if it may go on
+    shares    their estimates, shape (n,)
+    chance    the same estimates for texts that nobody sent, placed as the hash functions place any text; at
+              least 25 for each candidate, shape (m,)
+    needs     share above which the search finds a text about 9 times in 10; 0 if it tries every text
+    """
+
+    texts: Sequence[str]
+    whole: Sequence[bool]
+    shares: Floats
+    chance: Floats
+    needs: float = 0.0
+
+
 Weights = tuple[Iterable[Floats | None], Floats]
 """Of n statistics: for each stratum weights of its classes, shape (classes, n), or None where it has no
 reports, and the constants, shape (n,)."""
@@ -56,11 +75,17 @@ class Mechanism(ABC):
     its reports. What a mechanism must have is law, weights and draw, and collapse and expand where several
     codes mean the same.
 
-    Privacy: of the board's code; tests/contracts enumerates it. Utility: `weights` is unbiased.
+    Privacy: of the board's code; tests/contracts enumerates it. Utility: `weights` is unbiased, unless the
+    mechanism is approximate.
     """
 
     answers: ClassVar[frozenset[str]] = frozenset({"frequencies", "ranges", "quantiles", "mean"})
-    """What can be asked: "frequencies", "ranges", "quantiles", "mean"."""
+    """What can be asked: "frequencies", "ranges", "quantiles", "mean"; or "discovery" by search()."""
+    approximate: ClassVar[bool] = False
+    """Whether estimates have a bias that more reports do not remove, such as that of fixed hash functions.
+
+    Intervals then include it, and answers are marked as approximate.
+    """
     parameters: ClassVar[tuple[str, ...]] = ()
     """Names of its own fields in an experiment's JSON."""
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
@@ -113,6 +138,25 @@ class Mechanism(ABC):
     @abstractmethod
     def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
         """A code for each index of an array as the board draws it, for simulations."""
+
+    def bias(self, statistic: Floats, reports: Sequence[float]) -> Floats:
+        """Return the bias of each statistic in a fleet that holds one value alone, shape (domain, n).
+
+        Args:
+            statistic: Weights of values, shape (domain, n).
+            reports: Of each stratum.
+        """
+        weights, constant = self.weights(statistic, reports)
+        used, result = list(weights), constant - statistic
+        for values, alone in self.columns():
+            for w, law in zip(used, self.law(alone), strict=True):
+                if w is not None:
+                    result[values] += law.T @ w
+        return result
+
+    def search(self, counts: Counts) -> TextSearch:
+        """Look for texts in a histogram of codes, shape (code_count,), if `answers` has "discovery"."""
+        raise NotImplementedError
 
     def drawable(self, indices: Sequence[int]) -> Array:
         """Indices as draw() takes them: a row for each."""

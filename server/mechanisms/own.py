@@ -13,7 +13,7 @@ from ...device import ldp_client
 from ..epsilon import MICRO
 from ..errors import HushmoteError
 from ..wire import board_files
-from ..wire.experiments import OwnCodeError, is_own, load_name, need_pair, raised
+from ..wire.experiments import OwnCodeError, describe_error, is_own, load_name, need_pair
 from .mechanism import Mechanism
 
 _MOST_ODDS = 4_000_000  # numbers in a law that odds are taken from: under a second
@@ -34,7 +34,7 @@ def own_code(word: str, what: str) -> Generator[None]:
     except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
         if not is_own(word):
             raise
-        raise MechanismError(f"{word}: its {what} raises {raised(e)}") from None
+        raise MechanismError(f"{word}: its {what} raises {describe_error(e)}") from None
 
 
 def mechanism_class(word: str) -> type[Mechanism]:
@@ -91,7 +91,7 @@ def files_of(word: str) -> tuple[Path, ...]:
 
     Raises MechanismError where a class of one's own names no board file.
     """
-    shipped = tuple(board_files.shipped().values())
+    shipped = tuple(board_files.shipped_files().values())
     return (*shipped, board_file(word)) if is_own(word) else shipped
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import UsageError
-from ..plain_text import one_line, shortened
+from ..extras import require
+from ..plain_text import one_line, shorten
 from .rejects import Rejected, rejected
 
 TIMEOUT_S = 2.0  # for both answers together
@@ -74,6 +75,7 @@ def check_url(url: str) -> str:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and parts.hostname and parts.path in ("", "/")
         if fits and not (parts.query or parts.fragment or "@" in parts.netloc) and parts.port != 0:
+            require("prometheus_client", "an aggregator's health")
             return f"{parts.scheme}://{parts.netloc}"
     except ValueError:
         pass
@@ -173,4 +175,4 @@ def _read(text: str, trouble: str) -> AggregatorHealth:
 
 
 def _fit(text: str) -> str:
-    return shortened(one_line(text), _MOST_LETTERS)
+    return shorten(one_line(text), _MOST_LETTERS)

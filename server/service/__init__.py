@@ -1,1 +1,1 @@
-"""The aggregator as a process: signals, log, metrics, health."""
+"""The aggregator as a process: signals, log, metrics and health."""

@@ -1,4 +1,4 @@
-"""Who did what to a store: JSON, a line for each act, without device ids, addresses or readings."""
+"""The audit log of a store: one JSON line for each act, without device ids, addresses or readings."""
 
 import datetime
 import getpass
@@ -14,11 +14,11 @@ VARIABLE = "HUSHMOTE_AUDIT_LOG"
 
 
 class AuditLogError(HushmoteError):
-    """The audit log cannot be written; the text says why."""
+    """Raised when the audit log cannot be written; the text says why."""
 
 
 class AuditLog:
-    """A file that lines are appended to; None keeps no log.
+    """A file to which lines are appended; without a path no log is kept.
 
     It is opened for each line, so that it may be renamed at any time.
     """
@@ -27,11 +27,24 @@ class AuditLog:
         self.path = path
 
     def check(self) -> None:
-        """Raise AuditLogError if it cannot be written, before the act."""
+        """Check that the log can be written, before the act.
+
+        Raises:
+            AuditLogError: it cannot.
+        """
         self._append(b"")
 
     def note(self, who: str, action: str, **facts: object) -> None:
-        """Append who did what; raises AuditLogError."""
+        """Append an act.
+
+        Args:
+            who: who acted.
+            action: what they did.
+            facts: further fields.
+
+        Raises:
+            AuditLogError: the log cannot be written.
+        """
         at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         line = json.dumps({"at": at, "who": who, "action": action, **facts})
         self._append(line.encode("ascii") + b"\n")
@@ -43,25 +56,32 @@ class AuditLog:
             file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 _give_away(file, self.path)
-                os.write(file, line)  # in one piece: others append as well
+                os.write(file, line)  # in one write, because other processes append as well
             finally:
                 os.close(file)
 
 
 def _give_away(file: int, path: Path) -> None:
-    """Give a file that root has just made to the owner of its folder, who has to append to it as well."""
+    """Give a file that root has just created to the owner of its folder, who appends to it as well."""
     if os.name == "posix" and os.geteuid() == 0 and not os.fstat(file).st_size:
         owner = path.parent.stat()
         os.fchown(file, owner.st_uid, owner.st_gid)
 
 
 def audit_log(store: str, environ: Mapping[str, str] | None = None) -> AuditLog:
-    """Return the log of a store by its URL: HUSHMOTE_AUDIT_LOG, else beside an SQLite file.
+    """Return the log of a store: HUSHMOTE_AUDIT_LOG, or a file beside an SQLite store.
 
-    A PostgreSQL store has one only where the variable names it. Raises StoreError for an invalid URL.
+    A PostgreSQL store has a log only if the variable names one.
+
+    Args:
+        store: the store's URL.
+        environ: the environment; None for this process's.
+
+    Raises:
+        StoreError: the URL is invalid.
     """
-    if given := (os.environ if environ is None else environ).get(VARIABLE):
-        return AuditLog(Path(given))
+    if path := (os.environ if environ is None else environ).get(VARIABLE):
+        return AuditLog(Path(path))
     url = parse_url(store)
     if url.get_backend_name() != "sqlite" or not url.database or url.database.startswith((":", "file:")):
         return AuditLog(None)

@@ -1,11 +1,11 @@
-"""Who reaches an HTTP server: only this machine, or anyone with a token; and from which web pages."""
+"""Access to an HTTP server: from this machine only or with a token, and from which web pages."""
 
 import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 Headers = Mapping[str, str]
-"""A request's headers, their names in small letters."""
+"""A request's headers, with lower-case names."""
 
 
 def is_loopback(host: str) -> bool:
@@ -19,7 +19,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_name(headers: Headers) -> str:
-    """Return the name or address in a Host header, without its port; "" if it has none."""
+    """Return the name or address in a Host header, without its port, or ""."""
     try:
         return urlsplit(f"//{headers.get('host', '')}").hostname or ""
     except ValueError:
@@ -27,12 +27,12 @@ def host_name(headers: Headers) -> str:
 
 
 def is_own_page(headers: Headers) -> bool:
-    """Return whether a request comes from no web page, or from a page of the host that it asks."""
+    """Return whether a request comes from no web page, or from a page of the host that it addresses."""
     origin = headers.get("origin")
     return origin is None or origin.partition("://")[2].lower() == headers.get("host", "").lower()
 
 
 def bearer(headers: Headers) -> str | None:
-    """Return the token in Authorization: Bearer, None if there is no such header."""
-    scheme, _, given = headers.get("authorization", "").partition(" ")
-    return given.strip() if scheme.lower() == "bearer" else None
+    """Return the token in Authorization: Bearer, or None if there is no such header."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None

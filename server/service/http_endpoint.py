@@ -1,4 +1,4 @@
-"""/metrics and /healthz over HTTP, answered in a separate thread: also while a commit hangs."""
+"""/metrics and /healthz over HTTP, answered in a separate thread, even while a commit hangs."""
 
 import json
 from collections.abc import Callable
@@ -16,28 +16,41 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Endpoint(BoundedServer):
     """An aggregator's HTTP server, as a context manager.
 
-    metrics: returns the text of GET /metrics. trouble: returns why GET /healthz should answer 503, None for
-    200. port: where it listens, a free one if 0 was asked for. Raises EndpointError.
+    Args:
+        host: name or address.
+        port: 0 for a free one.
+        metrics: returns the text of GET /metrics.
+        problem: returns why GET /healthz should answer 503; None for 200.
+
+    Attributes:
+        port: the port on which it listens.
+
+    Raises:
+        EndpointError: the address cannot be used.
     """
 
     def __init__(
-        self, host: str, port: int, metrics: Callable[[], bytes], trouble: Callable[[], str | None]
+        self, host: str, port: int, metrics: Callable[[], bytes], problem: Callable[[], str | None]
     ) -> None:
-        async def numbers(_request: Request) -> Response:
+        async def answer_metrics(_request: Request) -> Response:
             return Response(metrics(), media_type=METRICS_TYPE)
 
-        async def condition(_request: Request) -> Response:
-            return health(trouble())
+        async def answer_health(_request: Request) -> Response:
+            return health(problem())
 
-        async def absent(_request: Request, _error: Exception) -> Response:
-            return PlainTextResponse("there is /metrics and /healthz\n", 404)
+        async def answer_not_found(_request: Request, _error: Exception) -> Response:
+            return PlainTextResponse("only /metrics and /healthz exist\n", 404)
 
-        routes = [Route("/metrics", numbers), Route("/healthz", condition)]
-        super().__init__(host, port, Starlette(routes=routes, exception_handlers={404: absent}))
+        routes = [Route("/metrics", answer_metrics), Route("/healthz", answer_health)]
+        super().__init__(host, port, Starlette(routes=routes, exception_handlers={404: answer_not_found}))
 
 
 def health(reason: str | None) -> Response:
-    """Return the answer to GET /healthz; reason: why not healthy, None if healthy."""
+    """Return the answer to GET /healthz.
+
+    Args:
+        reason: why it is not healthy; None if it is healthy.
+    """
     body = {"healthy": True} if reason is None else {"healthy": False, "reason": reason}
     status = 200 if reason is None else 503
     return Response(json.dumps(body) + "\n", status, media_type="application/json")

@@ -1,4 +1,4 @@
-"""An aggregator's numbers for Prometheus: none of single devices, and no label but a reject's reason.
+"""An aggregator's metrics for Prometheus: none about single devices, and no label except a reject's reason.
 
 Counters and gauges are read from the aggregator at each scrape, so that they agree with each other.
 """
@@ -15,19 +15,19 @@ from prometheus_client.registry import Collector
 from ..aggregator import Counters
 from ..ingest.pipeline import REASONS
 from ..ingest.status import Condition
-from ..ingest.tls import CertificateError, ends
+from ..ingest.tls import CertificateError, first_expiry
 
 log = logging.getLogger(__name__)
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-_CERTIFICATES_S = 3600.0  # how soon a renewed one is seen
+_CERTIFICATES_S = 3600.0  # at most this long until a renewed certificate is noticed
 _REPORTS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000)
 
 
 class Metrics(Collector):
     """The metrics of one aggregator in a registry of their own.
 
-    watch() names the aggregator; committed() is called after each commit with its messages and seconds;
+    watch() names the aggregator; note_commit() is called after each commit with its messages and seconds;
     text() is the answer to a scrape.
     """
 
@@ -48,16 +48,16 @@ class Metrics(Collector):
         )
 
     def watch(self, counters: Callable[[], Counters], condition: Callable[[], Condition]) -> None:
-        """Set where the numbers are read; call it once."""
+        """Set where the metrics are read; call it once."""
         self._counters, self._condition = counters, condition
         self._registry.register(self)
 
     def add(self, collector: Collector) -> None:
-        """Serve another collector's numbers too."""
+        """Serve another collector's metrics too."""
         self._registry.register(collector)
 
-    def committed(self, messages: int, seconds: float) -> None:
-        """Note a commit."""
+    def note_commit(self, messages: int, seconds: float) -> None:
+        """Record a commit."""
         self._seconds.observe(seconds)
         self._reports.observe(messages)
 
@@ -66,28 +66,28 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the aggregator's numbers as of now."""
+        """Yield the aggregator's current metrics."""
         counters, condition = self._counters(), self._condition()
         yield CounterMetricFamily(
             "hushmote_reports_accepted", "Reports counted since the start.", value=counters.accepted
         )
-        rejected = CounterMetricFamily(
+        family = CounterMetricFamily(
             "hushmote_reports_rejected", "Reports not counted since the start.", labels=["reason"]
         )
         for reason in {**dict.fromkeys(REASONS, 0), **counters.rejected}:
-            rejected.add_metric([reason], counters.rejected.get(reason, 0))
-        yield rejected
+            family.add_metric([reason], counters.rejected.get(reason, 0))
+        yield family
         yield CounterMetricFamily("hushmote_batches", "Batches committed.", value=counters.batches)
         yield CounterMetricFamily(
-            "hushmote_commit_failures", "Commits that the store failed.", value=counters.failures
+            "hushmote_commit_failures", "Commits that failed in the store.", value=counters.failures
         )
         for name, words, value in (
             ("connected", "1 while the broker has accepted the connection.", condition.connected),
             ("subscribed", "1 while the broker has accepted the subscription.", condition.subscribed),
-            ("store_failing", "1 where the store failed at the last attempt.", condition.failing),
+            ("store_failing", "1 if the store failed at the last attempt.", condition.failing),
             ("uncommitted_messages", "Messages received and not committed yet.", condition.uncommitted),
             ("oldest_uncommitted_seconds", "Age of the oldest of these.", condition.oldest_s),
-            ("since_turn_seconds", "Time since the loop last came round.", condition.since_turn_s),
+            ("since_turn_seconds", "Time since the last turn of the main loop.", condition.since_turn_s),
             ("experiments_published", "Experiments retained at the broker.", condition.published),
             ("experiments_unsigned", "Experiments that wait for a signature.", condition.unsigned),
         ):
@@ -98,7 +98,7 @@ class Metrics(Collector):
 
 
 class CertificateEnds(Collector):
-    """When certificates end: option -> file, None if it was not given; read once an hour."""
+    """When certificates expire, by option; read once an hour. Options without a file are left out."""
 
     def __init__(self, files: Mapping[str, Path | None]) -> None:
         self._files = {option: path for option, path in files.items() if path is not None}
@@ -110,12 +110,12 @@ class CertificateEnds(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield them as of the last reading; a file that became unreadable keeps its last value."""
+        """Yield the dates as last read; a file that became unreadable keeps its last value."""
         if time.monotonic() >= self._due_at:
             self._due_at = time.monotonic() + _CERTIFICATES_S
             for option, path in self._files.items():
                 try:
-                    self._ends[option] = ends(path).timestamp()
+                    self._ends[option] = first_expiry(path).timestamp()
                 except CertificateError as e:
                     log.warning("%s", e)
         if self._ends:

@@ -1,4 +1,4 @@
-"""The aggregator as a process: its end by SIGTERM or Ctrl-C, its words to systemd, its log each minute.
+"""The aggregator as a process: its end by SIGTERM or Ctrl-C, its messages to systemd, its log.
 
 The log has plain lines, or one JSON object a line; never a device id, payload or client.
 """
@@ -34,11 +34,11 @@ _MINUTE_S = 60.0
 
 
 class Fault(HushmoteError):
-    """A bug in Hushmote. No report, broker or store can cause it; please report it."""
+    """Raised for a bug in Hushmote. No report, broker or store can cause it; please report it."""
 
 
 class TextLines(logging.Formatter):
-    """Formats records as one line each, which cannot steer a terminal or look like another line."""
+    """Formats records as one line each, without control characters or line breaks."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
@@ -49,7 +49,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: time (UTC, RFC 3339), level, event, and the fields in `extra={"fields": ...}`."""
+    """Formats records as one object a line: time (UTC), level, event, and `extra={"fields": ...}`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -76,9 +76,9 @@ def announce_ready() -> None:
 
 
 def notify(**fields: str | int) -> None:
-    """Send systemd fields such as READY=1, STATUS=..., WATCHDOG=1 or STOPPING=1; never raises.
+    """Send fields such as READY=1, STATUS=..., WATCHDOG=1 or STOPPING=1 to systemd; never raises.
 
-    As sd_notify(3), through its socket; without a socket nobody is listening.
+    It uses the socket of sd_notify(3); without a socket nobody is listening.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
@@ -90,53 +90,57 @@ def notify(**fields: str | int) -> None:
 
 
 @contextlib.contextmanager
-def signals(heard: Callable[[], object] = lambda: None) -> Iterator[list[int]]:
-    """Yield the list of SIGTERMs and SIGINTs received; heard is called at each."""
-    came: list[int] = []
+def catch_signals(callback: Callable[[], object] = lambda: None) -> Iterator[list[int]]:
+    """Yield the list of received SIGTERMs and SIGINTs, and call the callback at each."""
+    received: list[int] = []
 
     def on_signal(number: int, _frame: object) -> None:
-        came.append(number)
-        heard()
+        received.append(number)
+        callback()
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield came
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def run(aggregator: Aggregator) -> None:
-    """Run an aggregator until SIGTERM, SIGINT or its own end; raises what Aggregator.run() does, and Fault.
+    """Run an aggregator until SIGTERM, SIGINT or its own end.
 
-    After a signal it commits and acknowledges what has arrived. If the store hangs, this gives up after
-    STOP_S seconds or a second signal, and the process ends with status 0: messages that were not committed
-    were not acknowledged either, and wait at the broker.
+    After a signal it commits and acknowledges what has arrived. If the store hangs, it gives up after STOP_S
+    seconds or a second signal, and the process ends with status 0: messages that were not committed were not
+    acknowledged either, and wait at the broker.
+
+    Raises:
+        HushmoteError: as Aggregator.run() raises it.
+        Fault: a bug ended the aggregator.
     """
-    raised: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def work() -> None:
         try:
             aggregator.run()
         except BaseException as e:  # it belongs to the main thread
-            raised.append(e)
+            errors.append(e)
 
-    # A separate thread: inside a database driver the main thread would not hear a signal.
+    # A separate thread, because inside a database driver the main thread would not handle a signal.
     thread = Thread(target=work, name="aggregator", daemon=True)
-    with signals(aggregator.stop) as came:
+    with catch_signals(aggregator.stop) as received:
         thread.start()
-        _watch(aggregator, thread, came)
+        _watch(aggregator, thread, received)
         counters = aggregator.counters
-        if thread.is_alive():  # still in `with`: one more signal must not end the process with its number
+        if thread.is_alive():  # inside `with`, so that one more signal does not set the exit status
             waiting = aggregator.condition.uncommitted
             _log_counters(f"stopped without the store: {waiting} messages wait at the broker; ", counters)
             logging.shutdown()
             sys.stdout.flush()
             os._exit(0)  # a thread that hangs in a driver could keep the interpreter from ending
-    for error in raised:
+    for error in errors:
         if isinstance(error, (HushmoteError, LDPError)):
             raise error
-        # Anything else is a bug. Its text may hold what a device sent: log only its places, innermost last.
+        # Anything else is a bug. Its text may contain device data: log only the places, innermost last.
         frames = traceback.extract_tb(error.__traceback__)[-6:]
         places = " > ".join(f"{os.path.basename(f.filename)}:{f.lineno}" for f in frames)
         where = f"{type(error).__name__} at {places}"
@@ -144,23 +148,23 @@ def run(aggregator: Aggregator) -> None:
     _log_counters("stopped: ", counters)
 
 
-def _watch(aggregator: Aggregator, thread: Thread, came: Sequence[int]) -> None:
+def _watch(aggregator: Aggregator, thread: Thread, received: Sequence[int]) -> None:
     """Return when the aggregator has ended, or must be abandoned."""
     stop_by: float | None = None
-    told, status = 0.0, ""
+    watchdog_at, status = 0.0, ""
     minute, last = time.monotonic(), Counters()
     while thread.is_alive():
         thread.join(_TICK_S)
         now = time.monotonic()
-        if len(came) > 1 or (stop_by is not None and now > stop_by):
+        if len(received) > 1 or (stop_by is not None and now > stop_by):
             return
-        if came and stop_by is None:
+        if received and stop_by is None:
             stop_by = now + STOP_S
             notify(STOPPING=1)
         condition = aggregator.condition
-        if condition.since_turn_s < TURN_S and now - told > _WATCHDOG_S:
+        if condition.since_turn_s < TURN_S and now - watchdog_at > _WATCHDOG_S:
             notify(WATCHDOG=1)
-            told = now
+            watchdog_at = now
         if condition.state != status:
             status = condition.state
             notify(STATUS=status)
@@ -176,7 +180,7 @@ def _words(rejected: Counter[str]) -> str:
 
 
 def _log_rejects(last: Counters, now: Counters, seconds: float) -> None:
-    """Log how many reports were rejected since the last time, by reason: one line a minute."""
+    """Log how many reports were rejected since the last time, by reason."""
     rejected = Counter(now.rejected) - Counter(last.rejected)
     if rejected:
         fields = {"rejected": dict(rejected), "accepted": now.accepted - last.accepted}

@@ -1,4 +1,4 @@
-"""Named tokens of the page and the door, which are read again when their file changes."""
+"""Named tokens of the page and the door, read again when their file changes."""
 
 import hmac
 import logging
@@ -13,7 +13,7 @@ from ..private_file import readable_by_others
 
 _LEAST_TOKEN = 16  # characters
 _MOST_BYTES = 65_536
-_UNNAMED = "token"
+_NO_NAME = "token"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,32}", re.ASCII)
 # A file may change twice within one tick of the file system's clock.
 _UNSETTLED_S = 2.0
@@ -29,23 +29,26 @@ class Tokens:
         self._by_name = by_name
 
     def current(self) -> Mapping[str, str]:
-        """Return name -> token, of the tokens that are valid now."""
+        """Return the valid tokens by name."""
         return self._by_name
 
-    def name_of(self, given: str | None) -> str | None:
-        """Return the name of a token's holder, None for a wrong token; compared in constant time."""
-        found = None
+    def name_of(self, candidate: str | None) -> str | None:
+        """Return the name of a token's holder, or None for a wrong token; compares in constant time."""
+        holder = None
         for name, token in self.current().items():
-            if given is not None and hmac.compare_digest(given.encode(), token.encode()):
-                found = name
-        return found
+            if candidate is not None and hmac.compare_digest(candidate.encode(), token.encode()):
+                holder = name
+        return holder
 
 
 class TokenFile(Tokens):
-    """The tokens in a file that only its owner may read; a change holds from the next request on.
+    """The tokens in a file that only its owner may read; a change takes effect with the next request.
 
     A line is NAME TOKEN. A line of one word is a token without a name; # begins a comment. While the file
-    cannot be read nobody is let in. Raises UsageError where it cannot be read at the start.
+    cannot be read, all access is refused.
+
+    Raises:
+        UsageError: the file cannot be read at the start.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,6 +57,7 @@ class TokenFile(Tokens):
         super().__init__(_read(path))
 
     def current(self) -> Mapping[str, str]:
+        """Return the valid tokens by name; reads the file again if it has changed."""
         mark = self._mark_now()
         if mark != self._mark or not mark:
             self._mark = mark
@@ -62,7 +66,7 @@ class TokenFile(Tokens):
                 self._fault = ""
             except UsageError as e:
                 self._by_name = {}
-                self._complain(f"{e}; until then nobody is let in")
+                self._complain(f"{e}; until then all access is refused")
         return self._by_name
 
     def _complain(self, fault: str) -> None:
@@ -71,7 +75,7 @@ class TokenFile(Tokens):
             log.error("%s", fault)
 
     def _mark_now(self) -> _Mark:
-        """Return what changes with the file; empty where that cannot be told."""
+        """Return a value that changes with the file; empty if a change could go unnoticed."""
         try:
             status = os.stat(self._path)
         except OSError:
@@ -82,8 +86,8 @@ class TokenFile(Tokens):
 
 
 def _read(path: Path) -> dict[str, str]:
-    """Return name -> token; no message quotes the file, which holds secrets."""
-    must = f"{path} must hold a token, or NAME TOKEN on each line"
+    """Return the tokens by name; no message quotes the file, which contains secrets."""
+    must = f"{path} must contain a token, or NAME TOKEN on each line"
     try:
         with refusing(UsageError, f"read the token {path}"), open(path, encoding="utf-8") as f:
             mode = os.fstat(f.fileno()).st_mode
@@ -96,7 +100,7 @@ def _read(path: Path) -> dict[str, str]:
     for words in (line.split() for line in lines if not line.lstrip().startswith("#")):
         if not words:
             continue
-        name, token = words if len(words) == 2 else (_UNNAMED, " ".join(words))
+        name, token = words if len(words) == 2 else (_NO_NAME, " ".join(words))
         if _NAME.fullmatch(name) is None:
             raise UsageError(f"{must}: a name is 1 to 32 of letters, digits, ., _ and -")
         if name in tokens or token in tokens.values():
@@ -108,9 +112,13 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def check_token(token: str, path: Path) -> str:
-    """Return a token read from a file; raises UsageError for one that is easy to guess or mistype."""
+    """Return a token read from a file.
+
+    Raises:
+        UsageError: the token is easy to guess or to mistype.
+    """
     if len(token) < _LEAST_TOKEN or not all("!" <= c <= "~" for c in token):
         raise UsageError(
-            f"{path} must hold a token of {_LEAST_TOKEN} or more letters and digits: openssl rand -hex 16"
+            f"{path} must contain a token of {_LEAST_TOKEN} or more letters and digits: openssl rand -hex 16"
         )
     return token

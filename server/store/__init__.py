@@ -1,4 +1,4 @@
-"""One schema on SQLite and PostgreSQL: histograms, dedupe sets, counters."""
+"""One schema for SQLite and PostgreSQL: histograms, dedupe sets and counters."""
 
 from .store import Description, Store, StoreError, Version, VersionRefused
 

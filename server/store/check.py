@@ -1,7 +1,7 @@
-"""Checks row by row what must hold in any store: `hushmote store check`.
+"""Checks the invariants of a store row by row: `hushmote store check`.
 
-Above all, every report in a histogram is a number in a dedupe set, and the other way round. A report that was
-counted twice, or acknowledged and lost, breaks that.
+Above all, every report in a histogram must have its number in a dedupe set, and the reverse. A report that
+was counted twice, or acknowledged and lost, breaks this rule.
 """
 
 import datetime
@@ -34,9 +34,14 @@ _Name = tuple[str, str]  # an experiment of a fleet: fleet, name
 
 @dataclass(frozen=True)
 class StoreCheck:
-    """The size of a store, and its faults: one line each, without any device's id.
+    """The size of a store and its faults.
 
-    notes: what is still to be done, and is no fault.
+    Attributes:
+        experiments: number of experiment versions.
+        devices: number of devices with an accepted report.
+        reports: number of reports in the histograms.
+        violations: one line for each fault, without any device's id.
+        notes: unfinished work that is not a fault.
     """
 
     experiments: int
@@ -47,26 +52,30 @@ class StoreCheck:
 
 
 def check(store: Store, advance: Callable[[float], object] = lambda _: None) -> StoreCheck:
-    """Read every row of a store, as it is at one moment, and list the contradictions.
+    """Read every row of a store, as of one moment, and list the contradictions.
 
-    advance: called with each further share of the work that is done, 0 to 1. Raises StoreError where the
-    database itself fails, for example on a damaged file.
+    Args:
+        store: the store.
+        advance: called with each further share of the work that is done, 0 to 1.
+
+    Raises:
+        StoreError: the database itself fails, for example because its file is damaged.
     """
     with store.snapshot() as connection:
-        wrong = [*_file(connection)]
+        violations = [*_file(connection)]
         rows = Rows(connection, (schema.dedupe, schema.histogram), advance)
-        versions = _experiments(connection, wrong)
-        accepted = _dedupe(rows, _highest_numbers(versions), wrong)
-        counted = _histograms(rows, {v.id: v for v in versions}, wrong)
-        wrong += _totals(*_erased(connection, versions, counted, accepted))
-        wrong += _devices(connection)
-        wrong += _interruptions(connection)
-        wrong += _rewrites(connection)
+        versions = _experiments(connection, violations)
+        dedupe_totals = _dedupe(rows, _highest_numbers(versions), violations)
+        histogram_totals = _histograms(rows, {v.id: v for v in versions}, violations)
+        violations += _totals(*_add_erased(connection, versions, histogram_totals, dedupe_totals))
+        violations += _devices(connection)
+        violations += _interruptions(connection)
+        violations += _rewrites(connection)
         notes = unfinished_erasures(connection)
         table = schema.dedupe
         devices = select(table.c.fleet, table.c.device).where(table.c.accepted > 0).distinct().subquery()
-        heard = connection.scalar(select(func.count()).select_from(devices)) or 0
-    return StoreCheck(len(versions), heard, counted.total(), tuple(wrong), notes)
+        device_count = connection.scalar(select(func.count()).select_from(devices)) or 0
+    return StoreCheck(len(versions), device_count, histogram_totals.total(), tuple(violations), notes)
 
 
 def _file(connection: Connection) -> Iterator[str]:
@@ -78,7 +87,7 @@ def _file(connection: Connection) -> Iterator[str]:
             yield f"a row of {table} belongs to a {parent} that is not there"
 
 
-def _experiments(connection: Connection, wrong: list[str]) -> list[Version]:
+def _experiments(connection: Connection, violations: list[str]) -> list[Version]:
     table, fleets = schema.experiment, schema.fleet
     versions: list[Version] = []
     last = dict(connection.execute(select(fleets.c.name, fleets.c.serial)).all())
@@ -86,31 +95,31 @@ def _experiments(connection: Connection, wrong: list[str]) -> list[Version]:
         where = f"version {row['id']} of {row['name']} in fleet {row['fleet']}"
         try:
             experiment = parse_experiment(bytes(row["payload"]))
-        except OwnCodeRefused as e:  # only a machine with that code can judge its counts
+        except OwnCodeRefused as e:  # only a machine with that code can check its counts
             raise StoreError(f"{where} cannot be read here: {e}") from None
         except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite keeps any type in any column
-            wrong.append(f"{where} does not parse: {e}")
+            violations.append(f"{where} does not parse: {e}")
             continue
-        stored = row["name"], bytes(row["digest"]), bytes(row["sha256"])
-        if stored != (experiment.name, experiment.digest, experiment.sha256):
-            wrong.append(f"{where} is not what its digest says")
+        stored_fields = row["name"], bytes(row["digest"]), bytes(row["sha256"])
+        if stored_fields != (experiment.name, experiment.digest, experiment.sha256):
+            violations.append(f"{where} does not match its digest")
         try:
             version = version_of(row)
             if not 0 <= version.first_serial <= version.serial <= last.get(version.fleet, version.serial):
                 raise ValueError
         except (TypeError, ValueError):
-            wrong.append(f"{where} has impossible days, serials or words")
+            violations.append(f"{where} has invalid dates, serials or texts")
             continue
         versions.append(version)
     current = Counter((v.fleet, v.experiment.name) for v in versions if v.current)
     for (fleet, name), n in current.items():
         if n > 1:
-            wrong.append(f"{name} of fleet {fleet} has {n} current versions; one may be published")
+            violations.append(f"{name} of fleet {fleet} has {n} current versions; only one can be published")
     return versions
 
 
 def _highest_numbers(versions: list[Version]) -> dict[_Name, float]:
-    """Return name -> the highest report number that any of its versions allows, infinite for any number."""
+    """Map each name to the highest report number that any of its versions allows; infinite for any number."""
     most = most_reports(versions)
     highest: dict[_Name, float] = {}
     for v in versions:
@@ -119,35 +128,35 @@ def _highest_numbers(versions: list[Version]) -> dict[_Name, float]:
     return highest
 
 
-def _dedupe(rows: Rows, most: dict[_Name, float], wrong: list[str]) -> Counter[_Name]:
-    """Return name -> reports by the numbers of its devices."""
-    accepted: Counter[_Name] = Counter()
+def _dedupe(rows: Rows, most: dict[_Name, float], violations: list[str]) -> Counter[_Name]:
+    """Map each name to the number of reports in its dedupe sets."""
+    totals: Counter[_Name] = Counter()
     faults: Counter[tuple[_Name, str]] = Counter()
-    for fleet, experiment, _device, text, stored, beyond in rows.of(select(schema.dedupe)):
+    for fleet, experiment, _device, text, stored_count, beyond in rows.of(select(schema.dedupe)):
         name = fleet, experiment
         try:
             numbers = NumberSet.decode(text, beyond)
         except (TypeError, ValueError):
             faults[name, "cannot be read"] += 1
             continue
-        accepted[name] += len(numbers)
-        if len(numbers) != stored:
+        totals[name] += len(numbers)
+        if len(numbers) != stored_count:
             faults[name, "do not match its count"] += 1
         if name not in most:
             faults[name, "belong to no known experiment"] += 1
         elif numbers.highest > most[name]:
             faults[name, "are outside its budget"] += 1
-    wrong += (
+    violations += (
         f"{experiment} of fleet {fleet}: the report numbers of {n:,} device{'s' * (n > 1)} {what}"
         for ((fleet, experiment), what), n in sorted(faults.items())
     )
-    return accepted
+    return totals
 
 
-def _histograms(rows: Rows, versions: dict[int, Version], wrong: list[str]) -> Counter[_Name]:
-    """Return name -> reports by the counts of its codes."""
+def _histograms(rows: Rows, versions: dict[int, Version], violations: list[str]) -> Counter[_Name]:
+    """Map each name to the number of reports in its histograms."""
     table = schema.histogram
-    counted: Counter[_Name] = Counter()
+    totals: Counter[_Name] = Counter()
     faults: Counter[tuple[int, str]] = Counter()
     query = select(table.c.experiment, table.c.window, table.c.code, table.c.count)
     for id_, window, code, count in rows.of(query):
@@ -156,9 +165,9 @@ def _histograms(rows: Rows, versions: dict[int, Version], wrong: list[str]) -> C
             continue
         experiment = versions[id_].experiment
         if not (isinstance(count, int) and isinstance(code, int)):
-            faults[id_, "are no numbers"] += 1
+            faults[id_, "are not numbers"] += 1
             continue
-        counted[versions[id_].fleet, experiment.name] += count
+        totals[versions[id_].fleet, experiment.name] += count
         if not 0 <= code < experiment.code_count:
             faults[id_, f"are of codes outside 0 to {experiment.code_count - 1}"] += 1
         if count < 0:
@@ -168,36 +177,39 @@ def _histograms(rows: Rows, versions: dict[int, Version], wrong: list[str]) -> C
     for (id_, what), n in sorted(faults.items()):
         v = versions.get(id_)
         of = "" if v is None else f" of {v.experiment.name} in fleet {v.fleet}"
-        wrong.append(f"version {id_}{of}: {n:,} count{'s' * (n > 1)} {what}")
-    return counted
+        violations.append(f"version {id_}{of}: {n:,} count{'s' * (n > 1)} {what}")
+    return totals
 
 
-def _erased(
-    connection: Connection, versions: list[Version], counted: Counter[_Name], accepted: Counter[_Name]
+def _add_erased(
+    connection: Connection,
+    versions: list[Version],
+    histogram_totals: Counter[_Name],
+    dedupe_totals: Counter[_Name],
 ) -> tuple[Counter[_Name], Counter[_Name]]:
-    """The same with what is only a sum any more: erased windows were counted, erased devices' accepted."""
-    windows, table = Counter(counted), schema.erased
+    """Add the sums of erased data to both totals: windows to the histograms', devices to the dedupe sets'."""
+    windows, table = Counter(histogram_totals), schema.erased
     for v in versions:
         windows[v.fleet, v.experiment.name] += v.erased
     query = select(table.c.fleet, table.c.experiment, func.sum(table.c.reports))
     query = query.where(table.c.experiment != "").group_by(table.c.fleet, table.c.experiment)
     rows = connection.execute(query).all()
-    return windows, accepted + Counter({(fleet, name): int(n) for fleet, name, n in rows})
+    return windows, dedupe_totals + Counter({(fleet, name): int(n) for fleet, name, n in rows})
 
 
-def _totals(counted: Counter[_Name], accepted: Counter[_Name]) -> Iterator[str]:
-    for fleet, name in sorted(counted.keys() | accepted.keys()):
-        have, of = counted[fleet, name], accepted[fleet, name]
-        if have != of:
-            yield f"{name} of fleet {fleet}: {have:,} reports are counted, {of:,} were accepted"
+def _totals(histogram_totals: Counter[_Name], dedupe_totals: Counter[_Name]) -> Iterator[str]:
+    for fleet, name in sorted(histogram_totals.keys() | dedupe_totals.keys()):
+        count, expected = histogram_totals[fleet, name], dedupe_totals[fleet, name]
+        if count != expected:
+            yield f"{name} of fleet {fleet}: {count:,} reports are counted, {expected:,} were accepted"
 
 
 def _devices(connection: Connection) -> Iterator[str]:
     table = schema.device
-    named = Rows(connection, [table]).of(select(table.c.fleet, table.c.device))
-    strange = Counter(fleet for fleet, device in named if not topics.is_device(device))
+    devices = Rows(connection, [table]).of(select(table.c.fleet, table.c.device))
+    strange = Counter(fleet for fleet, device in devices if not topics.is_device(device))
     for fleet, n in sorted(strange.items()):
-        yield f"fleet {fleet}: {n:,} named device{'s' * (n > 1)} can send nothing under that id"
+        yield f"fleet {fleet}: {n:,} named device{'s' * (n > 1)} cannot report under that id"
     rejects = schema.reject
     query = select(func.count()).select_from(rejects).where(rejects.c.count < 0)
     if n := connection.scalar(query):
@@ -222,7 +234,7 @@ def _interruptions(connection: Connection) -> Iterator[str]:
 def _rewrites(connection: Connection) -> Iterator[str]:
     rows = connection.execute(select(schema.rewrite)).all()
     if not (len(rows) == 1 and all(isinstance(n, int) for n in rows[0]) and 0 <= rows[0][1] <= rows[0][0]):
-        yield "it is not recorded whether the files were written anew after each erasure"
+        yield "it is not recorded whether the files were rewritten after each erasure"
 
 
 def _is_time(time: object) -> bool:

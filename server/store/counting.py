@@ -1,6 +1,6 @@
-"""When counting was last known to work, the days on which it was interrupted, and which clocks can be right.
+"""When counting last worked, the days on which it was interrupted, and which clocks can be right.
 
-Days and times are the store's, of all its fleets and aggregators: nothing here is about a device or a report.
+Days and times belong to the store, with all its fleets and aggregators, never to a device or a report.
 """
 
 import datetime
@@ -15,7 +15,7 @@ STEP_S = 60
 GAP_S = 3600
 """Counting was interrupted if more than this lies between two times at which it worked."""
 MOST_DAYS = 400
-"""Days of one interruption that are recorded at most, the newest ones."""
+"""The most days that are recorded for one interruption, the newest ones."""
 
 BEHIND_S = 300
 """A clock that is further behind the store's last time cannot be right."""
@@ -39,9 +39,10 @@ _ALIVE = select(schema.counting.c.alive).with_for_update(skip_locked=True)
 
 
 class ClockWrong(StoreError):
-    """This machine's clock cannot be right, or waits for an operator; the text says why and what to do.
+    """Raised when this machine's clock cannot be right, or waits for an operator; the text says what to do.
 
-    reason: BEHIND or AHEAD, which names no time.
+    Attributes:
+        reason: BEHIND or AHEAD, which name no time.
     """
 
     def __init__(self, reason: str, text: str) -> None:
@@ -50,35 +51,40 @@ class ClockWrong(StoreError):
 
 
 def check_clock(now: datetime.datetime, last: int | None, expected: float | None = None) -> None:
-    """Raise ClockWrong if a clock cannot be right, or is so far ahead that an operator must accept it.
+    """Check that a clock can be right and is not so far ahead that an operator must accept it.
 
     Every choice of a window, erasure by time and serial depends on this.
 
     Args:
-        now: what the clock says, UTC.
+        now: the clock's time, UTC.
         last: the store's last time, as last_time() returns it, unix seconds; None if it has none.
-        expected: the time by the monotonic clock, unix seconds, if this process knew a right time before.
+        expected: the time by the monotonic clock, unix seconds; None if this process never had a right time.
+
+    Raises:
+        ClockWrong: the clock is wrong, or waits for an operator.
     """
     at = now.timestamp()
     if now < EARLIEST:
-        raise ClockWrong(BEHIND, f"{_says(now)}, which is older than this software: set it")
+        raise ClockWrong(BEHIND, f"{_clock_reading(now)}, which is older than this software: set it")
     if now >= LATEST:
-        raise ClockWrong(AHEAD, f"{_says(now)}, and no clock from {LATEST.year} on is accepted: set it")
+        raise ClockWrong(
+            AHEAD, f"{_clock_reading(now)}, and no clock from {LATEST.year} on is accepted: set it"
+        )
     advice = f"set it, or if it is right run `{ACCEPT}`"
     if last is not None and at < last - BEHIND_S:
         raise ClockWrong(
-            BEHIND, f"{_says(now)}, which is behind the store's last time, {_utc(last)}: {advice}"
+            BEHIND, f"{_clock_reading(now)}, which is behind the store's last time, {_utc(last)}: {advice}"
         )
     right = max((time for time in (last, expected) if time is not None), default=at)
     if at - right > MOST_AHEAD.total_seconds():
         days = int((at - right) // _DAY_S)
         raise ClockWrong(
-            AHEAD, f"{_says(now)}, {days:,} days after the last right time, {_utc(right)}: {advice}"
+            AHEAD, f"{_clock_reading(now)}, {days:,} days after the last right time, {_utc(right)}: {advice}"
         )
 
 
 def clock_fault(now: datetime.datetime, last: int | None) -> ClockWrong | None:
-    """Return what check_clock() raises, None if it raises nothing."""
+    """Return the error that check_clock() raises, or None if it raises nothing."""
     try:
         check_clock(now, last)
     except ClockWrong as e:
@@ -86,7 +92,7 @@ def clock_fault(now: datetime.datetime, last: int | None) -> ClockWrong | None:
     return None
 
 
-def _says(now: datetime.datetime) -> str:
+def _clock_reading(now: datetime.datetime) -> str:
     return f"the clock says {_utc(now.timestamp())}"
 
 
@@ -97,7 +103,9 @@ def _utc(seconds: float) -> str:
 def last_time(connection: Connection) -> int | None:
     """Return the time that no right clock is behind, unix seconds in whole minutes, or None for a new store.
 
-    Raises TypeError where a time in the store is not a number, and ValueError where it is not a time.
+    Raises:
+        TypeError: a time in the store is not a number.
+        ValueError: a time in the store is out of range.
     """
     query = select(schema.counting.c.alive, schema.counting.c.clock)
     times = [time for row in connection.execute(query) for time in row if time is not None]
@@ -110,20 +118,20 @@ def last_time(connection: Connection) -> int | None:
 
 
 def record_clock(connection: Connection, now: datetime.datetime) -> None:
-    """Record that a clock was right at this time; a later time stays."""
+    """Record that a clock was right at this time, unless a later time is recorded already."""
     minute, clock = counting_minute(now), schema.counting.c.clock
     later = or_(clock.is_(None), clock < minute)
     connection.execute(update(schema.counting).where(later).values(clock=minute))
 
 
 def accept_clock(connection: Connection, now: datetime.datetime) -> None:
-    """Judge clocks by this time from now on, even if it is behind the store's.
+    """Judge clocks by this time from now on, even if it is before the store's time.
 
-    If it is, the day is recorded as interrupted: a backlog arrives on it.
+    In that case the day is recorded as interrupted, because a backlog arrives on it.
     """
     minute, alive = counting_minute(now), schema.counting.c.alive
-    lowered = connection.execute(update(schema.counting).where(alive > minute).values(alive=minute))
-    if lowered.rowcount:
+    change = connection.execute(update(schema.counting).where(alive > minute).values(alive=minute))
+    if change.rowcount:
         add_interruptions(connection, days_between(minute, minute))
     connection.execute(update(schema.counting).values(clock=minute))
 
@@ -141,10 +149,13 @@ def days_between(before: int, after: int) -> list[str]:
 
 
 def record_counting(connection: Connection, now: datetime.datetime) -> None:
-    """Record that counting works, and the days since it last did if that was more than GAP_S ago.
+    """Record that counting works, and as interruptions the days since it last did if that was over GAP_S ago.
 
-    The time is never lowered. Raises SQLAlchemyError where the database fails, and TypeError where the time
-    in the store is not a number.
+    The time is never lowered.
+
+    Raises:
+        SQLAlchemyError: the database fails.
+        TypeError: the time in the store is not a number.
     """
     minute = counting_minute(now)
     for (before,) in connection.execute(_ALIVE).all():
@@ -155,6 +166,6 @@ def record_counting(connection: Connection, now: datetime.datetime) -> None:
 
 
 def add_interruptions(connection: Connection, days: list[str]) -> None:
-    """Record days as interrupted; days that already are stay so."""
+    """Record days as interrupted; days that are recorded already stay."""
     if days:
         connection.execute(insert_interruptions(connection), [{"day": day} for day in days])

@@ -1,7 +1,7 @@
-"""Opens and checks the store's database, and puts its failures into one line.
+"""Opens and checks the store's database, and turns its failures into one line.
 
-SQLite runs in WAL mode with synchronous=FULL, so that commits survive a power cut; PostgreSQL is reached by
-URL.
+SQLite runs in WAL mode with synchronous=FULL, so that commits survive a power cut. PostgreSQL is reached by
+its URL.
 """
 
 import os
@@ -30,33 +30,34 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from .. import private_file
 from ..errors import NO_STORE, HushmoteError, os_reason
+from ..extras import require
 from . import open_files, read_only, schema
 
 BUSY_TIMEOUT_S = 10
-_PAGE_BYTES = 1024  # of a new file: a batch changes one row in most of the pages that it writes
+_PAGE_BYTES = 1024  # of a new file; small, since a batch changes one row in most pages that it writes
 _CACHE_KIB = 64 << 10  # a million devices are some 35 MB
 _LOG_BYTES = 32 << 20  # a page that several batches change is copied into the file once
 _SCHEMA_LOCK = 0x6875_7368_6D6F_7465  # PostgreSQL's advisory lock for making or changing the schema
-COUNTING_LOCK = _SCHEMA_LOCK + 1  # shared by each batch; an erasure has it alone
+COUNTING_LOCK = _SCHEMA_LOCK + 1  # held shared by each batch, exclusively by an erasure
 
 
 _VERSION = select(schema.schema_version.c.version)
 
 
 class StoreError(HushmoteError):
-    """The store cannot be opened, read or written; the text says why and what would be right."""
+    """Raised when the store cannot be opened, read or written; the text says why and what would be right."""
 
 
 class StoreAbsent(StoreError):
-    """There is no store, or an empty database."""
+    """Raised when there is no store, or only an empty database."""
 
 
 class OtherSchema(StoreError):
-    """The store's schema is older or newer than this Hushmote's."""
+    """Raised when the store's schema is older or newer than this version of Hushmote."""
 
 
 class StoreLocked(StoreError):
-    """Another program has locked the store."""
+    """Raised when another program has locked the store."""
 
 
 _NO_PORT = "a store's port must be 1 to 65535; in a password write %3A for :, %2F for / and %40 for @"
@@ -64,29 +65,42 @@ _NOT_A_STORE = "not a store: write sqlite:///path or postgresql+psycopg://user@h
 
 
 def parse_url(url: str) -> URL:
-    """Return a store's URL, parsed; raises StoreError without quoting the URL: any part may be a password."""
+    """Return a store's URL, parsed.
+
+    Raises:
+        StoreError: the URL is invalid. The message does not quote it, because any part may be a password.
+    """
     try:
-        parsed = make_url(url)
+        location = make_url(url)
     except ArgumentError:
         raise StoreError(_NOT_A_STORE) from None
     except ValueError:
         raise StoreError(_NO_PORT) from None
-    if parsed.get_backend_name() == "postgresql":
-        if "@" in f"{parsed.host}{parsed.database}{parsed.query}":
+    if location.get_backend_name() == "postgresql":
+        if "@" in f"{location.host}{location.database}{location.query}":
             raise StoreError("a store's URL has one @: in a password write %40, as %2F for / and %3A for :")
-        if parsed.port is not None and not 1 <= parsed.port <= 65_535:
+        if location.port is not None and not 1 <= location.port <= 65_535:
             raise StoreError(_NO_PORT)
-    return parsed
+    return location
 
 
 class Database:
-    """An open database with the store's schema in it, by SQLAlchemy URL; raises StoreError, one line.
+    """An open database that contains the store's schema.
 
-    create: make the database if it does not exist; otherwise its absence is an error. upgrade: bring an older
-    schema version to this one's, in one transaction. Another program's database, or an older schema without
-    upgrade, is left alone. read_only: the database itself refuses every write, and nothing is
-    made beside its file. patient: wait for a PostgreSQL that is starting. version_before: the schema version
-    that was there, 0 for none.
+    Another program's database, or an older schema without `upgrade`, is left alone.
+
+    Args:
+        url: an SQLAlchemy URL.
+        create: create the database if it does not exist; otherwise its absence is an error.
+        upgrade: upgrade an older schema to the current version, in one transaction.
+        read_only: let the database itself refuse every write, and create nothing beside its file.
+        patient: wait for a PostgreSQL server that is starting.
+
+    Attributes:
+        version_before: the schema version at opening; 0 for a new database.
+
+    Raises:
+        StoreError: the database cannot be opened; one line.
     """
 
     def __init__(
@@ -111,7 +125,7 @@ class Database:
                 "an option in the store's URL, after the ?, has a value of the wrong kind"
             ) from None
         try:
-            # A reader waits for no writer, and needs no writable disk.
+            # A reader neither waits for a writer nor needs a writable disk.
             with self.writing() if create or upgrade else self.reading() as connection:
                 self.version_before = self._check_schema(connection, create, upgrade)
         except StoreError:
@@ -147,10 +161,9 @@ class Database:
             self._url = self._url.set(drivername="postgresql+psycopg")
         if self._url.drivername != "postgresql+psycopg":
             raise StoreError("a PostgreSQL store is reached by psycopg: write postgresql+psycopg://...")
-        try:
-            from . import postgresql
-        except ImportError:
-            raise StoreError("a PostgreSQL store needs psycopg: pip install 'hushmote[postgresql]'") from None
+        require("psycopg", "a PostgreSQL store")
+        from . import postgresql
+
         engine = postgresql.open_engine(self._url, self._read_only)
         if patient:
             postgresql.await_server(engine)
@@ -172,22 +185,22 @@ class Database:
             raise StoreAbsent(NO_STORE.format(path, "path"))
         if not os.path.exists(path) and os.path.exists(f"{path}-wal"):
             raise StoreAbsent(  # SQLite would remove the -wal
-                f"{path} is missing and its -wal is there: put it back, restore a backup, "
+                f"{path} is missing but its -wal exists: put it back, restore a backup, "
                 "or for a new store remove the -wal"
             )
         if create:
-            # For its mode, which SQLite gives its -wal and -shm too; and SQLite says why it cannot be made.
+            # For its mode, which SQLite copies to -wal and -shm. If this fails, SQLite says why.
             with suppress(OSError):
                 private_file.create(Path(path), b"")
 
     def _check_schema(self, connection: Connection, create: bool, upgrade: bool) -> int:
-        """Return the version that was there, once the schema is this version's."""
+        """Bring the schema to the current version if that was requested; return the version before."""
         version = self._schema_version(connection)
         if version is None and not create:
             raise StoreAbsent(NO_STORE.format(self.where, "URL"))
         if version is None or (upgrade and version < schema.VERSION):
             if self._dialect == "postgresql":
-                # If two start at once, the second one finds what the first one made.
+                # If two processes start at once, the second one finds the tables of the first.
                 connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
                 version = self._schema_version(connection)
             if version is None:
@@ -197,7 +210,7 @@ class Database:
                 connection.execute(schema.rewrite.insert().values(erasures=0, rewritten=0))
                 return 0
             if schema.BASELINE <= version < schema.VERSION:
-                from . import migrations  # here, because every start would pay for Alembic's import
+                from . import migrations  # imported here, because Alembic loads slowly
 
                 migrations.upgrade(connection, version)
                 return version
@@ -209,19 +222,23 @@ class Database:
         return version
 
     def check_version(self, connection: Connection) -> None:
-        """Raise StoreError if somebody has upgraded the store since it was opened."""
+        """Check that nobody has upgraded the store since it was opened.
+
+        Raises:
+            OtherSchema: it was upgraded.
+        """
         version = connection.scalar(_VERSION)
         if version != schema.VERSION:
             raise OtherSchema(self._other_version(version or 0))
 
     def _schema_version(self, connection: Connection) -> int | None:
-        """Return the store's schema version, None for an empty database."""
+        """Return the store's schema version, or None for an empty database."""
         tables = set(inspect(connection).get_table_names())
         if not tables:
             return None
         # Only the version's table: we cannot know what else a later schema has.
         if schema.schema_version.name not in tables:
-            raise StoreError(f"{self.where} is a database of something else: give another path")
+            raise StoreError(f"{self.where} is another program's database: give another path")
         versions = list(connection.scalars(_VERSION))
         if len(versions) != 1 or not isinstance(versions[0], int) or versions[0] < 1:
             texts = ", ".join(map(str, versions)) or "none"
@@ -233,14 +250,16 @@ class Database:
         if version > schema.VERSION:
             return text + "use the Hushmote that wrote it"
         if version < schema.BASELINE:
-            return text + f"it upgrades stores of version {schema.BASELINE} on"
+            return text + f"it can upgrade stores from version {schema.BASELINE} on"
         return text + f"stop its aggregators, back it up, then `hushmote store upgrade {self._shown_url}`"
 
     @contextmanager
     def writing(self) -> Generator[Connection, None, None]:
-        """Yield a connection in a transaction that writes; leaving the block commits it, raising undoes it.
+        """Yield a connection in a write transaction, which is committed at the end of the block.
 
-        Raises StoreRemoved if the commit may have gone into a removed file.
+        Raises:
+            StoreError: the database fails.
+            StoreRemoved: the commit may have gone into a removed file.
         """
         with self.reading() as connection:
             connection = connection.execution_options(hushmote_write=True)
@@ -249,7 +268,11 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[Connection, None, None]:
-        """Yield a connection in a transaction that only reads."""
+        """Yield a connection in a read transaction.
+
+        Raises:
+            StoreError: the database fails.
+        """
         with self.errors(), self.engine.connect() as connection:
             open_files.check(connection)
             try:
@@ -258,7 +281,7 @@ class Database:
                 open_files.check(connection)
 
     def hold_for_counting(self, connection: Connection) -> None:
-        """Keep others from erasing until this transaction ends, as SQLite itself does."""
+        """Keep other processes from erasing until this transaction ends, as SQLite does by itself."""
         if self._dialect == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock_shared(COUNTING_LOCK)))
 
@@ -266,7 +289,7 @@ class Database:
     def errors(self) -> Generator[None, None, None]:
         """Turn the database's failures within the block into StoreError, one line.
 
-        A failure in PostgreSQL also ends every pooled session: each may be with a server that only reads now.
+        A failure in PostgreSQL also closes every pooled session: its server may have become read-only.
         """
         try:
             yield
@@ -280,25 +303,29 @@ class Database:
 
     @contextmanager
     def legible(self) -> Generator[None, None, None]:
-        """Turn an unreadable row within the block into StoreError: SQLite keeps any type in any column."""
+        """Turn an unreadable row within the block into StoreError: SQLite accepts any type in any column."""
         try:
             yield
         except (TypeError, ValueError) as e:
             raise StoreError(f"{self.where} is damaged: {e}") from e
 
     def read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[Any, ...]]]:
-        """Return all rows of a query, in a transaction of its own."""
+        """Return all rows of a query, in a transaction of its own.
+
+        Raises:
+            StoreError: the database fails.
+        """
         with self.reading() as connection:
             return connection.execute(query).all()
 
 
 def insert_devices(connection: Connection) -> Any:
-    """Return an INSERT of devices' rows; an existing row only changes its state, and only to revoked."""
+    """Return an INSERT of devices' rows; for an existing row only the state changes, and only to revoked."""
     statement = _insert(connection, schema.device)
     return statement.on_conflict_do_update(
         index_elements=["fleet", "device"],
         set_={"state": statement.excluded.state},
-        where=statement.excluded.state == "revoked",  # for good, whatever the other row says
+        where=statement.excluded.state == "revoked",  # permanent, whatever the other row says
     )
 
 
@@ -311,7 +338,7 @@ def _insert(connection: Connection, table: Table) -> Any:
 
 
 def insert_erased(connection: Connection) -> Any:
-    """Return an INSERT of erased devices' rows; an existing row adds reports and keeps the highest number."""
+    """Return an INSERT of erased devices' rows; for an existing row reports add up, the highest wins."""
     statement, own = _insert(connection, schema.erased), schema.erased.c
     new = statement.excluded
     highest = case((new.highest > own.highest, new.highest), else_=own.highest)
@@ -320,12 +347,12 @@ def insert_erased(connection: Connection) -> Any:
 
 
 def insert_erasure(connection: Connection) -> Any:
-    """Return an INSERT of a device to erase; one that is there stays."""
+    """Return an INSERT of a device to erase; an existing row stays."""
     return _insert(connection, schema.erasure).on_conflict_do_nothing()
 
 
 def insert_interruptions(connection: Connection) -> Any:
-    """Return an INSERT of interrupted days; a day that is there stays."""
+    """Return an INSERT of interrupted days; an existing day stays."""
     return _insert(connection, schema.interruption).on_conflict_do_nothing()
 
 
@@ -349,13 +376,13 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A transaction that reads and then writes takes the write lock first: no other can write in between.
+    # A writing transaction takes the lock before it reads, so no other can write in between.
     write = connection.get_execution_options().get("hushmote_write")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
 _LOCKED = "another program holds its write lock; stop that program or wait"
-_WHAT_WOULD_BE_RIGHT = {
+_ADVICE = {
     "not a database": "it is not an SQLite database; give another path",
     "readonly": "it is read-only; make the file, its -wal and -shm, and the folder writable",
     "is full": "the disk is full; free some space",
@@ -364,12 +391,12 @@ _WHAT_WOULD_BE_RIGHT = {
     "locked": _LOCKED,
     "malformed": "the file is damaged; restore a backup",
     "lock timeout": _LOCKED,
-    "no such table": "it is damaged or a database of something else; give another path",
+    "no such table": "it is damaged or another program's database; give another path",
 }
 
 
-def _why_unopened(path: str) -> str:
-    """Find out why SQLite cannot open a file or make one beside it, which it does not tell."""
+def _open_failure(path: str) -> str:
+    """Find out why SQLite cannot open a file or create one beside it, since its error does not tell."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as e:
@@ -377,7 +404,7 @@ def _why_unopened(path: str) -> str:
     with suppress(OSError):
         disk = os.statvfs(os.path.dirname(os.path.abspath(path)))
         if disk.f_files and not disk.f_favail:
-            return "the disk has no room for another file (inodes); remove some files"
+            return "the disk cannot hold another file (no inodes are left); remove some files"
     return "no permission, a read-only disk, or no file; make it writable or give another path"
 
 
@@ -387,8 +414,8 @@ def _one_line(where: str, error: Exception) -> str:
     text = text.strip().split("\n")[0].removeprefix("connection failed: ")
     name = getattr(cause, "sqlite_errorname", "")
     if "unable to open" in text:
-        return f"cannot use {where}: {_why_unopened(where)}"
-    for part, advice in _WHAT_WOULD_BE_RIGHT.items():
+        return f"cannot use {where}: {_open_failure(where)}"
+    for part, advice in _ADVICE.items():
         if part in text or part == name:
             return f"cannot use {where}: {advice}"
     if "permission denied" in text:

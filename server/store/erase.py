@@ -1,19 +1,19 @@
-"""Erasing a device, an experiment or a fleet, and windows that are older than they are kept.
+"""Erases a device, an experiment, a fleet, or windows whose retention time is over.
 
-A device's rows go. So that no report of it is counted again, a row of `erased` is left for each experiment's
-name that it had reported to: the highest number, how many reports were counted, and a mark, which is an HMAC
-of fleet, name and device under the fleet's master key. Anyone with the store's file can read that some erased
-device had so many reports counted. They can neither try ids nor see that two rows are of one device. With the
-master key as well, which the aggregators have, they can try ids. Anyone with an older copy of the store knows
-all that was in it. A device that reports again has a row of its own again, and that says up to which number
-nothing of it counts.
+Erasing a device deletes its rows. So that none of its reports is counted again, a row of `erased` remains for
+each experiment name that it reported to: the highest number, the number of counted reports, and a mark, which
+is an HMAC of fleet, name and device under the fleet's master key. Someone with the store's file can read that
+some erased device had so many reports counted, but can neither try ids nor see that two rows belong to one
+device. Someone who also has the master key, as the aggregators do, can try ids. Someone with an older copy of
+the store has everything that was in it. A device that reports again gets a new row, which says up to which
+number its reports do not count.
 
-An open fleet has no master key: anyone can send reports there under any id, old ones or new ones. If its
-aggregators are given one all the same, a device is sealed as elsewhere. Without one the mark is random: it
-stands for nothing, and old reports that are sent again are counted.
+An open fleet has no master key: anyone can send reports under any id, old or new. If its aggregators are
+given a key nevertheless, a device is sealed as in a keyed fleet. Without one the mark is random and has no
+meaning, and old reports that are sent again are counted.
 
-Old pages of the database's files may hold what was deleted until the files are written anew. The transaction
-that deletes records that this is due. So if a process dies before it is done, the next one finishes it.
+Old pages of the database's files may contain deleted data until the files are rewritten. The transaction that
+deletes records that a rewrite is due, so if a process dies before the rewrite, the next one does it.
 """
 
 import datetime
@@ -42,11 +42,16 @@ _READERS_S = 30.0  # how long a rewrite waits for transactions that still see wh
 
 @dataclass(frozen=True)
 class Erasure:
-    """What erasing does.
+    """The effect of an erasure.
 
-    experiment, device: None where it is not about one. devices: whose numbers go. reports: counted, of what
-    is erased; a device's stay in the counts. sealed: whether a device's numbers are barred from counting
-    again. notices: what the server says of tables that it does not let us write anew.
+    Attributes:
+        fleet: the fleet's name.
+        experiment: the experiment's name; None if all, or a device, are erased.
+        device: the device's id; None if an experiment or fleet is erased.
+        devices: number of devices whose report numbers are deleted.
+        reports: counted reports of what is erased; those of a device stay in the counts.
+        sealed: whether the device's old reports can never count again.
+        notices: messages of the server about tables that it does not let us rewrite.
     """
 
     fleet: str
@@ -59,7 +64,7 @@ class Erasure:
 
 
 class NotRewritten(StoreError):
-    """It is erased, but old pages of the database's files may still hold it."""
+    """Raised when data is erased, but old pages of the database's files may still contain it."""
 
 
 _Agree = Callable[[Erasure], object]
@@ -73,47 +78,69 @@ def erase(
     device: str | None = None,
     fleet_keys: FleetKeys | None = None,
     agree: _Agree = lambda _: None,
+    readers_s: float = _READERS_S,
 ) -> Erasure:
-    """Erase a device, or an experiment of all versions, or with neither the fleet, while nobody counts.
+    """Erase a device, all versions of an experiment, or a whole fleet, while nobody counts.
 
-    agree: is told what will be erased before anything is; what it raises leaves all as it was. Then the
-    database's files are written anew. Raises VersionRefused for what is not there or is still asked of
-    boards, MasterKeyError where a keyed fleet's key is missing or another's, StoreLocked while an aggregator
-    has an SQLite store open or a batch of a PostgreSQL store lasts, and StoreError.
+    Then the database's files are rewritten.
+
+    Args:
+        store: the store.
+        fleet: the fleet's name.
+        experiment: the experiment to erase; None for all.
+        device: the device to erase; None for all.
+        fleet_keys: needed to erase a device of a keyed fleet.
+        agree: called with the plan before anything is erased; an exception from it leaves everything as it
+            was.
+        readers_s: seconds to wait for transactions that can still see erased data.
+
+    Raises:
+        VersionRefused: the target does not exist, or boards still answer the experiment.
+        MasterKeyError: the keyed fleet's key is missing or wrong.
+        StoreLocked: an aggregator has an SQLite store open, or a batch in PostgreSQL takes too long.
+        StoreError: the database fails.
     """
-    with _alone(store) as connection:
+    with _exclusive_connection(store) as connection:
         with connection.begin():
             _lock_out_batches(connection)
             store.check_version(connection)
             plan = Erasure(fleet, experiment, device)
-            row = _fleet(store, connection, fleet)
+            row = _fleet_row(store, connection, fleet)
             if device is None:
                 versions = store.versions(connection, fleet)
                 versions = [v for v in versions if experiment in (None, v.experiment.name)]
-                erasure = _whole(connection, versions, plan, agree)
+                erasure = _erase_versions(connection, versions, plan, agree)
             else:
-                erasure = _device(connection, row, fleet_keys, plan, agree)
+                erasure = _erase_device(connection, row, fleet_keys, plan, agree)
             _record_erasure(connection)
         try:
             with store.errors():
-                return replace(erasure, notices=_rewrite(connection, _READERS_S))
+                return replace(erasure, notices=_rewrite(connection, readers_s))
         except StoreError as e:
             raise NotRewritten(
-                f"it is erased, but old pages of {store.where} may still hold it ({e}): `hushmote store "
-                "erase URL` writes its files anew"
+                f"it is erased, but old pages of {store.where} may still contain it ({e}): run `hushmote "
+                "store erase URL` to rewrite the files"
             ) from None
 
 
 def queue_erasure(store: Store, fleet: str, device: str, agree: _Agree = lambda _: None) -> Erasure:
-    """Have the store's aggregators erase a device; doing it again changes nothing.
+    """Let the store's aggregators erase a device; queueing it again changes nothing.
 
-    agree: as of erase(). Raises VersionRefused for what is not there, and StoreError.
+    Args:
+        store: the store.
+        fleet: the fleet's name.
+        device: the device's id.
+        agree: as in erase().
+
+    Raises:
+        VersionRefused: there is no such fleet or device.
+        StoreError: the database fails.
     """
     with store.writing() as connection:
-        row = _fleet(store, connection, fleet)
-        rows, state = _rows(connection, fleet, device)
+        row = _fleet_row(store, connection, fleet)
+        rows, state = _device_rows(connection, fleet, device)
         reports = sum(int(of["accepted"]) for of in rows)
-        _check_known(rows, state, fleet, device)
+        _check_exists(rows, state, fleet, device)
         sealed = bool(row["keyed"]) or row["master_check"] is not None
         plan = Erasure(fleet, None, device, 1, reports, sealed)
         agree(plan)
@@ -122,16 +149,22 @@ def queue_erasure(store: Store, fleet: str, device: str, agree: _Agree = lambda 
 
 
 def queued_erasures(store: Store) -> list[tuple[str, str]]:
-    """Return (fleet, device) of each erasure that waits for an aggregator."""
+    """Return the fleet and device of each erasure that waits for an aggregator."""
     table = schema.erasure.c
     return [(fleet, device) for fleet, device in store.read(select(table.fleet, table.device))]
 
 
 def erase_queued(store: Store, fleet: str, device: str, fleet_keys: FleetKeys | None) -> Erasure | None:
-    """Erase a device whose erasure is queued, with that request; None if somebody else has done so.
+    """Erase a device whose erasure is queued, and delete the request.
 
-    The files are to be written anew afterwards: finish_rewrite(). Raises as erase() does; then the request
-    stays.
+    The files have to be rewritten afterwards, see finish_rewrite(). An error leaves the request in the queue.
+
+    Returns:
+        The effect, or None if another process has erased the device.
+
+    Raises:
+        MasterKeyError: the keyed fleet's key is missing or wrong.
+        StoreError: the database fails.
     """
     request = and_(schema.erasure.c.fleet == fleet, schema.erasure.c.device == device)
     with store.writing() as connection:
@@ -140,15 +173,15 @@ def erase_queued(store: Store, fleet: str, device: str, fleet_keys: FleetKeys | 
         if not connection.execute(delete(schema.erasure).where(request)).rowcount:
             return None
         _record_erasure(connection)
-        row = _fleet(store, connection, fleet)
+        row = _fleet_row(store, connection, fleet)
         try:
-            return _device(connection, row, fleet_keys, Erasure(fleet, device=device), lambda _: None)
+            return _erase_device(connection, row, fleet_keys, Erasure(fleet, device=device), lambda _: None)
         except VersionRefused:  # it was erased by hand in the meantime
             return Erasure(fleet, device=device)
 
 
 def was_erased(store: Store, fleet: str, device: str, fleet_keys: FleetKeys | None) -> bool:
-    """Return whether a device that had been revoked was erased; False where no master key can tell."""
+    """Return whether a device that had been revoked was erased; False if no master key can tell."""
     if fleet_keys is None:
         return False
     marks = [keys.erased_mark(master, fleet, "", device) for master in fleet_keys.masters]
@@ -157,31 +190,38 @@ def was_erased(store: Store, fleet: str, device: str, fleet_keys: FleetKeys | No
 
 
 def is_rewrite_due(connection: Connection) -> bool:
-    """Return whether something was erased since the files were last written anew."""
+    """Return whether data was erased since the files were last rewritten."""
     table = schema.rewrite.c
     return connection.scalar(select(table.erasures).where(table.erasures > table.rewritten)) is not None
 
 
 def unfinished_erasures(connection: Connection) -> tuple[str, ...]:
-    """Return a line for each kind of erasure that is not finished, with what would finish it."""
+    """Return a line for each kind of unfinished erasure, with the way to finish it."""
     lines: list[str] = []
     if is_rewrite_due(connection):
         lines.append(
-            "old pages of the files may still hold what was erased: an aggregator or `hushmote store erase "
-            "URL` writes them anew"
+            "old pages of the files may still contain erased data: an aggregator or `hushmote store erase "
+            "URL` rewrites them"
         )
-    if queued := connection.scalar(select(func.count()).select_from(schema.erasure)):
-        devices = f"{queued:,} device{'s' * (queued > 1)}"
-        lines.append(
-            f"{devices} wait{'s' * (queued == 1)} for an aggregator to erase {'them' if queued > 1 else 'it'}"
-        )
+    if queue_length := connection.scalar(select(func.count()).select_from(schema.erasure)):
+        devices = f"{queue_length:,} device{'s' * (queue_length > 1)}"
+        them = "them" if queue_length > 1 else "it"
+        lines.append(f"{devices} wait{'s' * (queue_length == 1)} for an aggregator to erase {them}")
     return tuple(lines)
 
 
 def finish_rewrite(store: Store, readers_s: float = _READERS_S) -> bool:
-    """Write the database's files anew if that is due; aggregators may go on. Return whether it was done.
+    """Rewrite the database's files if that is due; aggregators may go on counting.
 
-    readers_s: seconds to wait for transactions that still see what was erased. Raises StoreError.
+    Args:
+        store: the store.
+        readers_s: seconds to wait for transactions that can still see erased data.
+
+    Returns:
+        Whether the files were rewritten completely.
+
+    Raises:
+        StoreError: the database fails.
     """
     with store.reading() as connection:
         if not is_rewrite_due(connection):
@@ -196,7 +236,7 @@ def finish_rewrite(store: Store, readers_s: float = _READERS_S) -> bool:
             connection.invalidate()  # with its settings
 
 
-def _fleet(store: Store, connection: Connection, fleet: str) -> Any:
+def _fleet_row(store: Store, connection: Connection, fleet: str) -> Any:
     fleets = connection.execute(select(schema.fleet).where(schema.fleet.c.name == fleet)).mappings()
     row = fleets.one_or_none()
     if row is None:
@@ -209,21 +249,21 @@ def _record_erasure(connection: Connection) -> None:
 
 
 def _lock_out_batches(connection: Connection) -> None:
-    """Let no aggregator count until the end of this transaction; SQLite has one writer at a time anyway."""
+    """Keep aggregators from counting until this transaction ends; SQLite has only one writer anyway."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("SET LOCAL lock_timeout = '2s'")
         connection.execute(select(func.pg_advisory_xact_lock(COUNTING_LOCK)))
 
 
 @contextmanager
-def _alone(store: Store) -> Generator[Connection, None, None]:
-    """A connection for an erasure; StoreLocked within it where somebody counts meanwhile.
+def _exclusive_connection(store: Store) -> Generator[Connection, None, None]:
+    """Yield a connection for an erasure; raise StoreLocked if another process counts meanwhile.
 
-    Nobody else has an SQLite file open at all, and there is no -wal or -shm.
+    No other process has an SQLite file open, and there is no -wal or -shm.
     """
     store.engine.dispose()
-    with store.errors(), store.engine.connect() as found:
-        connection = found.execution_options(hushmote_write=True)
+    with store.errors(), store.engine.connect() as plain_connection:
+        connection = plain_connection.execution_options(hushmote_write=True)
         try:
             with store.errors():
                 if connection.dialect.name == "sqlite":
@@ -233,89 +273,97 @@ def _alone(store: Store) -> Generator[Connection, None, None]:
                 yield connection
         except StoreLocked:
             raise StoreLocked(
-                f"{store.where} is in use, and nothing was erased: stop its aggregators and what else has it "
-                "open, or add --queue to have an aggregator erase a device"
+                f"{store.where} is in use, and nothing was erased: stop its aggregators and anything else "
+                "that has it open, or add --queue to have an aggregator erase a device"
             ) from None
         finally:
             if connection.dialect.name == "sqlite":
-                with suppress(sqlite3.Error):  # as it was, so that two that start at once need not both do it
+                with suppress(
+                    sqlite3.Error
+                ):  # restored now, so that two processes starting at once need not both do it
                     connection.connection.driver_connection.execute("PRAGMA journal_mode=WAL")  # pyright: ignore
             connection.invalidate()  # with its locks
 
 
-def _device(
-    connection: Connection, row: Any, given: FleetKeys | None, plan: Erasure, agree: _Agree
+def _erase_device(
+    connection: Connection, row: Any, fleet_keys: FleetKeys | None, plan: Erasure, agree: _Agree
 ) -> Erasure:
-    """Erase a device of the fleet in a row, and seal its numbers where there is a master key."""
+    """Erase a device of the fleet in `row`, and seal its numbers if there is a master key."""
     fleet, device = plan.fleet, str(plan.device)
-    if given is None and (row["keyed"] or row["master_check"] is not None):
+    if fleet_keys is None and (row["keyed"] or row["master_check"] is not None):
         raise MasterKeyError(
             f"an erased device of fleet {fleet} is sealed with its master key: give it as a file or in "
             f"{ENVIRONMENT_VARIABLE}"
         )
-    keys.check_masters(given, fleet, row["master_check"])
-    rows, state = _rows(connection, fleet, device)
-    _check_known(rows, state, fleet, device)
-    left = [(of["experiment"], _highest(of), int(of["accepted"])) for of in rows]
-    plan = replace(plan, devices=1, reports=sum(n for _, _, n in left), sealed=given is not None)
+    keys.check_masters(fleet_keys, fleet, row["master_check"])
+    rows, state = _device_rows(connection, fleet, device)
+    _check_exists(rows, state, fleet, device)
+    remains = [(of["experiment"], _highest_number(of), int(of["accepted"])) for of in rows]
+    plan = replace(plan, devices=1, reports=sum(n for _, _, n in remains), sealed=fleet_keys is not None)
     agree(plan)
     if state == "revoked":
-        left.append(("", _ALL, 0))
-    for name, highest, reports in left:
-        mark, barred = os.urandom(16).hex(), 0
-        if given is not None:
-            mark, barred = keys.erased_mark(given.masters[0], fleet, name, device), highest
-        values = {"mark": mark, "fleet": fleet, "experiment": name, "highest": barred, "reports": reports}
+        remains.append(("", _ALL, 0))
+    for name, highest, reports in remains:
+        mark, sealed_number = os.urandom(16).hex(), 0
+        if fleet_keys is not None:
+            mark, sealed_number = keys.erased_mark(fleet_keys.masters[0], fleet, name, device), highest
+        values = {
+            "mark": mark,
+            "fleet": fleet,
+            "experiment": name,
+            "highest": sealed_number,
+            "reports": reports,
+        }
         if highest:
             connection.execute(insert_erased(connection), values)
     for table in (schema.dedupe, schema.device, schema.erasure):
         connection.execute(delete(table).where(table.c.fleet == fleet, table.c.device == device))
-    if given is not None and row["master_check"] is None:
-        check = keys.master_check(given.masters[0], fleet)
+    if fleet_keys is not None and row["master_check"] is None:
+        check = keys.master_check(fleet_keys.masters[0], fleet)
         table = schema.fleet
         connection.execute(update(table).where(table.c.name == fleet).values(master_check=check))
     return plan
 
 
-def _rows(connection: Connection, fleet: str, device: str) -> tuple[Sequence[Any], str | None]:
-    """Return a device's rows of numbers, and its state if it was named."""
-    dedupe, named = schema.dedupe, schema.device
-    own, listed = (and_(t.c.fleet == fleet, t.c.device == device) for t in (dedupe, named))
-    rows = connection.execute(select(dedupe).where(own)).mappings().all()
-    return rows, connection.scalar(select(named.c.state).where(listed))
+def _device_rows(connection: Connection, fleet: str, device: str) -> tuple[Sequence[Any], str | None]:
+    """Return a device's dedupe rows, and its state if it was named."""
+    dedupe, devices = schema.dedupe, schema.device
+    in_dedupe, in_devices = (and_(t.c.fleet == fleet, t.c.device == device) for t in (dedupe, devices))
+    rows = connection.execute(select(dedupe).where(in_dedupe)).mappings().all()
+    return rows, connection.scalar(select(devices.c.state).where(in_devices))
 
 
-def _check_known(rows: Sequence[Any], state: str | None, fleet: str, device: str) -> None:
+def _check_exists(rows: Sequence[Any], state: str | None, fleet: str, device: str) -> None:
     if not rows and state is None:
-        raise VersionRefused(f"fleet {fleet} knows no device {device}: nothing was erased")
+        raise VersionRefused(f"there is no device {device} in fleet {fleet}: nothing was erased")
 
 
-def _highest(row: Any) -> int:
-    """The highest number of a device's row; of one that is damaged none is to count again."""
+def _highest_number(row: Any) -> int:
+    """Return the highest number of a device's row; for a damaged row, the highest number there is."""
     try:
         return NumberSet.decode(row["numbers"], row["beyond"]).highest
     except (TypeError, ValueError):
         return _ALL
 
 
-def _whole(connection: Connection, versions: list[Version], plan: Erasure, agree: _Agree) -> Erasure:
-    """Erase an experiment's versions, or all of a fleet."""
+def _erase_versions(connection: Connection, versions: list[Version], plan: Erasure, agree: _Agree) -> Erasure:
+    """Erase an experiment's versions, or everything in a fleet."""
     fleet, name = plan.fleet, plan.experiment
     if name is not None and not versions:
         raise VersionRefused(f"there is no experiment {name} in fleet {fleet}: nothing was erased")
     for v in versions:
         if v.published_on(datetime.datetime.now(datetime.UTC).date()):
             raise VersionRefused(
-                f"boards of fleet {fleet} are still asked {v.experiment.name}: `hushmote experiment withdraw "
-                f"{v.experiment.name}`, and let `hushmote serve` run until it has told them"
+                f"boards of fleet {fleet} still answer {v.experiment.name}: run `hushmote experiment "
+                f"withdraw {v.experiment.name}`, then `hushmote serve` until it has published the withdrawal"
             )
 
     def of(table: Table) -> ColumnElement[bool]:
         return and_(table.c.fleet == fleet, true() if name is None else table.c.experiment == name)
 
     dedupe = schema.dedupe.c
-    counted = select(func.count(dedupe.device.distinct()), func.coalesce(func.sum(dedupe.accepted), 0))
-    devices, reports = connection.execute(counted.where(of(schema.dedupe))).one()
+    query = select(func.count(dedupe.device.distinct()), func.coalesce(func.sum(dedupe.accepted), 0))
+    devices, reports = connection.execute(query.where(of(schema.dedupe))).one()
     plan = replace(plan, devices=devices, reports=int(reports))
     agree(plan)
     ids = [v.id for v in versions]
@@ -333,28 +381,28 @@ def _whole(connection: Connection, versions: list[Version], plan: Erasure, agree
 
 
 def _rewrite(connection: Connection, readers_s: float) -> tuple[str, ...]:
-    """Write the database's files anew, without what was deleted, and record that.
+    """Rewrite the database's files without the deleted data, and record that.
 
-    Returns what the server says against it; where that is about one of our tables, the rewrite stays due.
+    Returns the server's notices; if one of them is about our tables, the rewrite stays due.
     """
     table = schema.rewrite.c
     with connection.begin():
         erasures = connection.scalar(select(table.erasures))
     if connection.dialect.name == "sqlite":
-        done, notices = _rewrite_sqlite(connection), ()
+        is_complete, notices = _rewrite_sqlite(connection), ()
     else:
-        done, notices = _rewrite_postgresql(connection, readers_s)
-    if done:
+        is_complete, notices = _rewrite_postgresql(connection, readers_s)
+    if is_complete:
         with connection.begin():
-            done = update(schema.rewrite).where(table.rewritten < erasures).values(rewritten=erasures)
-            connection.execute(done)
+            statement = update(schema.rewrite).where(table.rewritten < erasures).values(rewritten=erasures)
+            connection.execute(statement)
     return notices
 
 
 def _rewrite_sqlite(connection: Connection) -> bool:
     file: Any = connection.connection.driver_connection
     file.execute("VACUUM")
-    # Without a log there is nothing to do, and it is not busy.
+    # Without a log it does nothing and is not busy.
     busy, _, _ = file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise sqlite3.OperationalError("database is locked")
@@ -381,15 +429,15 @@ def _rewrite_postgresql(connection: Connection, readers_s: float) -> tuple[bool,
         # The statistics have device ids in them, which ANALYZE replaces; pg_statistic is where they were
         # before.
         autocommit.exec_driver_sql(f"VACUUM (FULL, ANALYZE) {tables}")
-        done = not notices
+        is_complete = not notices
         autocommit.exec_driver_sql("VACUUM FULL pg_statistic")
     finally:
         autocommit.rollback()
         autocommit.execution_options(isolation_level=connection.default_isolation_level)
-    return done, tuple(notices)
+    return is_complete, tuple(notices)
 
 
-# VACUUM keeps what any of these still sees.
+# VACUUM keeps rows that any of these can still see.
 _READERS = """SELECT count(*) FROM (
     SELECT backend_xmin AS oldest FROM pg_stat_activity
     WHERE pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'
@@ -400,25 +448,25 @@ _READERS = """SELECT count(*) FROM (
 
 
 def _await_readers(connection: Connection, last: str, readers_s: float) -> None:
-    """Wait for all that began before a transaction; raises StoreError if some have not ended in time."""
+    """Wait for all transactions that began before this one; raise StoreError if some do not end in time."""
     end = time.monotonic() + readers_s
     while readers := connection.exec_driver_sql(_READERS, (last,)).scalar_one():
         if time.monotonic() > end:
             raise StoreError(
-                f"transactions, standbys or replication slots that still see what was erased: {readers:,}; "
+                f"transactions, standbys or replication slots that can still see erased data: {readers:,}; "
                 "end them, or wait"
             )
         time.sleep(0.1)
 
 
 def _replace_statistics(connection: Connection) -> None:
-    """Analyze all tables with rows of our own in them: of an empty one PostgreSQL keeps the statistics."""
-    # Tables of one row have no key, and nothing of a device.
+    """Analyze all tables with made-up rows in them: PostgreSQL keeps the statistics of an empty table."""
+    # Tables of one row have no key, and no device data.
     tables = [t for t in schema.metadata.sorted_tables if t.primary_key.columns]
     for table in tables:
         row = {c.name: "." if c.type.python_type is str else c.type.python_type() for c in table.columns}
         row |= {"state": "allowed"} if table is schema.device else {}
-        # As many as reach all of its parts.
+        # Enough rows to reach all of its partitions.
         rows = [row | {"device": f".{i}"} for i in range(200)] if table is schema.dedupe else [row]
         connection.execute(table.insert(), rows)
     connection.exec_driver_sql(f"ANALYZE {', '.join(t.name for t in tables)}")
@@ -428,10 +476,19 @@ def _replace_statistics(connection: Connection) -> None:
 
 
 def expire(store: Store, now: datetime.datetime) -> tuple[Version, str, int] | None:
-    """Erase one window that ended longer ago than its experiment's are kept; None where there is none.
+    """Erase one window that ended longer ago than its experiment's retention time.
 
-    Returns its version, the window, and how many reports it had. What holds for a name is what its newest
-    version says. now: UTC. Raises StoreError.
+    The newest version of a name decides how long windows are kept.
+
+    Args:
+        store: the store.
+        now: the time, UTC.
+
+    Returns:
+        The version, the window and its number of reports; None if no window is due.
+
+    Raises:
+        StoreError: the database fails.
     """
     versions, table = store.experiments(), schema.histogram
     newest = {(v.fleet, v.experiment.name): v for v in sorted(versions, key=lambda v: v.serial)}
@@ -440,17 +497,19 @@ def expire(store: Store, now: datetime.datetime) -> tuple[Version, str, int] | N
         hours = kept_hours(newest[v.fleet, v.experiment.name].keep)
         if hours is None or kind == "all":
             continue
-        ended = datetime.timedelta(hours=hours + (24 if kind == "day" else 1))
-        last = window(kind, now.astimezone(datetime.UTC) - ended)
-        old = select(func.min(table.c.window)).where(table.c.experiment == v.id, table.c.window <= last)
-        oldest = store.read(old)[0][0]
+        age = datetime.timedelta(hours=hours + (24 if kind == "day" else 1))
+        last = window(kind, now.astimezone(datetime.UTC) - age)
+        query = select(func.min(table.c.window)).where(table.c.experiment == v.id, table.c.window <= last)
+        oldest = store.read(query)[0][0]
         if oldest is None:
             continue
         with store.writing() as connection:
             store.check_version(connection)
-            gone = delete(table).where(table.c.experiment == v.id, table.c.window == oldest)
-            reports = sum(connection.scalars(gone.returning(table.c.count)))
-            more = {"erased": schema.experiment.c.erased + reports}
-            connection.execute(update(schema.experiment).where(schema.experiment.c.id == v.id).values(**more))
+            deletion = delete(table).where(table.c.experiment == v.id, table.c.window == oldest)
+            reports = sum(connection.scalars(deletion.returning(table.c.count)))
+            totals = {"erased": schema.experiment.c.erased + reports}
+            connection.execute(
+                update(schema.experiment).where(schema.experiment.c.id == v.id).values(**totals)
+            )
         return v, oldest, reports
     return None

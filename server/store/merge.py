@@ -1,8 +1,8 @@
-"""Merges the stores of sites that are not connected: `merge` adds whole stores to another, or nothing.
+"""Merges the stores of unconnected sites: `merge` adds whole stores to another one, or nothing.
 
-Histograms may be added only where the stores counted disjoint sets of reports. A store's dedupe sets say
-which reports it counted, so this is checked exactly. Where both counted a report, nobody can tell which of
-the counts it is in, and the merge is refused.
+Histograms may be added only if the stores counted disjoint sets of reports. The dedupe sets say which reports
+each store counted, so this is checked exactly. If both counted a report, nobody can tell which of the counts
+it is in, and the merge is refused.
 """
 
 import datetime
@@ -35,15 +35,21 @@ _KINDS = {
 
 
 class MergeRefused(HushmoteError):
-    """Adding the stores would count something twice or wrongly; the text says why."""
+    """Raised when adding the stores would count something twice or wrongly; the text says why."""
 
 
 @dataclass(frozen=True)
-class Added:
-    """What a merge adds under one experiment's name: versions, reports, and devices new to the target.
+class ExperimentAdditions:
+    """The additions under one experiment's name.
 
-    kept: a merged store has another current version or last day, or a version has another unit, purpose
-    or owner there; the target's own stays.
+    Attributes:
+        fleet: the fleet's name.
+        experiment: the experiment's name.
+        versions: number of versions that are new in the target.
+        reports: number of added reports.
+        devices: number of devices that are new in the target.
+        kept: whether a source differs in its current version or last day, or in a version's unit, purpose or
+            owner, and the target kept its own.
     """
 
     fleet: str
@@ -55,14 +61,19 @@ class Added:
 
 
 @dataclass(frozen=True)
-class Merged:
-    """What a merge adds in all: new fleets, additions per experiment's name, and reject counters.
+class MergeResult:
+    """All additions of a merge.
 
-    named: devices neither allowed nor revoked in the target. revoked: devices that it did not revoke.
+    Attributes:
+        fleets: names of new fleets.
+        experiments: additions for each experiment's name.
+        rejects: number of added rejects.
+        named: devices that the target had neither allowed nor revoked.
+        revoked: devices that the target had not revoked.
     """
 
     fleets: tuple[str, ...]
-    experiments: tuple[Added, ...]
+    experiments: tuple[ExperimentAdditions, ...]
     rejects: int
     named: int
     revoked: int
@@ -74,22 +85,28 @@ def merge(
     *,
     dry_run: bool = False,
     advance: Callable[[float], object] = lambda _: None,
-) -> Merged:
-    """Add the sources' fleets, devices, versions, histograms, dedupe sets and rejects, in one transaction.
+) -> MergeResult:
+    """Add the fleets, devices, versions, histograms, dedupe sets and rejects of stores to another store.
 
-    Where the target has an experiment's name, the target's current version and expiry stay; otherwise the
-    first source's come along. The same holds for a version's unit, purpose and owner: the target's own stays,
-    an empty one comes from the first source that has it. A device that is revoked in any of them is
-    revoked. A day that is interrupted in any of them is interrupted: its counts lack a part. Sources are
-    read as they were at one moment and are not changed. dry_run: do it all and undo it,
-    to say what would be added.
-    advance: called with each further share of the work that is done, 0 to 1.
-    Rejects are added unchecked: nothing tells whether they were added before, so a source with nothing else
-    can be added twice.
-    Raises MergeRefused where a fleet is open in one and keyed in another, or has an allow-list in only one, a
-    digest stands for two versions, a version would raise a name's total, both counted the same reports, a
-    store's counts and dedupe sets do not match, or a source has queued erasures; and StoreError. In all these
-    cases nothing was changed.
+    Everything happens in one transaction. If the target has an experiment's name, its current version and
+    expiry stay; otherwise they come from the first source. The same holds for a version's unit, purpose and
+    owner: the target's text stays, and an empty one comes from the first source that has one. A device that
+    is revoked in any store is revoked. A day that is interrupted in any store is interrupted, because its
+    counts are incomplete. Sources are read as of one moment and are not changed. Rejects are added unchecked:
+    a source that has nothing else can be added twice.
+
+    Args:
+        into: the target.
+        sources: the stores to add.
+        dry_run: do everything and roll it back, to say what would be added.
+        advance: called with each further share of the work that is done, 0 to 1.
+
+    Raises:
+        MergeRefused: a fleet is open in one store and keyed in another, or has an allow-list in only one; a
+            digest stands for two versions; a version would raise a name's total; both stores counted the same
+            reports; a store's counts and dedupe sets do not match; or a source has queued erasures. Nothing
+            was changed.
+        StoreError: a database fails. Nothing was changed.
     """
     for one, other in itertools.combinations((into, *sources), 2):
         if _same(one, other):
@@ -101,7 +118,7 @@ def merge(
                 total.add(source, connection, lambda part: advance(part / len(sources)))
         if dry_run:
             target.rollback()
-    return total.merged()
+    return total.result()
 
 
 def _same(one: Store, other: Store) -> bool:
@@ -116,27 +133,33 @@ def _same(one: Store, other: Store) -> bool:
 
 
 class _Merge:
-    """Sources that are added to one target in its transaction, and what was added up to now."""
+    """The sources that are added to one target in its transaction, and the additions so far."""
 
     def __init__(self, into: Store, target: Connection) -> None:
         self._into = into
         self._target = target
         self._write = IngestTransaction(target).write
-        self._seen = IngestTransaction(target).seen
+        self._read_numbers = IngestTransaction(target).read_numbers
         self._fleets: list[str] = []
-        self._added: defaultdict[_Name, Counter[str]] = defaultdict(Counter)
+        self._additions: defaultdict[_Name, Counter[str]] = defaultdict(Counter)
         self._totals: Counter[str] = Counter(rejects=0, named=0, revoked=0)
 
-    def merged(self) -> Merged:
-        """Return what was added."""
+    def result(self) -> MergeResult:
+        """Return the additions so far."""
         lines = [
-            Added(*name, n["versions"], n["reports"], n["devices"], kept=bool(n["kept"]))
-            for name, n in sorted(self._added.items())
+            ExperimentAdditions(*name, n["versions"], n["reports"], n["devices"], kept=bool(n["kept"]))
+            for name, n in sorted(self._additions.items())
         ]
-        return Merged(tuple(self._fleets), tuple(lines), **self._totals)
+        return MergeResult(tuple(self._fleets), tuple(lines), **self._totals)
 
     def add(self, source: Store, connection: Connection, advance: Callable[[float], object]) -> None:
-        """Add a source as its own connection sees it; advance is called with each further share done."""
+        """Add a source as its own connection sees it.
+
+        Args:
+            source: the store.
+            connection: a connection to it, in a transaction.
+            advance: called with each further share of the work that is done, 0 to 1.
+        """
         self._source = source
         self._connection = connection
         if connection.scalar(select(func.count()).select_from(schema.erasure)):
@@ -193,18 +216,18 @@ class _Merge:
         self._totals["revoked"] += after["revoked"] - before["revoked"]
 
     def _states(self) -> Counter[str]:
-        """Return state -> number of the target's devices in it."""
+        """Count the target's devices in each state."""
         state = schema.device.c.state
         rows = self._target.execute(select(state, func.count()).group_by(state))
         return Counter(dict(rows.all()))
 
     def _add_versions(self, versions: list[Version]) -> dict[int, int]:
-        """Return source id -> target id."""
+        """Add the versions, and return the target's id for each source id."""
         have = {(v.fleet, v.experiment.digest): v for v in self._into.versions(self._target, None)}
         first: dict[_Name, Version] = {}
         for v in have.values():
             first.setdefault((v.fleet, v.experiment.name), v)
-        known = set(first)
+        target_names = set(first)
         ids: dict[int, int] = {}
         for v in versions:
             name = (v.fleet, v.experiment.name)
@@ -214,10 +237,10 @@ class _Merge:
                     f"digest {v.experiment.digest.hex()} of fleet {v.fleet} is {same.experiment.name} in "
                     f"{self._into.where} and another version, of {v.experiment.name}, in {self._source.where}"
                 )
-            if name in known:
+            if name in target_names:
                 own = same is not None and same.current
                 if v.current != own or (own and same is not None and v.expires != same.expires):
-                    self._added[name]["kept"] = 1
+                    self._additions[name]["kept"] = 1
             if same is not None:
                 ids[v.id] = same.id
                 self._unite(same, v)
@@ -226,8 +249,8 @@ class _Merge:
                 check_total(first.setdefault(name, v).experiment, v.experiment)
             except VersionRefused as e:
                 raise MergeRefused(f"fleet {v.fleet} in {self._source.where}: {e}") from None
-            ids[v.id] = self._insert(v, current=v.current and name not in known)
-            self._added[name]["versions"] += 1
+            ids[v.id] = self._insert(v, current=v.current and name not in target_names)
+            self._additions[name]["versions"] += 1
         return ids
 
     def _insert(self, v: Version, *, current: bool) -> int:
@@ -239,10 +262,10 @@ class _Merge:
         return self._target.execute(insert).scalar_one()
 
     def _unite(self, same: Version, other: Version) -> None:
-        """Extend a version that both know to the times at which either published it, with both's words."""
+        """Extend a version that both stores have to the publication times and texts of both."""
         own, theirs = asdict(same.description), asdict(other.description)
         if any(own[word] and theirs[word] and own[word] != theirs[word] for word in own):
-            self._added[same.fleet, same.experiment.name]["kept"] = 1
+            self._additions[same.fleet, same.experiment.name]["kept"] = 1
         table = schema.experiment
         both: dict[str, Any] = {"first_serial": min(same.first_serial, other.first_serial)}
         newest = max(same, other, key=lambda v: v.serial)
@@ -258,21 +281,21 @@ class _Merge:
         overlaps: dict[_Name, tuple[int, int]] = {}
         for part in rows.parts(query.where(table.c.accepted > 0)):
             with self._source.legible():
-                theirs = {(f, name, device): _decoded(*row) for f, name, device, *row in part}
+                theirs = {(f, name, device): _decode(*row) for f, name, device, *row in part}
             with self._into.legible():
-                seen = self._seen(theirs)
-            changed: dict[DedupeKey, NumberSet] = {}
+                ours = self._read_numbers(theirs)
+            new_sets: dict[DedupeKey, NumberSet] = {}
             for key, numbers in theirs.items():
                 name = key[0], key[1]
-                united = seen[key].union(numbers)
-                both = _span(seen[key]) + _span(numbers) - _span(united)
+                union = ours[key].union(numbers)
+                both = _span(ours[key]) + _span(numbers) - _span(union)
                 if both:
                     devices, reports = overlaps.get(name, (0, 0))
                     overlaps[name] = devices + 1, reports + both
-                self._added[name].update(reports=len(numbers), devices=not seen[key])
-                changed[key] = united
+                self._additions[name].update(reports=len(numbers), devices=not ours[key])
+                new_sets[key] = union
             if not overlaps:
-                self._write(changed, {}, {})
+                self._write(new_sets, {}, {})
         for (fleet, experiment), (devices, reports) in overlaps.items():
             raise MergeRefused(
                 f"both {self._into.where} and {self._source.where} counted the same {reports:,} "
@@ -287,7 +310,7 @@ class _Merge:
         if both := sum(row["mark"] in have and row["reports"] > 0 for row in rows):
             raise MergeRefused(
                 f"both {self._into.where} and {self._source.where} counted reports of {both:,} "
-                f"device{'s' * (both > 1)} erased since: whether the same cannot be told"
+                f"device{'s' * (both > 1)} erased since: nobody can tell whether they are the same"
             )
         if rows:
             self._target.execute(insert_erased(self._target), rows)
@@ -311,7 +334,7 @@ class _Merge:
         add_interruptions(self._target, days)
 
 
-def _decoded(text: str, beyond: bytes | None, accepted: int) -> NumberSet:
+def _decode(text: str, beyond: bytes | None, accepted: int) -> NumberSet:
     numbers = NumberSet.decode(text, beyond)
     if len(numbers) != accepted:
         raise ValueError("a device's reports and their number do not match")
@@ -319,7 +342,7 @@ def _decoded(text: str, beyond: bytes | None, accepted: int) -> NumberSet:
 
 
 def _check_counts(store: Store, connection: Connection, names: set[_Name]) -> None:
-    """Refuse counts without a dedupe set: nobody could tell whether they were added before."""
+    """Refuse counts without dedupe sets: nobody could tell whether they were added before."""
     versions, dedupe, erased = schema.experiment, schema.dedupe, schema.erased
 
     def sums(count: Column[int], *name: Column[str]) -> Counter[_Name]:
@@ -329,20 +352,20 @@ def _check_counts(store: Store, connection: Connection, names: set[_Name]) -> No
         rows: Any = connection.execute(query)
         return Counter({(fleet, name): int(n) for fleet, name, n in rows})
 
-    # What was erased is in neither, but for its sum: of windows here, of devices there.
+    # Of erased data only sums are left: of windows in one table, of devices in the other.
     counts = sums(schema.histogram.c.count, versions.c.fleet, versions.c.name)
     counts += sums(versions.c.erased, versions.c.fleet, versions.c.name)
-    known = sums(dedupe.c.accepted, dedupe.c.fleet, dedupe.c.experiment)
-    known += sums(erased.c.reports, erased.c.fleet, erased.c.experiment)
+    dedupe_sums = sums(dedupe.c.accepted, dedupe.c.fleet, dedupe.c.experiment)
+    dedupe_sums += sums(erased.c.reports, erased.c.fleet, erased.c.experiment)
     for fleet, name in sorted(names):
-        have, of = counts[fleet, name], known[fleet, name]
-        if have != of:
+        count, expected = counts[fleet, name], dedupe_sums[fleet, name]
+        if count != expected:
             raise MergeRefused(
-                f"{store.where} counts {have:,} reports to {name} in fleet {fleet} but has the numbers of "
-                f"{of:,}: nobody can tell what it counted, so it cannot be merged"
+                f"{store.where} counts {count:,} reports to {name} in fleet {fleet} but has the numbers of "
+                f"{expected:,}: nobody can tell what it counted, so it cannot be merged"
             )
 
 
 def _span(numbers: NumberSet) -> int:
-    """Return how many numbers are counted or too late; which of the two, the other store may not know."""
+    """Return how many numbers are counted or too late; the other store may not know which."""
     return len(numbers) + numbers.late

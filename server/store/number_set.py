@@ -1,14 +1,14 @@
-"""Sets of report numbers: all from 1 to one of them, and few beyond it, since numbers have no gaps.
+"""Sets of report numbers: all from 1 to some number, and a few beyond it, since numbers have no gaps.
 
-How large a set may grow. A board skips no number. A number missing below a device's highest is lost for good,
-still on its way, or waiting for an absent aggregator of a group, which may hold any part of the device's
-reports. So any gap may still be filled, and none is closed while a set is small. But any 80,000
-of 2^32 numbers take 170 KB, however they are written, and a forger may send any. So a set keeps at most
-MOST_BYTES and MOST_CONTAINERS beyond its first gap: a container has the numbers that agree in their
-upper 16 bits, takes 10 to 8,200 bytes, and costs time each. Beyond these limits the lowest gaps are closed,
-and a report that would fill them is too late. The two highest containers always have room. An honest board's
-report is among them as long as the board has made fewer than 65,536 more since: a board that makes one a
-minute does so in 45 days. That holds for a lone aggregator and for a group, and they can share a store.
+How large a set may grow: a board skips no number. A number that is missing below a device's highest is lost
+for good, still on its way, or waiting for an absent aggregator of a group, which may hold any part of the
+device's reports. So any gap may still be filled, and none is closed while a set is small. But any 80,000 of
+2^32 numbers take 170 KB, however they are written, and a forger may send any numbers. So a set keeps at most
+MOST_BYTES and MOST_CONTAINERS beyond its first gap: a container has the numbers that agree in their upper 16
+bits, takes 10 to 8,200 bytes, and costs time. Beyond these limits the lowest gaps are closed, and a report
+that would fill them is too late. The two highest containers are always kept. They contain an honest board's
+report as long as the board has made fewer than 65,536 reports since: 45 days for a board that makes one a
+minute. This holds for a single aggregator and for a group, and both can share a store.
 """
 
 from __future__ import annotations
@@ -33,10 +33,14 @@ _TEXT = re.compile(r"([0-9]+~)?([0-9]+-[0-9]+(,[0-9]+-[0-9]+)*)?(\+[0-9]+:[0-9a-
 
 @dataclass(frozen=True, slots=True)
 class NumberSet:
-    """An immutable set of report numbers: 1 to whole, and those in `beyond`, all above whole + 1.
+    """An immutable set of report numbers: 1 to `whole`, and those in `beyond`, which are all above whole + 1.
 
-    late: how many of them were never counted and never will be. The length counts the others, whose
-    reports were counted.
+    Its length is the number of counted reports.
+
+    Attributes:
+        whole: all numbers from 1 to this one are in the set.
+        beyond: the numbers beyond the first gap.
+        late: how many numbers in the set were never counted and never will be.
     """
 
     whole: int = 0
@@ -44,19 +48,20 @@ class NumberSet:
     late: int = 0
 
     def __contains__(self, number: int) -> bool:
-        """Return whether a report of that number must not be counted: it was before, or it is too late."""
+        """Return whether a report of this number must not be counted: it was counted, or it is too late."""
         return number <= self.whole or number in self.beyond
 
     def __len__(self) -> int:
+        """Return how many numbers were counted."""
         return self.whole + len(self.beyond) - self.late
 
     @property
     def highest(self) -> int:
-        """The highest number in it, 0 in an empty set."""
+        """Return the highest number in the set, or 0 if it is empty."""
         return self.beyond.max() if self.beyond else self.whole
 
     def add(self, number: int) -> NumberSet:
-        """Return the set with number in it as well, itself if it has it already."""
+        """Return the set with this number added; the same object if it has it already."""
         if number == self.whole + 1 and not self.beyond:  # the next one, as nearly always
             return NumberSet(number, self.beyond, self.late)
         if number in self:
@@ -64,15 +69,15 @@ class NumberSet:
         return _set(self.whole, self.beyond | FrozenBitMap((number,)), self.late)
 
     def union(self, other: NumberSet) -> NumberSet:
-        """Return the set of the numbers in either, with as many late ones as both have together."""
+        """Return the union; its late numbers are those of both sets together."""
         return _set(max(self.whole, other.whole), self.beyond | other.beyond, self.late + other.late)
 
     def seal(self) -> NumberSet:
-        """Return the set with all from 1 to its highest in it: numbers that were not counted are too late."""
+        """Return the set with all numbers up to its highest; numbers that were not counted are too late."""
         return self.close(self.highest)
 
     def narrow(self) -> NumberSet:
-        """Return the set, with its lowest gaps closed if it is too large: numbers in them are too late."""
+        """Return the set with its lowest gaps closed if it is too large; their numbers are too late."""
         self.beyond.run_optimize()
         containers = self.beyond.get_statistics()["n_containers"]
         if containers <= MOST_CONTAINERS and len(self.beyond.serialize()) <= MOST_BYTES:
@@ -83,29 +88,33 @@ class NumberSet:
         return self.close(lowest - lowest % _CONTAINER - 1).narrow()
 
     def close(self, whole: int) -> NumberSet:
-        """Return the set with all from 1 to whole in it as well: what was not counted is too late."""
+        """Return the set with all numbers from 1 to `whole` added; new ones are too late."""
         wider = _set(max(whole, self.whole), self.beyond, 0)
         return NumberSet(wider.whole, wider.beyond, len(wider) - len(self))
 
     def encode(self) -> tuple[str, bytes | None]:
         """Return the set, narrowed, as a store keeps it: a text and the numbers beyond its first gap.
 
-        The text is "1-57", or "3~1-57" with 3 late ones. The rest is a portable roaring bitmap, None if
-        empty.
+        The text is "1-57", or "3~1-57" with 3 late numbers. The numbers are a portable roaring bitmap, None
+        if there are none.
         """
         if not self.beyond:
             return _text(self), None
-        kept = self.narrow()
-        return _text(kept), kept.beyond.serialize()
+        narrowed = self.narrow()
+        return _text(narrowed), narrowed.beyond.serialize()
 
     @classmethod
     def decode(cls, text: str, beyond: bytes | None = None) -> NumberSet:
-        """Return the set that encode() gave, in an older version too; raises ValueError for anything else."""
-        return _remembered(text) if beyond is None and len(text) <= _SHORT else _decode(text, beyond)
+        """Return the set that encode() wrote, in this or an older version.
+
+        Raises:
+            ValueError: the arguments are not such a set.
+        """
+        return _decode_cached(text) if beyond is None and len(text) <= _SHORT else _decode(text, beyond)
 
 
 def _set(whole: int, beyond: FrozenBitMap, late: int) -> NumberSet:
-    """Return the set of all from 1 to whole and of those beyond, some of which may be below whole."""
+    """Build a set of all numbers from 1 to `whole` and those in `beyond`, some of which may be below it."""
     if not beyond or beyond.min() > whole + 1:
         return NumberSet(whole, beyond, late)
     next_ones = range(whole + 1, beyond.max() + 1)
@@ -149,4 +158,4 @@ def _decode(text: str, beyond: bytes | None = None) -> NumberSet:
     return NumberSet(whole, FrozenBitMap(others), int(late or 0))
 
 
-_remembered = functools.lru_cache(maxsize=4096)(_decode)
+_decode_cached = functools.lru_cache(maxsize=4096)(_decode)

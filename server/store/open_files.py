@@ -1,6 +1,6 @@
-"""Tells whether the open files are still the SQLite store's: nobody will read what is written to others.
+"""Detects that the open files are no longer the SQLite store's: nobody will read what is written to them.
 
-Removing or moving a file stops no program that has it open: SQLite goes on and reports success.
+Removing or moving a file does not stop a program that has it open: SQLite goes on and reports success.
 """
 
 import os
@@ -15,47 +15,51 @@ _Identity = tuple[int, int] | None
 
 
 class StoreMoved(HushmoteError):
-    """A store's file is not where it was opened; putting it back mends that."""
+    """Raised when a store's file is not where it was opened; putting it back repairs this."""
 
 
 class StoreRemoved(HushmoteError):
-    """An open store's -wal or -shm is not where it was opened; only opening the store anew mends that."""
+    """Raised when an open store's -wal or -shm was removed or replaced; the store must be opened again."""
 
 
 def remember(connection: sqlite3.Connection, info: dict[str, object]) -> None:
-    """Note in a new connection's info which files it has open."""
+    """Store in a new connection's info which files it has open."""
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the late ones too
     path = connection.execute("PRAGMA database_list").fetchone()[2]
     info[_OPEN] = {name: _identity(name) for name in (path, f"{path}-wal", f"{path}-shm")}
 
 
 def check(connection: Connection) -> None:
-    """Raise StoreMoved or StoreRemoved if a path leads to another file now; three calls of stat().
+    """Check that the paths still lead to the open files; this takes three calls of stat().
 
-    Brings what only a removed -wal holds into the store's file first, unless somebody else may have
-    written there since.
+    If only a removed -wal contains the last commits, they are first moved into the store's file, unless
+    another program may have written there since.
+
+    Raises:
+        StoreMoved: the store's file was moved, removed or replaced.
+        StoreRemoved: its -wal or -shm was removed or replaced.
     """
     files: dict[str, _Identity] = connection.info.get(_OPEN, {})
-    gone = {name: now for name, then in files.items() if (now := _identity(name)) != then}
-    if not gone:
+    changed_files = {name: now for name, before in files.items() if (now := _identity(name)) != before}
+    if not changed_files:
         return
     path = next(iter(files))
-    if path in gone:
+    if path in changed_files:
         raise StoreMoved(
             f"{path} was moved, removed or replaced while it was open: put it back, "
             "or stop all that use it, restore a backup and start again"
         )
-    first = f"{next(iter(gone))} was removed or replaced while it was open"
+    first = f"{next(iter(changed_files))} was removed or replaced while it was open"
     # Any program that opened the store since has made new files at these paths.
-    if not any(gone.values()) and _moved_into_the_file(connection):
+    if not any(changed_files.values()) and _checkpoint(connection):
         raise StoreRemoved(f"{first}; everything counted is in {path} now: start again")
     raise StoreRemoved(
         f"{first}, and the last reports counted may be lost: stop all programs that use {path}, "
-        f"look at it with `hushmote store check`, and start again"
+        f"check it with `hushmote store check`, and start again"
     )
 
 
-def _moved_into_the_file(connection: Connection) -> bool:
+def _checkpoint(connection: Connection) -> bool:
     connection.rollback()
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)

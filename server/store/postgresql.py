@@ -1,9 +1,10 @@
-"""Connects to a store in PostgreSQL: durable whatever the server's defaults, never silent for ever.
+"""Connects to a store in PostgreSQL: durable whatever the server's defaults, and never blocked for ever.
 
 A pooler between us and the server may give each transaction another session. So every setting and lock is
 local to its transaction, and no statement is prepared in a session.
 
-Needs psycopg, which only the extra `postgresql` brings: database imports this module to open such a store.
+This module needs psycopg, which only the extra `postgresql` installs; database imports it to open such a
+store.
 """
 
 import logging
@@ -23,7 +24,7 @@ STATEMENT_TIMEOUT_S = 120
 # After this the server drops a client that stopped in the middle of a batch with its rows locked.
 IDLE_TIMEOUT_S = 300
 PATIENCE_S = 120.0  # for a server that is still starting
-_SAY_S = 30.0
+_LOG_INTERVAL_S = 30.0
 _PAUSE_S = 0.5
 
 log = logging.getLogger(__name__)
@@ -40,64 +41,71 @@ _LINK = {
 
 
 class AnsweringConnection(psycopg.Connection[Any]):
-    """A connection that gives up when the server stays silent for too long, as a stopped one does.
+    """A connection that gives up when the server is silent for too long, as a stopped server is.
 
-    The server's own timeouts end a running statement, but neither a stopped server nor the end of a commit.
+    The server's own timeouts end a running statement, but they help neither with a stopped server nor with a
+    commit.
     """
 
     answer_s = STATEMENT_TIMEOUT_S + 30.0
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
-        """Drive an exchange with the server, as psycopg does; raises OperationalError after answer_s."""
+        """Drive an exchange with the server, as psycopg does.
+
+        Raises:
+            OperationalError: the server was silent for answer_s seconds.
+        """
         return super().wait(self._impatient(gen), *args, **options)
 
     def _impatient(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         end = time.monotonic() + self.answer_s
         try:
-            wanted = next(gen)
+            state = next(gen)
             while True:
-                ready = yield wanted
+                ready = yield state
                 if not ready and time.monotonic() > end:
                     self.pgconn.finish()  # nobody waits for a later answer
                     raise psycopg.OperationalError(f"no answer for {self.answer_s:g} seconds")
-                wanted = gen.send(ready)
-        except StopIteration as done:
-            return done.value
+                state = gen.send(ready)
+        except StopIteration as stop:
+            return stop.value
 
 
 def open_engine(url: URL, read_only: bool = False) -> Engine:
-    """Return an engine that sets up its transactions as a store needs them; the URL's options win.
+    """Return an engine that sets up its transactions for a store; options in the URL take precedence.
 
-    read_only: the server refuses every write.
+    Args:
+        url: the store's URL.
+        read_only: let the server refuse every write.
     """
     options: dict[str, object] = {name: value for name, value in _LINK.items() if name not in url.query}
     options["prepare_threshold"] = None
     # A connection that the server has dropped is replaced before a batch fails.
     engine = create_engine(url, connect_args=options, pool_pre_ping=True)
     event.listen(engine, "do_connect", _connect)
-    event.listen(engine, "begin", _set)
+    event.listen(engine, "begin", _apply_settings)
     if read_only:
         event.listen(engine, "connect", _only_read)
     return engine
 
 
 def await_server(engine: Engine) -> None:
-    """Return once the server answers, even with a refusal, or after PATIENCE_S; the log says so."""
+    """Wait until the server answers, even with a refusal, for at most PATIENCE_S; log that it waits."""
     _, options = engine.dialect.create_connect_args(engine.url)
     options.pop("context", None)  # psycopg's own; libpq does not know it
     try:
         conninfo = make_conninfo("", **_LINK | dict(options)).encode()
     except psycopg.ProgrammingError:
         return  # not a valid option: connecting says so
-    start = say_at = time.monotonic()
+    start = log_at = time.monotonic()
     while PGconn.ping(conninfo) in (Ping.REJECT, Ping.NO_RESPONSE):
         now = time.monotonic()
         if now - start >= PATIENCE_S:
             return
-        if now >= say_at:
+        if now >= log_at:
             where = engine.url.set(query={}).render_as_string(hide_password=True)
             log.warning("no answer from %s yet: waiting for it, %.0f s at most", where, PATIENCE_S)
-            say_at = now + _SAY_S
+            log_at = now + _LOG_INTERVAL_S
         time.sleep(_PAUSE_S)
 
 
@@ -109,7 +117,7 @@ def _only_read(connection: psycopg.Connection[Any], _record: object) -> None:
     connection.read_only = True  # says so as each transaction begins
 
 
-# A server may be set to answer before a commit is on disk. Settings stricter than ours stay.
+# A server may be configured to answer before a commit is on disk. Stricter settings stay.
 _SETTINGS = """SELECT
     set_config('synchronous_commit', CASE current_setting('synchronous_commit')
                WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true),
@@ -118,7 +126,7 @@ _SETTINGS = """SELECT
     set_config('idle_in_transaction_session_timeout', %s, true)"""
 
 
-def _set(connection: Connection) -> None:
+def _apply_settings(connection: Connection) -> None:
     if not connection.connection.dbapi_connection.autocommit:  # pyright: ignore
         seconds = (LOCK_TIMEOUT_S, STATEMENT_TIMEOUT_S, IDLE_TIMEOUT_S)
         connection.exec_driver_sql(_SETTINGS, tuple(f"{n}s" for n in seconds))

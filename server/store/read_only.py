@@ -1,7 +1,7 @@
-"""Opens a SQLite store so that it cannot be written, while others go on writing to it.
+"""Opens a SQLite store so that it cannot be written, while other processes go on writing to it.
 
-No file beside the store changes either, but for the index of its log, in which readers have their marks. A
--wal or -shm made by a reader would belong to the reader, and might keep out the aggregator that comes next.
+No file beside the store changes either, except for the index of its log, in which readers set their marks. A
+-wal or -shm created by a reader would belong to the reader and might keep out the next aggregator.
 """
 
 import os
@@ -12,11 +12,11 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine import URL
 
-BUSY_TIMEOUT_S = 2  # readers never wait in WAL mode; elsewhere a reader should soon be told
+BUSY_TIMEOUT_S = 2  # readers never wait in WAL mode; in other modes a reader should fail soon
 
 
 def open_engine(url: URL) -> Engine:
-    """Return an engine that connects anew for each transaction; how depends on who writes at that moment."""
+    """Return an engine that connects anew for each transaction, depending on the current writers."""
     path = url.database or ""
     engine = create_engine(url, creator=lambda: _connect(path), poolclass=NullPool)
     event.listen(engine, "begin", _begin)
@@ -36,7 +36,7 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def is_being_written(path: str) -> bool:
-    """Return whether somebody writes to a SQLite file, or stopped without tidying up."""
+    """Return whether a process is writing to a SQLite file, or has stopped without cleaning up."""
     return os.path.exists(f"{path}-wal") or os.path.exists(f"{path}-journal")
 
 
@@ -47,8 +47,8 @@ def _uri(path: str) -> str:
     if is_being_written(path):
         options = ""
         with suppress(OSError):  # an index that is missing was lost by a crash, and SQLite makes it again
-            # Another user's must not be made anew as it goes away. One's own is opened to be written: all
-            # that a process has open shares the index as the first has opened it, and the next may write.
+            # Another user's index must not be recreated. One's own is opened for writing, because all
+            # connections of a process share the index as first opened, and the next one may write.
             if os.stat(f"{path}-shm").st_uid != getattr(os, "geteuid", int)():  # Windows has neither
                 options = "readonly_shm=1"
     return f"file:{quote(os.path.abspath(path))}?mode=ro&{options}"

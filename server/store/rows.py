@@ -1,4 +1,4 @@
-"""Reads rows of the large tables: some thousands at a time with progress, or a window's in one text."""
+"""Reads rows of the large tables: some thousands at a time with progress, or a window's rows as one text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ _ROWS = 2000  # read or written at a time
 
 
 class Rows:
-    """A walk through whole tables; advance is called with each further share that is done, 0 to 1."""
+    """A walk through whole tables that reports its progress.
+
+    Args:
+        connection: in a transaction.
+        tables: the tables whose rows count as the work.
+        advance: called with each further share of the work that is done, 0 to 1.
+        where: a condition for the rows; None for all.
+    """
 
     def __init__(
         self,
@@ -26,13 +33,13 @@ class Rows:
         where: ColumnElement[bool] | None = None,
     ) -> None:
         self._connection, self._advance = connection, advance
-        of = true() if where is None else where
+        condition = true() if where is None else where
         self.count = sum(
-            connection.scalar(select(func.count()).select_from(t).where(of)) or 0 for t in tables
+            connection.scalar(select(func.count()).select_from(t).where(condition)) or 0 for t in tables
         )
 
     def parts(self, query: Select[*tuple[Any, ...]]) -> Iterator[Sequence[Row[*tuple[Any, ...]]]]:
-        """Yield a query's rows; asking for the next part says that the last one is done."""
+        """Yield a query's rows in parts; requesting the next part reports the last one as done."""
         for part in self._connection.execute(query.execution_options(yield_per=_ROWS)).partitions():
             yield part
             self._advance(len(part) / self.count)
@@ -46,11 +53,18 @@ class Rows:
 def window_counts(
     connection: Connection, version: int, windows: Sequence[str]
 ) -> Iterator[tuple[str, Counts, Counts]]:
-    """Yield (window, its codes, each once, their reports) of a version, for these windows or for all.
+    """Yield the windows of a version: name, codes (each once) and their numbers of reports.
 
-    Raises ValueError or TypeError where a row is no number.
+    Args:
+        connection: in a transaction.
+        version: the version's id.
+        windows: the windows to read; empty for all.
+
+    Raises:
+        ValueError: a row is not a number.
+        TypeError: a row is not a number.
     """
-    import numpy as np  # only here: who is refused does not wait for it
+    import numpy as np  # imported here, because it loads slowly
 
     table = schema.histogram.c
     query = select(table.window).where(table.experiment == version).group_by(table.window)
@@ -61,6 +75,6 @@ def window_counts(
     query = query.add_columns(func.count(), *texts).execution_options(yield_per=16)
     for window, rows, *both in connection.execute(query):
         codes, reports = (np.fromstring(text, np.int64, sep=" ") for text in both)
-        if not len(codes) == len(reports) == rows:  # NumPy before 2.3 ends at what is no number
-            raise ValueError(f"a row of window {window} is no number")
+        if not len(codes) == len(reports) == rows:  # NumPy before 2.3 stops at the first non-number
+            raise ValueError(f"a row of window {window} is not a number")
         yield window, codes, reports

@@ -20,13 +20,13 @@ fleet = sa.Table(
     "fleet",
     metadata,
     sa.Column("name", sa.String(32), primary_key=True),
-    sa.Column("keyed", sa.Boolean, nullable=False),  # false: an open fleet, where anyone can forge
+    sa.Column("keyed", sa.Boolean, nullable=False),  # false: an open fleet, in which anyone can forge reports
     sa.Column("listed", sa.Boolean, nullable=False, server_default=sa.false()),  # true: it has an allow-list
     sa.Column("serial", sa.BigInteger, nullable=False, server_default="0"),  # the highest of any version
     sa.Column("master_check", sa.String(16)),  # of its master key, see wire.keys; null: no key counted yet
 )
 
-# Devices that were named by hand: allowed (the fleet's allow-list) or revoked, for good.
+# Devices named by an operator: allowed (the fleet's allow-list) or permanently revoked.
 # There is no row id: it would keep the order in which they were named.
 device = sa.Table(
     "device",
@@ -40,7 +40,7 @@ device = sa.Table(
 # A version of an experiment is immutable. `current` marks the published one, at most one of a name.
 # Serials are unix times, or the fleet's last serial plus one if that is more: they give the order.
 # signatures: of its announcement under its serial and of its withdrawal, where they were made elsewhere.
-# unit, purpose, owner, asked and keep are the analyst's words: devices never see them; they may change.
+# unit, purpose, owner, asked and keep are the analyst's texts: devices never see them; they may change.
 experiment = sa.Table(
     "experiment",
     metadata,
@@ -61,7 +61,7 @@ experiment = sa.Table(
     sa.Column("purpose", sa.Text, nullable=False, server_default=""),
     sa.Column("owner", sa.Text, nullable=False, server_default=""),
     sa.Column("asked", sa.Text, nullable=False, server_default=""),  # the finding's questions, one a line
-    sa.Column("keep", sa.Text, nullable=False, server_default=""),  # for how long its windows: 400d, 48h
+    sa.Column("keep", sa.Text, nullable=False, server_default=""),  # how long its windows are kept: 400d, 48h
     sa.Column("erased", sa.BigInteger, nullable=False, server_default="0"),  # reports of windows erased since
     sa.Column("signatures", sa.LargeBinary(128)),
     sa.UniqueConstraint("fleet", "digest"),
@@ -98,7 +98,9 @@ dedupe = sa.Table(
 
 @event.listens_for(dedupe, "before_create")
 def _divide(table: sa.Table, connection: sa.Connection, **_: object) -> None:
-    if connection.dialect.name == "postgresql":  # only here: it loads the dialect, which SQLite's do not need
+    if (
+        connection.dialect.name == "postgresql"
+    ):  # checked here, because it loads the dialect, which SQLite stores do not need
         table.dialect_kwargs["postgresql_partition_by"] = "HASH (device)"
 
 
@@ -124,7 +126,7 @@ erased = sa.Table(
     metadata,
     sa.Column("mark", sa.String(32), primary_key=True),
     sa.Column("fleet", sa.String(32), nullable=False),
-    sa.Column("experiment", sa.String(32), nullable=False),  # empty: revoked, nothing of it counts
+    sa.Column("experiment", sa.String(32), nullable=False),  # empty: revoked, none of its reports count
     sa.Column("highest", sa.BigInteger, nullable=False),
     sa.Column("reports", sa.BigInteger, nullable=False),  # that were counted, and are in histogram still
     sqlite_with_rowid=False,
@@ -151,7 +153,7 @@ erasure = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# One row: how many erasures deleted rows, and for how many of them the database's files were written anew.
+# One row: how many erasures deleted rows, and for how many of them the database's files were rewritten.
 rewrite = sa.Table(
     "rewrite",
     metadata,

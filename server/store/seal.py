@@ -1,6 +1,6 @@
-"""Seals an experiment: keeps only each device's highest report number and how many counted: `store seal`.
+"""Seals an experiment, `store seal`: keeps only each device's highest number and number of reports.
 
-A set of numbers has no window or version in it, so nothing smaller than a name can be sealed.
+A set of numbers does not tell windows or versions apart, so only a whole name can be sealed.
 """
 
 import datetime
@@ -17,12 +17,18 @@ from .store import Store, VersionRefused
 
 @dataclass(frozen=True)
 class Sealing:
-    """What sealing an experiment's name does, or would do.
+    """The effect of sealing an experiment's name.
 
-    devices: all that it knows. folded: the devices whose numbers have gaps. gaps: reports below a device's
-    highest number that were never counted, and never will be. late: reports that were too late before.
-    bytes_before, bytes_after: of all its sets as stored. over: whether no version of it counts any more
-    today, so that its reports are rejected anyway.
+    Attributes:
+        fleet: the fleet's name.
+        experiment: the experiment's name.
+        devices: number of devices with report numbers.
+        folded: devices whose numbers have gaps.
+        gaps: reports below a device's highest number that were never counted, and never will be.
+        late: reports that were too late before.
+        bytes_before: size of all its stored sets before.
+        bytes_after: and after.
+        over: whether no version counts any more today, so that its reports are rejected anyway.
     """
 
     fleet: str
@@ -44,14 +50,23 @@ def seal(
     dry_run: bool = True,
     advance: Callable[[float], object] = lambda _: None,
 ) -> Sealing:
-    """Fold each device's numbers for an experiment's name into the interval from 1 to its highest.
+    """Close the gaps in each device's numbers for an experiment's name, up to its highest number.
 
-    Counts stay, and so does each device's number of accepted reports. A number below a device's highest that
-    was not counted is a duplicate from then on: nothing can be counted twice, and a report on its way with
-    such a number is lost. Rows are folded some thousands at a time, each part in a transaction, while
-    aggregators go on; an interrupted run can be repeated. dry_run: only say what it would do.
-    advance: called with each further share of the work that is done, 0 to 1. Raises VersionRefused for an
-    unknown name, and StoreError.
+    Counts stay, and so does each device's number of accepted reports. From then on a number below a device's
+    highest that was not counted is a duplicate: nothing can be counted twice, and a report that is on its way
+    with such a number is lost. Rows are sealed some thousands at a time, each part in a transaction, while
+    aggregators go on; an interrupted run can be repeated.
+
+    Args:
+        store: the store.
+        fleet: the fleet's name.
+        name: the experiment's name.
+        dry_run: only compute the effect.
+        advance: called with each further share of the work that is done, 0 to 1.
+
+    Raises:
+        VersionRefused: there is no such experiment.
+        StoreError: the database fails.
     """
     versions = [v for v in store.experiments(fleet) if v.experiment.name == name]
     if not versions:
@@ -69,16 +84,16 @@ def seal(
             keys = [key for key, numbers in sets.items() if numbers.seal() != numbers]
             if keys and not dry_run:
                 with store.ingest() as transaction:
-                    now = transaction.seen(keys)
+                    now = transaction.read_numbers(keys)
                     transaction.write({key: numbers.seal() for key, numbers in now.items()}, {}, {})
                 sets |= now
             folded += len(keys)
             for numbers in sets.values():
-                sealed = numbers.seal()
+                sealed_set = numbers.seal()
                 late += numbers.late
-                gaps += sealed.late - numbers.late
+                gaps += sealed_set.late - numbers.late
                 before += _bytes(numbers)
-                after += _bytes(sealed)
+                after += _bytes(sealed_set)
     over = not any(v.counts_on(today) for v in versions)
     return Sealing(fleet, name, rows.count, folded, gaps, late, before, after, over)
 

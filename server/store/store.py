@@ -1,6 +1,6 @@
-"""The store: histograms per experiment version, fleet and window, dedupe sets, reject counters.
+"""The store: histograms per experiment version, fleet and window; dedupe sets; reject counters.
 
-SQLAlchemy Core, in statements that SQLite and PostgreSQL share; see database for how it is opened.
+SQLAlchemy Core, in statements that SQLite and PostgreSQL share. See database for how it is opened.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, and_, func, select, union_all, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
-from ..errors import absent
+from ..errors import no_such_name
 from ..wire.experiments import OwnCodeRefused, parse_experiment
 from ..wire.keys import Signatures
 from ..wire.limits import GRACE_DAYS
@@ -46,9 +46,12 @@ __all__ = ["Description", "Participation", "Store", "StoreError", "Version", "Ve
 
 @dataclass(frozen=True)
 class Participation:
-    """How many devices had at least one report accepted for an experiment's name, and how many reports.
+    """The devices and reports that were accepted for an experiment's name.
 
-    most: the largest number of one device's reports.
+    Attributes:
+        devices: number of devices with at least one accepted report.
+        reports: number of accepted reports.
+        most: the largest number of reports of one device.
     """
 
     devices: int
@@ -57,10 +60,12 @@ class Participation:
 
 
 class Store(Database):
-    """A store by SQLAlchemy URL, `sqlite:///path` for a file.
+    """A store by its SQLAlchemy URL; `sqlite:///path` for a file. Arguments as in Database.
 
-    create: make the database if it does not exist; otherwise that is an error. Safe to use from several
-    threads and processes at once. Raises StoreError, one line, here and in every method.
+    Several threads and processes can use it at once.
+
+    Raises:
+        StoreError: here and in every method if the database fails; one line.
     """
 
     def __enter__(self) -> Store:
@@ -72,32 +77,34 @@ class Store(Database):
     # Fleets and experiments
 
     def add_fleet(self, name: str, *, keyed: bool) -> None:
-        """Add a fleet, keyed or open; adding it again as it is changes nothing.
+        """Add a fleet, keyed or open; adding it again changes nothing.
 
-        Raises VersionRefused if it exists as the other kind, NameRefused for an invalid name.
+        Raises:
+            VersionRefused: it exists as the other kind.
+            NameRefused: the name is invalid.
         """
         check_fleet(name)
         with self.writing() as connection:
-            is_keyed = self._keyed(connection, name)
+            is_keyed = self._is_keyed(connection, name)
             if is_keyed is None:
                 connection.execute(schema.fleet.insert().values(name=name, keyed=keyed))
             elif is_keyed != keyed:
-                is_, want = ("keyed", "open") if is_keyed else ("open", "keyed")
+                kind, other = ("keyed", "open") if is_keyed else ("open", "keyed")
                 raise VersionRefused(
-                    f"fleet {name} is {is_}: a fleet keeps its kind; one that is {want} needs another name"
+                    f"fleet {name} is {kind}, which cannot change: use another name for {other} fleets"
                 )
 
     def fleets(self) -> dict[str, bool]:
-        """Return name -> whether the fleet is keyed."""
+        """Return for each fleet whether it is keyed."""
         query = select(schema.fleet.c.name, schema.fleet.c.keyed).order_by(schema.fleet.c.name)
         return {name: bool(keyed) for name, keyed in self.read(query)}
 
     def master_checks(self) -> dict[str, str | None]:
-        """Return fleet -> the check value of its master key, None if no key has counted a report yet."""
+        """Return the check value of each fleet's master key; None if no key has counted a report yet."""
         return dict(map(tuple, self.read(select(schema.fleet.c.name, schema.fleet.c.master_check))))
 
     def set_master_check(self, fleet: str, value: str) -> None:
-        """Keep the check value of the master key that the fleet uses now."""
+        """Store the check value of the master key that the fleet uses now."""
         table = schema.fleet
         with self.writing() as connection:
             connection.execute(update(table).where(table.c.name == fleet).values(master_check=value))
@@ -108,9 +115,10 @@ class Store(Database):
         return frozenset(name for (name,) in self.read(query))
 
     def set_listed(self, fleet: str, listed: bool) -> None:
-        """Count only allowed devices' reports in a fleet, or those of all but revoked devices.
+        """Choose whether only allowed devices count in a fleet, or all but revoked devices.
 
-        Raises VersionRefused for an unknown fleet.
+        Raises:
+            VersionRefused: there is no such fleet.
         """
         table = schema.fleet
         with self.writing() as connection:
@@ -121,46 +129,50 @@ class Store(Database):
     # Devices
 
     def allow_devices(self, fleet: str, devices: Iterable[str]) -> None:
-        """Allow devices, all of them or none; doing it again changes nothing.
+        """Allow all of the devices, or none; doing it again changes nothing.
 
-        Raises NameRefused for an invalid id, VersionRefused for an unknown fleet and for a
-        revoked device: anyone who holds its key would be let in again.
+        Raises:
+            NameRefused: an id is invalid.
+            VersionRefused: there is no such fleet, or a device is revoked: anyone who has its key could
+                report again.
         """
         devices = sorted(set(devices))
         with self.writing() as connection:
             self._set_state(connection, fleet, devices, "allowed")
-            gone = self._devices(connection, fleet, "revoked").intersection(devices)
-            if gone:
+            revoked = self._devices(connection, fleet, "revoked").intersection(devices)
+            if revoked:
                 raise VersionRefused(
-                    f"device {min(gone)} of fleet {fleet} is revoked, for good: "
+                    f"device {min(revoked)} of fleet {fleet} is permanently revoked: "
                     "provision it again under a new id"
                 )
 
     def revoke_devices(self, fleet: str, devices: Iterable[str]) -> None:
-        """Revoke devices for good, known to the store or not; doing it again changes nothing.
+        """Revoke devices permanently, known to the store or not; doing it again changes nothing.
 
-        Raises NameRefused for an invalid id and VersionRefused for an unknown fleet.
+        Raises:
+            NameRefused: an id is invalid.
+            VersionRefused: there is no such fleet.
         """
         with self.writing() as connection:
             self._set_state(connection, fleet, sorted(set(devices)), "revoked")
 
-    def revoked(self, fleet: str) -> frozenset[str]:
+    def revoked_devices(self, fleet: str) -> frozenset[str]:
         """Return the ids of a fleet's revoked devices."""
         with self.reading() as connection:
             return self._devices(connection, fleet, "revoked")
 
     def known_devices(self, fleet: str, devices: Iterable[str]) -> frozenset[str]:
-        """Return the devices that were named, or had a report counted, in a fleet."""
-        ids, known = sorted(set(devices)), set[str]()
+        """Return those of the devices that were named in a fleet or had a report counted."""
+        ids, matches = sorted(set(devices)), set[str]()
         with self.reading() as connection:
             for table in (schema.device, schema.dedupe):
                 for some in (ids[i:][:1000] for i in range(0, len(ids), 1000)):
                     query = select(table.c.device).where(table.c.fleet == fleet, table.c.device.in_(some))
-                    known.update(connection.scalars(query))
-        return frozenset(known)
+                    matches.update(connection.scalars(query))
+        return frozenset(matches)
 
     def roster(self, fleet: str) -> dict[str, str]:
-        """Return device id -> "allowed" or "revoked" for all named devices; sorted."""
+        """Return "allowed" or "revoked" for each named device, sorted by id."""
         table = schema.device
         query = select(table.c.device, table.c.state).where(table.c.fleet == fleet)
         return dict(sorted(map(tuple, self.read(query))))
@@ -173,13 +185,13 @@ class Store(Database):
     def _set_state(self, connection: Connection, fleet: str, devices: Sequence[str], state: str) -> None:
         for device in devices:
             check_device(device)
-        if self._keyed(connection, fleet) is None:
+        if self._is_keyed(connection, fleet) is None:
             raise VersionRefused(_no_fleet(fleet))
         rows = [{"fleet": fleet, "device": device, "state": state} for device in devices]
         if rows:
             connection.execute(insert_devices(connection), rows)
 
-    def _keyed(self, connection: Connection, name: str) -> bool | None:
+    def _is_keyed(self, connection: Connection, name: str) -> bool | None:
         return connection.scalar(select(schema.fleet.c.keyed).where(schema.fleet.c.name == name))
 
     def add_experiment(
@@ -192,23 +204,30 @@ class Store(Database):
         description: Description | None = None,
         signatures: Signatures | None = None,
     ) -> Experiment:
-        """Add an experiment's version and make it the current one of its name; returns the Experiment.
+        """Add an experiment's version and make it the current one of its name.
 
-        payload: the JSON that is published, at most 1 KiB. expires: its last day, None for no end. Adding a
-        version again makes it current again, until the expiry given now. grace_days: how many days late
-        reports still count: from today for the version that was current, from its expiry for this one.
-        description: the analyst's words for it, None to keep those of an existing version. signatures: made
-        elsewhere, None to leave them to an aggregator that has the signing key.
-        Raises VersionRefused if the fleet is unknown, the payload does not parse, another version has
-        the digest, or the version would raise the total that devices may spend on its name; ClockWrong if
-        this machine's clock cannot be right.
+        Adding an existing version makes it current again, until the expiry given now.
+
+        Args:
+            fleet: the fleet's name.
+            payload: the published JSON, at most 1 KiB.
+            expires: the last day on which it is published, UTC; None for no end.
+            grace_days: for how many days late reports still count: from today for the version that was
+                current, from its expiry for this one.
+            description: the analyst's texts; None keeps those of an existing version.
+            signatures: made on another machine; None leaves signing to an aggregator that has the key.
+
+        Raises:
+            VersionRefused: the fleet is unknown, the payload does not parse, another version has its digest,
+                or it would raise the total that devices may spend on its name.
+            ClockWrong: this machine's clock cannot be right.
         """
         try:
             new = parse_experiment(payload)
         except ExperimentRefused as e:
             raise VersionRefused(f"not an experiment: {e}") from None
         with self.writing() as connection:
-            # If two add at once, the second one judges by what the first one added.
+            # If two processes add at once, the second one sees the first one's version.
             now = self._checked_time(connection)
             if signatures is None:
                 serial = self._new_serial(connection, fleet, now)
@@ -231,25 +250,31 @@ class Store(Database):
             version = same or Version(0, fleet, bytes(payload), True, None, new, first_serial=serial)
             words = {} if description is None else asdict(description)
             until = None if expires is None else last_counted(expires, grace_days)
-            published = {"current": True, "expires": expires, "counted_until": until, "serial": serial}
-            published |= {"signatures": signatures}
+            publication = {"current": True, "expires": expires, "counted_until": until, "serial": serial}
+            publication |= {"signatures": signatures}
             change = table.insert() if same is None else update(table).where(table.c.id == same.id)
-            connection.execute(change.values(**row_of(replace(version, **published, **words))))
+            connection.execute(change.values(**row_of(replace(version, **publication, **words))))
             record_clock(connection, now)
         return new
 
     def withdraw_experiment(self, fleet: str, name: str, *, grace_days: int = GRACE_DAYS) -> None:
-        """Stop publishing a name: no version of it stays current.
+        """Stop publishing a name: none of its versions stays current.
 
-        Raises VersionRefused if it is unknown, and ClockWrong if this machine's clock cannot be right.
-        Late reports count for grace_days more days, today included; 0 means that none counts from now on.
+        Args:
+            fleet: the fleet's name.
+            name: the experiment's name.
+            grace_days: for how many days late reports count, including today; 0 for none from now on.
+
+        Raises:
+            VersionRefused: there is no such experiment.
+            ClockWrong: this machine's clock cannot be right.
         """
         with self.writing() as connection:
             every = self.versions(connection, fleet)
             versions = [v for v in every if v.experiment.name == name]
             if not versions:
                 names = sorted({v.experiment.name for v in every})
-                raise VersionRefused(absent("experiment", name, names, f"in fleet {fleet}"))
+                raise VersionRefused(no_such_name("experiment", name, names, f"in fleet {fleet}"))
             now = self._checked_time(connection)
             for v in versions:
                 self._retire(connection, v, now.date(), grace_days)
@@ -258,7 +283,7 @@ class Store(Database):
     def _retire(
         self, connection: Connection, version: Version, today: datetime.date, grace_days: int
     ) -> None:
-        """Make a version not current; its reports do not count for longer than they did."""
+        """Make a version not current; its reports never count longer than before."""
         until = day_text(retired_until(version, today, grace_days))
         table = schema.experiment
         change = update(table).where(table.c.id == version.id)
@@ -267,8 +292,8 @@ class Store(Database):
     def renew_serial(self, version: Version) -> None:
         """Give a current version a higher serial, unless its serial has changed since it was read.
 
-        If several aggregators see an experiment changed at the broker, only the first raises it. Signatures
-        that were made elsewhere hold no longer.
+        If several aggregators see an experiment changed at the broker, only the first one raises it.
+        Signatures made elsewhere become invalid.
         """
         table = schema.experiment
         with self.writing() as connection:
@@ -278,14 +303,14 @@ class Store(Database):
                 connection.rollback()
 
     def _checked_time(self, connection: Connection) -> datetime.datetime:
-        """Return this machine's time, UTC; raises ClockWrong if it cannot be right."""
+        """Return this machine's time, UTC; raise ClockWrong if it cannot be right."""
         now = datetime.datetime.now(datetime.UTC)
         with self.legible():
             check_clock(now, last_time(connection))
         return now
 
     def _new_serial(self, connection: Connection, fleet: str, now: datetime.datetime) -> int:
-        """Return a serial above all of the fleet's and their withdrawals' (each one higher); others wait."""
+        """Return a serial above all of the fleet's serials and of their withdrawals, which are one higher."""
         table = schema.fleet
         last = connection.scalar(select(table.c.serial).where(table.c.name == fleet).with_for_update())
         if last is None:
@@ -307,14 +332,16 @@ class Store(Database):
         signatures: Signatures,
         now: datetime.datetime,
     ) -> int:
-        """Return the serial that a version was signed with, as the fleet's if it is the highest."""
+        """Return the serial that a version was signed with, and raise the fleet's serial to it."""
         table = schema.fleet
         of_fleet = select(table.c.serial, table.c.keyed).where(table.c.name == fleet).with_for_update()
         row = connection.execute(of_fleet).one_or_none()
         if row is None:
             raise VersionRefused(_no_fleet(fleet))
         if not row.keyed:
-            raise VersionRefused(f"fleet {fleet} is open: nothing is signed in it; add the experiment's file")
+            raise VersionRefused(
+                f"fleet {fleet} is open, so nothing is signed in it: add the experiment's file"
+            )
         same_name = [v for v in self.versions(connection, fleet) if v.experiment.name == name]
         check_signed_serial(same_name, signatures, row.serial, now.timestamp())
         serial = max(row.serial, signatures.serial)
@@ -327,7 +354,7 @@ class Store(Database):
             return tuple(self.versions(connection, fleet))
 
     def versions(self, connection: Connection, fleet: str | None) -> list[Version]:
-        """Return what experiments() returns, as this connection's transaction sees it."""
+        """Return the versions that experiments() returns, as this connection's transaction sees them."""
         table = schema.experiment
         query = select(table).order_by(table.c.id)
         if fleet is not None:
@@ -342,17 +369,23 @@ class Store(Database):
     # Results
 
     def histogram(self, fleet: str, digest: bytes, *windows: str) -> Counts:
-        """Return the counts of a version's codes, shape (code_count,), summed over windows, or over all.
+        """Return the counts of a version's codes, shape (code_count,), summed over windows.
 
-        Raises VersionRefused if the fleet has no such version. A window without reports is all zeros.
+        Args:
+            fleet: the fleet's name.
+            digest: the version's digest.
+            windows: the windows to add up; all if there are none. A window without reports adds nothing.
+
+        Raises:
+            VersionRefused: the fleet has no such version.
         """
         with self.reading() as connection:
             version = self._version(connection, fleet, digest)
         return self.counts(version, *windows)
 
     def counts(self, version: Version, *windows: str) -> Counts:
-        """Return what histogram() does, for a version that was read before."""
-        import numpy as np  # only here: who is refused does not wait for it
+        """Return the same counts as histogram(), for a version that was read before."""
+        import numpy as np  # imported here, because it loads slowly
 
         counts = np.zeros(version.experiment.code_count, np.int64)
         for _, codes, reports in self.window_counts(version, *windows):
@@ -360,17 +393,21 @@ class Store(Database):
         return counts
 
     def window_counts(self, version: Version, *windows: str) -> Iterator[tuple[str, Counts, Counts]]:
-        """Yield (window, its codes, each once, their reports) for these windows, or for all with reports."""
+        """Yield windows with their codes and the reports of each; all windows if none are given."""
         most = version.experiment.code_count - 1
         with self.reading() as connection, self.legible():
             for window, codes, reports in window_counts(connection, version.id, windows):
                 for code in codes[(codes < 0) | (codes > most)].tolist():
-                    known = f"{version.experiment.name} has codes 0 to {most}"
-                    raise StoreError(f"{self.where} is damaged: it counts code {code}, but {known}")
+                    expected = f"{version.experiment.name} has codes 0 to {most}"
+                    raise StoreError(f"{self.where} is damaged: it counts code {code}, but {expected}")
                 yield window, codes, reports
 
     def windows(self, fleet: str, digest: bytes) -> tuple[str, ...]:
-        """Return a version's windows with reports, oldest first: 2026-11-21, 2026-11-21T14 or all."""
+        """Return a version's windows with reports, oldest first: 2026-11-21, 2026-11-21T14 or all.
+
+        Raises:
+            VersionRefused: the fleet has no such version.
+        """
         table = schema.histogram
         with self.reading() as connection:
             version = self._version(connection, fleet, digest)
@@ -384,7 +421,7 @@ class Store(Database):
         raise VersionRefused(f"fleet {fleet} has no experiment with digest {digest.hex()}")
 
     def rejects(self) -> dict[str, dict[str, int]]:
-        """Return fleet -> reason -> reports that were not counted; the fleet is "" where it is not known."""
+        """Return the rejected reports by fleet and reason; the fleet is "" if it is unknown."""
         rejects: dict[str, dict[str, int]] = {}
         table = schema.reject
         query = select(table.c.fleet, table.c.reason, table.c.count)
@@ -393,28 +430,32 @@ class Store(Database):
         return rejects
 
     def participation(self, fleet: str) -> dict[str, Participation]:
-        """Return experiment name -> accepted reports and the devices they came from, erased ones too."""
-        table, gone = schema.dedupe.c, schema.erased.c
-        known = select(table.experiment, table.accepted).where(table.fleet == fleet, table.accepted > 0)
-        erased = select(gone.experiment, gone.reports).where(gone.fleet == fleet, gone.reports > 0)
-        both = union_all(known, erased).subquery().c
+        """Return the accepted reports and their devices for each experiment's name, including erased ones."""
+        table, erased_table = schema.dedupe.c, schema.erased.c
+        accepted_rows = select(table.experiment, table.accepted).where(
+            table.fleet == fleet, table.accepted > 0
+        )
+        erased_rows = select(erased_table.experiment, erased_table.reports).where(
+            erased_table.fleet == fleet, erased_table.reports > 0
+        )
+        both = union_all(accepted_rows, erased_rows).subquery().c
         query = select(both.experiment, func.count(), func.sum(both.accepted), func.max(both.accepted))
         query = query.group_by(both.experiment)
         return {name: Participation(*map(int, row)) for name, *row in self.read(query)}
 
-    def seen(self, fleet: str) -> Iterator[tuple[str, str, NumberSet]]:
-        """Yield (device, experiment name, numbers of its accepted reports), all of a device's together."""
+    def accepted_numbers(self, fleet: str) -> Iterator[tuple[str, str, NumberSet]]:
+        """Yield device, experiment name and the numbers of its accepted reports, grouped by device."""
         table = schema.dedupe
         query = select(table.c.device, table.c.experiment, table.c.numbers, table.c.beyond)
         query = query.where(table.c.fleet == fleet, table.c.accepted > 0).order_by(table.c.device)
         with self.reading() as connection:
             for device, name, *numbers in connection.execution_options(yield_per=1000).execute(query):
                 with self.legible():
-                    decoded = NumberSet.decode(*numbers)
-                yield device, name, decoded
+                    number_set = NumberSet.decode(*numbers)
+                yield device, name, number_set
 
     def window_reports(self, fleet: str) -> dict[int, dict[str, int]]:
-        """Return version id -> window -> accepted reports, for those of a fleet's versions that have any."""
+        """Return the accepted reports by version id and window, for versions of a fleet that have any."""
         table, versions = schema.histogram, schema.experiment
         query = select(table.c.experiment, table.c.window, func.sum(table.c.count))
         # Not with a join, for which SQLite would sort all rows.
@@ -431,7 +472,7 @@ class Store(Database):
     def ingest(self) -> Generator[IngestTransaction, None, None]:
         """Yield one transaction for one batch; leaving the block commits it durably, or raises StoreError."""
         with self.legible(), self.writing() as connection:
-            # After an upgrade, a running aggregator would count by old rules.
+            # After an upgrade, a running aggregator would apply old rules.
             self.check_version(connection)
             self.hold_for_counting(connection)
             yield IngestTransaction(connection)
@@ -445,7 +486,7 @@ class Store(Database):
             record_counting(connection, now)
 
     def counting_time(self) -> datetime.datetime | None:
-        """Return the minute in which counting was last known to work, UTC, or None if it has not yet."""
+        """Return the minute in which counting last worked, UTC, or None for a new store."""
         with self.legible():
             for (alive,) in self.read(select(schema.counting.c.alive)):
                 if alive is not None:
@@ -460,7 +501,8 @@ class Store(Database):
     def accept_clock(self, now: datetime.datetime) -> None:
         """Judge clocks by this time, UTC, from now on, even if the store's last time is later.
 
-        Raises ClockWrong if no clock can be right that says so.
+        Raises:
+            ClockWrong: no clock with this time can be right.
         """
         check_clock(now, None)
         with self.legible(), self.writing() as connection:
@@ -477,7 +519,7 @@ class Store(Database):
 
     @contextmanager
     def snapshot(self) -> Generator[Connection, None, None]:
-        """Yield a connection that only reads, and sees the store as it was at its first read."""
+        """Yield a read connection that sees the store as it was at its first read."""
         with self.reading() as connection:
             if connection.dialect.name != "sqlite":  # there every transaction reads a snapshot
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")

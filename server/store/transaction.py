@@ -23,45 +23,51 @@ DedupeKey = tuple[str, str, str]  # a device's dedupe row: fleet, experiment nam
 
 
 class NumbersFault(StoreError):
-    """Some devices' report numbers cannot be read, extended or written; faults: key -> reason."""
+    """Raised when some devices' report numbers cannot be read, extended or written.
+
+    Attributes:
+        faults: the reason for each dedupe key.
+    """
 
     def __init__(self, faults: Mapping[DedupeKey, Exception]) -> None:
-        super().__init__(f"the report numbers of {len(faults):,} devices cannot be kept")
+        super().__init__(f"the report numbers of {len(faults):,} devices cannot be stored")
         self.faults = faults
 
 
 class TimeNotRecorded(StoreError):
-    """The time at which counting works could not be recorded; the rest of its transaction is not affected."""
+    """Raised when the time of counting cannot be recorded; the transaction can go on without it."""
 
 
 class IngestTransaction:
-    """Reads and writes of one batch; committing the transaction keeps all of them, otherwise none."""
+    """The reads and writes of one batch; committing the transaction keeps all of them, otherwise none."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def seen(
+    def read_numbers(
         self, keys: Iterable[DedupeKey], faults: dict[DedupeKey, Exception] | None = None
     ) -> dict[DedupeKey, NumberSet]:
-        """Return the numbers seen up to now per key, locked against other aggregators until the commit.
+        """Return the accepted numbers of each key, locked against other aggregators until the commit.
 
-        A row that cannot be read raises the reader's error; with faults given, the error goes there instead.
+        Args:
+            keys: the dedupe keys.
+            faults: receives the error of each row that cannot be read; None raises it.
         """
         keys = sorted(set(keys))
-        seen = dict.fromkeys(keys, NumberSet())
-        # SQLite's one writer holds the whole file.
+        numbers = dict.fromkeys(keys, NumberSet())
+        # In SQLite the single writer locks the whole file.
         lockless = self._connection.dialect.name == "sqlite"
-        for key, text, beyond in self._select_seen(keys) if lockless else self._lock_seen(keys):
+        for key, text, beyond in self._select_rows(keys) if lockless else self._lock_rows(keys):
             try:
-                seen[key] = NumberSet.decode(text.decode() if lockless else text, beyond)
+                numbers[key] = NumberSet.decode(text.decode() if lockless else text, beyond)
             except Exception as e:
                 if faults is None:
                     raise
                 faults[key] = e
-                del seen[key]
-        return seen
+                del numbers[key]
+        return numbers
 
-    def _lock_seen(self, keys: list[DedupeKey]) -> Iterator[tuple[DedupeKey, Any, Any]]:
+    def _lock_rows(self, keys: list[DedupeKey]) -> Iterator[tuple[DedupeKey, Any, Any]]:
         if not keys:
             return
         # A missing row cannot be locked: one statement makes the missing rows and locks the others, in the
@@ -71,61 +77,69 @@ class IngestTransaction:
         for fleet, experiment, device, text, beyond in rows:
             yield (fleet, experiment, device), text, beyond
 
-    def allowed(self, fleet: str, devices: Iterable[str]) -> set[str]:
-        """Return the devices that are on the fleet's allow-list."""
-        allowed: set[str] = set()
+    def allowed_devices(self, fleet: str, devices: Iterable[str]) -> set[str]:
+        """Return those of the devices that are on the fleet's allow-list."""
+        matches: set[str] = set()
         ids = sorted(devices)
-        query = _ALLOWED[self._connection.dialect.name]
+        query = _ALLOW_LIST_QUERIES[self._connection.dialect.name]
         for start in range(0, len(ids), _PARAMETERS):
             part = {"fleet": fleet, "devices": ids[start:][:_PARAMETERS]}
-            allowed.update(self._connection.scalars(query, part))
-        return allowed
+            matches.update(self._connection.scalars(query, part))
+        return matches
 
-    def barred(self, marks: Callable[[], Mapping[DedupeKey, list[str]]]) -> dict[DedupeKey, int]:
-        """Return key -> the number up to which nothing of an erased device counts any more.
+    def barred_numbers(self, marks: Callable[[], Mapping[DedupeKey, list[str]]]) -> dict[DedupeKey, int]:
+        """Return for each key of an erased device the number up to which no report counts any more.
 
-        marks: returns key -> what may stand for it; asked only where devices were erased at all.
+        Args:
+            marks: returns the marks that each key may have; called only if any device was erased.
         """
         table = schema.erased
         if self._connection.scalar(select(table.c.mark).limit(1)) is None:
             return {}
-        erased, keys = dict[str, int](), marks()
+        highest_of_mark, keys = dict[str, int](), marks()
         names = [mark for several in keys.values() for mark in several]
         for start in range(0, len(names), _PARAMETERS):
             some = table.c.mark.in_(names[start:][:_PARAMETERS])
             rows = self._connection.execute(select(table.c.mark, table.c.highest).where(some))
-            erased.update((mark, highest) for mark, highest in rows)
-        highest = {key: max(erased.get(mark, 0) for mark in several) for key, several in keys.items()}
+            highest_of_mark.update((mark, highest) for mark, highest in rows)
+        highest = {
+            key: max(highest_of_mark.get(mark, 0) for mark in several) for key, several in keys.items()
+        }
         return {key: number for key, number in highest.items() if number}
 
-    def _select_seen(self, keys: list[DedupeKey]) -> Iterator[tuple[DedupeKey, Any, Any]]:
+    def _select_rows(self, keys: list[DedupeKey]) -> Iterator[tuple[DedupeKey, Any, Any]]:
         groups: dict[tuple[str, str], list[str]] = {}
         for fleet, experiment, device in keys:
             groups.setdefault((fleet, experiment), []).append(device)
         for (fleet, experiment), devices in groups.items():
             for start in range(0, len(devices), _PARAMETERS):
                 part = {"fleet": fleet, "experiment": experiment, "devices": devices[start:][:_PARAMETERS]}
-                rows: Any = self._connection.execute(_SEEN, part)
+                rows: Any = self._connection.execute(_NUMBERS_QUERY, part)
                 for device, text, beyond in rows:
                     yield (fleet, experiment, device), text, beyond
 
     def write(
         self,
-        seen: Mapping[DedupeKey, NumberSet],
+        number_sets: Mapping[DedupeKey, NumberSet],
         counts: Mapping[tuple[int, str, int], int],
         rejects: Mapping[tuple[str, str], int],
     ) -> None:
         """Replace dedupe sets and add to the counters.
 
-        counts: (version id, window, code) -> reports. rejects: (fleet, reason) -> reports.
-        Raises NumbersFault where a set cannot be written; then nothing was written.
+        Args:
+            number_sets: the new sets.
+            counts: reports by version id, window and code.
+            rejects: reports by fleet and reason.
+
+        Raises:
+            NumbersFault: a set cannot be written; then nothing was written.
         """
         rows: list[tuple[Any, ...]] = []
         faults: dict[DedupeKey, Exception] = {}
-        for key, numbers in seen.items():
+        for key, number_set in number_sets.items():
             try:
-                text, beyond = numbers.encode()
-                rows.append((*key, text, len(numbers), beyond))
+                text, beyond = number_set.encode()
+                rows.append((*key, text, len(number_set), beyond))
             except Exception as e:
                 faults[key] = e
         if faults:
@@ -136,16 +150,17 @@ class IngestTransaction:
         self._upsert(schema.reject, [(*key, count) for key, count in rejects.items()])
 
     def record_time(self, now: datetime.datetime) -> None:
-        """Record that counting works at this time; to be called last, as other aggregators share the row.
+        """Record that counting works at this time. Call it last, because other aggregators share the row.
 
-        Raises TimeNotRecorded where only this fails: then the transaction may go on and be committed.
+        Raises:
+            TimeNotRecorded: only this failed; the transaction may go on and be committed.
         """
         savepoint = self._connection.begin_nested()
         try:
             record_counting(self._connection, now)
             savepoint.commit()
         except (SQLAlchemyError, TypeError, ValueError) as e:
-            # Raises, and so undoes the batch, where the database has already given up the whole transaction.
+            # Raises, which undoes the batch, if the database has already aborted the whole transaction.
             savepoint.rollback()
             cause = str(getattr(e, "orig", None) or e).strip().split("\n")[0]
             raise TimeNotRecorded(
@@ -163,24 +178,26 @@ class IngestTransaction:
             self._connection.execute(_postgresql_upsert(table), _arrays(table, rows))
 
 
-def _allowed() -> dict[str, Any]:
-    """Return, by dialect, the query for which of the parameter `devices` are on a fleet's allow-list."""
+def _allow_list_queries() -> dict[str, Any]:
+    """Return for each dialect the query for those of the parameter `devices` on an allow-list."""
     table = schema.device
     query = select(table.c.device).where(table.c.fleet == bindparam("fleet"), table.c.state == "allowed")
     # One search of the index for each device. With a join or a list, PostgreSQL may read the whole table for
     # each, until it has statistics of it. No lock: an aggregator may read the list, but not write it.
     devices = bindparam("devices", type_=ARRAY(Text))
-    wanted = func.unnest(devices).table_valued("device").render_derived("wanted")
-    match = query.where(table.c.device == wanted.c.device).limit(1).lateral("match")
-    joined = select(match.c.device).select_from(wanted.join(match, true()))
+    ids = func.unnest(devices).table_valued("device").render_derived("ids")
+    match = query.where(table.c.device == ids.c.device).limit(1).lateral("match")
+    for_postgresql = select(match.c.device).select_from(ids.join(match, true()))
     among = table.c.device.in_(bindparam("devices", expanding=True))
-    return {"sqlite": query.where(among), "postgresql": joined}
+    return {"sqlite": query.where(among), "postgresql": for_postgresql}
 
 
-_ALLOWED = _allowed()
+_ALLOW_LIST_QUERIES = _allow_list_queries()
 _DEDUPE = schema.dedupe.c
 # As bytes: a SQLite text that is not UTF-8 would fail the query, and every batch with that device.
-_SEEN = select(_DEDUPE.device, cast(_DEDUPE.numbers, LargeBinary), cast(_DEDUPE.beyond, LargeBinary)).where(
+_NUMBERS_QUERY = select(
+    _DEDUPE.device, cast(_DEDUPE.numbers, LargeBinary), cast(_DEDUPE.beyond, LargeBinary)
+).where(
     _DEDUPE.fleet == bindparam("fleet"),
     _DEDUPE.experiment == bindparam("experiment"),
     _DEDUPE.device.in_(bindparam("devices", expanding=True)),
@@ -204,7 +221,7 @@ def _postgresql_upsert(table: Table) -> Any:
 
 def _from_arrays(table: Table) -> Any:
     """Return an INSERT of the rows in arrays, in their order."""
-    from sqlalchemy.dialects.postgresql import insert  # only here: SQLite's stores do without
+    from sqlalchemy.dialects.postgresql import insert  # imported here, because SQLite stores do not need it
 
     columns = [func.unnest(bindparam(c.name, type_=ARRAY(c.type))).label(c.name) for c in table.columns]
     return insert(table).from_select(table.columns.keys(), select(*columns))
@@ -224,7 +241,7 @@ def _or_change(insert: Any, table: Table) -> Any:
 
 @functools.cache
 def _lock() -> Any:
-    """The statement that makes PostgreSQL's rows of new devices, and locks and returns the others."""
-    key, kept = list(schema.dedupe.primary_key), {"accepted": _DEDUPE.accepted}
-    insert = _from_arrays(schema.dedupe).on_conflict_do_update(index_elements=key, set_=kept)
+    """Return the statement that creates PostgreSQL's missing rows, and locks and returns the others."""
+    key, unchanged = list(schema.dedupe.primary_key), {"accepted": _DEDUPE.accepted}
+    insert = _from_arrays(schema.dedupe).on_conflict_do_update(index_elements=key, set_=unchanged)
     return insert.returning(*key, _DEDUPE.numbers, _DEDUPE.beyond)

@@ -1,4 +1,4 @@
-"""Versions of an experiment: which contradict an earlier one, and how many reports they allow; pure."""
+"""Versions of an experiment: how they may follow each other, and how many reports they allow; pure."""
 
 import datetime
 from collections.abc import Iterable
@@ -16,19 +16,23 @@ from ..wire.limits import kept_hours
 from .database import StoreError
 
 MOST_AHEAD_S = 31 * 86_400
-"""How far a serial that was signed elsewhere may be ahead: each serial is a time, and none comes back."""
+"""How far ahead a serial signed elsewhere may be: serials are times and never go back."""
 
 
 class VersionRefused(StoreError):
-    """An experiment version or a fleet contradicts what the store already has."""
+    """Raised when an experiment's version or a fleet contradicts the store."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """What devices never see of an experiment: its readings' unit, purpose, owner; empty where not known.
+    """The texts about an experiment that devices never see; empty if unknown.
 
-    asked: the questions its finding answers, one a line; empty for the usual one of its kind. keep: how long
-    its windows are kept after their end, as wire.limits.kept_hours() reads it; empty for good.
+    Attributes:
+        unit: of its readings.
+        purpose: why it exists.
+        owner: who is responsible.
+        asked: the questions that its finding answers, one a line; empty for the usual one of its kind.
+        keep: how long windows are kept after they end, as wire.limits.kept_hours() reads it; empty for ever.
     """
 
     unit: str = ""
@@ -40,13 +44,21 @@ class Description:
 
 @dataclass(frozen=True)
 class Version:
-    """One version of an experiment, immutable but for its description; current while its name publishes it.
+    """One version of an experiment, immutable except for its description.
 
-    expires: the last day, UTC, on which it is published; None if it never expires. counted_until: the last
-    day, UTC, on which its reports count; None for no end. first_serial, serial: the serials of its first and
-    latest publication; both grow with time over all versions of a fleet. unit, purpose, owner, asked, keep:
-    as in Description. erased: its reports in windows that were erased since. signatures: under its serial,
-    None unless they were made elsewhere.
+    Attributes:
+        id: its row's id.
+        fleet: the fleet's name.
+        payload: the published JSON.
+        current: whether its name publishes it.
+        expires: the last day, UTC, on which it is published; None if it never expires.
+        experiment: the parsed payload.
+        counted_until: the last day, UTC, on which its reports count; None for no end.
+        first_serial: the serial of its first publication; serials grow over all versions of a fleet.
+        serial: the serial of its latest publication.
+        unit, purpose, owner, asked, keep: as in Description.
+        erased: reports in windows that were erased since.
+        signatures: under its serial, if they were made elsewhere; otherwise None.
     """
 
     id: int
@@ -68,7 +80,7 @@ class Version:
 
     @property
     def description(self) -> Description:
-        """Its words."""
+        """Return its texts."""
         return Description(self.unit, self.purpose, self.owner, self.asked, self.keep)
 
     def published_on(self, day: datetime.date) -> bool:
@@ -76,24 +88,27 @@ class Version:
         return self.current and (self.expires is None or day <= self.expires)
 
     def counts_on(self, day: datetime.date) -> bool:
-        """Return whether reports of it that arrive on that day, UTC, are counted."""
+        """Return whether reports of this version that arrive on that day, UTC, are counted."""
         return self.counted_until is None or day <= self.counted_until
 
 
 def version_of(row: RowMapping) -> Version:
-    """Return the Version in a row of the table of experiments.
+    """Return the version in a row of the table of experiments.
 
-    Raises ExperimentRefused, TypeError or ValueError for a damaged one.
+    Raises:
+        ExperimentRefused: the payload is damaged.
+        TypeError: the row is damaged.
+        ValueError: the row is damaged.
     """
     days = {
         name: None if row[name] is None else datetime.date.fromisoformat(row[name])
         for name in ("expires", "counted_until")
     }
-    if days["expires"] == datetime.date.max:  # 9999-12-31 is how a file says that there is no end
+    if days["expires"] == datetime.date.max:  # a file writes 9999-12-31 for no end
         days["expires"] = None
     texts = {name: row[name] for name in ("unit", "purpose", "owner", "asked", "keep")}
     if not all(isinstance(text, str) for text in texts.values()):
-        raise TypeError("its unit, purpose, owner or question is no text")
+        raise TypeError("its unit, purpose, owner or question is not a text")
     kept_hours(texts["keep"])
     serials = {name: int(row[name]) for name in ("first_serial", "serial", "erased")}
     payload, current = bytes(row["payload"]), bool(row["current"])
@@ -123,22 +138,29 @@ def row_of(version: Version) -> dict[str, Any]:
 
 
 def signatures_text(signatures: Signatures | None) -> bytes | None:
-    """Return both signatures as they are kept, None for None."""
+    """Return both signatures as they are stored, or None for None."""
     return signatures and signatures.announcement + signatures.withdrawal
 
 
 def check_signed_serial(same_name: Iterable[Version], signatures: Signatures, last: int, now: float) -> None:
-    """Raise VersionRefused for a serial that boards would refuse, or that would use up the serials.
+    """Check that boards would accept a signed serial, and that it does not use up the serials.
 
-    same_name: the versions of the experiment's name. last: the fleet's last serial. now: unix time.
+    Args:
+        same_name: the versions of the experiment's name.
+        signatures: the signatures with the serial.
+        last: the fleet's last serial.
+        now: unix time.
+
+    Raises:
+        VersionRefused: the serial is too low or too high.
     """
     # The current version may be added again as it is.
     others = (v for v in same_name if not (v.current and v.signatures == signatures))
-    used = max((v.serial + 1 for v in others), default=0)
-    if signatures.serial <= used:
+    last_serial = max((v.serial + 1 for v in others), default=0)
+    if signatures.serial <= last_serial:
         raise VersionRefused(
-            f"it was signed before what devices have: sign it again, and add --after {used} if "
-            "that machine's clock is right"
+            f"it was signed before the version that devices have: sign it again, and add "
+            f"--after {last_serial} if that machine's clock is right"
         )
     if signatures.serial > max(last, now) + MOST_AHEAD_S:
         date = datetime.datetime.fromtimestamp(signatures.serial, datetime.UTC).date()
@@ -148,7 +170,7 @@ def check_signed_serial(same_name: Iterable[Version], signatures: Signatures, la
 
 
 def last_counted(last: datetime.date, grace_days: int) -> datetime.date:
-    """Return the last day on which a version's reports count, if its grace begins after the day `last`."""
+    """Return the last day on which reports count if the grace period begins after the day `last`."""
     return min(last, datetime.date.max - datetime.timedelta(grace_days)) + datetime.timedelta(grace_days)
 
 
@@ -162,18 +184,22 @@ def retired_until(version: Version, today: datetime.date, grace_days: int) -> da
 
 
 def day_text(day: datetime.date | None) -> str | None:
-    """Return a day as text for the store, None for None."""
+    """Return a day as text for the store, or None for None."""
     return None if day is None else day.isoformat()
 
 
 def check_total(first: Experiment, new: Experiment) -> None:
-    """Raise VersionRefused if a version asks for more than the first version of its name.
+    """Check that a version asks for no more than the first version of its name.
 
-    Devices pinned the first version's rule and cap: each of them would refuse it.
+    Devices pinned the first version's rule and cap, and would refuse it.
+
+    Raises:
+        VersionRefused: the rule differs, the cap is higher, or the epsilon of a counted budget differs.
     """
     if new.rule != first.rule:
         raise VersionRefused(
-            f"{new.name} has the budget rule {first.rule} for good: take another name for another rule"
+            f"{new.name} has the budget rule {first.rule}, which cannot change: use another name for "
+            "another rule"
         )
     if new.rule != "unlimited" and new.cap > first.cap:
         most = Decimal(first.cap) / SCALES[first.rule]
@@ -183,9 +209,9 @@ def check_total(first: Experiment, new: Experiment) -> None:
 
 
 def most_reports(versions: Iterable[Version]) -> dict[int, int | None]:
-    """Return id -> the highest number that a report of the version can have; None for any, 0 for none at all.
+    """Return for each version id the highest possible number of a report; None for any, 0 for none.
 
-    A device numbers its reports to a name over all versions and spends from one budget: before a report of
+    A device numbers its reports to a name over all versions and spends from one budget. Before a report of
     this version, it can have made at most the reports that the cheaper versions published earlier allow.
     """
     names: dict[tuple[str, str], list[Version]] = {}
@@ -202,13 +228,13 @@ def _highest_number(version: Version, cheapest_first: Iterable[Version]) -> int 
     e = version.experiment
     if e.rule == "unlimited":
         return None
-    # The most reports come before this one when each costs the least that a version still allows.
-    room = e.cap - e.cost()
-    spent = number = 0
+    # Most reports come before this one if each costs as little as any published version allows.
+    cap_before = e.cap - e.cost()
+    cost_before = number = 0
     for v in cheapest_first:
         before, cost = v.experiment, v.experiment.cost()
         if v is version or v.first_serial < version.serial:
-            more = max(0, (min(before.cap, room) - spent) // cost)
-            spent += more * cost
+            more = max(0, (min(before.cap, cap_before) - cost_before) // cost)
+            cost_before += more * cost
             number += more
-    return number + 1 if room >= 0 else 0
+    return number + 1 if cap_before >= 0 else 0

@@ -1,1 +1,1 @@
-"""The format of everything on the wire: the reports' codec, topics and keys; pure."""
+"""The format of everything on the wire: the codec of reports, topics and keys; pure."""

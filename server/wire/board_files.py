@@ -1,4 +1,4 @@
-"""The files beside ldp_client.py that add mechanisms and types: which exist, and what they need."""
+"""The optional files beside ldp_client.py that add mechanisms and types to a board."""
 
 import re
 from collections.abc import Mapping
@@ -14,34 +14,38 @@ _CORE = ("ldp_client", "ldp_p256")
 _IMPORT = re.compile(rb"^\s*(?:from \. )?import (ldp_[a-z0-9_]+)", re.MULTILINE)
 
 
-def shipped() -> dict[str, Path]:
-    """Return the shipped files by their words: sw for device/ldp_sw.py."""
+def shipped_files() -> dict[str, Path]:
+    """Return the shipped files by their words, for example sw for device/ldp_sw.py."""
     paths = sorted(DEVICE.glob("ldp_*.py"))
     return {path.stem.removeprefix("ldp_"): path for path in paths if path.stem not in _CORE}
 
 
-def needed(experiment: ldp_client.Experiment) -> dict[str, Path]:
+def needed_files(experiment: ldp_client.Experiment) -> dict[str, Path]:
     """Return the files that boards need for an experiment, by their names for `hushmote flash --with`.
 
-    Your own mechanism has its word as its name; files that it imports come with it, and are not listed.
+    Your own mechanism is named by its word. Files that it imports are flashed with it and are not listed.
     """
     files: dict[str, Path] = {}
-    words = {path: word for word, path in shipped().items()}
+    words = {path: word for word, path in shipped_files().items()}
     tables: Mapping[str, Any] = vars(ldp_client)
     for setup, _ in (tables["TYPES"][experiment.type], tables["MECHANISMS"][experiment.mechanism]):
         path = Path(setup.__code__.co_filename)
         if path.stem not in _CORE:
             files[words.get(path, experiment.mechanism)] = path
-    imported = {path for file in files.values() for path in with_imports(file.read_bytes())}
-    return {word: path for word, path in files.items() if path not in imported}
+    dependencies = {path for file in files.values() for path in with_imports(file.read_bytes())}
+    return {word: path for word, path in files.items() if path not in dependencies}
 
 
 def with_imports(source: bytes) -> list[Path]:
-    """Return the shipped files that a board file imports, dependencies first."""
-    files = shipped()
+    """Return the shipped files that a board file imports, dependencies first.
+
+    Args:
+        source: the board file's source code.
+    """
+    files = shipped_files()
     paths: list[Path] = []
     for name in _IMPORT.findall(source):
         path = files.get(name.decode().removeprefix("ldp_"))
         if path is not None:
-            paths += [needed for needed in (*with_imports(path.read_bytes()), path) if needed not in paths]
+            paths += [file for file in (*with_imports(path.read_bytes()), path) if file not in paths]
     return paths

@@ -1,8 +1,8 @@
-"""An experiment's JSON, whose mechanism may be your own: `package.module:Class` is loaded first.
+"""Reads an experiment's JSON. Its mechanism may be your own code, `package.module:Class`, loaded on demand.
 
-The board's code knows the mechanisms that files beside it have entered in ldp_client.MECHANISMS. The shipped
-ones do so when hushmote.device is imported; your own does when the module of its word is. This module does
-not know what a mechanism is: it imports the module that a word names, and the board's code reads the JSON.
+The board's code knows the mechanisms that optional files have added to ldp_client.MECHANISMS. The shipped
+files add theirs when hushmote.device is imported; your own file does so when the module in its word is
+imported. This module knows nothing else about mechanisms: the board's code reads the JSON.
 """
 
 import importlib
@@ -20,49 +20,61 @@ from ..errors import HushmoteError
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*):([A-Za-z_][A-Za-z0-9_]*)")
 
 FOLDERS: list[str] = []
-"""Where modules are looked for after everywhere else: the command line adds the current folder.
+"""Folders searched for modules after all others; the command line adds the current folder.
 
-They join sys.path with the first word that is loaded, so that nobody without code of their own has such a
-folder in it.
+They are added to sys.path when the first word is loaded, so that they are not in it for users without their
+own code.
 """
 
 
 _TABLES: tuple[dict[str, Any], ...] = (vars(ldp_client)["MECHANISMS"], vars(ldp_client)["TYPES"])
-_SHIPPED: tuple[Mapping[str, Any], ...] = tuple(MappingProxyType(dict(table)) for table in _TABLES)
+_SHIPPED_TABLES: tuple[Mapping[str, Any], ...] = tuple(MappingProxyType(dict(table)) for table in _TABLES)
 """The meaning of the words that Hushmote ships: your own code cannot change it."""
 
-_REPLACES: dict[str, str] = {}
-"""Why a module that replaced one of them is refused: it stays imported, and a second try enters nothing."""
+_REPLACEMENT_ERRORS: dict[str, str] = {}
+"""Errors of modules that replaced a shipped word: they stay imported, so a second try runs nothing."""
 
 
 class OwnCodeError(HushmoteError):
-    """A `package.module:name` cannot be loaded; the text says why and what would be right."""
+    """Raised when a `package.module:name` cannot be loaded; the text says why and what would be right."""
 
 
 class OwnCodeRefused(ExperimentRefused):
-    """An experiment cannot be read here, because its mechanism's own code fails or cannot be loaded."""
+    """Raised for an experiment whose own mechanism fails or cannot be loaded here."""
 
 
 def value_count(reading: Any) -> int:
-    """Return the number of values of an experiment's reading or a part's: its domain without no reading.
+    """Return the number of values of an experiment or of one part, not counting "no reading".
 
-    A pair's values are all cells of its joint table, which have no reading in some parts.
+    A pair's values are all cells of its joint table, including those in which a part has no reading.
+
+    Args:
+        reading: an Experiment or a part of one.
     """
     return reading.domain if reading.missing is None or reading.type == "pair" else reading.missing
 
 
+def reports_in_budget(experiment: Experiment) -> int | None:
+    """Return the reports that a device's own budget for the experiment holds; None for any number."""
+    return None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
+
+
 def is_own(word: str) -> bool:
-    """Return whether a word has the form package.module:name, the only one that is ever imported."""
+    """Return whether a word has the form package.module:name. No other word is ever imported."""
     return _WORD.fullmatch(word) is not None
 
 
 def is_own_type(word: object) -> bool:
-    """Return whether a type of readings was entered by your own board file."""
-    return word in _TABLES[1] and word not in _SHIPPED[1]
+    """Return whether a reading type was added by your own board file."""
+    return word in _TABLES[1] and word not in _SHIPPED_TABLES[1]
 
 
 def load_module(word: str) -> ModuleType:
-    """Import the module of a `package.module:name`. Raises OwnCodeError."""
+    """Import the module of a `package.module:name`.
+
+    Raises:
+        OwnCodeError: the module cannot be imported, or it replaces a word that Hushmote ships.
+    """
     match = _WORD.fullmatch(word)
     if match is None:
         raise OwnCodeError(f"{word!r:.100} is not of the form package.module:name")
@@ -70,42 +82,47 @@ def load_module(word: str) -> ModuleType:
     for folder in FOLDERS:
         if folder not in sys.path:
             sys.path.append(folder)
-    if name in _REPLACES:
-        raise OwnCodeError(_REPLACES[name])
+    if name in _REPLACEMENT_ERRORS:
+        raise OwnCodeError(_REPLACEMENT_ERRORS[name])
     try:
-        return _imported(name)
+        return _import(name)
     finally:
-        replaced = _restore()
-        if replaced:
-            _REPLACES[name] = f"{name} replaces {replaced}, which Hushmote ships: enter a word of your own"
-            raise OwnCodeError(_REPLACES[name]) from None
+        words = _restore()
+        if words:
+            text = f"{name} replaces {words}, which Hushmote ships: register a word of your own"
+            _REPLACEMENT_ERRORS[name] = text
+            raise OwnCodeError(_REPLACEMENT_ERRORS[name]) from None
 
 
 def _restore() -> str:
-    """Give the shipped words their meaning again; returns those that had lost it, for a message."""
-    lost: dict[str, None] = {}
-    for table, shipped in zip(_TABLES, _SHIPPED, strict=True):
-        for word, entry in shipped.items():
+    """Restore the meaning of the shipped words and return the words that had changed, for a message."""
+    words: dict[str, None] = {}
+    for table, shipped_table in zip(_TABLES, _SHIPPED_TABLES, strict=True):
+        for word, entry in shipped_table.items():
             if table.get(word) is not entry:
                 table[word] = entry
-                lost[word] = None
-    return ", ".join(lost)
+                words[word] = None
+    return ", ".join(words)
 
 
-def _imported(name: str) -> ModuleType:
+def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as e:
         if e.name is not None and (name == e.name or name.startswith(e.name + ".")):
-            text = f"there is no module {e.name}: run hushmote in the folder that holds it, or install it"
+            text = f"there is no module {e.name}: run hushmote in the folder that contains it, or install it"
             raise OwnCodeError(text) from None
         raise OwnCodeError(f"{name} cannot be imported: {_one_line(e)}") from None
     except (Exception, SystemExit) as e:  # foreign code: it may raise anything
-        raise OwnCodeError(f"{name} cannot be imported: {raised(e)}") from None
+        raise OwnCodeError(f"{name} cannot be imported: {describe_error(e)}") from None
 
 
 def load_name(word: str) -> object:
-    """Return the object of a `package.module:name`. Raises OwnCodeError."""
+    """Return the object that a `package.module:name` refers to.
+
+    Raises:
+        OwnCodeError: the module cannot be imported, or has no such name.
+    """
     module = load_module(word)
     attribute = word.partition(":")[2]
     try:
@@ -115,11 +132,14 @@ def load_name(word: str) -> object:
 
 
 def parse_experiment(payload: bytes | bytearray | memoryview) -> Experiment:
-    """Return the Experiment in the bytes of its JSON, after loading its mechanism if that is your own.
+    """Return the experiment in its JSON bytes, after loading its mechanism if that is your own code.
 
-    Only for the analyst's or the store's bytes; Experiment.parse reads those from a network, and
-    imports nothing. Raises ExperimentRefused with one line, OwnCodeRefused if the code is missing
-    or fails.
+    Use this only for bytes from the analyst or the store. For bytes from a network use Experiment.parse,
+    which imports nothing.
+
+    Raises:
+        ExperimentRefused: the bytes are not a valid experiment; one line.
+        OwnCodeRefused: the mechanism's own code is missing or fails.
     """
     word = _own_word(bytes(payload))
     if word is None:
@@ -127,36 +147,42 @@ def parse_experiment(payload: bytes | bytearray | memoryview) -> Experiment:
     try:
         load_module(word)
         need_pair(word)
-        return _taken(payload)
+        return _parse_own(payload)
     except OwnCodeError as e:
         raise OwnCodeRefused(f"mechanism {word}: {e}") from None
 
 
 def need_pair(word: str) -> None:
-    """Raise OwnCodeError if a board file has entered something other than two functions under a word."""
+    """Check that a board file has registered two functions under a word.
+
+    Raises:
+        OwnCodeError: it has registered something else.
+    """
     pair = _TABLES[0].get(word)
     whole = isinstance(pair, tuple) and [*map(callable, cast(tuple[object, ...], pair))] == [True, True]
     if pair is not None and not whole:
         raise OwnCodeError(
-            f'its board file must enter two functions: MECHANISMS["{word}"] = (take, randomize)'
+            f'its board file must register two functions: MECHANISMS["{word}"] = (take, randomize)'
         )
 
 
-def _taken(payload: bytes | bytearray | memoryview) -> Experiment:
+def _parse_own(payload: bytes | bytearray | memoryview) -> Experiment:
     try:
         experiment = Experiment.parse(payload)
     except ExperimentRefused:
         raise
     except (Exception, SystemExit) as e:  # foreign code: it may raise anything
-        raise OwnCodeError(f"its take raises {raised(e)}") from None
+        raise OwnCodeError(f"its take raises {describe_error(e)}") from None
     if type(experiment.code_count) is not int:
-        raise OwnCodeError(f"its take sets code_count to {experiment.code_count!r:.40}, which is no integer")
-    asked: dict[str, Any] = json.loads(bytes(payload))
-    asked = {"every": 1, "cap": 0} | asked | asked["budget"]
+        raise OwnCodeError(
+            f"its take sets code_count to {experiment.code_count!r:.40}, which is not an integer"
+        )
+    fields: dict[str, Any] = json.loads(bytes(payload))
+    fields = {"every": 1, "cap": 0} | fields | fields["budget"]
     for name in ("name", "type", "epsilon", "mechanism", "every", "rule", "cap", "window"):
-        if vars(experiment)[name] != asked[name]:
+        if vars(experiment)[name] != fields[name]:
             raise OwnCodeError(
-                f"its take changes {name} from {asked[name]} to {vars(experiment)[name]!r:.40}"
+                f"its take changes {name} from {fields[name]} to {vars(experiment)[name]!r:.40}"
             )
     return experiment
 
@@ -172,8 +198,8 @@ def _own_word(payload: bytes) -> str | None:
     return word if isinstance(word, str) and is_own(word) else None
 
 
-def raised(error: BaseException) -> str:
-    """Return what foreign code raised, in a line."""
+def describe_error(error: BaseException) -> str:
+    """Return the type and text of an exception from foreign code, in one line."""
     return f"{type(error).__name__}: {_one_line(error)}"
 
 

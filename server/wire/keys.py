@@ -1,9 +1,8 @@
-"""Keys of a server's fleets: boards' keys, derived from a master key, and the key that signs experiments.
+"""Keys of a server's fleets: device keys, derived from a master key, and the key that signs experiments.
 
-Boards' keys are HKDF-SHA256 (RFC 5869) of the master key without salt, with the info
-`hushmote/v1/<fleet>/<device>`. The signing key is an ECDSA P-256 key of its own, so that a new master key
-leaves it alone, and so that an aggregator can count without it. Boards hold its public half, their announce
-key.
+A device key is HKDF-SHA256 (RFC 5869) of the master key without salt, with the info
+`hushmote/v1/<fleet>/<device>`. The signing key is a separate ECDSA P-256 key, so that a new master key does
+not change it and an aggregator can count without it. Boards store its public half, the announce key.
 """
 
 from __future__ import annotations
@@ -33,16 +32,18 @@ _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # o
 
 
 class MasterKeyError(HushmoteError):
-    """A master or signing key is missing, malformed or not kept safe; the text says what is right."""
+    """Raised for a missing, malformed or unsafe master or signing key; the text says what is right."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetKeys:
     """The secrets of a server's keyed fleets.
 
-    masters: 32-byte master keys, the one in use first; tags under the others, from before a
-    rotation, count as well. signing: the 32-byte key that signs experiments, None where they are signed
-    elsewhere; then announce is its public half.
+    Attributes:
+        masters: 32-byte master keys, the current one first. Tags under the others, from before a rotation,
+            are accepted as well.
+        signing: the 32-byte key that signs experiments; None if they are signed on another machine.
+        announce: the public half of the signing key if `signing` is None.
     """
 
     masters: tuple[bytes, ...] = field(repr=False)
@@ -51,12 +52,16 @@ class FleetKeys:
 
     @property
     def has_announce_key(self) -> bool:
-        """Return whether either half of the signing key is known."""
+        """Return whether either half of the signing key is available."""
         return self.signing is not None or self.announce is not None
 
     @property
     def announce_key(self) -> bytes:
-        """The signing key's public half, 64 bytes; raises MasterKeyError if there is neither half."""
+        """Return the public half of the signing key, 64 bytes.
+
+        Raises:
+            MasterKeyError: neither half is available.
+        """
         if self.signing is not None:
             return public_key_bytes(self.signing)
         if self.announce is None:
@@ -66,9 +71,9 @@ class FleetKeys:
 
 @dataclass(frozen=True, slots=True)
 class Signatures:
-    """Both signatures of a version: of its announcement under a serial, and of its withdrawal under the next.
+    """The signatures of a version's announcement under a serial and of its withdrawal under the next.
 
-    Whoever has them can publish the version and end it, but sign nothing else.
+    With both, anyone can publish the version and withdraw it, but sign nothing else.
     """
 
     serial: int
@@ -77,23 +82,37 @@ class Signatures:
 
 
 def device_key(master: bytes, fleet: str, device: str) -> bytes:
-    """Return a device's 32-byte key; raises NameRefused for invalid names."""
+    """Return a device's 32-byte key.
+
+    Raises:
+        NameRefused: the fleet or device name is invalid.
+        MasterKeyError: the master key does not have 32 bytes.
+    """
     info = f"hushmote/v1/{check_fleet(fleet)}/{check_device(device)}"
-    # HKDF's two steps, written out (RFC 5869, 2.2 and 2.3): the second runs for every report, and a
+    # The two steps of HKDF (RFC 5869, 2.2 and 2.3): the second runs for every report, and a
     # library's object that does both takes three times as long.
     return hmac.digest(_extract(master), info.encode() + b"\x01", "sha256")
 
 
 def master_check(master: bytes, fleet: str) -> str:
-    """Return 16 hex digits that tell a fleet's master key from another, and reveal nothing else of it."""
+    """Return 16 hex digits that identify a fleet's master key and reveal nothing else about it."""
     # No device can have this id.
     info = f"hushmote/v1/{check_fleet(fleet)}/+check"
     return hmac.digest(_extract(master), info.encode() + b"\x01", "sha256")[:8].hex()
 
 
-def check_masters(given: FleetKeys | None, fleet: str, check: str | None) -> None:
-    """Raise MasterKeyError where no master key of those given has the check value that a fleet may have."""
-    if given and check is not None and check not in [master_check(m, fleet) for m in given.masters]:
+def check_masters(fleet_keys: FleetKeys | None, fleet: str, check: str | None) -> None:
+    """Check that one of the master keys has the check value that the store keeps for a fleet.
+
+    Args:
+        fleet_keys: the available keys; None skips the check.
+        fleet: the fleet's name.
+        check: the stored value, as master_check() returns it; None skips the check.
+
+    Raises:
+        MasterKeyError: no master key has this check value.
+    """
+    if fleet_keys and check is not None and check not in [master_check(m, fleet) for m in fleet_keys.masters]:
         raise MasterKeyError(
             f"this is not the master key of fleet {fleet}, whose reports would all be refused: "
             "give the one that its devices were provisioned with"
@@ -101,9 +120,15 @@ def check_masters(given: FleetKeys | None, fleet: str, check: str | None) -> Non
 
 
 def erased_mark(master: bytes, fleet: str, experiment: str, device: str) -> str:
-    """Return 32 hex digits that stand for an erased device and an experiment it reported to; "" for any.
+    """Return 32 hex digits that stand for an erased device and an experiment to which it reported.
 
-    Without the master key nobody can tell the device from them or see that two are of one device.
+    Without the master key nobody can find the device or see that two marks belong to the same device.
+
+    Args:
+        master: the fleet's master key.
+        fleet: the fleet's name.
+        experiment: the experiment's name; "" for a device that is revoked for all experiments.
+        device: the device's id.
     """
     info = f"hushmote/v1/{fleet}/+erased/{experiment}/{device}"
     return hmac.digest(_extract(master), info.encode() + b"\x01", "sha256")[:16].hex()
@@ -119,7 +144,8 @@ def _extract(master: bytes) -> bytes:
 def public_key_bytes(signing_key: bytes) -> bytes:
     """Return the announce key of a 32-byte signing key: x and y, 64 bytes, big-endian.
 
-    Raises MasterKeyError if those bytes are not a P-256 key.
+    Raises:
+        MasterKeyError: the bytes are not a P-256 key.
     """
     point = _private(signing_key).public_key().public_numbers()
     return point.x.to_bytes(32, "big") + point.y.to_bytes(32, "big")
@@ -128,26 +154,35 @@ def public_key_bytes(signing_key: bytes) -> bytes:
 def sign_experiment(signing_key: bytes, topic: str, body: bytes, serial: int) -> bytes:
     """Return the payload to retain for a keyed fleet: the JSON, a zero byte, the serial, the signature.
 
-    body: the JSON, empty to withdraw the experiment. serial: 0 to 2**32 - 1, 4 bytes. The signature, of
-    SHA-256 of topic + zero byte + all before it, is r and s, 64 bytes. All numbers are big-endian. The same
-    arguments always give the same bytes (RFC 6979), and s is in the lower half of its range, so that there
-    is no second signature. Raises MasterKeyError.
+    The signature covers SHA-256 of topic + zero byte + everything before it. It is r and s, 64 bytes. All
+    numbers are big-endian. The same arguments always give the same bytes (RFC 6979). s is in the lower half
+    of its range, so that there is no second valid signature.
+
+    Args:
+        signing_key: 32 bytes.
+        topic: the MQTT topic of the experiment.
+        body: the experiment's JSON; empty to withdraw it.
+        serial: 0 to 2**32 - 1; it takes 4 bytes.
+
+    Raises:
+        MasterKeyError: the signing key is invalid.
     """
     # Imported here: few commands sign, and this takes a tenth of a second to load.
     from cryptography.hazmat.primitives.asymmetric import ec, utils
     from cryptography.hazmat.primitives.hashes import SHA256
 
-    signed = body + _serial(serial)
+    signed_part = body + _serial(serial)
     scheme = ec.ECDSA(SHA256(), deterministic_signing=True)
-    der = _private(signing_key).sign(topic.encode() + b"\x00" + signed, scheme)
+    der = _private(signing_key).sign(topic.encode() + b"\x00" + signed_part, scheme)
     r, s = utils.decode_dss_signature(der)
-    return signed + r.to_bytes(32, "big") + min(s, _ORDER - s).to_bytes(32, "big")
+    return signed_part + r.to_bytes(32, "big") + min(s, _ORDER - s).to_bytes(32, "big")
 
 
 def sign_version(signing_key: bytes, topic: str, body: bytes, serial: int) -> Signatures:
     """Return the signatures of a version's announcement under a serial and of its withdrawal under the next.
 
-    Raises MasterKeyError.
+    Raises:
+        MasterKeyError: the signing key is invalid.
     """
     announcement = sign_experiment(signing_key, topic, body, serial)[-SIGNATURE_BYTES:]
     withdrawal = sign_experiment(signing_key, topic, b"", serial + 1)[-SIGNATURE_BYTES:]
@@ -158,7 +193,7 @@ def sign_version(signing_key: bytes, topic: str, body: bytes, serial: int) -> Si
 def signed_messages(
     announce_key: bytes, topic: str, body: bytes, signatures: Signatures
 ) -> tuple[bytes, bytes] | None:
-    """Return a version's announcement and its withdrawal; None unless this key has signed both."""
+    """Return a version's announcement and withdrawal, or None unless this key has signed both."""
     announcement = body + _serial(signatures.serial) + signatures.announcement
     withdrawal = _serial(signatures.serial + 1) + signatures.withdrawal
     both = announcement, withdrawal
@@ -171,17 +206,21 @@ def _is_signed(announce_key: bytes, topic: str, message: bytes) -> bool:
 
 
 def sign_document(signing_key: bytes, topic: str, document: object) -> bytes:
-    """Return the signature of a JSON document for a topic, 64 bytes; raises MasterKeyError."""
+    """Return the 64-byte signature of a JSON document for a topic.
+
+    Raises:
+        MasterKeyError: the signing key is invalid.
+    """
     return sign_experiment(signing_key, topic, _canonical(document), 0)[-SIGNATURE_BYTES:]
 
 
 def is_document_signed(announce_key: bytes, topic: str, document: object, signature: bytes) -> bool:
-    """Return whether the signature of a JSON document for a topic is this key's."""
+    """Return whether this key made the signature of a JSON document for a topic."""
     return _is_signed(announce_key, topic, _canonical(document) + _serial(0) + signature)
 
 
 def _canonical(document: object) -> bytes:
-    """Return what is signed of a document: JSON in ASCII, names sorted, nothing between them."""
+    """Encode a document for signing: ASCII JSON, sorted names, no white space."""
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
@@ -190,7 +229,7 @@ def _serial(serial: int) -> bytes:
 
 
 def is_withdrawal(payload: bytes) -> bool:
-    """Return whether a message on an experiment's topic has no JSON: it is empty, or signed without one."""
+    """Return whether a message on an experiment's topic is a withdrawal: empty, or signed without JSON."""
     return payload[:1] in (b"", b"\0")
 
 

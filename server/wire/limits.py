@@ -1,4 +1,4 @@
-"""Limits that several rooms need."""
+"""Limits shared by several packages."""
 
 import datetime
 import re
@@ -15,23 +15,33 @@ _HOURS = {"h": 1, "d": 24}
 
 
 def window(kind: str, at: datetime.datetime) -> str:
-    """Return a moment's window (UTC): kind "hour" -> 2026-11-21T14, "day" -> 2026-11-21, "all" -> all."""
+    """Return the window of a moment, in UTC.
+
+    Args:
+        kind: "hour" for 2026-11-21T14, "day" for 2026-11-21, "all" for all.
+        at: the moment.
+    """
     if kind == "all":
         return "all"
     return at.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H" if kind == "hour" else "%Y-%m-%d")
 
 
 def kept_hours(keep: str, window: str = "hour") -> int | None:
-    """Return for how many hours windows are kept after their end, None for good; keep: 400d, 48h or nothing.
+    """Return how many hours windows are kept after they end, or None for ever.
 
-    window: of the experiment, "hour", "day" or "all". Raises ValueError, in words, for what cannot be.
+    Args:
+        keep: "400d", "48h" or "" for ever; from one window to 100 years.
+        window: the experiment's kind of window: "hour", "day" or "all".
+
+    Raises:
+        ValueError: the duration is invalid; the text says what would be right.
     """
     if not keep:
         return None
     if window == "all":
         raise ValueError('the one window of window = "all" never ends: leave keep out')
-    written = _KEEP.fullmatch(keep)
-    hours = int(written[1]) * _HOURS[written[2]] if written else 0
+    match = _KEEP.fullmatch(keep)
+    hours = int(match[1]) * _HOURS[match[2]] if match else 0
     if not _HOURS[window[0]] <= hours <= 100 * 365 * 24:
         raise ValueError(f'it must be from "1{window[0]}" to "36500d", a hundred years, not {keep[:40]!r}')
     return hours

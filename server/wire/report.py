@@ -1,7 +1,8 @@
 """A report on the wire: payload and tag.
 
-Payload, big-endian: 1 byte format and flags, 4 bytes experiment digest, 4 bytes report number, 1 to 3 bytes
-code, 8 bytes tag if the report is authenticated. This module knows no mechanisms, stores or brokers.
+The payload is big-endian: 1 byte for format and flags, 4 bytes of experiment digest, 4 bytes of report
+number, 1 to 3 bytes of code, and 8 bytes of tag if the report is authenticated. This module knows nothing
+about mechanisms, stores or brokers.
 """
 
 import hmac
@@ -20,26 +21,33 @@ _TAGGED = FORMAT << 4 | AUTHENTICATED
 
 
 class MalformedReport(ValueError):
-    """A payload is not a report, whatever the experiment; the text says why."""
+    """Raised for a payload that cannot be a report of any experiment; the text says why."""
 
 
 class Report(NamedTuple):
     """One report as it was sent.
 
-    digest: first 4 bytes of the experiment's SHA-256. number: 1, 2, 3, ... (0 can be encoded, but is never
-    right). code: 1 to 3 bytes, big-endian. tag: 8 bytes, or None if not authenticated. signed: the bytes
-    of the payload that the tag covers.
+    Attributes:
+        digest: the first 4 bytes of the experiment's SHA-256.
+        number: 1, 2, 3, ... (0 can be encoded, but is never valid).
+        code: 1 to 3 bytes, big-endian.
+        tag: 8 bytes; None if the report is not authenticated.
+        signed_bytes: the bytes of the payload that the tag covers.
     """
 
     digest: bytes
     number: int
     code: bytes
     tag: bytes | None
-    signed: bytes
+    signed_bytes: bytes
 
 
 def decode(payload: bytes) -> Report:
-    """Return the Report in a payload; raises MalformedReport with the reason."""
+    """Return the report in a payload.
+
+    Raises:
+        MalformedReport: the payload is not a report.
+    """
     if not payload:
         raise MalformedReport("empty")
     head = payload[0]
@@ -58,25 +66,33 @@ def decode(payload: bytes) -> Report:
 def encode(
     experiment: Experiment, number: int, code: int, device: str = "", key: bytes | None = None
 ) -> bytes:
-    """Return the payload that a device would send: authenticated if a 32-byte device key is given.
+    """Return the payload that a device would send.
 
-    number 1 to 2**32 - 1, code in range(experiment.code_count); raises ValueError outside these.
+    Args:
+        experiment: the experiment that it answers.
+        number: the report number, 1 to 2**32 - 1.
+        code: in range(experiment.code_count).
+        device: the device's id; only needed with a key.
+        key: the 32-byte device key; None for an unauthenticated report.
+
+    Raises:
+        ValueError: number or code is out of range.
     """
     if not (0 < number < 1 << 32 and 0 <= code < experiment.code_count):
         raise ValueError("number must be 1 to 4294967295 and code in range(experiment.code_count)")
     head = FORMAT << 4 | (0 if key is None else AUTHENTICATED)
-    signed = bytes((head,)) + experiment.digest + number.to_bytes(4, "big")
-    signed += code.to_bytes(experiment.code_bytes, "big")
-    return signed if key is None else signed + tag(key, device, experiment.sha256, signed)
+    signed_bytes = bytes((head,)) + experiment.digest + number.to_bytes(4, "big")
+    signed_bytes += code.to_bytes(experiment.code_bytes, "big")
+    return signed_bytes if key is None else signed_bytes + tag(key, device, experiment.sha256, signed_bytes)
 
 
-def tag(key: bytes, device: str, sha256: bytes, signed: bytes) -> bytes:
+def tag(key: bytes, device: str, sha256: bytes, signed_bytes: bytes) -> bytes:
     """Return a report's 8-byte tag under the device's key and the experiment's full SHA-256."""
-    return hmac.digest(key, device.encode() + b"\x00" + sha256 + signed, "sha256")[:TAG_BYTES]
+    return hmac.digest(key, device.encode() + b"\x00" + sha256 + signed_bytes, "sha256")[:TAG_BYTES]
 
 
 def verify(report: Report, key: bytes, device: str, sha256: bytes) -> bool:
-    """Return whether the report's tag is right, compared in constant time; False if there is none."""
+    """Return whether a report has the right tag; compares in constant time. False without a tag."""
     if report.tag is None:
         return False
-    return hmac.compare_digest(report.tag, tag(key, device, sha256, report.signed))
+    return hmac.compare_digest(report.tag, tag(key, device, sha256, report.signed_bytes))

@@ -15,12 +15,16 @@ _ODD = re.compile(rb"/(.?)|\.", re.DOTALL)
 
 
 def report_subject(fleet: str | None = None) -> str:
-    """Return the subject of all reports of a fleet, or of all fleets; raises NameRefused."""
+    """Return the subject of all reports of a fleet, or of all fleets.
+
+    Raises:
+        NameRefused: the fleet's name is invalid.
+    """
     return _PREFIX + report_filter(fleet).replace("/", ".").replace("+", "*")
 
 
 def topic_of(subject: bytes) -> str:
-    """Return the MQTT topic of a message in the stream, "" if it has none."""
+    """Return the MQTT topic of a message in the stream, or "" if it has none."""
     name = subject.removeprefix(_PREFIX.encode())
     name = _ODD.sub(_level, name) if b"/" in name else name.replace(b".", b"/")
     try:

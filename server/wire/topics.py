@@ -1,4 +1,4 @@
-"""The MQTT topics of reports, experiments and results, and which names they can carry; pure."""
+"""The MQTT topics of reports, experiments and results, and the names that they can contain; pure."""
 
 import re
 
@@ -11,11 +11,15 @@ _TOPIC = re.compile(rf"{_PREFIX}/({_FLEET.pattern})/report/({_DEVICE.pattern})",
 
 
 class NameRefused(HushmoteError):
-    """A topic cannot carry a fleet, experiment or device id; the text says what would be right."""
+    """Raised for a name that a topic cannot contain; the text says what would be right."""
 
 
 class TopicRefused(ValueError):
-    """A topic that no report comes on; `part` is the wrong part: "fleet", "device" or "topic"."""
+    """Raised for a topic on which no report can come.
+
+    Attributes:
+        part: the wrong part: "fleet", "device" or "topic".
+    """
 
     def __init__(self, part: str) -> None:
         super().__init__(f"not a report's topic: its {part} is wrong")
@@ -28,26 +32,38 @@ def is_fleet(name: str) -> bool:
 
 
 def is_device(device: str) -> bool:
-    """Return whether a device can have this id: no MQTT wildcard can hide in it."""
+    """Return whether a device can have this id, which excludes MQTT wildcards."""
     return _DEVICE.fullmatch(device) is not None
 
 
 def check_fleet(name: str) -> str:
-    """Return the name of a fleet or experiment; raises NameRefused for an invalid one."""
+    """Return the name of a fleet or experiment.
+
+    Raises:
+        NameRefused: the name is invalid.
+    """
     if not is_fleet(name):
         raise NameRefused(f"name {name!r} must be 1 to 32 of a-z, 0-9, _ and -")
     return name
 
 
 def check_device(device: str) -> str:
-    """Return a device id; raises NameRefused for an invalid one."""
+    """Return a device id.
+
+    Raises:
+        NameRefused: the id is invalid.
+    """
     if not is_device(device):
         raise NameRefused(f"device id {device!r} must be 1 to 32 of a-z, 0-9 and -")
     return device
 
 
 def report_topic(fleet: str, device: str) -> str:
-    """Return the topic that a device's reports go to; raises NameRefused."""
+    """Return the topic of a device's reports.
+
+    Raises:
+        NameRefused: a name is invalid.
+    """
     return f"{_PREFIX}/{check_fleet(fleet)}/report/{check_device(device)}"
 
 
@@ -57,50 +73,76 @@ def status_topic(fleet: str, device: str) -> str:
 
 
 def experiment_topic(fleet: str, name: str) -> str:
-    """Return the topic that an experiment is retained on; raises NameRefused."""
+    """Return the topic on which an experiment is retained.
+
+    Raises:
+        NameRefused: a name is invalid.
+    """
     return f"{_PREFIX}/{check_fleet(fleet)}/experiment/{check_fleet(name)}"
 
 
 def result_topic(fleet: str, name: str) -> str:
-    """Return the topic that an experiment's result is retained on; raises NameRefused."""
+    """Return the topic on which an experiment's result is retained.
+
+    Raises:
+        NameRefused: a name is invalid.
+    """
     return f"{_PREFIX}/{check_fleet(fleet)}/result/{check_fleet(name)}"
 
 
 def statement_topic(fleet: str) -> str:
-    """Return what a fleet's statement is signed for; nothing is sent on it. Raises NameRefused."""
+    """Return the topic that the signature of a fleet's statement covers; nothing is published on it.
+
+    Raises:
+        NameRefused: the fleet's name is invalid.
+    """
     return f"{_PREFIX}/{check_fleet(fleet)}/statement"
 
 
 def signed_file_topic(fleet: str) -> str:
-    """Return what files of a fleet's signed experiments are signed for; nothing is sent on it.
+    """Return the topic that the signatures of a fleet's signed files cover; nothing is published on it.
 
-    Raises NameRefused.
+    Raises:
+        NameRefused: the fleet's name is invalid.
     """
     return f"{_PREFIX}/{check_fleet(fleet)}/signed"
 
 
 def report_filter(fleet: str | None = None, group: str | None = None) -> str:
-    """Return the MQTT topic filter of all reports of a fleet, or of all fleets; raises NameRefused.
+    """Return the MQTT topic filter of all reports of a fleet, or of all fleets.
 
-    group: name of subscribers among which the broker divides the reports, in the form of a fleet's name.
+    Args:
+        fleet: the fleet's name; None for all fleets.
+        group: the name of a group among whose members the broker divides the reports; None for all reports.
+
+    Raises:
+        NameRefused: a name is invalid.
     """
-    shared = "" if group is None else f"$share/{check_fleet(group)}/"
-    return f"{shared}{_PREFIX}/{'+' if fleet is None else check_fleet(fleet)}/report/+"
+    share = "" if group is None else f"$share/{check_fleet(group)}/"
+    return f"{share}{_PREFIX}/{'+' if fleet is None else check_fleet(fleet)}/report/+"
 
 
 def experiment_filter(fleet: str | None = None) -> str:
-    """Return the MQTT topic filter of all experiments of a fleet, or of all fleets; raises NameRefused."""
+    """Return the MQTT topic filter of all experiments of a fleet, or of all fleets.
+
+    Raises:
+        NameRefused: the fleet's name is invalid.
+    """
     return f"{_PREFIX}/{'+' if fleet is None else check_fleet(fleet)}/experiment/+"
 
 
 def is_experiment(topic: str) -> bool:
-    """Return whether an experiment may be retained on a topic."""
+    """Return whether a topic can hold an experiment."""
     parts = topic.split("/")
     return len(parts) == 5 and parts[3] == "experiment"
 
 
 def parse_topic(topic: str) -> tuple[str, str]:
-    """Return (fleet, device) of a report's topic; raises TopicRefused, which says which part is wrong."""
+    """Return the fleet and device of a report's topic.
+
+    Raises:
+        TopicRefused: the topic is not a report's; the error names the wrong part.
+    """
     if match := _TOPIC.fullmatch(topic):
         return match[1], match[2]
     parts = topic.split("/")

@@ -149,8 +149,17 @@ def sure(confidence: float, write: Numbers = ENGLISH) -> str:
     return f"{write.number(confidence * 100)} of 100 such intervals hold the truth."
 
 
-def halved(reports: int, write: Numbers = ENGLISH) -> str:
-    """What would make intervals of so many reports half as wide."""
+APPROXIMATE = (
+    "Approximate: the intervals include an error, such as that of fixed hash functions, which more reports "
+    "do not remove."
+)
+"""The note on answers of an approximate mechanism."""
+
+
+def halved(reports: int, write: Numbers = ENGLISH, *, approximate: bool = False) -> str:
+    """Return what would make intervals of so many reports half as wide; nothing does if approximate."""
+    if approximate:
+        return "more reports narrow the intervals only as far as the mechanism's own error."
     return f"four times as many reports ({write.number(4 * reports, 0)}) halve the intervals."
 
 

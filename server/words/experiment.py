@@ -4,10 +4,10 @@ from decimal import Decimal
 
 from ...device.ldp_client import Experiment
 from ...device.ldp_pairs import Part
-from ..accounting import Guarantee, Kind
+from ..accounting import Guarantee
 from ..mechanisms import mechanism_of
 from ..mechanisms.views.factors import parts_of
-from ..wire.experiments import value_count
+from ..wire.experiments import reports_in_budget, value_count
 from .numbers import counted
 
 
@@ -54,9 +54,9 @@ def _values(experiment: Experiment | Part, unit: str) -> str:
 def budget(experiment: Experiment) -> str:
     """What one board may spend on the experiment, in words."""
     thinned = "" if experiment.every == 1 else f"; a call makes a report 1 time in {experiment.every:,}"
-    if experiment.rule == "unlimited":
+    count = reports_in_budget(experiment)
+    if count is None:
         return "no cap of its own" + thinned
-    count = experiment.cap if experiment.rule == "count" else experiment.cap // experiment.cost()
     most = counted(count)
     if experiment.rule == "count":
         return f"at most {most} for life{thinned}"
@@ -75,6 +75,4 @@ def together(promised: Guarantee, spent: tuple[int, float] | None, epsilon: Deci
         return promised.words
     count, nats = spent
     of_all = f"{count:,} of ε = {epsilon:f}"
-    if promised.kind == Kind.ONE_BIT:
-        return f"{promised.words} They are {count * epsilon:f}-LDP: {of_all}."
     return f"{promised.words} A device makes {of_all}, which takes {nats:.6g} of the {promised.epsilon:g}."

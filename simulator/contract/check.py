@@ -6,7 +6,7 @@ from typing import Any
 
 from ...server.epsilon import MICRO
 from ...server.mechanisms.own import files_of
-from ...server.wire.experiments import raised
+from ...server.wire.experiments import describe_error
 from . import channel, estimates, runtimes
 from .cases import EPSILONS, Case, cases, further
 from .channel import Broken, Unasked
@@ -26,7 +26,6 @@ PROPERTIES: dict[str, Callable[[Case], str]] = {
     "transposed": estimates.transposed,
     "short ways": estimates.short_ways,
     "simulated": estimates.simulated,
-    "audited": estimates.audited,
     "covered": estimates.covered,
 }
 """What is looked at of each example at each ε. A function returns figures, or raises Broken or Unasked."""
@@ -72,7 +71,7 @@ def look(name: str, tried: Sequence[Case]) -> Property:
         except (Broken, EnumerationError) as e:
             return Property(name, says(name), False, f"{case.where}: {e}")
         except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
-            return Property(name, says(name), False, f"{case.where}: it raises {raised(e)}")
+            return Property(name, says(name), False, f"{case.where}: it raises {describe_error(e)}")
     if words:
         return Property(name, says(name), True, f"{words}; {large}" if large else words)
     return Property(name, says(name), None, large or unasked)

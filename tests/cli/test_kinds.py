@@ -123,24 +123,3 @@ epsilon = 2
 rule = "sum"
 cap = 8
 """
-
-
-@pytest.mark.parametrize(
-    "reading",
-    [
-        'type = "number"\nlow = 0\nhigh = 16\nbins = 16\nmechanism = "sw"\nreach = 4',
-        'type = "text"\nsalt = "s"\nslots = 256\nmechanism = "olh"\ng = 7',
-        'type = "pair"',
-    ],
-    ids=("mean", "text", "pair"),
-)
-def test_an_audit_takes_every_kind(run, tmp_path: Path, reading: str):
-    file = tmp_path / "x.toml"
-    parts = '[[of]]\nname = "a"\ntype = "choice"\nlabels = ["x", "y"]\n[[of]]\nname = "b"\ntype = "bool"\n'
-    more = parts if "pair" in reading else ""
-    file.write_text(_FILE.format(reading=reading) + more, encoding="utf-8")
-    # 2,000 samples of each input; a sound mechanism fails with a chance of at most 1e-10.
-    options = ("--samples", "2000", "--confidence", "0.9999999999", "--json")
-    findings = json.loads(run("check-mechanism")(str(file), *options))["findings"]
-    assert len(findings) == 2
-    assert all(finding["private"] for finding in findings)

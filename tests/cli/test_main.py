@@ -155,5 +155,5 @@ def test_the_readme_names_commands_that_exist():
 
 def test_a_folder_that_cannot_be_made_is_said_before_the_work(door: Path):
     (door / "file").write_text("")
-    for arguments in (("study", "ranges", "quick=yes", "out=file/x"), ("demo", "--out", "file")):
+    for arguments in (("study", "ranges", "--quick", "--out=file/x"), ("demo", "--out", "file")):
         assert "cannot make the folder file" in hushmote(*arguments, cwd=door, expect=1)

@@ -175,8 +175,8 @@ def test_a_mistake_in_the_command_line_is_two_lines_and_status_2(
         (("study", "curves", "--output", "x.txt"), "must end in .png or .pdf or .svg"),
         (("budget", "compare", "--total", "nan", "--reports", "3"), "a number above 0"),
         (("epsilon", "10", "--epsilon", "inf"), "millionths above 0, not inf"),
-        (("study", "composition", "epsilon=nan"), "millionths above 0, not nan"),
-        (("study", "central", "records=1e400,2", "risk=1/2"), "a number is too large"),
+        (("study", "composition", "--epsilon=nan"), "millionths above 0, not nan"),
+        (("study", "central", "--records=1e400,2", "--risk=1/2"), "a number is too large"),
         (
             (
                 "plan",
@@ -195,7 +195,6 @@ def test_a_mistake_in_the_command_line_is_two_lines_and_status_2(
         ),
         (("ledger", "--status", "no"), "cannot read no"),
         (("ledger", "--policy", "noise"), "cannot read noise"),
-        (("check-mechanism", "--samples", "100", "--runtime", "nope"), "there is no runtime 'nope'"),
         (("flash", "/dev/nope", "door.toml"), "door.toml is not JSON"),
         (("provision", "fleet", "f", "--host", "a b"), "host 'a b' must be a DNS name"),
         (("provision", "list", "--folder", "no"), "no is not a fleet's folder"),
@@ -362,7 +361,7 @@ class TestNewcomer:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             where = f"127.0.0.1:{taken.getsockname()[1]}"
             error = hushmote(*line.split(), "--http", where, cwd=newcomer, expect=1)
-        assert f"cannot answer HTTP at {where}" in error
+        assert f"cannot listen at {where}" in error
         assert "take another with --http" in error
 
 

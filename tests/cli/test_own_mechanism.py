@@ -1,5 +1,6 @@
 """A mechanism of one's own from the analyst's file to the answer, with nothing loaded beforehand."""
 
+import datetime
 import json
 import shutil
 import subprocess
@@ -14,7 +15,9 @@ from own_channels import EXAMPLES
 from running import WAIT_S, until
 
 from hushmote.device import ldp_client
+from hushmote.fleet.results.result import result_of
 from hushmote.server.service.process import READY
+from hushmote.server.store.store import Store
 from hushmote.server.wire import experiments as wire
 from hushmote.server.wire.experiments import parse_experiment
 from hushmote.simulator.broker import EmbeddedBroker
@@ -86,8 +89,6 @@ def test_every_command_that_reads_an_experiment_takes_it(cups: Path, fresh: Run)
     assert found["reports"] == counted["reports"] > 1000
     assert "sound" in fresh("store", "check", "sqlite:///s.sqlite", cwd=cups)
     assert "1.0986" in fresh("epsilon", "cups.toml", "--risk", "0.3", cwd=cups)
-    audit = json.loads(fresh("check-mechanism", "cups.toml", "--samples", "2000", "--json", cwd=cups))
-    assert all(finding["private"] and finding["fit_p_value"] > 1e-9 for finding in audit["findings"])
     (cups / "halved_post.py").write_text("def half(estimates): return estimates.frequencies / 2")
     asked = ("estimate", "cups", "--post", "halved_post:half", "--json", *store)
     processed = json.loads(fresh(*asked, cwd=cups))
@@ -145,6 +146,120 @@ def test_elsewhere_it_is_a_line_and_not_a_damaged_store(
         assert "cannot be read here: mechanism unary:Unary: there is no module unary: run hushmote in" in said
     said = fresh("experiment", "show", str(cups / "cups.toml"), cwd=elsewhere, expect=1)
     assert "there is no module unary" in said
+
+
+LETTERS = {"type": "letters", "alphabet": "abcdefgh", "length": 6}
+SKETCHES = {
+    "hcms": (
+        {"type": "choice", "labels": ["a", "b", "c"]},
+        "hcms:HadamardSketch",
+        {"hashes": 4, "width": 16},
+    ),
+    "hcms text": ({"type": "text", "slots": 256}, "hcms:HadamardSketch", {"hashes": 8, "width": 64}),
+    "sfp": (LETTERS, "sfp:FragmentPuzzle", {"hashes": 8, "width": 4096}),
+}
+
+
+@pytest.fixture
+def sketch(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, str]:
+    """A folder with the examples' sketches, a list of words and sketch.toml; and what it is of."""
+    for path in EXAMPLES.glob("*.py"):
+        shutil.copy(path, tmp_path)
+    reading, word, parameters = SKETCHES[request.param]
+    start, end = CUPS.index('type = "number"'), CUPS.index("epsilon")
+    fields = reading | {"mechanism": word} | parameters
+    lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in fields.items())
+    text = CUPS[:start] + lines + CUPS[end:]
+    text = text.replace("epsilon = 2", "epsilon = 4").replace('"cups"', '"sketch"')
+    (tmp_path / "sketch.toml").write_text(text)
+    (tmp_path / "list.txt").write_text("cab\nheadache\nbad\n")
+    return tmp_path, request.param
+
+
+class TestApproximateAnswers:
+    """What examples/channels answer is marked as approximate wherever it is shown."""
+
+    NOTE = "Approximate: the intervals include an error"
+
+    @pytest.mark.parametrize("sketch", SKETCHES, indirect=True)
+    def test_are_marked_in_a_simulation(self, sketch: tuple[Path, str], fresh: Run):
+        folder, of = sketch
+        population = "weights:5:3:1:1" if of == "hcms" else "zipf:1:list.txt"
+        simulated = (
+            "simulate",
+            "sketch.toml",
+            "--population",
+            population,
+            "--devices",
+            "40000",
+            "--seed",
+            "1",
+        )
+        shown = " ".join(fresh(*simulated, cwd=folder).split())
+        assert self.NOTE in shown
+        assert ", approximate" in shown
+        assert "halve" not in shown
+        result = json.loads(fresh(*simulated, "--json", cwd=folder))
+        rows = result["discovery" if of == "sfp" else "candidates" if "text" in of else "histogram"]
+        assert [row["name"] for row in rows[:3]] == (
+            ["cab", "headac…", "bad"]
+            if of == "sfp"
+            else ["cab", "headache", "bad"]
+            if "text" in of
+            else [*"abc"]
+        )
+        assert all(row["truth"] is not None for row in rows)
+        assert result["approximate"] is True
+        assert result["intervals_that_hold_the_truth"] >= len(rows) - 1
+
+    @pytest.mark.parametrize("sketch", SKETCHES, indirect=True)
+    def test_are_marked_in_tables_findings_and_files(self, sketch: tuple[Path, str], fresh: Run):
+        folder, of = sketch
+        store = ("--store", "sqlite:///s.sqlite")
+        population = () if of == "hcms" else ("--population", "zipf:1:list.txt")
+        filled = ("simulate", "sketch.toml", "--devices", "20000", "--days", "2", "--seed", "1")
+        fresh(*filled, *population, "--to", store[1], cwd=folder)
+        named = ("--range", "cab", "--range", "bad") if "text" in of else ()
+        asked = ("estimate", "sketch", *store, *named)
+        shown = " ".join(fresh(*asked, cwd=folder).split())
+        assert self.NOTE in shown
+        reply = json.loads(fresh(*asked, "--json", cwd=folder))
+        assert reply["approximate"] is True
+        assert all(answer["approximate"] for answer in reply["answers"])
+        if not named:
+            assert ", approximate, " in reply["finding"]
+            assert all(finding["approximate"] for finding in reply["findings"])
+        fresh(*asked, "--output", "table.csv", "--output", "picture.svg", cwd=folder)
+        header, first, *_ = (folder / "table.csv").read_text().splitlines()
+        assert dict(zip(header.split(","), first.split(","), strict=True))["approximate"] == "True"
+        status = fresh("status", *store, cwd=folder)
+        assert ("approximate" in status) == (of == "hcms")
+
+    @pytest.mark.parametrize("sketch", ["hcms"], indirect=True)
+    def test_are_marked_in_published_results(self, sketch: tuple[Path, str], fresh: Run):
+        folder, _ = sketch
+        filled = (
+            "simulate",
+            "sketch.toml",
+            "--devices",
+            "20000",
+            "--days",
+            "2",
+            "--to",
+            "sqlite:///s.sqlite",
+        )
+        fresh(*filled, cwd=folder)
+        with Store(f"sqlite:///{folder / 's.sqlite'}") as store:
+            result = result_of(store, "simulated", "sketch", datetime.datetime.now(datetime.UTC))
+        assert result.approximate
+        assert ", approximate, " in result.finding
+        assert json.loads(result.to_json())["approximate"] is True
+
+    @pytest.mark.parametrize("sketch", ["sfp"], indirect=True)
+    def test_words_need_a_list(self, sketch: tuple[Path, str], fresh: Run):
+        folder, _ = sketch
+        shown = fresh("simulate", "sketch.toml", cwd=folder, expect=1)
+        assert "which letters there are, a file has to say: zipf:1:FILE" in shown
 
 
 def counted(folder: Path) -> int:

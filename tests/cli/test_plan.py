@@ -15,8 +15,7 @@ from hushmote.cli.plan.run import WORKED_EXAMPLES
 from hushmote.planning.devices import PlanError
 from hushmote.planning.expected_error import Question
 from hushmote.planning.experiment_file import name_from, nats
-from hushmote.planning.wish import Wish
-from hushmote.planning.wished import question_of, reading_of
+from hushmote.planning.request import PlanRequest, question_of, reading_of
 from hushmote.server.answers import tables as show
 from hushmote.server.errors import UsageError
 from hushmote.server.experiments.definition import load
@@ -207,7 +206,7 @@ def test_as_many_devices_as_a_life_s_error_takes_meet_it_and_one_less_does_not()
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("--json", "give three of --devices, --epsilon, --values and --error"),
+        ("--json", "give three of devices, epsilon, values and error"),
         ("--devices 1000", "add two of epsilon (2 is a common choice) or values or error"),
         ("--values 16 --error 0.1 --histogram-epsilon 0.1", "needs --devices and --values"),
         ("--devices 1000 --values 16 --error 0.1 --histogram-epsilon 0.1", "and no error"),
@@ -279,11 +278,11 @@ def test_mistakes_are_one_line(line: str, text: str) -> None:
 
 
 def test_ranges_are_read_in_the_unit_where_there_is_one() -> None:
-    for wish, indices in (
-        (Wish(ranges=["0:"], values=10, low=-5, high=5), (5, 10)),
-        (Wish(ranges=["2:4"], values=10), (2, 4)),
+    for request, indices in (
+        (PlanRequest(ranges=["0:"], values=10, low=-5, high=5), (5, 10)),
+        (PlanRequest(ranges=["2:4"], values=10), (2, 4)),
     ):
-        assert question_of(wish, reading_of(wish)) == Question(ranges=(indices,))
+        assert question_of(request, reading_of(request)) == Question(ranges=(indices,))
 
 
 def test_the_page_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,8 +98,8 @@ class TestUnfinishedErasure:
                 ] == [waits]
                 assert waits in " ".join(check("check", "sqlite:///s.sqlite").split())
                 process.process.send_signal(signal.SIGCONT)
-                until(lambda: "files were written anew" in process.log(), process.log)
-                assert "a device of fleet keyed was erased, as was queued: 3 reports" in process.log()
+                until(lambda: "files were rewritten" in process.log(), process.log)
+                assert "a queued device of fleet keyed was erased: 3 reports" in process.log()
                 files = b"".join(path.read_bytes() for path in tmp_path.glob("s.sqlite*"))
                 assert files.count(b"board-1") == 1  # of the open fleet
                 assert waits not in check("check", "sqlite:///s.sqlite")
@@ -115,7 +115,7 @@ class TestUnfinishedErasure:
         with monkeypatch.context() as patch:
             patch.setattr("hushmote.server.store.erase._rewrite", interrupt)
             run("--device", "board-1", "--fleet", "open", "--yes", expect=130)
-        due = "old pages of the files may still hold what was erased: an aggregator or"
+        due = "old pages of the files may still contain erased data: an aggregator or"
         assert due in " ".join(check("check", "sqlite:///s.sqlite").split())
         run()
         assert due not in " ".join(check("check", "sqlite:///s.sqlite").split())
@@ -123,7 +123,7 @@ class TestUnfinishedErasure:
 
     def test_only_a_device_can_be_queued(self, run):
         assert "--queue is for one device" in run("--fleet", "open", "--queue", "--yes", expect=1)
-        assert "knows no device nobody" in run(
+        assert "there is no device nobody in fleet" in run(
             "--fleet", "open", "--device", "nobody", "--queue", "--yes", expect=1
         )
 
@@ -147,8 +147,8 @@ def test_an_experiment_and_a_fleet_go_once_they_are_withdrawn(run, tmp_path):
         (("--device", "board-1", "--experiment", "temp"), "say what is erased"),
         (("--device", "board-1"), "name one fleet in s.sqlite; its fleets: keyed, open"),
         (("--fleet", "away"), "no fleet away in s.sqlite; its fleets: keyed, open"),
-        (("--device", "no\nbody", "--fleet", "open"), "fleet open knows no device no"),
-        (("--device", "", "--fleet", "open"), "fleet open knows no device"),
+        (("--device", "no\nbody", "--fleet", "open"), "there is no device no"),
+        (("--device", "", "--fleet", "open"), "there is no device"),
         (("--experiment", "hall", "--fleet", "open"), "there is no experiment hall in fleet open"),
         (("--device", "board-1", "--fleet", "keyed"), "give it as a file or in HUSHMOTE_MASTER_KEY"),
         (("--device", "board-1", "--fleet", "keyed", "--master-key", "none"), "cannot read the master key"),

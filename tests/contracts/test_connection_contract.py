@@ -56,7 +56,7 @@ class Reporting:
         self.source = self._make()
 
 
-@pytest.fixture(params=["mqtt", "nats"])
+@pytest.fixture(params=["mqtt", pytest.param("nats", marks=pytest.mark.long)])
 def reporting(request):
     def session(address):
         return Session(address, "agg")

@@ -108,7 +108,7 @@ class TestEveryStore:
             assert reader.fleets() == {"open": False}
             assert [v.experiment.digest for v in reader.experiments()] == [TEMP.digest]
             assert reader.histogram("open", TEMP.digest).sum() == 10
-            assert len(list(reader.seen("open"))) == 10
+            assert len(list(reader.accepted_numbers("open"))) == 10
             assert reader.rejects() == {}
         assert rows(store) == before
         with pytest.raises(StoreError):

@@ -481,6 +481,7 @@ def test_tls_connections_work_and_time_out_alike(
 # --- NATS servers in mosquitto's place ------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_boards_need_nothing_else_where_the_broker_is_nats(
     start_board: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -620,6 +621,7 @@ def test_a_spent_budget_silences_its_experiment_alone_and_the_status_topic_tells
 # --- Brokers of a cluster -------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("start_any", ["bundled umqtt.simple", "asyncio"], indirect=True)
 def test_a_board_goes_on_with_another_broker_when_its_own_is_dead(start_any: Any) -> None:
     with NatsServers(3) as cluster:

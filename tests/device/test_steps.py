@@ -18,9 +18,9 @@ from experiments import experiment_json
 from micropython import find_runtime
 
 from hushmote.server.mechanisms import MECHANISMS
-from hushmote.server.wire.board_files import DEVICE, shipped
+from hushmote.server.wire.board_files import DEVICE, shipped_files
 
-NAMES = ("ldp_client", *(path.stem for path in shipped().values()))
+NAMES = ("ldp_client", *(path.stem for path in shipped_files().values()))
 
 NUMBER: dict[str, Any] = {"type": "number", "low": -20_000, "high": 50_000}
 PAIR: dict[str, Any] = {

@@ -89,7 +89,7 @@ class TestQuestions:
 
 def test_the_reference_is_independent_of_the_client():
     for module in (reference_board, make_vectors):
-        source = Path(module.__file__).read_text()
+        source = Path(str(module.__file__)).read_text()
         assert "import ldp_client" not in source
         assert "hushmote.device" not in source
 

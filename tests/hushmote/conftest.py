@@ -9,7 +9,7 @@ from filled import fill
 
 from hushmote.server.experiments import definition
 from hushmote.server.store import Store
-from hushmote.simulator import demo_questions, stage
+from hushmote.simulator import demo_data, stage
 
 WEEKS = ("2026-11-14", "2026-11-21")
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -33,7 +33,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def after_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder examples beside out/demo.sqlite, as `make demo` leaves it but with simulated reports."""
     folder = tmp_path_factory.mktemp("checkout")
-    payload = definition.parse(demo_questions.DEFINITION).payload()
+    payload = definition.parse(demo_data.DEFINITION).payload()
     (folder / "out").mkdir()
     with Store(f"sqlite:///{folder / 'out' / 'demo.sqlite'}") as store:
         fill(store, stage.FLEET, payload, {"all": 20_000}, bell(64, 27, 8), unit="°F")

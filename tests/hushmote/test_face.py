@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import hushmote
 from hushmote.cli.main import app
-from hushmote.planning.wish import Wish
+from hushmote.planning.request import PlanRequest
 
 HEAVY = ("numpy", "scipy", "sqlalchemy", "matplotlib", "rich", "typer", "pandas")
 
@@ -312,9 +312,9 @@ LIFE = {"lifetime": 2, "horizon": "1y", "call": "1h", "low": 0, "high": 40, "uni
 @pytest.mark.parametrize("cost", [{"epsilon": 2}, LIFE], ids=["one report", "a life"])
 def test_the_command_and_python_show_one_answer(cost: dict[str, typing.Any]):
     """In words and in JSON; the page's answer is held to the command's in tests/web/test_plan.py."""
-    wish = Wish(devices=20_000, values=16, **cost)
+    request = PlanRequest(devices=20_000, values=16, **cost)
     plan = hushmote.plan(devices=20_000, values=16, **cost)
-    done = [CliRunner().invoke(app, ["plan", *wish.words(), *more]) for more in ((), ("--json",))]
+    done = [CliRunner().invoke(app, ["plan", *request.words(), *more]) for more in ((), ("--json",))]
     printed, _, following = done[0].stdout.rpartition("\n\n")
     assert [line.rstrip() for line in printed.splitlines()] == str(plan).splitlines()
     assert following.startswith("next: ")
@@ -323,7 +323,9 @@ def test_the_command_and_python_show_one_answer(cost: dict[str, typing.Any]):
 
 def test_a_plan_s_help_has_a_line_for_each_field():
     said = inspect.getdoc(hushmote.plan) or ""
-    assert set(inspect.signature(hushmote.plan).parameters) == {f.name for f in dataclasses.fields(Wish)}
+    assert set(inspect.signature(hushmote.plan).parameters) == {
+        f.name for f in dataclasses.fields(PlanRequest)
+    }
     assert "horizon: With lifetime: how long, such as 2y." in said
     assert "--" not in said
 

@@ -61,7 +61,7 @@ def questions(one: hushmote.ExperimentReader) -> Iterator[Callable[[], object]]:
         yield lambda pair=pair: one.estimate("2026-11-19").pairs.ask(pair)
         yield lambda pair=pair: one.estimate("2026-11-19").pairs.ask(pair, 10_000)
     for windows in ("2026-11-19", "all"):
-        for post in ("raw", "nonnegative", "smooth", "ems", "none"):
+        for post in ("raw", "nonnegative", "smooth", "none"):
             yield lambda w=windows, p=post: one.estimate(w).histogram(post=p)
             yield lambda w=windows, p=post: one.estimate(w).share("0:4", post=p)
             yield lambda w=windows, p=post: one.estimate(w).together("0:4", "8:12", post=p)

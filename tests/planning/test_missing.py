@@ -18,7 +18,7 @@ from hushmote.planning.expected_error import (
 )
 from hushmote.planning.experiment_file import Named
 from hushmote.planning.ratio_error import share_curves
-from hushmote.planning.wish import Wish
+from hushmote.planning.request import PlanRequest
 from hushmote.server.estimate import estimate
 from hushmote.simulator import vectorised
 
@@ -110,17 +110,17 @@ class TestExpectedError:
 
 
 class TestPlan:
-    WISH = Wish(devices=20_000, epsilon=2.0, values=63, low=0.0, high=63.0, missing=0.12)
+    REQUEST = PlanRequest(devices=20_000, epsilon=2.0, values=63, low=0.0, high=63.0, missing=0.12)
 
     def test_file_sets_missing(self):
         named = Named("planned", None, "a@example.org", datetime.date(2026, 1, 1))
-        fields = tomllib.loads(answer(self.WISH).file(named))
+        fields = tomllib.loads(answer(self.REQUEST).file(named))
         assert fields["missing"] is True
         assert fields["bins"] == 63
         assert fields["planned"]["missing"] == 0.12
 
     def test_says_what_is_missing_and_how_well_it_is_known(self):
-        made = answer(self.WISH)
+        made = answer(self.REQUEST)
         fact = dict(made.facts)["no reading"]
         assert fact.startswith("12% of the devices, known to ±")
         plain = made.to_dict()
@@ -129,11 +129,11 @@ class TestPlan:
         assert plain["domain"] == 63
 
     def test_of_a_mean_takes_no_mechanism_without_missing(self):
-        wish = Wish(devices=20_000, epsilon=2.0, values=63, statistics="mean", missing=0.12)
-        assert answer(wish).plan.design.choice.mechanism != "sw"
+        request = PlanRequest(devices=20_000, epsilon=2.0, values=63, statistics="mean", missing=0.12)
+        assert answer(request).plan.design.choice.mechanism != "sw"
 
     def test_of_a_life_includes_it(self):
-        wish = Wish(
+        request = PlanRequest(
             devices=20_000,
             values=15,
             missing=0.2,
@@ -142,12 +142,12 @@ class TestPlan:
             call="1h",
             statistics="frequencies",
         )
-        made = answer(wish)
+        made = answer(request)
         assert made.plan.design.missing == 0.2
         assert "no reading" in dict(made.facts)
-        assert made.error > answer(replace(wish, missing=None)).error
+        assert made.error > answer(replace(request, missing=None)).error
 
     @pytest.mark.parametrize("share", [-0.1, 0.995, float("nan")])
     def test_refuses_a_share_that_leaves_nobody(self, share: float):
         with pytest.raises(PlanError, match=r"the share without a reading is from 0 to 0\.99, not"):
-            answer(Wish(devices=1000, epsilon=1.0, values=8, missing=share))
+            answer(PlanRequest(devices=1000, epsilon=1.0, values=8, missing=share))

@@ -198,7 +198,7 @@ def test_what_escapes_is_named_by_its_line():
         ("A=1 hushmote status --nonsense", "--nonsense"),
         ("runuser -u hushmote -- /opt/bin/hushmote experiment ad x.toml", "'ad'"),
         ("true && hushmote store merge INTO > log", "FROM"),
-        ("hushmote study majority total=2 reports=20 2> log >'other log'", ""),
+        ("hushmote study majority --total 2 --reports 20 2> log >'other log'", ""),
     ],
 )
 def test_what_the_command_line_would_refuse_is_found_without_running_it(command: str, fault: str):

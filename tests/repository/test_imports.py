@@ -30,6 +30,9 @@ VIOLATIONS = {
     "counting knows no mechanism": {"server/ingest/pipeline.py": "from ..mechanisms import hashing"},
     "device/ imports nothing of ours": {"device/ldp_client.py": "from ..server import errors"},
     "only the command line imports typer": {"server/answers/tables.py": "import typer"},
+    "nothing imports the connection to NATS": {
+        "server/service/process.py": "from ..ingest.nats import source"
+    },
     "only the door and the service import Starlette": {"server/overview/rejects.py": "import starlette"},
 }
 

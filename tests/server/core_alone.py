@@ -1,7 +1,7 @@
-"""Run by test_core_alone.py in a folder that has device/ and server/ as hushmote/, and nothing else of ours.
+"""Run by test_core_alone.py in a folder with device/ and server/ as hushmote/ and no other package of ours.
 
 Arguments: the broker's host and port. Imports every module of the core, counts 50 reports of 50 boards
-through the broker, and prints what the store answers.
+through the broker, and prints the answer of the store.
 """
 
 import datetime
@@ -23,7 +23,7 @@ POLICY = {"sum": 8_000_000, "squares": 0, "epsilon": 2_000_000, "rules": ("sum",
 
 
 class Hide:
-    """Refuses the packages above the core, which an editable install would find in the repository."""
+    """Hides the packages above the core, which an editable install would find in the repository."""
 
     def find_spec(self, name, path=None, target=None):
         if name.startswith(tuple(f"hushmote.{package}" for package in HIDDEN)):

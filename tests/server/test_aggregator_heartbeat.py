@@ -1,4 +1,4 @@
-"""An aggregator records when counting works, and so the days on which it was down, at a real broker."""
+"""An aggregator at a real broker records when counting works, and so the days on which it was down."""
 
 import datetime
 
@@ -10,13 +10,13 @@ from hushmote.server.ingest.clock import HurryingClock
 from hushmote.server.store.counting import BEHIND
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
-# Experiments are added now, and no clock that is behind that can be right.
+# Experiments are added now, so the clock must not be behind the present.
 TODAY, TOMORROW = (datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(n) for n in (1, 2))
 EVENING = datetime.datetime.combine(TODAY, datetime.time(23, 10), datetime.UTC)
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that moves only when a test advances it."""
 
     def __init__(self) -> None:
         self.time = EVENING
@@ -41,7 +41,7 @@ def broker():
 
 class TestInterruption:
     def down(self, store, broker, clock, minutes):
-        """Count, be away for so long while reports arrive, and count those."""
+        """Count, be away for so many minutes while reports arrive, and count those."""
         messages, _ = crowd(20)
         with running(store, broker, clock=clock, client_id="one") as aggregator:
             publish(broker, messages[:10])

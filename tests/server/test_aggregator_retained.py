@@ -1,4 +1,4 @@
-"""What is retained for boards stays so, whoever may publish at the broker; real brokers, both databases."""
+"""Messages retained for boards stay as they are, whoever may publish; real brokers, both databases."""
 
 import time
 
@@ -24,8 +24,8 @@ def store(store_url):
         yield store
 
 
-def signed(store):
-    """What boards of the keyed fleet are to find, under the serial that the store has."""
+def signed_payload(store):
+    """Return the payload that boards of the keyed fleet should find, with the store's serial."""
     (version,) = store.experiments("keyed")
     return keys.sign_experiment(SIGNING, KEYED, version.payload, version.serial)
 
@@ -39,131 +39,139 @@ def serial(payload):
 in_sqlite = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 
 
-@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
-def test_what_somebody_clears_or_alters_is_published_again(store, protocol):
-    with (
-        MosquittoBroker() as broker,
-        listening(broker) as heard,
-        running(store, broker, fleet_keys=FLEET_KEYS, protocol=protocol) as aggregator,
-    ):
-        until(lambda: len(heard) == 2, heard)
-        before = signed(store)
-        assert heard[KEYED][-1] == before
-        for payload in (b"", b"{}", payload_of(experiment(epsilon=500_000))):
-            publish(broker, [(topic, payload) for topic in (OPEN, KEYED)], retain=True)
-            until(lambda p=payload: heard[OPEN][-2:] == [p, payload_of(EXP)], heard)
-            # The same bytes, which cost a board nothing: in a keyed fleet it took no notice.
-            until(lambda p=payload: heard[KEYED][-2:] == [p, before], heard)
-            assert signed(store) == before
-        messages, _ = crowd(10)
-        publish(broker, messages)
-        until(lambda: total(aggregator) == 10, aggregator.counters)
-        assert aggregator.counters.rejected == {}  # what is on the experiments' topics is no report
-        with listening(broker) as retained:
-            until(lambda: len(retained) == 2, retained)
-            assert retained == {OPEN: [payload_of(EXP)], KEYED: [signed(store)]}
+class TestRetained:
+    @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+    def test_cleared_or_altered_experiment_is_published_again(self, store, protocol):
+        with (
+            MosquittoBroker() as broker,
+            listening(broker) as announcements,
+            running(store, broker, fleet_keys=FLEET_KEYS, protocol=protocol) as aggregator,
+        ):
+            until(lambda: len(announcements) == 2, announcements)
+            before = signed_payload(store)
+            assert announcements[KEYED][-1] == before
+            for payload in (b"", b"{}", payload_of(experiment(epsilon=500_000))):
+                publish(broker, [(topic, payload) for topic in (OPEN, KEYED)], retain=True)
+                until(lambda p=payload: announcements[OPEN][-2:] == [p, payload_of(EXP)], announcements)
+                # The same bytes, which cost a board nothing: in a keyed fleet it ignored the change.
+                until(lambda p=payload: announcements[KEYED][-2:] == [p, before], announcements)
+                assert signed_payload(store) == before
+            messages, _ = crowd(10)
+            publish(broker, messages)
+            until(lambda: total(aggregator) == 10, aggregator.counters)
+            assert aggregator.counters.rejected == {}  # messages on the experiments' topics are not reports
+            with listening(broker) as payloads:
+                until(lambda: len(payloads) == 2, payloads)
+                assert payloads == {OPEN: [payload_of(EXP)], KEYED: [signed_payload(store)]}
 
+    @in_sqlite
+    def test_embedded_broker_gets_its_experiments_again(self, store):
+        with (
+            EmbeddedBroker() as broker,
+            listening(broker) as announcements,
+            running(store, broker, fleet_keys=FLEET_KEYS),
+        ):
+            until(lambda: len(announcements) == 2, announcements)
+            publish(broker, [(OPEN, b"")], retain=True)
+            until(lambda: announcements[OPEN][-2:] == [b"", payload_of(EXP)], announcements)
 
-@in_sqlite
-def test_the_embedded_broker_s_experiments_are_published_again_too(store):
-    with (
-        EmbeddedBroker() as broker,
-        listening(broker) as heard,
-        running(store, broker, fleet_keys=FLEET_KEYS),
-    ):
-        until(lambda: len(heard) == 2, heard)
-        publish(broker, [(OPEN, b"")], retain=True)
-        until(lambda: heard[OPEN][-2:] == [b"", payload_of(EXP)], heard)
+    def test_withdrawn_experiment_stays_withdrawn(self, store):
+        with (
+            MosquittoBroker() as broker,
+            listening(broker) as announcements,
+            running(store, broker, fleet_keys=FLEET_KEYS),
+        ):
+            until(lambda: len(announcements) == 2, announcements)
+            old = announcements[KEYED][-1]
+            for fleet in ("open", "keyed"):
+                store.withdraw_experiment(fleet, "temp")
+            withdrawal = keys.sign_experiment(SIGNING, KEYED, b"", serial(old) + 1)
+            until(
+                lambda: (announcements[KEYED][-1], announcements[OPEN][-1]) == (withdrawal, b""),
+                announcements,
+            )
+            announcements.clear()  # it ends with the messages that are published again now
+            publish(broker, [(KEYED, old), (OPEN, payload_of(EXP))], retain=True)
+            until(lambda: announcements.get(KEYED, [])[-2:] == [old, withdrawal], announcements)
+            until(lambda: announcements.get(OPEN, [])[-2:] == [payload_of(EXP), b""], announcements)
+            with listening(broker) as payloads:  # as boards that were away find it
+                until(lambda: KEYED in payloads, payloads)
+                assert payloads == {KEYED: [withdrawal]}
 
-
-def test_a_withdrawn_experiment_stays_withdrawn(store):
-    with (
-        MosquittoBroker() as broker,
-        listening(broker) as heard,
-        running(store, broker, fleet_keys=FLEET_KEYS),
-    ):
-        until(lambda: len(heard) == 2, heard)
-        old = heard[KEYED][-1]
-        for fleet in ("open", "keyed"):
-            store.withdraw_experiment(fleet, "temp")
-        withdrawal = keys.sign_experiment(SIGNING, KEYED, b"", serial(old) + 1)
-        until(lambda: (heard[KEYED][-1], heard[OPEN][-1]) == (withdrawal, b""), heard)
-        heard.clear()  # it ends with what is published again now
-        publish(broker, [(KEYED, old), (OPEN, payload_of(EXP))], retain=True)
-        until(lambda: heard.get(KEYED, [])[-2:] == [old, withdrawal], heard)
-        until(lambda: heard.get(OPEN, [])[-2:] == [payload_of(EXP), b""], heard)
-        with listening(broker) as retained:  # as boards find it that were away
-            until(lambda: KEYED in retained, retained)
-            assert retained == {KEYED: [withdrawal]}
-
-
-def test_two_aggregators_publish_the_same_and_make_no_loop(store, monkeypatch):
-    looked, reload = [], KnownFleets.reload
-    monkeypatch.setattr(KnownFleets, "reload", lambda fleets: looked.append(fleets) or reload(fleets))
-    options = {"fleet_keys": FLEET_KEYS, "share": "crew"}
-    with (
-        MosquittoBroker() as broker,
-        listening(broker) as heard,
-        running(store, broker, client_id="one", **options),
-        running(store, broker, client_id="two", **options),
-    ):
-        until(lambda: len(heard) == 2, heard)
-        began = time.monotonic()
-        for _ in range(3):
-            until(lambda: heard[KEYED][-1] == signed(store), heard)
-            before = len(heard[KEYED])
-            publish(broker, [(KEYED, b"")], retain=True)
-            # Not until it differs: the answer may have come before anybody looked again.
-            until(lambda n=before: len(heard[KEYED]) > n, heard)
-        until(lambda: heard[KEYED][-1] == signed(store), heard)
-        new = experiment(epsilon=500_000)
-        store.add_experiment("keyed", payload_of(new))
-        until(lambda: heard[KEYED][-1].startswith(payload_of(new)), heard)
-        # A loop would show: whatever one published, the other would answer when it looks next.
-        looks = len(looked)
-        until(lambda: len(looked) >= looks + 6, looked)
-        seconds = time.monotonic() - began
-        versions = {v.experiment.digest: v for v in store.experiments("keyed")}
-        last = versions[new.digest]
-        assert heard[KEYED][-1] == keys.sign_experiment(SIGNING, KEYED, last.payload, last.serial)
-        # At the start each publishes; then each of two answers each of four changes, once or, where it heard
-        # of the other's answer too late, twice.
-        assert len(heard[KEYED]) - heard[KEYED].count(b"") <= 4 + 2 * 2 * 4, (seconds, heard[KEYED])
-        assert len(heard[OPEN]) <= 3
-
-
-@in_sqlite
-def test_who_clears_in_a_loop_makes_nobody_spin(store):
-    with (
-        MosquittoBroker() as broker,
-        listening(broker) as heard,
-        running(store, broker, fleet_keys=FLEET_KEYS),
-    ):
-        until(lambda: len(heard) == 2, heard)
-        (before,) = store.experiments("keyed")
-        began = time.monotonic()
-        for _ in range(40):
-            publish(broker, [(KEYED, b"")] * 50, retain=True)
-        until(lambda: heard[KEYED][-1] == signed(store), lambda: heard[KEYED][-3:])
-        seconds = time.monotonic() - began
-        answers = [payload for payload in heard[KEYED] if payload]
-        assert len(answers) <= 2 + seconds / 2
-        (after,) = store.experiments("keyed")
-        assert after.serial == before.serial
-
-
-@in_sqlite
-def test_what_was_cleared_while_no_aggregator_was_there_is_published_as_it_was(store):
-    before = signed(store)
-    with MosquittoBroker() as broker, listening(broker) as heard:
-        for cleared in (False, False, True):  # at first nothing is there
-            if cleared:
+    def test_two_aggregators_do_not_loop(self, store, monkeypatch):
+        reloads, reload = [], KnownFleets.reload
+        monkeypatch.setattr(KnownFleets, "reload", lambda fleets: reloads.append(fleets) or reload(fleets))
+        options = {"fleet_keys": FLEET_KEYS, "share": "group"}
+        with (
+            MosquittoBroker() as broker,
+            listening(broker) as announcements,
+            running(store, broker, client_id="one", **options),
+            running(store, broker, client_id="two", **options),
+        ):
+            until(lambda: len(announcements) == 2, announcements)
+            began = time.monotonic()
+            for _ in range(3):
+                until(lambda: announcements[KEYED][-1] == signed_payload(store), announcements)
+                before = len(announcements[KEYED])
                 publish(broker, [(KEYED, b"")], retain=True)
-                until(lambda: heard[KEYED][-1] == b"", heard)
-            told = len(heard.get(KEYED, []))
-            with running(store, broker, fleet_keys=FLEET_KEYS, client_id="one"):
-                # Not only what is right: it may stand there since the aggregator before.
-                until(
-                    lambda n=told: len(heard.get(KEYED, [])) > n and heard[KEYED][-1] == signed(store), heard
-                )
-            assert signed(store) == before
+                # Wait for a new message: the answer may have come before the next look.
+                until(lambda n=before: len(announcements[KEYED]) > n, announcements)
+            until(lambda: announcements[KEYED][-1] == signed_payload(store), announcements)
+            new = experiment(epsilon=500_000)
+            store.add_experiment("keyed", payload_of(new))
+            until(lambda: announcements[KEYED][-1].startswith(payload_of(new)), announcements)
+            # In a loop each would answer the other's publication at its next look.
+            looks = len(reloads)
+            until(lambda: len(reloads) >= looks + 6, reloads)
+            seconds = time.monotonic() - began
+            versions = {v.experiment.digest: v for v in store.experiments("keyed")}
+            last = versions[new.digest]
+            assert announcements[KEYED][-1] == keys.sign_experiment(SIGNING, KEYED, last.payload, last.serial)
+            # At the start each publishes; then both answer each of four changes, once or, if the
+            # other's answer arrives too late, twice.
+            assert len(announcements[KEYED]) - announcements[KEYED].count(b"") <= 4 + 2 * 2 * 4, (
+                seconds,
+                announcements[KEYED],
+            )
+            assert len(announcements[OPEN]) <= 3
+
+    @in_sqlite
+    def test_repeated_clearing_does_not_make_it_spin(self, store):
+        with (
+            MosquittoBroker() as broker,
+            listening(broker) as announcements,
+            running(store, broker, fleet_keys=FLEET_KEYS),
+        ):
+            until(lambda: len(announcements) == 2, announcements)
+            (before,) = store.experiments("keyed")
+            began = time.monotonic()
+            for _ in range(40):
+                publish(broker, [(KEYED, b"")] * 50, retain=True)
+            until(
+                lambda: announcements[KEYED][-1] == signed_payload(store), lambda: announcements[KEYED][-3:]
+            )
+            seconds = time.monotonic() - began
+            answers = [payload for payload in announcements[KEYED] if payload]
+            assert len(answers) <= 2 + seconds / 2
+            (after,) = store.experiments("keyed")
+            assert after.serial == before.serial
+
+    @in_sqlite
+    def test_experiment_cleared_while_it_was_away_is_republished(self, store):
+        before = signed_payload(store)
+        with MosquittoBroker() as broker, listening(broker) as announcements:
+            for is_cleared in (False, False, True):  # at first nothing is there
+                if is_cleared:
+                    publish(broker, [(KEYED, b"")], retain=True)
+                    until(lambda: announcements[KEYED][-1] == b"", announcements)
+                count = len(announcements.get(KEYED, []))
+                with running(store, broker, fleet_keys=FLEET_KEYS, client_id="one"):
+                    # Require a new message: the right one may be left from the previous aggregator.
+                    until(
+                        lambda n=count: (
+                            len(announcements.get(KEYED, [])) > n
+                            and announcements[KEYED][-1] == signed_payload(store)
+                        ),
+                        announcements,
+                    )
+                assert signed_payload(store) == before

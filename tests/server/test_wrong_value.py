@@ -1,4 +1,4 @@
-"""What pydantic finds wrong is said in our words, for every type of error that a model of ours can raise."""
+"""Pydantic's errors appear in our own words, for every type of error that one of our models can raise."""
 
 import datetime
 import re
@@ -16,7 +16,7 @@ from hushmote.studies import catalogue
 
 ROOT = Path(__file__).parents[2]
 
-# A wrong value for each: not of a type, not to be read, too small, too large, none at all.
+# Wrong values of each kind: wrong type, unreadable, too small, too large, missing.
 WRONG = (
     "abc", "", "x" * 999, "9" * 5000, "1e999", "nan", b"\xff", 5, -(10**40), 10**40, 0, 2.5, -0.5,
     float("nan"), float("inf"), True, None, [], ["a"], [2.5], [[[]]], {}, {"a": 1}, {1: 2}, object(),
@@ -26,7 +26,7 @@ PYDANTIC = re.compile(r"[Ii]nput|should|valid|parse|pydantic|instance|String|Lis
 
 
 def models():
-    """Every model and dataclass of pydantic's in the server, and every study's parameters."""
+    """Yield every pydantic model and dataclass in the server, and every study's parameters."""
     for path in sorted((ROOT / "server").rglob("*.py")):
         if "from pydantic" in path.read_text():
             name = ".".join(["hushmote", *path.relative_to(ROOT).with_suffix("").parts])
@@ -34,7 +34,7 @@ def models():
                 if isinstance(one, type) and one.__module__ == name and _fields(one):
                     yield one
     for name in catalogue.STUDIES:
-        yield catalogue._model(name)
+        yield catalogue.model(name)
 
 
 def _fields(one):
@@ -50,50 +50,57 @@ def errors():
                 check.validate_python(values)
             except ValidationError as e:
                 yield from e.errors()
-            except TypeError:  # a model's own look at its fields, which a file's parser never gets such
+            except TypeError:  # a model's own check, which never gets such values from a file's parser
                 continue
 
 
-def test_every_error_of_every_model_is_said_in_our_words():
-    seen = {}
-    for error in errors():
-        text = wrong_value(error)
-        assert "\n" not in text
-        if error["type"] != "value_error":  # else the text is the model's own
-            seen.setdefault(error["type"], text)
-            assert not PYDANTIC.search(text), (error["type"], text)
-    assert len(seen) > 20, seen
+class TestMessages:
+    def test_every_model_error_is_in_our_words(self):
+        texts = {}
+        for error in errors():
+            text = wrong_value(error)
+            assert "\n" not in text
+            if error["type"] != "value_error":  # otherwise the text is the model's own
+                texts.setdefault(error["type"], text)
+                assert not PYDANTIC.search(text), (error["type"], text)
+        assert len(texts) > 20, texts
 
-
-@pytest.mark.parametrize(
-    ("line", "text"),
-    [
-        ('low = "abc"', "low must be a number, not 'abc'"),
-        ("low = [1]", "low must be a number, not a list"),
-        ("low = true", "low must be a number, not true"),
-        ("unit = 7", "unit must be a text, not 7"),
-        ("every = 2.5", "every must be a whole number, not 2.5"),
-    ],
-)
-def test_an_experiments_file_is_told_what_a_field_must_be(line, text):
-    fields = {"low": "low = 0", "unit": 'unit = "°C"', "every": "every = 1"}
-    fields[line.partition(" ")[0]] = line
-    rest = 'name = "a"\npurpose = "p"\nowner = "o"\nexpires = 2027-01-01\ntype = "number"\nhigh = 9\nbins = 9'
-    budget = 'epsilon = 1\n[budget]\nrule = "count"\ncap = 1'
-    with pytest.raises(DefinitionError) as refused:
-        parse("\n".join([rest, *fields.values(), budget]))
-    assert str(refused.value) == text
-
-
-def test_a_boards_status_is_told_what_is_wrong():
-    text = '{"locked": null, "consent": true, "pending": -1, "sum": 0, "squares": 0, "experiments": {}}'
-    with pytest.raises(board_status.StatusRefused, match=r"pending must be 0 or more, not -1$"):
-        board_status.parse(text)
-
-
-def test_a_null_is_offered_where_there_may_be_none():
-    with pytest.raises(ValidationError) as refused:
-        FleetSpec(fleet="home", hosts=("a",), password_port=[1])  # pyright: ignore[reportArgumentType]
-    assert (
-        what_is_wrong(refused.value, FleetSpec) == "password_port must be a whole number or null, not a list"
+    @pytest.mark.parametrize(
+        ("line", "text"),
+        [
+            ('low = "abc"', "low must be a number, not 'abc'"),
+            ("low = [1]", "low must be a number, not a list"),
+            ("low = true", "low must be a number, not true"),
+            ("unit = 7", "unit must be a text, not 7"),
+            ("every = 2.5", "every must be a whole number, not 2.5"),
+        ],
+        ids=[
+            "text for a number",
+            "list for a number",
+            "bool for a number",
+            "number for a text",
+            "fraction for an integer",
+        ],
     )
+    def test_experiment_file_error_names_the_right_type(self, line, text):
+        fields = {"low": "low = 0", "unit": 'unit = "°C"', "every": "every = 1"}
+        fields[line.partition(" ")[0]] = line
+        rest = 'name = "a"\npurpose = "p"\nowner = "o"\nexpires = 2027-01-01\n'
+        rest += 'type = "number"\nhigh = 9\nbins = 9'
+        budget = 'epsilon = 1\n[budget]\nrule = "count"\ncap = 1'
+        with pytest.raises(DefinitionError) as caught:
+            parse("\n".join([rest, *fields.values(), budget]))
+        assert str(caught.value) == text
+
+    def test_board_status_error_names_the_limit(self):
+        text = '{"locked": null, "consent": true, "pending": -1, "sum": 0, "squares": 0, "experiments": {}}'
+        with pytest.raises(board_status.StatusRefused, match=r"pending must be 0 or more, not -1$"):
+            board_status.parse(text)
+
+    def test_optional_field_may_be_null(self):
+        with pytest.raises(ValidationError) as caught:
+            FleetSpec(fleet="home", hosts=("a",), password_port=[1])  # pyright: ignore[reportArgumentType]
+        assert (
+            what_is_wrong(caught.value, FleetSpec)
+            == "password_port must be a whole number or null, not a list"
+        )

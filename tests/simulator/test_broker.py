@@ -1,6 +1,5 @@
 """Brokers: each choice gives a real one, and what cannot be had is one line."""
 
-import builtins
 import shutil
 import socket
 
@@ -106,19 +105,6 @@ def test_an_external_broker_that_is_not_there_is_one_line():
         pytest.raises(BrokerError, match="Connection refused"),
         open_broker(f"mqtt://127.0.0.1:{free_port()}"),
     ):
-        pass
-
-
-def test_without_amqtt_the_extra_that_has_it_is_named(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name.startswith("amqtt"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(BrokerError, match=r"pip install 'hushmote\[demo\]'"), EmbeddedBroker():
         pass
 
 

@@ -48,7 +48,7 @@ def test_boards_report_by_the_coin_until_their_budget_is_spent(empty: Store, mon
     seen: dict[int, int] = {}
     monkeypatch.setattr(days, "_CHUNK", 25_000)
     written = filled(empty, 1, devices=60_000)
-    for _, _, numbers in empty.seen("sim"):
+    for _, _, numbers in empty.accepted_numbers("sim"):
         assert numbers == NumberSet(len(numbers))
         seen[len(numbers)] = seen.get(len(numbers), 0) + 1
     assert sum(n * boards for n, boards in seen.items()) == written.reports

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from experiments import experiment_json
-from running import running, until
+from running import HANGS_S, running, until
 from scipy.stats import chi2
 
 from hushmote.device.ldp_client import ONE, Client, Experiment, ExperimentRefused, provision
@@ -56,6 +56,27 @@ def readings_for(fleet, seed=2):
     return population.parse("normal:21:12").sample(
         Experiment.parse(TEMP), len(fleet), np.random.default_rng(seed)
     )
+
+
+class TestEnrolment:
+    def test_leaves_parsing_alone_in_other_threads(self, monkeypatch: pytest.MonkeyPatch):
+        """A fleet's device waits in enroll(), on a thread of its own, until this thread has looked."""
+        parse, enroll = Experiment.parse, Client.enroll
+        entered, seen = threading.Event(), threading.Event()
+
+        def paused(client: Client, *arguments: Any, **options: Any) -> Experiment:
+            entered.set()
+            assert seen.wait(HANGS_S)
+            return enroll(client, *arguments, **options)
+
+        monkeypatch.setattr(Client, "enroll", paused)
+        thread = threading.Thread(target=fleet_of, args=(1,))
+        thread.start()
+        assert entered.wait(HANGS_S)
+        now = Experiment.parse
+        seen.set()
+        thread.join()
+        assert now == parse
 
 
 def test_what_was_made_and_acknowledged_is_known_exactly():

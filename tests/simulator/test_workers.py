@@ -83,11 +83,13 @@ def children() -> list[psutil.Process]:
     return [p for p in found if p in ours and "spawn_main" in " ".join(p.info["cmdline"] or ())]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("study", [fleet, years, check])
 def test_the_same_numbers_from_any_number_of_workers(crew: Workers, study: Callable[[Workers], object]):
     assert study(crew) == study(THIS_PROCESS)
 
 
+@pytest.mark.long
 def test_a_pool_has_one_thread_each_and_gives_the_same_numbers(crew: Workers):
     """Least squares on two threads differ in the last digits, so that these studies have a pool at least."""
     wanted = [cell for cell in cells(QUICK, default_series, 1) if cell.cost < 1_000][:4]
@@ -100,6 +102,7 @@ def test_a_pool_has_one_thread_each_and_gives_the_same_numbers(crew: Workers):
         assert ran == [pickle.dumps(result) for result in crew.map(run_cell, wanted)]
 
 
+@pytest.mark.long
 def test_results_come_in_the_order_of_the_parts_and_progress_tells_of_each_once(crew: Workers):
     for engine in (crew, THIS_PROCESS):
         told: list[int] = []
@@ -111,6 +114,7 @@ def test_results_come_in_the_order_of_the_parts_and_progress_tells_of_each_once(
     assert sum(shares) == pytest.approx(1)
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_changes_no_number(crew: Workers):
     before = {p.pid for p in children()}
     killed: list[int] = []
@@ -127,12 +131,14 @@ def test_a_worker_that_is_killed_changes_no_number(crew: Workers):
     assert fleet(crew) == fleet(THIS_PROCESS)
 
 
+@pytest.mark.long
 def test_a_part_that_ends_its_workers_is_one_line(crew: Workers):
     with pytest.raises(WorkersError, match="one part of the work ended every worker that took it: it needs"):
         list(crew.map(worker_parts.deadly, range(6), 3))
     assert list(crew.map(worker_parts.deadly, range(6), 9)) == list(range(6))
 
 
+@pytest.mark.long
 def test_what_a_part_raises_is_raised(crew: Workers):
     beyond = experiment_json(epsilon=5_000_000, budget={"rule": "sum", "cap": 5_000_000})
     clients = RealClients(beyond, parse("weights:7:3"), Faults(), 1, repeatable=True)
@@ -140,6 +146,7 @@ def test_what_a_part_raises_is_raised(crew: Workers):
         faithful_parts.run(clients, 40, 1, True, crew, lambda more: None)
 
 
+@pytest.mark.long
 def test_nobody_else_reaches_a_local_cluster(crew: Workers):
     surroundings = list(crew.map(worker_parts.surroundings, range(8)))
     assert {threads for _, threads in surroundings} == {"1"}
@@ -163,10 +170,9 @@ def test_nobody_else_reaches_a_local_cluster(crew: Workers):
         (("simulate", "room.toml", "--workers", "2"), "only real clients (--faithful) are divided"),
         (("simulate", "room.toml", "--faithful", "--workers", "room"), "'room' is neither a number of"),
         (("simulate", "room.toml", "--faithful", "--workers", "-3"), "1 worker or more, not -3"),
-        (("study", "lifetime", "quick=yes", "--workers", "tls://127.0.0.1:1"), "tls:// needs certificates"),
-        (("study", "lifetime", "quick=yes", "--workers", "tcp://127.0.0.1:99999"), "is neither"),
-        (("study", "lifetime", "quick=yes", "--workers", "99999"), "each worker is a process"),
-        (("study", "compose", "releases=1", "--workers", "2"), "takes no --workers"),
+        (("study", "lifetime", "--quick", "--workers", "tls://127.0.0.1:1"), "tls:// needs certificates"),
+        (("study", "lifetime", "--quick", "--workers", "tcp://127.0.0.1:99999"), "is neither"),
+        (("study", "lifetime", "--quick", "--workers", "99999"), "each worker is a process"),
     ],
 )
 def test_what_cannot_be_divided_is_refused(tmp_path: Path, command: tuple[str, ...], line: str):
@@ -183,18 +189,14 @@ def test_what_is_no_scheduler_is_found_out_before_dask_waits_for_it():
             workers(f"tcp://127.0.0.1:{port}").__enter__()
 
 
-def test_without_dask_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "hushmote.simulator.dask_workers")
-    monkeypatch.delattr("hushmote.simulator.dask_workers")
+def test_without_dask_one_process_works_alone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    for asked in (workers(2), workers("tcp://127.0.0.1:1")):
-        with pytest.raises(WorkersError, match=r"needs Dask: pip install 'hushmote\[dask\]'"):
-            asked.__enter__()
     for alone in (workers(), workers(1), workers(cores=True)):
         with alone as one:
             assert [pid for pid, _ in one.map(worker_parts.surroundings, [1])] == [os.getpid()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_their_command(tmp_path: Path, ending: signal.Signals):
     (tmp_path / "room.toml").write_text(ROOM, encoding="utf-8")
@@ -255,6 +257,19 @@ def connected(address: str) -> Iterator[Workers]:
         yield crews[0]
 
 
+def test_one_worker_of_a_scheduler_gives_the_same_numbers():
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    worker = ("worker", address, "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny")
+    with (
+        dask_process("scheduler", "--host", "127.0.0.1", "--port", str(port)),
+        dask_process(*worker),
+        connected(address) as crew,
+    ):
+        assert fleet(crew) == fleet(THIS_PROCESS)
+
+
+@pytest.mark.long
 def test_workers_of_a_scheduler_are_checked_used_and_missed(tmp_path: Path):
     (tmp_path / "hushmote-9.9.dist-info").mkdir()
     (tmp_path / "hushmote-9.9.dist-info" / "METADATA").write_text("Name: hushmote\nVersion: 9.9\n")

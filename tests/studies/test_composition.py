@@ -10,9 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from hushmote.cli.main import app
-from hushmote.server.accounting import AccountingError, majority_total, optimal_delta
+from hushmote.server.accounting import AccountingError, optimal_delta
 from hushmote.server.errors import UsageError
 from hushmote.studies.composition import advanced, misprint, tutorial, until_spent, view
+from hushmote.studies.majority_rule import majority_total
 
 
 def test_the_tutorials_example_by_the_theorem_and_by_its_misprint():
@@ -72,7 +73,7 @@ def test_the_command_says_what_is_misprinted_and_draws(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["total=0"], ["delta=0"], ["delta=1"], ["epsilon=0"], ["--output", "x.txt"]]
+    "arguments", [["--total=0"], ["--delta=0"], ["--delta=1"], ["--epsilon=0"], ["--output", "x.txt"]]
 )
 def test_what_makes_no_sense_is_refused(arguments):
     result = CliRunner().invoke(app, ["study", "composition", *arguments])

@@ -70,7 +70,7 @@ def test_the_coin_uses_the_predicted_share_of_a_budget() -> None:
 def test_study_prints_a_table_and_writes_its_files(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(lifetime, "SPLIT_DOMAINS", (16,))
     plot, table = tmp_path / "life.png", tmp_path / "life.csv"
-    arguments = ["study", "lifetime", "quick=yes", "devices=10000", "--seed", "4", "--json"]
+    arguments = ["study", "lifetime", "--quick", "--devices=10000", "--seed", "4", "--json"]
     done = CliRunner().invoke(app, [*arguments, "--plot", str(plot), "--output", str(table)])
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
@@ -86,9 +86,9 @@ def test_study_prints_a_table_and_writes_its_files(tmp_path: Path, monkeypatch) 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("devices=10",), "10,000 to 10,000,000"),
-        (("quick=yes", "--plot", "life.txt"), "must end in .csv or .png or .pdf or .svg"),
-        (("--output", "/nowhere/life.csv", "devices=1"), "there is no folder /nowhere"),
+        (("--devices=10",), "10,000 to 10,000,000"),
+        (("--quick", "--plot", "life.txt"), "must end in .csv or .png or .pdf or .svg"),
+        (("--output", "/nowhere/life.csv", "--devices=1"), "there is no folder /nowhere"),
     ],
 )
 def test_mistakes_are_one_line(arguments: tuple[str, ...], text: str) -> None:

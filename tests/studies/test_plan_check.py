@@ -167,8 +167,9 @@ def test_bands_are_those_of_a_chi_square() -> None:
 
 
 def test_a_life_is_checked_by_window_and_says_what_cannot_be_measured() -> None:
-    asked = catalogue.asked(
-        "plan-check", ["devices=20000", "values=yes-no", "lifetime=2", "horizon=2y", "call=1h", "fleets=20"]
+    asked = catalogue.parameters(
+        "plan-check",
+        {"devices": 20000, "values": "yes-no", "lifetime": 2, "horizon": "2y", "call": "1h", "fleets": 20},
     )
     result = catalogue.run("plan-check", asked, Running(2))
     day, week, _ = result.json["check"]

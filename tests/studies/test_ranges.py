@@ -1,4 +1,4 @@
-"""`hushmote study ranges quick=yes`: what must be true of its numbers, and of its folder."""
+"""`hushmote study ranges --quick`: what must be true of its numbers, and of its folder."""
 
 import csv
 import json
@@ -66,14 +66,14 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def short(folder: Path) -> str:
     """Run a short study within this process; return its JSON."""
-    asked = catalogue.asked("ranges", ["quick=yes", f"out={folder / 'out'}"])
+    asked = catalogue.parameters("ranges", {"quick": True, "out": folder / "out"})
     with mock.patch.object(ranges, "QUICK", SHORT):
         return json.dumps(catalogue.run("ranges", asked, Running(7)).json)
 
 
 def quick(folder: Path) -> str:
     """Run the quick study as a user does."""
-    return hushmote_process("study", "ranges", "quick=yes", "out=out", "--seed", "7", "--json", cwd=folder)
+    return hushmote_process("study", "ranges", "--quick", "--out=out", "--seed", "7", "--json", cwd=folder)
 
 
 @pytest.fixture(scope="module", params=[short, pytest.param(quick, marks=pytest.mark.long)])
@@ -234,28 +234,31 @@ def test_own_days_decide_which_domains_are_studied():
         fitting_design(FULL, Daily("few", flights().first, np.ones(40, np.int64)))
 
 
-def run(*arguments: str, seed: int | None = None) -> StudyResult:
+def run(texts: dict[str, Any], seed: int | None = None) -> StudyResult:
     """Run the study within this process: the command starts a pool of processes first."""
-    return catalogue.run("ranges", catalogue.asked("ranges", arguments), Running(seed))
+    return catalogue.run("ranges", catalogue.parameters("ranges", texts), Running(seed))
 
 
 def test_a_mistake_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trips.csv").write_text("date,count\n2020-01-02,4\n2020-01-01,-4\n", encoding="utf-8")
-    csv_file = "input=trips.csv"
-    for arguments, text in (
+    csv_file = {"input": "trips.csv"}
+    for texts, text in (
         (
-            (csv_file, "time=date", "value=count"),
+            csv_file | {"time": "date", "value": "count"},
             "trips.csv, line 3: count of 2020-01-01 is -4; counts are 0 or more",
         ),
-        ((csv_file,), "input=FILE needs time=COLUMN, the column of dates or timestamps"),
-        (("range=2013-01-01:2014-01-01",), "flights has the days 2013-01-01 to 2013-12-31, not 2014-01-01"),
+        (csv_file, "--input FILE needs --time COLUMN, the column of dates or timestamps"),
+        (
+            {"range": ["2013-01-01:2014-01-01"]},
+            "flights has the days 2013-01-01 to 2013-12-31, not 2014-01-01",
+        ),
     ):
         with pytest.raises(HushmoteError) as error:
-            run(*arguments)
+            run(texts)
         assert str(error.value) == text
-    text = "time, value, by and only are about a file: input=FILE"
-    assert called("study", "ranges", "by=site", cwd=tmp_path, expect=1) == f"hushmote: {text}\n"
+    text = "--time, --value, --by and --only are about a file: add --input FILE"
+    assert called("study", "ranges", "--by=site", cwd=tmp_path, expect=1) == f"hushmote: {text}\n"
     assert not (tmp_path / "study").exists()
 
 
@@ -267,10 +270,10 @@ def test_ranges_of_dates_have_truth_answer_and_error_of_each_structure(
     """
     rows = [f"{i},2024-0{1 + i % 3}-{1 + i % 28:02d}T08:00,{'AB'[i % 2]}\n" for i in range(20_000)]
     (tmp_path / "loans.csv").write_text("id,out,library\n" + "".join(rows), encoding="utf-8")
-    asked = ("input=loans.csv", "time=out", "by=library", "only=A")
-    dates = ("range=2024-01-01:2024-01-31,2024-02-10:2024-02-10",)
+    texts: dict[str, Any] = {"input": "loans.csv", "time": "out", "by": "library", "only": "A"}
+    dates = "2024-01-01:2024-01-31,2024-02-10:2024-02-10"
     monkeypatch.chdir(tmp_path)
-    shown = run(*asked, *dates).json
+    shown = run(texts | {"range": [dates]}).json
     assert [row["structure"] for row in shown["ranges"]] == list(FAMILIES) * 2
     days = [(1 + i % 3, 1 + i % 28) for i in range(0, 20_000, 2)]
     for row in shown["ranges"]:
@@ -279,11 +282,12 @@ def test_ranges_of_dates_have_truth_answer_and_error_of_each_structure(
         assert row["truth"] == sum(day[0] == 1 if month else day == (2, 10) for day in days)
         assert row["error"] == pytest.approx(row["answer"] - row["truth"])
         assert abs(row["error"]) < 8 * row["expected"] + 1
-    text = called("study", "ranges", *asked, *dates, "--seed", "3", cwd=tmp_path)
+    options = [f"--{key}={value}" for key, value in texts.items()]
+    text = called("study", "ranges", *options, f"--range={dates}", "--seed", "3", cwd=tmp_path)
     assert max(map(len, text.splitlines())) <= 80
     assert "2024-01-01 to 2024-01-31: 31 days," in text
     assert "2024-02-10 to 2024-02-10: 1 day," in text
-    first, again = (run(*asked, *dates, seed=3) for _ in range(2))
+    first, again = (run(texts | {"range": [dates]}, seed=3) for _ in range(2))
     assert first.json == again.json
     assert f"{first.json['ranges'][0]['answer']:,.1f}" in text
     assert not (tmp_path / "study").exists()

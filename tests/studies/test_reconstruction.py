@@ -168,7 +168,7 @@ def test_a_seed_repeats_and_epsilon_has_bounds(tmp_path: Path):
     assert once == again != other
     with pytest.raises(StudyError):
         study(0.0, Running(1))
-    text = hushmote("study", "reconstruction", "epsilon=99", cwd=tmp_path, expect=1)
+    text = hushmote("study", "reconstruction", "--epsilon=99", cwd=tmp_path, expect=1)
     assert "99" in text
 
 
@@ -185,7 +185,7 @@ def test_without_a_seed_noise_is_opendps_and_follows_the_same_theory():
 @mock.patch.object(reconstruction, "SOLVED", FEW)
 @mock.patch.object(reconstruction, "RUNS", 2)
 def test_json_has_every_line_and_what_epsilon_allows():
-    asked = catalogue.asked("reconstruction", [])
+    asked = catalogue.parameters("reconstruction", {})
     shown = json.loads(json.dumps(catalogue.run("reconstruction", asked, Running(1)).json))
     assert shown["allowed_share"] == pytest.approx(ALLOWED)
     assert {(o["target"], o["attack"]) for o in shown["outcomes"]} == {

@@ -87,20 +87,20 @@ def test_what_the_model_does_not_take_is_refused(fleet: Fleet):
 
 
 def test_the_command_says_what_to_take():
-    done = CliRunner().invoke(app, ["study", "scale", "boards=2000000", "every=1w", "--json"])
+    done = CliRunner().invoke(app, ["study", "scale", "--boards=2000000", "--every=1w", "--json"])
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     assert said["chosen"] == smallest(Fleet(2_000_000, WEEK)).setup.name
     assert [row["setup"] for row in said["setups"]] == [setup.name for setup in scale.SETUPS]
-    done = CliRunner().invoke(app, ["study", "scale", "boards=2000000", "every=1w"])
+    done = CliRunner().invoke(app, ["study", "scale", "--boards=2000000", "--every=1w"])
     assert re.search(r"^take, by size alone: ", done.stdout, re.MULTILINE)
     assert max(map(len, done.stdout.splitlines())) <= 110
 
 
 @pytest.mark.parametrize("boards", ["1", "50000", "1000000000"])
-@pytest.mark.parametrize("way", ["stay=yes", "stay=no"])
-def test_the_command_s_table_is_readable_and_has_80_columns(boards: str, way: str):
-    done = CliRunner().invoke(app, ["study", "scale", f"boards={boards}", way], env={"COLUMNS": "80"})
+@pytest.mark.parametrize("way", [["--stay"], []])
+def test_the_command_s_table_is_readable_and_has_80_columns(boards: str, way: list[str]):
+    done = CliRunner().invoke(app, ["study", "scale", f"--boards={boards}", *way], env={"COLUMNS": "80"})
     table, _, said = done.stdout.partition("\n\n")
     assert max(map(len, table.splitlines())) <= 80
     assert not re.search(r"e-\d|0\.00\d", table)
@@ -127,7 +127,7 @@ def test_every_server_has_the_list_of_all_boards():
 
 def test_the_command_simulates_with_and_without_a_spread(tmp_path):
     picture = tmp_path / "arrival.png"
-    arguments = ["study", "arrival", "boards=500", "--seed", "1", "--output", str(picture), "--json"]
+    arguments = ["study", "arrival", "--boards=500", "--seed", "1", "--output", str(picture), "--json"]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)

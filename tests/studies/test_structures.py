@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from hushmote.studies import ranges_theory
 from hushmote.studies.flawed import THESIS, FlawedStructure, Flaws, fewest_nodes, true_epsilon
 from hushmote.studies.noise import (
     NeighbourRelation,
-    NoiseError,
     NoiseSource,
     SafeNoise,
     SeededNoise,
@@ -206,12 +204,6 @@ def test_measured_errors_agree_with_their_law(structure):
     ]
     law = structure.law(counts, 1.0, lo, hi)
     assert abs(law.deviations(float(np.mean(squares)), 200)) < 6.5
-
-
-def test_without_opendp_one_line_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
-    with pytest.raises(NoiseError, match=r"pip install 'hushmote\[study\]'"):
-        safe_source()
 
 
 def test_safe_noise_runs_end_to_end():

@@ -55,7 +55,7 @@ class Verdict:
 
 def judge(store: Store, boards: Mapping[str, Board]) -> Verdict:
     """Compare a store's histograms and dedupe sets with the boards' accounts."""
-    seen = list(store.seen(FLEET))
+    seen = list(store.accepted_numbers(FLEET))
     counted = {
         (device, number)
         for device, _, numbers in seen

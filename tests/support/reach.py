@@ -46,7 +46,7 @@ MARKS: Mapping[str, str] = {
     "find_runtime": "micropython",
     "SoftwareBoard": "micropython",
     "runtimes": "micropython",
-    "audit_runtimes": "micropython",
+    "runtimes_here": "micropython",
     "RUNTIMES": "micropython",
     "Served": "slow",  # a process of `hushmote serve`
     "hushmote_process": "slow",

@@ -28,7 +28,9 @@ def running(store, broker, **options):
     nats = isinstance(broker, NatsServers)
     address = parse_nats_url(broker.url) if nats else BrokerAddress(broker.host, broker.port)
     hooks = {
-        name: options.pop(name) for name in ("tls", "on_ready", "on_commit", "retained") if name in options
+        name: options.pop(name)
+        for name in ("tls", "on_ready", "on_commit", "retained_messages")
+        if name in options
     }
     usual = {"client_id": f"agg-{time.monotonic_ns()}", "batch_s": 0.2, "protocol": broker.protocol}
     aggregator = Aggregator(

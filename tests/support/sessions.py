@@ -29,13 +29,13 @@ def subscribed(broker, *, most=2000, protocol: Protocol = "5", share=None):
     one.connect(broker.host, broker.port)
     turn(one, lambda: one.answer is not None)
     one.client.subscribe(topics.report_filter(group=share), 1)
-    turn(one, lambda: one.granted is not None)
+    turn(one, lambda: one.subscribe_reason is not None)
     yield one
     if one.client.is_connected():
         # Until the broker has read everything: another of this name would cut off what it has not.
-        one.granted = None
+        one.subscribe_reason = None
         one.client.subscribe(topics.report_filter(group=share), 1)
-        turn(one, lambda: one.granted is not None)
+        turn(one, lambda: one.subscribe_reason is not None)
         one.close()
 
 

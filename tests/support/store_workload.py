@@ -69,7 +69,7 @@ def counted_after(batches: int) -> Contents:
 def contents(store: Store) -> Contents:
     """What a store holds."""
     counts = tuple(map(int, store.histogram(FLEET, EXP.digest)))
-    return counts, {device: numbers for device, _, numbers in store.seen(FLEET)}
+    return counts, {device: numbers for device, _, numbers in store.accepted_numbers(FLEET)}
 
 
 def _url(folder: Path, name: str = STORE) -> str:

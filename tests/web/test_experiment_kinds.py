@@ -1,21 +1,29 @@
 """Experiments without a histogram in a real Chromium: a mean and its trend, texts and the command to ask."""
 
+import datetime
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from accessibility import barriers
 from browser import Browser, paged
 from experiments import number_json
 from filled import fill
 from kinds import TEXT, WINDOWS, WORDS, fill_kinds
+from own_channels import EXAMPLES
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from hushmote.server.answers.rows import Row
 from hushmote.server.answers.store_reader import StoreReader
+from hushmote.server.experiments import definition
 from hushmote.server.store import Store
+from hushmote.server.wire import experiments as wire
 from hushmote.server.words.answers import digits
 from hushmote.server.words.findings import value_and_interval
+from hushmote.simulator import days, texts
+from hushmote.simulator.days import Course
+from hushmote.simulator.population import weighted
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +38,70 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         shares[3:7] = [0.216] * 4
         fill(opened, "home", number, WINDOWS, shares, "min")
     return url
+
+
+EMOJI = """
+name = "emoji"
+purpose = "Which emoji are typed most?"
+owner = "ops@example.org"
+expires = 9999-12-31
+type = "choice"
+labels = ["joy", "heart", "sob"]
+mechanism = "hcms:HadamardSketch"
+hashes = 8
+width = 64
+epsilon = 4
+window = "day"
+[budget]
+rule = "sum"
+cap = 8
+"""
+TYPED = (
+    'name = "typed"\ntype = "letters"\nalphabet = "abcdefgh"\nlength = 6\nmechanism = "sfp:FragmentPuzzle"\n'
+)
+
+
+@pytest.fixture(scope="module")
+def approximate_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A page over shares of a sketch and words of a puzzle, from examples/channels."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('sketches') / 'hushmote.sqlite'}"
+    start, end = EMOJI.index("purpose"), EMOJI.index("type =")
+    typed = TYPED + EMOJI[start:end] + EMOJI[EMOJI.index("hashes") :].replace("width = 64", "width = 4096")
+    words = texts.weighted(["cab", "headache"], [3, 1])
+    today = datetime.datetime.now(datetime.UTC).date()
+    with pytest.MonkeyPatch.context() as patch, Store(url) as store:
+        patch.setattr(wire, "FOLDERS", [str(EXAMPLES)])
+        for text, people in ((EMOJI, weighted([5, 3, 1, 1])), (typed, words)):
+            course = Course("simulated", definition.parse(text), 20_000, people, 2, 1, 0.0, today)
+            days.fill(store, course, np.random.default_rng(1))
+    with paged(url, environment={"PYTHONPATH": str(EXAMPLES)}) as address:
+        yield f"{address}/experiment/simulated"
+
+
+class TestApproximateAnswers:
+    NOTE = "Approximate: the intervals include an error"
+
+    def test_of_values_are_marked(self, approximate_page: str, browser: Browser):
+        browser.open(f"{approximate_page}/emoji")
+        browser.until(lambda: browser.text_of("share").startswith("joy: "), "no share")
+        browser.says(self.NOTE)
+        assert "More reports narrow the intervals only as far" in browser.text_of("exact")
+        browser.until(lambda: ", approximate, " in browser.text_of("finding"), "no finding")
+        assert not barriers(browser)
+        assert not browser.errors()
+
+    def test_of_words_are_marked(self, approximate_page: str, browser: Browser):
+        browser.open(f"{approximate_page}/typed")
+        browser.until(lambda: "headac…" in browser.text_of("tables"), "no words")
+        assert "Texts found, approximate" in browser.text_of("tables")
+        assert self.NOTE in browser.text_of("tables")
+        browser.until(lambda: "Most common is cab" in browser.text_of("finding"), "no finding")
+        assert not barriers(browser)
+        assert not browser.errors()
+
+    def test_are_marked_on_a_tile(self, approximate_page: str, browser: Browser):
+        browser.open(approximate_page.partition("/experiment")[0])
+        browser.says("approximate")
 
 
 @pytest.fixture(scope="module")

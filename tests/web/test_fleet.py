@@ -274,7 +274,7 @@ class TestHealth:
         metrics = Metrics()
         with MosquittoBroker() as broker, contextlib.ExitStack() as stack:
             aggregator = stack.enter_context(
-                running(store, broker, fleets=["home"], on_commit=metrics.committed)
+                running(store, broker, fleets=["home"], on_commit=metrics.note_commit)
             )
             metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)
             endpoint = stack.enter_context(Endpoint("127.0.0.1", 0, metrics.text, lambda: None))

@@ -140,7 +140,7 @@ def test_a_fleet_that_is_not_in_a_store_that_came_later(browser, url):
     [
         ("no store, nowhere", "No store, nowhere."),
         ("it's there!", "It's there!"),
-        ("old.sqlite is a database of something else", "old.sqlite is a database of something else."),
+        ("old.sqlite is another program's database", "old.sqlite is another program's database."),
         ("data/old is none", "data/old is none."),
         ("room_temp is withdrawn", "room_temp is withdrawn."),
         ("ε must be from 0.001 to 16", "ε must be from 0.001 to 16."),

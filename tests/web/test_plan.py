@@ -4,8 +4,10 @@ import datetime
 import json
 import shlex
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from accessibility import barriers
@@ -23,25 +25,47 @@ from hushmote.server.errors import HushmoteError
 from hushmote.server.store.store import Store
 from hushmote.server.words.epsilon import belief
 from hushmote.web.in_locale import in_locale
-from hushmote.web.plan.answer import answered
-from hushmote.web.plan.question import FIELDS, Setting
+from hushmote.web.plan.answer import Worked, answered
+from hushmote.web.plan.entries import START, plan_request
 from hushmote.web.reader import Reader
 
 NAMED = Named("room", "Is it warm; isn't it?", "me@example.org", datetime.date(2026, 1, 1))
-SMALL = Setting(bins=8)
+SMALL = {"domain": 8.0}
 SETTINGS = {
     "error of ranges": SMALL,
-    "devices of a quantile": Setting(answer="devices", bins=8, kind="quantile", quantile=90.0, error=1.5),
-    "devices of a mean": Setting(answer="devices", bins=32, kind="mean", error=1.5),
-    "epsilon of one value": Setting(answer="epsilon", kind="frequency", low=-30.5, high=34.25),
-    "values": Setting(answer="domain", kind="frequency", error=1.3, unit=""),
-    "labels": Setting(form="labels", labels="hot, it's ok, cold", answer="devices"),
-    "yes or no": Setting(form="yes_no", answer="epsilon", devices=3_000.0),
-    "a life": Setting(form="yes_no", lasting=True, answer="devices", call="90min", horizon="26 weeks"),
-    "a life of values": Setting(
-        answer="domain", kind="frequency", error=3.0, lasting=True, lifetime=1.5, epsilon=0.7
-    ),
+    "devices of a quantile": {
+        "answer": "devices",
+        "domain": 8,
+        "kind": "quantile",
+        "quantile": 90.0,
+        "error": 1.5,
+    },
+    "devices of a mean": {"answer": "devices", "domain": 32, "kind": "mean", "error": 1.5},
+    "epsilon of one value": {"answer": "epsilon", "kind": "frequency", "low": -30.5, "high": 34.25},
+    "values": {"answer": "domain", "kind": "frequency", "error": 1.3, "unit": ""},
+    "labels": {"form": "labels", "labels": "hot, it's ok, cold", "answer": "devices"},
+    "yes or no": {"form": "yes_no", "answer": "epsilon", "devices": 3_000.0},
+    "a life": {
+        "form": "yes_no",
+        "lasting": True,
+        "answer": "devices",
+        "call": "90min",
+        "horizon": "26 weeks",
+    },
+    "a life of values": {
+        "answer": "domain",
+        "kind": "frequency",
+        "error": 3.0,
+        "lasting": True,
+        "lifetime": 1.5,
+        "epsilon": 0.7,
+    },
 }
+
+
+def answer_to(changes: dict[str, Any], before_each: Callable[[], object] = object) -> Worked:
+    entries = START | changes
+    return answered(plan_request(entries), entries["answer"], before_each)
 
 
 def without_words(file: str) -> list[str]:
@@ -57,7 +81,7 @@ def run(line: str):
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 def test_the_command_that_is_shown_says_the_same_and_writes_the_same_file(setting, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    answer = answered(setting)
+    answer = answer_to(setting)
     days = {datetime.datetime.now(datetime.UTC).date()}
     result = run(f"{answer.made.command(NAMED.name)} --json")
     days.add(datetime.datetime.now(datetime.UTC).date())  # midnight may have come meanwhile
@@ -68,33 +92,33 @@ def test_the_command_that_is_shown_says_the_same_and_writes_the_same_file(settin
     assert run("hushmote experiment show room.toml").exit_code == 0
     told = json.loads(result.output)
     assert told["answer"] == list(answer.made.lines)
-    histograms = told["histograms"] if setting.lasting else [told["histogram"]]
+    histograms = told["histograms"] if setting.get("lasting") else [told["histogram"]]
     shown = [w.seen.epsilon for w in answer.made.windows] or [answer.made.seen["all of it"].epsilon]
     assert [h["epsilon"] for h in histograms][: len(shown)] == shown
 
 
 def test_the_field_and_the_sentence_show_the_same_error():
-    answer = answered(SMALL)
+    answer = answer_to(SMALL)
     assert f"±{answer.solved:g} points, 95 times in 100" in answer.made.lines[0]
     assert answer.solved == pytest.approx(100 * answer.made.error, rel=0.01)
 
 
-AGAIN = Setting(answer="devices", lasting=True)
+AGAIN = {"answer": "devices", "lasting": True}
 
 
 def test_the_devices_of_a_life_are_as_many_as_reach_what_was_asked_for():
-    answer = answered(AGAIN)
+    answer = answer_to(AGAIN)
     assert answer.made.error <= 0.02
     assert "are met" in answer.made.sentences[1]
     assert answer.made.sentences[0].startswith(f"Take {answer.solved:,} devices. Let a device make ")
     assert (answer.made.plan.devices, answer.made.not_met) == (answer.solved, "")
-    fewer = answered(replace(AGAIN, answer="error", devices=answer.solved * 0.99 // 1))
+    fewer = answer_to(AGAIN | {"answer": "error", "devices": answer.solved * 0.99 // 1})
     assert fewer.made.error > 0.02
     assert fewer.solved == pytest.approx(100 * fewer.made.error, rel=0.01)
 
 
 def test_a_life_that_does_not_reach_what_was_asked_for_says_so():
-    answer = answered(replace(AGAIN, answer="epsilon"))
+    answer = answer_to(AGAIN | {"answer": "epsilon"})
     assert answer.made.not_met.startswith("±2 points are not met by 30 days alone: that takes ")
     assert answer.made.sentences[1].endswith(answer.made.not_met)
 
@@ -102,18 +126,18 @@ def test_a_life_that_does_not_reach_what_was_asked_for_says_so():
 @pytest.mark.parametrize("answer", ["devices", "error"])
 @pytest.mark.parametrize("lasting", [False, True])
 def test_a_fixed_limit_is_said_to_take_fewer_devices(answer, lasting):
-    ranges = answered(Setting(answer=answer, lasting=lasting))
+    ranges = answer_to({"answer": answer, "lasting": lasting})
     error = 2.0 if answer == "devices" else 100 * ranges.made.error
-    asked_so = answered(Setting(form="yes_no", answer="devices", error=error, lasting=lasting))
+    asked_so = answer_to({"form": "yes_no", "answer": "devices", "error": error, "lasting": lasting})
     assert asked_so.solved < ranges.made.plan.devices
     assert f"Asked as yes or no, the same takes {asked_so.solved:,} devices." in ranges.made.fixed_limit
     assert asked_so.made.fixed_limit == ""
 
 
-@pytest.mark.parametrize("setting", [SMALL, replace(AGAIN, bins=8)], ids=["once", "a life"])
+@pytest.mark.parametrize("setting", [SMALL, AGAIN | {"domain": 8}], ids=["once", "a life"])
 def test_the_curve_goes_through_the_plan_and_falls(setting):
     """Of a life it is that of its longest window."""
-    answer = answered(setting)
+    answer = answer_to(setting)
     devices, errors = zip(*answer.curve, strict=True)
     assert errors[len(errors) // 2] == pytest.approx(100 * answer.made.error)
     assert devices[len(devices) // 2] == pytest.approx(answer.made.plan.devices)
@@ -121,7 +145,7 @@ def test_the_curve_goes_through_the_plan_and_falls(setting):
 
 
 def test_both_epsilons_are_named_with_whom_they_hold_against():
-    facts = dict(answered(SMALL).facts)
+    facts = dict(answer_to(SMALL).facts)
     assert facts["ε of a report"] == "ε = 2, against everybody, the broker included."
     assert "not against the broker" in facts["ε of the histogram"]
     assert "seen once" in facts["ε of the histogram"]
@@ -138,7 +162,7 @@ def test_both_epsilons_are_named_with_whom_they_hold_against():
         ({"epsilon": 1e30}, "epsilon", "ε must be from 0.001 to 16, not 1e+30"),
         ({"epsilon": float("inf")}, "epsilon", "write a number"),
         ({"answer": "devices", "error": 0.0}, "error", "above 0 and below 50"),
-        ({"bins": 1e9}, "domain", "a domain has from 2 to 16777216 values"),
+        ({"domain": 1e9}, "domain", "a domain has from 2 to 16777216 values"),
         ({"low": 40.0}, "high", "write a number above the lowest reading, 40"),
         ({"form": "labels", "labels": "a,,b"}, "values", "different, none empty"),
         ({"form": "labels", "labels": "a,other"}, "values", "the label other is always there"),
@@ -151,7 +175,7 @@ def test_both_epsilons_are_named_with_whom_they_hold_against():
 )
 def test_what_a_field_cannot_hold_is_one_line_at_the_field(fields, field, text):
     with pytest.raises(PlanError) as caught:
-        answered(replace(SMALL, **fields))
+        answer_to(SMALL | fields)
     assert caught.value.field == field
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -162,24 +186,25 @@ numbers = st.none() | st.floats() | st.sampled_from([0.0, -1.0, 1e30, 1e300, 2.0
 
 @settings(max_examples=80)
 @given(
-    st.builds(
-        Setting,
-        answer=st.sampled_from(list(FIELDS)),
-        devices=numbers,
-        epsilon=numbers,
-        error=numbers,
-        form=st.sampled_from(["labels", "yes_no"]),
-        labels=st.text(max_size=20),
-        lifetime=numbers,
-        horizon=st.text(max_size=10),
-        call=st.text(max_size=10),
-        lasting=st.booleans(),
+    st.fixed_dictionaries(
+        {
+            "answer": st.sampled_from(["devices", "epsilon", "domain", "error"]),
+            "devices": numbers,
+            "epsilon": numbers,
+            "error": numbers,
+            "form": st.sampled_from(["labels", "yes_no"]),
+            "labels": st.text(max_size=20),
+            "lifetime": numbers,
+            "horizon": st.text(max_size=10),
+            "call": st.text(max_size=10),
+            "lasting": st.booleans(),
+        }
     )
 )
 def test_whatever_is_typed_gives_an_answer_or_one_line(setting):
     refused = None
     try:
-        answered(setting).made.command(NAMED.name)
+        answer_to(setting).made.command(NAMED.name)
     except HushmoteError as e:
         refused = str(e)
     assert refused is None or "\n" not in refused
@@ -191,21 +216,21 @@ def test_whatever_is_typed_gives_an_answer_or_one_line(setting):
         (SMALL, {"name": "A room"}, "name"),
         (SMALL, {"owner": ""}, "owner"),
         (SMALL, {"purpose": "a\0b"}, "purpose"),
-        (replace(SMALL, unit="x" * 21), {}, "unit"),
-        (replace(SMALL, low=-1e16), {}, "low"),
-        (Setting(form="labels", labels="x" * 1200 + ",b"), {}, ""),
+        (SMALL | {"unit": "x" * 21}, {}, "unit"),
+        (SMALL | {"low": -1e16}, {}, "low"),
+        ({"form": "labels", "labels": "x" * 1200 + ",b"}, {}, ""),
     ],
 )
 def test_a_file_that_would_be_refused_says_which_field(setting, changes, field):
     with pytest.raises(FileRefused) as caught:
-        answered(setting).made.file(replace(NAMED, **changes))
+        answer_to(setting).made.file(replace(NAMED, **changes))
     assert caught.value.field == field
     assert "\n" not in caught.value.reason
 
 
 def test_a_file_of_a_number_needs_its_range():
     with pytest.raises(PlanError, match="needs a number's range"):
-        answered(replace(SMALL, low=None)).made.file(NAMED)
+        answer_to(SMALL | {"low": None}).made.file(NAMED)
 
 
 def test_a_search_that_nobody_waits_for_ends():
@@ -220,7 +245,7 @@ def test_a_search_that_nobody_waits_for_ends():
             raise Superseded
 
     with pytest.raises(Superseded):
-        answered(Setting(answer="epsilon", bins=8), before_each)
+        answer_to({"answer": "epsilon", "domain": 8}, before_each)
     assert len(seen) == 3
 
 

@@ -91,6 +91,7 @@ SOON = ("-c", with_setting("ingest.nats.consumer", "ACK_WAIT_S", 5.0))
 CLUSTER = Setting(boards=10, gap_s=0.05, cluster=True, aggregators=2, between=600, program=SOON)
 
 
+@pytest.mark.long
 def test_what_nats_servers_acknowledged_is_counted_once_though_all_of_them_and_aggregators_are_killed(
     tmp_path,
 ):
@@ -103,6 +104,7 @@ def test_what_nats_servers_acknowledged_is_counted_once_though_all_of_them_and_a
     assert set(verdict.rejected) <= {"duplicate"}
 
 
+@pytest.mark.long
 def test_a_split_network_a_full_disk_and_a_power_cut_of_all_servers_lose_nothing(tmp_path, needs_sites):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     faults = [Fault(kind, 0.5, 0.0) for kind in SITES]

@@ -6,6 +6,7 @@ from typing import Any
 
 from nicegui import ui
 
+from ...server.budgets.words import HEADINGS, cells
 from ...server.errors import HushmoteError
 from ...server.words.numbers import counted
 from .. import charts
@@ -18,14 +19,6 @@ from ..reader import Reader, reader
 from .answer import ExperimentSupply, FleetSupply
 from .ledgers import Ledgers
 
-_HEADS = (
-    "experiment",
-    "reports left",
-    "devices with nothing left",
-    "reports a day",
-    "half silent by",
-    "all but 5 % silent by",
-)
 _EMPTY = "This store has no fleet yet: hushmote experiment add FILE makes one."
 
 
@@ -127,7 +120,7 @@ class FleetSection:
         self._table.clear()
         with self._table:
             rows = [self._row(e) for e in budget.experiments]
-            table(f"Budgets of fleet {budget.fleet}", _HEADS, rows, stacked=True)
+            table(f"Budgets of fleet {budget.fleet}", ("experiment", *HEADINGS), rows, stacked=True)
         self._life.clear()
         with self._life:
             for said in budget.life:
@@ -136,15 +129,7 @@ class FleetSection:
                 ui.label(self._written(f"{e.name} alone: {e.promise}")).classes("budget-said")
 
     def _row(self, e: ExperimentSupply) -> list[str]:
-        once, silent = e.line.holds == 1, f"{e.line.silent:,}"
-        cells = (
-            "no cap" if e.left is None else "asked once" if once else f"{e.left:,}",
-            f"{silent} have answered" if once else f"{silent} of {e.line.boards:,}",
-            "" if e.line.per_day is None else f"{e.line.per_day:,.1f}",
-            str(e.line.half or ""),
-            str(e.line.dry or ""),
-        )
-        return [e.name, *map(self._written, cells)]
+        return [e.name, *map(self._written, cells(e.line))]
 
     def _draw(self, budget: FleetSupply) -> None:
         reports: list[dict[str, Any]] = []

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...server.answers.answer import Answer
 from ...server.answers.rows import ChangeRow, PostRow, TrendRow
-from ...server.plain_text import shortened, visible
+from ...server.plain_text import shorten, visible
 from ..charts import script
 
 INK, GRID = "var(--ink)", "var(--line)"
@@ -103,7 +103,7 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> Options:
     ends: Options = {"splitLine": {"show": False}}
     if answer.rows:
         ends |= {"min": answer.rows[0].lower, "max": answer.rows[-1].upper}
-    name = shortened(visible(unit), _LABEL)
+    name = shorten(visible(unit), _LABEL)
     x = _axis("value", _numbers(locale), below=True, name=name, **ends)
     y = _axis("value", _numbers(locale, "%"), min=0)
     return _picture(summary, x, y, series, bottom=44, brush=_BRUSH, tooltip=_told(locale))
@@ -148,7 +148,7 @@ def named_bars(answer: Answer, chosen: Sequence[str], summary: str, locale: str)
     names = _axis("category", _NAMES, data=[visible(r.name) for r in rows], inverse=True)
     if share:
         return _picture(summary, _axis("value", _numbers(locale, "%"), min=0, splitNumber=4), names, series)
-    unit = shortened(visible(answer.unit), _LABEL)
+    unit = shorten(visible(answer.unit), _LABEL)
     readings = _axis("value", _numbers(locale), below=True, name=unit, splitNumber=4)
     return _picture(summary, readings, names, series, bottom=44)
 
@@ -186,7 +186,7 @@ def over_time(answer: Answer, summary: str, locale: str) -> Options:
         series.append({"type": "line", **values, **mark, "lineStyle": line, "itemStyle": {"color": colour}})
         whiskers = [[i, 0, scale(r.low), scale(r.high)] for i, r in enumerate(rows)]
         series.append(_whiskers(whiskers, colour, across=True, name=f"{n}"))
-    unit = "" if percent else shortened(visible(answer.unit), _LABEL)
+    unit = "" if percent else shorten(visible(answer.unit), _LABEL)
     ends: Options = {"min": 0} if percent and min(r.low for r in answer.rows) <= 0 else {"scale": True}
     y = _axis("value", _numbers(locale, "%" if percent else ""), name=unit, **ends)
     legend = {"show": len(names) > 1, "top": 0, "textStyle": {"color": INK}, **_NAMES}
@@ -211,7 +211,7 @@ def changes(answer: Answer, names: Sequence[str], summary: str, locale: str) -> 
         for i, r in enumerate(rows)
     ]
     ends = [[i, 0, r.low * scale, r.high * scale] for i, r in enumerate(rows)]
-    unit = "points" if scale == 100 else shortened(visible(answer.unit), _LABEL)
+    unit = "points" if scale == 100 else shorten(visible(answer.unit), _LABEL)
     x = _axis("value", _numbers(locale), below=True, name=unit)
     y = _axis("category", _NAMES, data=[visible(n) for n in names], inverse=True)
     series = [_scatter("changes", points, 11), _whiskers(ends, INK)]

@@ -15,7 +15,7 @@ from ...server.answers.texts import check_candidates
 from ...server.errors import UsageError
 from ...server.estimate.postprocess import METHODS
 from ...server.experiments.units import UnitsError, bin_edges, parse_range
-from ...server.plain_text import shortened, visible
+from ...server.plain_text import shorten, visible
 from ..period import EXPLICIT, USUAL, first_and_last, in_period, parse, period_of, windows_of
 
 QUANTILES = (0.05, 0.5, 0.95)
@@ -198,7 +198,7 @@ def left_out(query: str, fitted: Choices) -> tuple[str, ...]:
             continue
         values = kept if isinstance(kept, tuple) else (kept,)
         if not any(text == f"{one}" or (isinstance(one, float) and _float(text) == one) for one in values):
-            left.append(shortened(visible(f"{name} {text}"), _MOST_SAID))
+            left.append(shorten(visible(f"{name} {text}"), _MOST_SAID))
     return tuple(dict.fromkeys(left))
 
 

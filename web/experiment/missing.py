@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from nicegui import ui
 
 from ...server.answers.store_reader import StoreReader
-from ...server.plain_text import shortened, visible
+from ...server.plain_text import shorten, visible
 from ...server.store.store import StoreError
 from .. import errors
 from ..frame import tag
@@ -36,7 +36,7 @@ async def response_if_missing(page: Page, request: Request, fleet: str, name: st
         return None
     if name in names.get(fleet, ()):
         return None
-    fleet_name, experiment_name = (shortened(visible(text), _LONGEST_NAME) for text in (fleet, name))
+    fleet_name, experiment_name = (shorten(visible(text), _LONGEST_NAME) for text in (fleet, name))
     message = f"No experiment {experiment_name} in fleet {fleet_name}."
     if not files.shown(page, fleet):
         message = "The page does not show this fleet."

@@ -6,7 +6,6 @@ from dataclasses import replace
 from nicegui import ui
 
 from ...server.answers.answer import Answer, Answers
-from ...server.answers.rows import TITLES
 from ...server.errors import UsageError
 from ...server.experiments.asking import answers_of, answers_only
 from ...server.plain_text import visible
@@ -38,6 +37,7 @@ class MeanPanel:
         self._sentence = ui.label().classes("experiment-sentence").props('id="mean"')
         self._exact = ui.label().props('id="exact"')
         ui.label("Devices were asked for this mean alone: there is no histogram.").classes("experiment-note")
+        self._approximate = ui.label(words.APPROXIMATE).classes("experiment-note")
         self._readings = ui.element("ul").classes("numbers-tiles").props('id="readings"')
         self._missing = ui.label().props('id="missing"')
 
@@ -47,10 +47,11 @@ class MeanPanel:
         said = words.value(mean, mean.name, self._unit, self._reader)
         said = said if tells(mean, self._given.experiment) else "Mean: too few reports to tell"
         self._sentence.text = f"{said} ({when})"
-        more = words.begun(words.halved(answer.reports, self._reader))
+        more = words.begun(words.halved(answer.reports, self._reader, approximate=answer.approximate))
         self._exact.text = f"{words.sure(answer.confidence, self._reader)} {more}"
         number_tiles(self._readings, others, self._given)
         self._missing.text = sentence(sentences.missing(answer, self._reader))
+        self._approximate.visible = answer.approximate
 
 
 class AskedPanel:
@@ -143,4 +144,4 @@ class AskedPanel:
 
 
 def _heading_of(answer: Answer) -> str:
-    return sentence(visible(answer.title or TITLES[answer.kind])).removesuffix(".").removesuffix(" given")
+    return sentence(visible(answer.heading)).removesuffix(".").removesuffix(" given")

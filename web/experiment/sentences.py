@@ -96,7 +96,9 @@ def exact(histogram: Answer, selected: Row | None, reader: Numbers) -> str:
     if not parts:
         return ""
     known = words.exact(parts, histogram.confidence, write=reader)
-    return f"{known} {words.begun(words.halved(histogram.reports, reader))}"
+    return (
+        f"{known} {words.begun(words.halved(histogram.reports, reader, approximate=histogram.approximate))}"
+    )
 
 
 def trend(answer: Answer, reader: Reader) -> list[str]:

@@ -160,7 +160,8 @@ class SharesPanel:
             self._chart.show(options, None, charts.rows_height(len(histogram.rows)))
         outside = any(note.startswith(OUTSIDE) for note in histogram.notes)
         self._missing.text = sentence(sentences.missing(histogram, self._reader))
-        note = f"{histogram.note} {OUTSIDE if outside else ''}".strip()
+        approximate = words.APPROXIMATE if histogram.approximate else ""
+        note = " ".join(filter(None, [histogram.note, approximate, OUTSIDE if outside else ""]))
         self._note.text = in_locale(note, self._reader)
         rows = [row for answer in readings for row in answer.rows]
         number_tiles(self._readings, rows, self._given)

@@ -1,4 +1,4 @@
-"""The answer of the Plan view: a setting's plan, and what of it is drawn; pure."""
+"""The answer of the Plan view: a request's plan, and what of it is drawn; pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...planning.answer import PlanAnswer, answer
+from ...planning.request import PlanRequest
 from ...planning.sentences import mechanism, unit_of
 from ...server.epsilon import MICRO, nats
 from ...server.estimate.shuffled import LIMITS
 from ...server.mechanisms.about import said_of
 from ...server.words.epsilon import rounded_up
 from ...server.words.numbers import NOTHING, points
-from .question import Setting, wished
+from .entries import Fourth
 
 _POINTS = 41
 ONCE = (
@@ -23,9 +24,9 @@ ONCE = (
 
 @dataclass(frozen=True)
 class Worked:
-    """A setting's plan; solved: the fourth, in the unit of its field: devices, nats, values or %."""
+    """A request's plan; solved: the fourth, in the unit of its field: devices, nats, values or %."""
 
-    setting: Setting
+    fourth: Fourth
     made: PlanAnswer
     solved: float
 
@@ -34,7 +35,7 @@ class Worked:
         """Names and what is said of them: both ε, and how devices answer."""
         seen, design = self.made.seen["all of it"], self.made.plan.design
         histogram = f"ε = {rounded_up(seen.epsilon)} (δ = {seen.delta:g})"
-        if self.setting.lasting:
+        if self.made.request.lifetime is not None:
             histogram = f"It stands in the table below (δ = {seen.delta:g})"
         return [
             ("ε of a report", f"ε = {nats(design.epsilon)}, against everybody, the broker included."),
@@ -60,20 +61,22 @@ class Worked:
         ]
 
 
-def answered(setting: Setting, before_each: Callable[[], object] = object) -> Worked:
-    """Work a setting out; up to seconds where many designs are looked at.
+def answered(request: PlanRequest, fourth: Fourth, before_each: Callable[[], object] = object) -> Worked:
+    """Work a request out; up to seconds where many designs are looked at.
 
     before_each: called before each of them; what it raises ends the work. Raises PlanError, with the field
     that cannot hold what it does where there is one, and where there is no such plan.
     """
-    wish, single = wished(setting), None
-    if wish.lifetime is not None:
-        if setting.answer in ("epsilon", "domain"):  # of one report each; a life takes it as it is
-            single = answer(replace(wish, lifetime=None, horizon=None, call=None), before_each).plan.design
-            value = single.epsilon / MICRO if setting.answer == "epsilon" else single.domain
-            wish = replace(wish, **{"epsilon" if setting.answer == "epsilon" else "values": value})
-        wish = replace(wish, epsilon=None, limit=wish.epsilon)
-    made = answer(wish, before_each)
+    single = None
+    if request.lifetime is not None and fourth in ("epsilon", "domain"):
+        # Both are those of one report from each device; a life takes them as they are.
+        once = replace(request, lifetime=None, horizon=None, call=None, epsilon=request.limit, limit=None)
+        single = answer(once, before_each).plan.design
+        if fourth == "epsilon":
+            request = replace(request, limit=single.epsilon / MICRO)
+        else:
+            request = replace(request, values=single.domain)
+    made = answer(request, before_each)
     design = single or made.plan.design
     solved = {
         "devices": made.plan.devices,
@@ -83,4 +86,4 @@ def answered(setting: Setting, before_each: Callable[[], object] = object) -> Wo
     }
     _ = made.seen, made.fixed_limit  # what takes long is worked out here, in a thread of its own
     before_each()
-    return Worked(setting, made, solved[setting.answer])
+    return Worked(fourth, made, solved[fourth])

@@ -1,17 +1,15 @@
-"""The fields of the Plan view; what they say goes out as changes of a `Setting`."""
+"""The fields of the Plan view, and what they hold."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from nicegui import ui
 
 from ..frame import heading
 from ..reader import Reader
+from .entries import START, Entries, Fourth
 from .quantity import Quantity, Scale, number
-from .question import FIELDS, Fourth, Setting
-
-Change = Callable[..., None]
 
 _FORMS = {"number": "a number", "labels": "one of some labels", "yes_no": "yes or no"}
 _KINDS = {
@@ -31,27 +29,45 @@ _LIFETIME = Scale("ε, what all reports of a device may tell", "nats", 0.1, 100.
 
 
 class FormPart:
-    """All fields. change: called with each field of the setting that a reader has changed."""
+    """All fields. change: called after each change that a reader makes."""
 
-    def __init__(self, who: Reader, setting: Setting, change: Change) -> None:
-        self._change = change
+    def __init__(self, who: Reader, change: Callable[[], None]) -> None:
+        self._entries = dict(START)
+        self._changed = change
         self._quantities: dict[str, Quantity] = {}
         self._inputs: dict[str, Any] = {}
         with ui.element("div").classes("plan-form"):
             heading("What a device reads", 2)
-            self._choice("form", "What a device reads", _FORMS, setting.form)
-            self._reading(setting)
+            self._choice("form", "What a device reads", _FORMS)
+            self._reading()
             heading("What you want to know", 2)
-            self._asked(setting)
+            self._asked()
             heading("Three of four give the fourth", 2)
             for name in get_args(Fourth):
-                self._quantity(name, who, setting)
+                self._quantity(name, who)
             heading("How often each device is asked", 2)
-            self._choice("lasting", "How often each device is asked", _OFTEN, setting.lasting)
-            self._life(who, setting)
-        self._quantities[setting.answer].tell(answer=True)
-        self._form, self._kind = setting.form, setting.kind
+            self._choice("lasting", "How often each device is asked", _OFTEN)
+            self._life(who)
+        self._quantities[self.fourth].tell(answer=True)
         self._fit()
+
+    @property
+    def fourth(self) -> Fourth:
+        """Which of the four numbers is worked out from the others."""
+        return cast(Fourth, self._entries["answer"])
+
+    @property
+    def given(self) -> Entries:
+        """What the fields hold, without the number that is worked out."""
+        return self._entries | {self.fourth: None}
+
+    def epsilon(self, name: str) -> float | None:
+        """Return the ε in one of the fields, also where it is worked out; None where it holds no number."""
+        return self._entries[name]
+
+    def _change(self, name: str, value: Any) -> None:
+        self._entries[name] = value
+        self._changed()
 
     def tell(self, name: str, **told: Any) -> None:
         """Set the note or the fault of one of the numbers."""
@@ -59,6 +75,7 @@ class FormPart:
 
     def show(self, name: str, value: float) -> None:
         """Put what was worked out into its field."""
+        self._entries[name] = value
         self._quantities[name].show(value)
 
     def tell_fixed(self, said: str) -> None:
@@ -81,81 +98,81 @@ class FormPart:
             self._inputs[name].error = text
         return name in self._quantities or name in self._inputs
 
-    def _choice(self, field: str, label: str, options: dict[Any, str], value: Any) -> None:
-        choice = ui.radio(options, value=value, on_change=lambda e: self._chosen(field, e.value))
+    def _choice(self, field: str, label: str, options: dict[Any, str]) -> None:
+        choice = ui.radio(options, value=START[field], on_change=lambda e: self._chosen(field, e.value))
         choice.props["aria-label"] = label
 
     def _chosen(self, field: str, value: Any) -> None:
+        self._entries[field] = value
         if field == "form":
-            self._form = value
             self._fit()
             if value != "number" and self._quantities["domain"].props["answer"]:
                 self._answer("error")
         elif field == "lasting":
             self._lasting.set_visibility(bool(value))
         elif field == "kind":
-            self._kind = value
             self._fit()
-        self._change(**{field: value})
+        self._changed()
 
     def _fit(self) -> None:
         """Show only the fields that a reading and a question of this form have, and what an error is of."""
-        form, of_mean = self._form, self._form == "number" and self._kind == "mean"
+        form, kind = self._entries["form"], self._entries["kind"]
+        of_mean = form == "number" and kind == "mean"
         self._quantities["error"].tell(unit="± % of the range" if of_mean else _SCALES["error"].unit)
-        self._inputs["quantile"].set_visibility(self._kind == "quantile")
+        self._inputs["quantile"].set_visibility(kind == "quantile")
         self._number.set_visibility(form == "number")
         self._inputs["labels"].set_visibility(form == "labels")
         self._quantities["domain"].set_visibility(form == "number")
         self._kinds.set_visibility(form == "number")
         self._single.set_visibility(form != "number")
 
-    def _reading(self, setting: Setting) -> None:
+    def _reading(self) -> None:
         with ui.element("div").classes("plan-fields") as self._number:
             for name, label in (("low", "Lowest reading"), ("high", "Highest reading")):
-                self._numeric(name, label, getattr(setting, name))
-            self._text("unit", "Unit", setting.unit)
-        self._text("labels", "Labels, with commas between them", setting.labels)
+                self._numeric(name, label)
+            self._text("unit", "Unit")
+        self._text("labels", "Labels, with commas between them")
 
-    def _asked(self, setting: Setting) -> None:
+    def _asked(self) -> None:
         with ui.element("div") as self._kinds:
-            self._choice("kind", "What you want to know", _KINDS, setting.kind)
-            self._numeric("quantile", "Which quantile, % of devices below it", setting.quantile)
+            self._choice("kind", "What you want to know", _KINDS)
+            self._numeric("quantile", "Which quantile, % of devices below it")
             self._fixed = ui.label().props('role="status"')
         self._single = ui.label("How many devices say each of these, as a share of all.")
 
-    def _quantity(self, name: Fourth, who: Reader, setting: Setting) -> None:
-        start = getattr(setting, FIELDS[name])
+    def _quantity(self, name: Fourth, who: Reader) -> None:
         self._quantities[name] = Quantity(
             name,
             _SCALES[name],
-            start,
+            START[name],
             who.tag,
-            on_number=lambda value: self._change(**{FIELDS[name]: value}),
+            on_number=partial(self._change, name),
             on_chosen=partial(self._answer, name),
         )
 
     def _answer(self, name: Fourth) -> None:
         for other, quantity in self._quantities.items():
             quantity.tell(answer=other == name)
-        self._change(answer=name)
+        self._change("answer", name)
 
-    def _life(self, who: Reader, setting: Setting) -> None:
+    def _life(self, who: Reader) -> None:
         with ui.element("div") as self._lasting:
             with ui.element("div").classes("plan-fields"):
-                self._text("horizon", "For how long", setting.horizon)
-                self._text("call", "A device looks every", setting.call)
-            start = setting.lifetime or _LIFETIME.low
+                self._text("horizon", "For how long")
+                self._text("call", "A device looks every")
             self._quantities["lifetime"] = Quantity(
-                "lifetime", _LIFETIME, start, who.tag, lambda value: self._change(lifetime=value)
+                "lifetime", _LIFETIME, START["lifetime"], who.tag, partial(self._change, "lifetime")
             )
-        self._lasting.set_visibility(setting.lasting)
+        self._lasting.set_visibility(START["lasting"])
 
-    def _text(self, name: str, label: str, value: str) -> None:
+    def _text(self, name: str, label: str) -> None:
         field = ui.input(
-            label, value=value, on_change=lambda e: self._change(**{name: str(e.value or "")[:2000]})
+            label,
+            value=START[name],
+            on_change=lambda e: self._change(name, str(e.value or "")[:2000]),
         )
         self._inputs[name] = field.without_auto_validation()
 
-    def _numeric(self, name: str, label: str, value: float | None) -> None:
-        field = ui.number(label, value=value, on_change=lambda e: self._change(**{name: number(e.value)}))
+    def _numeric(self, name: str, label: str) -> None:
+        field = ui.number(label, value=START[name], on_change=lambda e: self._change(name, number(e.value)))
         self._inputs[name] = field.without_auto_validation()

@@ -3,14 +3,12 @@
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from nicegui import background_tasks, ui
 
 from ...planning.devices import PlanError
-from ...planning.wish import in_python
+from ...planning.request import PlanRequest, in_python
 from ...server.errors import HushmoteError
 from ...server.words.epsilon import ALL_SEEN, ITS_REPORT, belief
 from .. import charts
@@ -20,14 +18,14 @@ from ..in_locale import in_locale
 from ..page import Page
 from ..reader import Reader, reader
 from .answer import Worked, answered
+from .entries import Entries, Fourth, plan_request
 from .form import FormPart
-from .question import FIELDS, Setting
 from .result import ResultPart
 
 log = logging.getLogger(__name__)
 
 _WORKERS = ThreadPoolExecutor(2, "plan")  # their own: a long search never holds up the other views
-_KEPT: dict[Setting, Worked] = {}
+_KEPT: dict[tuple[PlanRequest, Fourth], Worked] = {}
 _MOST_KEPT = 256
 _PAUSE_S = 0.1  # no work before the slider has rested so long
 
@@ -56,24 +54,22 @@ def register(page: Page) -> None:
 
 
 class PlanView:
-    """What one reader sets, and the answer to it; the latest setting wins."""
+    """What one reader asks for, and the answer to it; the latest request wins."""
 
     def __init__(self, who: Reader) -> None:
         self._reader = who
         self._client = ui.context.client
-        self._now = Setting()
         self._at_work = False
         ui.label(
             "Three of four numbers give the fourth: choose which one is worked out, and move the others."
         )
         with ui.element("div").classes("plan"):
-            self._form = FormPart(who, self._now, self._change)
+            self._form = FormPart(who, self._change)
             self._result = ResultPart(who)
         self._change()
 
-    def _change(self, **fields: Any) -> None:
-        """Take what a field says now, and see that it is answered."""
-        self._now = replace(self._now, **fields)
+    def _change(self) -> None:
+        """See that what the fields hold now is answered."""
         self._tell_beliefs()
         if not self._at_work:
             self._at_work = True
@@ -81,41 +77,40 @@ class PlanView:
 
     def _tell_beliefs(self) -> None:
         """What the ε that stand there mean, at once: no search is needed for that."""
-        for name, nats, seen in (
-            ("epsilon", self._now.epsilon, ITS_REPORT),
-            ("lifetime", self._now.lifetime, ALL_SEEN),
-        ):
+        for name, seen in (("epsilon", ITS_REPORT), ("lifetime", ALL_SEEN)):
+            nats = self._form.epsilon(name)
             told = belief(nats, seen=seen) if nats is not None and 0 < nats <= 1000 else ""
             self._form.tell(name, note=in_locale(told, self._reader))
 
     async def _work(self) -> None:
         await self._client.connected()
         try:
-            setting = None
-            while setting != self._now.given and not self._client.is_deleted:
-                setting = self._now.given
+            given = None
+            while given != self._form.given and not self._client.is_deleted:
+                given = self._form.given
                 await asyncio.sleep(_PAUSE_S)
-                if setting == self._now.given:
+                if given == self._form.given:
                     with self._client:
-                        await self._answer(setting)
+                        await self._answer(given)
         finally:
             self._at_work = False
 
-    async def _answer(self, setting: Setting) -> None:
+    async def _answer(self, given: Entries) -> None:
         def still_wanted() -> None:
-            if setting != self._now.given or self._client.is_deleted:
+            if given != self._form.given or self._client.is_deleted:
                 raise Superseded
 
         self._form.clear()
         try:
-            answer = _KEPT.get(setting)
+            asked = plan_request(given), given["answer"]
+            answer = _KEPT.get(asked)
             if answer is None:
                 self._result.at_work()
                 loop = asyncio.get_running_loop()
-                answer = await loop.run_in_executor(_WORKERS, answered, setting, still_wanted)
+                answer = await loop.run_in_executor(_WORKERS, answered, *asked, still_wanted)
                 while len(_KEPT) >= _MOST_KEPT:
                     del _KEPT[next(iter(_KEPT))]
-                _KEPT[setting] = answer
+                _KEPT[asked] = answer
         except Superseded:
             return
         except PlanError as e:
@@ -124,16 +119,15 @@ class PlanView:
         except HushmoteError as e:
             self._result.refuse(str(e))
         except Exception:
-            log.exception("a fault in the plan of %s", setting)
+            log.exception("a fault in the plan of %s", given)
             self._result.refuse("this plan could not be worked out; the page's log says why")
         else:
-            if setting == self._now.given:
+            if given == self._form.given:
                 self._show(answer)
 
     def _show(self, answer: Worked) -> None:
         """The number that was worked out stays where it is when another one is chosen to be the answer."""
-        self._now = replace(self._now, **{FIELDS[answer.setting.answer]: answer.solved})
-        self._form.show(answer.setting.answer, answer.solved)
+        self._form.show(answer.fourth, answer.solved)
         self._form.tell_fixed(in_locale(answer.made.fixed_limit, self._reader))
         self._tell_beliefs()
         self._result.show(answer)

@@ -1,7 +1,7 @@
-"""nats-py's client for many small messages: it takes them straight from the bytes that came, in order.
+"""nats-py's client for many small messages: it takes them straight from the received bytes, in order.
 
-nats-py makes an object of each message, puts it into a queue and wakes a task for it; each acknowledgement
-is a command of its own: 40,000 messages took 0.08 s of CPU here, and 1.5 s with its fetch(). The methods
+nats-py makes an object of each message, puts it into a queue and wakes a task for it; each acknowledgement is
+a separate command: 40,000 messages took 0.08 s of CPU here, and 1.5 s with its fetch(). The methods
 overridden and called here are private to nats-py, whose major version is bounded; nothing else in Hushmote
 touches them.
 """
@@ -25,22 +25,22 @@ _MOST_LOST_PINGS = 2
 _FLUSH_S = 1
 
 # A message on the reports' subscription: subject, reply, headers and payload.
-Taken = Callable[[bytes, bytes, bytes, bytes], object]
+MessageCallback = Callable[[bytes, bytes, bytes, bytes], object]
 
 
 class NoTls(Error):
-    """One end wants TLS and the other does not use it; the text says which."""
+    """Raised when one end requires TLS and the other does not use it; the text says which."""
 
 
 class BatchParser(Parser):
-    """nats-py's parser, which hands over messages of the client's `taken_sid` without a detour."""
+    """nats-py's parser, which hands over messages of the client's `report_sid` directly."""
 
     def __init__(self, client: BatchNatsClient) -> None:
         super().__init__(client)
         self._client = client
 
     async def parse(self, data: bytes = b"") -> None:
-        """Take what the server sent; an incomplete message waits for the rest."""
+        """Handle received bytes; an incomplete message waits for the rest."""
         self.buf.extend(data)
         while self.buf:
             if self.state == AWAITING_CONTROL_LINE and self._take():
@@ -51,8 +51,8 @@ class BatchParser(Parser):
                 return
 
     def _take(self) -> bool:
-        """Take the messages at the buffer's start; returns whether only a part of one is left."""
-        buf, sid, take = bytes(self.buf), self._client.taken_sid, self._client.take
+        """Take the messages at the buffer's start; return whether only a part of one is left."""
+        buf, sid, take = bytes(self.buf), self._client.report_sid, self._client.take
         at, part = 0, False
         while header := _HEADER.match(buf, at):
             subject, number, reply, headers, size = header.groups()
@@ -73,36 +73,42 @@ class BatchParser(Parser):
 class BatchNatsClient(Client):
     """A client of one connection to one server, without reconnecting.
 
-    take: called with each message of subscribe_taken()'s subject. failed: called with each error that the
-    server reports, and with "" when the connection is closed.
+    Args:
+        take: called with each message of subscribe_reports()'s subject.
+        on_error: called with each error that the server reports, and with "" when the connection is closed.
     """
 
-    def __init__(self, take: Taken, failed: Callable[[str], object]) -> None:
+    def __init__(self, take: MessageCallback, on_error: Callable[[str], object]) -> None:
         super().__init__()
-        self.taken_sid = -1
+        self.report_sid = -1
         self.take = take
-        self._failed = failed
-        self._taking: Subscription | None = None
+        self._on_error = on_error
+        self._subscription: Subscription | None = None
         self._ps = BatchParser(self)
 
     async def join(
         self, host: str, port: int, login: tuple[str | None, str | None], tls: ssl.SSLContext | None
     ) -> None:
-        """Connect and log in; raises OSError, also when TLS is refused, and nats-py's Error."""
+        """Connect and log in.
 
-        async def error(e: Exception) -> None:
-            self._failed(str(e))
+        Raises:
+            OSError: the connection fails, also if TLS is refused.
+            Error: nats-py's error.
+        """
 
-        async def closed() -> None:
-            self._failed("")
+        async def on_error(e: Exception) -> None:
+            self._on_error(str(e))
+
+        async def on_close() -> None:
+            self._on_error("")
 
         options: dict[str, Any] = {} if tls is None else {"tls": tls, "tls_hostname": host}
         at = f"[{host}]" if ":" in host else host
         try:
             await self.connect(
                 [f"{'nats' if tls is None else 'tls'}://{at}:{port}"],
-                error_cb=error,
-                closed_cb=closed,
+                error_cb=on_error,
+                closed_cb=on_close,
                 name="hushmote",
                 allow_reconnect=False,
                 connect_timeout=_CONNECT_S,
@@ -115,7 +121,7 @@ class BatchNatsClient(Client):
             if not self.is_connected:
                 raise ConnectionResetError("it closed the connection in the login")
         except ConnectionError:
-            # With TLS 1.3 a refusal comes after the handshake, and asyncio tells only the reader.
+            # With TLS 1.3 a refusal comes after the handshake, and asyncio reports it only to the reader.
             reader = getattr(self._transport, "_io_reader", None)
             if reader is not None and isinstance(reader.exception(), ssl.SSLError):
                 raise reader.exception() from None
@@ -125,19 +131,24 @@ class BatchNatsClient(Client):
             transport: Any = self._transport
             transport._io_writer.transport.get_protocol()._over_ssl = True
 
-    async def subscribe_taken(self, subject: str) -> None:
+    async def subscribe_reports(self, subject: str) -> None:
         """Subscribe to this subject and take its messages."""
-        self._taking = await self.subscribe(subject)
-        self.taken_sid = self._taking._id
+        self._subscription = await self.subscribe(subject)
+        self.report_sid = self._subscription._id
 
     async def stop_taking(self) -> None:
         """Take what was sent up to now, and stop the server from sending more."""
-        if self._taking is not None:
-            await self._taking.unsubscribe()
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
             await self.flush(_FLUSH_S)
 
     async def acknowledge(self, replies: Sequence[bytes], word: bytes = b"") -> None:
-        """Answer messages, by their replies, in one write; word: b"-NAK" to have them sent again."""
+        """Answer messages, by their replies, in one write.
+
+        Args:
+            replies: the messages' reply subjects.
+            word: b"-NAK" to have them sent again.
+        """
         tail = b" %d\r\n%s\r\n" % (len(word), word)
         await self._send_command(b"".join([b"PUB " + reply + tail for reply in replies]))
         await self._flush_pending()
@@ -150,15 +161,15 @@ class BatchNatsClient(Client):
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         # Check before CONNECT, which has the password: nats-py would go on without TLS.
         if initial_connection:
-            wanted, given = "tls" in self.options, bool(info.get("tls_required"))
-            if wanted and not given:
+            uses_tls, requires_tls = "tls" in self.options, bool(info.get("tls_required"))
+            if uses_tls and not requires_tls:
                 raise NoTls("it does not speak TLS on this port: use another port, or nats://")
-            if given and not wanted:
-                raise NoTls("it wants TLS: write the servers as tls://")
+            if requires_tls and not uses_tls:
+                raise NoTls("it requires TLS: write the servers as tls://")
         await super()._process_info(info, initial_connection)
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        if sid == self.taken_sid:
+        if sid == self.report_sid:
             self.take(subject, reply, headers or b"", data)
         else:
             await super()._process_msg(sid, subject, reply, data, headers)

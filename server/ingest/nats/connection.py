@@ -39,21 +39,26 @@ _NO_MAJORITY = "JetStream does not answer; is a majority of the servers up?"
 class NatsConnection:
     """A connection from its logins to the loss of either half; a ReportConnection.
 
-    mqtt: the half for retained messages, made anew for each connection. consumer: the source of reports.
-    most: messages held or asked for at a time.
+    Args:
+        mqtt: the half for retained messages, made anew for each connection.
+        consumer: the source of reports.
+        most: messages held or requested at a time.
+        pace: decides when a batch of its messages is due.
 
-    found: the consumer as it was at the start of the connection, None if it was made then.
-    refusal: why no other try would do better, "" if one may. trouble: any other error.
+    Attributes:
+        existing_consumer: the consumer as it was at the start of the connection; None if it was made then.
+        refusal: why no other try would do better; "" if one may.
+        error: any other error.
     """
 
     def __init__(self, mqtt: BrokerConnection, consumer: Consumer, most: int, pace: Pace) -> None:
         self.pace = pace
-        self.started = time.monotonic()
+        self.started_at = time.monotonic()
         self.messages: list[tuple[str, bytes]] = []
         self.subscribed = False
-        self.found: ConsumerInfo | None = None
+        self.existing_consumer: ConsumerInfo | None = None
         self.refusal = ""
-        self.trouble = ""
+        self.error = ""
         self.mqtt = mqtt
         self._consumer = consumer
         self._pull = Pull(most)
@@ -61,75 +66,85 @@ class NatsConnection:
         self._wake_at = 1
         self._runner = asyncio.Runner()
         self._woken = asyncio.Event()
-        self._client = BatchNatsClient(self._take, self._failed)
+        self._client = BatchNatsClient(self._take, self._on_error)
 
     # Retained messages go by MQTT.
 
     @property
     def experiments(self) -> dict[str, bytes]:
-        """Topic -> what somebody else last published there, or what is retained."""
+        """Return retained messages and those that someone else published, by topic."""
         return self.mqtt.experiments
 
     @property
     def most_bytes(self) -> int | None:
-        """The largest packet that the servers take, in bytes; None if they do not say."""
+        """Return the largest packet that the servers accept, in bytes; None if they do not say."""
         return self.mqtt.most_bytes
 
     @property
-    def refused(self) -> dict[int, str]:
-        """Packet id of a publication -> why it was refused."""
-        return self.mqtt.refused
+    def refusals(self) -> dict[int, str]:
+        """Return why publications were refused, by packet id."""
+        return self.mqtt.refusals
 
     def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
-        """Publish with QoS 1, retained; the return value tells whether the broker has answered."""
+        """Publish a retained message with QoS 1; the return value tells whether the broker has answered."""
         return self.mqtt.publish(topic, payload)
 
     @property
     def accepted(self) -> bool:
-        """Whether both logins were accepted."""
+        """Return whether both logins were accepted."""
         return self.mqtt.accepted
 
     def join(self, host: str, port: int, session: Session) -> tuple[int, int]:
-        """Log in to a server's NATS; returns its version. Raises OSError and nats-py's Error."""
+        """Log in to a server's NATS, and return its version.
+
+        Raises:
+            OSError: the connection fails.
+            Error: nats-py's error.
+        """
         self._run(self._client.join(host, port, session.login, session.tls))
         self._setting_up = self._runner.get_loop().create_task(self._set_up(session.experiment_filters()))
         version = self._client.connected_server_version
         return version.major, version.minor
 
     def connect(self, host: str, port: int) -> None:
-        """Send MQTT's CONNECT; raises OSError if nobody listens and ValueError for an invalid host."""
+        """Send MQTT's CONNECT.
+
+        Raises:
+            OSError: nobody listens.
+            ValueError: the host name is invalid.
+        """
         self.mqtt.connect(host, port)
 
     def turn(self, wait_s: float, most: int) -> bool:
         """Wait at most wait_s seconds for reports, read, write and keep alive; False once it is lost."""
         alive = self.mqtt.turn(0.0, most)
-        self._pull.turned(time.monotonic())
+        self._pull.note_turn(time.monotonic())
         try:
             self._run(self._receive(wait_s if self.subscribed else min(wait_s, _STEP_S), most))
         except (Error, OSError) as e:
-            # The client noticed first: it takes nothing any more.
-            self.trouble = self.trouble or str(e).removeprefix("nats: ")
+            # The client noticed first, and accepts no more commands.
+            self.error = self.error or str(e).removeprefix("nats: ")
         now = time.monotonic()
         self._take_over(most, now)
-        if not alive and not self.trouble:
-            self.trouble = self._why_mqtt_ended()
+        if not alive and not self.error:
+            self.error = self._why_mqtt_ended()
         if self._pull.is_silent(now):
-            self.trouble = self.trouble or "the consumer's leader is silent"
+            self.error = self.error or "the consumer's leader is silent"
         if not self.subscribed:
             self._look_at_set_up()
-        return not self.trouble and not self.refusal
+        return not self.error and not self.refusal
 
     def acknowledge(self) -> None:
-        """Acknowledge all messages and forget them; harmless if the connection is gone."""
+        """Acknowledge all messages and forget them; harmless after the connection is lost."""
         if not self._client.is_closed:
             with contextlib.suppress(Error, OSError):
                 self._run(self._client.acknowledge(self._replies))
-        self.pace.committed(len(self.messages), time.monotonic())
+        self.pace.note_commit(len(self.messages), time.monotonic())
         self.messages.clear()
         self._replies.clear()
 
-    def left(self) -> int | None:
-        """Messages that the consumer has not seen acknowledged, None if the servers do not answer now."""
+    def pending_count(self) -> int | None:
+        """Return the number of unacknowledged messages, or None if the servers do not answer."""
         try:
             info = self._run(self._consumer.find(self._client))
         except (Error, OSError):
@@ -139,7 +154,7 @@ class NatsConnection:
         return (info.num_pending or 0) + (info.num_ack_pending or 0)
 
     def delete_consumer(self) -> None:
-        """End it for all that pull from it; raises nats-py's Error."""
+        """Delete the consumer for all that pull from it; raises nats-py's Error."""
         self._run(self._consumer.delete(self._client))
 
     def close(self) -> None:
@@ -157,8 +172,8 @@ class NatsConnection:
             await self._client.flush()
         await self._client.close()
 
-    def _run(self, doing: Coroutine[Any, Any, Any]) -> Any:
-        return self._runner.get_loop().run_until_complete(doing)
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return self._runner.get_loop().run_until_complete(coroutine)
 
     async def _receive(self, wait_s: float, most: int) -> None:
         if self.subscribed:
@@ -172,40 +187,40 @@ class NatsConnection:
             await asyncio.wait_for(self._woken.wait(), wait_s)
 
     async def _ask(self) -> None:
-        """Ask for messages in good time, but for no more than may be held."""
+        """Request messages early enough, but no more than may be held."""
         request = self._pull.request(len(self.messages), time.monotonic())
         if request is not None:
             inbox, text = request
             await self._client.publish(f"{_NEXT}.{self._consumer.name}", text, inbox)
 
     def _take_over(self, most: int, now: float) -> None:
-        over = self._pull.take_over(most - len(self.messages))
-        if over:
-            self._replies += [reply for reply, _ in over]
-            self.messages += [message for _, message in over]
-            self.pace.arrived(len(self.messages), len(over), now)
+        arrivals = self._pull.take_over(most - len(self.messages))
+        if arrivals:
+            self._replies += [reply for reply, _ in arrivals]
+            self.messages += [message for _, message in arrivals]
+            self.pace.note_arrival(len(self.messages), len(arrivals), now)
 
     def _take(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         now = time.monotonic()
         if subject.startswith(self._pull.inbox):
-            self.trouble = self.trouble or self._pull.heard(subject, headers, now)
+            self.error = self.error or self._pull.note_answer(subject, headers, now)
         else:
             # Keep one byte too many: it is as malformed as a megabyte, in less memory.
             message = topic_of(subject[:_MOST_SUBJECT]), payload[: MAX_PAYLOAD_BYTES + 1]
-            self._pull.arrived((reply, message), now)
-        if self.trouble or len(self._pull.ahead) >= self._wake_at:
+            self._pull.note_arrival((reply, message), now)
+        if self.error or len(self._pull.ahead) >= self._wake_at:
             self._woken.set()
 
-    def _failed(self, text: str) -> None:
-        """Note what the client reports as wrong."""
+    def _on_error(self, text: str) -> None:
+        """Record an error that the client reports."""
         if "permissions violation" in text.lower():
             self.refusal = self.refusal or text.removeprefix("nats: ")
-        elif not self.trouble:
-            self.trouble = text.removeprefix("nats: ") or "NATS was lost"
+        elif not self.error:
+            self.error = text.removeprefix("nats: ") or "NATS was lost"
         self._woken.set()
 
-    async def _set_up(self, seen: Sequence[str]) -> None:
-        """Do what must come before reports: devices are told nothing before the consumer is there."""
+    async def _set_up(self, filters: Sequence[str]) -> None:
+        """Do what must come before reports: devices are told nothing before the consumer exists."""
         mqtt = self.mqtt
         await _until(lambda: mqtt.answer is not None)
         assert mqtt.answer is not None
@@ -214,20 +229,20 @@ class NatsConnection:
             if mqtt.answer.value in FINAL:
                 raise ConsumerRefused(why)
             raise Error(why)
-        mqtt.watch(seen)
+        mqtt.watch(filters)
         mqtt.unsubscribe([NO_TOPIC])  # answered after what is retained
-        await _until(lambda: mqtt.watched is not None and mqtt.unsubscribed is not None)
-        self.found = await self._consumer.find(self._client)
-        if self.found is None:
+        await _until(lambda: mqtt.watch_reason is not None and mqtt.unsubscribe_reason is not None)
+        self.existing_consumer = await self._consumer.find(self._client)
+        if self.existing_consumer is None:
             await self._consumer.make(self._client)
         inbox = self._client.new_inbox()
         self._pull.inbox = inbox.encode()
-        await self._client.subscribe_taken(f"{inbox}.*")
+        await self._client.subscribe_reports(f"{inbox}.*")
 
     def _why_mqtt_ended(self) -> str:
         if self.mqtt.accepted:
             return "MQTT was lost"
-        return self.mqtt.trouble if explain(self.mqtt.trouble) is not None else _NO_MAJORITY
+        return self.mqtt.error if explain(self.mqtt.error) is not None else _NO_MAJORITY
 
     def _look_at_set_up(self) -> None:
         if not self._setting_up.done():
@@ -237,11 +252,11 @@ class NatsConnection:
         except ConsumerRefused as e:
             self.refusal = self.refusal or str(e)
         except APIError as e:
-            self.trouble = f"JetStream: {e.description or 'it is not there'}"
+            self.error = f"JetStream: {e.description or 'it is not there'}"
         except (NatsTimeoutError, NoRespondersError):
-            self.trouble = _NO_MAJORITY
+            self.error = _NO_MAJORITY
         except (Error, OSError) as e:
-            self.trouble = self.trouble or str(e).removeprefix("nats: ")
+            self.error = self.error or str(e).removeprefix("nats: ")
         else:
             self.subscribed = True
 

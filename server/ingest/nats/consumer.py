@@ -1,4 +1,4 @@
-"""The durable pull consumer on NATS servers: finds it, makes it as it must be, and ends it."""
+"""The durable pull consumer on NATS servers: finds it, makes it as required, and deletes it."""
 
 import asyncio
 import contextlib
@@ -23,20 +23,27 @@ _NO_CONSUMER = 10014
 
 
 class ConsumerRefused(HushmoteError):
-    """A consumer cannot be used; the text says why and what would be right."""
+    """Raised when a consumer cannot be used; the text says why and what would be right."""
 
 
 @dataclass(frozen=True)
 class Consumer:
-    """A consumer by its name, for all aggregators with one client id. subjects: those of its reports."""
+    """A consumer, shared by all aggregators with one client id.
+
+    Attributes:
+        name: the client id.
+        subjects: the subjects of its reports.
+    """
 
     name: str
     subjects: tuple[str, ...]
 
     async def find(self, client: Client) -> ConsumerInfo | None:
-        """Return the consumer that the servers have under this name, None if there is none.
+        """Return the consumer that the servers have under this name, or None.
 
-        Raises nats-py's Error, and ConsumerRefused if it is another program's.
+        Raises:
+            ConsumerRefused: it is another program's.
+            Error: nats-py's error.
         """
         try:
             info = await client.jsm(timeout=_ANSWER_S).consumer_info(STREAM, self.name)
@@ -48,9 +55,11 @@ class Consumer:
         return info
 
     async def make(self, client: Client) -> None:
-        """Make it and return once a server leads it; it is safe to make the same one twice at once.
+        """Create it and return once a server leads it; creating the same one twice at once is safe.
 
-        Raises nats-py's Error.
+        Raises:
+            ConsumerRefused: the servers refuse to create it.
+            Error: nats-py's error.
         """
         single = len(self.subjects) == 1
         config = ConsumerConfig(
@@ -70,7 +79,9 @@ class Consumer:
             await client.jsm(timeout=_ANSWER_S).add_consumer(STREAM, config)
         except APIError as e:
             if e.code == 400:
-                raise ConsumerRefused(f"they make no consumer {self.name}: {e.description}") from None
+                raise ConsumerRefused(
+                    f"they refuse to create the consumer {self.name}: {e.description}"
+                ) from None
             raise
         # Only its leader answers this, and until there is one, nobody answers a request for messages.
         for _ in range(_ELECTION_TRIALS):
@@ -80,7 +91,7 @@ class Consumer:
             await asyncio.sleep(_ELECTION_S / 5)
 
     async def delete(self, client: Client) -> None:
-        """End it for all that pull from it. Raises nats-py's Error."""
+        """Delete it for all that pull from it; raises nats-py's Error."""
         await client.jsm(timeout=_ANSWER_S).delete_consumer(STREAM, self.name)
 
     def _check(self, info: ConsumerInfo) -> None:
@@ -95,8 +106,8 @@ class Consumer:
             config.ack_policy != AckPolicy.EXPLICIT
             or config.deliver_subject is not None
             or (config.max_deliver or -1) > 0
-            or config.headers_only  # messages would be empty, and acknowledged
-            or config.inactive_threshold  # while nobody is connected it would end, with what waits
+            or config.headers_only  # messages would be empty but acknowledged
+            or config.inactive_threshold  # it would end, with its waiting messages, while nobody is connected
             or config.mem_storage
         ):
             raise ConsumerRefused(

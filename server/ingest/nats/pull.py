@@ -1,9 +1,9 @@
-"""What was asked of a pull consumer, what came, and whether anybody is still there to answer: pure."""
+"""The requests to a pull consumer, the messages that arrived, and whether anyone still answers: pure."""
 
 import json
 import re
 
-_EXPIRES_S = 30.0  # of a request that stays unanswered
+_EXPIRES_S = 30.0  # lifetime of an unanswered request
 # A server with nothing to send says so this often: requests die with the server that leads the consumer.
 _HEARTBEAT_S = 1.0
 _SILENT_S = 4.0
@@ -17,9 +17,11 @@ Arrival = tuple[bytes, tuple[str, bytes]]
 
 
 class Pull:
-    """Requests for messages, of which no more than `most` may be held or on their way; monotonic seconds.
+    """Requests for messages, of which at most `most` may be held or on their way; times in monotonic seconds.
 
-    inbox: prefix of the subjects on which answers to requests come. ahead: messages that wait their turn.
+    Attributes:
+        inbox: prefix of the subjects on which answers to requests come.
+        ahead: messages that wait for their turn.
     """
 
     def __init__(self, most: int, inbox: str = "") -> None:
@@ -30,33 +32,33 @@ class Pull:
         self._number = 0
         self._heard_at = self._turned_at = 0.0
 
-    def turned(self, now: float) -> None:
-        """Note a turn of the loop: silence does not count for the time when nobody was looking."""
+    def note_turn(self, now: float) -> None:
+        """Note a turn of the loop: time in which nobody was looking does not count as silence."""
         if now - self._turned_at > _HEARTBEAT_S:
             self._heard_at = now
         self._turned_at = now
 
-    def request(self, held: int, now: float) -> tuple[str, bytes] | None:
-        """Return the next request (where its answers go, and its text), or None if none is due."""
+    def request(self, held_count: int, now: float) -> tuple[str, bytes] | None:
+        """Return the next request (the subject for its answers, and its text), or None if none is due."""
         coming = sum(self._coming.values())
-        wanted = self._most - held - len(self.ahead) - coming
-        # In large pieces, and before the last has run out.
-        if wanted <= 0 or (coming and wanted < self._most // 4):
+        count = self._most - held_count - len(self.ahead) - coming
+        # Request large pieces, before the last one has run out.
+        if count <= 0 or (coming and count < self._most // 4):
             return None
         if not self._coming:
             self._heard_at = now
         self._number += 1
         inbox = b"%s.%d" % (self.inbox, self._number)
-        self._coming[inbox] = wanted
+        self._coming[inbox] = count
         text = {
-            "batch": wanted,
+            "batch": count,
             "expires": int(_EXPIRES_S * _NANO),
             "idle_heartbeat": int(_HEARTBEAT_S * _NANO),
         }
         return inbox.decode(), json.dumps(text).encode()
 
-    def arrived(self, arrival: Arrival, now: float) -> None:
-        """Note that a message came."""
+    def note_arrival(self, arrival: Arrival, now: float) -> None:
+        """Note that a message arrived."""
         self._heard_at = now
         self.ahead.append(arrival)
         for first, coming in self._coming.items():
@@ -66,14 +68,14 @@ class Pull:
                 del self._coming[first]
             break
 
-    def take_over(self, room: int) -> list[Arrival]:
-        """Return what came, in order, up to the room there is, and keep the rest."""
-        over = self.ahead[: max(room, 0)]
-        del self.ahead[: len(over)]
-        return over
+    def take_over(self, limit: int) -> list[Arrival]:
+        """Return at most `limit` of the arrived messages, in order, and keep the rest."""
+        arrivals = self.ahead[: max(limit, 0)]
+        del self.ahead[: len(arrivals)]
+        return arrivals
 
-    def heard(self, inbox: bytes, headers: bytes, now: float) -> str:
-        """Note an answer to a request; returns why no more is to be expected, "" if more is."""
+    def note_answer(self, inbox: bytes, headers: bytes, now: float) -> str:
+        """Note an answer to a request; return why no more is to be expected, or "" if more is."""
         self._heard_at = now
         status = _STATUS.match(headers)
         if status is None or status[1] == _HEARTBEAT:
@@ -84,5 +86,5 @@ class Pull:
         return status[2].decode(errors="replace").lower() or "nobody leads the consumer"
 
     def is_silent(self, now: float) -> bool:
-        """Return whether not even a heartbeat has answered what was asked for."""
+        """Return whether not even a heartbeat has answered the requests."""
         return bool(self._coming) and now - self._heard_at > _SILENT_S

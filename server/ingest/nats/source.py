@@ -1,4 +1,4 @@
-"""Reports from NATS servers: makes connections one after the other, and logs what happens to them."""
+"""Reports from NATS servers: makes connections one after the other, and logs their events."""
 
 import contextlib
 import logging
@@ -12,7 +12,7 @@ from ...wire.subjects import report_subject
 from ..broker_url import NatsAddress
 from ..connection import BrokerConnection
 from ..pacing import Pace
-from ..session import BrokerRefused, Session, warn_unseen
+from ..session import BrokerRefused, Session, warn_of_hidden_experiments
 from ..status import Loss, Status
 from ..tls import explain
 from .client import NoTls
@@ -20,7 +20,7 @@ from .connection import NatsConnection
 from .consumer import Consumer
 
 _REFUSAL = "authorization violation"
-_CLOSED = (ConnectionResetError, BrokenPipeError)
+_CLOSE_ERRORS = (ConnectionResetError, BrokenPipeError)
 _ANSWER_S = 12.0
 _QUIET_S = 1.0
 _LEAST_VERSION = (2, 10)
@@ -29,11 +29,14 @@ _LEAST_VERSION = (2, 10)
 class NatsSource:
     """Connections to NATS servers, each to one that answers; a Source.
 
-    session: its client_id names the consumer; only the login of its address is used. pace: makes a Pace for
-    each connection.
+    Args:
+        address: the servers.
+        session: its client_id names the consumer; only the login of its address is used.
+        status: receives lines for the log.
+        pace: makes a Pace for each connection.
     """
 
-    most_wait_s = 5.0  # a cluster without a majority is back within seconds of its return
+    most_wait_s = 5.0  # a cluster answers within seconds once it has a majority again
 
     def __init__(
         self, address: NatsAddress, session: Session, status: Status, pace: Callable[[], Pace]
@@ -48,18 +51,22 @@ class NatsSource:
         # Not the consumer's name alone: if two MQTT clients share an id, the servers drop the older one.
         self._mqtt_id = f"{self.name}-{os.urandom(4).hex()}"
         self._had_consumer = False
-        self._greeted: NatsConnection | None = None
+        self._greeted_connection: NatsConnection | None = None
         self._quiet_until = 0.0
 
     def connect(self) -> NatsConnection | None:
-        """Return a connection to the first server that lets us in, or None; raises BrokerRefused."""
+        """Return a connection to the first server that accepts the login, or None.
+
+        Raises:
+            BrokerRefused: a server refuses the login, or is too old.
+        """
         failure = logging.WARNING, "", Loss.OTHER
         for _ in self._servers:
             server = self._servers[0]
             self._servers.append(self._servers.pop(0))  # the next attempt starts with another one
             pace = self._pace()
             mqtt = BrokerConnection(
-                "3.1.1", self._mqtt_id, self._session.login, 0, Pace(), self._session.tls, kept=False
+                "3.1.1", self._mqtt_id, self._session.login, 0, Pace(), self._session.tls, keep_session=False
             )
             connection = NatsConnection(mqtt, self._consumer, 2 * pace.batch_reports, pace)
             try:
@@ -83,13 +90,13 @@ class NatsSource:
         why = explain(error)
         if why is None and isinstance(error, NoTls):
             why = str(error)
-        elif why is None and self._session.tls is not None and isinstance(error, _CLOSED):
-            why = "it closes the connection: it may want a client certificate, HUSHMOTE_BROKER_CERT"
+        elif why is None and self._session.tls is not None and isinstance(error, _CLOSE_ERRORS):
+            why = "it closes the connection: it may require a client certificate, HUSHMOTE_BROKER_CERT"
         if why is not None:
             return logging.ERROR, f"no TLS with {self.broker}: {why}", Loss.NO_TLS
         if isinstance(error, TimeoutError):
             reason = "it does not answer; is that NATS' port?"
-        elif isinstance(error, ConnectionRefusedError):  # asyncio's text has the address again
+        elif isinstance(error, ConnectionRefusedError):  # asyncio's text repeats the address
             reason = "connection refused"
         else:
             reason = getattr(error, "strerror", None) or str(error).removeprefix("nats: ")
@@ -97,57 +104,61 @@ class NatsSource:
         return logging.WARNING, f"no NATS server at {where} ({reason}): trying again", Loss.OTHER
 
     def greet(self, connection: NatsConnection, now: float) -> bool:
-        """Log the state of the set-up; returns whether reports come from now on. Raises BrokerRefused."""
+        """Log the state of the set-up, and return whether reports come from now on.
+
+        Raises:
+            BrokerRefused: the servers refuse, and another try would not help.
+        """
         if connection.refusal:
             raise BrokerRefused(f"{self.broker} refuse: {connection.refusal}")
-        if not connection.subscribed or connection is self._greeted:
+        if not connection.subscribed or connection is self._greeted_connection:
             return False
-        self._greeted = connection
+        self._greeted_connection = connection
         if self._session.retire:
             self._begin_retiring(connection, now)
-        elif connection.found is None and self._had_consumer:
+        elif connection.existing_consumer is None and self._had_consumer:
             self._status.say(
                 logging.WARNING,
-                f"somebody deleted the consumer {self.name} at {self.broker}: it is made again; reports that "
-                "came in between are lost",
+                f"somebody deleted the consumer {self.name} at {self.broker}: it was created again, but "
+                "reports that came in between are lost",
             )
         self._had_consumer = True
         self._status.say(logging.INFO, f"subscribed at {self.broker} with the consumer {self.name}")
-        warn_unseen(connection.mqtt, self.broker, self._status)
+        warn_of_hidden_experiments(connection.mqtt, self.broker, self._status)
         return True
 
     def _begin_retiring(self, connection: NatsConnection, now: float) -> None:
-        if connection.found is None:
+        if connection.existing_consumer is None:
             with contextlib.suppress(Error, OSError):
                 connection.delete_consumer()  # the one that was just made
             raise BrokerRefused(
-                f"{self.broker} keep no consumer {self.name}: it was retired before, or the id is another"
+                f"{self.broker} have no consumer {self.name}: it was retired before, or the id is different"
             )
-        if connection.found.num_waiting:
+        if connection.existing_consumer.num_waiting:
             raise BrokerRefused(
                 f"other aggregators count for {self.name} at {self.broker}: stop them before --retire"
             )
         self._quiet_until = now + _QUIET_S
         self._status.say(logging.INFO, f"retiring {self.name}: counting what {self.broker} keep for it")
 
-    def holds_messages(self, now: float) -> None:
-        """Note that messages have come that are not committed yet: more may follow."""
+    def note_messages(self, now: float) -> None:
+        """Note that uncommitted messages have arrived: more may follow."""
         self._quiet_until = now + _QUIET_S
 
     def has_waited_enough(self, connection: NatsConnection, now: float) -> bool:
         """Return whether to give up at this monotonic time on servers that have not answered."""
-        return not connection.subscribed and now - connection.started > _ANSWER_S
+        return not connection.subscribed and now - connection.started_at > _ANSWER_S
 
     def is_over(self, connection: NatsConnection, now: float) -> bool:
-        """Return whether the consumer has been deleted because nothing of it was left to count."""
+        """Return whether the consumer was deleted because nothing was left to count."""
         if not self._session.retire or not connection.subscribed or connection.messages:
             return False
         if now < self._quiet_until:
             return False
         self._quiet_until = now + _QUIET_S
-        left = connection.left()
-        if left != 0:
-            if left:
+        pending = connection.pending_count()
+        if pending != 0:
+            if pending:
                 self._status.say(logging.INFO, f"{self.name} waits for reports that went to another")
             return False
         try:
@@ -159,7 +170,7 @@ class NatsSource:
 
     def explain_loss(self, connection: NatsConnection) -> None:
         """Log why a connection ended."""
-        why = connection.trouble or "they did not answer"
+        why = connection.error or "they did not answer"
         tls = explain(why)
         if tls is not None:
             self._status.say(logging.ERROR, f"no TLS with {self.broker}: {tls}", Loss.NO_TLS)

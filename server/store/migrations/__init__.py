@@ -1,8 +1,8 @@
-"""Takes a store from each schema version to the next, in Alembic's steps: versions/v6.py, ...
+"""Upgrades a store from each schema version to the next, in Alembic's steps: versions/v6.py, ...
 
 The version of a store is the number in its own table, schema_version, which changes with the schema in one
-transaction; Alembic keeps no table of its own there. There are no steps back: an older version may not be
-able to hold what a newer one wrote. To go back, use the backup that was made before.
+transaction; Alembic keeps no table there. There are no downgrades: an older version may be unable to store
+what a newer one wrote. To go back, use the backup made before the upgrade.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ def scripts(current: int) -> list[Script]:
 
 
 def upgrade(connection: Connection, current: int) -> None:
-    """Take a store from a version to schema.VERSION, within the connection's transaction."""
+    """Upgrade a store from a version to schema.VERSION, within the connection's transaction."""
     with Operations.context(MigrationContext.configure(connection)):
         for script in scripts(current):
             script.module.upgrade()

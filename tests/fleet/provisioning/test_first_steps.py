@@ -191,6 +191,7 @@ def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(ou
         assert not allowed(folder.fleet.port, context(folder, shown), broker)
 
 
+@pytest.mark.long
 def test_the_printed_steps_work_on_three_nats_servers_and_a_revoked_board_is_cut_off(outside: Path):
     if find_nats_server() is None:
         pytest.skip("nats-server is not installed")

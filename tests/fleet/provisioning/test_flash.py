@@ -28,12 +28,11 @@ from running import HANGS_S
 from hushmote.device import ldp_client
 from hushmote.fleet.provisioning import flash as flash_module
 from hushmote.fleet.provisioning import umqtt as umqtt_simple
-from hushmote.fleet.provisioning import usb as board_module
 from hushmote.fleet.provisioning.flash import flash
 from hushmote.fleet.provisioning.settings import load_settings, mark_ledger
 from hushmote.fleet.provisioning.usb import Board, FlashError, architecture, check_board, compile_mpy
 from hushmote.server.wire import keys, report, topics
-from hushmote.server.wire.board_files import shipped
+from hushmote.server.wire.board_files import shipped_files
 from hushmote.simulator.broker import MosquittoBroker
 
 FINE = Board(
@@ -123,7 +122,7 @@ def test_the_manifest_freezes_modules_that_exist(monkeypatch: pytest.MonkeyPatch
     source = (ROOT / "device" / "manifest.py").read_text()
     exec(source, {"include": record, "require": record, "module": record, "options": mock.MagicMock()})
     frozen = [a[0] for a in calls if a[0].endswith(".py") and "$" not in a[0]]
-    further = [path.name for path in shipped().values()]
+    further = [path.name for path in shipped_files().values()]
     assert sorted(frozen) == sorted([*(f"{m}.py" for m in flash_module.MODULES), *further])
     assert all((ROOT / "device" / name).exists() for name in frozen)
 
@@ -265,16 +264,6 @@ def test_a_board_without_umqtt_gets_one_without_a_network(used: Bench, monkeypat
         for further, comes in (([str(own)], "None"), ([], "1.8.0")):
             assert used.flash(board, further=further).copied == ("/lib/umqtt/simple.mpy",)
             assert on_board(board, version) == f"/lib/umqtt/simple.mpy {comes}"
-
-
-def test_missing_tools_are_said_with_the_command_that_brings_them(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(board_module.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(FlashError, match=r"pip install 'hushmote\[flash\]'"):
-        flash("/dev/ttyNONE", bench.settings)
-    with pytest.raises(FlashError, match=r"hushmote\[flash\]'.*--source"):
-        compile_mpy(ROOT / "device" / "ldp_client.py", 6, "ldp_client.py")
 
 
 def test_other_boards_are_refused():

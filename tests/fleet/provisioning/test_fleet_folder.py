@@ -263,7 +263,7 @@ def test_a_revoked_board_is_revoked_in_the_store_and_at_the_broker_and_gets_noth
     run("device", "k3f8", "--folder", "fl", "--password")
     said = json.loads(run("revoke", "k3f9", "k3f8", "--folder", "fl", "--json"))
     assert len(said["credentials_ended"]) == 2
-    assert store.revoked("home") == {"k3f8", "k3f9"}
+    assert store.revoked_devices("home") == {"k3f8", "k3f9"}
     crl = x509.load_pem_x509_crl(Path("fl/broker/crl.pem").read_bytes())
     assert [f"{entry.serial_number:x}" for entry in crl] == [
         c.serial for c in folder.journal().credentials if c.name == "k3f9"
@@ -286,11 +286,11 @@ def test_an_id_that_nobody_has_heard_of_is_revoked_only_where_that_is_meant(run:
         transaction.write({("home", version.name, "k3f6"): NumberSet(1)}, {}, {})
     said = run("revoke", "k3f7", "k3f6", "k3f0", expect=1)
     assert "nobody has heard of device k3f0: correct the id, or say --unknown-too" in said
-    assert store.revoked("home") == frozenset()
+    assert store.revoked_devices("home") == frozenset()
     run("revoke", "k3f7", "k3f6")
     run("revoke", "k3f7")  # doing it again changes nothing
     run("revoke", "k3f0", "--unknown-too")
-    assert store.revoked("home") == {"k3f0", "k3f6", "k3f7"}
+    assert store.revoked_devices("home") == {"k3f0", "k3f6", "k3f7"}
     made(run)
     run("device", "k3f9", "--folder", "fl")
     assert "device k3g9" in run("revoke", "k3g9", "--folder", "fl", expect=1)

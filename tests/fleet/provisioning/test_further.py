@@ -83,7 +83,7 @@ def test_a_class_names_its_file(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_each_shipped_file_is_a_word_and_brings_what_it_imports():
-    for word, path in board_files.shipped().items():
+    for word, path in board_files.shipped_files().items():
         found = further_files([word], MODULES)
         assert list(found)[-1] == path.stem
         assert found[path.stem] == path.read_bytes()
@@ -99,7 +99,7 @@ def test_imports_of_shipped_files_come_first(tmp_path: Path, monkeypatch: pytest
     ]:
         (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.setattr(board_files, "DEVICE", tmp_path)
-    assert list(board_files.shipped()) == ["one", "three", "two"]
+    assert list(board_files.shipped_files()) == ["one", "three", "two"]
     assert list(further_files(["three"], MODULES)) == ["ldp_one", "ldp_two", "ldp_three"]
 
 
@@ -143,6 +143,6 @@ def TWICE(folder: Path) -> list[str]:
 
 
 def test_each_shipped_file_is_at_most_1500_bytes_compiled():
-    paths = [*board_files.shipped().values(), ROOT / "device" / "ldp_p256.py"]
+    paths = [*board_files.shipped_files().values(), ROOT / "device" / "ldp_p256.py"]
     sizes = {path.name: len(compile_mpy(path, ARMV6M, path.name)) for path in paths}
     assert {name: size for name, size in sizes.items() if size > 1500} == {}

@@ -16,7 +16,7 @@ from flashing import ROOT, Bench, on_board
 from running import HANGS_S
 
 from hushmote.fleet.provisioning import flash, mip, umqtt, usb
-from hushmote.server.wire.board_files import shipped
+from hushmote.server.wire.board_files import shipped_files
 
 
 def test_the_package_has_every_module_compiled_and_comes_out_the_same_each_time(tmp_path: Path):
@@ -24,7 +24,7 @@ def test_the_package_has_every_module_compiled_and_comes_out_the_same_each_time(
     assert mip.write_package(tmp_path / "two") == files
     assert {p.name: p.read_bytes() for p in (tmp_path / "two").iterdir()} == files
     package = json.loads(files["package.json"])
-    modules = [*flash.MODULES, *(path.stem for path in shipped().values())]
+    modules = [*flash.MODULES, *(path.stem for path in shipped_files().values())]
     assert package["urls"] == [[f"{m}.mpy", f"{m}.mpy"] for m in modules]
     for module in modules:
         source = ROOT / "device" / f"{module}.py"
@@ -76,5 +76,5 @@ def test_mpremote_installs_it_from_a_web_server(bench: Bench, site: str):
         assert said.split() == [f"/lib/{module}.mpy" for module in modules]
         assert on_board(board, "import umqtt.simple; print(umqtt.simple.__file__)") == "/lib/umqtt/simple.py"
     library = {path for path in bench.contents() if re.match(r"/lib/[^/]*$", path)}
-    installed = {*flash.MODULES, *(path.stem for path in shipped().values())}
+    installed = {*flash.MODULES, *(path.stem for path in shipped_files().values())}
     assert library == {f"/lib/{module}.mpy" for module in installed}

@@ -31,6 +31,8 @@ from hushmote.fleet.provisioning import nats as servers_config
 from hushmote.fleet.provisioning.fleet_folder import DOOR, FleetFolder, now_utc
 from hushmote.server.wire.subjects import STREAM, report_subject
 
+pytestmark = pytest.mark.long
+
 TOPIC = f"hushmote/v1/{FLEET}"
 
 

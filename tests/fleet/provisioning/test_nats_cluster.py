@@ -22,6 +22,8 @@ from hushmote.fleet.provisioning.fleet_folder import FleetFolder, now_utc
 from hushmote.server.wire.subjects import STREAM, report_subject
 from hushmote.simulator.nats_servers import find_nats_server
 
+pytestmark = pytest.mark.long
+
 TOPIC = f"hushmote/v1/{FLEET}"
 BOARDS = "boards.example"
 

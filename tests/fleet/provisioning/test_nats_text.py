@@ -74,6 +74,7 @@ def test_rights_of_aggregators_are_only_for_names_that_no_board_can_have():
         servers_config.users_conf(FleetSpec(FLEET, ("a",), aggregators=("k3f9",), broker="nats"), (), ())
 
 
+@pytest.mark.long
 def test_the_server_finds_no_fault_in_a_folder_with_spaces(tmp_path: Path):
     program = find_nats_server()
     if program is None:

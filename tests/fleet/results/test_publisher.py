@@ -172,7 +172,7 @@ def test_a_broker_that_takes_no_results_still_gives_reports(tmp_path: Path, prot
     with Store(url) as store, MosquittoBroker(settings=("max_packet_size 600",)) as broker:
         temp = fill(store, "open", TEMP, days())
         with published(url, broker, protocol=protocol) as (process, reader):
-            words = "the broker takes 600" if protocol == "5" else "no more are published"
+            words = "the broker accepts 600" if protocol == "5" else "no more are published"
             until(lambda: words in process.log(), process.log)
             publish(broker, [(report_topic("open", "d1"), reports("d1", temp, 1)[0])])
             until(lambda: store.histogram("open", temp.digest).sum() == 1_291, process.log)

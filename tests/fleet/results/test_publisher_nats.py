@@ -4,6 +4,7 @@ import datetime
 import json
 from pathlib import Path
 
+import pytest
 from boards import experiment, payload_of
 from filled import fill
 from fleet_broker import FLEET
@@ -18,6 +19,7 @@ from hushmote.server.wire.topics import experiment_topic, result_topic
 RESULT, EXPERIMENT = result_topic(FLEET, "temp"), experiment_topic(FLEET, "temp")
 
 
+@pytest.mark.long
 def test_results_and_experiments_are_at_every_server_and_stay_when_all_were_restarted(tmp_path: Path):
     folder = make_nats_fleet(tmp_path / "folder", THREE)
     board = folder.path / "devices/k3f9.pem"

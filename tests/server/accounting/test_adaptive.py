@@ -22,7 +22,6 @@ from hushmote.server.accounting import (
     Kind,
     Odometer,
     ReportCost,
-    RogersOdometer,
     ZcdpFilter,
 )
 
@@ -160,28 +159,17 @@ def test_own_deltas_are_counted_apart_and_shrink_the_squares():
     assert odometer.spent().epsilon == 0.1
     with pytest.raises(BudgetExceeded, match="own δ"):
         odometer.add(ReportCost(100_000, 1e-9))
-    rogers = RogersOdometer(1e-6)
-    rogers.add(ReportCost(100_000, 5e-7))
-    with pytest.raises(BudgetExceeded, match="own δ"):
-        rogers.add(ReportCost(100_000, 1e-9))
 
 
 def test_an_odometer_is_close_to_a_filter_where_it_is_sharpest_and_never_above_the_sum():
-    odometer, rogers, pure = Odometer(1e-6, sharpest=8), RogersOdometer(1e-6), Odometer()
+    odometer, pure = Odometer(1e-6, sharpest=8), Odometer()
     for i in range(1, 301):
-        for meter in (odometer, rogers, pure):
+        for meter in (odometer, pure):
             meter.add(100_000)
         assert odometer.spent().epsilon <= i / 10
         assert pure.spent().epsilon == i / 10
         if i == 181:
             assert ZcdpFilter(8, 1e-6).spent(odometer.history).epsilon < odometer.spent().epsilon < 8.6
-            # 1.81 is outside [1/n², 1]; the formula by hand
-            log = math.log(4 * math.log2(1000) / 1e-6)
-            spread = 2 * (1e-6 + 1.81) * (1 + math.log(1 + 1.81e6) / 2) * log
-            assert rogers.spent().epsilon == pytest.approx(9.05 * math.expm1(0.1) + math.sqrt(spread))
-        if i == 50:
-            root = 2 * math.sqrt(0.5 * (1 + math.log(3) / 2) * math.log(4 * math.log2(1000) / 1e-6))
-            assert rogers.spent().epsilon == pytest.approx(2.5 * math.expm1(0.1) + root)
 
 
 @pytest.mark.parametrize(
@@ -193,8 +181,6 @@ def test_an_odometer_is_close_to_a_filter_where_it_is_sharpest_and_never_above_t
         (lambda: Odometer(-1), "delta is a number from 0"),
         (lambda: Odometer(1e-6, 2e-6), "own is a part of delta"),
         (lambda: Odometer(1e-6, sharpest=0), "sharpest is a number above 0"),
-        (lambda: RogersOdometer(0), "delta must be above 0"),
-        (lambda: RogersOdometer(1e-6, 1), "n is a whole number from 2"),
         (lambda: Filter(1).spend(0), "from 1 up"),
     ],
 )

@@ -5,7 +5,6 @@ import dataclasses
 import io
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -162,10 +161,7 @@ def test_post_processed_shares_stand_beside_the_unbiased_ones_never_in_their_pla
             assert sum("estimate" in label and "interval" in label for label in labels) == 1
 
 
-def test_readings_are_for_numbers_and_pandas_is_optional(monkeypatch):
+def test_readings_are_for_numbers():
     for call in (lambda: FleetEstimate(COMMON).quantile(0.5), lambda: FleetEstimate(COMMON).cdf()):
         with pytest.raises(UnitsError, match="only a number has bins"):
             call()
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(EstimateError, match="hushmote\\[pandas\\]"):
-        FleetEstimate(FOUND).histogram().to_pandas()

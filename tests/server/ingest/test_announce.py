@@ -1,4 +1,4 @@
-"""What is published and when, and how batches wait for a store that fails, without a broker."""
+"""Publications and their times, and batches that wait for a failing store; without a broker."""
 
 import datetime
 import logging
@@ -33,7 +33,7 @@ def fleets(store, status):
 
 @pytest.fixture
 def failing(store, monkeypatch):
-    """Has the store fail where it is read and where it is written, until it is told not to."""
+    """Return a function that makes the store fail when it is read and written, or work again."""
 
     def failing(fails):
         def fail(*_):
@@ -47,22 +47,6 @@ def failing(store, monkeypatch):
 
 def message(number, exp=None):
     return topics.report_topic("open", "a"), report.encode(exp or experiment(), number, 0)
-
-
-def test_only_what_changed_is_published_every_two_seconds_and_all_on_a_new_connection(store, status, fleets):
-    announcer, published = Announcer(fleets, status), []
-    assert announcer.turn(lambda *what: published.append(what), 100.0)
-    assert published == [(TEMP, payload_of(experiment()))]
-    store.withdraw_experiment("open", "temp")
-    assert announcer.experiments == 1
-    assert not announcer.turn(lambda *what: published.append(what), 101.9)
-    assert announcer.turn(lambda *what: published.append(what), 102.0)
-    assert announcer.turn(lambda *what: published.append(what), 104.0)
-    assert published[1:] == [(TEMP, b"")]
-    assert announcer.experiments == 0
-    announcer.begin()
-    assert announcer.turn(lambda *what: published.append(what), 104.1)
-    assert published[2:] == [(TEMP, b"")]
 
 
 @pytest.fixture
@@ -80,74 +64,14 @@ def serial(payload):
     return int.from_bytes(payload[-68:-64], "big")
 
 
-def test_what_others_changed_is_published_again_as_it_was_once_in_two_seconds(keyed, status):
-    announcer, published = Announcer(keyed, status), []
-
-    def publish(*what):
-        published.append(what)
-
-    assert announcer.turn(publish, 100.0)
-    ((topic, first),) = published
-    assert topic == KEYED
-    others = {KEYED: b""}
-    assert not announcer.turn(publish, 101.9, others)  # it may be older than what was published last
-    assert announcer.turn(publish, 102.0, others)
-    assert others == {}
-    assert published[1:] == [(KEYED, first)]
-    assert "somebody else changed hushmote/v1/keyed/experiment/temp" in status.text
-    assert not announcer.turn(publish, 103.0, {KEYED: first})
-    assert not announcer.turn(publish, 103.0, {"hushmote/v1/keyed/experiment/strange": b"{}"})
-    assert announcer.turn(publish, 104.0)
-    assert announcer.turn(publish, 105.0, {KEYED: b"{}"})  # at once, where nothing was published meanwhile
-    assert published[1:] == [(KEYED, first)] * 2
-
-
 def withdrawal_of(payload):
-    """What withdraws a version under the serial after its own."""
+    """Return the withdrawal of a version under the serial after its own."""
     return keys.sign_experiment(SIGNING, KEYED, b"", serial(payload) + 1)
-
-
-def test_a_withdrawal_is_signed_and_every_aggregator_makes_the_same_bytes_of_it(store, keyed, status):
-    published = []
-
-    def turn(now, others=None):
-        assert announcer.turn(lambda *what: published.append(what), now, others)
-
-    announcer = Announcer(keyed, status)
-    turn(100.0)
-    first = published[0][1]
-    store.withdraw_experiment("keyed", "temp")
-    turn(102.0)
-    assert published[1:] == [(KEYED, withdrawal_of(first))]
-    assert announcer.experiments == 0
-    turn(104.1, {KEYED: first})  # somebody plays the experiment back
-    announcer = Announcer(keyed, status)  # a restart
-    turn(200.0)
-    announcer.begin()  # a new connection, where it is retained
-    turn(201.0, {KEYED: withdrawal_of(first)})
-    assert published[2:] == [(KEYED, withdrawal_of(first))] * 3
-    store.add_experiment("keyed", payload_of(experiment()))
-    turn(203.1)
-    assert published[5][1].startswith(payload_of(experiment()))
-    assert serial(published[5][1]) > serial(withdrawal_of(first))
-    assert announcer.experiments == 1
-
-
-def test_a_replaced_version_and_then_the_name_are_withdrawn_above_the_newest_serial(store, keyed, status):
-    new = payload_of(experiment(epsilon=500_000))
-    store.add_experiment("keyed", new)
-    store.add_experiment("keyed", payload_of(experiment()))  # the older one is current again, and newest
-    newest = max(v.serial for v in store.experiments("keyed"))
-    store.withdraw_experiment("keyed", "temp")
-    keyed.reload()
-    published = []
-    Announcer(keyed, status).turn(lambda *what: published.append(what), 100.0)
-    assert published == [(KEYED, keys.sign_experiment(SIGNING, KEYED, b"", newest + 1))]
 
 
 @pytest.fixture
 def over(store, keyed, status):
-    """An announcer of a version that a wrong clock took for over, and what it published."""
+    """Return an announcer of a version that a wrong clock treated as expired, and its publications."""
     store.add_experiment("keyed", payload_of(experiment()), datetime.date.today() + datetime.timedelta(9))
     ahead = datetime.timedelta(0)
     announcer, published = Announcer(keyed, status, lambda: clock.now() + ahead), []
@@ -159,43 +83,74 @@ def over(store, keyed, status):
     return announcer, published
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-def test_a_version_that_was_withdrawn_by_a_wrong_clock_gets_a_serial_that_boards_take(
-    over, keyed, status, restarted
-):
-    announcer, published = over
-    withdrawal = published[1][1]
-    if restarted:
+class TestWithdrawal:
+    def test_is_signed_with_the_same_bytes_everywhere(self, store, keyed, status):
+        published = []
+
+        def turn(now, others=None):
+            assert announcer.turn(lambda *what: published.append(what), now, others)
+
         announcer = Announcer(keyed, status)
-    assert announcer.turn(
-        lambda *what: published.append(what), 104.0, {KEYED: withdrawal} if restarted else {}
-    )
-    assert announcer.turn(lambda *what: published.append(what), 106.1, {KEYED: withdrawal})
-    assert serial(published[2][1]) > serial(withdrawal)
-    assert published[2:] == [published[2]] * 2  # an old withdrawal that is played back renews nothing
+        turn(100.0)
+        first = published[0][1]
+        store.withdraw_experiment("keyed", "temp")
+        turn(102.0)
+        assert published[1:] == [(KEYED, withdrawal_of(first))]
+        assert announcer.experiments == 0
+        turn(104.1, {KEYED: first})  # someone replays the experiment
+        announcer = Announcer(keyed, status)  # a restart
+        turn(200.0)
+        announcer.begin()  # a new connection, where it is retained
+        turn(201.0, {KEYED: withdrawal_of(first)})
+        assert published[2:] == [(KEYED, withdrawal_of(first))] * 3
+        store.add_experiment("keyed", payload_of(experiment()))
+        turn(203.1)
+        assert published[5][1].startswith(payload_of(experiment()))
+        assert serial(published[5][1]) > serial(withdrawal_of(first))
+        assert announcer.experiments == 1
 
+    def test_of_a_replaced_name_has_a_higher_serial(self, store, keyed, status):
+        new = payload_of(experiment(epsilon=500_000))
+        store.add_experiment("keyed", new)
+        store.add_experiment("keyed", payload_of(experiment()))  # the older one is current again, and newest
+        newest = max(v.serial for v in store.experiments("keyed"))
+        store.withdraw_experiment("keyed", "temp")
+        keyed.reload()
+        published = []
+        Announcer(keyed, status).turn(lambda *what: published.append(what), 100.0)
+        assert published == [(KEYED, keys.sign_experiment(SIGNING, KEYED, b"", newest + 1))]
 
-def test_one_that_another_aggregator_takes_for_over_already_is_not_renewed_in_a_loop(keyed, status):
-    announcer, published = Announcer(keyed, status), []
-    assert announcer.turn(lambda *what: published.append(what), 100.0)
-    withdrawal = withdrawal_of(published[0][1])
-    for now in (103.0, 106.0):
-        assert announcer.turn(lambda *what: published.append(what), now, {KEYED: withdrawal})
-    assert published == [published[0]] * 3
+    @pytest.mark.parametrize("restarted", [False, True])
+    def test_by_a_wrong_clock_is_followed_by_a_higher_serial(self, over, keyed, status, restarted):
+        announcer, published = over
+        withdrawal = published[1][1]
+        if restarted:
+            announcer = Announcer(keyed, status)
+        assert announcer.turn(
+            lambda *what: published.append(what), 104.0, {KEYED: withdrawal} if restarted else {}
+        )
+        assert announcer.turn(lambda *what: published.append(what), 106.1, {KEYED: withdrawal})
+        assert serial(published[2][1]) > serial(withdrawal)
+        assert published[2:] == [published[2]] * 2  # a replayed old withdrawal renews nothing
 
+    def test_by_another_aggregator_is_not_renewed_in_a_loop(self, keyed, status):
+        announcer, published = Announcer(keyed, status), []
+        assert announcer.turn(lambda *what: published.append(what), 100.0)
+        withdrawal = withdrawal_of(published[0][1])
+        for now in (103.0, 106.0):
+            assert announcer.turn(lambda *what: published.append(what), now, {KEYED: withdrawal})
+        assert published == [published[0]] * 3
 
-def test_where_the_serial_cannot_be_raised_the_experiment_is_published_all_the_same(
-    over, store, status, monkeypatch
-):
-    def denied(_version):
-        raise StoreError("permission denied for table experiment")
+    def test_experiment_is_published_even_without_a_new_serial(self, over, store, status, monkeypatch):
+        def denied(_version):
+            raise StoreError("permission denied for table experiment")
 
-    monkeypatch.setattr(store, "renew_serial", denied)
-    announcer, published = over
-    assert announcer.turn(lambda *what: published.append(what), 104.0)
-    assert published[2] == published[0]
-    assert "permission denied" in status.text
-    assert not announcer.failing
+        monkeypatch.setattr(store, "renew_serial", denied)
+        announcer, published = over
+        assert announcer.turn(lambda *what: published.append(what), 104.0)
+        assert published[2] == published[0]
+        assert "permission denied" in status.text
+        assert not announcer.failing
 
 
 COUNTING = without_signing(FLEET_KEYS)
@@ -206,7 +161,7 @@ def signatures_of(exp, serial_, signing=SIGNING):
 
 
 class TestWithoutSigningKey:
-    """An aggregator that counts, and publishes only what was signed elsewhere."""
+    """An aggregator that counts, and publishes only experiments that were signed elsewhere."""
 
     @pytest.fixture
     def counting(self, store, status):
@@ -218,16 +173,16 @@ class TestWithoutSigningKey:
     @pytest.fixture
     def add(self, store):
         def add(exp, ahead=0, signing=SIGNING, **options):
-            """Add a version, signed so many seconds ahead; ahead: None for one that nobody has signed."""
-            made = None if ahead is None else signatures_of(exp, int(time.time()) + ahead, signing)
-            store.add_experiment("keyed", payload_of(exp), signatures=made, **options)
-            return made
+            """Add a version signed `ahead` seconds ahead; None leaves it unsigned."""
+            signatures = None if ahead is None else signatures_of(exp, int(time.time()) + ahead, signing)
+            store.add_experiment("keyed", payload_of(exp), signatures=signatures, **options)
+            return signatures
 
         return add
 
     @pytest.fixture
     def turns(self, counting, status):
-        """Returns what a turn published; a fresh announcer's first turn where it is restarted."""
+        """Return a function that returns the publications of a turn, or of a new announcer's first turn."""
         state = {"announcer": None, "now": 100.0, "days": 0}
 
         def today():
@@ -244,37 +199,38 @@ class TestWithoutSigningKey:
 
         return turn
 
-    def test_publishes_nothing_unsigned_and_says_how_to_sign(self, add, turns, status):
+    def test_publishes_nothing_unsigned_and_explains_how_to_sign(self, add, turns, status):
         add(experiment(), None)
         published, announcer = turns()
         assert published == []
         assert (announcer.experiments, announcer.unsigned) == (0, 1)
         assert status.text == (
-            "temp of fleet keyed is not published, as nobody has signed it: where the signing key is, "
-            "`hushmote experiment sign FILE`; then here, `hushmote experiment add FILE.signed.json`"
+            "temp of fleet keyed is not published, as nobody has signed it: run "
+            "`hushmote experiment sign FILE` on the machine with the signing key, then `hushmote experiment "
+            "add FILE.signed.json` here"
         )
-        made = add(experiment(), 60)
+        signatures = add(experiment(), 60)
         published, announcer = turns()
-        assert published == [(KEYED, payload_of(experiment()) + b"\0" + signed_tail(made))]
+        assert published == [(KEYED, payload_of(experiment()) + b"\0" + signed_tail(signatures))]
         assert announcer.unsigned == 0
 
-    def test_ends_an_experiment_with_the_withdrawal_signed_beforehand(self, add, turns, store):
-        made = add(experiment())
+    def test_publishes_the_presigned_withdrawal(self, add, turns, store):
+        signatures = add(experiment())
         turns()
         store.withdraw_experiment("keyed", "temp")
-        withdrawal = keys.sign_experiment(SIGNING, KEYED, b"", made.serial + 1)
+        withdrawal = keys.sign_experiment(SIGNING, KEYED, b"", signatures.serial + 1)
         assert turns()[0] == [(KEYED, withdrawal)]
         assert turns(restart=True)[0] == [(KEYED, withdrawal)]
 
     def test_never_renews_a_serial_after_a_withdrawal(self, add, turns, store, status):
-        made = add(experiment(), expires=datetime.date.today() + datetime.timedelta(9))
+        signatures = add(experiment(), expires=datetime.date.today() + datetime.timedelta(9))
         turns()
         ((_, withdrawal),) = turns(days_ahead=30)[0]
         assert turns()[0] == []
-        assert "devices have its withdrawal: where" in status.text
+        assert "devices have its withdrawal: run" in status.text
         assert turns({KEYED: withdrawal}, restart=True)[0] == [(KEYED, withdrawal)]
-        assert "devices have its withdrawal: where" in status.text
-        assert store.experiments("keyed")[0].serial == made.serial
+        assert "devices have its withdrawal: run" in status.text
+        assert store.experiments("keyed")[0].serial == signatures.serial
         again = add(experiment(), 60)
         ((_, announced),) = turns()[0]
         assert serial(announced) == again.serial
@@ -284,23 +240,23 @@ class TestWithoutSigningKey:
         assert turns()[0] == []
         assert "is not published, as it was signed with another key" in status.text
 
-    def test_an_unsigned_version_ends_the_signed_one_before_it(self, add, turns, status):
-        made = add(experiment())
+    def test_unsigned_version_ends_the_signed_one_before_it(self, add, turns, status):
+        signatures = add(experiment())
         turns()
         add(experiment(epsilon=500_000), None)
-        assert turns()[0] == [(KEYED, keys.sign_experiment(SIGNING, KEYED, b"", made.serial + 1))]
+        assert turns()[0] == [(KEYED, keys.sign_experiment(SIGNING, KEYED, b"", signatures.serial + 1))]
         assert "as nobody has signed it" in status.text
 
-    def test_says_that_the_end_of_what_devices_find_is_not_signed(self, add, turns, store, status):
+    def test_reports_that_a_withdrawal_is_unsigned(self, add, turns, store, status):
         add(experiment(), None)
         store.withdraw_experiment("keyed", "temp")
         assert turns()[1].unsigned == 0
         retained = keys.sign_experiment(SIGNING, KEYED, payload_of(experiment()), 5)
         published, announcer = turns({KEYED: retained})
         assert (published, announcer.unsigned) == ([], 1)
-        assert "temp of fleet keyed is over, but nobody has signed its withdrawal" in status.text
+        assert "temp of fleet keyed has expired, but nobody has signed its withdrawal" in status.text
 
-    def test_with_the_signing_key_it_makes_the_same_bytes(self, add, turns, store, status):
+    def test_makes_the_same_bytes_as_with_the_key(self, add, turns, store, status):
         add(experiment())
         published, _ = turns()
         fleets = KnownFleets(store, status, FLEET_KEYS, ["keyed"])
@@ -310,82 +266,115 @@ class TestWithoutSigningKey:
         assert own == published
 
 
-def signed_tail(made):
-    return made.serial.to_bytes(4, "big") + made.announcement
+def signed_tail(signatures):
+    return signatures.serial.to_bytes(4, "big") + signatures.announcement
 
 
-def test_a_key_that_cannot_be_kept_in_the_store_stops_no_count(keyed, status, store, monkeypatch):
-    def denied(*_):
-        raise StoreError("permission denied for table fleet")
+class TestTurn:
+    def test_publishes_changes_every_two_seconds(self, store, status, fleets):
+        announcer, published = Announcer(fleets, status), []
+        assert announcer.turn(lambda *what: published.append(what), 100.0)
+        assert published == [(TEMP, payload_of(experiment()))]
+        store.withdraw_experiment("open", "temp")
+        assert announcer.experiments == 1
+        assert not announcer.turn(lambda *what: published.append(what), 101.9)
+        assert announcer.turn(lambda *what: published.append(what), 102.0)
+        assert announcer.turn(lambda *what: published.append(what), 104.0)
+        assert published[1:] == [(TEMP, b"")]
+        assert announcer.experiments == 0
+        announcer.begin()
+        assert announcer.turn(lambda *what: published.append(what), 104.1)
+        assert published[2:] == [(TEMP, b"")]
 
-    monkeypatch.setattr(store, "set_master_check", denied)
-    committer, exp = Committer(store, keyed, status), experiment()
-    key = keys.device_key(MASTER, "keyed", "a")
-    for number in (1, 2):
-        sent = topics.report_topic("keyed", "a"), report.encode(exp, number, 0, "a", key)
-        assert committer.commit([sent])
-    assert committer.counters.accepted == 2
-    assert "the check of fleet keyed's master key: permission denied" in status.text
+    def test_restores_what_others_changed(self, keyed, status):
+        announcer, published = Announcer(keyed, status), []
+
+        def publish(*what):
+            published.append(what)
+
+        assert announcer.turn(publish, 100.0)
+        ((topic, first),) = published
+        assert topic == KEYED
+        others = {KEYED: b""}
+        assert not announcer.turn(publish, 101.9, others)  # it may be older than what was published last
+        assert announcer.turn(publish, 102.0, others)
+        assert others == {}
+        assert published[1:] == [(KEYED, first)]
+        assert "somebody else changed hushmote/v1/keyed/experiment/temp" in status.text
+        assert not announcer.turn(publish, 103.0, {KEYED: first})
+        assert not announcer.turn(publish, 103.0, {"hushmote/v1/keyed/experiment/strange": b"{}"})
+        assert announcer.turn(publish, 104.0)
+        assert announcer.turn(publish, 105.0, {KEYED: b"{}"})  # at once, if nothing was published meanwhile
+        assert published[1:] == [(KEYED, first)] * 2
+
+    def test_failing_store_publishes_nothing_until_it_works(self, status, fleets, failing, caplog):
+        caplog.set_level(logging.INFO, "hushmote")
+        announcer, published = Announcer(fleets, status), []
+        failing(True)
+        for now in (100.0, 102.0, 104.0):
+            assert not announcer.turn(lambda *what: published.append(what), now)
+        assert announcer.failing
+        assert published == []
+        failing(False)
+        assert announcer.turn(lambda *what: published.append(what), 106.0)
+        assert not announcer.failing
+        assert len(published) == 1
+        assert [r.getMessage() for r in caplog.records] == ["the disk is full", "the store can be read again"]
 
 
-def test_a_store_that_cannot_be_read_publishes_nothing_and_is_read_again(status, fleets, failing, caplog):
-    caplog.set_level(logging.INFO, "hushmote")
-    announcer, published = Announcer(fleets, status), []
-    failing(True)
-    for now in (100.0, 102.0, 104.0):
-        assert not announcer.turn(lambda *what: published.append(what), now)
-    assert announcer.failing
-    assert published == []
-    failing(False)
-    assert announcer.turn(lambda *what: published.append(what), 106.0)
-    assert not announcer.failing
-    assert len(published) == 1
-    assert [r.getMessage() for r in caplog.records] == ["the disk is full", "the store can be read again"]
+class TestKnownFleets:
+    def test_unsaved_master_check_does_not_stop_counting(self, keyed, status, store, monkeypatch):
+        def denied(*_):
+            raise StoreError("permission denied for table fleet")
 
+        monkeypatch.setattr(store, "set_master_check", denied)
+        committer, exp = Committer(store, keyed, status), experiment()
+        key = keys.device_key(MASTER, "keyed", "a")
+        for number in (1, 2):
+            sent = topics.report_topic("keyed", "a"), report.encode(exp, number, 0, "a", key)
+            assert committer.commit([sent])
+        assert committer.counters.accepted == 2
+        assert "the check value of fleet keyed's master key: permission denied" in status.text
 
-def test_a_keyed_fleet_added_meanwhile_without_a_key_does_not_hold_up_the_others(store, status, fleets):
-    store.add_fleet("keyed", keyed=True)
-    store.add_fleet("later", keyed=False)
-    store.revoke_devices("open", ["a"])
-    store.withdraw_experiment("open", "temp")
-    store.add_experiment("open", payload_of(experiment(name="door")))
-    fleets.reload()
-    assert set(fleets.rules) == {"open", "later"}
-    assert fleets.rules["open"].revoked == {"a"}
-    assert [v.experiment.name for v in fleets.rules["open"].versions.values() if v.current] == ["door"]
-    assert "fleet keyed is keyed" in status.text
-    with pytest.raises(keys.MasterKeyError):
-        KnownFleets(store, status).load()
-    with pytest.raises(StoreError, match="no fleet away"):
-        KnownFleets(store, status, FLEET_KEYS, ["away"]).load()
+    def test_new_keyed_fleet_without_key_does_not_block_others(self, store, status, fleets):
+        store.add_fleet("keyed", keyed=True)
+        store.add_fleet("later", keyed=False)
+        store.revoke_devices("open", ["a"])
+        store.withdraw_experiment("open", "temp")
+        store.add_experiment("open", payload_of(experiment(name="door")))
+        fleets.reload()
+        assert set(fleets.rules) == {"open", "later"}
+        assert fleets.rules["open"].revoked == {"a"}
+        assert [v.experiment.name for v in fleets.rules["open"].versions.values() if v.current] == ["door"]
+        assert "fleet keyed is keyed" in status.text
+        with pytest.raises(keys.MasterKeyError):
+            KnownFleets(store, status).load()
+        with pytest.raises(StoreError, match="no fleet away"):
+            KnownFleets(store, status, FLEET_KEYS, ["away"]).load()
 
+    def test_report_to_a_brand_new_experiment_is_counted(self, store, status, fleets):
+        new = store.add_experiment("open", payload_of(experiment(name="door")))
+        committer = Committer(store, fleets, status)
+        assert committer.commit([message(1, new)])
+        assert committer.counters.accepted == 1
 
-def test_a_report_to_an_experiment_added_a_moment_ago_is_counted(store, status, fleets):
-    new = store.add_experiment("open", payload_of(experiment(name="door")))
-    committer = Committer(store, fleets, status)
-    assert committer.commit([message(1, new)])
-    assert committer.counters.accepted == 1
-
-
-def test_a_batch_that_the_store_fails_is_not_to_be_acknowledged_and_is_counted_once(
-    store, status, fleets, failing
-):
-    commits = []
-    committer = Committer(store, fleets, status, on_commit=lambda *what: commits.append(what[0]))
-    batch = [message(1), message(2), message(2)]
-    failing(True)
-    assert not committer.commit(batch)
-    first = committer.not_before
-    assert not committer.commit(batch)
-    assert committer.not_before > first
-    assert committer.failing
-    assert committer.committed_at is None
-    assert status.text == "the disk is full; reports wait at the broker"
-    failing(False)
-    assert committer.commit(batch)
-    assert not committer.failing
-    assert commits == [3]
-    counters = committer.counters
-    assert (counters.accepted, counters.batches, counters.failures) == (2, 1, 2)
-    assert counters.rejected == {"duplicate": 1}
-    assert store.histogram("open", experiment().digest).sum() == 2
+    def test_failed_batch_is_not_acknowledged_and_counts_once(self, store, status, fleets, failing):
+        commits = []
+        committer = Committer(store, fleets, status, on_commit=lambda *what: commits.append(what[0]))
+        batch = [message(1), message(2), message(2)]
+        failing(True)
+        assert not committer.commit(batch)
+        first = committer.not_before
+        assert not committer.commit(batch)
+        assert committer.not_before > first
+        assert committer.failing
+        assert committer.committed_at is None
+        assert status.text == "the disk is full; reports wait at the broker"
+        failing(False)
+        assert committer.commit(batch)
+        assert not committer.failing
+        assert commits == [3]
+        counters = committer.counters
+        assert (counters.accepted, counters.batches, counters.failures) == (2, 1, 2)
+        assert counters.rejected == {"duplicate": 1}
+        assert store.histogram("open", experiment().digest).sum() == 2

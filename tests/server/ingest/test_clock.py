@@ -1,4 +1,4 @@
-"""Simulated fleets' clock runs through whole days; this machine's gives no time that cannot be right."""
+"""The simulated fleets' clock runs through whole days; the checked clock never gives a wrong time."""
 
 import datetime
 from typing import Any
@@ -17,41 +17,41 @@ PRESENT = datetime.datetime(2026, 11, 22, 14, 30, tzinfo=datetime.UTC)
 
 @pytest.fixture
 def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The monotonic clock, to be set; the machine's own stands at half past two."""
+    """Return a monotonic clock that can be set; the machine's clock stands at 14:30."""
     now = [1000.0]
     monkeypatch.setattr(clock.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(clock, "now", lambda: PRESENT)
     return now
 
 
-def test_it_runs_through_whole_days_and_is_then_the_machines(seconds: list[float]):
-    hurrying = HurryingClock(3, day_s=10)
-    for seconds[0] in (1000.0, 5000.0):  # it stands still until it is called
-        assert hurrying.look() == datetime.datetime(2026, 11, 19, tzinfo=datetime.UTC)
-    assert hurrying() == hurrying.look()
-    for passed, wanted in (
-        (9.99, "2026-11-19"),
-        (10, "2026-11-20"),
-        (15, "2026-11-20"),
-        (29.9, "2026-11-21"),
-    ):
-        seconds[0] = 5000.0 + passed
-        assert hurrying().date().isoformat() == wanted
-    seconds[0] = 5015.0
-    assert hurrying().hour == 12
-    for passed in (30, 31, 10_000):
-        seconds[0] = 5000.0 + passed
-        assert hurrying() == PRESENT
+class TestHurryingClock:
+    def test_runs_through_whole_days_then_follows_the_machine(self, seconds: list[float]):
+        hurrying = HurryingClock(3, day_s=10)
+        for seconds[0] in (1000.0, 5000.0):  # the clock stands still until it is called
+            assert hurrying.peek() == datetime.datetime(2026, 11, 19, tzinfo=datetime.UTC)
+        assert hurrying() == hurrying.peek()
+        for passed, expected in (
+            (9.99, "2026-11-19"),
+            (10, "2026-11-20"),
+            (15, "2026-11-20"),
+            (29.9, "2026-11-21"),
+        ):
+            seconds[0] = 5000.0 + passed
+            assert hurrying().date().isoformat() == expected
+        seconds[0] = 5015.0
+        assert hurrying().hour == 12
+        for passed in (30, 31, 10_000):
+            seconds[0] = 5000.0 + passed
+            assert hurrying() == PRESENT
 
-
-def test_it_never_goes_back(seconds: list[float]):
-    hurrying = HurryingClock(2, day_s=1)
-    told = []
-    for _ in range(60):
-        told.append(hurrying())
-        seconds[0] += 0.05
-    assert told == sorted(told)
-    assert told[-1] == PRESENT
+    def test_never_goes_back(self, seconds: list[float]):
+        hurrying = HurryingClock(2, day_s=1)
+        times = []
+        for _ in range(60):
+            times.append(hurrying())
+            seconds[0] += 0.05
+        assert times == sorted(times)
+        assert times[-1] == PRESENT
 
 
 MINUTE, HOUR, DAY = (datetime.timedelta(**{unit: 1}) for unit in ("minutes", "hours", "days"))
@@ -77,7 +77,7 @@ class Machine:
         return self.last and int(self.last.timestamp())
 
     def pass_(self, time):
-        """Let both clocks go on."""
+        """Advance both clocks."""
         self.time += time
         self.seconds += time.total_seconds()
 
@@ -91,7 +91,7 @@ class TestCheckedClock:
     @pytest.mark.parametrize(
         ("wrong", "reason"), [(-21 * DAY, BEHIND), (-2000 * DAY, BEHIND), (32 * DAY, AHEAD)], ids=str
     )
-    def test_says_it_once_and_goes_on(self, wrong, reason):
+    def test_logs_an_error_once_and_recovers(self, wrong, reason):
         machine = Machine()
         machine.time += wrong
         for _ in range(100):
@@ -100,9 +100,9 @@ class TestCheckedClock:
         machine.time -= wrong
         assert machine.clock() == machine.time
         assert machine.clock.fault == ""
-        said, again = machine.lines
-        assert said.startswith("the clock says ")
-        assert said.endswith("reports wait at the broker")
+        first_line, again = machine.lines
+        assert first_line.startswith("the clock says ")
+        assert first_line.endswith("reports wait at the broker")
         assert again == "the clock is right again: reports are counted"
 
     def test_a_new_store_is_judged_by_the_monotonic_clock(self):
@@ -128,7 +128,7 @@ class TestCheckedClock:
         machine.time -= 20 * MINUTE
         assert machine.refuses(BEHIND)
 
-    def test_hears_an_operator(self):
+    def test_accepts_an_operators_decision(self):
         machine = Machine()
         machine.time += 1800 * DAY
         assert machine.refuses(AHEAD)
@@ -136,7 +136,7 @@ class TestCheckedClock:
         machine.pass_(3 * MINUTE)
         assert machine.clock() == machine.time
 
-    def test_one_that_an_operator_did_not_mean_waits(self):
+    def test_waits_for_the_operators_decision(self):
         machine = Machine(PRESENT + 1800 * DAY)
         machine.time += 1800 * DAY
         machine.clock()
@@ -157,7 +157,7 @@ class TestErasingTime:
     def test_is_the_time_of_a_clock_that_does_not_jump(self):
         machine = Machine()
         for _ in range(100):
-            assert machine.clock.settled() == machine.time
+            assert machine.clock.steady_time() == machine.time
             machine.pass_(HOUR)
 
     @pytest.mark.parametrize("jump", [3 * HOUR, 20 * DAY, 1000 * DAY], ids=str)
@@ -165,37 +165,37 @@ class TestErasingTime:
         machine = Machine()
         machine.clock()
         machine.pass_(5 * HOUR)
-        before = machine.clock.settled()
+        before = machine.clock.steady_time()
         machine.time += jump
         if jump > 31 * DAY:
             with pytest.raises(ClockWrong):
-                machine.clock.settled()
+                machine.clock.steady_time()
             machine.last = machine.time  # an operator accepts it
         for hour in range(60):
             machine.pass_(HOUR)
-            erased_by = machine.clock.settled()
+            erased_by = machine.clock.steady_time()
             if hour < 24:
                 assert erased_by == before + (hour + 1) * HOUR
         assert erased_by == machine.time
 
     def test_so_does_the_time_that_passed_before_the_start(self):
         machine = Machine(PRESENT - 20 * DAY)
-        assert machine.clock.settled() == PRESENT - 20 * DAY
+        assert machine.clock.steady_time() == PRESENT - 20 * DAY
         machine.pass_(23 * HOUR)
-        assert machine.clock.settled() == PRESENT - 20 * DAY + 23 * HOUR
+        assert machine.clock.steady_time() == PRESENT - 20 * DAY + 23 * HOUR
         machine.pass_(HOUR)
-        machine.clock.settled()
+        machine.clock.steady_time()
         machine.pass_(MINUTE)
-        assert machine.clock.settled() == machine.time
+        assert machine.clock.steady_time() == machine.time
 
     def test_a_jump_back_counts_at_once(self):
         machine = Machine()
         machine.clock()
         machine.time -= 4 * MINUTE
-        assert machine.clock.settled() == machine.time
+        assert machine.clock.steady_time() == machine.time
 
     def test_nothing_is_erased_by_a_wrong_clock(self):
         machine = Machine()
         machine.time += 1000 * DAY
-        store: Any = None  # there is nothing to look into
-        Retention(store, Status(), machine.clock.settled).turn()
+        store: Any = None  # the queue is empty
+        Retention(store, Status(), machine.clock.steady_time).turn()

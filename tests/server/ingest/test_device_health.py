@@ -1,4 +1,4 @@
-"""Boards' health, read from their retained status topics: only known words are taken from anybody."""
+"""Boards' health, read from their retained status topics: only known words are accepted."""
 
 import json
 import socket
@@ -9,51 +9,54 @@ from command_line import DOOR, hushmote
 from fleet_broker import make_fleet
 from traffic import publish
 
-from hushmote.server.ingest import device_health
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.device_health import BrokerUnreachable, DeviceHealth, parse, read
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 
-@pytest.mark.parametrize(
-    ("payload", "health"),
-    [
-        (b"online", DeviceHealth(True, False, False, (), (), False)),
-        (b"offline locked fault", DeviceHealth(False, True, True, (), (), False)),
-        (b"online spent:a refused:b_c-1 more", DeviceHealth(True, False, False, ("a",), ("b_c-1",), True)),
-    ],
-)
-def test_what_boards_say_is_read(payload: bytes, health: DeviceHealth):
-    assert parse(payload) == health
+class TestParse:
+    @pytest.mark.parametrize(
+        ("payload", "health"),
+        [
+            (b"online", DeviceHealth(True, False, False, (), (), False)),
+            (b"offline locked fault", DeviceHealth(False, True, True, (), (), False)),
+            (
+                b"online spent:a refused:b_c-1 more",
+                DeviceHealth(True, False, False, ("a",), ("b_c-1",), True),
+            ),
+        ],
+        ids=["online", "offline with faults", "spent and refused"],
+    )
+    def test_reads_status_words(self, payload: bytes, health: DeviceHealth):
+        assert parse(payload) == health
 
-
-@pytest.mark.parametrize(
-    "payload",
-    [
-        b"",
-        b"asleep",
-        b"online ",
-        b"online\n",
-        b"online  locked",
-        b"online LOCKED",
-        b"online spent:",
-        b"online spent:[red]x",
-        b"online spent:" + b"a" * 33,
-        b"online" + b" locked" * 8,
-        b"\xff" * 10,
-        b"online \xd9\xa3",
-        b"x" * 1_000_000,
-        b"online" + b" spent:" * 100_000,
-    ],
-)
-def test_nothing_else_is(payload: bytes):
-    assert parse(payload) is None
+    @pytest.mark.parametrize(
+        "payload",
+        [
+            b"",
+            b"asleep",
+            b"online ",
+            b"online\n",
+            b"online  locked",
+            b"online LOCKED",
+            b"online spent:",
+            b"online spent:[red]x",
+            b"online spent:" + b"a" * 33,
+            b"online" + b" locked" * 8,
+            b"\xff" * 10,
+            b"online \xd9\xa3",
+            b"x" * 1_000_000,
+            b"online" + b" spent:" * 100_000,
+        ],
+    )
+    def test_rejects_anything_else(self, payload: bytes):
+        assert parse(payload) is None
 
 
 @pytest.fixture
 def broker():
     with MosquittoBroker() as running:
-        said = {
+        payloads = {
             "home/status/b1": b"online",
             "home/status/b2": b"offline locked refused:door_open",
             "home/status/b3": b"online spent:door_open",
@@ -61,77 +64,72 @@ def broker():
             "other/status/b5": b"online locked",
             "home/status/UPPER": b"online",
         }
-        publish(running, [(f"hushmote/v1/{topic}", payload) for topic, payload in said.items()], retain=True)
+        publish(
+            running, [(f"hushmote/v1/{topic}", payload) for topic, payload in payloads.items()], retain=True
+        )
         yield running
 
 
-def test_a_fleets_boards_are_read_from_a_real_broker(broker: MosquittoBroker):
-    devices = read(BrokerAddress("127.0.0.1", broker.port), ["home"], quiet_s=2)
-    assert sorted(devices) == [("home", f"b{i}") for i in (1, 2, 3, 4)]
-    assert devices["home", "b4"] is None
-    locked = devices["home", "b2"]
-    assert locked is not None
-    assert (locked.locked, locked.refused) == (True, ("door_open",))
+class TestRead:
+    def test_reads_a_fleet_from_a_real_broker(self, broker: MosquittoBroker):
+        devices = read(BrokerAddress("127.0.0.1", broker.port), ["home"], quiet_s=2)
+        assert sorted(devices) == [("home", f"b{i}") for i in (1, 2, 3, 4)]
+        assert devices["home", "b4"] is None
+        locked = devices["home", "b2"]
+        assert locked is not None
+        assert (locked.locked, locked.refused) == (True, ("door_open",))
+
+    def test_missing_broker_is_one_line(self):
+        with pytest.raises(
+            BrokerUnreachable, match=r"no broker at 127.0.0.1:\d+ \(Connection refused\): start one"
+        ):
+            read(BrokerAddress("127.0.0.1", free_port()), ["home"])
+
+    def test_missing_cluster_is_not_waited_for(self):
+        address = BrokerAddress("127.0.0.1", free_port(), others=(("127.0.0.1", free_port()),))
+        with pytest.raises(
+            BrokerUnreachable, match=r"no broker at 127.0.0.1:\d+ \(Connection refused\): start one"
+        ):
+            read(address, ["home"], pause_s=float("inf"))  # it would never end
+
+    def test_silent_broker_is_one_line(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(BrokerUnreachable) as refusal:
+            read(BrokerAddress("127.0.0.1", silent.getsockname()[1]), ["home"], answer_s=0.5)
+        assert "did not answer" in str(refusal.value)
+
+    def test_skips_a_server_that_accepts_no_login(self, broker: MosquittoBroker):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = BrokerAddress(
+                "127.0.0.1", silent.getsockname()[1], others=(("127.0.0.1", broker.port),)
+            )
+            assert ("home", "b1") in read(address, ["home"], answer_s=0.5)
+
+    def test_asks_another_server_if_one_knows_no_board(self, broker: MosquittoBroker):
+        with MosquittoBroker() as empty:
+            address = BrokerAddress("127.0.0.1", empty.port, others=(("127.0.0.1", broker.port),))
+            assert ("home", "b1") in read(address, ["home"], quiet_s=2)
+            assert read(address, ["nobodys"], quiet_s=2) == {}
 
 
-def test_a_broker_that_is_not_there_is_one_line():
-    with pytest.raises(
-        BrokerUnreachable, match=r"no broker at 127.0.0.1:\d+ \(Connection refused\): start one"
-    ):
-        read(BrokerAddress("127.0.0.1", free_port()), ["home"])
+class TestStatusCommand:
+    def test_shows_the_boards(self, broker: MosquittoBroker, tmp_path: Path):
+        (tmp_path / "door.toml").write_text(DOOR)
+        hushmote("experiment", "add", "door.toml", "--open", cwd=tmp_path)
+        command = ("status", "--broker", f"mqtt://127.0.0.1:{broker.port}")
+        text = hushmote(*command, cwd=tmp_path)
+        assert "board b2 of fleet home: locked, refused door_open" in text
+        assert "board b4 of fleet home: unreadable" in text
+        assert "red" not in text.replace("refused", "").replace("rejected", "")
+        assert "\x1b[2J" not in text
+        document = json.loads(hushmote(*command, "--json", cwd=tmp_path))
+        assert [d["device"] for d in document["devices"]] == ["b1", "b2", "b3", "b4"]
+        assert document["devices"][2]["spent"] == ["door_open"]
 
-
-def test_a_cluster_that_is_not_there_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(device_health, "_PAUSE_S", float("inf"))  # it would never end
-    with pytest.raises(
-        BrokerUnreachable, match=r"no broker at 127.0.0.1:\d+ \(Connection refused\): start one"
-    ):
-        read(BrokerAddress("127.0.0.1", free_port(), others=(("127.0.0.1", free_port()),)), ["home"])
-
-
-def test_a_broker_that_says_nothing_is_one_line(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(device_health, "_ANSWER_S", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(BrokerUnreachable) as refusal:
-        read(BrokerAddress("127.0.0.1", silent.getsockname()[1]), ["home"])
-    assert "did not answer" in str(refusal.value)
-
-
-def test_a_server_that_takes_nobody_in_is_passed_over(
-    broker: MosquittoBroker, monkeypatch: pytest.MonkeyPatch
-):
-    """As a cluster's servers are until they have a new leader."""
-    monkeypatch.setattr(device_health, "_ANSWER_S", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = BrokerAddress("127.0.0.1", silent.getsockname()[1], others=(("127.0.0.1", broker.port),))
-        assert ("home", "b1") in read(address, ["home"])
-
-
-def test_another_server_is_asked_where_one_knows_of_no_board(broker: MosquittoBroker):
-    with MosquittoBroker() as empty:
-        address = BrokerAddress("127.0.0.1", empty.port, others=(("127.0.0.1", broker.port),))
-        assert ("home", "b1") in read(address, ["home"], quiet_s=2)
-        assert read(address, ["nobodys"], quiet_s=2) == {}
-
-
-def test_status_shows_the_boards(broker: MosquittoBroker, tmp_path: Path):
-    (tmp_path / "door.toml").write_text(DOOR)
-    hushmote("experiment", "add", "door.toml", "--open", cwd=tmp_path)
-    asked = ("status", "--broker", f"mqtt://127.0.0.1:{broker.port}")
-    text = hushmote(*asked, cwd=tmp_path)
-    assert "board b2 of fleet home: locked, refused door_open" in text
-    assert "board b4 of fleet home: unreadable" in text
-    assert "red" not in text.replace("refused", "").replace("rejected", "")
-    assert "\x1b[2J" not in text
-    document = json.loads(hushmote(*asked, "--json", cwd=tmp_path))
-    assert [d["device"] for d in document["devices"]] == ["b1", "b2", "b3", "b4"]
-    assert document["devices"][2]["spent"] == ["door_open"]
-
-
-def test_the_aggregators_own_certificate_is_refused(tmp_path: Path):
-    (tmp_path / "door.toml").write_text(DOOR)
-    hushmote("experiment", "add", "door.toml", "--open", cwd=tmp_path)
-    folder = make_fleet(tmp_path / "fleet")
-    own = {"HUSHMOTE_BROKER_CERT": str(folder.path / "aggregator/aggregator_1.pem")}
-    asked = ("status", "--broker", "mqtts://localhost:1")
-    said = hushmote(*asked, cwd=tmp_path, environment=own, expect=1)
-    assert "is the aggregator's: the broker would end its connection" in said
+    def test_rejects_the_aggregators_own_certificate(self, tmp_path: Path):
+        (tmp_path / "door.toml").write_text(DOOR)
+        hushmote("experiment", "add", "door.toml", "--open", cwd=tmp_path)
+        folder = make_fleet(tmp_path / "fleet")
+        own = {"HUSHMOTE_BROKER_CERT": str(folder.path / "aggregator/aggregator_1.pem")}
+        command = ("status", "--broker", "mqtts://localhost:1")
+        output = hushmote(*command, cwd=tmp_path, environment=own, expect=1)
+        assert "is the aggregator's: the broker would end its connection" in output

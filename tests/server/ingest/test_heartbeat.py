@@ -17,7 +17,7 @@ DAYS = {datetime.date(2026, 11, 21), datetime.date(2026, 11, 22)}
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that moves only when a test advances it."""
 
     def __init__(self) -> None:
         self.time = EVENING
@@ -42,7 +42,7 @@ def store(store_url):
 
 
 class Process:
-    """What an aggregator's process keeps in memory; reports are of devices of its own."""
+    """The state of an aggregator's process; its reports come from separate devices."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.status = Status()
@@ -65,7 +65,7 @@ def process(store, clock):
 
 @pytest.fixture
 def records(store, monkeypatch):
-    """The times that were recorded without a batch."""
+    """Return the times that were recorded without a batch."""
     times, record = [], store.record_counting
     monkeypatch.setattr(store, "record_counting", lambda time: (times.append(time), record(time)))
     return times

@@ -1,4 +1,4 @@
-"""One message of 250 MB, at a broker that lets it pass, and an aggregator that has no memory for it."""
+"""One message of 250 MB, at a broker that lets it pass, and an aggregator with too little memory for it."""
 
 import socket
 import struct
@@ -15,10 +15,10 @@ from hushmote.simulator.broker import MosquittoBroker, free_port
 
 HUGE_BYTES = 250_000_000
 SPARE_BYTES = 96 << 20
-# The broker that does not look, and writes nothing of it to the disk.
+# A broker that accepts any size and writes nothing to disk.
 UNLIMITED = ("max_packet_size 268435455", "persistence false")
 
-# `hushmote serve` that may hold so much more than it does when it starts.
+# `hushmote serve` with a limit on the memory that it may use beyond its start.
 LIMITED = f"""
 import re, resource, sys
 import hushmote.cli.serve.run, hushmote.server.service.metrics
@@ -31,7 +31,7 @@ main()
 
 
 def publish_huge(broker, topic, size):
-    """Publish a payload of zeros with QoS 1, written by hand so that nothing here holds it either."""
+    """Publish a payload of zeros with QoS 1, written by hand so that it is never in memory here."""
     with socket.create_connection((broker.host, broker.port)) as s:
         s.sendall(b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x3c\x00\x02hu")
         assert s.recv(4) == b"\x20\x02\x00\x00"
@@ -48,29 +48,32 @@ def publish_huge(broker, topic, size):
         assert s.recv(4) == b"\x40\x02\x00\x01"
 
 
-@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
-def test_a_message_larger_than_memory_stops_nothing(tmp_path, protocol):
-    before, _ = crowd(20)
-    after, _ = crowd(20, prefix="after")
-    later, _ = crowd(20, prefix="later")
-    url = f"sqlite:///{tmp_path}/store.sqlite"
-    port = free_port()
-    with MosquittoBroker(settings=UNLIMITED) as broker, Store(url) as store:
-        add_fleet(store)
-        counted = lambda: store.histogram("open", experiment().digest).sum()  # noqa: E731
-        arguments = ["--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}"]
-        spoken = {"HUSHMOTE_PROTOCOL": protocol}
-        with running(store, broker, client_id=CLIENT_ID, protocol=protocol):
-            pass  # its session is there
-        publish(broker, before)
-        publish_huge(broker, "hushmote/v1/open/report/huge", HUGE_BYTES)
-        publish(broker, after)
-        with served(*arguments, "--http", f"127.0.0.1:{port}", script=LIMITED, environment=spoken) as process:
-            process.ready()
-            until(lambda: counted() == 40 or process.process.poll() is not None, process.log)
-            publish(broker, later)
-            until(lambda: counted() == 60 or process.process.poll() is not None, process.log)
-            assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
-            assert process.end() == 0
-        # MQTT 5 lets the broker drop what it was told is too large; with 3.1.1 it comes, and is read away.
-        assert store.rejects() == ({} if protocol == "5" else {"open": {"malformed": 1}})
+class TestLargePacket:
+    @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+    def test_larger_than_memory_does_not_stop_counting(self, tmp_path, protocol):
+        before, _ = crowd(20)
+        after, _ = crowd(20, prefix="after")
+        later, _ = crowd(20, prefix="later")
+        url = f"sqlite:///{tmp_path}/store.sqlite"
+        port = free_port()
+        with MosquittoBroker(settings=UNLIMITED) as broker, Store(url) as store:
+            add_fleet(store)
+            counted = lambda: store.histogram("open", experiment().digest).sum()  # noqa: E731
+            arguments = ["--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}"]
+            spoken = {"HUSHMOTE_PROTOCOL": protocol}
+            with running(store, broker, client_id=CLIENT_ID, protocol=protocol):
+                pass  # its session is there
+            publish(broker, before)
+            publish_huge(broker, "hushmote/v1/open/report/huge", HUGE_BYTES)
+            publish(broker, after)
+            with served(
+                *arguments, "--http", f"127.0.0.1:{port}", script=LIMITED, environment=spoken
+            ) as process:
+                process.ready()
+                until(lambda: counted() == 40 or process.process.poll() is not None, process.log)
+                publish(broker, later)
+                until(lambda: counted() == 60 or process.process.poll() is not None, process.log)
+                assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
+                assert process.end() == 0
+            # With MQTT 5 the broker drops it as too large; with 3.1.1 it arrives and is malformed.
+            assert store.rejects() == ({} if protocol == "5" else {"open": {"malformed": 1}})

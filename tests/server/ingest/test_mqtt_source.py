@@ -12,122 +12,121 @@ from hushmote.server.ingest.session import BrokerRefused, Session
 from hushmote.server.ingest.status import Status
 
 ALL = "hushmote/v1/+/report/+"
-CREW = f"$share/crew/{ALL}"
+GROUP = f"$share/group/{ALL}"
 EXPERIMENTS = "hushmote/v1/+/experiment/+"
 
 
 class FakeConnection:
-    """What is asked of a connection that the broker has accepted, and what the broker has answered."""
+    """A connection that the broker has accepted; it records the calls."""
 
     protocol = "5"
     answer = ReasonCode(PacketTypes.CONNACK, identifier=0)
 
     def __init__(self, session_present=True):
         self.session_present = session_present
-        self.granted: Any = None
-        self.unsubscribed = self.watched = None
+        self.subscribe_reason: Any = None
+        self.unsubscribe_reason = self.watch_reason = None
         self.messages = []
-        self.asked = []
+        self.calls = []
 
     @property
     def subscribed(self):
-        return not self.granted.is_failure
+        return not self.subscribe_reason.is_failure
 
     def watch(self, filters):
-        self.asked.append(("watch", *filters))
+        self.calls.append(("watch", *filters))
 
     def subscribe(self, filters):
-        self.asked.append(("subscribe", *filters))
+        self.calls.append(("subscribe", *filters))
 
     def unsubscribe(self, filters):
-        self.asked.append(("unsubscribe", *filters))
+        self.calls.append(("unsubscribe", *filters))
 
     def close(self, *, end_session):
-        self.asked.append(("close", end_session))
+        self.calls.append(("close", end_session))
 
 
 Connection: Any = FakeConnection
 
 
 def opened(connection, now=0.0, **options) -> tuple[MqttSource, Status]:
-    """A source that has greeted a connection."""
+    """Return a source that has greeted a connection."""
     status = Status()
     source = MqttSource(Session(BrokerAddress("host"), "agg", **options), status, "5", Connection)
     assert not source.greet(connection, now)
     return source, status
 
 
-def granted(value):
+def suback(value):
     return ReasonCode(PacketTypes.SUBACK, identifier=value)
 
 
-def unsubscribed(value):
+def unsuback(value):
     return ReasonCode(PacketTypes.UNSUBACK, identifier=value)
 
 
-def test_a_member_of_a_group_gives_up_the_whole_subscription_first():
-    for group, asked in [
-        (None, [("watch", EXPERIMENTS), ("subscribe", ALL)]),
-        ("crew", [("unsubscribe", ALL), ("watch", EXPERIMENTS), ("subscribe", CREW)]),
-    ]:
+class TestSubscribe:
+    def test_group_member_unsubscribes_alone_first(self):
+        for group, calls in [
+            (None, [("watch", EXPERIMENTS), ("subscribe", ALL)]),
+            ("group", [("unsubscribe", ALL), ("watch", EXPERIMENTS), ("subscribe", GROUP)]),
+        ]:
+            connection = Connection()
+            opened(connection, group=group)
+            assert connection.calls == calls
+        names = Session(BrokerAddress("host"), "agg", fleets=["a", "b"])
+        assert names.filters(None) == ["hushmote/v1/a/report/+", "hushmote/v1/b/report/+"]
+        assert names.experiment_filters() == ["hushmote/v1/a/experiment/+", "hushmote/v1/b/experiment/+"]
+
+    def test_hides_the_group_and_ends_on_refusal(self):
         connection = Connection()
-        opened(connection, group=group)
-        assert connection.asked == asked
-    names = Session(BrokerAddress("host"), "agg", fleets=["a", "b"])
-    assert names.filters(None) == ["hushmote/v1/a/report/+", "hushmote/v1/b/report/+"]
-    assert names.experiment_filters() == ["hushmote/v1/a/experiment/+", "hushmote/v1/b/experiment/+"]
+        source, status = opened(connection, group="group")
+        connection.subscribe_reason = suback(1)
+        assert source.greet(connection, 1.0)
+        assert not source.greet(connection, 2.0)  # it was said
+        assert status.text == "subscribed at host:1883 with MQTT 5, sharing the reports with others"
+        assert not source.is_over(connection, 1e9)
+        connection.subscribe_reason = suback(135)
+        with pytest.raises(BrokerRefused, match="refuses the subscription"):
+            source.greet(connection, 3.0)
+
+    def test_hidden_experiments_are_only_a_warning(self):
+        connection = Connection()
+        source, status = opened(connection)
+        connection.subscribe_reason, connection.watch_reason = suback(1), suback(135)
+        assert source.greet(connection, 1.0)
+        assert "does not let this user read experiments (not authorized)" in status.text
 
 
-def test_a_subscription_is_said_without_the_group_s_name_and_a_refusal_ends_it():
-    connection = Connection()
-    source, status = opened(connection, group="crew")
-    connection.granted = granted(1)
-    assert source.greet(connection, 1.0)
-    assert not source.greet(connection, 2.0)  # it was said
-    assert status.text == "subscribed at host:1883 with MQTT 5, sharing the reports with others"
-    assert not source.is_over(connection, 1e9)
-    connection.granted = granted(135)
-    with pytest.raises(BrokerRefused, match="refuses the subscription"):
-        source.greet(connection, 3.0)
+class TestRetire:
+    def test_ends_once_unsubscribed_drained_and_quiet(self):
+        connection = Connection()
+        source, status = opened(connection, 100.0, group="group", retire=True)
+        assert connection.calls == [("unsubscribe", GROUP)]
+        assert not source.is_over(connection, 200.0)  # not unsubscribed yet
+        connection.unsubscribe_reason = unsuback(0)
+        assert not source.is_over(connection, 102.9)  # more may come
+        connection.messages = [("topic", b"")]
+        source.note_messages(110.0)
+        assert not source.is_over(connection, 120.0)  # not counted yet
+        connection.messages = []
+        assert not source.is_over(connection, 112.9)
+        assert not source.is_over(connection, 113.1)  # it may not have read the acknowledgements yet
+        assert not source.is_over(connection, 120.0)
+        source.note_messages(120.1)  # one more message, and then the answer
+        connection.unsubscribe_reason = unsuback(17)
+        assert not source.is_over(connection, 120.2)
+        assert not source.is_over(connection, 123.2)
+        connection.unsubscribe_reason = unsuback(17)
+        assert source.is_over(connection, 123.3)
+        assert connection.calls[1:] == [("unsubscribe", "hushmote/v1/none")] * 2 + [("close", True)]
+        assert status.text.startswith("retired: nothing is left for agg")
 
-
-def test_a_broker_that_shows_no_experiments_is_said_and_ends_nothing():
-    connection = Connection()
-    source, status = opened(connection)
-    connection.granted, connection.watched = granted(1), granted(135)
-    assert source.greet(connection, 1.0)
-    assert "shows no experiments (not authorized)" in status.text
-
-
-def test_a_session_is_retired_once_it_is_unsubscribed_drained_and_quiet():
-    connection = Connection()
-    source, status = opened(connection, 100.0, group="crew", retire=True)
-    assert connection.asked == [("unsubscribe", CREW)]
-    assert not source.is_over(connection, 200.0)  # not unsubscribed yet
-    connection.unsubscribed = unsubscribed(0)
-    assert not source.is_over(connection, 102.9)  # more may come
-    connection.messages = [("topic", b"")]
-    source.holds_messages(110.0)
-    assert not source.is_over(connection, 120.0)  # not counted yet
-    connection.messages = []
-    assert not source.is_over(connection, 112.9)
-    assert not source.is_over(connection, 113.1)  # it may not have read the acknowledgements yet
-    assert not source.is_over(connection, 120.0)
-    source.holds_messages(120.1)  # one more, and then the answer
-    connection.unsubscribed = unsubscribed(17)
-    assert not source.is_over(connection, 120.2)
-    assert not source.is_over(connection, 123.2)
-    connection.unsubscribed = unsubscribed(17)
-    assert source.is_over(connection, 123.3)
-    assert connection.asked[1:] == [("unsubscribe", "hushmote/v1/none")] * 2 + [("close", True)]
-    assert status.text.startswith("retired: nothing is left for agg")
-
-
-def test_a_session_that_is_not_there_or_is_subscribed_otherwise_is_not_retired():
-    with pytest.raises(BrokerRefused, match="keeps nothing for a client with the id agg"):
-        opened(Connection(session_present=False), retire=True)
-    connection = Connection()
-    source, _ = opened(connection, retire=True)
-    connection.unsubscribed = unsubscribed(17)
-    with pytest.raises(BrokerRefused, match="correct share"):
-        source.is_over(connection, 10.0)
+    def test_rejects_a_missing_or_different_session(self):
+        with pytest.raises(BrokerRefused, match="keeps nothing for a client with the id agg"):
+            opened(Connection(session_present=False), retire=True)
+        connection = Connection()
+        source, _ = opened(connection, retire=True)
+        connection.unsubscribe_reason = unsuback(17)
+        with pytest.raises(BrokerRefused, match="correct share"):
+            source.is_over(connection, 10.0)

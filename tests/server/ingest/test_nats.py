@@ -1,4 +1,4 @@
-"""The parts of a connection to NATS servers: their URL, the requests, the bytes that come, TLS."""
+"""The parts of a connection to NATS servers: URL, requests, received bytes and TLS."""
 
 import asyncio
 import logging
@@ -19,77 +19,81 @@ from hushmote.server.ingest.tls import client_context
 from hushmote.simulator.nats_servers import NatsServers
 
 
-def test_urls_name_servers_with_their_ports_for_nats_and_mqtt():
-    address = parse_nats_url("nats://ann:p%40ss@a,b:4333,[::1]?mqtt=1,2,3")
-    assert address.servers == (("a", 4222, 1), ("b", 4333, 2), ("::1", 4222, 3))
-    assert (address.username, address.password, address.tls) == ("ann", "p@ss", False)
-    assert "p@ss" not in f"{address} {address!r}"
-    assert parse_nats_url("nats://a").servers == (("a", 4222, 1883),)
-    tls = parse_nats_url("tls://a,b?mqtt=9")
-    assert (tls.servers, tls.tls, tls.username) == ((("a", 4222, 9), ("b", 4222, 9)), True, None)
-    assert is_nats("tls://a")
-    assert not is_nats("mqtts://a")
-    for wrong in (
-        "nats://",
-        "nats://a,,b",
-        "nats://a:0x1",
-        "nats://a:99999",
-        "nats://a/x",
-        "nats://a?mqtt=",
-        "nats://a?mqtt=1,2",
-        "nats://a?mqtt=70000",
-        "nats://a:0",
-        "nats://a?mqt=1",
-        "nats://ann:secret@a?x",
-        "mqtt://a",
-    ):
-        with pytest.raises(BrokerUrlError, match="NATS servers are written nats://") as caught:
-            parse_nats_url(wrong)
-        assert "secret" not in str(caught.value)
+class TestUrl:
+    def test_names_servers_with_nats_and_mqtt_ports(self):
+        address = parse_nats_url("nats://ann:p%40ss@a,b:4333,[::1]?mqtt=1,2,3")
+        assert address.servers == (("a", 4222, 1), ("b", 4333, 2), ("::1", 4222, 3))
+        assert (address.username, address.password, address.tls) == ("ann", "p@ss", False)
+        assert "p@ss" not in f"{address} {address!r}"
+        assert parse_nats_url("nats://a").servers == (("a", 4222, 1883),)
+        tls = parse_nats_url("tls://a,b?mqtt=9")
+        assert (tls.servers, tls.tls, tls.username) == ((("a", 4222, 9), ("b", 4222, 9)), True, None)
+        assert is_nats("tls://a")
+        assert not is_nats("mqtts://a")
+        for wrong in (
+            "nats://",
+            "nats://a,,b",
+            "nats://a:0x1",
+            "nats://a:99999",
+            "nats://a/x",
+            "nats://a?mqtt=",
+            "nats://a?mqtt=1,2",
+            "nats://a?mqtt=70000",
+            "nats://a:0",
+            "nats://a?mqt=1",
+            "nats://ann:secret@a?x",
+            "mqtt://a",
+        ):
+            with pytest.raises(BrokerUrlError, match="NATS servers are written nats://") as caught:
+                parse_nats_url(wrong)
+            assert "secret" not in str(caught.value)
 
 
-def test_no_more_is_asked_for_than_may_be_held():
-    pull = Pull(100, "inbox")
-    arrivals = [(b"ack", ("topic", b"%d" % i)) for i in range(30)]
-    assert pull.request(0, 1.0) is not None
-    assert pull.request(0, 1.0) is None  # all of it is on its way
-    for arrival in arrivals[:20]:
-        pull.arrived(arrival, 1.0)
-    assert pull.request(0, 1.0) is None  # it waits its turn
-    assert pull.take_over(15) + pull.take_over(-1) + pull.take_over(15) == arrivals[:20]
-    assert pull.request(20, 1.0) is None  # held, and nothing is acknowledged
-    assert pull.request(0, 1.0) is None  # acknowledged: 80 are on their way, and 20 are no large piece
-    for arrival in arrivals[20:]:
-        pull.arrived(arrival, 1.0)
-    pull.take_over(100)
-    second = pull.request(0, 1.0)
-    assert second is not None
-    assert b'"batch": 30,' in second[1]
-    assert pull.heard(b"inbox.1", b"NATS/1.0 408 Request Timeout\r\n\r\n", 2.0) == ""
-    third = pull.request(0, 2.0)  # what the first would have brought
-    assert third is not None
-    assert b'"batch": 70,' in third[1]
-    assert third[0] == "inbox.3"
+class TestPull:
+    def test_requests_no_more_than_it_may_hold(self):
+        pull = Pull(100, "inbox")
+        arrivals = [(b"ack", ("topic", b"%d" % i)) for i in range(30)]
+        assert pull.request(0, 1.0) is not None
+        assert pull.request(0, 1.0) is None  # all of them are on their way
+        for arrival in arrivals[:20]:
+            pull.note_arrival(arrival, 1.0)
+        assert pull.request(0, 1.0) is None  # it waits its turn
+        assert pull.take_over(15) + pull.take_over(-1) + pull.take_over(15) == arrivals[:20]
+        assert pull.request(20, 1.0) is None  # held, and nothing is acknowledged
+        assert pull.request(0, 1.0) is None  # acknowledged: 80 are on their way, and 20 are no large piece
+        for arrival in arrivals[20:]:
+            pull.note_arrival(arrival, 1.0)
+        pull.take_over(100)
+        second = pull.request(0, 1.0)
+        assert second is not None
+        assert b'"batch": 30,' in second[1]
+        assert pull.note_answer(b"inbox.1", b"NATS/1.0 408 Request Timeout\r\n\r\n", 2.0) == ""
+        third = pull.request(0, 2.0)  # the messages of the first request
+        assert third is not None
+        assert b'"batch": 70,' in third[1]
+        assert third[0] == "inbox.3"
 
-
-def test_a_leader_that_is_gone_is_noticed_by_its_silence_or_its_last_words():
-    pull = Pull(100, "inbox")
-    pull.turned(0.0)
-    assert not pull.is_silent(100.0)  # nothing was asked
-    pull.request(0, 100.0)
-    assert pull.heard(b"inbox.1", b"NATS/1.0 100 Idle Heartbeat\r\n\r\n", 103.0) == ""
-    pull.turned(104.0)
-    pull.turned(104.5)
-    assert not pull.is_silent(106.9)
-    assert pull.is_silent(108.1)
-    pull.turned(120.0)  # a commit took long: whatever came since then is still to be read
-    assert not pull.is_silent(120.1)
-    assert pull.heard(b"inbox.1", b"NATS/1.0 409 Consumer Deleted\r\n\r\n", 121.0) == "consumer deleted"
-    assert pull.heard(b"inbox.1", b"NATS/1.0 503\r\n\r\n", 121.0) == "nobody leads the consumer"
+    def test_notices_a_lost_leader(self):
+        pull = Pull(100, "inbox")
+        pull.note_turn(0.0)
+        assert not pull.is_silent(100.0)  # nothing was asked
+        pull.request(0, 100.0)
+        assert pull.note_answer(b"inbox.1", b"NATS/1.0 100 Idle Heartbeat\r\n\r\n", 103.0) == ""
+        pull.note_turn(104.0)
+        pull.note_turn(104.5)
+        assert not pull.is_silent(106.9)
+        assert pull.is_silent(108.1)
+        pull.note_turn(120.0)  # after a long commit, later messages are still unread
+        assert not pull.is_silent(120.1)
+        assert (
+            pull.note_answer(b"inbox.1", b"NATS/1.0 409 Consumer Deleted\r\n\r\n", 121.0)
+            == "consumer deleted"
+        )
+        assert pull.note_answer(b"inbox.1", b"NATS/1.0 503\r\n\r\n", 121.0) == "nobody leads the consumer"
 
 
 def stream(count):
-    """What a server sends: messages of the subscription 7, among them other lines; and the messages."""
+    """Return a server's bytes, with messages of subscription 7 among other lines, and those messages."""
     sent, messages = b"", []
     for i in range(count):
         headers, payload = b"NATS/1.0\r\nNmqtt-Pub:1\r\n\r\n", b"\r\nHMSG %d" % i
@@ -102,29 +106,30 @@ def stream(count):
     return sent, messages
 
 
-@pytest.mark.parametrize("piece", [1, 7, 100, 1 << 16])
-def test_messages_are_taken_in_order_however_their_bytes_come(piece):
-    taken, pings = [], []
-    sent, messages = stream(40)
+class TestParser:
+    @pytest.mark.parametrize("piece", [1, 7, 100, 1 << 16])
+    def test_keeps_order_however_bytes_arrive(self, piece):
+        received_messages, pings = [], []
+        sent, messages = stream(40)
 
-    async def feed():
-        client = BatchNatsClient(lambda *message: taken.append(message), lambda _text: None)
-        client.taken_sid = 7
+        async def feed():
+            client = BatchNatsClient(lambda *message: received_messages.append(message), lambda _text: None)
+            client.report_sid = 7
 
-        async def ping():
-            pings.append(len(taken))
+            async def ping():
+                pings.append(len(received_messages))
 
-        client._process_ping = ping
-        for at in range(0, len(sent), piece):
-            await client._ps.parse(sent[at : at + piece])
+            client._process_ping = ping
+            for at in range(0, len(sent), piece):
+                await client._ps.parse(sent[at : at + piece])
 
-    asyncio.run(feed())
-    assert taken == messages
-    assert pings == [i + 1 for i in range(40) if i % 3 == 0]
+        asyncio.run(feed())
+        assert received_messages == messages
+        assert pings == [i + 1 for i in range(40) if i % 3 == 0]
 
 
 class TlsServers(NatsServers):
-    """Servers that speak TLS alone, on both of their ports; tls: what stands in a block of that name."""
+    """Servers that accept only TLS on both ports; tls is the content of their configuration block."""
 
     def __init__(self, tls):
         super().__init__(1, settings=(f"tls {{ {tls} }}",))
@@ -138,37 +143,8 @@ class TlsServers(NatsServers):
         return super().url.replace("nats://", "tls://").replace(self.host, "localhost")
 
 
-def test_reports_are_counted_over_tls_and_what_is_not_trusted_has_its_own_words(store, tmp_path, caplog):
-    ca = Authority(tmp_path)
-    mine = ca.sign("aggregator")
-    certificate, key = ca.sign("server", "localhost", "127.0.0.1")
-    blocks = f'cert_file: "{certificate}", key_file: "{key}", ca_file: "{ca.file}", verify: true'
-    messages, counts = crowd(50)
-    with TlsServers(blocks) as servers:
-        arguments = ("--store", f"sqlite:///{store.where}", "--broker", servers.url, "--batch", "0.1s")
-        login = {"CA": ca.file, "CERT": mine[0], "CERT_KEY": mine[1]}
-        environment = {f"HUSHMOTE_BROKER_{name}": str(file) for name, file in login.items()}
-        with served(*arguments, environment=environment) as process:
-            process.ready()
-            tls = client_context(ca.file, *mine)
-            publish(servers, messages, set_up=lambda client: client.tls_set_context(tls))
-            until(lambda: counted(store) == 50, process.log)
-            assert process.end() == 0
-        stranger = Authority(tmp_path, "stranger")
-        for context, url, words in [
-            (client_context(stranger.file, *mine), servers.url, "the CA of its certificate is not trust"),
-            (client_context(ca.file), servers.url, "client certificate"),
-            (None, servers.url.replace("tls://", "nats://"), "it wants TLS: write the servers as tls://"),
-        ]:
-            with trying(store, parse_nats_url(url), context):
-                until(lambda: words in caplog.text, words)  # noqa: B023
-    assert list(store.histogram("open", experiment().digest)) == counts
-    with NatsServers(1) as servers, trying(store, parse_nats_url(servers.url), client_context(ca.file)):
-        until(lambda: "it does not speak TLS on this port" in caplog.text, caplog.text)
-
-
 class trying:
-    """An aggregator in a thread that tries to connect."""
+    """Run an aggregator that tries to connect in a thread."""
 
     def __init__(self, store, address, tls):
         self._aggregator = Aggregator(store, address, tls=tls)
@@ -182,13 +158,47 @@ class trying:
         self._thread.join()
 
 
-def test_servers_that_are_not_there_are_waited_for(store, caplog):
-    caplog.set_level(logging.INFO, "hushmote")
-    with NatsServers(1) as servers:
-        servers.kill()
-        with trying(store, parse_nats_url(servers.url), None):
-            until(lambda: "no NATS server at 127.0.0.1:" in caplog.text, "a line that says so")
-            servers.start_node(0)
-            until(lambda: "with the consumer hushmote-aggregator" in caplog.text, caplog.text)
-        with running(store, servers):
-            pass
+@pytest.mark.long
+class TestServers:
+    def test_counts_over_tls_and_explains_distrust(self, store, tmp_path, caplog):
+        ca = Authority(tmp_path)
+        mine = ca.sign("aggregator")
+        certificate, key = ca.sign("server", "localhost", "127.0.0.1")
+        blocks = f'cert_file: "{certificate}", key_file: "{key}", ca_file: "{ca.file}", verify: true'
+        messages, counts = crowd(50)
+        with TlsServers(blocks) as servers:
+            arguments = ("--store", f"sqlite:///{store.where}", "--broker", servers.url, "--batch", "0.1s")
+            login = {"CA": ca.file, "CERT": mine[0], "CERT_KEY": mine[1]}
+            environment = {f"HUSHMOTE_BROKER_{name}": str(file) for name, file in login.items()}
+            with served(*arguments, environment=environment) as process:
+                process.ready()
+                tls = client_context(ca.file, *mine)
+                publish(servers, messages, set_up=lambda client: client.tls_set_context(tls))
+                until(lambda: counted(store) == 50, process.log)
+                assert process.end() == 0
+            stranger = Authority(tmp_path, "stranger")
+            for context, url, words in [
+                (client_context(stranger.file, *mine), servers.url, "the CA of its certificate is not trust"),
+                (client_context(ca.file), servers.url, "client certificate"),
+                (
+                    None,
+                    servers.url.replace("tls://", "nats://"),
+                    "it requires TLS: write the servers as tls://",
+                ),
+            ]:
+                with trying(store, parse_nats_url(url), context):
+                    until(lambda: words in caplog.text, words)  # noqa: B023
+        assert list(store.histogram("open", experiment().digest)) == counts
+        with NatsServers(1) as servers, trying(store, parse_nats_url(servers.url), client_context(ca.file)):
+            until(lambda: "it does not speak TLS on this port" in caplog.text, caplog.text)
+
+    def test_waits_for_servers(self, store, caplog):
+        caplog.set_level(logging.INFO, "hushmote")
+        with NatsServers(1) as servers:
+            servers.kill()
+            with trying(store, parse_nats_url(servers.url), None):
+                until(lambda: "no NATS server at 127.0.0.1:" in caplog.text, "a line that says so")
+                servers.start_node(0)
+                until(lambda: "with the consumer hushmote-aggregator" in caplog.text, caplog.text)
+            with running(store, servers):
+                pass

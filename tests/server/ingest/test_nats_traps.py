@@ -1,4 +1,4 @@
-"""Where NATS servers acknowledge a report and lose it, or acknowledge none; with the remedy and without."""
+"""Cases in which NATS servers acknowledge a report and lose it, or acknowledge none, and the remedies."""
 
 import asyncio
 import contextlib
@@ -18,6 +18,8 @@ from traffic import crowd, publish
 from hushmote.server.wire.subjects import STREAM
 from hushmote.simulator.nats_servers import NatsServers
 
+pytestmark = pytest.mark.long
+
 CLIENT = "trap"
 
 
@@ -28,10 +30,13 @@ def one():
 
 
 def count(store, servers, last):
-    """Run an aggregator until it has counted a report that is published now, and all that came before."""
+    """Run an aggregator until it has counted a new report and all earlier ones."""
     with running(store, servers, client_id=CLIENT) as aggregator:
         publish(servers, crowd(1, prefix=last)[0])
-        until(lambda: f"{last}0" in {d for d, _, _ in store.seen("open")}, lambda: aggregator.counters)
+        until(
+            lambda: f"{last}0" in {d for d, _, _ in store.accepted_numbers("open")},
+            lambda: aggregator.counters,
+        )
     # Once it has stopped: the store has a report a moment before the counters do.
     return aggregator.counters.accepted
 
@@ -45,7 +50,7 @@ def delete_consumer(servers):
 
 
 async def lead(servers, node):
-    """Return once this server leads the stream of messages, and so is who delivers them."""
+    """Return once this server leads the stream of messages, and so delivers them."""
     name = servers.nodes[node].name
     async with await nats.connect(f"nats://{servers.host}:{servers.nodes[0].nats}") as client:
         for _ in range(40):
@@ -59,84 +64,83 @@ async def lead(servers, node):
 
 
 def acknowledged(servers, node, seconds):
-    """Whether one report that is sent to this server is acknowledged in this time."""
+    """Return whether this server acknowledges a report within this time."""
     publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
-    told = []
-    publisher.on_publish = lambda *_: told.append(True)
+    acknowledgements = []
+    publisher.on_publish = lambda *_: acknowledgements.append(True)
     publisher.connect(servers.host_of(node), servers.nodes[node].mqtt)
     publisher.loop_start()
     ((topic, payload),) = crowd(1, prefix="alone")[0]
     publisher.publish(topic, payload, qos=1)  # kept, and sent once it is connected
     end = time.monotonic() + seconds
-    while not told and time.monotonic() < end:
+    while not acknowledgements and time.monotonic() < end:
         time.sleep(0.02)
     publisher.disconnect()
     publisher.loop_stop()
-    return bool(told)
+    return bool(acknowledgements)
 
 
-def test_what_comes_before_an_aggregator_was_ever_there_is_acknowledged_and_gone(store, one):
-    publish(one, crowd(20, prefix="early")[0])
-    assert count(store, one, "last") == 1
+class TestMessagesLost:
+    def test_before_the_first_consumer_exists(self, store, one):
+        publish(one, crowd(20, prefix="early")[0])
+        assert count(store, one, "last") == 1
+
+    def test_when_the_consumer_is_deleted(self, store, one):
+        assert count(store, one, "first") == 1
+        publish(one, crowd(20, prefix="kept")[0])
+        assert count(store, one, "second") == 21
+        publish(one, crowd(20, prefix="gone")[0])
+        delete_consumer(one)
+        assert count(store, one, "third") == 1
+
+    @pytest.mark.parametrize(
+        ("sync", "message_count"), [("2m", 0), ("always", 200)], ids=["syncs rarely", "syncs always"]
+    )
+    def test_in_a_power_cut_of_all_servers(self, store, needs_sites, sync, message_count):
+        with SiteServers(sync=sync, mib=64) as servers:
+            assert count(store, servers, "first") == 1
+            publish(servers, crowd(200, prefix="told")[0])
+            servers.cut_power(0, 1, 2)
+            for node in range(3):
+                servers.start_node(node)
+            servers.wait()
+            assert count(store, servers, "last") == message_count + 1
 
 
-def test_what_a_consumer_had_not_seen_goes_with_it(store, one):
-    assert count(store, one, "first") == 1
-    publish(one, crowd(20, prefix="kept")[0])
-    assert count(store, one, "second") == 21
-    publish(one, crowd(20, prefix="gone")[0])
-    delete_consumer(one)
-    assert count(store, one, "third") == 1
+class TestMessagesKept:
+    def test_unacknowledged_without_a_majority(self):
+        with NatsServers(3) as servers:
+            publish(servers, crowd(1)[0])
+            servers.kill(1, 2)
+            assert not acknowledged(servers, 0, 2.0)
+            servers.start_node(1)
+            servers.wait()
+            publish(servers, crowd(1)[0])
 
+    def test_when_an_idle_disk_is_replaced(self, store):
+        with NatsServers(3) as servers:
+            with running(store, servers, client_id=CLIENT) as aggregator:
+                publish(servers, crowd(2_000, prefix="before")[0])
+                # Not the exact count: if server 2's answers are lost, their messages come again.
+                until(lambda: aggregator.counters.accepted == 2_000, lambda: aggregator.counters)
+                servers.kill(2)
+                shutil.rmtree(servers.store(2))
+                servers.start_node(2)
+                publish(servers, crowd(500, prefix="meanwhile")[0])
+                servers.wait()
+                until(lambda: aggregator.counters.accepted == 2_500, lambda: aggregator.counters)
+            publish(servers, crowd(2_000, prefix="after")[0])
+            asyncio.run(lead(servers, 2))
+            assert count(store, servers, "last") == 2_001
 
-def test_without_a_majority_no_report_is_acknowledged():
-    with NatsServers(3) as servers:
-        publish(servers, crowd(1)[0])
-        servers.kill(1, 2)
-        assert not acknowledged(servers, 0, 2.0)
-        servers.start_node(1)
-        servers.wait()
-        publish(servers, crowd(1)[0])
-
-
-@pytest.mark.parametrize(("sync", "kept"), [("2m", 0), ("always", 200)])
-def test_a_power_cut_of_all_servers_takes_what_they_had_not_synced(store, needs_sites, sync, kept):
-    with SiteServers(sync=sync, mib=64) as servers:
-        assert count(store, servers, "first") == 1
-        publish(servers, crowd(200, prefix="told")[0])
-        servers.cut_power(0, 1, 2)
-        for node in range(3):
-            servers.start_node(node)
-        servers.wait()
-        assert count(store, servers, "last") == kept + 1
-
-
-def test_a_disk_that_is_replaced_while_nothing_waits_loses_nothing(store):
-    """And aggregators count: what comes meanwhile is delivered by the two others."""
-    with NatsServers(3) as servers:
-        with running(store, servers, client_id=CLIENT) as aggregator:
-            publish(servers, crowd(2_000, prefix="before")[0])
-            # Not all that came: what is lost with server 2 may be the answers, and these come again.
-            until(lambda: aggregator.counters.accepted == 2_000, lambda: aggregator.counters)
+    def test_by_a_stream_with_an_age_limit(self, store):
+        with NatsServers(3) as servers:
+            assert count(store, servers, "first") == 1
+            asyncio.run(keep_for_a_time(servers))
+            publish(servers, crowd(2_000, prefix="told")[0])
             servers.kill(2)
             shutil.rmtree(servers.store(2))
             servers.start_node(2)
-            publish(servers, crowd(500, prefix="meanwhile")[0])
             servers.wait()
-            until(lambda: aggregator.counters.accepted == 2_500, lambda: aggregator.counters)
-        publish(servers, crowd(2_000, prefix="after")[0])
-        asyncio.run(lead(servers, 2))
-        assert count(store, servers, "last") == 2_001
-
-
-def test_a_stream_that_keeps_reports_for_a_time_has_them_on_a_new_disk_too(store):
-    with NatsServers(3) as servers:
-        assert count(store, servers, "first") == 1
-        asyncio.run(keep_for_a_time(servers))
-        publish(servers, crowd(2_000, prefix="told")[0])
-        servers.kill(2)
-        shutil.rmtree(servers.store(2))
-        servers.start_node(2)
-        servers.wait()
-        asyncio.run(lead(servers, 2))
-        assert count(store, servers, "last") == 2_001
+            asyncio.run(lead(servers, 2))
+            assert count(store, servers, "last") == 2_001

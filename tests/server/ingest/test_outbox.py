@@ -1,4 +1,4 @@
-"""What else is retained: published where it changed, again on a new connection, and never too large."""
+"""Further retained messages: published when changed, again on a new connection, and never too large."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from hushmote.server.ingest.outbox import Outbox
 
 
 class _Connection:
-    """A connection that keeps what is published, and answers it when it is told to."""
+    """A connection that records publications, and answers them on demand."""
 
     def __init__(self, most_bytes: int | None = None) -> None:
-        self.refused: dict[int, str] = {}
+        self.refusals: dict[int, str] = {}
         self.most_bytes = most_bytes
         self.published: list[tuple[str, bytes]] = []
         self._infos: list[MQTTMessageInfo] = []
@@ -26,48 +26,47 @@ class _Connection:
             info._set_as_published()
 
 
-Connection: Any = _Connection  # it has as much of a ReportConnection as an outbox asks for
+Connection: Any = _Connection  # it implements the part of a ReportConnection that an outbox uses
 
 
-def test_only_what_changed_is_published_and_all_on_a_new_connection():
-    wanted, first, second = {"a": b"1", "b": b"2"}, Connection(), Connection()
-    outbox = Outbox(lambda: wanted)
-    outbox.begin()
-    outbox.turn(first)
-    outbox.turn(first)
-    wanted = {"a": b"1", "b": b""}
-    outbox.turn(first)
-    assert first.published == [("a", b"1"), ("b", b"2"), ("b", b"")]
-    outbox.begin()
-    outbox.turn(second)
-    assert second.published == [("a", b"1"), ("b", b"")]
-
-
-def test_what_the_broker_s_packets_cannot_hold_is_left_out():
-    """A header of 10 bytes, a topic of 1 and a payload of 9 fill a packet of 20."""
-    connection = Connection(20)
-    outbox = Outbox(lambda: {"a": bytes(9), "b": bytes(10)})
-    outbox.begin()
-    outbox.turn(connection)
-    assert connection.published == [("a", bytes(9))]
-
-
-def test_three_connections_in_a_row_that_end_unanswered_end_it_and_two_do_not():
-    def published(answered: list[bool]) -> bool:
-        """Whether it still publishes after connections of which these were answered."""
-        outbox = Outbox(lambda: {"a": b"1"})
-        for was in answered:
-            connection = Connection()
-            outbox.begin()
-            outbox.turn(connection)
-            if was:
-                connection.answer()
-                outbox.turn(connection)
-        last = Connection()
+class TestOutbox:
+    def test_publishes_changes_and_everything_on_a_new_connection(self):
+        messages, first, second = {"a": b"1", "b": b"2"}, Connection(), Connection()
+        outbox = Outbox(lambda: messages)
         outbox.begin()
-        outbox.turn(last)
-        return bool(last.published)
+        outbox.turn(first)
+        outbox.turn(first)
+        messages = {"a": b"1", "b": b""}
+        outbox.turn(first)
+        assert first.published == [("a", b"1"), ("b", b"2"), ("b", b"")]
+        outbox.begin()
+        outbox.turn(second)
+        assert second.published == [("a", b"1"), ("b", b"")]
 
-    assert published([False, False])
-    assert not published([False, False, False])
-    assert published([False, False, True, False, False])
+    def test_skips_messages_too_large_for_the_broker(self):
+        """A header of 10 bytes, a topic of 1 and a payload of 9 fill a packet of 20."""
+        connection = Connection(20)
+        outbox = Outbox(lambda: {"a": bytes(9), "b": bytes(10)})
+        outbox.begin()
+        outbox.turn(connection)
+        assert connection.published == [("a", bytes(9))]
+
+    def test_ends_after_three_unanswered_connections(self):
+        def published(answered: list[bool]) -> bool:
+            """Return whether it still publishes after connections of which these were answered."""
+            outbox = Outbox(lambda: {"a": b"1"})
+            for was in answered:
+                connection = Connection()
+                outbox.begin()
+                outbox.turn(connection)
+                if was:
+                    connection.answer()
+                    outbox.turn(connection)
+            last = Connection()
+            outbox.begin()
+            outbox.turn(last)
+            return bool(last.published)
+
+        assert published([False, False])
+        assert not published([False, False, False])
+        assert published([False, False, True, False, False])

@@ -13,7 +13,7 @@ from hushmote.server.ingest.paho_client import BatchClient
 
 
 class Broker:
-    """The broker's end of a socket, so that each byte's arrival is chosen here."""
+    """The broker's end of a socket, so that the test decides when each byte arrives."""
 
     def __init__(self, version=MQTTProtocolVersion.MQTTv311, manual_ack=True):
         listener = socket.create_server(("127.0.0.1", 0))
@@ -31,7 +31,7 @@ class Broker:
         self.turn()
 
     def turn(self):
-        """What BrokerConnection.turn() does; returns the last code."""
+        """Read like BrokerConnection.turn(), and return the last code."""
         rc = self.client.loop(0.05)
         while rc == MQTTErrorCode.MQTT_ERR_SUCCESS and self.client.has_more:
             rc = self.client.loop_read()
@@ -48,58 +48,38 @@ def publish(topic, payload, mid):
     return b"\x32" + length + body
 
 
-def test_messages_in_one_piece_or_in_single_bytes_arrive_alike():
-    messages = [(f"a/{i}", bytes(range(i % 150)), i + 1) for i in range(160)]
-    wire = b"".join(publish(*m) for m in messages)
-    for step in (len(wire), 1000, 7, 1):
+class TestReadAhead:
+    def test_messages_arrive_alike_in_any_pieces(self):
+        messages = [(f"a/{i}", bytes(range(i % 150)), i + 1) for i in range(160)]
+        wire = b"".join(publish(*m) for m in messages)
+        for step in (len(wire), 1000, 7, 1):
+            broker = Broker()
+            sent = wire if step > 1 else wire[:2000]
+            for at in range(0, len(sent), step):
+                broker.socket.sendall(sent[at : at + step])
+                assert broker.turn() == MQTTErrorCode.MQTT_ERR_SUCCESS
+            expected = sum(
+                end <= len(sent) for end in itertools.accumulate(len(publish(*m)) for m in messages)
+            )
+            end = time.monotonic() + 20
+            while len(broker.got) < expected:
+                assert time.monotonic() < end
+                broker.turn()
+            assert broker.got == messages[:expected]
+            broker.close()
+
+    def test_lost_connection_is_noticed_after_the_last_byte(self):
         broker = Broker()
-        sent = wire if step > 1 else wire[:2000]
-        for at in range(0, len(sent), step):
-            broker.socket.sendall(sent[at : at + step])
-            assert broker.turn() == MQTTErrorCode.MQTT_ERR_SUCCESS
-        wanted = sum(end <= len(sent) for end in itertools.accumulate(len(publish(*m)) for m in messages))
-        end = time.monotonic() + 20
-        while len(broker.got) < wanted:
-            assert time.monotonic() < end
-            broker.turn()
-        assert broker.got == messages[:wanted]
-        broker.close()
-
-
-def test_acknowledgements_are_whole_in_order_and_survive_a_socket_that_is_full():
-    broker = Broker()
-    own = broker.client.socket()
-    assert isinstance(own, socket.socket)
-    own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    broker.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    mids = list(range(1, 10_000))
-    broker.client.acknowledge(mids)
-    assert broker.client.want_write()
-    wanted = b"".join(struct.pack("!BBH", 0x40, 2, mid) for mid in mids)
-    got = bytearray()
-    broker.socket.settimeout(0.05)
-    end = time.monotonic() + 20
-    while len(got) < len(wanted):
-        assert time.monotonic() < end
-        broker.client.loop(0.05)
-        with contextlib.suppress(TimeoutError):
-            got += broker.socket.recv(10_000)
-    assert bytes(got) == wanted
-    broker.close()
-
-
-def test_a_lost_connection_is_noticed_after_what_was_read_ahead():
-    broker = Broker()
-    broker.socket.sendall(b"".join(publish("a", b"x", i) for i in range(1, 4)) + b"\x32\x05")
-    broker.socket.close()
-    while (rc := broker.turn()) == MQTTErrorCode.MQTT_ERR_SUCCESS:
-        pass
-    assert rc == MQTTErrorCode.MQTT_ERR_CONN_LOST
-    assert [mid for _, _, mid in broker.got] == [1, 2, 3]
+        broker.socket.sendall(b"".join(publish("a", b"x", i) for i in range(1, 4)) + b"\x32\x05")
+        broker.socket.close()
+        while (rc := broker.turn()) == MQTTErrorCode.MQTT_ERR_SUCCESS:
+            pass
+        assert rc == MQTTErrorCode.MQTT_ERR_CONN_LOST
+        assert [mid for _, _, mid in broker.got] == [1, 2, 3]
 
 
 class TestProperties:
-    """MQTT 5's properties are skipped, whatever they are and however their length is written."""
+    """MQTT 5's properties are skipped, whatever they are and however their length is encoded."""
 
     @staticmethod
     def message(properties, length, qos=1):
@@ -138,7 +118,7 @@ class TestProperties:
             b"\x32\x06\x00\x02ab\x00\x07",  # no properties' length
             b"\x32\x08\x00\x02ab\x00\x07\x09x",  # properties longer than the packet
             b"\x32\x0b\x00\x02ab\x00\x07\xff\xff\xff\xff\x01",  # a length of five bytes
-            b"\x34\x07\x00\x02ab\x00\x07\x00",  # QoS 2, which nobody asks for
+            b"\x34\x07\x00\x02ab\x00\x07\x00",  # QoS 2, which nobody requests
         ],
     )
     def test_ends_connection_at_malformed_packet(self, packet):
@@ -157,6 +137,27 @@ class TestAcknowledgement:
         broker.socket.sendall(publish("a", b"x", 258))
         broker.turn()
         assert broker.socket.recv(4) == b"\x40\x02\x01\x02"
+        broker.close()
+
+    def test_survives_a_full_socket(self):
+        broker = Broker()
+        own = broker.client.socket()
+        assert isinstance(own, socket.socket)
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        broker.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        mids = list(range(1, 10_000))
+        broker.client.acknowledge(mids)
+        assert broker.client.want_write()
+        expected = b"".join(struct.pack("!BBH", 0x40, 2, mid) for mid in mids)
+        got = bytearray()
+        broker.socket.settimeout(0.05)
+        end = time.monotonic() + 20
+        while len(got) < len(expected):
+            assert time.monotonic() < end
+            broker.client.loop(0.05)
+            with contextlib.suppress(TimeoutError):
+                got += broker.socket.recv(10_000)
+        assert bytes(got) == expected
         broker.close()
 
 

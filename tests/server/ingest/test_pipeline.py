@@ -1,4 +1,4 @@
-"""Every report is counted once or rejected for one of twelve reasons; nothing that arrives raises."""
+"""Every report is counted once or rejected for one of twelve reasons; no message raises."""
 
 import datetime
 import time
@@ -31,7 +31,7 @@ def store(tmp_path):
 
 
 def take(store, *messages, masters: tuple[bytes, ...] = (MASTER,), limit=None):
-    """Ingest messages as one batch; returns what was accepted and {reason: reports}."""
+    """Ingest messages as one batch; return the accepted reports and the rejects by reason."""
     fleets = ingest.fleets(store, keys.FleetKeys(masters, SIGNING))
     tally = ingest.ingest(store, messages, fleets, NOW, limit)
     return tally.accepted, {reason: n for (_fleet, reason), n in tally.rejected.items()}
@@ -41,257 +41,160 @@ def sent(device, payload, fleet="open"):
     return topics.report_topic(fleet, device), payload
 
 
-def test_real_reports_of_real_boards_are_counted_under_their_codes(store):
-    exp = experiment()
-    messages, codes = [], []
-    for device in ("a", "b", "c"):
-        key = keys.device_key(MASTER, "keyed", device)
-        for payload in reports(device, exp, 4, key=key):
-            messages.append(sent(device, payload, "keyed"))
-            codes.append(int.from_bytes(report.decode(payload).code, "big"))
-    assert take(store, *messages) == (12, {})
-    counts = store.histogram("keyed", exp.digest, "2026-11-21")
-    assert [counts[c] for c in range(64)] == [codes.count(c) for c in range(64)]
-    assert store.histogram("open", exp.digest).sum() == 0
-    assert store.participation("keyed")["temp"].devices == 3
+class TestBudget:
+    def test_number_beyond_every_budget_is_over_budget(self, store):
+        exp = experiment()  # cap 4 epsilon
+        assert take(store, *(sent("a", report.encode(exp, n, 0)) for n in range(1, 8))) == (
+            4,
+            {"over budget": 3},
+        )
+        half = store.add_experiment(
+            "open", payload_of(experiment(epsilon=500_000))
+        )  # 8 reports at this epsilon
+        assert take(store, *(sent("a", report.encode(half, n, 0)) for n in range(5, 12))) == (
+            4,
+            {"over budget": 3},
+        )
+        assert store.participation("open")["temp"].reports == 8
+
+    def test_cheaper_version_adds_no_votes_to_an_earlier_one(self, store):
+        old = experiment()  # cap 4 epsilon
+        new = store.add_experiment("open", payload_of(experiment(epsilon=100_000)))
+        assert take(store, *(sent("a", report.encode(old, n, 0)) for n in range(1, 41))) == (
+            4,
+            {"over budget": 36},
+        )
+        assert take(store, *(sent("a", report.encode(new, n, 0)) for n in range(1, 42))) == (
+            36,
+            {"duplicate": 4, "over budget": 1},
+        )
+        assert store.participation("open")["temp"].reports == 40
+
+    def test_cheap_then_expensive_versions_count_to_the_end(self, store):
+        cheap, dear = experiment(name="door", epsilon=100_000), experiment(name="door", epsilon=1_000_000)
+        store.add_experiment("open", payload_of(cheap))
+        board = client("a", cheap)
+        payloads = []
+        for exp, count in ((cheap, 10), (dear, 3)):
+            store.add_experiment("open", payload_of(exp))
+            board.enroll(payload_of(exp))
+            for _ in range(count):
+                payload = board.report("door", 20.0)
+                assert payload is not None
+                board.sent(payload)
+                payloads.append(sent("a", payload))
+        assert board.report("door", 20.0) is None
+        assert take(store, *reversed(payloads)) == (13, {})
 
 
-def test_duplicate_report_is_counted_once_within_a_batch_and_across_batches(store):
-    exp = experiment()
-    first, second = reports("a", exp, 2)
-    assert take(store, sent("a", first), sent("a", first), sent("a", second)) == (2, {"duplicate": 1})
-    assert take(store, sent("a", second), sent("a", first)) == (0, {"duplicate": 2})
-    forged = report.encode(exp, 1, 5)  # the same number with another code
-    assert take(store, sent("a", forged)) == (0, {"duplicate": 1})
-    assert store.histogram("open", exp.digest).sum() == 2
+class TestExpiry:
+    def test_old_version_counts_for_its_grace_period(self, store):
+        old, new = experiment(), experiment(epsilon=500_000)
+        day = datetime.datetime.now(datetime.UTC)
+        store.add_experiment("open", payload_of(new))
+        numbers = iter(range(1, 9))
 
+        def arrive(exp, days):
+            fleets = ingest.fleets(store, FLEET_KEYS)
+            message = sent("a", report.encode(exp, next(numbers), 0))
+            tally = ingest.ingest(store, [message], fleets, day + datetime.timedelta(days))
+            return [reason for _, reason in tally.rejected]
 
-def test_numbers_count_by_device_and_experiment_name_over_all_versions(store):
-    exp = experiment()
-    new = store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
-    other = store.add_experiment("open", payload_of(experiment(name="door")))
-    assert take(store, sent("a", report.encode(exp, 1, 0)), sent("b", report.encode(exp, 1, 0))) == (2, {})
-    assert take(store, sent("a", report.encode(new, 1, 0))) == (0, {"duplicate": 1})
-    assert take(store, sent("a", report.encode(other, 1, 0))) == (1, {})
+        store_fleets = {v.experiment.digest: v for v in store.experiments("open")}
+        assert store_fleets[new.digest].counted_until is None
+        assert arrive(old, 28) == []
+        assert arrive(old, 30) == ["expired version"]
+        assert arrive(new, 3000) == []
+        store.withdraw_experiment("open", "temp", grace_days=10)
+        assert arrive(old, 8) == []  # the earlier of the two applies
+        assert arrive(new, 11) == ["expired version"]
+        store.withdraw_experiment("open", "temp", grace_days=0)
+        assert arrive(new, 0) == ["expired version"]
+        store.add_experiment("open", payload_of(new))
+        assert arrive(new, 3000) == []
+        assert store.rejects()["open"] == {"expired version": 3}
 
-
-def test_reports_far_out_of_order_are_each_counted_once(store):
-    exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
-    numbers = [4_000_000_000, 1, 900, 3, 2, 4_294_967_295, 899, 901]
-    messages = [sent("a", report.encode(exp, n, 0)) for n in numbers]
-    assert take(store, *messages) == (8, {})
-    assert take(store, *reversed(messages)) == (0, {"duplicate": 8})
-
-
-def test_numbers_beyond_the_budget_of_every_version_are_over_budget(store):
-    exp = experiment()  # cap 4 epsilon
-    assert take(store, *(sent("a", report.encode(exp, n, 0)) for n in range(1, 8))) == (4, {"over budget": 3})
-    half = store.add_experiment("open", payload_of(experiment(epsilon=500_000)))  # 8 reports at this epsilon
-    assert take(store, *(sent("a", report.encode(half, n, 0)) for n in range(5, 12))) == (
-        4,
-        {"over budget": 3},
-    )
-    assert store.participation("open")["temp"].reports == 8
-
-
-def test_a_cheaper_version_multiplies_no_votes_of_the_one_before(store):
-    old = experiment()  # cap 4 epsilon
-    new = store.add_experiment("open", payload_of(experiment(epsilon=100_000)))
-    assert take(store, *(sent("a", report.encode(old, n, 0)) for n in range(1, 41))) == (
-        4,
-        {"over budget": 36},
-    )
-    assert take(store, *(sent("a", report.encode(new, n, 0)) for n in range(1, 42))) == (
-        36,
-        {"duplicate": 4, "over budget": 1},
-    )
-    assert store.participation("open")["temp"].reports == 40
-
-
-def test_a_board_that_was_cheap_before_it_was_dear_is_counted_to_its_end(store):
-    cheap, dear = experiment(name="door", epsilon=100_000), experiment(name="door", epsilon=1_000_000)
-    store.add_experiment("open", payload_of(cheap))
-    board = client("a", cheap)
-    made = []
-    for exp, count in ((cheap, 10), (dear, 3)):
-        store.add_experiment("open", payload_of(exp))
-        board.enroll(payload_of(exp))
-        for _ in range(count):
-            payload = board.report("door", 20.0)
-            assert payload is not None
-            board.sent(payload)
-            made.append(sent("a", payload))
-    assert board.report("door", 20.0) is None
-    assert take(store, *reversed(made)) == (13, {})
-
-
-def test_reports_of_an_old_version_count_for_thirty_days_and_as_long_as_is_said(store):
-    old, new = experiment(), experiment(epsilon=500_000)
-    day = datetime.datetime.now(datetime.UTC)
-    store.add_experiment("open", payload_of(new))
-    numbers = iter(range(1, 9))
-
-    def arrive(exp, days):
+    def test_ended_experiment_counts_for_its_grace_period(self, store):
+        exp, last = experiment(name="door"), NOW.date()
+        store.add_experiment("open", payload_of(exp), last)
         fleets = ingest.fleets(store, FLEET_KEYS)
-        message = sent("a", report.encode(exp, next(numbers), 0))
-        tally = ingest.ingest(store, [message], fleets, day + datetime.timedelta(days))
-        return [reason for _, reason in tally.rejected]
-
-    store_fleets = {v.experiment.digest: v for v in store.experiments("open")}
-    assert store_fleets[new.digest].counted_until is None
-    assert arrive(old, 28) == []
-    assert arrive(old, 30) == ["expired version"]
-    assert arrive(new, 3000) == []
-    store.withdraw_experiment("open", "temp", grace_days=10)
-    assert arrive(old, 8) == []  # the sooner of the two holds
-    assert arrive(new, 11) == ["expired version"]
-    store.withdraw_experiment("open", "temp", grace_days=0)
-    assert arrive(new, 0) == ["expired version"]
-    store.add_experiment("open", payload_of(new))
-    assert arrive(new, 3000) == []
-    assert store.rejects()["open"] == {"expired version": 3}
+        for number, days, reasons in ((1, 30, []), (2, 31, ["expired version"])):
+            message = sent("a", report.encode(exp, number, 0))
+            tally = ingest.ingest(store, [message], fleets, NOW + datetime.timedelta(days))
+            assert [reason for _, reason in tally.rejected] == reasons
 
 
-def test_reports_of_an_experiment_that_is_over_count_for_thirty_days_after_its_last(store):
-    exp, last = experiment(name="door"), NOW.date()
-    store.add_experiment("open", payload_of(exp), last)
-    fleets = ingest.fleets(store, FLEET_KEYS)
-    for number, days, reasons in ((1, 30, []), (2, 31, ["expired version"])):
-        message = sent("a", report.encode(exp, number, 0))
-        tally = ingest.ingest(store, [message], fleets, NOW + datetime.timedelta(days))
-        assert [reason for _, reason in tally.rejected] == reasons
+class TestRateLimit:
+    def test_holds_only_the_fast_device_back(self, store):
+        exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
+        limit = RateLimit(3)
+        flood = [sent("a", report.encode(exp, n, 0)) for n in range(1, 6)]
+        assert take(store, *flood, sent("b", report.encode(exp, 1, 0)), limit=limit) == (4, {"too fast": 2})
+        # Duplicates do not use the limit, which holds over several batches.
+        assert take(store, *flood[:3], flood[4], limit=limit) == (0, {"duplicate": 3, "too fast": 1})
+        limit.start(time.monotonic() + HOUR_S + 1)
+        assert take(store, flood[4], limit=limit) == (1, {})
+
+    def test_uncommitted_reports_do_not_use_the_limit(self, store):
+        limit = RateLimit(1)
+        message = sent("a", report.encode(experiment(), 1, 0))
+        fleets = ingest.fleets(store, FLEET_KEYS)
+        with store.engine.begin() as connection:
+            connection.exec_driver_sql("DROP TABLE histogram")
+        with pytest.raises(StoreError):
+            ingest.ingest(store, [message], fleets, NOW, limit)
+        assert limit.remaining(("open", "a")) == 1
 
 
-def test_a_set_of_numbers_full_of_gaps_stops_growing_and_silences_no_board(store):
-    """Numbers so far apart that each is in a container of its own, more than there is room for."""
-    exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
-    numbers = [n * 1_000_000 for n in range(1, 601)]
-    assert take(store, *(sent("a", report.encode(exp, n, 0)) for n in numbers)) == (600, {})
-    ((_, _, found),) = store.seen("open")
-    assert len(found.beyond) <= MOST_CONTAINERS
-    assert len(found) == 600
-    late, gap = numbers[0] + 5, numbers[-1] - 5
-    assert take(store, *(sent("a", report.encode(exp, n, 0)) for n in (late, gap, numbers[0]))) == (
-        1,
-        {"duplicate": 2},
+class TestCounts:
+    def test_real_reports_count_under_their_codes(self, store):
+        exp = experiment()
+        messages, codes = [], []
+        for device in ("a", "b", "c"):
+            key = keys.device_key(MASTER, "keyed", device)
+            for payload in reports(device, exp, 4, key=key):
+                messages.append(sent(device, payload, "keyed"))
+                codes.append(int.from_bytes(report.decode(payload).code, "big"))
+        assert take(store, *messages) == (12, {})
+        counts = store.histogram("keyed", exp.digest, "2026-11-21")
+        assert [counts[c] for c in range(64)] == [codes.count(c) for c in range(64)]
+        assert store.histogram("open", exp.digest).sum() == 0
+        assert store.participation("keyed")["temp"].devices == 3
+
+    def test_duplicate_report_counts_once_in_and_across_batches(self, store):
+        exp = experiment()
+        first, second = reports("a", exp, 2)
+        assert take(store, sent("a", first), sent("a", first), sent("a", second)) == (2, {"duplicate": 1})
+        assert take(store, sent("a", second), sent("a", first)) == (0, {"duplicate": 2})
+        forged = report.encode(exp, 1, 5)  # the same number with another code
+        assert take(store, sent("a", forged)) == (0, {"duplicate": 1})
+        assert store.histogram("open", exp.digest).sum() == 2
+
+    def test_numbers_are_per_device_and_name_over_all_versions(self, store):
+        exp = experiment()
+        new = store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
+        other = store.add_experiment("open", payload_of(experiment(name="door")))
+        assert take(store, sent("a", report.encode(exp, 1, 0)), sent("b", report.encode(exp, 1, 0))) == (
+            2,
+            {},
+        )
+        assert take(store, sent("a", report.encode(new, 1, 0))) == (0, {"duplicate": 1})
+        assert take(store, sent("a", report.encode(other, 1, 0))) == (1, {})
+
+    def test_reports_out_of_order_count_once(self, store):
+        exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
+        numbers = [4_000_000_000, 1, 900, 3, 2, 4_294_967_295, 899, 901]
+        messages = [sent("a", report.encode(exp, n, 0)) for n in numbers]
+        assert take(store, *messages) == (8, {})
+        assert take(store, *reversed(messages)) == (0, {"duplicate": 8})
+
+    @pytest.mark.parametrize(
+        ("kind", "text"), [("hour", "2026-11-21T14"), ("day", "2026-11-21"), ("all", "all")]
     )
-    assert take(store, sent("a", report.encode(exp, numbers[-1] + 1, 0))) == (1, {})
-    assert check(store).violations == ()
-
-
-def test_every_kind_of_bad_report_has_its_reason(store):
-    exp = experiment()
-    key = keys.device_key(MASTER, "keyed", "a")
-    good = report.encode(exp, 1, 0, "a", key)
-    high = exp.code_count.to_bytes(1, "big")
-    number_0 = b"\x10" + exp.digest + bytes(4) + b"\x00"
-    unknown = b"\x10" + b"none" + bytes(3) + b"\x01\x00"
-    gone = store.add_experiment("open", payload_of(experiment(name="gone")))
-    store.add_experiment("open", payload_of(gone), datetime.date(2026, 1, 1))
-    cases = [
-        (sent("a", b""), "malformed"),
-        (sent("a", good[:-1], "keyed"), "malformed"),
-        (sent("a", good[:9], "keyed"), "malformed"),
-        (sent("a", bytes(1 << 16)), "malformed"),
-        (sent("a", b"\x10" + exp.digest + b"\x00\x00\x00\x01\x00\x00"), "malformed"),  # a byte too many
-        (sent("a", unknown), "unknown digest"),
-        (sent("a", good[:-1] + bytes((good[-1] ^ 1,)), "keyed"), "bad tag"),
-        (sent("b", good, "keyed"), "bad tag"),  # another device's report
-        (sent("a", report.encode(exp, 1, 0), "keyed"), "bad tag"),  # unauthenticated
-        (sent("a", good, "open"), "bad tag"),
-        (sent("a", b"\x10" + exp.digest + b"\x00\x00\x00\x01" + high), "out of range"),
-        (sent("a", number_0), "out of range"),
-        (sent("a", report.encode(exp, 5, 0)), "over budget"),
-        (sent("a", report.encode(gone, 1, 0)), "expired version"),
-        (("hushmote/v1/open/report/A+B", good), "unknown device"),
-        (("hushmote/v1/away/report/a", good), "unknown fleet"),
-        (("hushmote/v1/AWAY/report/a", good), "unknown fleet"),
-        (("hushmote/v1/away/report/A", good), "unknown fleet"),
-        (("", good), "unknown fleet"),
-    ]
-    for message, reason in cases:
-        assert take(store, message) == (0, {reason: 1}), (message, reason)
-    assert set(ingest.REASONS) == {reason for _, reason in cases} | {
-        "duplicate",
-        "revoked device",
-        "damaged numbers",
-        "too fast",
-    }
-    assert store.histogram("open", exp.digest).sum() == store.histogram("keyed", exp.digest).sum() == 0
-    by_fleet = store.rejects()
-    assert sum(n for reasons in by_fleet.values() for n in reasons.values()) == len(cases)
-    assert set(by_fleet) == {"open", "keyed", ""}  # strangers' fleets make no rows
-
-
-def test_a_listed_fleet_takes_reports_of_allowed_devices_only(store):
-    exp = experiment()
-    store.allow_devices("open", ["a"])
-    messages = sent("a", report.encode(exp, 1, 0)), sent("b", report.encode(exp, 1, 0))
-    assert take(store, messages[1]) == (1, {})  # the list alone closes nothing
-    store.set_listed("open", True)
-    again = sent("b", report.encode(exp, 2, 0))
-    assert take(store, messages[0], again) == (1, {"unknown device": 1})
-    assert take(store, *(sent("b", report.encode(exp, n, 0), "keyed") for n in (1, 2))) == (0, {"bad tag": 2})
-    store.allow_devices("open", ["b"])
-    assert take(store, again) == (1, {})
-
-
-def test_a_revoked_device_is_dropped_in_every_fleet_of_its_own_and_its_past_stays(store):
-    exp = experiment()
-    assert take(store, sent("a", report.encode(exp, 1, 0))) == (1, {})
-    store.revoke_devices("open", ["a"])
-    assert take(store, sent("a", report.encode(exp, 2, 0)), sent("b", report.encode(exp, 1, 0))) == (
-        1,
-        {"revoked device": 1},
-    )
-    assert take(store, *(sent("a", r, "keyed") for r in reports("a", exp, 1, key=KEY_A))) == (1, {})
-    assert store.histogram("open", exp.digest).sum() == 2
-
-
-def test_tags_of_a_former_master_key_count_as_long_as_it_is_given(store):
-    exp = experiment()
-    new = bytes(32)
-    first, second = reports("a", exp, 2, key=KEY_A)
-    assert take(store, sent("a", first, "keyed"), masters=(new,)) == (0, {"bad tag": 1})
-    assert take(store, sent("a", first, "keyed"), masters=(new, MASTER)) == (1, {})
-    assert take(store, sent("a", second, "keyed"), masters=(new,)) == (0, {"bad tag": 1})
-    key = keys.device_key(new, "keyed", "b")
-    assert take(store, sent("b", reports("b", exp, 1, key=key)[0], "keyed"), masters=(new, MASTER)) == (1, {})
-
-
-def test_a_device_that_reports_faster_than_the_limit_is_held_to_it_and_no_other_is(store):
-    exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
-    limit = RateLimit(3)
-    flood = [sent("a", report.encode(exp, n, 0)) for n in range(1, 6)]
-    assert take(store, *flood, sent("b", report.encode(exp, 1, 0)), limit=limit) == (4, {"too fast": 2})
-    # Duplicates take no room, and over batches the limit is the same one.
-    assert take(store, *flood[:3], flood[4], limit=limit) == (0, {"duplicate": 3, "too fast": 1})
-    limit.start(time.monotonic() + HOUR_S + 1)
-    assert take(store, flood[4], limit=limit) == (1, {})
-
-
-def test_reports_of_a_batch_that_was_not_committed_take_no_room(store):
-    limit = RateLimit(1)
-    message = sent("a", report.encode(experiment(), 1, 0))
-    fleets = ingest.fleets(store, FLEET_KEYS)
-    with store.engine.begin() as connection:
-        connection.exec_driver_sql("DROP TABLE histogram")
-    with pytest.raises(StoreError):
-        ingest.ingest(store, [message], fleets, NOW, limit)
-    assert limit.room(("open", "a")) == 1
-
-
-def test_a_fleet_with_keys_needs_the_master_key(store):
-    with pytest.raises(keys.MasterKeyError, match="fleet keyed is keyed"):
-        ingest.fleets(store)
-    assert set(ingest.fleets(store, names=["open"])) == {"open"}
-
-
-@pytest.mark.parametrize(("kind", "text"), [("hour", "2026-11-21T14"), ("day", "2026-11-21"), ("all", "all")])
-def test_windows_are_of_arrival_in_utc(kind, text):
-    assert ingest.window(kind, NOW) == text
-    elsewhere = NOW.astimezone(datetime.timezone(datetime.timedelta(hours=11)))
-    assert ingest.window(kind, elsewhere) == text
+    def test_window_is_the_utc_time_of_arrival(self, kind, text):
+        assert ingest.window(kind, NOW) == text
+        elsewhere = NOW.astimezone(datetime.timezone(datetime.timedelta(hours=11)))
+        assert ingest.window(kind, elsewhere) == text
 
 
 PAYLOADS = st.binary(max_size=40) | st.builds(
@@ -307,21 +210,128 @@ TOPICS = st.text(max_size=40) | st.builds(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(TOPICS, PAYLOADS), max_size=30))
-def test_random_topics_and_payloads_never_raise_and_each_is_accounted_for(store, messages):
-    fleets = ingest.fleets(store, FLEET_KEYS)
-    tally = ingest.ingest(store, messages, fleets, NOW)
-    assert tally.accepted + sum(tally.rejected.values()) == len(messages)
-    assert {reason for _, reason in tally.rejected} <= set(ingest.REASONS)
+class TestRejects:
+    def test_set_full_of_gaps_stops_growing_without_silencing(self, store):
+        exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
+        numbers = [n * 1_000_000 for n in range(1, 601)]
+        assert take(store, *(sent("a", report.encode(exp, n, 0)) for n in numbers)) == (600, {})
+        ((_, _, number_set),) = store.accepted_numbers("open")
+        assert len(number_set.beyond) <= MOST_CONTAINERS
+        assert len(number_set) == 600
+        late, gap = numbers[0] + 5, numbers[-1] - 5
+        assert take(store, *(sent("a", report.encode(exp, n, 0)) for n in (late, gap, numbers[0]))) == (
+            1,
+            {"duplicate": 2},
+        )
+        assert take(store, sent("a", report.encode(exp, numbers[-1] + 1, 0))) == (1, {})
+        assert check(store).violations == ()
+
+    def test_every_malformed_report_has_its_reason(self, store):
+        exp = experiment()
+        key = keys.device_key(MASTER, "keyed", "a")
+        good = report.encode(exp, 1, 0, "a", key)
+        high = exp.code_count.to_bytes(1, "big")
+        number_0 = b"\x10" + exp.digest + bytes(4) + b"\x00"
+        unknown = b"\x10" + b"none" + bytes(3) + b"\x01\x00"
+        other = store.add_experiment("open", payload_of(experiment(name="gone")))
+        store.add_experiment("open", payload_of(other), datetime.date(2026, 1, 1))
+        cases = [
+            (sent("a", b""), "malformed"),
+            (sent("a", good[:-1], "keyed"), "malformed"),
+            (sent("a", good[:9], "keyed"), "malformed"),
+            (sent("a", bytes(1 << 16)), "malformed"),
+            (sent("a", b"\x10" + exp.digest + b"\x00\x00\x00\x01\x00\x00"), "malformed"),  # a byte too many
+            (sent("a", unknown), "unknown digest"),
+            (sent("a", good[:-1] + bytes((good[-1] ^ 1,)), "keyed"), "bad tag"),
+            (sent("b", good, "keyed"), "bad tag"),  # another device's report
+            (sent("a", report.encode(exp, 1, 0), "keyed"), "bad tag"),  # unauthenticated
+            (sent("a", good, "open"), "bad tag"),
+            (sent("a", b"\x10" + exp.digest + b"\x00\x00\x00\x01" + high), "out of range"),
+            (sent("a", number_0), "out of range"),
+            (sent("a", report.encode(exp, 5, 0)), "over budget"),
+            (sent("a", report.encode(other, 1, 0)), "expired version"),
+            (("hushmote/v1/open/report/A+B", good), "unknown device"),
+            (("hushmote/v1/away/report/a", good), "unknown fleet"),
+            (("hushmote/v1/AWAY/report/a", good), "unknown fleet"),
+            (("hushmote/v1/away/report/A", good), "unknown fleet"),
+            (("", good), "unknown fleet"),
+        ]
+        for message, reason in cases:
+            assert take(store, message) == (0, {reason: 1}), (message, reason)
+        assert set(ingest.REASONS) == {reason for _, reason in cases} | {
+            "duplicate",
+            "revoked device",
+            "damaged numbers",
+            "too fast",
+        }
+        assert store.histogram("open", exp.digest).sum() == store.histogram("keyed", exp.digest).sum() == 0
+        by_fleet = store.rejects()
+        assert sum(n for reasons in by_fleet.values() for n in reasons.values()) == len(cases)
+        assert set(by_fleet) == {"open", "keyed", ""}  # unknown fleets create no rows
+
+    def test_allow_list_admits_only_its_devices(self, store):
+        exp = experiment()
+        store.allow_devices("open", ["a"])
+        messages = sent("a", report.encode(exp, 1, 0)), sent("b", report.encode(exp, 1, 0))
+        assert take(store, messages[1]) == (1, {})  # the list alone has no effect
+        store.set_listed("open", True)
+        again = sent("b", report.encode(exp, 2, 0))
+        assert take(store, messages[0], again) == (1, {"unknown device": 1})
+        assert take(store, *(sent("b", report.encode(exp, n, 0), "keyed") for n in (1, 2))) == (
+            0,
+            {"bad tag": 2},
+        )
+        store.allow_devices("open", ["b"])
+        assert take(store, again) == (1, {})
+
+    def test_revoked_device_is_rejected_but_its_past_stays(self, store):
+        exp = experiment()
+        assert take(store, sent("a", report.encode(exp, 1, 0))) == (1, {})
+        store.revoke_devices("open", ["a"])
+        assert take(store, sent("a", report.encode(exp, 2, 0)), sent("b", report.encode(exp, 1, 0))) == (
+            1,
+            {"revoked device": 1},
+        )
+        assert take(store, *(sent("a", r, "keyed") for r in reports("a", exp, 1, key=KEY_A))) == (1, {})
+        assert store.histogram("open", exp.digest).sum() == 2
+
+    @pytest.mark.slow
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.lists(st.tuples(TOPICS, PAYLOADS), max_size=30))
+    def test_random_messages_never_raise(self, store, messages):
+        fleets = ingest.fleets(store, FLEET_KEYS)
+        tally = ingest.ingest(store, messages, fleets, NOW)
+        assert tally.accepted + sum(tally.rejected.values()) == len(messages)
+        assert {reason for _, reason in tally.rejected} <= set(ingest.REASONS)
 
 
-def test_a_master_key_of_before_a_rotation_is_as_right_as_the_one_in_force():
-    """The check that the store has is of the key that counted last; after a rotation that is the old one."""
-    old, new, strange = MASTER, bytes(range(32)), bytes(32)
-    kept = keys.master_check(old, "keyed")
-    for masters in ((old,), (new, old), (old, new)):
-        FleetRules("keyed", keys.FleetKeys(masters, SIGNING), master_check=kept).check_masters()
-    for masters in ((new,), (new, strange)):
-        with pytest.raises(keys.MasterKeyError, match="this is not the master key of fleet keyed"):
-            FleetRules("keyed", keys.FleetKeys(masters, SIGNING), master_check=kept).check_masters()
+class TestMasterKey:
+    def test_tags_of_a_former_key_count_while_it_is_given(self, store):
+        exp = experiment()
+        new = bytes(32)
+        first, second = reports("a", exp, 2, key=KEY_A)
+        assert take(store, sent("a", first, "keyed"), masters=(new,)) == (0, {"bad tag": 1})
+        assert take(store, sent("a", first, "keyed"), masters=(new, MASTER)) == (1, {})
+        assert take(store, sent("a", second, "keyed"), masters=(new,)) == (0, {"bad tag": 1})
+        key = keys.device_key(new, "keyed", "b")
+        assert take(store, sent("b", reports("b", exp, 1, key=key)[0], "keyed"), masters=(new, MASTER)) == (
+            1,
+            {},
+        )
+
+    def test_is_required_by_a_keyed_fleet(self, store):
+        with pytest.raises(keys.MasterKeyError, match="fleet keyed is keyed"):
+            ingest.fleets(store)
+        assert set(ingest.fleets(store, names=["open"])) == {"open"}
+
+    def test_of_before_a_rotation_is_accepted(self):
+        # The store keeps the check of the key that counted last; after a rotation that is the old key.
+        old, new, strange = MASTER, bytes(range(32)), bytes(32)
+        check_value = keys.master_check(old, "keyed")
+        for masters in ((old,), (new, old), (old, new)):
+            FleetRules("keyed", keys.FleetKeys(masters, SIGNING), master_check=check_value).check_masters()
+        for masters in ((new,), (new, strange)):
+            with pytest.raises(keys.MasterKeyError, match="this is not the master key of fleet keyed"):
+                FleetRules(
+                    "keyed", keys.FleetKeys(masters, SIGNING), master_check=check_value
+                ).check_masters()

@@ -1,4 +1,4 @@
-"""Who did what is a line of JSON each, however often the file is moved away, and names no device."""
+"""The audit log has one JSON line for each act, survives moving its file, and names no device."""
 
 import datetime
 import functools
@@ -26,13 +26,13 @@ def lines(path):
 
 
 class TestFile:
-    def test_lies_beside_a_sqlite_store_or_where_the_variable_says(self):
+    def test_is_beside_the_sqlite_store_or_in_the_variable(self):
         assert audit_log("sqlite:////srv/a.sqlite", {}).path == Path("/srv/a.sqlite.audit.jsonl")
         assert audit_log("postgresql+psycopg://user@host/database", {}).path is None
         for url in ("sqlite:////srv/a.sqlite", "postgresql+psycopg://user@host/database"):
             assert audit_log(url, {"HUSHMOTE_AUDIT_LOG": "/var/log/h"}).path == Path("/var/log/h")
 
-    def test_a_moved_file_is_made_anew(self, tmp_path):
+    def test_is_recreated_after_it_was_moved(self, tmp_path):
         path = tmp_path / "audit.jsonl"
         log = AuditLog(path)
         log.note("ada", "add")
@@ -41,25 +41,25 @@ class TestFile:
         assert [line["who"] for line in lines(path)] == ["ben"]
         assert path.stat().st_mode & 0o777 == 0o600
 
-    def test_lines_of_several_writers_stay_whole(self, tmp_path):
+    def test_keeps_lines_of_several_writers_whole(self, tmp_path):
         path = tmp_path / "audit.jsonl"
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda n: AuditLog(path).note("ada", "add", number=n, text="x" * 500), range(400)))
         assert sorted(line["number"] for line in lines(path)) == list(range(400))
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-    def test_what_root_makes_is_its_folders_owners(self, tmp_path):
+    def test_created_by_root_belongs_to_the_folders_owner(self, tmp_path):
         os.chown(tmp_path, 12345, 23456)
         AuditLog(tmp_path / "audit.jsonl").check()
-        made = (tmp_path / "audit.jsonl").stat()
-        assert (made.st_uid, made.st_gid, made.st_mode & 0o777) == (12345, 23456, 0o600)
+        status = (tmp_path / "audit.jsonl").stat()
+        assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (12345, 23456, 0o600)
 
-    def test_says_what_is_wrong_in_one_line(self, tmp_path):
+    def test_error_is_one_line(self, tmp_path):
         with pytest.raises(AuditLogError, match=r"^cannot write the audit log .*: No such file") as caught:
             AuditLog(tmp_path / "none" / "a").check()
         assert "\n" not in str(caught.value)
 
-    def test_the_user_is_the_systems_and_not_the_environments(self, monkeypatch):
+    def test_user_comes_from_the_system(self, monkeypatch):
         for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
             monkeypatch.setenv(name, "somebody-else")
         assert system_user() == pwd.getpwuid(os.getuid()).pw_name
@@ -100,7 +100,7 @@ class TestCommands:
         assert json.loads(text)["what"] == "device"
         assert "k3f9x1" not in text
 
-    def test_change_nothing_that_cannot_be_noted(self, run):
+    def test_change_nothing_without_an_audit_log(self, run):
         add = ("experiment", "add", str(ROOM_TEMP), "--fleet", "home", "--open")
         refused = run(*add, expect=1, environment={"HUSHMOTE_AUDIT_LOG": "none/audit.jsonl"})
         assert "cannot write the audit log none/audit.jsonl: No such file or directory" in refused

@@ -1,4 +1,4 @@
-"""/metrics and /healthz while others do what they like: crowds, slow senders, slow readers, resets."""
+"""/metrics and /healthz under load: crowds, slow senders, slow readers and resets."""
 
 import contextlib
 import logging
@@ -23,7 +23,7 @@ from hushmote.simulator.broker import MosquittoBroker, free_port
 
 ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 CROWD = 250
-FILES = 256  # that the process may open: fewer than the crowd has connections
+FILES = 256  # open files per process: fewer than the crowd's connections
 
 LIMITED = f"""
 import resource, sys
@@ -35,7 +35,7 @@ main()
 
 
 class Crowd:
-    """Clients that each send a request byte by byte and never end it; who is sent away comes again."""
+    """Clients that send a request byte by byte and never end it; rejected ones come again."""
 
     def __init__(self, port, count):
         self._port = port
@@ -82,34 +82,35 @@ def files(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def test_a_crowd_of_trickling_clients_ends_neither_health_nor_the_way_back_to_the_broker(tmp_path):
-    messages, _ = crowd(30)
-    port = free_port()
-    url = f"sqlite:///{tmp_path}/store.sqlite"
-    with MosquittoBroker(port=free_port()) as broker, Store(url) as store:
-        add_fleet(store)
-        options = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--batch", "0.1s")
-        where = f"http://127.0.0.1:{port}"
-        with served(*options, "--http", f"127.0.0.1:{port}", script=LIMITED) as process:
-            process.ready()
-            before = files(process.process.pid)
-            with Crowd(port, CROWD) as trickling:
-                until(lambda: files(process.process.pid) > before + 100, "the crowd has come")
-                assert health(where) == (200, None)
-                broker.terminate()
-                until(lambda: health(where)[0] == 503, "it knows that the broker is gone")
-                broker.start()
-                until(lambda: health(where)[0] == 200, process.log)
-                publish(broker, messages)
-                until(lambda: counted(store) == 30, process.log)
-                until(lambda: trickling.ended > 2 * CROWD, "all have been sent away twice")
-                most = before + bounded_http.MOST_CONNECTIONS + 4 * bounded_http.TAKEN_AT_ONCE
-                assert max(files(process.process.pid) for _ in range(100)) <= most
-                assert trickling.served == 0
-                assert process.end() == 0
-        assert "Traceback" not in process.log()
-        assert "Too many open files" not in process.log()
-        assert len(process.log().splitlines()) < 10, process.log()
+class TestCrowd:
+    def test_of_slow_clients_blocks_neither_health_nor_broker(self, tmp_path):
+        messages, _ = crowd(30)
+        port = free_port()
+        url = f"sqlite:///{tmp_path}/store.sqlite"
+        with MosquittoBroker(port=free_port()) as broker, Store(url) as store:
+            add_fleet(store)
+            options = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--batch", "0.1s")
+            where = f"http://127.0.0.1:{port}"
+            with served(*options, "--http", f"127.0.0.1:{port}", script=LIMITED) as process:
+                process.ready()
+                before = files(process.process.pid)
+                with Crowd(port, CROWD) as trickling:
+                    until(lambda: files(process.process.pid) > before + 100, "the crowd has come")
+                    assert health(where) == (200, None)
+                    broker.terminate()
+                    until(lambda: health(where)[0] == 503, "it knows that the broker is gone")
+                    broker.start()
+                    until(lambda: health(where)[0] == 200, process.log)
+                    publish(broker, messages)
+                    until(lambda: counted(store) == 30, process.log)
+                    until(lambda: trickling.ended > 2 * CROWD, "all have been sent away twice")
+                    most = before + bounded_http.MOST_CONNECTIONS + 4 * bounded_http.ACCEPTS_PER_TURN
+                    assert max(files(process.process.pid) for _ in range(100)) <= most
+                    assert trickling.served == 0
+                    assert process.end() == 0
+            assert "Traceback" not in process.log()
+            assert "Too many open files" not in process.log()
+            assert len(process.log().splitlines()) < 10, process.log()
 
 
 @contextlib.contextmanager
@@ -118,8 +119,8 @@ def endpoint(metrics=lambda: b"numbers"):
         yield running.port
 
 
-def ended(s):
-    """Whether the other side has ended a connection; waits for what it says until then."""
+def is_closed(s):
+    """Return whether the other side closes a connection; read its data until then."""
     s.settimeout(WAIT_S)
     try:
         while s.recv(1 << 16):
@@ -129,90 +130,91 @@ def ended(s):
     return True
 
 
-@pytest.mark.parametrize(
-    "begin",
-    [
-        b"",
-        b"GET /healthz HTTP/1.1\r\n",
-        b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /hea",  # a second request that does not end
-        b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nx",
-    ],
-)
-def test_a_request_that_is_not_complete_in_time_ends_its_connection(begin, monkeypatch):
-    by_deadline = shortened(monkeypatch)
-    with endpoint() as port, socket.create_connection(("127.0.0.1", port)) as s:
-        s.sendall(begin)
-        assert ended(s)
-    assert by_deadline == [SHORT_S]
-
-
-def test_an_answer_that_nobody_reads_ends_its_connection(monkeypatch):
-    by_deadline = shortened(monkeypatch)
-    with endpoint(lambda: bytes(50_000_000)) as port:
-        s = socket.create_connection(("127.0.0.1", port))
-        s.sendall(ASK)
-        local = s.getsockname()[1]
-        until(lambda: not held(port, local), "the server has let go")
-        s.close()
-    assert by_deadline == [SHORT_S]
-
-
-def held(port, client):
-    """Whether this process still has the server's end of a connection open."""
-    wanted = f"0100007F:{port:04X} 0100007F:{client:04X} 01"
-    with open("/proc/net/tcp") as f:
-        return any(wanted in line for line in f)
-
-
-def test_resets_and_rubbish_write_nothing(caplog):
-    caplog.set_level(logging.INFO)
-    with endpoint() as port:
-        for sent in (
+class TestDeadline:
+    @pytest.mark.parametrize(
+        "begin",
+        [
             b"",
-            b"GET /metrics HTTP/1.1\r\n",
-            b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"\x16\x03\x01\0",
-        ):
-            for _ in range(20):
-                s = socket.create_connection(("127.0.0.1", port))
-                s.sendall(sent)
-                s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # RST
-                s.close()
-        with socket.create_connection(("127.0.0.1", port)) as s:
-            s.sendall(b"\x16\x03\x01 no HTTP\r\n\r\n")
-            assert ended(s)
-        assert get(f"http://127.0.0.1:{port}/metrics") == (200, "numbers")
-    assert caplog.records == []
+            b"GET /healthz HTTP/1.1\r\n",
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /hea",  # a second request that does not end
+            b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nx",
+        ],
+        ids=["silence", "half a head", "second request", "half a body"],
+    )
+    def test_ends_an_incomplete_request(self, begin, monkeypatch):
+        by_deadline = shortened(monkeypatch)
+        with endpoint() as port, socket.create_connection(("127.0.0.1", port)) as s:
+            s.sendall(begin)
+            assert is_closed(s)
+        assert by_deadline == [SHORT_S]
+
+    def test_ends_an_unread_answer(self, monkeypatch):
+        by_deadline = shortened(monkeypatch)
+        with endpoint(lambda: bytes(50_000_000)) as port:
+            s = socket.create_connection(("127.0.0.1", port))
+            s.sendall(ASK)
+            local = s.getsockname()[1]
+            until(lambda: not is_open(port, local), "the server has let go")
+            s.close()
+        assert by_deadline == [SHORT_S]
 
 
-def test_only_two_pages_are_there_and_only_to_be_read():
-    with endpoint() as port:
-        url = f"http://127.0.0.1:{port}"
-        assert get(url + "/metrics?x=1") == (200, "numbers")
-        assert get(url + "/healthz") == (200, '{"healthy": true}\n')
-        assert get(url + "/")[0] == get(url + "/docs")[0] == 404
-        with socket.create_connection(("127.0.0.1", port)) as s:
-            s.sendall(b"DELETE /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            assert s.recv(100).startswith(b"HTTP/1.1 405 ")
+def is_open(port, client):
+    """Return whether this process still has the server's end of a connection open."""
+    line_part = f"0100007F:{port:04X} 0100007F:{client:04X} 01"
+    with open("/proc/net/tcp") as f:
+        return any(line_part in line for line in f)
 
 
-def test_a_fault_in_the_numbers_is_an_answer_and_names_its_place(caplog):
-    def broken():
-        raise ValueError("what a device sent")
+class TestRequests:
+    def test_resets_and_garbage_log_nothing(self, caplog):
+        caplog.set_level(logging.INFO)
+        with endpoint() as port:
+            for data in (
+                b"",
+                b"GET /metrics HTTP/1.1\r\n",
+                b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+                b"\x16\x03\x01\0",
+            ):
+                for _ in range(20):
+                    s = socket.create_connection(("127.0.0.1", port))
+                    s.sendall(data)
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # RST
+                    s.close()
+            with socket.create_connection(("127.0.0.1", port)) as s:
+                s.sendall(b"\x16\x03\x01 no HTTP\r\n\r\n")
+                assert is_closed(s)
+            assert get(f"http://127.0.0.1:{port}/metrics") == (200, "numbers")
+        assert caplog.records == []
 
-    with endpoint(broken) as port:
-        assert get(f"http://127.0.0.1:{port}/metrics")[0] == 500
-        assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
-    assert len(caplog.records) == 1
+    def test_only_two_read_only_pages_exist(self):
+        with endpoint() as port:
+            url = f"http://127.0.0.1:{port}"
+            assert get(url + "/metrics?x=1") == (200, "numbers")
+            assert get(url + "/healthz") == (200, '{"healthy": true}\n')
+            assert get(url + "/")[0] == get(url + "/docs")[0] == 404
+            with socket.create_connection(("127.0.0.1", port)) as s:
+                s.sendall(b"DELETE /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                assert s.recv(100).startswith(b"HTTP/1.1 405 ")
+
+    def test_error_in_metrics_is_status_500(self, caplog):
+        def broken():
+            raise ValueError("what a device sent")
+
+        with endpoint(broken) as port:
+            assert get(f"http://127.0.0.1:{port}/metrics")[0] == 500
+            assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
+        assert len(caplog.records) == 1
 
 
-def test_an_endpoint_is_host_and_port():
-    assert parse_endpoint("127.0.0.1:9417") == ("127.0.0.1", 9417)
-    assert parse_endpoint("[::1]:80") == ("::1", 80)
-    for wrong in ("9417", ":9417", "localhost", "localhost:", "localhost:99999", "a:1/metrics", "u@a:1"):
-        with pytest.raises(EndpointError, match="must be host:port"):
-            parse_endpoint(wrong)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(EndpointError, match="Address already in use"):
-            Endpoint("127.0.0.1", port, bytes, str)
+class TestAddress:
+    def test_must_be_host_and_port(self):
+        assert parse_endpoint("127.0.0.1:9417") == ("127.0.0.1", 9417)
+        assert parse_endpoint("[::1]:80") == ("::1", 80)
+        for wrong in ("9417", ":9417", "localhost", "localhost:", "localhost:99999", "a:1/metrics", "u@a:1"):
+            with pytest.raises(EndpointError, match="must be host:port"):
+                parse_endpoint(wrong)
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            with pytest.raises(EndpointError, match="Address already in use"):
+                Endpoint("127.0.0.1", port, bytes, str)

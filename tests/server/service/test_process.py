@@ -1,4 +1,4 @@
-"""`hushmote serve` as an operator meets it: signals, systemd, passwords, a clock that jumps."""
+"""`hushmote serve` for an operator: signals, systemd, passwords and keys."""
 
 import contextlib
 import json
@@ -33,18 +33,18 @@ def arguments(store, broker, batch_s=0.1):
 
 
 def sample(port, name):
-    """One of the aggregator's numbers."""
+    """Return one of the aggregator's metrics."""
     text = get(f"http://127.0.0.1:{port}/metrics")[1]
     return float(text.split(f"\nhushmote_{name} ")[1].split()[0])
 
 
-def ended(process):
+def has_ended(process):
     return process.process.poll() is not None
 
 
 @contextlib.contextmanager
-def locked(store):
-    """Another program with the store's write lock: a commit hangs, in the driver, for BUSY_TIMEOUT_S."""
+def write_lock(store):
+    """Hold the store's write lock as another program: a commit hangs in the driver for BUSY_TIMEOUT_S."""
     other = sqlite3.connect(store.where, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     try:
@@ -57,7 +57,7 @@ def locked(store):
 class TestTooManyOpenFiles:
     @pytest.fixture
     def limited(self):
-        """A function that lets a process open no further file, or, with None, as many as before."""
+        """Return a function that stops a process from opening files, or lets it open them again."""
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
 
         def limit(pid, on):
@@ -88,191 +88,133 @@ class TestTooManyOpenFiles:
             assert "0 reports accepted" in process.log()
 
 
-def test_sigterm_commits_what_has_arrived_and_ends_with_status_0(store, mosquitto):
-    # Fewer than the usual window of 20: a halt just behind the 20th would commit those.
-    messages, counts = crowd(15)
-    port = free_port()
-    with served(*arguments(store, mosquitto, 1000.0), "--http", f"127.0.0.1:{port}") as process:
-        process.ready()
-        publish(mosquitto, messages)
-        until(lambda: sample(port, "uncommitted_messages") == 15, process.log)
-        assert process.end() == 0
-        assert "stopped: " in process.log()
-    assert list(store.histogram("open", experiment().digest)) == counts
-    assert store.rejects() == {}
-
-
-@pytest.mark.parametrize("signals", [1, 2])
-def test_a_store_that_hangs_holds_up_no_end_and_loses_no_report(store, mosquitto, signals):
-    messages, counts = crowd(15)
-    script = with_setting("service.process", "STOP_S", 1.0 if signals == 1 else 600.0)
-    port = free_port()
-    options = (*arguments(store, mosquitto, 1000.0), "--batch", "15", "--http", f"127.0.0.1:{port}")
-    with served(*options, script=script) as process:
-        process.ready()
-        with locked(store):
+class TestStop:
+    def test_sigterm_commits_received_messages(self, store, mosquitto):
+        # Fewer than the usual window of 20: a pause right after the 20th would commit them.
+        messages, counts = crowd(15)
+        port = free_port()
+        with served(*arguments(store, mosquitto, 1000.0), "--http", f"127.0.0.1:{port}") as process:
+            process.ready()
             publish(mosquitto, messages)
             until(lambda: sample(port, "uncommitted_messages") == 15, process.log)
-            # Its loop comes round at least every 0.2 s, unless it is in the driver.
-            until(lambda: sample(port, "since_turn_seconds") > 1, process.log)
-            process.process.send_signal(signal.SIGTERM)
-            if signals == 2:  # two that come at once are one
-                until(lambda: ended(process) or process.process.send_signal(signal.SIGTERM), process.log)
-            assert process.wait() == 0
-            # Not until the driver gave up: the lock is still held.
-            assert "cannot use" not in process.log()
-        assert "stopped without the store: 15 messages wait at the broker" in process.log()
-    assert counted(store) == 0
-    with running(store, mosquitto, client_id=CLIENT_ID):
-        until(lambda: counted(store) == 15, lambda: counted(store))
-    assert list(store.histogram("open", experiment().digest)) == counts
-    assert store.rejects() == {}
+            assert process.end() == 0
+            assert "stopped: " in process.log()
+        assert list(store.histogram("open", experiment().digest)) == counts
+        assert store.rejects() == {}
+
+    @pytest.mark.parametrize("signals", [1, 2])
+    def test_hanging_store_neither_delays_it_nor_loses_reports(self, store, mosquitto, signals):
+        messages, counts = crowd(15)
+        script = with_setting("service.process", "STOP_S", 1.0 if signals == 1 else 600.0)
+        port = free_port()
+        options = (*arguments(store, mosquitto, 1000.0), "--batch", "15", "--http", f"127.0.0.1:{port}")
+        with served(*options, script=script) as process:
+            process.ready()
+            with write_lock(store):
+                publish(mosquitto, messages)
+                until(lambda: sample(port, "uncommitted_messages") == 15, process.log)
+                # Its loop turns at least every 0.2 s, unless it is in the driver.
+                until(lambda: sample(port, "since_turn_seconds") > 1, process.log)
+                process.process.send_signal(signal.SIGTERM)
+                if signals == 2:  # two signals at once count as one
+                    until(
+                        lambda: has_ended(process) or process.process.send_signal(signal.SIGTERM), process.log
+                    )
+                assert process.wait() == 0
+                # Not until the driver gave up: the lock is still held.
+                assert "cannot use" not in process.log()
+            assert "stopped without the store: 15 messages wait at the broker" in process.log()
+        assert counted(store) == 0
+        with running(store, mosquitto, client_id=CLIENT_ID):
+            until(lambda: counted(store) == 15, lambda: counted(store))
+        assert list(store.histogram("open", experiment().digest)) == counts
+        assert store.rejects() == {}
 
 
-def test_a_fault_of_its_own_is_one_line_without_what_a_device_sent(store, mosquitto):
-    script = with_setting("ingest.pipeline", "ingest", "lambda *_, **__: {}['dev-secret']")
-    with served(*arguments(store, mosquitto), script=script) as process:
-        process.ready()
-        publish(mosquitto, crowd(1)[0])
-        assert process.wait() == 1
-    assert "stopped by a fault in Hushmote, KeyError at " in process.log()
-    assert "please report it" in process.log()
-    assert "Traceback" not in process.log()
-    assert "dev-secret" not in process.log()
+class TestOptions:
+    def test_error_is_one_line_without_the_password(self, tmp_path, monkeypatch):
+        run = runner("serve", tmp_path, monkeypatch)
+        for options, words in [
+            (("--store", "postgresql+psycopg://me:p%40ss@host/hushmote"), "PGPASSFILE"),
+            (("--broker", "tcp://host"), "mqtts:// for TLS"),
+            (("--http", "9417"), "must be host:port"),
+            (("--batch", "often"), "must be reports or seconds, 500 or 0.5s"),
+            (("--batch", "0s"), "from 1 to 30000 reports, and 0.01s or more"),
+        ]:
+            mistake = run(*options, expect=1)
+            assert words in mistake
+            assert "p%40ss" not in mistake
 
 
-def test_systemd_is_told_what_happens(store, mosquitto, tmp_path):
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(60)
-        environment = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
-        with served(*arguments(store, mosquitto), environment=environment) as process:
-            told = ""
-            while "READY=1" not in told or "STATUS=subscribed at" not in told or "WATCHDOG=1" not in told:
-                told += manager.recv(4096).decode() + "\n"
-            assert process.end(signal.SIGINT) == 0
-            while b"STOPPING=1" not in manager.recv(4096):  # others may come before it
+class TestSystemd:
+    def test_receives_the_status(self, store, mosquitto, tmp_path):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(str(tmp_path / "notify"))
+            manager.settimeout(60)
+            environment = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+            with served(*arguments(store, mosquitto), environment=environment) as process:
+                messages_received = ""
+                while (
+                    "READY=1" not in messages_received
+                    or "STATUS=subscribed at" not in messages_received
+                    or "WATCHDOG=1" not in messages_received
+                ):
+                    messages_received += manager.recv(4096).decode() + "\n"
+                assert process.end(signal.SIGINT) == 0
+                while b"STOPPING=1" not in manager.recv(4096):  # others may come before it
+                    pass
+
+    def test_credential_may_show_group_bits(self, tmp_path, monkeypatch):
+        master = tmp_path / "master.key"
+        master_keys = master_key.create_keys(master)
+        master.chmod(0o440)
+        with pytest.raises(keys.MasterKeyError, match="can be read by others"):
+            master_key.load_keys(master)
+        monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+        assert master_key.load_keys(master) == master_keys
+
+
+class TestMasterKey:
+    def test_wrong_key_is_one_line_and_rotated_key_is_accepted(self, store, mosquitto, tmp_path):
+        right, new, _ = (master_key.create_keys(tmp_path / name) for name in ("right", "new", "wrong"))
+        both = tmp_path / "both"
+        both.write_text(master_key.to_text(keys.FleetKeys((*new.masters, *right.masters), right.signing)))
+        both.chmod(0o600)
+        exp = experiment()
+        ask_fleet(store, "home", exp, keyed=True)
+
+        def run_with_key(name):
+            return running(store, mosquitto, fleet_keys=master_key.load_keys(tmp_path / name))
+
+        def is_right(name):
+            with run_with_key(name):
                 pass
 
+        def is_wrong(name):
+            with pytest.raises(keys.MasterKeyError, match="this is not the master key of fleet home"):
+                Aggregator(store, counting=Counting(fleet_keys=master_key.load_keys(tmp_path / name))).run()
 
-def test_rejects_are_logged_by_reason_and_minute_not_one_by_one(store, mosquitto):
-    messages, _ = crowd(30)
-    script, said = with_setting("service.process", "_MINUTE_S", 0.5), r"rejected in .*duplicate (\d+)\n"
-    with served(*arguments(store, mosquitto), script=script) as process:
-        process.ready()
-        publish(mosquitto, messages + messages)
-        until(lambda: sum(map(int, re.findall(said, process.log()))) == 30, process.log)
-        assert process.end() == 0
-    assert len(re.findall(said, process.log())) < 30
-
-
-def test_json_logs_are_one_object_a_line_and_name_no_device(store, mosquitto):
-    secret = "dev-that-nobody-may-read"
-    exp = experiment()
-    rubbish = [
-        (f"hushmote/v1/open/report/{secret}", b""),
-        (f"hushmote/v1/open/report/{secret}", secret.encode()),
-        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)[:-1]),
-        (f"hushmote/v1/open/report/{secret.upper()}", b"x"),
-        (f"hushmote/v1/{secret}/report/{secret}", b"x"),
-        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 4_000_000, 0)),
-        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)),
-        (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)),
-    ]
-    with served(*arguments(store, mosquitto), environment={"HUSHMOTE_LOG_FORMAT": "json"}) as process:
-        process.ready()
-        publish(mosquitto, rubbish)
-        until(lambda: sum(sum(r.values()) for r in store.rejects().values()) == 7, store.rejects)
-        other = sqlite3.connect(store.where, isolation_level=None)
-        # A store that fails, with device ids in its statements.
-        other.execute("ALTER TABLE dedupe RENAME TO gone")
-        publish(mosquitto, [(f"hushmote/v1/open/report/{secret}", report.encode(exp, 2, 0))])
-        until(lambda: "reports wait" in process.log(), process.log)
-        other.execute("ALTER TABLE gone RENAME TO dedupe")
-        other.close()
-        until(lambda: store.histogram("open", exp.digest).sum() == 2, "counted")
-        assert process.end() == 0
-    lines = [json.loads(line) for line in process.log().splitlines()]
-    assert all({"time", "level", "event"} <= set(line) for line in lines)
-    assert all(line["time"].endswith("Z") and "\n" not in line["event"] for line in lines)
-    assert lines[-1]["accepted"] == 2
-    assert sum(lines[-1]["rejected"].values()) == 7
-    assert secret not in process.log().lower()
-
-
-def test_a_mistake_in_json_logs_is_an_object_too(tmp_path):
-    options = ("--store", f"sqlite:///{tmp_path}/none/x")
-    with served(*options, environment={"HUSHMOTE_LOG_FORMAT": "json"}) as process:
-        assert process.wait() == 1
-    (line,) = process.log().splitlines()
-    assert json.loads(line)["level"] == "critical"
-    assert "does not exist" in json.loads(line)["event"]
-
-
-def test_options_that_do_not_go_together_are_one_line(tmp_path, monkeypatch):
-    run = runner("serve", tmp_path, monkeypatch)
-    for options, words in [
-        (("--store", "postgresql+psycopg://me:p%40ss@host/hushmote"), "PGPASSFILE"),
-        (("--broker", "tcp://host"), "mqtts:// for TLS"),
-        (("--http", "9417"), "must be host:port"),
-        (("--batch", "often"), "must be reports or seconds, 500 or 0.5s"),
-        (("--batch", "0s"), "from 1 to 30000 reports, and 0.01s or more"),
-    ]:
-        mistake = run(*options, expect=1)
-        assert words in mistake
-        assert "p%40ss" not in mistake
-
-
-def test_a_secret_that_systemd_hands_over_may_show_its_access_list_as_the_groups_bits(tmp_path, monkeypatch):
-    master = tmp_path / "master.key"
-    made = master_key.create_keys(master)
-    master.chmod(0o440)
-    with pytest.raises(keys.MasterKeyError, match="can be read by others"):
-        master_key.load_keys(master)
-    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
-    assert master_key.load_keys(master) == made
-
-
-def test_a_wrong_master_key_is_one_line_at_the_start_and_a_rotated_one_is_right(store, mosquitto, tmp_path):
-    right, new, _ = (master_key.create_keys(tmp_path / name) for name in ("right", "new", "wrong"))
-    both = tmp_path / "both"
-    both.write_text(master_key.to_text(keys.FleetKeys((*new.masters, *right.masters), right.signing)))
-    both.chmod(0o600)
-    exp = experiment()
-    ask_fleet(store, "home", exp, keyed=True)
-
-    def started(name):
-        return running(store, mosquitto, fleet_keys=master_key.load_keys(tmp_path / name))
-
-    def is_right(name):
-        with started(name):
-            pass
-
-    def is_wrong(name):
-        with pytest.raises(keys.MasterKeyError, match="this is not the master key of fleet home"):
-            Aggregator(store, counting=Counting(fleet_keys=master_key.load_keys(tmp_path / name))).run()
-
-    is_right("wrong")  # nothing has counted yet: nobody can know
-    with started("right"):
-        key = keys.device_key(right.masters[0], "home", "a")
-        publish(mosquitto, [(topics.report_topic("home", "a"), report.encode(exp, 1, 0, "a", key))])
-        until(lambda: store.master_checks()["home"], store.master_checks)
-    is_right("right")
-    with served(*arguments(store, mosquitto), "--master-key", tmp_path / "wrong") as process:
-        assert process.wait() == 1
-        (line,) = process.log().splitlines()
-    assert "this is not the master key of fleet home" in line
-    is_wrong("new")
-    is_right("both")  # a rotation begins
-    is_wrong("right")  # it would refuse the boards that were flashed meanwhile
-    is_right("both")
-    is_right("new")  # and ends
-    is_wrong("right")
-    assert store.histogram("home", exp.digest).sum() == 1
+        is_right("wrong")  # nothing has been counted yet, so any key is accepted
+        with run_with_key("right"):
+            key = keys.device_key(right.masters[0], "home", "a")
+            publish(mosquitto, [(topics.report_topic("home", "a"), report.encode(exp, 1, 0, "a", key))])
+            until(lambda: store.master_checks()["home"], store.master_checks)
+        is_right("right")
+        with served(*arguments(store, mosquitto), "--master-key", tmp_path / "wrong") as process:
+            assert process.wait() == 1
+            (line,) = process.log().splitlines()
+        assert "this is not the master key of fleet home" in line
+        is_wrong("new")
+        is_right("both")  # a rotation begins
+        is_wrong("right")  # it would refuse the boards that were flashed meanwhile
+        is_right("both")
+        is_right("new")  # and ends
+        is_wrong("right")
+        assert store.histogram("home", exp.digest).sum() == 1
 
 
 class TestSigningKey:
-    """`serve` on a machine that cannot sign, and with the file of the key beside it."""
+    """`serve` on a machine that cannot sign, and with the key in a second file."""
 
     @pytest.fixture
     def files(self, store, tmp_path):
@@ -281,7 +223,7 @@ class TestSigningKey:
         store.withdraw_experiment("open", "temp")
         return ("--master-key", tmp_path / "master.key"), ("--signing-key", tmp_path / "signing.key")
 
-    def test_without_it_nothing_unsigned_is_published(self, store, mosquitto, files):
+    def test_without_it_publishes_nothing_unsigned(self, store, mosquitto, files):
         port = free_port()
         where = (*arguments(store, mosquitto), "--http", f"127.0.0.1:{port}")
         with served(*where, *files[0]) as process:
@@ -293,7 +235,7 @@ class TestSigningKey:
         assert "temp of fleet home is not published" in line
         assert "`hushmote experiment sign FILE`" in line
 
-    def test_with_it_all_goes_on_as_with_one_file(self, store, mosquitto, files):
+    def test_in_its_own_file_works_like_in_one_file(self, store, mosquitto, files):
         port = free_port()
         where = (*arguments(store, mosquitto), "--http", f"127.0.0.1:{port}")
         with served(*where, *files[0], *files[1]) as process:
@@ -301,7 +243,7 @@ class TestSigningKey:
             until(lambda: sample(port, "experiments_published") == 1, process.log)
             assert sample(port, "experiments_unsigned") == 0
 
-    def test_one_of_another_server_is_one_line(self, store, mosquitto, files, tmp_path):
+    def test_of_another_server_is_one_line(self, store, mosquitto, files, tmp_path):
         master_key.create_keys(tmp_path / "other.key", tmp_path / "other.signing.key")
         other = ("--signing-key", tmp_path / "other.signing.key")
         with served(*arguments(store, mosquitto), *files[0], *other) as process:
@@ -310,17 +252,83 @@ class TestSigningKey:
         assert "is not the signing key that belongs to" in line
 
 
-def test_that_nothing_is_published_is_said_once_and_too_fast_a_device_is_held_to_the_rate(store, mosquitto):
-    store.withdraw_experiment("open", "temp")
-    messages, _ = crowd(5)
-    exp = experiment()
-    more = [(messages[0][0], report.encode(exp, number, 0)) for number in range(2, 5)]
-    with served(*arguments(store, mosquitto), "--rate", "2") as process:
-        process.ready()
-        until(lambda: "nothing is published" in process.log(), process.log)
-        store.add_experiment("open", payload_of(exp))
-        publish(mosquitto, messages + more)
-        until(lambda: counted(store) == 6 and store.rejects(), process.log)
-        assert process.end() == 0
-    assert store.rejects() == {"open": {"too fast": 2}}
-    assert process.log().count("nothing is published: no fleet has a current experiment") == 1
+class TestLog:
+    def test_fault_is_one_line_without_device_data(self, store, mosquitto):
+        script = with_setting("ingest.pipeline", "ingest", "lambda *_, **__: {}['dev-secret']")
+        with served(*arguments(store, mosquitto), script=script) as process:
+            process.ready()
+            publish(mosquitto, crowd(1)[0])
+            assert process.wait() == 1
+        assert "stopped by a fault in Hushmote, KeyError at " in process.log()
+        assert "please report it" in process.log()
+        assert "Traceback" not in process.log()
+        assert "dev-secret" not in process.log()
+
+    def test_counts_rejects_by_reason_and_minute(self, store, mosquitto):
+        messages, _ = crowd(30)
+        script, pattern = (
+            with_setting("service.process", "_MINUTE_S", 0.5),
+            r"rejected in .*duplicate (\d+)\n",
+        )
+        with served(*arguments(store, mosquitto), script=script) as process:
+            process.ready()
+            publish(mosquitto, messages + messages)
+            until(lambda: sum(map(int, re.findall(pattern, process.log()))) == 30, process.log)
+            assert process.end() == 0
+        assert len(re.findall(pattern, process.log())) < 30
+
+    def test_json_is_one_object_a_line_without_devices(self, store, mosquitto):
+        secret = "dev-that-nobody-may-read"
+        exp = experiment()
+        rubbish = [
+            (f"hushmote/v1/open/report/{secret}", b""),
+            (f"hushmote/v1/open/report/{secret}", secret.encode()),
+            (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)[:-1]),
+            (f"hushmote/v1/open/report/{secret.upper()}", b"x"),
+            (f"hushmote/v1/{secret}/report/{secret}", b"x"),
+            (f"hushmote/v1/open/report/{secret}", report.encode(exp, 4_000_000, 0)),
+            (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)),
+            (f"hushmote/v1/open/report/{secret}", report.encode(exp, 1, 0)),
+        ]
+        with served(*arguments(store, mosquitto), environment={"HUSHMOTE_LOG_FORMAT": "json"}) as process:
+            process.ready()
+            publish(mosquitto, rubbish)
+            until(lambda: sum(sum(r.values()) for r in store.rejects().values()) == 7, store.rejects)
+            other = sqlite3.connect(store.where, isolation_level=None)
+            # A failing store, with device ids in its statements.
+            other.execute("ALTER TABLE dedupe RENAME TO gone")
+            publish(mosquitto, [(f"hushmote/v1/open/report/{secret}", report.encode(exp, 2, 0))])
+            until(lambda: "reports wait" in process.log(), process.log)
+            other.execute("ALTER TABLE gone RENAME TO dedupe")
+            other.close()
+            until(lambda: store.histogram("open", exp.digest).sum() == 2, "counted")
+            assert process.end() == 0
+        lines = [json.loads(line) for line in process.log().splitlines()]
+        assert all({"time", "level", "event"} <= set(line) for line in lines)
+        assert all(line["time"].endswith("Z") and "\n" not in line["event"] for line in lines)
+        assert lines[-1]["accepted"] == 2
+        assert sum(lines[-1]["rejected"].values()) == 7
+        assert secret not in process.log().lower()
+
+    def test_json_error_is_an_object(self, tmp_path):
+        options = ("--store", f"sqlite:///{tmp_path}/none/x")
+        with served(*options, environment={"HUSHMOTE_LOG_FORMAT": "json"}) as process:
+            assert process.wait() == 1
+        (line,) = process.log().splitlines()
+        assert json.loads(line)["level"] == "critical"
+        assert "does not exist" in json.loads(line)["event"]
+
+    def test_nothing_published_is_logged_once_and_rate_limits(self, store, mosquitto):
+        store.withdraw_experiment("open", "temp")
+        messages, _ = crowd(5)
+        exp = experiment()
+        more = [(messages[0][0], report.encode(exp, number, 0)) for number in range(2, 5)]
+        with served(*arguments(store, mosquitto), "--rate", "2") as process:
+            process.ready()
+            until(lambda: "nothing is published" in process.log(), process.log)
+            store.add_experiment("open", payload_of(exp))
+            publish(mosquitto, messages + more)
+            until(lambda: counted(store) == 6 and store.rejects(), process.log)
+            assert process.end() == 0
+        assert store.rejects() == {"open": {"too fast": 2}}
+        assert process.log().count("nothing is published: no fleet has a current experiment") == 1

@@ -1,4 +1,4 @@
-"""Named tokens hold until their line goes, and nobody is let in by a file that cannot be read."""
+"""Named tokens are valid until their line is removed; an unreadable file admits nobody."""
 
 import logging
 import os
@@ -46,12 +46,14 @@ class TestTokenFile:
         assert tokens.name_of(ADA) == "ada"
         file.write_text(f"ben {BEN}\n")
         if old:
-            age(file)  # so that only its size and the time of the change tell
+            age(file)  # so that only its size and change time differ
         assert (tokens.name_of(ADA), tokens.name_of(BEN)) == (None, "ben")
         file.write_text(f"ben {ADA}\n")
         assert (tokens.name_of(ADA), tokens.name_of(BEN)) == ("ben", None)
 
-    @pytest.mark.parametrize("fault", ["", "missing", "short", "readable"])
+    @pytest.mark.parametrize(
+        "fault", ["", "missing", "short", "readable"], ids=["empty", "missing", "short", "readable"]
+    )
     def test_lets_nobody_in_while_the_file_cannot_be_read(self, file, fault, caplog):
         caplog.set_level(logging.ERROR, "hushmote")
         file.write_text(f"ada {ADA}\n")
@@ -65,7 +67,7 @@ class TestTokenFile:
             file.write_text(fault)
         assert [tokens.name_of(ADA) for _ in range(3)] == [None] * 3
         assert len(caplog.records) == 1
-        assert "until then nobody is let in" in caplog.text
+        assert "until then all access is refused" in caplog.text
         file.touch(0o600)
         file.chmod(0o600)
         file.write_text(f"ada {ADA}\n")
@@ -74,8 +76,8 @@ class TestTokenFile:
     @pytest.mark.parametrize(
         ("text", "error"),
         [
-            ("", "must hold a token, or NAME TOKEN on each line"),
-            ("# nobody\n", "must hold a token, or NAME TOKEN on each line"),
+            ("", "must contain a token, or NAME TOKEN on each line"),
+            ("# nobody\n", "must contain a token, or NAME TOKEN on each line"),
             ("short\n", "a token of 16 or more letters and digits"),
             ("ada short\n", "a token of 16 or more letters and digits"),
             ("ada and ben share this token\n", "a token of 16 or more letters and digits"),
@@ -83,6 +85,17 @@ class TestTokenFile:
             (f"ada {ADA}\nada {BEN}\n", "no two alike"),
             (f"ada {ADA}\nben {ADA}\n", "no two alike"),
             (f"{ADA}\n{BEN}\n", "no two alike"),
+        ],
+        ids=[
+            "empty",
+            "only a comment",
+            "short token",
+            "short named token",
+            "several words",
+            "invalid name",
+            "name twice",
+            "token twice",
+            "two unnamed tokens",
         ],
     )
     def test_rejects_malformed_file_unquoted(self, file, text, error):
@@ -100,5 +113,6 @@ class TestTokenFile:
             TokenFile(file)
 
 
-def test_tokens_are_not_shown():
-    assert ADA not in repr(Tokens({"ada": ADA}))
+class TestTokens:
+    def test_hide_secrets_in_repr(self):
+        assert ADA not in repr(Tokens({"ada": ADA}))

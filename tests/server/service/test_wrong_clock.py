@@ -1,4 +1,4 @@
-"""`hushmote serve` on a machine with a wrong clock loses, doubles, misfiles and erases nothing.
+"""`hushmote serve` on a machine with a wrong clock never loses, doubles, misfiles or erases reports.
 
 The clock is libfaketime's, the broker a real mosquitto, the store SQLite and PostgreSQL.
 """
@@ -41,7 +41,7 @@ def now():
 
 
 class Machine:
-    """A machine whose clock can be set; where: a file of its own. Its processes see the clock at once."""
+    """A machine whose clock can be set through a file; its processes see the change at once."""
 
     def __init__(self, where):
         self._where = where
@@ -64,7 +64,7 @@ def machine(tmp_path):
 
 
 class Site:
-    """A store with windows that are kept for 60 days, a broker, and reports of a crowd that wait there."""
+    """A store whose windows are kept for 60 days, and a broker at which reports wait."""
 
     def __init__(self, url, broker):
         self.store, self.url, self.broker = Store(url), url, broker
@@ -84,12 +84,12 @@ class Site:
 
     @property
     def counts(self):
-        """Reports that were counted, without those of the old windows."""
+        """Return the counted reports without those of the old windows."""
         digest = experiment(window="day").digest
         return int(self.store.histogram("open", digest).sum()) - 7 * len(self.old)
 
     def set_times(self, at):
-        """Let the store have been written at this time and not since."""
+        """Make the store look as if it was last written at this time."""
         minute = counting_minute(at)
         with self.store.writing() as connection:
             connection.execute(schema.counting.update().values(alive=minute, clock=minute))
@@ -103,10 +103,10 @@ class Site:
         until(lambda: self.counts == self._sent, lambda: f"{self.counts} of {self._sent}: {process.log()}")
 
     def is_whole(self, *more_windows):
-        """Every report was counted once, in the window of its day, and nothing was erased."""
+        """Check that every report was counted once, in the window of its day, and nothing was erased."""
         digest = experiment(window="day").digest
         assert self.counts == self._sent
-        assert check(self.store).violations != ()  # only of the old windows, which no device has filled
+        assert check(self.store).violations != ()  # only of the old windows, which no device filled
         assert check(self.store).violations == (
             f"temp of fleet open: {self._sent + 14:,} reports are counted, {self._sent:,} were accepted",
         )
@@ -124,7 +124,7 @@ def site(store_url, mosquitto):
 
 
 def waits(process, port, reason):
-    """Return once the process has said that its clock is wrong, and its health does."""
+    """Return once the process's log and health report that its clock is wrong."""
     until(lambda: "the clock says " in process.log(), process.log)
     until(
         lambda: health(f"http://127.0.0.1:{port}") == (503, reason),
@@ -136,7 +136,7 @@ class TestAtTheStart:
     @pytest.mark.parametrize(
         ("clock", "reason"), [(TO_1970, BEHIND), ("-21d", BEHIND), (TO_2031, AHEAD)], ids=str
     )
-    def test_a_wrong_clock_counts_nothing_until_it_is_right(self, site, machine, clock, reason):
+    def test_wrong_clock_counts_nothing_until_it_is_right(self, site, machine, clock, reason):
         site.set_times(now())
         machine.set(clock)
         port = free_port()
@@ -176,7 +176,7 @@ class TestAtTheStart:
         site.is_whole()
 
     @pytest.mark.parametrize("days", [3, 7, 30])
-    def test_a_shorter_time_without_it_needs_nobody(self, site, machine, days):
+    def test_shorter_pause_needs_no_operator(self, site, machine, days):
         site.set_times(now() - days * DAY)
         with site.serve(machine) as process:
             process.ready()
@@ -261,7 +261,7 @@ class TestWhileRunning:
         old, site.old = site.old, []  # those are erased: they were due before
         with site.serve(machine) as process:
             process.ready()
-            until(lambda: process.log().count("was erased as its file says") == 2, process.log)
+            until(lambda: process.log().count("reached its retention time and was erased") == 2, process.log)
             site.send()
             site.counts_all(process)
             before = site.store.windows("open", experiment(window="day").digest)
@@ -271,7 +271,7 @@ class TestWhileRunning:
             assert process.end() == 0
         assert not {*old} & {*before}
         assert {*before} < {*site.store.windows("open", experiment(window="day").digest)}
-        assert process.log().count("was erased as its file says") == 2
+        assert process.log().count("reached its retention time and was erased") == 2
 
     def test_keeps_its_connection_while_it_waits(self, site, machine):
         site.set_times(now())
@@ -296,34 +296,36 @@ class TestWhileRunning:
         site.is_whole()
 
 
-def test_one_of_two_aggregators_with_a_wrong_clock_counts_nothing(site, machine, tmp_path):
-    other, ports = Machine(tmp_path / "other"), (free_port(), free_port())
-    site.set_times(now())
-    other.set(TO_2031)
-    with contextlib.ExitStack() as stack:
-        processes = []
-        for number, (at, port) in enumerate(zip((machine, other), ports, strict=True)):
-            broker = tmp_path / f"{number}.toml"
-            broker.write_text(
-                f'url = "mqtt://127.0.0.1:{site.broker.port}"\nshare = "both"\nclient_id = "agg-{number}"\n'
-            )
-            options = ("--http", f"127.0.0.1:{port}")
-            processes.append(stack.enter_context(site.serve(at, *options, broker=broker)))
-        right, wrong = processes
-        right.ready()
-        waits(wrong, ports[1], AHEAD)
-        site.send(400)
-        until(lambda: 150 < site.counts < 250, lambda: f"{site.counts} {right.log()} {wrong.log()}")
-        assert health(f"http://127.0.0.1:{ports[0]}") == (200, None)
-        other.set("+0d")
-        site.counts_all(wrong)
-        assert right.end() == wrong.end() == 0
-    site.is_whole()
+class TestSeveralAggregators:
+    def test_wrong_clock_stops_only_its_own_aggregator(self, site, machine, tmp_path):
+        other, ports = Machine(tmp_path / "other"), (free_port(), free_port())
+        site.set_times(now())
+        other.set(TO_2031)
+        with contextlib.ExitStack() as stack:
+            processes = []
+            for number, (at, port) in enumerate(zip((machine, other), ports, strict=True)):
+                broker = tmp_path / f"{number}.toml"
+                broker.write_text(
+                    f'url = "mqtt://127.0.0.1:{site.broker.port}"\n'
+                    f'share = "both"\nclient_id = "agg-{number}"\n'
+                )
+                options = ("--http", f"127.0.0.1:{port}")
+                processes.append(stack.enter_context(site.serve(at, *options, broker=broker)))
+            right, wrong = processes
+            right.ready()
+            waits(wrong, ports[1], AHEAD)
+            site.send(400)
+            until(lambda: 150 < site.counts < 250, lambda: f"{site.counts} {right.log()} {wrong.log()}")
+            assert health(f"http://127.0.0.1:{ports[0]}") == (200, None)
+            other.set("+0d")
+            site.counts_all(wrong)
+            assert right.end() == wrong.end() == 0
+        site.is_whole()
 
 
 class TestExperimentAdd:
     def add(self, url, machine, folder, *more):
-        """The status and standard error of `hushmote experiment add` on this machine."""
+        """Return the status and standard error of `hushmote experiment add` on this machine."""
         (folder / "door.toml").write_text(DOOR)
         command = [sys.executable, "-m", "hushmote", "experiment", "add", str(folder / "door.toml")]
         run = subprocess.run(

@@ -1,4 +1,4 @@
-"""A clock that cannot be right adds no experiment, and an operator can accept another one."""
+"""With a clock that cannot be right no experiment is added; an operator can accept another clock."""
 
 import datetime
 import json
@@ -31,7 +31,7 @@ def now():
 
 
 def set_times(store, alive=None, clock=None):
-    """Let a store have been written at these times and not since."""
+    """Make a store look as if it was last written at these times."""
     times = {"alive": alive and counting_minute(alive), "clock": clock and counting_minute(clock)}
     with store.writing() as connection:
         connection.execute(schema.counting.update().values(**times))

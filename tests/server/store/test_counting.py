@@ -1,4 +1,4 @@
-"""The store knows when counting last worked, and the days on which it was interrupted."""
+"""The store records when counting last worked, and the days on which it was interrupted."""
 
 import datetime
 import functools
@@ -26,7 +26,7 @@ date = datetime.date
 
 
 def days(*numbers: int) -> frozenset[date]:
-    """Days of November 2026."""
+    """Return days of November 2026."""
     return frozenset(date(2026, 11, number) for number in numbers)
 
 
@@ -67,7 +67,7 @@ class TestCountingTime:
 
 
 class TestInterruptedDays:
-    @pytest.mark.parametrize("gap", [MINUTE, 50 * MINUTE, HOUR])
+    @pytest.mark.parametrize("gap", [MINUTE, 50 * MINUTE, HOUR], ids=["minute", "50 minutes", "hour"])
     def test_a_gap_of_up_to_an_hour_is_no_interruption(self, store, gap):
         interrupt(store, NOON, NOON + gap)
         assert store.interrupted_days() == frozenset()

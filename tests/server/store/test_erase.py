@@ -1,4 +1,4 @@
-"""Erasing: nothing of it is left in the files, nothing else changes, and no old report counts again."""
+"""Erased data is gone from the files, nothing else changes, and no old report counts again."""
 
 import datetime
 import itertools
@@ -19,7 +19,6 @@ from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.ingest.commit import QueuedErasures, Retention
 from hushmote.server.ingest.status import Status
 from hushmote.server.store import Description, Store, StoreError, VersionRefused, postgresql, schema
-from hushmote.server.store import erase as erasing
 from hushmote.server.store.check import check
 from hushmote.server.store.database import StoreLocked
 from hushmote.server.store.erase import (
@@ -39,24 +38,24 @@ from hushmote.server.wire.keys import FleetKeys, MasterKeyError
 
 NOW = datetime.datetime(2026, 11, 21, 14, 53, tzinfo=datetime.UTC)
 TEMP, DOOR = experiment(), experiment(name="door-of-the-cellar", window="hour")
-GONE, STAYS = "gone-0123456789abcdef", "stays-0123456789abcdef"
+ERASED, STAYS = "gone-0123456789abcdef", "stays-0123456789abcdef"
 REVOKED = "revoked-0123456789abcdef"
 
 
 def sent(device, exp=TEMP, count=3, fleet="home", master: bytes | None = MASTER):
-    """A device's first reports; master: None in an open fleet."""
+    """Return a device's first reports; master is None in an open fleet."""
     key = None if master is None else keys.device_key(master, fleet, device)
     topic = topics.report_topic(fleet, device)
     return [(topic, payload) for payload in reports(device, exp, count, key=key, value=21.5)]
 
 
 def count(store, messages, fleet_keys: FleetKeys | None = FLEET_KEYS, now=NOW):
-    """Count reports; returns how many were accepted, and rejects by reason."""
+    """Count reports; return how many were accepted, and the rejects by reason."""
     tally = ingest.ingest(store, messages, ingest.fleets(store, fleet_keys), now)
     return tally.accepted, {reason: n for (_, reason), n in tally.rejected.items()}
 
 
-OLD = sent(GONE) + sent(GONE, DOOR, 2) + sent(REVOKED)
+OLD = sent(ERASED) + sent(ERASED, DOOR, 2) + sent(REVOKED)
 
 
 def filled(url):
@@ -71,7 +70,7 @@ def filled(url):
 
 @pytest.fixture
 def store(store_url):
-    """A store of a keyed fleet with three devices, one of which is revoked."""
+    """Create a store of a keyed fleet with three devices, one of which is revoked."""
     with filled(store_url) as store:
         yield store
 
@@ -80,7 +79,7 @@ in_sqlite = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 
 
 def files(store, request):
-    """All bytes that the database has in its own files, but for PostgreSQL's log of transactions."""
+    """Return all bytes of the database's own files, except PostgreSQL's log of transactions."""
     if store.engine.dialect.name == "sqlite":
         path = Path(store.where)
         return b"".join(p.read_bytes() for p in path.parent.glob(f"{path.name}*"))
@@ -91,178 +90,127 @@ def files(store, request):
     return b"".join(p.read_bytes() for p in (postgres.folder / "base" / str(oid)).iterdir())
 
 
-def test_nothing_of_an_erased_device_is_in_the_files_and_it_was_there_before(store, request):
-    with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        if connection.dialect.name == "postgresql":  # the device's id is in the statistics
-            connection.exec_driver_sql("ANALYZE")
-    assert files(store, request).count(GONE.encode()) >= 2
-    for device in (GONE, REVOKED):
-        erase(store, "home", device=device, fleet_keys=FLEET_KEYS)
-    after = files(store, request)
-    assert GONE.encode() not in after
-    assert REVOKED.encode() not in after
-    assert STAYS.encode() in after
-    assert store.roster("home") == {}
+class TestFiles:
+    def test_contain_nothing_of_an_erased_device(self, store, request):
+        with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            if connection.dialect.name == "postgresql":  # the device's id is in the statistics
+                connection.exec_driver_sql("ANALYZE")
+        assert files(store, request).count(ERASED.encode()) >= 2
+        for device in (ERASED, REVOKED):
+            erase(store, "home", device=device, fleet_keys=FLEET_KEYS)
+        after = files(store, request)
+        assert ERASED.encode() not in after
+        assert REVOKED.encode() not in after
+        assert STAYS.encode() in after
+        assert store.roster("home") == {}
 
-
-def test_nothing_of_an_erased_experiment_is_in_the_files(store, request):
-    store.withdraw_experiment("home", DOOR.name, grace_days=0)
-    assert DOOR.name.encode() in files(store, request)
-    done = erase(store, "home", experiment=DOOR.name)
-    assert done == Erasure(fleet="home", experiment=DOOR.name, devices=1, reports=2)
-    after = files(store, request)
-    for what in (DOOR.name.encode(), DOOR.digest, DOOR.sha256, b"2026-11-21T14"):
-        assert what not in after
-    assert check(store).violations == ()
-    assert check(store).reports == 9
-
-
-def test_nothing_of_an_erased_fleet_is_in_the_files(store, request):
-    ask_fleet(store, "elsewhere", TEMP)
-    count(store, [*sent("other", fleet="elsewhere", master=None), ("hushmote/v1/home/report/x", b"no")])
-    for exp in (TEMP, DOOR):
-        store.withdraw_experiment("home", exp.name)
-    erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    assert erase(store, "home").reports == 6
-    after = files(store, request)
-    for what in (STAYS, REVOKED, DOOR.name, "2026-11-21T14"):
-        assert what.encode() not in after
-    assert store.fleets() == {"elsewhere": False}
-    found = check(store)
-    assert (found.reports, found.violations) == (3, ())
-    for table in schema.metadata.sorted_tables:
-        if "fleet" in table.columns:
-            with store.reading() as connection:
-                assert "home" not in set(connection.scalars(select(table.c.fleet)))
-
-
-def test_an_erased_device_s_old_reports_do_not_count_again_and_leave_no_row(store):
-    counts = list(store.histogram("home", TEMP.digest))
-    done = erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    assert done == Erasure(fleet="home", device=GONE, devices=1, reports=5, sealed=True)
-    assert list(store.histogram("home", TEMP.digest)) == counts
-    assert count(store, sent(GONE) + sent(GONE, DOOR, 2)) == (0, {"duplicate": 5})
-    assert GONE not in repr(rows(store))
-    assert (check(store).reports, check(store).violations) == (11, ())
-    assert store.participation("home")["temp"].devices == 3
-
-
-@in_sqlite
-def test_a_device_that_reports_again_counts_on_from_where_it_was(store):
-    erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    assert count(store, sent(GONE, count=4)) == (1, {"duplicate": 3})
-    assert {n for d, name, n in store.seen("home") if d == GONE} == {NumberSet(4, late=3)}
-    assert check(store).violations == ()
-    assert erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS).reports == 1
-    assert count(store, sent(GONE, count=4)) == (0, {"duplicate": 4})
-    assert (check(store).reports, check(store).violations) == (12, ())
-
-
-@in_sqlite
-def test_a_revoked_device_stays_out_after_it_was_erased(store):
-    erase(store, "home", device=REVOKED, fleet_keys=FLEET_KEYS)
-    assert count(store, sent(REVOKED, count=4) + sent(REVOKED, DOOR)) == (0, {"duplicate": 7})
-
-
-@in_sqlite
-def test_marks_say_nothing_without_the_master_key_and_differ_for_each_experiment(store):
-    erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    with store.reading() as connection:
-        left = connection.execute(select(schema.erased)).all()
-    assert {(r.fleet, r.experiment, r.highest, r.reports) for r in left} == {
-        ("home", "temp", 3, 3),
-        ("home", DOOR.name, 2, 2),
-    }
-    assert {r.mark for r in left} == {keys.erased_mark(MASTER, "home", e.name, GONE) for e in (TEMP, DOOR)}
-    assert {r.mark for r in left}.isdisjoint(
-        keys.erased_mark(bytes(32), "home", e.name, GONE) for e in (TEMP, DOOR)
-    )
-
-
-@in_sqlite
-def test_a_seal_under_a_rotated_key_holds_as_long_as_that_key_counts(store):
-    erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    rotated = FleetKeys((bytes(32), MASTER), SIGNING)
-    assert count(store, sent(GONE), rotated) == (0, {"duplicate": 3})
-    assert count(store, sent(GONE), FleetKeys((bytes(32),), SIGNING)) == (0, {"bad tag": 3})
-
-
-def test_an_open_fleet_seals_with_the_key_that_it_is_given_and_needs_it_from_then_on(store_url):
-    with Store(store_url) as store:
-        ask_fleet(store, "home", TEMP)
-        old = sent(GONE, master=None)
-        assert count(store, old, None) == (3, {})
-        assert not erase(store, "home", device=GONE).sealed
+    def test_contain_nothing_of_an_erased_experiment(self, store, request):
+        store.withdraw_experiment("home", DOOR.name, grace_days=0)
+        assert DOOR.name.encode() in files(store, request)
+        erasure = erase(store, "home", experiment=DOOR.name)
+        assert erasure == Erasure(fleet="home", experiment=DOOR.name, devices=1, reports=2)
+        after = files(store, request)
+        for what in (DOOR.name.encode(), DOOR.digest, DOOR.sha256, b"2026-11-21T14"):
+            assert what not in after
         assert check(store).violations == ()
-        assert count(store, old, None) == (3, {})  # as the command says before it asks
-        assert erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS).sealed
-        assert count(store, old) == (0, {"duplicate": 3})
-        assert (check(store).reports, check(store).violations) == (6, ())
-        with pytest.raises(MasterKeyError, match="has erased devices, sealed with a master key"):
-            ingest.fleets(store)
-        with pytest.raises(MasterKeyError, match="is sealed with its master key"):
-            erase(store, "home", device=STAYS)
+        assert check(store).reports == 9
+
+    def test_contain_nothing_of_an_erased_fleet(self, store, request):
+        ask_fleet(store, "elsewhere", TEMP)
+        count(store, [*sent("other", fleet="elsewhere", master=None), ("hushmote/v1/home/report/x", b"no")])
+        for exp in (TEMP, DOOR):
+            store.withdraw_experiment("home", exp.name)
+        erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS)
+        assert erase(store, "home").reports == 6
+        after = files(store, request)
+        for what in (STAYS, REVOKED, DOOR.name, "2026-11-21T14"):
+            assert what.encode() not in after
+        assert store.fleets() == {"elsewhere": False}
+        outcome = check(store)
+        assert (outcome.reports, outcome.violations) == (3, ())
+        for table in schema.metadata.sorted_tables:
+            if "fleet" in table.columns:
+                with store.reading() as connection:
+                    assert "home" not in set(connection.scalars(select(table.c.fleet)))
 
 
-@in_sqlite
-def test_a_damaged_row_can_be_erased_and_nothing_of_it_counts_again(store):
-    with store.writing() as connection:
-        connection.execute(schema.dedupe.update().where(schema.dedupe.c.device == GONE).values(numbers="x"))
-    assert erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS).reports == 5
-    assert count(store, sent(GONE, count=4)) == (0, {"duplicate": 4})
-    assert check(store).violations == ()
+class TestErasedDevice:
+    def test_old_reports_do_not_count_again(self, store):
+        counts = list(store.histogram("home", TEMP.digest))
+        erasure = erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS)
+        assert erasure == Erasure(fleet="home", device=ERASED, devices=1, reports=5, sealed=True)
+        assert list(store.histogram("home", TEMP.digest)) == counts
+        assert count(store, sent(ERASED) + sent(ERASED, DOOR, 2)) == (0, {"duplicate": 5})
+        assert ERASED not in repr(rows(store))
+        assert (check(store).reports, check(store).violations) == (11, ())
+        assert store.participation("home")["temp"].devices == 3
+
+    @in_sqlite
+    def test_new_reports_count_on_from_its_highest_number(self, store):
+        erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS)
+        assert count(store, sent(ERASED, count=4)) == (1, {"duplicate": 3})
+        assert {n for d, name, n in store.accepted_numbers("home") if d == ERASED} == {NumberSet(4, late=3)}
+        assert check(store).violations == ()
+        assert erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS).reports == 1
+        assert count(store, sent(ERASED, count=4)) == (0, {"duplicate": 4})
+        assert (check(store).reports, check(store).violations) == (12, ())
+
+    @in_sqlite
+    def test_stays_revoked(self, store):
+        erase(store, "home", device=REVOKED, fleet_keys=FLEET_KEYS)
+        assert count(store, sent(REVOKED, count=4) + sent(REVOKED, DOOR)) == (0, {"duplicate": 7})
+
+    @in_sqlite
+    def test_marks_are_unlinkable_without_the_master_key(self, store):
+        erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS)
+        with store.reading() as connection:
+            marks = connection.execute(select(schema.erased)).all()
+        assert {(r.fleet, r.experiment, r.highest, r.reports) for r in marks} == {
+            ("home", "temp", 3, 3),
+            ("home", DOOR.name, 2, 2),
+        }
+        assert {r.mark for r in marks} == {
+            keys.erased_mark(MASTER, "home", e.name, ERASED) for e in (TEMP, DOOR)
+        }
+        assert {r.mark for r in marks}.isdisjoint(
+            keys.erased_mark(bytes(32), "home", e.name, ERASED) for e in (TEMP, DOOR)
+        )
+
+    @in_sqlite
+    def test_seal_under_a_rotated_key_holds_while_it_counts(self, store):
+        erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS)
+        rotated = FleetKeys((bytes(32), MASTER), SIGNING)
+        assert count(store, sent(ERASED), rotated) == (0, {"duplicate": 3})
+        assert count(store, sent(ERASED), FleetKeys((bytes(32),), SIGNING)) == (0, {"bad tag": 3})
+
+    def test_in_an_open_fleet_is_sealed_with_the_given_key(self, store_url):
+        with Store(store_url) as store:
+            ask_fleet(store, "home", TEMP)
+            old = sent(ERASED, master=None)
+            assert count(store, old, None) == (3, {})
+            assert not erase(store, "home", device=ERASED).sealed
+            assert check(store).violations == ()
+            assert count(store, old, None) == (3, {})  # as the command prints before it asks
+            assert erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS).sealed
+            assert count(store, old) == (0, {"duplicate": 3})
+            assert (check(store).reports, check(store).violations) == (6, ())
+            with pytest.raises(MasterKeyError, match="has erased devices, sealed with a master key"):
+                ingest.fleets(store)
+            with pytest.raises(MasterKeyError, match="is sealed with its master key"):
+                erase(store, "home", device=STAYS)
+
+    @in_sqlite
+    def test_damaged_row_can_be_erased(self, store):
+        with store.writing() as connection:
+            connection.execute(
+                schema.dedupe.update().where(schema.dedupe.c.device == ERASED).values(numbers="x")
+            )
+        assert erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS).reports == 5
+        assert count(store, sent(ERASED, count=4)) == (0, {"duplicate": 4})
+        assert check(store).violations == ()
 
 
 # What is refused
-
-
-@in_sqlite
-def test_what_is_not_there_or_still_asked_is_refused_in_a_line_and_changes_nothing(store):
-    wrong = FleetKeys((bytes(32),), SIGNING)
-    store.set_master_check("home", keys.master_check(MASTER, "home"))
-    before = rows(store)
-    asked: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
-        ({"device": "nobody", "fleet_keys": FLEET_KEYS}, VersionRefused, "fleet home knows no device nobody"),
-        ({"device": GONE}, MasterKeyError, "give it as a file or in HUSHMOTE_MASTER_KEY"),
-        ({"device": GONE, "fleet_keys": wrong}, MasterKeyError, "this is not the master key of fleet home"),
-        ({"experiment": "hall"}, VersionRefused, "there is no experiment hall in fleet home"),
-        ({"experiment": "temp"}, VersionRefused, "are still asked temp: `hushmote experiment withdraw temp`"),
-        ({}, VersionRefused, "still asked"),
-    )
-    for what, error, text in asked:
-        with pytest.raises(error, match=text):
-            erase(store, "home", **what)
-    with pytest.raises(VersionRefused, match="there is no fleet away"):
-        erase(store, "away")
-    assert rows(store) == before
-
-
-def test_who_does_not_agree_keeps_everything(store):
-    before = rows(store)
-
-    def no(erasure):
-        assert erasure.reports == 5
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS, agree=no)
-    assert rows(store) == before
-    if store.engine.dialect.name == "sqlite":
-        assert Path(store.where).read_bytes()[18:20] == b"\2\2"  # in WAL mode, as every store
-
-
-@in_sqlite
-def test_it_is_refused_while_somebody_counts_and_counting_waits_for_it(store, tmp_path):
-    store_url = f"sqlite:///{tmp_path / 'store.sqlite'}"
-    with Store(store_url) as other:
-        assert count(other, sent("new")) == (3, {})
-        before = rows(store)
-        with pytest.raises(StoreLocked, match="is in use, and nothing was erased: stop its aggregators"):
-            erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-        assert rows(store) == before
-        assert count(other, sent("new", count=4)) == (1, {"duplicate": 3})
-    erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    assert count(store, OLD[:3]) == (0, {"duplicate": 3})
 
 
 class TestPostgresqlWhileAggregatorsCount:
@@ -277,28 +225,27 @@ class TestPostgresqlWhileAggregatorsCount:
         with Store(postgres_url) as other:
             with other.ingest():
                 with pytest.raises(StoreLocked, match="is in use, and nothing was erased: stop its aggreg"):
-                    erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
+                    erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS)
                 assert rows(store) == before
 
             def batch_in_between(_):
                 with pytest.raises(StoreLocked):
                     count(other, sent("new"))
 
-            erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS, agree=batch_in_between)
+            erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS, agree=batch_in_between)
             assert count(other, OLD[:5] + sent("new")) == (3, {"duplicate": 5})
         assert (check(store).reports, check(store).violations) == (14, ())
 
-    def test_stays_unfinished_while_a_transaction_sees_it(self, store, postgres_url, request, monkeypatch):
-        monkeypatch.setattr(erasing, "_READERS_S", 0.2)
+    def test_stays_unfinished_while_a_transaction_sees_it(self, store, postgres_url, request):
         with Store(postgres_url) as other, other.snapshot() as reader:
             reader.execute(select(schema.fleet)).all()  # its lock is on another table than the device's rows
-            with fails("still see what was erased: 1; end them, or wait"):
-                erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-            with fails("still see what was erased"):
+            with fails("can still see erased data: 1; end them, or wait"):
+                erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS, readers_s=0.2)
+            with fails("can still see erased data"):
                 finish_rewrite(store, 0.2)
-            assert GONE.encode() in files(store, request)
+            assert ERASED.encode() in files(store, request)
         assert finish_rewrite(store)
-        assert GONE.encode() not in files(store, request)
+        assert ERASED.encode() not in files(store, request)
 
     def test_only_the_owner_finishes_it(self, store, postgres, request):
         name = store.engine.url.database
@@ -307,24 +254,24 @@ class TestPostgresqlWhileAggregatorsCount:
         )
         try:
             with Store(postgres.url(name, f"{name}_serve")) as other:
-                queue_erasure(other, "home", GONE)
-                assert erase_queued(other, "home", GONE, FLEET_KEYS) is not None
+                queue_erasure(other, "home", ERASED)
+                assert erase_queued(other, "home", ERASED, FLEET_KEYS) is not None
                 assert not finish_rewrite(other)
         finally:
             postgres.execute(f"DROP OWNED BY {name}_serve; DROP ROLE {name}_serve", name)
-        assert "`hushmote store erase URL` writes them anew" in check(store).notes[0]
+        assert "`hushmote store erase URL` rewrites them" in check(store).notes[0]
         assert finish_rewrite(store)
         assert check(store).notes == ()
-        assert GONE.encode() not in files(store, request)
+        assert ERASED.encode() not in files(store, request)
 
 
 def steps(url, action, moment):
-    """Do something to a store in a child process that is killed at that step; return whether it was."""
+    """Change a store in a child process that is killed at that step; return whether it was."""
 
     def act(count):
         def trace(connection, _):
             if isinstance(connection, sqlite3.Connection):
-                connection.set_trace_callback(count)  # hears of what VACUUM itself does as well
+                connection.set_trace_callback(count)  # the hook also sees the statements of VACUUM itself
 
         event.listen(Pool, "connect", trace)
         with Store(url, create=False) as store:
@@ -336,39 +283,39 @@ def steps(url, action, moment):
 
 
 class TestKilledErasure:
-    """A process that is killed at any step leaves everything, or what the next one finishes."""
+    """A process killed at any step changes nothing, or leaves work that the next process finishes."""
 
     @pytest.fixture
     def fresh(self, store_url, request, tmp_path):
-        """A function that returns the URL of the same filled store again and again."""
+        """Return a function that returns URLs of equal filled stores."""
         with filled(store_url):
             pass
         if store_url.startswith("sqlite"):
             path = tmp_path / "store.sqlite"
-            kept = path.read_bytes()
+            content = path.read_bytes()
 
             def again():
                 for name in tmp_path.glob("store.sqlite*"):
                     name.unlink()
-                path.write_bytes(kept)
+                path.write_bytes(content)
                 return store_url
 
             yield again
             return
         postgres, template = request.getfixturevalue("postgres"), store_url.rpartition("/")[2]
-        made: list[str] = []
+        databases: list[str] = []
 
         def copy():
-            while made:
-                postgres.drop(made.pop())
-            made.append(postgres.create(template))
-            return postgres.url(made[-1])
+            while databases:
+                postgres.drop(databases.pop())
+            databases.append(postgres.create(template))
+            return postgres.url(databases[-1])
 
         yield copy
-        postgres.drop(made.pop())
+        postgres.drop(databases.pop())
 
     def by_hand(self, store):
-        erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
+        erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS)
 
     def queued(self, store):
         QueuedErasures(store, Status(), FLEET_KEYS, None).turn()
@@ -381,13 +328,13 @@ class TestKilledErasure:
             url = fresh()
             if queue:
                 with Store(url) as store:
-                    queue_erasure(store, "home", GONE)
+                    queue_erasure(store, "home", ERASED)
             killed = steps(url, self.queued if queue else self.by_hand, moment)
             with Store(url, create=False) as store:
-                left = [d for d, _, _ in store.seen("home") if d == GONE]
-                if left:
-                    assert len(left) == 2  # rows of both experiments: it is as it was
-                    assert queued_erasures(store) == ([("home", GONE)] if queue else [])
+                remaining_devices = [d for d, _, _ in store.accepted_numbers("home") if d == ERASED]
+                if remaining_devices:
+                    assert len(remaining_devices) == 2  # rows of both experiments: nothing has changed
+                    assert queued_erasures(store) == ([("home", ERASED)] if queue else [])
                     self.queued(store) if queue else self.by_hand(store)
                 else:
                     with store.reading() as connection:
@@ -395,9 +342,9 @@ class TestKilledErasure:
                     unfinished += due
                     assert bool(check(store).notes) == due
                     assert finish_rewrite(store) == due
-                    with pytest.raises(VersionRefused, match="knows no device"):
+                    with pytest.raises(VersionRefused, match="there is no device"):
                         self.by_hand(store)
-                assert GONE.encode() not in files(store, request)
+                assert ERASED.encode() not in files(store, request)
                 assert (check(store).violations, check(store).notes) == ((), ())
                 assert count(store, OLD[:5]) == (0, {"duplicate": 5})
             if not killed:
@@ -409,22 +356,22 @@ class TestKilledErasure:
 
 class TestQueuedErasure:
     def test_leaves_nothing_of_device_and_request(self, store, request):
-        queue_erasure(store, "home", GONE)
-        queue_erasure(store, "home", GONE)
+        queue_erasure(store, "home", ERASED)
+        queue_erasure(store, "home", ERASED)
         assert "1 device waits for an aggregator to erase it" in check(store).notes
         with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             if connection.dialect.name == "postgresql":  # the request is in the statistics
                 connection.exec_driver_sql("ANALYZE")
-        assert files(store, request).count(GONE.encode()) >= 3
+        assert files(store, request).count(ERASED.encode()) >= 3
         QueuedErasures(store, Status(), FLEET_KEYS, None).turn()
-        assert GONE.encode() not in files(store, request)
-        assert GONE not in repr(rows(store))
+        assert ERASED.encode() not in files(store, request)
+        assert ERASED not in repr(rows(store))
         assert count(store, OLD[:5]) == (0, {"duplicate": 5})
         assert (check(store).reports, check(store).violations, check(store).notes) == (11, (), ())
 
     def test_goes_where_the_device_was_erased_by_hand(self, store, request):
-        queue_erasure(store, "home", GONE)
-        erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
+        queue_erasure(store, "home", ERASED)
+        erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS)
         assert queued_erasures(store) == []
         with store.writing() as connection:
             connection.execute(schema.erasure.insert(), {"fleet": "home", "device": "nobody"})
@@ -433,73 +380,112 @@ class TestQueuedErasure:
 
     def test_waits_for_the_right_key(self, store, caplog):
         store.set_master_check("home", keys.master_check(MASTER, "home"))
-        queue_erasure(store, "home", GONE)
+        queue_erasure(store, "home", ERASED)
         for wrong in (None, FleetKeys((bytes(32),), SIGNING)):
             QueuedErasures(store, Status(), wrong, None).turn()
             assert "an erasure is not finished yet" in caplog.messages[-1]
-            assert GONE not in caplog.text
-        assert queued_erasures(store) == [("home", GONE)]
+            assert ERASED not in caplog.text
+        assert queued_erasures(store) == [("home", ERASED)]
         QueuedErasures(store, Status(), None, ["elsewhere"]).turn()
         assert len(caplog.messages) == 2
 
-    @pytest.mark.parametrize(("fleet", "device"), [("home", "nobody"), ("away", GONE)])
+    @pytest.mark.parametrize(("fleet", "device"), [("home", "nobody"), ("away", ERASED)])
     def test_is_refused_for_an_unknown_device(self, store, fleet, device):
-        with pytest.raises(VersionRefused, match=r"knows no device nobody|there is no fleet away"):
+        with pytest.raises(VersionRefused, match=r"there is no device nobody|there is no fleet away"):
             queue_erasure(store, fleet, device)
         assert queued_erasures(store) == []
 
     @in_sqlite
     def test_keeps_a_store_from_being_merged(self, store, tmp_path):
-        queue_erasure(store, "home", GONE)
+        queue_erasure(store, "home", ERASED)
         why = "has devices that wait for an aggregator to erase them"
         with Store(f"sqlite:///{tmp_path / 'other.sqlite'}") as other, pytest.raises(MergeRefused, match=why):
             merge(other, [store])
 
     def test_two_aggregators_carry_it_out_once(self, store, store_url):
-        queue_erasure(store, "home", GONE)
+        queue_erasure(store, "home", ERASED)
         with Store(store_url) as other, ThreadPoolExecutor(2) as pool:
-            done = list(pool.map(lambda s: erase_queued(s, "home", GONE, FLEET_KEYS), (store, other)))
-        assert sorted(erasure is None for erasure in done) == [False, True]
+            erasures = list(pool.map(lambda s: erase_queued(s, "home", ERASED, FLEET_KEYS), (store, other)))
+        assert sorted(erasure is None for erasure in erasures) == [False, True]
         assert check(store).violations == ()
 
 
-def test_a_read_only_store_is_one_line(tmp_path):
-    path = tmp_path / "store.sqlite"
-    filled(f"sqlite:///{path}").close()
-    before = path.read_bytes()
-    with Store(f"sqlite:///{path}", read_only=True) as store, fails("it is read-only"):
-        erase(store, "home", device=GONE, fleet_keys=FLEET_KEYS)
-    assert path.read_bytes() == before
+class TestRefusal:
+    @in_sqlite
+    def test_unknown_or_published_target_changes_nothing(self, store):
+        wrong = FleetKeys((bytes(32),), SIGNING)
+        store.set_master_check("home", keys.master_check(MASTER, "home"))
+        before = rows(store)
+        cases: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
+            (
+                {"device": "nobody", "fleet_keys": FLEET_KEYS},
+                VersionRefused,
+                "there is no device nobody in fleet home",
+            ),
+            ({"device": ERASED}, MasterKeyError, "give it as a file or in HUSHMOTE_MASTER_KEY"),
+            (
+                {"device": ERASED, "fleet_keys": wrong},
+                MasterKeyError,
+                "this is not the master key of fleet home",
+            ),
+            ({"experiment": "hall"}, VersionRefused, "there is no experiment hall in fleet home"),
+            (
+                {"experiment": "temp"},
+                VersionRefused,
+                "still answer temp: run `hushmote experiment withdraw temp`",
+            ),
+            ({}, VersionRefused, "still answer"),
+        )
+        for what, error, text in cases:
+            with pytest.raises(error, match=text):
+                erase(store, "home", **what)
+        with pytest.raises(VersionRefused, match="there is no fleet away"):
+            erase(store, "away")
+        assert rows(store) == before
+
+    def test_without_agreement_changes_nothing(self, store):
+        before = rows(store)
+
+        def no(erasure):
+            assert erasure.reports == 5
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS, agree=no)
+        assert rows(store) == before
+        if store.engine.dialect.name == "sqlite":
+            assert Path(store.where).read_bytes()[18:20] == b"\2\2"  # in WAL mode, as every store
+
+    @in_sqlite
+    def test_waits_for_counting(self, store, tmp_path):
+        store_url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+        with Store(store_url) as other:
+            assert count(other, sent("new")) == (3, {})
+            before = rows(store)
+            with pytest.raises(StoreLocked, match="is in use, and nothing was erased: stop its aggregators"):
+                erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS)
+            assert rows(store) == before
+            assert count(other, sent("new", count=4)) == (1, {"duplicate": 3})
+        erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS)
+        assert count(store, OLD[:3]) == (0, {"duplicate": 3})
+
+    def test_read_only_store_is_one_line(self, tmp_path):
+        path = tmp_path / "store.sqlite"
+        filled(f"sqlite:///{path}").close()
+        before = path.read_bytes()
+        with Store(f"sqlite:///{path}", read_only=True) as store, fails("it is read-only"):
+            erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS)
+        assert path.read_bytes() == before
 
 
 # Merging
 
 
-@in_sqlite
-def test_a_store_with_erased_devices_merges_and_is_refused_where_nobody_can_tell(store, tmp_path):
-    with (
-        Store(f"sqlite:///{tmp_path / 'site.sqlite'}") as site,
-        filled(f"sqlite:///{tmp_path / 'same.sqlite'}") as same,
-    ):
-        ask_fleet(site, "home", TEMP, keyed=True)
-        assert count(site, sent("elsewhere")) == (3, {})
-        erase(site, "home", device="elsewhere", fleet_keys=FLEET_KEYS)
-        merge(store, [site])
-        assert (check(store).reports, check(store).violations) == (14, ())
-        assert count(store, sent("elsewhere")) == (0, {"duplicate": 3})
-        for each in (store, same):
-            erase(each, "home", device=GONE, fleet_keys=FLEET_KEYS)
-            erase(each, "home", device=STAYS, fleet_keys=FLEET_KEYS)
-            erase(each, "home", device=REVOKED, fleet_keys=FLEET_KEYS)
-        with pytest.raises(MergeRefused, match="counted reports of 4 devices erased since"):
-            merge(store, [same])
+# Windows whose retention time is over
 
 
-# Windows that are not kept
-
-
-def kept(store_url, keep, window="day"):
-    """A store whose experiment has had a report in each of three windows."""
+def add_with_retention(store_url, keep, window="day"):
+    """Create a store whose experiment has a report in each of three windows."""
     exp = experiment(window=window, budget={"rule": "unlimited"})
     store = Store(store_url)
     ask_fleet(store, "home", exp, description=Description(keep=keep))
@@ -509,77 +495,97 @@ def kept(store_url, keep, window="day"):
     return store, exp, step
 
 
-@pytest.mark.parametrize(("window", "keep"), [("day", "2d"), ("hour", "2h")])
-def test_a_window_is_erased_once_its_time_after_its_end_is_over_and_not_before(store_url, window, keep):
-    store, exp, step = kept(store_url, keep, window)
-    with store:
-        first, *later = store.windows("home", exp.digest)
-        end = NOW.replace(minute=0, hour=0 if window == "day" else NOW.hour) + step
-        assert expire(store, end + 2 * step - datetime.timedelta(seconds=1)) is None
-        due = expire(store, end + 2 * step)
-        assert due is not None
-        version, gone, reports = due
-        assert (version.experiment.digest, gone, reports) == (exp.digest, first, 1)
-        assert expire(store, end + 2 * step) is None
-        assert list(store.windows("home", exp.digest)) == later
-        assert store.experiments()[0].erased == 1
-        assert (check(store).reports, check(store).violations) == (2, ())
-        assert count(store, sent(STAYS, exp, 1, master=None), None) == (0, {"duplicate": 1})
-
-
-@in_sqlite
-def test_what_is_kept_for_good_stays_and_the_newest_version_says_for_all(store_url):
-    store, exp, _ = kept(store_url, "")
-    far = NOW + datetime.timedelta(days=40_000)
-    with store:
-        assert expire(store, far) is None
-        new = experiment(window="day", budget={"rule": "unlimited"}, epsilon=500_000)
-        store.add_experiment("home", payload_of(new), description=Description(keep="1d"))
-        for left in (2, 1, 0):
-            due = expire(store, far)
+class TestExpiry:
+    @pytest.mark.parametrize(("window", "keep"), [("day", "2d"), ("hour", "2h")])
+    def test_erases_a_window_once_its_time_is_over(self, store_url, window, keep):
+        store, exp, step = add_with_retention(store_url, keep, window)
+        with store:
+            first, *later = store.windows("home", exp.digest)
+            end = NOW.replace(minute=0, hour=0 if window == "day" else NOW.hour) + step
+            assert expire(store, end + 2 * step - datetime.timedelta(seconds=1)) is None
+            due = expire(store, end + 2 * step)
             assert due is not None
-            assert due[0].experiment.digest == exp.digest
-            assert len(store.windows("home", exp.digest)) == left
-        assert expire(store, far) is None
-        assert check(store).violations == ()
+            version, expired_window, reports = due
+            assert (version.experiment.digest, expired_window, reports) == (exp.digest, first, 1)
+            assert expire(store, end + 2 * step) is None
+            assert list(store.windows("home", exp.digest)) == later
+            assert store.experiments()[0].erased == 1
+            assert (check(store).reports, check(store).violations) == (2, ())
+            assert count(store, sent(STAYS, exp, 1, master=None), None) == (0, {"duplicate": 1})
 
+    @in_sqlite
+    def test_newest_version_decides(self, store_url):
+        store, exp, _ = add_with_retention(store_url, "")
+        far = NOW + datetime.timedelta(days=40_000)
+        with store:
+            assert expire(store, far) is None
+            new = experiment(window="day", budget={"rule": "unlimited"}, epsilon=500_000)
+            store.add_experiment("home", payload_of(new), description=Description(keep="1d"))
+            for window_count in (2, 1, 0):
+                due = expire(store, far)
+                assert due is not None
+                assert due[0].experiment.digest == exp.digest
+                assert len(store.windows("home", exp.digest)) == window_count
+            assert expire(store, far) is None
+            assert check(store).violations == ()
 
-@in_sqlite
-def test_an_aggregator_erases_one_window_a_turn_and_looks_once_an_hour(store_url, caplog, monkeypatch):
-    store, exp, _ = kept(store_url, "1d")
-    clock = itertools.chain([NOW + datetime.timedelta(days=9)] * 5, [NOW + datetime.timedelta(days=9.1)])
-    with store, caplog.at_level("INFO"):
-        looks = []
-        read = store.experiments
-        monkeypatch.setattr(store, "experiments", lambda *a: looks.append(1) or read(*a))
-        retention = Retention(store, Status(), lambda: next(clock))
-        for left in (2, 1, 0, 0, 0):
+    @in_sqlite
+    def test_erases_one_window_a_turn_once_an_hour(self, store_url, caplog, monkeypatch):
+        store, exp, _ = add_with_retention(store_url, "1d")
+        clock = itertools.chain([NOW + datetime.timedelta(days=9)] * 5, [NOW + datetime.timedelta(days=9.1)])
+        with store, caplog.at_level("INFO"):
+            looks = []
+            read = store.experiments
+            monkeypatch.setattr(store, "experiments", lambda *a: looks.append(1) or read(*a))
+            retention = Retention(store, Status(), lambda: next(clock))
+            for window_count in (2, 1, 0, 0, 0):
+                retention.turn()
+                assert len(store.windows("home", exp.digest)) == window_count
+            assert len(looks) == 4
             retention.turn()
-            assert len(store.windows("home", exp.digest)) == left
-        assert len(looks) == 4
-        retention.turn()
-        assert len(looks) == 5
-    assert "temp of fleet home: the window 2026-11-21, of 1 reports, was erased" in caplog.text
+            assert len(looks) == 5
+        assert (
+            "temp of fleet home: the window 2026-11-21 (1 reports) reached its retention time" in caplog.text
+        )
+
+    @in_sqlite
+    def test_failing_store_does_not_stop_the_aggregator(self, store_url, caplog, monkeypatch):
+        store, _, _ = add_with_retention(store_url, "1d")
+        with store:
+
+            def fail():
+                raise StoreError("the disk is full")
+
+            monkeypatch.setattr(store, "experiments", fail)
+            Retention(store, Status(), lambda: NOW).turn()
+        assert "expired windows are not erased yet: the disk is full" in caplog.text
 
 
-@in_sqlite
-def test_a_store_that_fails_stops_no_aggregator(store_url, caplog, monkeypatch):
-    store, _, _ = kept(store_url, "1d")
-    with store:
+class TestMerge:
+    @in_sqlite
+    def test_rejects_stores_whose_erased_devices_may_overlap(self, store, tmp_path):
+        with (
+            Store(f"sqlite:///{tmp_path / 'site.sqlite'}") as site,
+            filled(f"sqlite:///{tmp_path / 'same.sqlite'}") as same,
+        ):
+            ask_fleet(site, "home", TEMP, keyed=True)
+            assert count(site, sent("elsewhere")) == (3, {})
+            erase(site, "home", device="elsewhere", fleet_keys=FLEET_KEYS)
+            merge(store, [site])
+            assert (check(store).reports, check(store).violations) == (14, ())
+            assert count(store, sent("elsewhere")) == (0, {"duplicate": 3})
+            for each in (store, same):
+                erase(each, "home", device=ERASED, fleet_keys=FLEET_KEYS)
+                erase(each, "home", device=STAYS, fleet_keys=FLEET_KEYS)
+                erase(each, "home", device=REVOKED, fleet_keys=FLEET_KEYS)
+            with pytest.raises(MergeRefused, match="counted reports of 4 devices erased since"):
+                merge(store, [same])
 
-        def fail():
-            raise StoreError("the disk is full")
-
-        monkeypatch.setattr(store, "experiments", fail)
-        Retention(store, Status(), lambda: NOW).turn()
-    assert "windows that are too old are not erased yet: the disk is full" in caplog.text
-
-
-@in_sqlite
-def test_stores_merge_what_was_erased_by_time(store_url, tmp_path):
-    store, _, _ = kept(store_url, "1d")
-    with store, Store(f"sqlite:///{tmp_path / 'all.sqlite'}") as total:
-        expire(store, NOW + datetime.timedelta(days=9))
-        merge(total, [store])
-        assert [(v.keep, v.erased) for v in total.experiments()] == [("1d", 1)]
-        assert (check(total).reports, check(total).violations) == (2, ())
+    @in_sqlite
+    def test_adds_expired_windows(self, store_url, tmp_path):
+        store, _, _ = add_with_retention(store_url, "1d")
+        with store, Store(f"sqlite:///{tmp_path / 'all.sqlite'}") as total:
+            expire(store, NOW + datetime.timedelta(days=9))
+            merge(total, [store])
+            assert [(v.keep, v.erased) for v in total.experiments()] == [("1d", 1)]
+            assert (check(total).reports, check(total).violations) == (2, ())

@@ -1,6 +1,6 @@
-"""What a store can tell about a device, read from the live databases after real boards reported.
+"""What someone can learn about a device from the live databases, after real boards reported.
 
-Their schema tells nothing but which devices took part and how often; PostgreSQL's own columns tell more.
+The schema only tells which devices took part and how often; PostgreSQL's own columns tell more.
 """
 
 import datetime
@@ -23,8 +23,8 @@ DAY, HOUR = experiment(), experiment(name="door", window="hour")
 DEVICES = [f"board-{i}" for i in range(40)]
 DOCS = Path(__file__).parents[3] / "docs" / "store.md"
 
-# What no table may have beside a device: what it said, when, and from where.
-SAID = re.compile("code|value|reading|window|count|time|date|expires|address|topic|payload|digest")
+# No table may have these beside a device: its answer, its time or its address.
+REVEALING = re.compile("code|value|reading|window|count|time|date|expires|address|topic|payload|digest")
 SERIALS = {("fleet", "serial"), ("experiment", "serial"), ("experiment", "first_serial")}
 COUNTING = ("counting", "alive")  # the store's last minute of counting
 CLOCK = ("counting", "clock")  # the minute in which an experiment was added
@@ -32,14 +32,14 @@ FINER_THAN_AN_HOUR = re.compile(r"\d{1,2}:\d\d|T\d\d\d")
 
 
 def messages(devices=DEVICES, numbers=(1, 2)):
-    """Real boards' reports to two experiments of a fleet with keys, in the order of the devices."""
-    made = []
+    """Return real boards' reports to two experiments of a keyed fleet, in the order of the devices."""
+    messages_so_far = []
     for device in devices:
         key = keys.device_key(MASTER, "home", device)
         for exp in (DAY, HOUR):
             sent = reports(device, exp, max(numbers), key=key, value=21.5)
-            made += [(topics.report_topic("home", device), sent[n - 1]) for n in numbers]
-    return made
+            messages_so_far += [(topics.report_topic("home", device), sent[n - 1]) for n in numbers]
+    return messages_so_far
 
 
 def filled(url, batches):
@@ -57,7 +57,7 @@ def filled(url, batches):
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def catalogue(request, tmp_path_factory):
-    """Reflected tables, whatever the schema's own module says, and rows, after reports of all kinds."""
+    """Return the tables and rows in the database itself, after reports of all kinds."""
     url = f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.sqlite'}"
     if request.param == "postgresql":
         postgres = request.getfixturevalue("postgres")
@@ -83,62 +83,59 @@ def catalogue(request, tmp_path_factory):
     return metadata.tables, rows
 
 
-def test_no_table_has_a_device_beside_what_it_said_or_when_or_from_where(catalogue):
-    tables, _ = catalogue
-    with_device = {name for name, t in tables.items() if "device" in t.columns}
-    assert with_device == {"dedupe", "device", "erasure"}
-    for name in with_device:
-        assert not [c.name for c in tables[name].columns if SAID.search(c.name)]
+class TestTables:
+    def test_no_device_beside_value_time_or_address(self, catalogue):
+        tables, _ = catalogue
+        with_device = {name for name, t in tables.items() if "device" in t.columns}
+        assert with_device == {"dedupe", "device", "erasure"}
+        for name in with_device:
+            assert not [c.name for c in tables[name].columns if REVEALING.search(c.name)]
 
+    def test_device_id_is_only_in_its_own_columns(self, catalogue):
+        _, rows = catalogue
+        assert {row["device"] for row in rows["dedupe"]} == set(DEVICES)
+        for name, records in rows.items():
+            for row in records:
+                for column, cell in row.items():
+                    text = cell.decode("latin-1") if isinstance(cell, bytes) else str(cell)
+                    if column != "device":
+                        assert "board-" not in text, (name, column)
+                    assert "stranger" not in text, (name, column)
 
-def test_a_device_s_id_is_in_no_cell_but_its_own_columns(catalogue):
-    _, rows = catalogue
-    assert {row["device"] for row in rows["dedupe"]} == set(DEVICES)
-    for name, found in rows.items():
-        for row in found:
-            for column, cell in row.items():
-                text = cell.decode("latin-1") if isinstance(cell, bytes) else str(cell)
-                if column != "device":
-                    assert "board-" not in text, (name, column)
-                assert "stranger" not in text, (name, column)
+    def test_no_time_is_finer_than_the_window(self, catalogue):
+        tables, rows = catalogue
+        for table in tables.values():
+            for column in table.columns:
+                assert not isinstance(column.type, types.DateTime | types.Date | types.Time | types.Interval)
+        assert {(row["experiment"], row["window"]) for row in rows["histogram"]} == {
+            (1, "2026-11-21"),
+            (2, "2026-11-21T14"),
+        }
+        for name, records in rows.items():
+            for row in records:
+                for column, cell in row.items():
+                    assert not FINER_THAN_AN_HOUR.search(str(cell)), (name, column)
+                    # Nor seconds since an epoch: the stored numbers are counts, codes and ids. Only an
+                    # experiment's serials are: the moments of its publication, not of a board's report.
+                    if (name, column) == COUNTING:
+                        assert len(records) == 1
+                        assert cell == NOW.replace(second=0).timestamp()
+                    elif (name, column) == CLOCK:
+                        assert cell % 60 == 0
+                    elif (name, column) not in SERIALS:
+                        assert not (isinstance(cell, int) and cell > 1 << 30), (name, column)
 
+    def test_documents_list_every_table_and_column(self, catalogue):
+        tables, _ = catalogue
+        listed = {}
+        for line in DOCS.read_text().splitlines():
+            if match := re.match(r"\| `(\w+)` \| ((?:`\w+`(?:, )?)+) \|", line):
+                listed[match[1]] = set(re.findall(r"`(\w+)`", match[2]))
+        assert listed == {name: set(t.columns.keys()) for name, t in tables.items()}
 
-def test_no_column_holds_a_time_finer_than_the_window(catalogue):
-    tables, rows = catalogue
-    for table in tables.values():
-        for column in table.columns:
-            assert not isinstance(column.type, types.DateTime | types.Date | types.Time | types.Interval)
-    assert {(row["experiment"], row["window"]) for row in rows["histogram"]} == {
-        (1, "2026-11-21"),
-        (2, "2026-11-21T14"),
-    }
-    for name, found in rows.items():
-        for row in found:
-            for column, cell in row.items():
-                assert not FINER_THAN_AN_HOUR.search(str(cell)), (name, column)
-                # Nor seconds since an epoch: the numbers that are kept are counts, codes and ids. Only an
-                # experiment's serials are: the moments when somebody published it, and no board's.
-                if (name, column) == COUNTING:
-                    assert len(found) == 1
-                    assert cell == NOW.replace(second=0).timestamp()
-                elif (name, column) == CLOCK:
-                    assert cell % 60 == 0
-                elif (name, column) not in SERIALS:
-                    assert not (isinstance(cell, int) and cell > 1 << 30), (name, column)
-
-
-def test_the_documents_list_every_table_and_column_there_is(catalogue):
-    tables, _ = catalogue
-    listed = {}
-    for line in DOCS.read_text().splitlines():
-        if found := re.match(r"\| `(\w+)` \| ((?:`\w+`(?:, )?)+) \|", line):
-            listed[found[1]] = set(re.findall(r"`(\w+)`", found[2]))
-    assert listed == {name: set(t.columns.keys()) for name, t in tables.items()}
-
-
-def test_a_dedupe_row_says_how_many_reports_and_nothing_else(catalogue):
-    _, rows = catalogue
-    assert {(row["numbers"], row["accepted"]) for row in rows["dedupe"]} == {("1-2", 2)}
+    def test_dedupe_row_holds_only_the_number_of_reports(self, catalogue):
+        _, rows = catalogue
+        assert {(row["numbers"], row["accepted"]) for row in rows["dedupe"]} == {("1-2", 2)}
 
 
 # Order of arrival
@@ -146,54 +143,52 @@ def test_a_dedupe_row_says_how_many_reports_and_nothing_else(catalogue):
 
 @pytest.fixture
 def one_second(monkeypatch):
-    """A clock that stands still: an experiment's serial is the second it was added in."""
+    """Stop the clock: an experiment's serial is the second in which it was added."""
     then = datetime.datetime.fromtimestamp(1_790_000_000, datetime.UTC)
     monkeypatch.setattr(Store, "_checked_time", lambda *_: then)
 
 
-def test_sqlite_keeps_no_row_ids_where_there_are_devices_or_counts(tmp_path):
-    path = tmp_path / "store.sqlite"
-    filled(f"sqlite:///{path}", [messages()]).close()
-    with closing(sqlite3.connect(path)) as connection:
-        for table in ("dedupe", "device", "histogram", "reject"):
-            with pytest.raises(sqlite3.OperationalError, match="no such column: rowid"):
-                connection.execute(f"SELECT rowid FROM {table}")
+class TestSqlite:
+    def test_keeps_no_row_ids_for_devices_or_counts(self, tmp_path):
+        path = tmp_path / "store.sqlite"
+        filled(f"sqlite:///{path}", [messages()]).close()
+        with closing(sqlite3.connect(path)) as connection:
+            for table in ("dedupe", "device", "histogram", "reject"):
+                with pytest.raises(sqlite3.OperationalError, match="no such column: rowid"):
+                    connection.execute(f"SELECT rowid FROM {table}")
 
+    def test_file_is_independent_of_order_within_a_batch(self, tmp_path, one_second):
+        batch = messages()
+        for name, order in (("one", batch), ("other", batch[::-1])):
+            filled(f"sqlite:///{tmp_path / name}", [order]).close()
+            assert [p.name for p in tmp_path.glob(f"{name}*")] == [name]  # closed: the journal is gone
+        assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
 
-def test_an_sqlite_file_is_the_same_bytes_in_whatever_order_a_batch_arrived(tmp_path, one_second):
-    batch = messages()
-    for name, order in (("one", batch), ("other", batch[::-1])):
-        filled(f"sqlite:///{tmp_path / name}", [order]).close()
-        assert [p.name for p in tmp_path.glob(f"{name}*")] == [name]  # closed: the journal is gone
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+    def test_vacuumed_file_is_independent_of_batch_order(self, tmp_path, one_second):
+        batch = messages([f"{i}-{'x' * 25}" for i in range(300)], (1,))
+        batches = [batch[i : i + 100] for i in range(0, len(batch), 100)]
+        files = []
+        for name, order in (("one", batches), ("other", batches[::-1])):
+            store = filled(f"sqlite:///{tmp_path / name}", [])
+            store.set_listed("home", False)
+            fleets = ingest.fleets(store, FLEET_KEYS)
+            for each in order:
+                assert ingest.ingest(store, each, fleets, NOW).accepted == 100
+            store.close()
+            before = (tmp_path / name).read_bytes()
+            with closing(sqlite3.connect(tmp_path / name)) as connection:
+                connection.execute("VACUUM")
+            files.append((before, (tmp_path / name).read_bytes()))
+        # Before it, the pages' order in the file is the order in which they were split off.
+        assert files[0][0] != files[1][0]
+        assert files[0][1] == files[1][1]
 
-
-def test_after_vacuum_an_sqlite_file_is_the_same_bytes_in_whatever_order_batches_came(tmp_path, one_second):
-    batch = messages([f"{i}-{'x' * 25}" for i in range(300)], (1,))
-    batches = [batch[i : i + 100] for i in range(0, len(batch), 100)]
-    files = []
-    for name, order in (("one", batches), ("other", batches[::-1])):
-        store = filled(f"sqlite:///{tmp_path / name}", [])
-        store.set_listed("home", False)
-        fleets = ingest.fleets(store, FLEET_KEYS)
-        for each in order:
-            assert ingest.ingest(store, each, fleets, NOW).accepted == 100
+    def test_journal_holds_the_last_batches_until_closed(self, tmp_path):
+        path, journal = tmp_path / "store.sqlite", tmp_path / "store.sqlite-wal"
+        store = filled(f"sqlite:///{path}", [messages(DEVICES[:1]), messages(DEVICES[1:2])])
+        assert journal.read_bytes().count(b"board-1") >= 1
         store.close()
-        before = (tmp_path / name).read_bytes()
-        with closing(sqlite3.connect(tmp_path / name)) as connection:
-            connection.execute("VACUUM")
-        files.append((before, (tmp_path / name).read_bytes()))
-    # Before it, the pages' order in the file is the order in which they were split off.
-    assert files[0][0] != files[1][0]
-    assert files[0][1] == files[1][1]
-
-
-def test_sqlite_s_journal_holds_the_last_batches_until_the_store_is_closed(tmp_path):
-    path, journal = tmp_path / "store.sqlite", tmp_path / "store.sqlite-wal"
-    store = filled(f"sqlite:///{path}", [messages(DEVICES[:1]), messages(DEVICES[1:2])])
-    assert journal.read_bytes().count(b"board-1") >= 1
-    store.close()
-    assert not journal.exists()
+        assert not journal.exists()
 
 
 LINKED = """
@@ -202,7 +197,7 @@ SELECT d.device, h.code FROM dedupe d JOIN histogram h ON d.xmin = h.xmin WHERE 
 
 
 def linked(store):
-    """The (device, code) pairs that one transaction wrote last, as anybody who reads the database sees."""
+    """Return the (device, code) pairs that one transaction wrote last, as a reader sees them."""
     with store.engine.connect() as connection:
         return {(device, code) for device, code in connection.exec_driver_sql(LINKED)}
 
@@ -211,59 +206,58 @@ def code(payload):
     return int.from_bytes(report.decode(payload).code, "big")
 
 
-def test_postgresql_s_own_columns_link_a_batch_s_devices_to_its_codes(postgres_url):
-    # This is what no schema can keep from whoever reads the database itself, and why batches are not of one.
-    one, *rest = [[m] for m in messages(DEVICES[:1], (1,))[:1]], messages(DEVICES[1:31], (1,))
-    batch = [m for m in rest[0] if report.decode(m[1]).digest == DAY.digest]
-    with filled(postgres_url, one) as store:
-        sent = code(one[0][0][1])
-        assert linked(store) == {("board-0", sent)}  # a batch of one report: the link is certain
-        ingest.ingest(store, batch, ingest.fleets(store, FLEET_KEYS), NOW)
-        codes = {code(payload) for _, payload in batch}
-        found = linked(store)
-        # A batch of thirty: each of its devices goes with each of its codes.
-        assert {pair for pair in found if pair[0] != "board-0"} == {
-            (d, c) for d in DEVICES[1:31] for c in codes
-        }
-        assert len(codes) > 10  # ten or fewer of 64 for thirty boards: a chance below 1e-12
-
-
-def test_postgresql_s_rows_lie_in_the_order_in_which_devices_were_first_heard_of(postgres_url):
-    # Three of a part at least, and not by chance in their order: these devices are the same each time.
-    devices = [f"d{i:02}" for i in range(40, 0, -1)]
-    batches = [messages(devices[i::4], (1,)) for i in range(4)]
-    with filled(postgres_url, []) as store:
-        store.set_listed("home", False)
-        for batch in batches:
+class TestPostgresql:
+    def test_system_columns_link_devices_of_a_batch_to_codes(self, postgres_url):
+        # No schema can hide this from someone who reads the database: hence no batches of one report.
+        one, *rest = [[m] for m in messages(DEVICES[:1], (1,))[:1]], messages(DEVICES[1:31], (1,))
+        batch = [m for m in rest[0] if report.decode(m[1]).digest == DAY.digest]
+        with filled(postgres_url, one) as store:
+            sent = code(one[0][0][1])
+            assert linked(store) == {("board-0", sent)}  # a batch of one report: the link is certain
             ingest.ingest(store, batch, ingest.fleets(store, FLEET_KEYS), NOW)
-        query = "SELECT tableoid, device FROM dedupe WHERE experiment = 'temp' ORDER BY tableoid, ctid"
+            codes = {code(payload) for _, payload in batch}
+            pairs = linked(store)
+            # In a batch of thirty, any device may have sent any code.
+            assert {pair for pair in pairs if pair[0] != "board-0"} == {
+                (d, c) for d in DEVICES[1:31] for c in codes
+            }
+            assert len(codes) > 10  # ten or fewer of 64 for thirty boards: a chance below 1e-12
 
-        def order():
-            with store.engine.connect() as connection:
-                return connection.exec_driver_sql(query).all()
+    def test_rows_are_in_order_of_first_report(self, postgres_url):
+        # At least three in a partition, whose order is not by chance: the devices are the same each time.
+        devices = [f"d{i:02}" for i in range(40, 0, -1)]
+        batches = [messages(devices[i::4], (1,)) for i in range(4)]
+        with filled(postgres_url, []) as store:
+            store.set_listed("home", False)
+            for batch in batches:
+                ingest.ingest(store, batch, ingest.fleets(store, FLEET_KEYS), NOW)
+            query = "SELECT tableoid, device FROM dedupe WHERE experiment = 'temp' ORDER BY tableoid, ctid"
 
-        assert len(order()) == 40
-        assert order() != sorted(order())
-        with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql("CLUSTER dedupe USING dedupe_pkey")
-        assert order() == sorted(order())
-        assert linked(store)  # which leaves the transactions' numbers where they were
+            def order():
+                with store.engine.connect() as connection:
+                    return connection.exec_driver_sql(query).all()
 
+            assert len(order()) == 40
+            assert order() != sorted(order())
+            with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                connection.exec_driver_sql("CLUSTER dedupe USING dedupe_pkey")
+            assert order() == sorted(order())
+            assert linked(store)  # which does not change the transaction ids
 
-@pytest.mark.parametrize(
-    ("statement", "keeps"),
-    [
-        ("VACUUM (FREEZE) {}", True),
-        ("VACUUM (FULL, FREEZE) {}", True),
-        ("CLUSTER {0} USING {0}_pkey", True),
-        ("UPDATE {} SET experiment = experiment", False),
-    ],
-)
-def test_only_writing_every_row_again_unlinks_what_postgresql_remembers(postgres_url, statement, keeps):
-    with filled(postgres_url, [[m] for m in messages(DEVICES[:5], (1,))]) as store:
-        before = linked(store)
-        assert before
-        with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            for table in ("dedupe", "histogram"):
-                connection.exec_driver_sql(statement.format(table))
-        assert (linked(store) == before) == keeps
+    @pytest.mark.parametrize(
+        ("statement", "keeps"),
+        [
+            ("VACUUM (FREEZE) {}", True),
+            ("VACUUM (FULL, FREEZE) {}", True),
+            ("CLUSTER {0} USING {0}_pkey", True),
+            ("UPDATE {} SET experiment = experiment", False),
+        ],
+    )
+    def test_only_rewriting_every_row_unlinks_them(self, postgres_url, statement, keeps):
+        with filled(postgres_url, [[m] for m in messages(DEVICES[:5], (1,))]) as store:
+            before = linked(store)
+            assert before
+            with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                for table in ("dedupe", "histogram"):
+                    connection.exec_driver_sql(statement.format(table))
+            assert (linked(store) == before) == keeps

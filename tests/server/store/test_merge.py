@@ -1,4 +1,4 @@
-"""Merged stores hold what one aggregator would have counted; what cannot be added exactly changes nothing."""
+"""Merged stores equal one aggregator that counted everything; inexact additions change nothing."""
 
 import datetime
 import functools
@@ -54,15 +54,15 @@ class Sites:
         return store
 
     def at(self, name: str) -> str:
-        """A pattern of the end of what messages call the store."""
+        """Return a pattern for the end of the store's name in messages."""
         return re.escape(Path(self.url(name)).name)
 
     def content(self, name: str) -> dict[str, list[dict]]:
-        """Every row of every table."""
+        """Return every row of every table."""
         return content(create_engine(self.url(name), poolclass=NullPool))
 
     def damage(self, name: str, statement: str) -> None:
-        """Change rows as no store does."""
+        """Change rows in a way that no store does."""
         with create_engine(self.url(name), poolclass=NullPool).begin() as connection:
             connection.exec_driver_sql(statement)
 
@@ -82,7 +82,7 @@ def sites(request, tmp_path):
         yield Sites(tmp_path, stack, request.getfixturevalue("postgres") if in_postgres else None)
 
 
-# Where a database's own ways matter: its locks, its inserts, how it undoes what failed.
+# Tests that depend on a database's locks, inserts and rollbacks.
 in_both = pytest.mark.parametrize("sites", ["sqlite", "postgresql"], indirect=True)
 
 
@@ -91,18 +91,18 @@ def take(store, messages, now=DAYS[0], fleet="home"):
     return ingest.ingest(store, messages, ingest.fleets(store, names=[fleet]), now)
 
 
-def made(device, exp, numbers=frozenset(range(1, 5))):
-    """Real reports of a real board, those with these numbers."""
+def report_messages(device, exp, numbers=frozenset(range(1, 5))):
+    """Return a real board's reports with these numbers."""
     return [(device, payload) for n, payload in enumerate(reports(device, exp, 4), 1) if n in numbers]
 
 
 def table(store, name):
-    """A store's rows by what they mean, without its row ids."""
+    """Return a store's rows without its row ids."""
     ids = {v.id: v.experiment.digest for v in store.experiments()}
     with store.engine.connect() as connection:
         rows = [dict(row._mapping) for row in connection.exec_driver_sql(f"SELECT * FROM {name}")]
     for row in rows:
-        for told_apart in ("id", "serial", "first_serial"):  # which are of the moment when they were made
+        for told_apart in ("id", "serial", "first_serial"):  # which depend on the moment of creation
             row.pop(told_apart, None)
         if name == "histogram":
             row["experiment"] = ids[row["experiment"]]
@@ -119,303 +119,118 @@ def refused(into, *sources, match, error: type[Exception] = MergeRefused):
     return str(caught.value)
 
 
-@in_both
-def test_merged_sites_are_one_aggregator_that_had_seen_everything(sites):
-    exp, later = experiment(), experiment(epsilon=500_000)
-    rng = np.random.default_rng(1)
-    payloads = [payload_of(exp), payload_of(later)]
-    whole, *parts = (sites.open(name, payloads=payloads) for name in ("whole", "a", "b", "c"))
-    for now in DAYS:
-        sent = [[("x", b"not a report")] * 2 for _ in parts]
-        for device in range(6):
-            # A board that travels: its reports reach three sites, each report one of them. Some come twice.
-            asked = exp if device % 2 else later
-            for message in made(f"{now.day}-{device}", asked):
-                sent[rng.integers(3)] += [message] * (1 + rng.integers(2))
-        for site, messages in zip(parts, sent, strict=True):
-            take(site, messages, now)
-            take(whole, messages, now)
-    into, *sources = parts
-    before = [sites.content(name) for name in "abc"]
-    done: list[float] = []
-    said = merge(into, sources, dry_run=True, advance=done.append)
-    assert sum(done) == pytest.approx(1)
-    assert [sites.content(name) for name in "abc"] == before
-    had = into.participation("home")["temp"]
-    assert merge(into, sources) == said
-    for name in ("fleet", "device", "experiment", "histogram", "dedupe", "reject"):
-        assert table(into, name) == table(whole, name), name
-    (line,) = said.experiments
-    now_has = into.participation("home")["temp"]
-    assert (line.versions, line.reports, line.devices) == (
-        0,
-        now_has.reports - had.reports,
-        now_has.devices - had.devices,
-    )
-    assert said.rejects == sum(sum(store.rejects()["home"].values()) for store in sources)
-    for e in (exp, later):
-        (one, other) = (estimate(e, s.histogram("home", e.digest)).frequencies for s in (into, whole))
-        np.testing.assert_array_equal(one, other)
-    assert [sites.content(name) for name in "bc"] == before[1:]
+class TestRefusal:
+    @in_both
+    def test_reports_counted_twice_are_refused_with_their_number(self, sites):
+        exp = experiment()
+        a, b = sites.open("a"), sites.open("b")
+        one, two = report_messages("one", exp), report_messages("two", exp)
+        take(a, one[:3] + two[:1])
+        take(b, one[1:] + two[1:])
+        text = refused(a, b, match="the same 2 reports of 1 device to temp in fleet home")
+        assert str(a.where) in text
+        c = sites.open("c", payloads=())
+        take_of_c = merge(c, [b])
+        assert [(x.versions, x.reports, x.devices) for x in take_of_c.experiments] == [(1, 6, 2)]
+        refused(c, b, match="the same 6 reports of 2 devices")
 
+    def test_overlapping_sources_are_both_refused(self, sites):
+        exp = experiment()
+        a, b, c = (sites.open(name) for name in "abc")
+        take(b, report_messages("one", exp))
+        take(c, report_messages("one", exp, frozenset({4})) + report_messages("other", exp))
+        refused(a, b, c, match="the same 1 report of 1 device")
 
-@in_both
-def test_reports_that_both_counted_are_refused_with_their_number_and_so_is_a_second_merge(sites):
-    exp = experiment()
-    a, b = sites.open("a"), sites.open("b")
-    one, two = made("one", exp), made("two", exp)
-    take(a, one[:3] + two[:1])
-    take(b, one[1:] + two[1:])
-    text = refused(a, b, match="the same 2 reports of 1 device to temp in fleet home")
-    assert str(a.where) in text
-    c = sites.open("c", payloads=())
-    take_of_c = merge(c, [b])
-    assert [(x.versions, x.reports, x.devices) for x in take_of_c.experiments] == [(1, 6, 2)]
-    refused(c, b, match="the same 6 reports of 2 devices")
+    def test_open_and_keyed_fleet_of_one_name(self, sites):
+        refused(sites.open("a"), sites.open("b", keyed=True), match=f"home is open in .*{sites.at('a')} and")
 
+    def test_fleet_with_an_allow_list_in_one_store_only(self, sites):
+        a, b = sites.open("a"), sites.open("b")
+        b.set_listed("home", True)
+        refused(
+            a, b, match=f"home is for any device in .*{sites.at('a')} and for devices on its allow-list in"
+        )
+        c = sites.open("c", fleet="away")
+        merge(c, [b])
+        assert c.listed_fleets() == {"home"}
 
-def test_two_sources_that_counted_the_same_are_refused_and_neither_is_added(sites):
-    exp = experiment()
-    a, b, c = (sites.open(name) for name in "abc")
-    take(b, made("one", exp))
-    take(c, made("one", exp, frozenset({4})) + made("other", exp))
-    refused(a, b, c, match="the same 1 report of 1 device")
+    def test_version_that_raises_a_total(self, sites):
+        more = experiment_payload(budget={"rule": "sum", "cap": 5_000_000})
+        less, other = (
+            sites.open("less"),
+            sites.open("other", payloads=[experiment_payload(budget={"rule": "unlimited"})]),
+        )
+        high = sites.open("high", payloads=[more])
+        refused(less, high, match="cap above its first, 4: lower")
+        refused(less, other, match="budget rule sum, which cannot change")
+        assert merge(high, [less]).experiments[0].versions == 1  # the cap was lowered
 
+    @pytest.mark.slow
+    def test_one_digest_of_two_versions(self, sites):
+        a, b = (sites.open(name, payloads=[payload]) for name, payload in zip("ab", colliding(), strict=True))
+        digest = a.experiments()[0].experiment.digest.hex()
+        refused(a, b, match=f"digest {digest} of fleet home is temp in")
 
-def test_the_same_numbers_of_other_fleets_or_experiments_are_other_reports(sites):
-    exp, door = experiment(), experiment(name="door")
-    a = sites.open("a")
-    b = sites.open("b", payloads=[payload_of(door)])
-    c = sites.open("c", fleet="away")
-    take(a, made("one", exp))
-    take(b, made("one", door))
-    take(c, made("one", exp), fleet="away")
-    added = merge(a, [b, c])
-    assert added.fleets == ("away",)
-    assert [(x.fleet, x.experiment, x.reports) for x in added.experiments] == [
-        ("away", "temp", 4),
-        ("home", "door", 4),
-    ]
-    assert {v.fleet for v in a.experiments()} == {"home", "away"}
+    def test_counts_without_dedupe_sets(self, sites):
+        a, b = sites.open("a"), sites.open("b")
+        with b.ingest() as transaction:
+            transaction.write({}, {(1, "2026-11-21", 5): 3}, {})
+        there = sites.at("b")
+        refused(a, b, match=f"{there} counts 3 reports to temp in fleet home but has the numbers of 0")
+        c = sites.open("c")
+        with c.ingest() as transaction:
+            transaction.write({("home", "temp", "d"): NumberSet().add(1)}, {}, {})
+        refused(a, c, match="counts 0 reports to temp in fleet home but has the numbers of 1")
+        refused(b, a, match=f"{there} counts 3 reports")
 
+    @in_both
+    def test_store_merged_with_itself(self, sites):
+        a, b = sites.open("a"), sites.open("b")
+        other_url = sites.url("a") + "?application_name=other"
+        if "sqlite" in other_url:
+            (sites.folder / "link.sqlite").symlink_to(sites.folder / "a.sqlite")
+            other_url = sites.url("link")
+        with Store(other_url) as link:
+            for sources in ([a], [link], [b, b]):
+                with pytest.raises(MergeRefused, match="given twice"):
+                    merge(a, sources)
 
-def test_a_fleet_that_is_open_in_one_and_keyed_in_the_other_is_refused(sites):
-    refused(sites.open("a"), sites.open("b", keyed=True), match=f"home is open in .*{sites.at('a')} and")
+    def test_damaged_dedupe_rows(self, sites):
+        exp = experiment()
+        a, b = sites.open("a"), sites.open("b")
+        take(b, report_messages("one", exp))
+        sites.damage("b", "UPDATE dedupe SET numbers = '1-3'")
+        refused(a, b, match=f"{sites.at('b')} is damaged", error=StoreError)
+        take(a, report_messages("one", exp))
+        sites.damage("b", "UPDATE dedupe SET numbers = '1-4'")
+        sites.damage("a", "UPDATE dedupe SET numbers = 'x'")
+        refused(a, b, match=f"{sites.at('a')} is damaged", error=StoreError)
 
+    def test_late_numbers_that_may_have_been_counted(self, sites):
+        exp = experiment(name="free", budget={"rule": "unlimited"})
+        a, b = (sites.open(name, payloads=[payload_of(exp)]) for name in "ab")
+        far = [n * 1_000_000 for n in range(1, 601)]  # more than a set may hold
 
-def test_a_fleet_that_is_listed_in_one_only_is_refused_and_comes_along_as_it_is(sites):
-    a, b = sites.open("a"), sites.open("b")
-    b.set_listed("home", True)
-    refused(a, b, match=f"home is for any device in .*{sites.at('a')} and for devices on its allow-list in")
-    c = sites.open("c", fleet="away")
-    merge(c, [b])
-    assert c.listed_fleets() == {"home"}
+        def sent(numbers):
+            return [("a", report.encode(exp, n, 0)) for n in numbers]
 
-
-@in_both
-def test_a_device_revoked_at_any_site_is_revoked_and_one_allowed_at_any_is_allowed(sites):
-    a, b, c = (sites.open(name) for name in "abc")
-    a.allow_devices("home", ["x", "y"])
-    a.revoke_devices("home", ["z"])
-    b.allow_devices("home", ["z", "v"])
-    b.revoke_devices("home", ["x"])
-    c.revoke_devices("home", ["x", "w"])
-    said = merge(a, [b, c])
-    assert a.roster("home") == {
-        "v": "allowed",
-        "w": "revoked",
-        "x": "revoked",
-        "y": "allowed",
-        "z": "revoked",
-    }
-    assert (said.named, said.revoked) == (2, 2)
-    assert b.roster("home") == {"v": "allowed", "x": "revoked", "z": "allowed"}
-
-
-def test_a_store_in_a_file_is_merged_into_one_in_postgresql(tmp_path, postgres_url):
-    exp = experiment()
-    with ExitStack() as stack:
-        site = Sites(tmp_path, stack).open("site")
-        take(site, made("one", exp))
-        main = stack.enter_context(Store(postgres_url))
-        assert [x.reports for x in merge(main, [site]).experiments] == [4]
-        np.testing.assert_array_equal(main.histogram("home", exp.digest), site.histogram("home", exp.digest))
-        assert table(main, "dedupe") == table(site, "dedupe")
-
-
-def test_a_version_that_raises_a_total_is_refused(sites):
-    more = experiment_payload(budget={"rule": "sum", "cap": 5_000_000})
-    less, other = (
-        sites.open("less"),
-        sites.open("other", payloads=[experiment_payload(budget={"rule": "unlimited"})]),
-    )
-    high = sites.open("high", payloads=[more])
-    refused(less, high, match="cap above its first, 4: lower")
-    refused(less, other, match="budget rule sum for good")
-    assert merge(high, [less]).experiments[0].versions == 1  # the cap was lowered
-
-
-def test_a_digest_of_two_versions_is_refused(sites):
-    a, b = (sites.open(name, payloads=[payload]) for name, payload in zip("ab", colliding(), strict=True))
-    digest = a.experiments()[0].experiment.digest.hex()
-    refused(a, b, match=f"digest {digest} of fleet home is temp in")
-
-
-def test_a_store_whose_counts_no_dedupe_set_stands_for_is_refused(sites):
-    a, b = sites.open("a"), sites.open("b")
-    with b.ingest() as transaction:
-        transaction.write({}, {(1, "2026-11-21", 5): 3}, {})
-    there = sites.at("b")
-    refused(a, b, match=f"{there} counts 3 reports to temp in fleet home but has the numbers of 0")
-    c = sites.open("c")
-    with c.ingest() as transaction:
-        transaction.write({("home", "temp", "d"): NumberSet().add(1)}, {}, {})
-    refused(a, c, match="counts 0 reports to temp in fleet home but has the numbers of 1")
-    refused(b, a, match=f"{there} counts 3 reports")
-
-
-@in_both
-def test_a_store_is_not_merged_with_itself_under_any_name(sites):
-    a, b = sites.open("a"), sites.open("b")
-    other_url = sites.url("a") + "?application_name=other"
-    if "sqlite" in other_url:
-        (sites.folder / "link.sqlite").symlink_to(sites.folder / "a.sqlite")
-        other_url = sites.url("link")
-    with Store(other_url) as link:
-        for sources in ([a], [link], [b, b]):
-            with pytest.raises(MergeRefused, match="given twice"):
-                merge(a, sources)
-
-
-def test_damaged_dedupe_rows_are_refused_in_either_store(sites):
-    exp = experiment()
-    a, b = sites.open("a"), sites.open("b")
-    take(b, made("one", exp))
-    sites.damage("b", "UPDATE dedupe SET numbers = '1-3'")
-    refused(a, b, match=f"{sites.at('b')} is damaged", error=StoreError)
-    take(a, made("one", exp))
-    sites.damage("b", "UPDATE dedupe SET numbers = '1-4'")
-    sites.damage("a", "UPDATE dedupe SET numbers = 'x'")
-    refused(a, b, match=f"{sites.at('a')} is damaged", error=StoreError)
-
-
-def test_what_the_target_publishes_stays_and_what_it_did_not_know_comes_as_it_is(sites):
-    old, new = experiment_payload(), experiment_payload(epsilon=500_000)
-    door, gone = experiment_payload(name="door"), experiment_payload(name="gone")
-    a = sites.open("a", payloads=[new])
-    b = sites.open("b", payloads=[new, old, door, gone])
-    b.withdraw_experiment("home", "gone")
-    added = merge(a, [b])
-    assert {(v.payload, v.current, v.expires) for v in a.experiments()} == {
-        (new, True, LAST),
-        (old, False, LAST),
-        (door, True, LAST),
-        (gone, False, LAST),
-    }
-    assert [x.experiment for x in added.experiments if x.kept] == ["temp"]
-    b.add_experiment("home", door, None)
-    assert [x.experiment for x in merge(a, [b]).experiments if x.kept] == ["door", "temp"]
-    assert {v.expires for v in a.experiments()} == {LAST}
-
-
-def test_of_two_texts_the_target_s_stays_and_an_empty_one_is_filled_by_the_first_source(sites):
-    a, b, c = (sites.open(name) for name in "abc")
-    (payload,) = TEMP
-    a.add_experiment("home", payload, LAST, description=Description("°C", "", "a@example.org"))
-    b.add_experiment("home", payload, LAST, description=Description("°C", "why b", ""))
-    assert [x.kept for x in merge(a, [b], dry_run=True).experiments] == []
-    c.add_experiment("home", payload, LAST, description=Description("K", "why c", "c@example.org"))
-    new = sites.open("new", payloads=())
-    assert [x.kept for x in merge(a, [b, c]).experiments] == [True]
-    assert [v.description for v in a.experiments()] == [Description("°C", "why b", "a@example.org")]
-    merge(new, [c])
-    assert [v.description for v in new.experiments()] == [Description("K", "why c", "c@example.org")]
-
-
-@in_both
-def test_a_merge_keeps_what_serials_days_and_checks_say_of_both(sites):
-    old, new = experiment_payload(), experiment_payload(epsilon=500_000)
-    a = sites.open("a", payloads=[old, new])
-    b = sites.open("b", payloads=[new, old])
-    with b.writing() as connection:
-        connection.execute(schema.fleet.update().values(serial=schema.fleet.c.serial + 10))
-    b.set_master_check("home", "0123456789abcdef")
-    was = [{v.payload: v for v in store.experiments("home")} for store in (a, b)]
-    merge(a, [b])
-    found = {v.payload: v for v in a.experiments("home")}
-    for payload in (old, new):
-        one, other = (versions[payload] for versions in was)
-        assert found[payload].first_serial == min(one.first_serial, other.first_serial)
-        assert found[payload].serial == max(one.serial, other.serial)
-        # A board of either site may have had any before any other; what the target said of days stays.
-        assert found[payload].counted_until == one.counted_until
-        assert found[payload].current == one.current
-    assert a.master_checks() == {"home": "0123456789abcdef"}
-    b.set_master_check("home", "ffffffffffffffff")
-    c = sites.open("c", payloads=[old])
-    merge(c, [a])
-    merge(a, [b])
-    assert a.master_checks() == c.master_checks() == {"home": "0123456789abcdef"}
-    (late,) = (v for v in c.experiments("home") if v.payload == new)
-    assert not late.current
-    assert late.counted_until is not None
-    assert late.counted_until < LAST  # as if c's version had followed it now
-    assert check(c).violations == ()
-    serial = a.experiments("home")[0].serial
-    a.add_experiment("home", old)
-    assert a.experiments("home")[0].serial > serial + 9
-
-
-def test_numbers_that_are_too_late_in_one_store_cannot_be_told_from_counted_ones(sites):
-    exp = experiment(name="free", budget={"rule": "unlimited"})
-    a, b = (sites.open(name, payloads=[payload_of(exp)]) for name in "ab")
-    far = [n * 1_000_000 for n in range(1, 601)]  # more than there is room for
-
-    def sent(numbers):
-        return [("a", report.encode(exp, n, 0)) for n in numbers]
-
-    take(a, sent(far))
-    take(b, sent([far[0] + 7]))  # which a would have refused
-    refused(a, b, match="counted the same 1 report of 1 device")
-    c = sites.open("c", payloads=[payload_of(exp)])
-    take(c, sent([far[-1] + 7]))
-    merge(a, [c])
-    assert check(a).violations == ()
-    assert a.participation("home")["free"].reports == 601
+        take(a, sent(far))
+        take(b, sent([far[0] + 7]))  # which a would have refused
+        refused(a, b, match="counted the same 1 report of 1 device")
+        c = sites.open("c", payloads=[payload_of(exp)])
+        take(c, sent([far[-1] + 7]))
+        merge(a, [c])
+        assert check(a).violations == ()
+        assert a.participation("home")["free"].reports == 601
 
 
 def two_sites(sites):
     exp = experiment()
     a = sites.open("a", payloads=())
     b, c = sites.open("b"), sites.open("c", fleet="away")
-    take(b, [*made("one", exp), ("x", b"no")])
-    take(c, made("two", exp), fleet="away")
+    take(b, [*report_messages("one", exp), ("x", b"no")])
+    take(c, report_messages("two", exp), fleet="away")
     return a, b, c
-
-
-@in_both
-def test_an_error_at_any_statement_leaves_the_target_as_it_was(sites):
-    a, *sources = two_sites(sites)
-    before = sites.content("a")
-    left = 0
-
-    def fail(*_):
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise RuntimeError
-
-    event.listen(a.engine, "before_cursor_execute", fail)
-    failures = 0
-    for failures in range(200):
-        left = failures
-        try:
-            merge(a, sources)
-            break
-        except RuntimeError:
-            assert sites.content("a") == before
-    assert failures > 15  # each of the statements was the one that failed
-    assert sites.content("a") != before
 
 
 KILLED = """
@@ -433,31 +248,212 @@ merge(into, sources)
 """
 
 
-def test_a_kill_in_the_middle_leaves_the_target_as_it_was(sites):
-    a, *sources = two_sites(sites)
-    before = sites.content("a")
-    urls = [sites.url(name) for name in "abc"]
-    done = subprocess.run([sys.executable, "-c", KILLED, *urls], timeout=HANGS_S, check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert sites.content("a") == before
-    assert len(merge(a, sources).experiments) == 2
+class TestCrash:
+    @pytest.mark.slow
+    @in_both
+    def test_error_at_any_statement_changes_nothing(self, sites):
+        a, *sources = two_sites(sites)
+        before = sites.content("a")
+        remaining_statements = 0
+
+        def fail(*_):
+            nonlocal remaining_statements
+            remaining_statements -= 1
+            if remaining_statements < 0:
+                raise RuntimeError
+
+        event.listen(a.engine, "before_cursor_execute", fail)
+        failures = 0
+        for failures in range(200):
+            remaining_statements = failures
+            try:
+                merge(a, sources)
+                break
+            except RuntimeError:
+                assert sites.content("a") == before
+        assert failures > 15  # each of the statements was the one that failed
+        assert sites.content("a") != before
+
+    @pytest.mark.slow
+    def test_kill_changes_nothing(self, sites):
+        a, *sources = two_sites(sites)
+        before = sites.content("a")
+        urls = [sites.url(name) for name in "abc"]
+        process = subprocess.run([sys.executable, "-c", KILLED, *urls], timeout=HANGS_S, check=False)
+        assert process.returncode == -signal.SIGKILL
+        assert sites.content("a") == before
+        assert len(merge(a, sources).experiments) == 2
 
 
-def test_the_command_says_what_it_added_and_refuses_in_one_line(sites):
-    two_sites(sites)
-    urls = [sites.url(name) for name in "abc"]
+class TestMerge:
+    @pytest.mark.slow
+    @in_both
+    def test_equals_one_aggregator_that_counted_everything(self, sites):
+        exp, later = experiment(), experiment(epsilon=500_000)
+        rng = np.random.default_rng(1)
+        payloads = [payload_of(exp), payload_of(later)]
+        whole, *parts = (sites.open(name, payloads=payloads) for name in ("whole", "a", "b", "c"))
+        for now in DAYS:
+            sent = [[("x", b"not a report")] * 2 for _ in parts]
+            for device in range(6):
+                # A travelling board: each of its reports reaches one of three sites. Some arrive twice.
+                version = exp if device % 2 else later
+                for message in report_messages(f"{now.day}-{device}", version):
+                    sent[rng.integers(3)] += [message] * (1 + rng.integers(2))
+            for site, messages in zip(parts, sent, strict=True):
+                take(site, messages, now)
+                take(whole, messages, now)
+        into, *sources = parts
+        before = [sites.content(name) for name in "abc"]
+        shares: list[float] = []
+        outcome = merge(into, sources, dry_run=True, advance=shares.append)
+        assert sum(shares) == pytest.approx(1)
+        assert [sites.content(name) for name in "abc"] == before
+        had = into.participation("home")["temp"]
+        assert merge(into, sources) == outcome
+        for name in ("fleet", "device", "experiment", "histogram", "dedupe", "reject"):
+            assert table(into, name) == table(whole, name), name
+        (line,) = outcome.experiments
+        now_has = into.participation("home")["temp"]
+        assert (line.versions, line.reports, line.devices) == (
+            0,
+            now_has.reports - had.reports,
+            now_has.devices - had.devices,
+        )
+        assert outcome.rejects == sum(sum(store.rejects()["home"].values()) for store in sources)
+        for e in (exp, later):
+            (one, other) = (estimate(e, s.histogram("home", e.digest)).frequencies for s in (into, whole))
+            np.testing.assert_array_equal(one, other)
+        assert [sites.content(name) for name in "bc"] == before[1:]
 
-    run = functools.partial(hushmote, "store", "merge", cwd=sites.folder)
-    before = sites.content("a")
-    said = json.loads(run(*urls, "--dry-run", "--json"))
-    assert sites.content("a") == before
-    assert said["fleets"] == ["away"]
-    assert said["rejects"] == 1
-    assert [x["reports"] for x in said["experiments"]] == [4, 4]
-    assert "would be added to" in run(*urls, "--dry-run")
-    assert "new fleets: away" in run(*urls)
-    error = run(*urls, expect=1)
-    assert error.startswith("hushmote: both ")
-    assert error.count("\n") == 1
-    assert "there is no store at" in run(urls[0], sites.url("none"), expect=1)
-    assert list(sites.folder.glob("none*")) == []
+    @pytest.mark.slow
+    def test_same_numbers_of_other_names_are_other_reports(self, sites):
+        exp, door = experiment(), experiment(name="door")
+        a = sites.open("a")
+        b = sites.open("b", payloads=[payload_of(door)])
+        c = sites.open("c", fleet="away")
+        take(a, report_messages("one", exp))
+        take(b, report_messages("one", door))
+        take(c, report_messages("one", exp), fleet="away")
+        added = merge(a, [b, c])
+        assert added.fleets == ("away",)
+        assert [(x.fleet, x.experiment, x.reports) for x in added.experiments] == [
+            ("away", "temp", 4),
+            ("home", "door", 4),
+        ]
+        assert {v.fleet for v in a.experiments()} == {"home", "away"}
+
+    @in_both
+    def test_revocation_wins_over_the_allow_list(self, sites):
+        a, b, c = (sites.open(name) for name in "abc")
+        a.allow_devices("home", ["x", "y"])
+        a.revoke_devices("home", ["z"])
+        b.allow_devices("home", ["z", "v"])
+        b.revoke_devices("home", ["x"])
+        c.revoke_devices("home", ["x", "w"])
+        outcome = merge(a, [b, c])
+        assert a.roster("home") == {
+            "v": "allowed",
+            "w": "revoked",
+            "x": "revoked",
+            "y": "allowed",
+            "z": "revoked",
+        }
+        assert (outcome.named, outcome.revoked) == (2, 2)
+        assert b.roster("home") == {"v": "allowed", "x": "revoked", "z": "allowed"}
+
+    def test_adds_a_file_to_postgresql(self, tmp_path, postgres_url):
+        exp = experiment()
+        with ExitStack() as stack:
+            site = Sites(tmp_path, stack).open("site")
+            take(site, report_messages("one", exp))
+            main = stack.enter_context(Store(postgres_url))
+            assert [x.reports for x in merge(main, [site]).experiments] == [4]
+            np.testing.assert_array_equal(
+                main.histogram("home", exp.digest), site.histogram("home", exp.digest)
+            )
+            assert table(main, "dedupe") == table(site, "dedupe")
+
+    def test_keeps_the_targets_publications(self, sites):
+        old, new = experiment_payload(), experiment_payload(epsilon=500_000)
+        door, other = experiment_payload(name="door"), experiment_payload(name="gone")
+        a = sites.open("a", payloads=[new])
+        b = sites.open("b", payloads=[new, old, door, other])
+        b.withdraw_experiment("home", "gone")
+        added = merge(a, [b])
+        assert {(v.payload, v.current, v.expires) for v in a.experiments()} == {
+            (new, True, LAST),
+            (old, False, LAST),
+            (door, True, LAST),
+            (other, False, LAST),
+        }
+        assert [x.experiment for x in added.experiments if x.kept] == ["temp"]
+        b.add_experiment("home", door, None)
+        assert [x.experiment for x in merge(a, [b]).experiments if x.kept] == ["door", "temp"]
+        assert {v.expires for v in a.experiments()} == {LAST}
+
+    def test_keeps_the_targets_texts_and_fills_empty_ones(self, sites):
+        a, b, c = (sites.open(name) for name in "abc")
+        (payload,) = TEMP
+        a.add_experiment("home", payload, LAST, description=Description("°C", "", "a@example.org"))
+        b.add_experiment("home", payload, LAST, description=Description("°C", "why b", ""))
+        assert [x.kept for x in merge(a, [b], dry_run=True).experiments] == []
+        c.add_experiment("home", payload, LAST, description=Description("K", "why c", "c@example.org"))
+        new = sites.open("new", payloads=())
+        assert [x.kept for x in merge(a, [b, c]).experiments] == [True]
+        assert [v.description for v in a.experiments()] == [Description("°C", "why b", "a@example.org")]
+        merge(new, [c])
+        assert [v.description for v in new.experiments()] == [Description("K", "why c", "c@example.org")]
+
+    @in_both
+    def test_keeps_serials_days_and_checks(self, sites):
+        old, new = experiment_payload(), experiment_payload(epsilon=500_000)
+        a = sites.open("a", payloads=[old, new])
+        b = sites.open("b", payloads=[new, old])
+        with b.writing() as connection:
+            connection.execute(schema.fleet.update().values(serial=schema.fleet.c.serial + 10))
+        b.set_master_check("home", "0123456789abcdef")
+        was = [{v.payload: v for v in store.experiments("home")} for store in (a, b)]
+        merge(a, [b])
+        by_payload = {v.payload: v for v in a.experiments("home")}
+        for payload in (old, new):
+            one, other = (versions[payload] for versions in was)
+            assert by_payload[payload].first_serial == min(one.first_serial, other.first_serial)
+            assert by_payload[payload].serial == max(one.serial, other.serial)
+            # Boards of either site may have seen the versions in any order; the target's days stay.
+            assert by_payload[payload].counted_until == one.counted_until
+            assert by_payload[payload].current == one.current
+        assert a.master_checks() == {"home": "0123456789abcdef"}
+        b.set_master_check("home", "ffffffffffffffff")
+        c = sites.open("c", payloads=[old])
+        merge(c, [a])
+        merge(a, [b])
+        assert a.master_checks() == c.master_checks() == {"home": "0123456789abcdef"}
+        (late,) = (v for v in c.experiments("home") if v.payload == new)
+        assert not late.current
+        assert late.counted_until is not None
+        assert late.counted_until < LAST  # as if c's version had replaced it now
+        assert check(c).violations == ()
+        serial = a.experiments("home")[0].serial
+        a.add_experiment("home", old)
+        assert a.experiments("home")[0].serial > serial + 9
+
+    @pytest.mark.slow
+    def test_command_lists_additions_and_rejects_in_one_line(self, sites):
+        two_sites(sites)
+        urls = [sites.url(name) for name in "abc"]
+
+        run = functools.partial(hushmote, "store", "merge", cwd=sites.folder)
+        before = sites.content("a")
+        outcome = json.loads(run(*urls, "--dry-run", "--json"))
+        assert sites.content("a") == before
+        assert outcome["fleets"] == ["away"]
+        assert outcome["rejects"] == 1
+        assert [x["reports"] for x in outcome["experiments"]] == [4, 4]
+        assert "would be added to" in run(*urls, "--dry-run")
+        assert "new fleets: away" in run(*urls)
+        error = run(*urls, expect=1)
+        assert error.startswith("hushmote: both ")
+        assert error.count("\n") == 1
+        assert "there is no store at" in run(urls[0], sites.url("none"), expect=1)
+        assert list(sites.folder.glob("none*")) == []

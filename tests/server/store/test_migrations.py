@@ -1,4 +1,4 @@
-"""A store of an earlier schema version becomes what a new one is, every count in it, or stays as it was."""
+"""An upgraded store equals a new one and keeps every count, or it is not changed at all."""
 
 import datetime
 import json
@@ -38,7 +38,7 @@ def dump(path, version=5):
 
 @pytest.fixture(params=[*REPORTS])
 def version(request):
-    """An earlier schema version."""
+    """Return an earlier schema version."""
     return request.param
 
 
@@ -48,7 +48,7 @@ from_the_oldest = pytest.mark.parametrize("version", [schema.BASELINE], indirect
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def old(request, tmp_path, version):
-    """The URL of a store of that version, with what boards' reports had made of it."""
+    """Return the URL of a store of that version, with boards' reports."""
     dump(tmp_path / "old.sqlite")
     here = f"sqlite:///{tmp_path / 'old.sqlite'}"
     if request.param == "sqlite":
@@ -74,7 +74,7 @@ def old(request, tmp_path, version):
 
 
 def step_up(url, version):
-    """Take a store of version 5, in WAL mode as every SQLite store, to a later one by its steps alone."""
+    """Upgrade a store of version 5, in WAL mode, to a later version by its steps alone."""
     engine = create_engine(url)
     if engine.dialect.name == "sqlite":
         with closing(sqlite3.connect(str(engine.url.database))) as connection:
@@ -88,16 +88,16 @@ def step_up(url, version):
 
 
 def content(url):
-    """Table -> its columns' names and its rows, of whatever version."""
+    """Return each table's column names and rows, in any version."""
     engine = create_engine(url)
-    found = {}
+    tables = {}
     with engine.connect() as connection:
         for name in inspect(connection).get_table_names():
             if not is_part(name):
                 rows = connection.exec_driver_sql(f"SELECT * FROM {name}").mappings()
-                found[name] = set(rows.keys()), sorted((dict(row) for row in rows), key=repr)
+                tables[name] = set(rows.keys()), sorted((dict(row) for row in rows), key=repr)
     engine.dispose()
-    return found
+    return tables
 
 
 def upgrade(url):
@@ -105,7 +105,7 @@ def upgrade(url):
 
 
 def described(url):
-    """All that a database's own catalogue says of its schema, but for white space."""
+    """Return everything that a database's catalogue says about its schema, without white space."""
     engine = create_engine(url)
     with engine.connect() as connection:
         no_parts = {"include_name": lambda name, kind, _: kind != "table" or not is_part(name)}
@@ -122,7 +122,7 @@ def described(url):
                 "SELECT relname, pg_get_partkeydef(oid), pg_get_expr(relpartbound, oid), reloptions::text"
                 " FROM pg_class WHERE relnamespace = 'public'::regnamespace",
             ]
-        found = [
+        lines = [
             sorted(
                 tuple(re.sub(r"\s+", " ", re.sub(r"\s+([,)])", r"\1", str(cell))).strip() for cell in row)
                 for row in connection.exec_driver_sql(q)
@@ -130,10 +130,10 @@ def described(url):
             for q in queries
         ]
     engine.dispose()
-    return found
+    return lines
 
 
-# Schema version -> table -> the columns that it brought to tables that were there.
+# Schema version -> table -> columns that it added to existing tables.
 NEW_COLUMNS = {
     6: {"dedupe": {"beyond"}},
     7: {"experiment": {"asked"}},
@@ -141,88 +141,13 @@ NEW_COLUMNS = {
     9: {},
     10: {"counting": {"clock"}, "experiment": {"signatures"}},
 }
-# Schema version -> table that it brought -> its rows in a store that has just been upgraded.
+# Schema version -> new table -> its rows in a store that has just been upgraded.
 NEW_TABLES = {8: {"erased": []}, 9: {"counting": [{"alive": None, "clock": None}], "interruption": []}}
 NEW_TABLES[10] = {"erasure": [], "rewrite": [{"erasures": 0, "rewritten": 0}]}
 
 
-def test_an_upgrade_that_is_asked_for_keeps_all_and_makes_exactly_the_schema_of_a_new_store(
-    old, version, tmp_path, request
-):
-    before = content(old)
-    for create in (True, False):
-        with pytest.raises(
-            StoreError, match=f"schema version {version}, this Hushmote reads {schema.VERSION}: stop its agg"
-        ):
-            Store(old, create=create)
-    assert content(old) == before
-    upgrade(old)
-    after = content(old)
-    assert after.pop("schema_version")[1] == [{"version": schema.VERSION}]
-    assert before.pop("schema_version")[1] == [{"version": version}]
-    for step in range(version + 1, schema.VERSION + 1):
-        for table, rows in NEW_TABLES.get(step, {}).items():
-            assert after.pop(table)[1] == rows
-    steps = (NEW_COLUMNS[step] for step in range(version + 1, schema.VERSION + 1))
-    for table, added in (brought for step in steps for brought in step.items() if brought[0] in before):
-        columns, rows = after[table]
-        columns -= added
-        for row in rows:
-            for column in added:
-                del row[column]
-        rows.sort(key=repr)
-    assert after == before
-    assert sum(row["count"] for row in after["histogram"][1]) == REPORTS[version]
-    with Store(old, create=False) as store:
-        assert check(store).violations == ()
-        assert check(store).reports == REPORTS[version]
-    if old.startswith("sqlite"):
-        new = f"sqlite:///{tmp_path / 'new.sqlite'}"
-    else:
-        postgres = request.getfixturevalue("postgres")
-        new = postgres.url(postgres.create())
-    Store(new).close()
-    assert described(old) == described(new)
-
-
-@from_the_oldest
-def test_reports_that_were_counted_before_the_upgrade_are_duplicates_after_it_and_new_ones_are_not(
-    old, version
-):
-    upgrade(old)
-    with Store(old, create=False) as store:
-        fleets = ingest.fleets(store, FLEET_KEYS)
-        experiments = {(v.fleet, v.experiment.name): v.experiment for v in store.experiments()}
-        sent, fresh = [], []
-        for fleet, keyed in store.fleets().items():
-            for device, name, numbers in store.seen(fleet):
-                key = keys.device_key(MASTER, fleet, device) if keyed else None
-                exp = experiments[fleet, name]
-                for number in range(1, 5):
-                    payload = report.encode(exp, number, 0, device, key)
-                    message = topics.report_topic(fleet, device), payload
-                    (sent if number in numbers else fresh).append(message)
-        assert len(sent) == REPORTS[version]
-        assert len(fresh) > 20
-        tally = ingest.ingest(store, sent, fleets, NOW)
-        assert tally.accepted == 0
-        assert (
-            sum(n for (_, reason), n in tally.rejected.items() if reason == "duplicate") == REPORTS[version]
-        )
-        assert ingest.ingest(store, fresh + fresh, fleets, NOW).accepted == len(fresh)
-        assert check(store).violations == ()
-        assert check(store).reports == REPORTS[version] + len(fresh)
-        assert {numbers for _, _, numbers in store.seen("home")} == {NumberSet(4)}
-
-
-def test_there_is_a_step_for_each_version_since_the_first():
-    revisions = [int(step.revision) for step in migrations.scripts(schema.BASELINE)]
-    assert revisions == list(range(schema.BASELINE + 1, schema.VERSION + 1))
-    assert migrations.scripts(schema.VERSION) == []
-
-
 def killed_at(url, moment):
-    """Upgrade in a child process that is killed at that moment of its statements; return whether it was."""
+    """Upgrade in a child process that is killed at that statement; return whether it was."""
 
     def act(count):
         for name in kills.STATEMENTS:
@@ -232,90 +157,161 @@ def killed_at(url, moment):
     return kills.killed_at(moment, act)
 
 
-@from_the_oldest
-def test_a_kill_at_any_statement_leaves_the_old_version_whole(old):
-    before = content(old)
-    moment = 0
-    while killed_at(old, moment):
+class TestUpgrade:
+    def test_keeps_all_and_makes_the_current_schema(self, old, version, tmp_path, request):
+        before = content(old)
+        for create in (True, False):
+            with pytest.raises(
+                StoreError,
+                match=f"schema version {version}, this Hushmote reads {schema.VERSION}: stop its agg",
+            ):
+                Store(old, create=create)
         assert content(old) == before
-        moment += 1
-    assert moment > 4
-    with Store(old, create=False) as store:
-        assert check(store).violations == ()
+        upgrade(old)
+        after = content(old)
+        assert after.pop("schema_version")[1] == [{"version": schema.VERSION}]
+        assert before.pop("schema_version")[1] == [{"version": version}]
+        for step in range(version + 1, schema.VERSION + 1):
+            for table, rows in NEW_TABLES.get(step, {}).items():
+                assert after.pop(table)[1] == rows
+        steps = (NEW_COLUMNS[step] for step in range(version + 1, schema.VERSION + 1))
+        for table, added in (brought for step in steps for brought in step.items() if brought[0] in before):
+            columns, rows = after[table]
+            columns -= added
+            for row in rows:
+                for column in added:
+                    del row[column]
+            rows.sort(key=repr)
+        assert after == before
+        assert sum(row["count"] for row in after["histogram"][1]) == REPORTS[version]
+        with Store(old, create=False) as store:
+            assert check(store).violations == ()
+            assert check(store).reports == REPORTS[version]
+        if old.startswith("sqlite"):
+            new = f"sqlite:///{tmp_path / 'new.sqlite'}"
+        else:
+            postgres = request.getfixturevalue("postgres")
+            new = postgres.url(postgres.create())
+        Store(new).close()
+        assert described(old) == described(new)
 
+    @from_the_oldest
+    def test_old_reports_stay_duplicates(self, old, version):
+        upgrade(old)
+        with Store(old, create=False) as store:
+            fleets = ingest.fleets(store, FLEET_KEYS)
+            experiments = {(v.fleet, v.experiment.name): v.experiment for v in store.experiments()}
+            sent, fresh = [], []
+            for fleet, keyed in store.fleets().items():
+                for device, name, numbers in store.accepted_numbers(fleet):
+                    key = keys.device_key(MASTER, fleet, device) if keyed else None
+                    exp = experiments[fleet, name]
+                    for number in range(1, 5):
+                        payload = report.encode(exp, number, 0, device, key)
+                        message = topics.report_topic(fleet, device), payload
+                        (sent if number in numbers else fresh).append(message)
+            assert len(sent) == REPORTS[version]
+            assert len(fresh) > 20
+            tally = ingest.ingest(store, sent, fleets, NOW)
+            assert tally.accepted == 0
+            assert (
+                sum(n for (_, reason), n in tally.rejected.items() if reason == "duplicate")
+                == REPORTS[version]
+            )
+            assert ingest.ingest(store, fresh + fresh, fleets, NOW).accepted == len(fresh)
+            assert check(store).violations == ()
+            assert check(store).reports == REPORTS[version] + len(fresh)
+            assert {numbers for _, _, numbers in store.accepted_numbers("home")} == {NumberSet(4)}
 
-def test_an_aggregator_that_an_upgrade_overtakes_counts_no_more(store_url):
-    with Store(store_url) as running, Store(store_url) as other:
-        exp = ask_fleet(running, "home", experiment())
-        fleets = ingest.fleets(running)
-        messages = [(topics.report_topic("home", "a"), report.encode(exp, number, 0)) for number in (1, 2)]
-        assert ingest.ingest(running, messages[:1], fleets, NOW).accepted == 1
-        with other.writing() as connection:
-            connection.execute(schema.schema_version.update().values(version=schema.VERSION + 1))
-        with pytest.raises(
-            StoreError, match=f"version {schema.VERSION + 1}, this Hushmote reads {schema.VERSION}: use"
-        ):
-            ingest.ingest(running, messages, fleets, NOW)
-        assert running.histogram("home", exp.digest).sum() == 1
+    def test_has_a_step_for_each_version(self):
+        revisions = [int(step.revision) for step in migrations.scripts(schema.BASELINE)]
+        assert revisions == list(range(schema.BASELINE + 1, schema.VERSION + 1))
+        assert migrations.scripts(schema.VERSION) == []
 
+    @pytest.mark.slow
+    @from_the_oldest
+    def test_killed_at_any_statement_leaves_the_old_version(self, old):
+        before = content(old)
+        moment = 0
+        while killed_at(old, moment):
+            assert content(old) == before
+            moment += 1
+        assert moment > 4
+        with Store(old, create=False) as store:
+            assert check(store).violations == ()
 
-def test_a_store_from_before_the_first_version_is_left_alone(tmp_path):
-    dump(tmp_path / "old.sqlite")
-    with closing(sqlite3.connect(tmp_path / "old.sqlite")) as connection, connection:
-        connection.execute("UPDATE schema_version SET version = 4")
-    url = f"sqlite:///{tmp_path / 'old.sqlite'}"
-    before = content(url)
-    for opened in (lambda: upgrade(url), lambda: Store(url)):
-        with pytest.raises(StoreError, match=r"schema version 4, .*: it upgrades stores of version 5 on"):
-            opened()
-    assert content(url) == before
+    def test_running_aggregator_stops_counting(self, store_url):
+        with Store(store_url) as running, Store(store_url) as other:
+            exp = ask_fleet(running, "home", experiment())
+            fleets = ingest.fleets(running)
+            messages = [
+                (topics.report_topic("home", "a"), report.encode(exp, number, 0)) for number in (1, 2)
+            ]
+            assert ingest.ingest(running, messages[:1], fleets, NOW).accepted == 1
+            with other.writing() as connection:
+                connection.execute(schema.schema_version.update().values(version=schema.VERSION + 1))
+            with pytest.raises(
+                StoreError, match=f"version {schema.VERSION + 1}, this Hushmote reads {schema.VERSION}: use"
+            ):
+                ingest.ingest(running, messages, fleets, NOW)
+            assert running.histogram("home", exp.digest).sum() == 1
 
+    def test_leaves_a_store_before_the_baseline_alone(self, tmp_path):
+        dump(tmp_path / "old.sqlite")
+        with closing(sqlite3.connect(tmp_path / "old.sqlite")) as connection, connection:
+            connection.execute("UPDATE schema_version SET version = 4")
+        url = f"sqlite:///{tmp_path / 'old.sqlite'}"
+        before = content(url)
+        for opened in (lambda: upgrade(url), lambda: Store(url)):
+            with pytest.raises(
+                StoreError, match=r"schema version 4, .*: it can upgrade stores from version 5 on"
+            ):
+                opened()
+        assert content(url) == before
 
-@from_the_oldest
-def test_two_upgrades_at_once_are_one(old, version):
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(upgrade, [old] * 3))
-    with Store(old, create=False) as store:
-        assert check(store).reports == REPORTS[version]
+    @from_the_oldest
+    def test_two_at_once_act_as_one(self, old, version):
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(upgrade, [old] * 3))
+        with Store(old, create=False) as store:
+            assert check(store).reports == REPORTS[version]
 
-
-def test_in_postgresql_only_the_owner_upgrades(postgres, postgres_url):
-    name = postgres_url.rpartition("/")[2]
-    for role in ("owner", "serve"):
-        postgres.execute(f"CREATE ROLE {name}_{role} LOGIN", name)
-    postgres.execute(f"GRANT CREATE ON SCHEMA public TO {name}_owner", name)
-    owner, serve = (postgres.url(name, f"{name}_{role}") for role in ("owner", "serve"))
-    try:
-        engine = create_engine(owner)
-        with engine.begin() as connection:
-            connection.exec_driver_sql((DATA / "schema_v5_postgresql.sql").read_text())
-            connection.exec_driver_sql(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}_serve")
-        engine.dispose()
-        with fails("must be owner of table dedupe"):
-            upgrade(serve)
-        with pytest.raises(StoreError, match="schema version 5"):
-            Store(serve)
-        upgrade(owner)
-        Store(owner).close()
-    finally:
+    def test_needs_the_owner_in_postgresql(self, postgres, postgres_url):
+        name = postgres_url.rpartition("/")[2]
         for role in ("owner", "serve"):
-            postgres.execute(f"DROP OWNED BY {name}_{role}; DROP ROLE {name}_{role}", name)
+            postgres.execute(f"CREATE ROLE {name}_{role} LOGIN", name)
+        postgres.execute(f"GRANT CREATE ON SCHEMA public TO {name}_owner", name)
+        owner, serve = (postgres.url(name, f"{name}_{role}") for role in ("owner", "serve"))
+        try:
+            engine = create_engine(owner)
+            with engine.begin() as connection:
+                connection.exec_driver_sql((DATA / "schema_v5_postgresql.sql").read_text())
+                connection.exec_driver_sql(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}_serve")
+            engine.dispose()
+            with fails("must be owner of table dedupe"):
+                upgrade(serve)
+            with pytest.raises(StoreError, match="schema version 5"):
+                Store(serve)
+            upgrade(owner)
+            Store(owner).close()
+        finally:
+            for role in ("owner", "serve"):
+                postgres.execute(f"DROP OWNED BY {name}_{role}; DROP ROLE {name}_{role}", name)
 
-
-def test_the_command_upgrades_once_and_leaves_other_databases_alone(tmp_path, monkeypatch):
-    dump(tmp_path / "v5.sqlite")
-    run = runner("store", tmp_path, monkeypatch)
-    assert "then `hushmote store upgrade sqlite:///v5.sqlite`" in run(
-        "check", "sqlite:///v5.sqlite", expect=1
-    )
-    said = json.loads(run("upgrade", "sqlite:///v5.sqlite", "--json"))
-    assert said == {"store": "v5.sqlite", "from": 5, "to": schema.VERSION}
-    assert "nothing was changed" in run("upgrade", "sqlite:///v5.sqlite")
-    assert "there is no store" in run("upgrade", "sqlite:///none.sqlite", expect=1)
-    assert not (tmp_path / "none.sqlite").exists()
-    with closing(sqlite3.connect(tmp_path / "v5.sqlite")) as connection, connection:
-        connection.execute("UPDATE schema_version SET version = 99")
-    assert "use the Hushmote that wrote it" in run("upgrade", "sqlite:///v5.sqlite", expect=1)
-    with closing(sqlite3.connect(tmp_path / "other.sqlite")) as connection, connection:
-        connection.execute("CREATE TABLE photographs (id INTEGER)")
-    assert "something else" in run("upgrade", "sqlite:///other.sqlite", expect=1)
+    def test_command_upgrades_once_and_only_stores(self, tmp_path, monkeypatch):
+        dump(tmp_path / "v5.sqlite")
+        run = runner("store", tmp_path, monkeypatch)
+        assert "then `hushmote store upgrade sqlite:///v5.sqlite`" in run(
+            "check", "sqlite:///v5.sqlite", expect=1
+        )
+        output = json.loads(run("upgrade", "sqlite:///v5.sqlite", "--json"))
+        assert output == {"store": "v5.sqlite", "from": 5, "to": schema.VERSION}
+        assert "nothing was changed" in run("upgrade", "sqlite:///v5.sqlite")
+        assert "there is no store" in run("upgrade", "sqlite:///none.sqlite", expect=1)
+        assert not (tmp_path / "none.sqlite").exists()
+        with closing(sqlite3.connect(tmp_path / "v5.sqlite")) as connection, connection:
+            connection.execute("UPDATE schema_version SET version = 99")
+        assert "use the Hushmote that wrote it" in run("upgrade", "sqlite:///v5.sqlite", expect=1)
+        with closing(sqlite3.connect(tmp_path / "other.sqlite")) as connection, connection:
+            connection.execute("CREATE TABLE photographs (id INTEGER)")
+        assert "another program's database" in run("upgrade", "sqlite:///other.sqlite", expect=1)

@@ -20,7 +20,7 @@ from hushmote.simulator.broker import MosquittoBroker
 
 @pytest.fixture
 def path(tmp_path):
-    """Where a store is that nobody has open."""
+    """Return the path of a store that no process has open."""
     path = tmp_path / "store.sqlite"
     with Store(f"sqlite:///{path}") as store:
         ask_fleet(store, "open", experiment())
@@ -32,106 +32,49 @@ def beside(path, end):
 
 
 def counted(path):
-    """How many reports are counted; opened anew, so that the test itself holds nothing of it."""
+    """Return how many reports are counted, through a new connection."""
     with Store(f"sqlite:///{path}", read_only=True) as store:
         return int(store.histogram("open", experiment().digest).sum())
 
 
-@pytest.mark.parametrize("end", ["-wal", pytest.param("-shm", marks=pytest.mark.long)])
-def test_nothing_is_acknowledged_once_the_wal_is_removed_and_all_that_was_is_kept(path, end):
-    messages, counts = crowd(640)
-    with MosquittoBroker() as broker:
-        url = f"mqtt://127.0.0.1:{broker.port}"
-        arguments = ("--store", f"sqlite:///{path}", "--broker", url, "--batch", "0.1s")
-        with served(*arguments) as process:
-            process.ready()
-            publish(broker, messages[:600])
-            until(lambda: counted(path) == 600, process.log)
-            beside(path, end).unlink()
-            publish(broker, messages[600:])
-            assert process.wait() == 1
-            assert process.log().count(f"{path}{end} was removed") == 1
+class TestMovedFile:
+    def test_stops_acknowledgements_until_it_is_back(self, path):
+        messages, counts = crowd(100)
+        with MosquittoBroker() as broker:
+            url = f"mqtt://127.0.0.1:{broker.port}"
+            arguments = ("--store", f"sqlite:///{path}", "--broker", url, "--batch", "0.1s")
+            with served(*arguments) as process:
+                process.ready()
+                publish(broker, messages[:60])
+                until(lambda: counted(path) == 60, process.log)
+                path.rename(path.with_name("elsewhere"))
+                publish(broker, messages[60:])
+                until(lambda: f"{path} was moved, removed or replaced" in process.log(), process.log)
+                path.with_name("elsewhere").rename(path)
+                until(lambda: counted(path) == 100, process.log)
+                assert process.end() == 0
         with Store(f"sqlite:///{path}") as store:
-            with running(store, broker, client_id=CLIENT_ID) as aggregator:
-                until(lambda: total(aggregator) == 40, aggregator.counters)
-            assert set(aggregator.counters.rejected) <= {"duplicate"}
-            assert total(aggregator) == 40
             assert list(store.histogram("open", experiment().digest)) == counts
 
 
-def test_nothing_is_acknowledged_while_the_file_is_elsewhere_and_all_is_counted_once_it_is_back(path):
-    messages, counts = crowd(100)
-    with MosquittoBroker() as broker:
-        url = f"mqtt://127.0.0.1:{broker.port}"
-        arguments = ("--store", f"sqlite:///{path}", "--broker", url, "--batch", "0.1s")
-        with served(*arguments) as process:
-            process.ready()
-            publish(broker, messages[:60])
-            until(lambda: counted(path) == 60, process.log)
-            path.rename(path.with_name("elsewhere"))
-            publish(broker, messages[60:])
-            until(lambda: f"{path} was moved, removed or replaced" in process.log(), process.log)
-            path.with_name("elsewhere").rename(path)
-            until(lambda: counted(path) == 100, process.log)
-            assert process.end() == 0
-    with Store(f"sqlite:///{path}") as store:
-        assert list(store.histogram("open", experiment().digest)) == counts
-
-
-def test_a_store_does_not_begin_anew_beside_the_wal_of_one_that_was_removed(path):
-    with Store(f"sqlite:///{path}"):
-        path.rename(path.with_name("elsewhere"))
-    with pytest.raises(StoreError, match="is missing and its -wal is there: put it back, restore a backup"):
-        Store(f"sqlite:///{path}")
-    path.with_name("elsewhere").rename(path)
-    assert counted(path) == 0
-
-
-def test_a_wal_that_another_program_made_anew_may_hold_something_else(path):
-    with Store(f"sqlite:///{path}") as store:
-        beside(path, "-wal").unlink()
-        with closing(sqlite3.connect(path)) as other, suppress(sqlite3.Error):
-            other.execute("SELECT count(*) FROM fleet").fetchone()
-        assert beside(path, "-wal").exists()
-        before = path.read_bytes()
-        with pytest.raises(
-            StoreRemoved, match="the last reports counted may be lost: stop all programs that use"
-        ):
-            store.add_fleet("further", keyed=False)
-        assert path.read_bytes() == before
-
-
-def test_that_all_is_kept_is_said_once_nobody_who_reads_keeps_it_from_being_so(path, monkeypatch):
-    monkeypatch.setattr("hushmote.server.store.database.BUSY_TIMEOUT_S", 0)
-    with Store(f"sqlite:///{path}") as store, closing(sqlite3.connect(path)) as other:
-        other.execute("BEGIN")
-        other.execute("SELECT count(*) FROM fleet").fetchone()
-        store.add_fleet("further", keyed=False)
-        beside(path, "-wal").unlink()
-        with pytest.raises(StoreRemoved, match="may be lost"):
-            store.fleets()
-        other.execute("ROLLBACK")
-        with pytest.raises(StoreRemoved, match="everything counted is in"):
-            store.fleets()
-
-
-def test_what_others_do_with_a_store_in_good_order_is_no_removal(tmp_path):
-    path = tmp_path / "new.sqlite"
-    url = f"sqlite:///{path}"
-    with Store(url) as store:  # the first write of a new store, whose -wal is new as well
-        store.add_fleet("a", keyed=False)
-        with Store(url) as other:
-            other.add_fleet("b", keyed=False)
-        store.add_fleet("c", keyed=False)
-        backup(url, tmp_path / "copy.sqlite")
-        with closing(sqlite3.connect(path)) as other:
-            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            other.execute("VACUUM")
-        store.add_fleet("d", keyed=False)
-        store.engine.dispose()  # SQLite removes the -wal: nobody had it open any more
-        assert not os.path.exists(f"{path}-wal")
-        store.add_fleet("e", keyed=False)
-        assert list(store.fleets()) == ["a", "b", "c", "d", "e"]
+class TestOtherPrograms:
+    def test_using_a_store_is_no_removal(self, tmp_path):
+        path = tmp_path / "new.sqlite"
+        url = f"sqlite:///{path}"
+        with Store(url) as store:  # the first write of a new store, whose -wal is new as well
+            store.add_fleet("a", keyed=False)
+            with Store(url) as other:
+                other.add_fleet("b", keyed=False)
+            store.add_fleet("c", keyed=False)
+            backup(url, tmp_path / "copy.sqlite")
+            with closing(sqlite3.connect(path)) as other:
+                other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                other.execute("VACUUM")
+            store.add_fleet("d", keyed=False)
+            store.engine.dispose()  # SQLite removes the -wal, which no process has open any more
+            assert not os.path.exists(f"{path}-wal")
+            store.add_fleet("e", keyed=False)
+            assert list(store.fleets()) == ["a", "b", "c", "d", "e"]
 
 
 def lose_the_wal_in_mid_batch(store, statement):
@@ -140,10 +83,70 @@ def lose_the_wal_in_mid_batch(store, statement):
         connection.exec_driver_sql(statement)
 
 
-@pytest.mark.parametrize("statement", ["UPDATE schema_version SET version = version", "no statement"])
-def test_a_wal_that_is_removed_in_mid_batch_is_noticed_whether_the_batch_fails_or_not(path, statement):
-    with Store(f"sqlite:///{path}") as store:
-        with pytest.raises(StoreRemoved, match="everything counted is in"):
-            lose_the_wal_in_mid_batch(store, statement)
-        with pytest.raises(StoreRemoved):
-            store.fleets()
+class TestRemovedWal:
+    @pytest.mark.parametrize("end", ["-wal", pytest.param("-shm", marks=pytest.mark.long)])
+    def test_stops_acknowledgements_and_loses_nothing(self, path, end):
+        messages, counts = crowd(640)
+        with MosquittoBroker() as broker:
+            url = f"mqtt://127.0.0.1:{broker.port}"
+            arguments = ("--store", f"sqlite:///{path}", "--broker", url, "--batch", "0.1s")
+            with served(*arguments) as process:
+                process.ready()
+                publish(broker, messages[:600])
+                until(lambda: counted(path) == 600, process.log)
+                beside(path, end).unlink()
+                publish(broker, messages[600:])
+                assert process.wait() == 1
+                assert process.log().count(f"{path}{end} was removed") == 1
+            with Store(f"sqlite:///{path}") as store:
+                with running(store, broker, client_id=CLIENT_ID) as aggregator:
+                    until(lambda: total(aggregator) == 40, aggregator.counters)
+                assert set(aggregator.counters.rejected) <= {"duplicate"}
+                assert total(aggregator) == 40
+                assert list(store.histogram("open", experiment().digest)) == counts
+
+    def test_blocks_a_new_store_beside_it(self, path):
+        with Store(f"sqlite:///{path}"):
+            path.rename(path.with_name("elsewhere"))
+        with pytest.raises(StoreError, match="is missing but its -wal exists: put it back, restore a backup"):
+            Store(f"sqlite:///{path}")
+        path.with_name("elsewhere").rename(path)
+        assert counted(path) == 0
+
+    def test_made_anew_by_another_program_is_reported(self, path):
+        with Store(f"sqlite:///{path}") as store:
+            beside(path, "-wal").unlink()
+            with closing(sqlite3.connect(path)) as other, suppress(sqlite3.Error):
+                other.execute("SELECT count(*) FROM fleet").fetchone()
+            assert beside(path, "-wal").exists()
+            before = path.read_bytes()
+            with pytest.raises(
+                StoreRemoved, match="the last reports counted may be lost: stop all programs that use"
+            ):
+                store.add_fleet("further", keyed=False)
+            assert path.read_bytes() == before
+
+    def test_says_that_all_is_kept_once_no_reader_blocks(self, path, monkeypatch):
+        monkeypatch.setattr("hushmote.server.store.database.BUSY_TIMEOUT_S", 0)
+        with Store(f"sqlite:///{path}") as store, closing(sqlite3.connect(path)) as other:
+            other.execute("BEGIN")
+            other.execute("SELECT count(*) FROM fleet").fetchone()
+            store.add_fleet("further", keyed=False)
+            beside(path, "-wal").unlink()
+            with pytest.raises(StoreRemoved, match="may be lost"):
+                store.fleets()
+            other.execute("ROLLBACK")
+            with pytest.raises(StoreRemoved, match="everything counted is in"):
+                store.fleets()
+
+    @pytest.mark.parametrize(
+        "statement",
+        ["UPDATE schema_version SET version = version", "no statement"],
+        ids=["failing batch", "empty batch"],
+    )
+    def test_in_mid_batch_is_noticed(self, path, statement):
+        with Store(f"sqlite:///{path}") as store:
+            with pytest.raises(StoreRemoved, match="everything counted is in"):
+                lose_the_wal_in_mid_batch(store, statement)
+            with pytest.raises(StoreRemoved):
+                store.fleets()

@@ -20,7 +20,7 @@ EXP = experiment(budget={"rule": "unlimited"})
 
 @pytest.fixture
 def url(pgbouncer: Pgbouncer, postgres_url: str) -> str:
-    """The URL of an open fleet's store, behind pgbouncer."""
+    """Return the URL of an open fleet's store, behind pgbouncer."""
     url = pgbouncer.url(postgres_url.rpartition("/")[2])
     with Store(url) as store:
         ask_fleet(store, "home", EXP)
@@ -45,13 +45,13 @@ class TestSettings:
         name = url.rpartition("/")[2]
         postgres.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
         postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
-        found = set()
+        devices = set()
         with Store(url) as store:
             until(lambda: is_reachable(store), "pgbouncer has noticed that its sessions ended")
             for _ in range(20):
                 with store.writing() as connection:
-                    found.add(tuple(connection.exec_driver_sql(f"SHOW {n}").scalar() for n in self.NAMES))
-        assert found == {("on", "30s", "2min", "5min")}
+                    devices.add(tuple(connection.exec_driver_sql(f"SHOW {n}").scalar() for n in self.NAMES))
+        assert devices == {("on", "30s", "2min", "5min")}
 
     def test_no_session_keeps_anything_of_a_reader(self, url: str):
         with Store(url, read_only=True) as reader, Store(url) as store:

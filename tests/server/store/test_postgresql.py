@@ -1,4 +1,4 @@
-"""PostgreSQL as a store that several aggregators share: exactly once, durable, never silent for ever."""
+"""PostgreSQL as a store that several aggregators share: exactly once, durable, never blocked for ever."""
 
 import contextlib
 import datetime
@@ -47,144 +47,117 @@ def setting(store, name):
 # Several aggregators
 
 
-def test_aggregators_that_get_the_same_reports_in_any_order_count_each_once(store, postgres_url):
-    # 12,000 reports at most, half of them of others too, by devices in random subsets and orders: rows that
-    # are there and rows that are not are wanted by four at once. A deadlock would surface as StoreError.
-    rng = np.random.default_rng(5)
-    devices = sorted({"".join(rng.choice([*"ab-z09"], rng.integers(2, 7))) for _ in range(1000)})
-    wanted = [[(str(d), int(rng.integers(1, 7))) for d in rng.permutation(devices)[:600]] for _ in range(20)]
-    accepted = []
-
-    def work(batches):
-        with Store(postgres_url, create=False) as own:
-            fleets = ingest.fleets(own)
-            for batch in batches:
-                tally = ingest.ingest(own, [message(*b) for b in batch], fleets, NOW)
-                accepted.append(tally.accepted)
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, [wanted[i::4] for i in range(4)]))
-    distinct = {b for batch in wanted for b in batch}
-    assert len(accepted) == len(wanted)
-    assert sum(accepted) == len(distinct)
-    found = check(store)
-    assert found.violations == ()
-    assert found.reports == len(distinct)
-
-
-def test_a_deadlock_is_a_store_error_and_the_batch_counts_once_when_it_is_tried_again(store, postgres):
-    """It looks for one a second after a wait begins, and once: by then the others must wait for it already.
-
-    So it takes a and waits for the third, which has b; the other, which has c, comes to wait for a; only then
-    does the third let go of b, and the wait for c closes the circle.
-    """
-    fleets = ingest.fleets(store)
-    first, more = ([message(d, n) for d in ("a", "b", "c")] for n in (1, 2))
-    ingest.ingest(store, first, fleets, NOW)
-    failed, name = [], store.engine.url.database
-
-    def work():
-        try:
-            ingest.ingest(store, more, fleets, NOW)
-        except StoreError as e:
-            failed.append(str(e))
-
-    def wait(number):
-        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        until(lambda: len(postgres.execute(waiting)) == number, f"{number} that wait")
-
-    lock = "SELECT 1 FROM dedupe WHERE device = '{}' FOR UPDATE"
-    thread = threading.Thread(target=work)
-    with psycopg.connect(postgres.dsn(name)) as other, psycopg.connect(postgres.dsn(name)) as third:
-        other.execute("SET deadlock_timeout = '1h'")  # the aggregator is the one that is sent away
-        other.execute(lock.format("c").encode())
-        third.execute(lock.format("b").encode())
-        thread.start()
-        wait(1)
-        other.pgconn.send_query(lock.format("a").encode())
-        wait(2)
-        third.rollback()
-        thread.join(WAIT_S)
-        other.close()
-    assert len(failed) == 1
-    assert "deadlock detected" in failed[0]
-    assert "\n" not in failed[0]
-    assert store.histogram("home", EXP.digest).sum() == 3
-    assert ingest.ingest(store, more, fleets, NOW).accepted == 3
-    assert check(store).violations == ()
-
-
-def test_versions_that_are_added_at_once_leave_one_current_and_no_total_raised(store, postgres_url):
-    failed = []
-    caps = [4_000_000 - n for n in range(8)]
-
-    def work(cap):
-        with Store(postgres_url, create=False) as own:
-            payload = payload_of(experiment(name="door", budget={"rule": "sum", "cap": cap}))
-            try:
-                own.add_experiment("home", payload)
-            except VersionRefused as e:
-                failed.append(str(e))
-
-    with ThreadPoolExecutor(len(caps)) as pool:
-        list(pool.map(work, caps))
-    versions = [v for v in store.experiments("home") if v.experiment.name == "door"]
-    assert len(versions) + len(failed) == len(caps)
-    assert sum(v.current for v in versions) == 1
-    assert all(v.experiment.cap <= versions[0].experiment.cap for v in versions)
-    assert check(store).violations == ()
-
-
-def test_stores_that_are_opened_at_once_make_the_schema_once(postgres_url):
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda _: Store(postgres_url).close(), range(6)))
-    with Store(postgres_url, create=False) as store:
-        assert check(store).violations == ()
-
-
 # Durable, and never silent
 
 
-def test_commits_wait_for_the_disk_whatever_the_server_s_default(postgres, postgres_url):
-    name = postgres_url.rpartition("/")[2]
-    for default, ours in (("off", "on"), ("local", "on"), ("on", "on"), ("remote_apply", "remote_apply")):
-        postgres.execute(f"ALTER DATABASE {name} SET synchronous_commit = {default}")
-        with psycopg.connect(postgres.dsn(name)) as plain:
-            assert plain.execute("SHOW synchronous_commit").fetchone() == (default,)
-        with Store(postgres_url) as store:
-            assert setting(store, "synchronous_commit") == ours
-            store.engine.dispose()  # what is connected later is set the same
-            assert setting(store, "synchronous_commit") == ours
-            with store.writing() as connection:
-                assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == ours
+class TestConcurrency:
+    def test_same_reports_in_any_order_count_once(self, store, postgres_url):
+        # At most 12,000 reports, half of them shared, by devices in random subsets and orders: four processes
+        # want existing and missing rows at once. A deadlock would surface as StoreError.
+        rng = np.random.default_rng(5)
+        devices = sorted({"".join(rng.choice([*"ab-z09"], rng.integers(2, 7))) for _ in range(1000)})
+        subsets = [
+            [(str(d), int(rng.integers(1, 7))) for d in rng.permutation(devices)[:600]] for _ in range(20)
+        ]
+        accepted = []
 
+        def work(batches):
+            with Store(postgres_url, create=False) as own:
+                fleets = ingest.fleets(own)
+                for batch in batches:
+                    tally = ingest.ingest(own, [message(*b) for b in batch], fleets, NOW)
+                    accepted.append(tally.accepted)
 
-def test_a_lock_that_another_holds_fails_the_batch_and_not_for_ever(store, postgres, monkeypatch):
-    monkeypatch.setattr(postgresql, "LOCK_TIMEOUT_S", 0.2)
-    store.engine.dispose()
-    fleets = ingest.fleets(store)
-    ingest.ingest(store, [message("a", 1)], fleets, NOW)
-    with psycopg.connect(postgres.dsn(store.engine.url.database)) as other:
-        other.execute("LOCK TABLE dedupe")
-        with fails("another program holds its write lock"):
-            ingest.ingest(store, [message("a", 2)], fleets, NOW)
-    assert ingest.ingest(store, [message("a", 2)], fleets, NOW).accepted == 1
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, [subsets[i::4] for i in range(4)]))
+        distinct = {b for batch in subsets for b in batch}
+        assert len(accepted) == len(subsets)
+        assert sum(accepted) == len(distinct)
+        outcome = check(store)
+        assert outcome.violations == ()
+        assert outcome.reports == len(distinct)
 
+    def test_deadlock_fails_the_batch_which_counts_on_retry(self, store, postgres):
+        """PostgreSQL looks for a deadlock once, a second after a wait begins: by then the others must wait.
 
-def test_timeouts_are_set_on_every_connection_and_a_url_s_own_options_win(postgres_url):
-    with Store(postgres_url + "?connect_timeout=7") as store:
-        assert setting(store, "lock_timeout") == "30s"
-        assert setting(store, "statement_timeout") == "2min"
-        assert setting(store, "idle_in_transaction_session_timeout") == "5min"
-        with store.engine.connect() as connection:
-            raw: Any = connection.connection.dbapi_connection
-            options = raw.info.get_parameters()
-    assert options["connect_timeout"] == "7"
-    assert options["tcp_user_timeout"] == "30000"
+        So it takes a and waits for the third, which has b; the other, which has c, comes to wait for a;
+        only then does the third release b, and the wait for c closes the circle.
+        """
+        fleets = ingest.fleets(store)
+        first, more = ([message(d, n) for d in ("a", "b", "c")] for n in (1, 2))
+        ingest.ingest(store, first, fleets, NOW)
+        failed, name = [], store.engine.url.database
+
+        def work():
+            try:
+                ingest.ingest(store, more, fleets, NOW)
+            except StoreError as e:
+                failed.append(str(e))
+
+        def wait(number):
+            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            until(lambda: len(postgres.execute(waiting)) == number, f"{number} that wait")
+
+        lock = "SELECT 1 FROM dedupe WHERE device = '{}' FOR UPDATE"
+        thread = threading.Thread(target=work)
+        with psycopg.connect(postgres.dsn(name)) as other, psycopg.connect(postgres.dsn(name)) as third:
+            other.execute("SET deadlock_timeout = '1h'")  # the aggregator's transaction is the one that fails
+            other.execute(lock.format("c").encode())
+            third.execute(lock.format("b").encode())
+            thread.start()
+            wait(1)
+            other.pgconn.send_query(lock.format("a").encode())
+            wait(2)
+            third.rollback()
+            thread.join(WAIT_S)
+            other.close()
+        assert len(failed) == 1
+        assert "deadlock detected" in failed[0]
+        assert "\n" not in failed[0]
+        assert store.histogram("home", EXP.digest).sum() == 3
+        assert ingest.ingest(store, more, fleets, NOW).accepted == 3
+        assert check(store).violations == ()
+
+    def test_concurrent_versions_leave_one_current(self, store, postgres_url):
+        failed = []
+        caps = [4_000_000 - n for n in range(8)]
+
+        def work(cap):
+            with Store(postgres_url, create=False) as own:
+                payload = payload_of(experiment(name="door", budget={"rule": "sum", "cap": cap}))
+                try:
+                    own.add_experiment("home", payload)
+                except VersionRefused as e:
+                    failed.append(str(e))
+
+        with ThreadPoolExecutor(len(caps)) as pool:
+            list(pool.map(work, caps))
+        versions = [v for v in store.experiments("home") if v.experiment.name == "door"]
+        assert len(versions) + len(failed) == len(caps)
+        assert sum(v.current for v in versions) == 1
+        assert all(v.experiment.cap <= versions[0].experiment.cap for v in versions)
+        assert check(store).violations == ()
+
+    def test_concurrent_openings_make_the_schema_once(self, postgres_url):
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(lambda _: Store(postgres_url).close(), range(6)))
+        with Store(postgres_url, create=False) as store:
+            assert check(store).violations == ()
+
+    def test_lock_held_by_another_fails_the_batch_in_time(self, store, postgres, monkeypatch):
+        monkeypatch.setattr(postgresql, "LOCK_TIMEOUT_S", 0.2)
+        store.engine.dispose()
+        fleets = ingest.fleets(store)
+        ingest.ingest(store, [message("a", 1)], fleets, NOW)
+        with psycopg.connect(postgres.dsn(store.engine.url.database)) as other:
+            other.execute("LOCK TABLE dedupe")
+            with fails("another program holds its write lock"):
+                ingest.ingest(store, [message("a", 2)], fleets, NOW)
+        assert ingest.ingest(store, [message("a", 2)], fleets, NOW).accepted == 1
 
 
 def stopped(pid):
-    """Stop a process; it goes on after a minute whatever happens, so that no test waits for ever."""
+    """Stop a process; it continues after a minute in any case, so that no test waits for ever."""
     os.kill(pid, signal.SIGSTOP)
     rescue = threading.Timer(WAIT_S, go_on, (pid,))
     rescue.daemon = True
@@ -196,61 +169,85 @@ def go_on(pid):
         os.kill(pid, signal.SIGCONT)
 
 
-def test_a_server_that_hangs_is_an_error_and_the_batch_counts_once_when_it_comes_again(
-    store, postgres, monkeypatch
-):
-    pids = []
+class TestConnection:
+    def test_commits_wait_for_the_disk(self, postgres, postgres_url):
+        name = postgres_url.rpartition("/")[2]
+        for default, ours in (("off", "on"), ("local", "on"), ("on", "on"), ("remote_apply", "remote_apply")):
+            postgres.execute(f"ALTER DATABASE {name} SET synchronous_commit = {default}")
+            with psycopg.connect(postgres.dsn(name)) as plain:
+                assert plain.execute("SHOW synchronous_commit").fetchone() == (default,)
+            with Store(postgres_url) as store:
+                assert setting(store, "synchronous_commit") == ours
+                store.engine.dispose()  # later connections have the same settings
+                assert setting(store, "synchronous_commit") == ours
+                with store.writing() as connection:
+                    assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == ours
 
-    def stop(*_):
-        monkeypatch.setattr(postgresql.AnsweringConnection, "answer_s", 1.0)
-        query = "SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction'"
-        pids.extend(pid for (pid,) in postgres.execute(query))
-        for pid in pids:
-            stopped(pid)
+    def test_sets_timeouts_unless_the_url_does(self, postgres_url):
+        with Store(postgres_url + "?connect_timeout=7") as store:
+            assert setting(store, "lock_timeout") == "30s"
+            assert setting(store, "statement_timeout") == "2min"
+            assert setting(store, "idle_in_transaction_session_timeout") == "5min"
+            with store.engine.connect() as connection:
+                raw: Any = connection.connection.dbapi_connection
+                options = raw.info.get_parameters()
+        assert options["connect_timeout"] == "7"
+        assert options["tcp_user_timeout"] == "30000"
 
-    event.listen(store.engine, "commit", stop)
-    fleets = ingest.fleets(store)
-    try:
-        with fails("no answer for 1 seconds"):
-            ingest.ingest(store, [message("a", 1)], fleets, NOW)
-    finally:
-        monkeypatch.undo()
-        for pid in pids:
+    def test_hanging_server_fails_the_batch_which_counts_on_retry(self, store, postgres, monkeypatch):
+        pids = []
+
+        def stop(*_):
+            monkeypatch.setattr(postgresql.AnsweringConnection, "answer_s", 1.0)
+            query = "SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction'"
+            pids.extend(pid for (pid,) in postgres.execute(query))
+            for pid in pids:
+                stopped(pid)
+
+        event.listen(store.engine, "commit", stop)
+        fleets = ingest.fleets(store)
+        try:
+            with fails("no answer for 1 seconds"):
+                ingest.ingest(store, [message("a", 1)], fleets, NOW)
+        finally:
+            monkeypatch.undo()
+            for pid in pids:
+                go_on(pid)
+        assert len(pids) == 1
+        event.remove(store.engine, "commit", stop)
+        # Commands from before the stop, such as the commit, may still be executed: once in either case.
+        until(
+            lambda: not postgres.execute(f"SELECT 1 FROM pg_stat_activity WHERE pid = {pids[0]}"), "its end"
+        )
+        before = store.histogram("home", EXP.digest).sum()
+        assert ingest.ingest(store, [message("a", 1)], ingest.fleets(store), NOW).accepted == 1 - before
+        assert store.histogram("home", EXP.digest).sum() == 1
+        assert check(store).violations == ()
+
+    def test_hanging_idle_connection_is_replaced(self, store, postgres, monkeypatch):
+        monkeypatch.setattr(postgresql.AnsweringConnection, "answer_s", 5.0)
+        fleets = ingest.fleets(store)
+        ((pid,),) = postgres.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'hushmote'")
+        stopped(pid)
+        try:
+            assert ingest.ingest(store, [message("a", 1)], fleets, NOW).accepted == 1
+        finally:
             go_on(pid)
-    assert len(pids) == 1
-    event.remove(store.engine, "commit", stop)
-    # What it was told before it stopped, the commit among it, it may do now or not: once in either case.
-    until(lambda: not postgres.execute(f"SELECT 1 FROM pg_stat_activity WHERE pid = {pids[0]}"), "its end")
-    before = store.histogram("home", EXP.digest).sum()
-    assert ingest.ingest(store, [message("a", 1)], ingest.fleets(store), NOW).accepted == 1 - before
-    assert store.histogram("home", EXP.digest).sum() == 1
-    assert check(store).violations == ()
+        assert check(store).violations == ()
 
-
-def test_a_connection_that_hangs_between_two_batches_is_replaced(store, postgres, monkeypatch):
-    monkeypatch.setattr(postgresql.AnsweringConnection, "answer_s", 5.0)
-    fleets = ingest.fleets(store)
-    ((pid,),) = postgres.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'hushmote'")
-    stopped(pid)
-    try:
-        assert ingest.ingest(store, [message("a", 1)], fleets, NOW).accepted == 1
-    finally:
-        go_on(pid)
-    assert check(store).violations == ()
-
-
-def test_an_address_that_accepts_and_says_nothing_is_an_error():
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
-        with fails("timeout"):
-            Store(f"postgresql+psycopg://postgres@127.0.0.1:{port}/x?connect_timeout=2")
+    @pytest.mark.slow
+    def test_silent_address_is_an_error(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            port = silent.getsockname()[1]
+            with fails("timeout"):
+                Store(f"postgresql+psycopg://postgres@127.0.0.1:{port}/x?connect_timeout=2")
 
 
 # Who may do what
 
 
 def documented(name):
-    """The two blocks of SQL in docs/store.md, the roles' names made a database's own."""
+    """Return the two blocks of SQL in docs/store.md, with role names for this database."""
     text = (Path(__file__).parents[3] / "docs" / "store.md").read_text()
     make, grant = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
     return make.replace("hushmote_", f"{name}_"), grant.replace("hushmote_", f"{name}_")
@@ -258,7 +255,7 @@ def documented(name):
 
 @pytest.fixture
 def roles(postgres, postgres_url):
-    """Role -> URL, as docs/store.md sets them up, for a store that its owner made."""
+    """Return the URL of each role, set up as in docs/store.md, for a store that its owner created."""
     name = postgres_url.rpartition("/")[2]
     make, grant = documented(name)
     postgres.execute(make, name)
@@ -270,68 +267,6 @@ def roles(postgres, postgres_url):
     yield urls
     for role in urls:
         postgres.execute(f"DROP OWNED BY {name}_{role}; DROP ROLE {name}_{role}", name)
-
-
-def test_the_aggregator_s_role_can_count_and_change_nothing_else(roles):
-    with Store(roles["serve"]) as store:
-        fleets = ingest.fleets(store)
-        assert ingest.ingest(store, [message("a", 1), ("x", b"no")], fleets, NOW).accepted == 1
-        assert store.rejects()
-        assert store.participation("home")["temp"].reports == 1
-        assert check(store).violations == ()
-        for change in (
-            lambda: store.add_fleet("away", keyed=False),
-            lambda: store.withdraw_experiment("home", "temp"),
-            lambda: store.allow_devices("home", ["a"]),
-            lambda: store.revoke_devices("home", ["a"]),
-            lambda: store.set_listed("home", True),
-        ):
-            with fails(r"permission denied for table .*; its owner can grant it"):
-                change()
-
-
-def test_the_aggregator_s_role_raises_serials_and_keeps_a_key_s_check_where_it_is_granted(roles, postgres):
-    with Store(roles["serve"]) as store:
-        (version,) = store.experiments("home")
-        store.renew_serial(version)
-        assert store.experiments("home")[0].serial > version.serial
-        store.set_master_check("home", "0123456789abcdef")
-        assert store.master_checks() == {"home": "0123456789abcdef"}
-        # The grants of a store before there were serials.
-        name = store.engine.url.database
-        postgres.execute(f"REVOKE UPDATE (serial) ON experiment, fleet FROM {name}_serve", name)
-        with fails("permission denied"):
-            store.renew_serial(store.experiments("home")[0])
-        fleets = ingest.fleets(store, FLEET_KEYS)
-        assert ingest.ingest(store, [message("a", 1)], fleets, NOW).accepted == 1
-
-
-def test_the_aggregator_s_role_reads_a_fleet_s_list_and_locks_nothing_in_it(roles):
-    with Store(roles["owner"]) as owner:
-        owner.allow_devices("home", ["a"])
-        owner.set_listed("home", True)
-        with Store(roles["serve"]) as store, owner.engine.connect() as other:
-            other.exec_driver_sql("SELECT * FROM device FOR UPDATE")
-            fleets = ingest.fleets(store)
-            tally = ingest.ingest(store, [message("a", 1), message("b", 1)], fleets, NOW)
-            assert (tally.accepted, dict(tally.rejected)) == (1, {("home", "unknown device"): 1})
-            other.rollback()
-
-
-def test_the_analyst_s_role_reads_histograms_and_no_device(roles):
-    with Store(roles["serve"]) as store:
-        ingest.ingest(store, [message("a", 1)], ingest.fleets(store), NOW)
-    with Store(roles["read"], create=False) as store:
-        assert store.histogram("home", EXP.digest).sum() == 1
-        assert len(store.experiments()) == 1
-        with pytest.raises(StoreError, match="permission denied for table dedupe"):
-            store.participation("home")
-        with pytest.raises(StoreError, match="permission denied for table device"):
-            store.roster("home")
-        with pytest.raises(StoreError, match="permission denied for table dedupe_0"), store.reading() as part:
-            part.exec_driver_sql("SELECT * FROM dedupe_0")
-        with pytest.raises(StoreError, match="permission denied"):
-            ingest.ingest(store, [message("a", 2)], ingest.fleets(store), NOW)
 
 
 class TestCountingTimeByRole:
@@ -361,11 +296,73 @@ class TestCountingTimeByRole:
                 store.record_counting(later)
 
 
-def test_only_the_owner_makes_a_store(postgres, postgres_url):
-    name = postgres_url.rpartition("/")[2]
-    postgres.execute(f"CREATE ROLE {name}_nobody LOGIN")
-    try:
-        with fails("permission denied for schema public"):
-            Store(postgres.url(name, f"{name}_nobody"))
-    finally:
-        postgres.execute(f"DROP ROLE {name}_nobody")
+class TestRoles:
+    def test_aggregator_counts_and_changes_nothing_else(self, roles):
+        with Store(roles["serve"]) as store:
+            fleets = ingest.fleets(store)
+            assert ingest.ingest(store, [message("a", 1), ("x", b"no")], fleets, NOW).accepted == 1
+            assert store.rejects()
+            assert store.participation("home")["temp"].reports == 1
+            assert check(store).violations == ()
+            for change in (
+                lambda: store.add_fleet("away", keyed=False),
+                lambda: store.withdraw_experiment("home", "temp"),
+                lambda: store.allow_devices("home", ["a"]),
+                lambda: store.revoke_devices("home", ["a"]),
+                lambda: store.set_listed("home", True),
+            ):
+                with fails(r"permission denied for table .*; its owner can grant it"):
+                    change()
+
+    def test_aggregator_renews_serials_if_granted(self, roles, postgres):
+        with Store(roles["serve"]) as store:
+            (version,) = store.experiments("home")
+            store.renew_serial(version)
+            assert store.experiments("home")[0].serial > version.serial
+            store.set_master_check("home", "0123456789abcdef")
+            assert store.master_checks() == {"home": "0123456789abcdef"}
+            # The grants of a store before there were serials.
+            name = store.engine.url.database
+            postgres.execute(f"REVOKE UPDATE (serial) ON experiment, fleet FROM {name}_serve", name)
+            with fails("permission denied"):
+                store.renew_serial(store.experiments("home")[0])
+            fleets = ingest.fleets(store, FLEET_KEYS)
+            assert ingest.ingest(store, [message("a", 1)], fleets, NOW).accepted == 1
+
+    def test_aggregator_reads_the_allow_list_without_locks(self, roles):
+        with Store(roles["owner"]) as owner:
+            owner.allow_devices("home", ["a"])
+            owner.set_listed("home", True)
+            with Store(roles["serve"]) as store, owner.engine.connect() as other:
+                other.exec_driver_sql("SELECT * FROM device FOR UPDATE")
+                fleets = ingest.fleets(store)
+                tally = ingest.ingest(store, [message("a", 1), message("b", 1)], fleets, NOW)
+                assert (tally.accepted, dict(tally.rejected)) == (1, {("home", "unknown device"): 1})
+                other.rollback()
+
+    def test_analyst_reads_histograms_but_no_device(self, roles):
+        with Store(roles["serve"]) as store:
+            ingest.ingest(store, [message("a", 1)], ingest.fleets(store), NOW)
+        with Store(roles["read"], create=False) as store:
+            assert store.histogram("home", EXP.digest).sum() == 1
+            assert len(store.experiments()) == 1
+            with pytest.raises(StoreError, match="permission denied for table dedupe"):
+                store.participation("home")
+            with pytest.raises(StoreError, match="permission denied for table device"):
+                store.roster("home")
+            with (
+                pytest.raises(StoreError, match="permission denied for table dedupe_0"),
+                store.reading() as part,
+            ):
+                part.exec_driver_sql("SELECT * FROM dedupe_0")
+            with pytest.raises(StoreError, match="permission denied"):
+                ingest.ingest(store, [message("a", 2)], ingest.fleets(store), NOW)
+
+    def test_only_the_owner_creates_a_store(self, postgres, postgres_url):
+        name = postgres_url.rpartition("/")[2]
+        postgres.execute(f"CREATE ROLE {name}_nobody LOGIN")
+        try:
+            with fails("permission denied for schema public"):
+                Store(postgres.url(name, f"{name}_nobody"))
+        finally:
+            postgres.execute(f"DROP ROLE {name}_nobody")

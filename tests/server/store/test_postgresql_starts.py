@@ -1,4 +1,4 @@
-"""`hushmote serve` while its PostgreSQL takes no connections or only reads, or where waiting is useless."""
+"""`hushmote serve` while PostgreSQL accepts no connections or is read-only, or waiting is useless."""
 
 import re
 import threading
@@ -22,7 +22,7 @@ def server():
 
 @pytest.fixture
 def cluster(server):
-    """A database server of this module's own; it runs again for the next test."""
+    """Return a database server for this module; it runs again for the next test."""
     yield server
     if server.pid is None:
         server.start()
@@ -36,7 +36,7 @@ def broker():
 
 @pytest.fixture(scope="module")
 def url(server):
-    """The URL of a store that holds something."""
+    """Return the URL of a store with data."""
     url = server.url(server.create())
     with Store(url) as store:
         ask_fleet(store, "open", experiment())
@@ -51,64 +51,60 @@ def waits(process, url):
     until(lambda: f"no answer from {url} yet: waiting for it, 120 s at most" in process.log(), process.log)
 
 
-def test_an_aggregator_waits_for_a_database_server_that_is_not_there_yet(cluster, url, broker):
-    cluster.stop()
-    with served(*arguments(url, broker)) as process:
-        waits(process, url)
-        cluster.start()
-        process.ready()
-        assert process.log().count("waiting for it") == 1
-        assert process.end() == 0
-
-
-def test_an_aggregator_waits_for_a_database_server_that_is_starting_up(cluster, url, broker):
-    cluster.stop()
-    # A standby that takes no connections refuses them as any server does that has not recovered yet: 57P03.
-    cluster.hold_at_the_start()
-    starting = threading.Thread(target=cluster.start)
-    starting.start()
-    try:
+class TestStart:
+    def test_waits_for_a_missing_server(self, cluster, url, broker):
+        cluster.stop()
         with served(*arguments(url, broker)) as process:
             waits(process, url)
-            assert process.process.poll() is None
-            until(cluster.refuses_for_now, "a server that is starting")
-            cluster.promote()
+            cluster.start()
             process.ready()
+            assert process.log().count("waiting for it") == 1
             assert process.end() == 0
-    finally:
-        starting.join()
 
+    def test_waits_for_a_starting_server(self, cluster, url, broker):
+        cluster.stop()
+        # A standby without connections refuses them like a server that is still recovering: 57P03.
+        cluster.hold_at_the_start()
+        starting = threading.Thread(target=cluster.start)
+        starting.start()
+        try:
+            with served(*arguments(url, broker)) as process:
+                waits(process, url)
+                assert process.process.poll() is None
+                until(cluster.refuses_for_now, "a server that is starting")
+                cluster.promote()
+                process.ready()
+                assert process.end() == 0
+        finally:
+            starting.join()
 
-def test_a_database_server_that_never_starts_is_one_line_after_the_patience(
-    cluster, url, monkeypatch, caplog
-):
-    cluster.stop()
-    monkeypatch.setattr(postgresql, "PATIENCE_S", 0.1)
-    with pytest.raises(StoreError, match=rf"^cannot use {re.escape(url)}: .*refused[^\n]*$"):
-        Store(url, patient=True)
-    (waiting,) = caplog.messages
-    assert f"no answer from {url} yet" in waiting
-
-
-def test_a_wrong_password_or_a_database_that_is_not_there_ends_it_at_once(cluster, monkeypatch, caplog):
-    cluster.execute("CREATE ROLE guarded LOGIN PASSWORD 'right'")
-    cluster.ask_for_passwords("guarded")
-    monkeypatch.setenv("PGPASSWORD", "wrong")
-    name = cluster.create()
-    for url, why in (
-        (cluster.url(name, "guarded"), "password authentication failed"),
-        (cluster.url("away"), 'database "away" does not exist'),
-        (cluster.url(name, "nobody"), 'role "nobody" does not exist'),
-    ):
-        with pytest.raises(StoreError, match=rf"^[^\n]*{why}[^\n]*$"):
+    def test_gives_up_in_one_line(self, cluster, url, monkeypatch, caplog):
+        cluster.stop()
+        monkeypatch.setattr(postgresql, "PATIENCE_S", 0.1)
+        with pytest.raises(StoreError, match=rf"^cannot use {re.escape(url)}: .*refused[^\n]*$"):
             Store(url, patient=True)
-    assert not caplog.messages  # nobody waited
+        (waiting,) = caplog.messages
+        assert f"no answer from {url} yet" in waiting
+
+    def test_wrong_password_or_database_ends_at_once(self, cluster, monkeypatch, caplog):
+        cluster.execute("CREATE ROLE guarded LOGIN PASSWORD 'right'")
+        cluster.ask_for_passwords("guarded")
+        monkeypatch.setenv("PGPASSWORD", "wrong")
+        name = cluster.create()
+        for url, why in (
+            (cluster.url(name, "guarded"), "password authentication failed"),
+            (cluster.url("away"), 'database "away" does not exist'),
+            (cluster.url(name, "nobody"), 'role "nobody" does not exist'),
+        ):
+            with pytest.raises(StoreError, match=rf"^[^\n]*{why}[^\n]*$"):
+                Store(url, patient=True)
+        assert not caplog.messages  # nobody waited
 
 
 class TestReadOnlyServer:
     @pytest.fixture
     def read_only(self, cluster, url):
-        """Make the database read-only for new sessions, as one that has lost a failover, or undo it."""
+        """Make the database read-only for new sessions, like one that has lost a failover, or undo it."""
         name = url.rpartition("/")[2]
 
         def change(on):

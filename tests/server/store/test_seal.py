@@ -31,7 +31,7 @@ SEALED = {
 
 
 def take(store, sent, exp=TEMP):
-    """Count reports by number of devices; returns how many were accepted, and rejects by reason."""
+    """Count reports by number of devices; return how many were accepted, and the rejects by reason."""
     messages = [
         (topics.report_topic("home", device), report.encode(exp, number, number % exp.code_count))
         for device, numbers in sent.items()
@@ -42,7 +42,7 @@ def take(store, sent, exp=TEMP):
 
 
 def numbers(store):
-    return {device: found for device, _, found in store.seen("home")}
+    return {device: numbers for device, _, numbers in store.accepted_numbers("home")}
 
 
 def filled(url):
@@ -55,144 +55,138 @@ def filled(url):
 
 @pytest.fixture
 def store(store_url):
-    """A store with four devices of fleet home, two of which have gaps in their numbers."""
+    """Create a store with four devices of fleet home, two of which have gaps in their numbers."""
     with filled(store_url) as store:
         yield store
 
 
-def test_a_dry_run_says_what_sealing_does_and_changes_nothing(store):
-    before = rows(store)
-    told = seal(store, "home", "temp")
-    assert rows(store) == before
-    assert told == Sealing(
-        "home",
-        "temp",
-        devices=4,
-        folded=2,
-        gaps=7,
-        late=0,
-        bytes_before=len(b"1-3" + b"1-1" + BitMap([2, 4, 8, 9]).serialize() + BitMap([3]).serialize()),
-        bytes_after=len("1-3" + "5~1-9" + "2~1-3" + "1-1"),
-        over=False,
-    )
-    assert seal(store, "home", "temp", dry_run=False) == told
-    assert numbers(store) == SEALED
+class TestConcurrency:
+    def test_concurrent_reports_are_counted_or_rejected(self, store, store_url):
+        with Store(store_url) as other:
+            open_transaction = store.ingest
 
+            def late_arrival():
+                # After the rows were read and before they are locked.
+                assert take(other, {"gaps": [1, 12], "whole": [4]}) == (3, {})
+                return open_transaction()
 
-def test_counts_and_what_a_fleet_has_left_stay(store):
-    counts = list(store.histogram("home", TEMP.digest))
-    left = read(store, "home", now().date()).profiles
-    seal(store, "home", "temp", dry_run=False)
-    assert list(store.histogram("home", TEMP.digest)) == counts
-    assert store.participation("home") == {"temp": Participation(devices=4, reports=9, most=4)}
-    assert read(store, "home", now().date()).profiles == left
-    assert left
-    found = check(store)
-    assert (found.violations, found.reports, found.devices) == ((), 9, 4)
+            store.ingest = late_arrival
+            effect = seal(store, "home", "temp", dry_run=False)
+        assert effect.gaps == 4 + 2 + 2  # 3, 5 to 7 and 10, 11 of one; 1, 2 of the other
+        assert numbers(store)["gaps"] == NumberSet(12, late=6)
+        assert numbers(store)["whole"] == NumberSet(4)
+        assert check(store).violations == ()
+        assert check(store).reports == 12
 
-
-def test_nothing_counts_twice_gaps_are_too_late_and_what_is_new_counts(store):
-    seal(store, "home", "temp", dry_run=False)
-    assert take(store, SENT) == (0, {"duplicate": 9})
-    assert take(store, {"gaps": [1, 3, 5, 6, 7], "late": [1, 2]}) == (0, {"duplicate": 7})
-    assert take(store, {"gaps": [10], "late": [5, 4], "new": [2]}) == (4, {})
-    assert numbers(store)["late"] == NumberSet(5, late=2)
-    assert check(store).violations == ()
-    again = seal(store, "home", "temp", dry_run=False)
-    assert (again.folded, again.gaps, again.late) == (1, 1, 7)
-
-
-def test_other_experiments_stay_as_they_were(store):
-    door = experiment(name="door", budget={"rule": "unlimited"})
-    take(store, {"gaps": [2]}, door)
-    seal(store, "home", "temp", dry_run=False)
-    assert take(store, {"gaps": [1, 2]}, door) == (1, {"duplicate": 1})
-
-
-def test_an_experiment_is_over_once_no_version_of_it_counts(store):
-    store.add_experiment(
-        "home", payload_of(experiment(budget={"rule": "unlimited"}, epsilon=500_000)), grace_days=0
-    )
-    assert not seal(store, "home", "temp").over  # the version before it is
-    store.withdraw_experiment("home", "temp")
-    assert not seal(store, "home", "temp").over
-    store.withdraw_experiment("home", "temp", grace_days=0)
-    assert seal(store, "home", "temp").over
-    assert take(store, {"late": [1]}) == (0, {"expired version": 1})
-
-
-def test_what_arrives_while_it_is_sealed_is_counted_or_refused_and_never_lost_from_the_sets(store, store_url):
-    with Store(store_url) as other:
+    def test_failure_leaves_each_device_sealed_or_unchanged(self, store, monkeypatch):
+        monkeypatch.setattr("hushmote.server.store.rows._ROWS", 1)
         open_transaction = store.ingest
+        done = []
 
-        def late_arrival():
-            # After the rows were read and before they are locked.
-            assert take(other, {"gaps": [1, 12], "whole": [4]}) == (3, {})
+        def fail_at_the_second():
+            if done:
+                raise StoreError("gone")
+            done.append(1)
             return open_transaction()
 
-        store.ingest = late_arrival
-        told = seal(store, "home", "temp", dry_run=False)
-    assert told.gaps == 4 + 2 + 2  # 3, 5 to 7 and 10, 11 of one; 1, 2 of the other
-    assert numbers(store)["gaps"] == NumberSet(12, late=6)
-    assert numbers(store)["whole"] == NumberSet(4)
-    assert check(store).violations == ()
-    assert check(store).reports == 12
-
-
-def test_one_that_fails_half_way_leaves_each_device_sealed_or_as_it_was(store, monkeypatch):
-    monkeypatch.setattr("hushmote.server.store.rows._ROWS", 1)
-    open_transaction = store.ingest
-    done = []
-
-    def fail_at_the_second():
-        if done:
-            raise StoreError("gone")
-        done.append(1)
-        return open_transaction()
-
-    monkeypatch.setattr(store, "ingest", fail_at_the_second)
-    with pytest.raises(StoreError, match="gone"):
+        monkeypatch.setattr(store, "ingest", fail_at_the_second)
+        with pytest.raises(StoreError, match="gone"):
+            seal(store, "home", "temp", dry_run=False)
+        assert numbers(store) == SEALED | {"late": NumberSet().add(3)}
+        assert check(store).violations == ()
+        monkeypatch.setattr(store, "ingest", open_transaction)
         seal(store, "home", "temp", dry_run=False)
-    assert numbers(store) == SEALED | {"late": NumberSet().add(3)}
-    assert check(store).violations == ()
-    monkeypatch.setattr(store, "ingest", open_transaction)
-    seal(store, "home", "temp", dry_run=False)
-    assert numbers(store) == SEALED
+        assert numbers(store) == SEALED
 
 
-def test_a_sealed_store_merges_with_others_devices_and_is_refused_where_nobody_can_tell(store, tmp_path):
-    with filled(f"sqlite:///{tmp_path / 'other.sqlite'}") as site:
+class TestSeal:
+    def test_dry_run_describes_and_changes_nothing(self, store):
+        before = rows(store)
+        effect = seal(store, "home", "temp")
+        assert rows(store) == before
+        assert effect == Sealing(
+            "home",
+            "temp",
+            devices=4,
+            folded=2,
+            gaps=7,
+            late=0,
+            bytes_before=len(b"1-3" + b"1-1" + BitMap([2, 4, 8, 9]).serialize() + BitMap([3]).serialize()),
+            bytes_after=len("1-3" + "5~1-9" + "2~1-3" + "1-1"),
+            over=False,
+        )
+        assert seal(store, "home", "temp", dry_run=False) == effect
+        assert numbers(store) == SEALED
+
+    def test_keeps_counts_and_remaining_budgets(self, store):
+        counts = list(store.histogram("home", TEMP.digest))
+        profiles = read(store, "home", now().date()).profiles
         seal(store, "home", "temp", dry_run=False)
-        with pytest.raises(MergeRefused, match="counted the same"):
+        assert list(store.histogram("home", TEMP.digest)) == counts
+        assert store.participation("home") == {"temp": Participation(devices=4, reports=9, most=4)}
+        assert read(store, "home", now().date()).profiles == profiles
+        assert profiles
+        numbers = check(store)
+        assert (numbers.violations, numbers.reports, numbers.devices) == ((), 9, 4)
+
+    def test_closes_gaps_and_counts_new_numbers(self, store):
+        seal(store, "home", "temp", dry_run=False)
+        assert take(store, SENT) == (0, {"duplicate": 9})
+        assert take(store, {"gaps": [1, 3, 5, 6, 7], "late": [1, 2]}) == (0, {"duplicate": 7})
+        assert take(store, {"gaps": [10], "late": [5, 4], "new": [2]}) == (4, {})
+        assert numbers(store)["late"] == NumberSet(5, late=2)
+        assert check(store).violations == ()
+        again = seal(store, "home", "temp", dry_run=False)
+        assert (again.folded, again.gaps, again.late) == (1, 1, 7)
+
+    def test_leaves_other_experiments_alone(self, store):
+        door = experiment(name="door", budget={"rule": "unlimited"})
+        take(store, {"gaps": [2]}, door)
+        seal(store, "home", "temp", dry_run=False)
+        assert take(store, {"gaps": [1, 2]}, door) == (1, {"duplicate": 1})
+
+    def test_reports_whether_any_version_still_counts(self, store):
+        store.add_experiment(
+            "home", payload_of(experiment(budget={"rule": "unlimited"}, epsilon=500_000)), grace_days=0
+        )
+        assert not seal(store, "home", "temp").over  # the version before it is
+        store.withdraw_experiment("home", "temp")
+        assert not seal(store, "home", "temp").over
+        store.withdraw_experiment("home", "temp", grace_days=0)
+        assert seal(store, "home", "temp").over
+        assert take(store, {"late": [1]}) == (0, {"expired version": 1})
+
+    def test_sealed_store_merges_unless_numbers_may_overlap(self, store, tmp_path):
+        with filled(f"sqlite:///{tmp_path / 'other.sqlite'}") as site:
+            seal(store, "home", "temp", dry_run=False)
+            with pytest.raises(MergeRefused, match="counted the same"):
+                merge(store, [site])
+        with Store(f"sqlite:///{tmp_path / 'third.sqlite'}") as site:
+            ask_fleet(site, "home", TEMP)
+            take(site, {"elsewhere": [1, 3], "gaps": [1]})
+            with pytest.raises(MergeRefused, match="same 1 report of 1 device"):
+                merge(store, [site])
+        with Store(f"sqlite:///{tmp_path / 'fourth.sqlite'}") as site:
+            ask_fleet(site, "home", TEMP)
+            take(site, {"elsewhere": [1, 3]})
             merge(store, [site])
-    with Store(f"sqlite:///{tmp_path / 'third.sqlite'}") as site:
-        ask_fleet(site, "home", TEMP)
-        take(site, {"elsewhere": [1, 3], "gaps": [1]})
-        with pytest.raises(MergeRefused, match="same 1 report of 1 device"):
-            merge(store, [site])
-    with Store(f"sqlite:///{tmp_path / 'fourth.sqlite'}") as site:
-        ask_fleet(site, "home", TEMP)
-        take(site, {"elsewhere": [1, 3]})
-        merge(store, [site])
-    assert check(store).violations == ()
-    assert numbers(store) == SEALED | {"elsewhere": NumberSet().add(1).add(3)}
+        assert check(store).violations == ()
+        assert numbers(store) == SEALED | {"elsewhere": NumberSet().add(1).add(3)}
 
+    def test_rejects_an_unknown_experiment(self, store):
+        with pytest.raises(VersionRefused, match=r"^there is no experiment hall in fleet home$"):
+            seal(store, "home", "hall", dry_run=False)
 
-def test_an_experiment_that_is_not_there_is_refused(store):
-    with pytest.raises(VersionRefused, match=r"^there is no experiment hall in fleet home$"):
-        seal(store, "home", "hall", dry_run=False)
-
-
-def test_the_command_says_what_it_would_do_and_does_it_when_told(tmp_path, monkeypatch):
-    filled(f"sqlite:///{tmp_path / 's.sqlite'}").close()
-    run = runner("store", tmp_path, monkeypatch)
-    said = run("seal", "sqlite:///s.sqlite", "temp")
-    assert "with gaps in their report numbers: 2 devices, 7 reports" in said
-    assert "It still counts: sealing can lose 7 reports" in said
-    assert "Nothing was changed: add --yes" in said
-    assert json.loads(run("seal", "sqlite:///s.sqlite", "temp", "--json"))["gaps"] == 7
-    assert "Nothing" not in run("seal", "sqlite:///s.sqlite", "temp", "--yes")
-    assert json.loads(run("seal", "sqlite:///s.sqlite", "temp", "--json"))["gaps"] == 0
-    assert "There is nothing to seal." in run("seal", "sqlite:///s.sqlite", "temp", "--yes")
-    assert "sound" in run("check", "sqlite:///s.sqlite")
-    assert "no experiment hall" in run("seal", "sqlite:///s.sqlite", "hall", "--yes", expect=1)
+    def test_command_describes_first_and_then_acts(self, tmp_path, monkeypatch):
+        filled(f"sqlite:///{tmp_path / 's.sqlite'}").close()
+        run = runner("store", tmp_path, monkeypatch)
+        output = run("seal", "sqlite:///s.sqlite", "temp")
+        assert "with gaps in their report numbers: 2 devices, 7 reports" in output
+        assert "It still counts: sealing can lose 7 reports" in output
+        assert "Nothing was changed: add --yes" in output
+        assert json.loads(run("seal", "sqlite:///s.sqlite", "temp", "--json"))["gaps"] == 7
+        assert "Nothing" not in run("seal", "sqlite:///s.sqlite", "temp", "--yes")
+        assert json.loads(run("seal", "sqlite:///s.sqlite", "temp", "--json"))["gaps"] == 0
+        assert "There is nothing to seal." in run("seal", "sqlite:///s.sqlite", "temp", "--yes")
+        assert "sound" in run("check", "sqlite:///s.sqlite")
+        assert "no experiment hall" in run("seal", "sqlite:///s.sqlite", "hall", "--yes", expect=1)

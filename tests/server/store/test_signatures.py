@@ -1,4 +1,4 @@
-"""What a store takes of experiments that were signed elsewhere, and what boards make of replays."""
+"""Experiments signed elsewhere: which ones a store accepts, and how boards react to replays."""
 
 import time
 
@@ -29,16 +29,22 @@ def keyed(store):
 
 class TestAdd:
     def test_keeps_signatures_under_their_own_serial(self, keyed):
-        made = sign(NOW - 1000)
-        keyed.add_experiment("keyed", payload_of(experiment()), signatures=made)
+        signatures = sign(NOW - 1000)
+        keyed.add_experiment("keyed", payload_of(experiment()), signatures=signatures)
         (version,) = keyed.experiments("keyed")
-        assert (version.serial, version.first_serial, version.signatures) == (made.serial, made.serial, made)
+        assert (version.serial, version.first_serial, version.signatures) == (
+            signatures.serial,
+            signatures.serial,
+            signatures,
+        )
 
     def test_versions_of_other_names_may_come_in_any_order(self, keyed):
         keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
         door = experiment(name="door")
-        made = keys.sign_version(SIGNING, topics.experiment_topic("keyed", "door"), payload_of(door), NOW - 9)
-        keyed.add_experiment("keyed", payload_of(door), signatures=made)
+        signatures = keys.sign_version(
+            SIGNING, topics.experiment_topic("keyed", "door"), payload_of(door), NOW - 9
+        )
+        keyed.add_experiment("keyed", payload_of(door), signatures=signatures)
         # What an aggregator with the signing key adds next is above all of them.
         new = experiment(name="lamp")
         keyed.add_experiment("keyed", payload_of(new))
@@ -51,7 +57,7 @@ class TestAdd:
         with pytest.raises(VersionRefused, match=f"sign it again, and add --after {NOW + 1} if"):
             keyed.add_experiment("keyed", payload_of(new), signatures=sign(NOW + 1 - behind, new))
         keyed.withdraw_experiment("keyed", "temp")
-        with pytest.raises(VersionRefused, match="was signed before what devices have"):
+        with pytest.raises(VersionRefused, match="was signed before the version that devices have"):
             keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
         keyed.add_experiment("keyed", payload_of(new), signatures=sign(NOW + 2, new))
 
@@ -59,7 +65,7 @@ class TestAdd:
         for _ in range(2):
             keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
         keyed.renew_serial(keyed.experiments("keyed")[0])
-        with pytest.raises(VersionRefused, match="was signed before what devices have"):
+        with pytest.raises(VersionRefused, match="was signed before the version that devices have"):
             keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
 
     def test_rejects_a_serial_that_would_use_up_the_others(self, keyed):
@@ -69,7 +75,7 @@ class TestAdd:
 
     def test_rejects_signatures_for_an_open_fleet(self, store):
         store.add_fleet("loose", keyed=False)
-        with pytest.raises(VersionRefused, match="fleet loose is open: nothing is signed in it"):
+        with pytest.raises(VersionRefused, match="fleet loose is open, so nothing is signed in it"):
             store.add_experiment("loose", payload_of(experiment()), signatures=sign(NOW))
 
     def test_signatures_end_with_a_renewed_serial_and_a_new_version(self, keyed):
@@ -83,19 +89,20 @@ class TestAdd:
         assert keyed.experiments("keyed")[0].signatures is None
 
 
-def test_merge_keeps_the_signatures_of_the_newest_serial(keyed, tmp_path):
-    keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
-    with Store(f"sqlite:///{tmp_path / 'other.sqlite'}") as other:
-        other.add_fleet("keyed", keyed=True)
-        other.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW + 9))
-        merge(keyed, [other])
-    (version,) = keyed.experiments("keyed")
-    assert version.signatures == sign(NOW + 9)
-    assert version.serial == NOW + 9
+class TestMerge:
+    def test_keeps_the_signatures_of_the_newest_serial(self, keyed, tmp_path):
+        keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
+        with Store(f"sqlite:///{tmp_path / 'other.sqlite'}") as other:
+            other.add_fleet("keyed", keyed=True)
+            other.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW + 9))
+            merge(keyed, [other])
+        (version,) = keyed.experiments("keyed")
+        assert version.signatures == sign(NOW + 9)
+        assert version.serial == NOW + 9
 
 
 class TestBoard:
-    """What an aggregator without the signing key can make a real board do with all that it was ever given."""
+    """The most that an aggregator without the signing key can make a real board do."""
 
     @pytest.fixture
     def board(self):
@@ -120,7 +127,7 @@ class TestBoard:
         with pytest.raises(ExperimentRefused, match="a newer version was published"):
             board.enroll(old)
         with pytest.raises(ExperimentRefused, match="a newer version was published"):
-            board.withdraw("temp", old_end)  # of the older version: it ends no newer one
+            board.withdraw("temp", old_end)  # of the older version: it does not end a newer one
         board.withdraw("temp", new_end)
         for replay in (old, new):
             with pytest.raises(ExperimentRefused, match="a newer version was published"):
@@ -148,15 +155,15 @@ class TestBoard:
                 board.withdraw(name, forged)
 
     def test_a_board_that_missed_the_withdrawal_goes_on(self, board):
-        """What no signature prevents: whoever reaches the board can hold the withdrawal back."""
         announcement, _ = self.messages(NOW)
         board.enroll(announcement)
         board.enroll(announcement)
         assert board.status()["experiments"]["temp"] is not None
 
 
-def test_a_fleet_that_is_asked_as_before_has_no_signatures(store):
-    ask_fleet(store, "keyed", experiment(), keyed=True)
-    (version,) = store.experiments("keyed")
-    assert version.signatures is None
-    assert MASTER not in (version.payload, FLEET_KEYS.announce_key)
+class TestUnsigned:
+    def test_fleet_that_is_announced_as_before_has_no_signatures(self, store):
+        ask_fleet(store, "keyed", experiment(), keyed=True)
+        (version,) = store.experiments("keyed")
+        assert version.signatures is None
+        assert MASTER not in (version.payload, FLEET_KEYS.announce_key)

@@ -1,4 +1,4 @@
-"""The store: what is committed is there, what contradicts is refused, and a bad file is one line."""
+"""The store keeps what is committed, rejects contradictions, and reports a bad file in one line."""
 
 import datetime
 import sqlite3
@@ -33,329 +33,319 @@ def store(store_url):
         yield store
 
 
-def add(store, counts, *, seen=None, rejects=None):
+def add(store, counts, *, number_sets=None, rejects=None):
     with store.ingest() as transaction:
-        transaction.write(seen or {}, counts, rejects or {})
+        transaction.write(number_sets or {}, counts, rejects or {})
 
 
-def test_counts_add_up_over_batches_windows_and_versions(store):
-    first = store.add_experiment("home", experiment_payload())
-    second = store.add_experiment("home", experiment_payload(epsilon=500_000))
-    ids = {v.experiment.digest: v.id for v in store.experiments("home")}
-    one, two = ids[first.digest], ids[second.digest]
-    add(store, {(one, "2026-11-20", 0): 2, (one, "2026-11-21", 63): 1, (two, "2026-11-21", 5): 7})
-    add(store, {(one, "2026-11-20", 0): 3})
-    counts = store.histogram("home", first.digest)
-    assert counts.dtype == np.int64
-    assert counts.shape == (64,)
-    assert (counts[0], counts[63], counts.sum()) == (5, 1, 6)
-    assert store.histogram("home", first.digest, "2026-11-21").sum() == 1
-    assert store.histogram("home", first.digest, "1999-01-01").sum() == 0
-    assert store.windows("home", first.digest) == ("2026-11-20", "2026-11-21")
-    assert store.histogram("home", second.digest)[5] == 7
-    with pytest.raises(VersionRefused, match="no experiment with digest 00000000"):
-        store.histogram("home", bytes(4))
+class TestDescription:
+    def test_stays_with_its_version_and_may_change(self, store):
+        one, other = experiment_payload(), experiment_payload(epsilon=500_000)
+        words = Description("°C", "How warm?\nAnd when? [b]", "a@example.org")
+        store.add_experiment("home", one, description=words)
+        store.add_experiment("home", other)
+        assert [v.description for v in store.experiments()] == [words, Description()]
+        changed = Description("°C", "How cold?", "b@example.org")
+        store.add_experiment("home", one, description=changed)
+        (first, second) = store.experiments()
+        assert (first.unit, first.purpose, first.owner) == ("°C", "How cold?", "b@example.org")
+        assert (first.payload, first.current, second.current) == (one, True, False)
+        store.add_experiment("home", one)  # without a new description the known one stays
+        assert [v.description for v in store.experiments()] == [changed, Description()]
+
+    def test_that_is_not_text_is_damage(self, tmp_path):
+        with Store(url(tmp_path)) as store:
+            ask_fleet(store, "home", experiment_payload())
+            with store.writing() as connection:
+                connection.exec_driver_sql("UPDATE experiment SET owner = x'ff'")
+            with fails("does not parse .*its unit, purpose, owner or question is not a text"):
+                store.experiments()
 
 
-def test_words_stay_with_their_version_and_change_without_another(store):
-    one, other = experiment_payload(), experiment_payload(epsilon=500_000)
-    words = Description("°C", "How warm?\nAnd when? [b]", "a@example.org")
-    store.add_experiment("home", one, description=words)
-    store.add_experiment("home", other)
-    assert [v.description for v in store.experiments()] == [words, Description()]
-    changed = Description("°C", "How cold?", "b@example.org")
-    store.add_experiment("home", one, description=changed)
-    (first, second) = store.experiments()
-    assert (first.unit, first.purpose, first.owner) == ("°C", "How cold?", "b@example.org")
-    assert (first.payload, first.current, second.current) == (one, True, False)
-    store.add_experiment("home", one)  # nobody said anything: what is known stays
-    assert [v.description for v in store.experiments()] == [changed, Description()]
-
-
-def test_words_that_are_no_text_are_damage(tmp_path):
-    with Store(url(tmp_path)) as store:
-        ask_fleet(store, "home", experiment_payload())
-        with store.writing() as connection:
-            connection.exec_driver_sql("UPDATE experiment SET owner = x'ff'")
-        with fails("does not parse .*its unit, purpose, owner or question is no text"):
-            store.experiments()
-
-
-def test_what_was_committed_is_there_after_opening_again(store_url):
-    with Store(store_url) as store:
-        exp = ask_fleet(store, "home", experiment_payload(), keyed=True)
-        key = ("home", "temp", "k3")
-        add(store, {(1, "all", 1): 1}, seen={key: NumberSet(2)}, rejects={("home", "duplicate"): 4})
-    with Store(store_url, create=False) as store:
-        assert store.fleets() == {"home": True}
-        assert store.histogram("home", exp.digest)[1] == 1
-        assert store.participation("home") == {"temp": Participation(devices=1, reports=2, most=2)}
-        assert store.rejects() == {"home": {"duplicate": 4}}
-        with store.ingest() as transaction:
-            assert transaction.seen([key, ("home", "temp", "new")])[key] == NumberSet(2)
-
-
-def test_the_newest_version_is_current_and_an_old_one_can_be_made_so_again(store):
-    old, new = experiment_payload(), experiment_payload(epsilon=500_000)
-    store.add_experiment("home", old)
-    store.add_experiment("home", new)
-    assert [v.current for v in store.experiments("home")] == [False, True]
-    store.add_experiment("home", old)
-    assert [(v.payload, v.current) for v in store.experiments("home")] == [(old, True), (new, False)]
-    store.withdraw_experiment("home", "temp")
-    assert [v.current for v in store.experiments()] == [False, False]
-    with pytest.raises(VersionRefused, match="no experiment door"):
-        store.withdraw_experiment("home", "door")
-
-
-def test_a_cap_may_be_lowered_and_raised_back_but_not_above_the_first(store):
-    for cap in (4_000_000, 1_000_000, 3_000_000, 4_000_000):
-        store.add_experiment("home", experiment_payload(budget={"rule": "sum", "cap": cap}))
-    before = [(v.payload, v.current) for v in store.experiments("home")]
-    with fails("cap above its first", VersionRefused):
-        store.add_experiment("home", experiment_payload(budget={"rule": "sum", "cap": 4_000_001}))
-    assert [(v.payload, v.current) for v in store.experiments("home")] == before
-    ask_fleet(store, "away", experiment_payload(budget={"rule": "sum", "cap": 5_000_000}))
-
-
-def test_two_versions_with_one_digest_are_refused(store):
-    first, second = colliding()
-    assert Experiment.parse(first).digest == Experiment.parse(second).digest
-    store.add_experiment("home", first)
-    with pytest.raises(VersionRefused, match="is taken by another version"):
-        store.add_experiment("home", second)
-
-
-def test_fleets_stay_open_or_keyed_and_experiments_need_one(store):
-    store.add_fleet("home", keyed=False)
-    with pytest.raises(VersionRefused, match="fleet home is open"):
-        store.add_fleet("home", keyed=True)
-    with pytest.raises(VersionRefused, match="no fleet away"):
-        store.add_experiment("away", experiment_payload())
-    with pytest.raises(VersionRefused, match="not an experiment: epsilon"):
-        store.add_experiment("home", experiment_payload(epsilon=1))
-    with pytest.raises(NameRefused):
-        store.add_fleet("No/Good", keyed=False)
-
-
-def test_a_missing_folder_a_folder_and_a_wrong_url_are_one_line(tmp_path):
-    cases = [
-        (url(tmp_path, "nowhere/store.sqlite"), "nowhere does not exist"),
-        (f"sqlite:///{tmp_path}", "is a folder"),
-        ("sqlite://", "write sqlite:///path"),
-        ("store.sqlite", "write sqlite:///path"),
-        ("mysql://host/x", "not mysql"),
-        ("postgresql+psycopg2://host/x", r"write postgresql\+psycopg://"),
-        (f"postgresql://127.0.0.1:{free_port()}/x", "[Cc]onnection refused"),
-    ]
-    for where, match in cases:
-        with fails(match):
-            Store(where)
-
-
-def test_a_store_that_is_not_there_is_not_made_where_it_is_only_read(store_url, tmp_path):
-    with pytest.raises(StoreError, match="there is no store at"):
-        Store(store_url, create=False)
-    assert list(tmp_path.iterdir()) == []
-    Store(store_url).close()
-    Store(store_url, create=False).close()
-
-
-def test_a_file_that_is_not_a_database_is_left_alone(tmp_path):
-    path = tmp_path / "store.sqlite"
-    path.write_bytes(b"these are my holiday photographs" * 100)
-    with fails("not an SQLite database"):
-        Store(url(tmp_path))
-    assert path.read_bytes() == b"these are my holiday photographs" * 100
-
-
-def test_a_database_of_another_program_is_left_alone(tmp_path):
-    with sqlite3.connect(tmp_path / "store.sqlite") as connection:
-        connection.execute("CREATE TABLE photographs (id INTEGER)")
-    with pytest.raises(StoreError, match="database of something else"):
-        Store(url(tmp_path))
-    with sqlite3.connect(tmp_path / "store.sqlite") as connection:
-        tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
-    assert tables == [("photographs",)]
-
-
-def test_a_batch_of_more_devices_than_one_select_takes_is_read_wholly(store):
-    """A select takes 4,000: the first, those between and the last of 8,001 are each in another one."""
-    ids = [f"d{i:04}" for i in range(8_001)]
-    seen = {("home", "temp", device): NumberSet().add(i + 1) for i, device in enumerate(ids)}
-    add(store, {}, seen=seen)
-    store.allow_devices("home", ids[:-1])
-    store.revoke_devices("home", ids[:1])
-    with store.ingest() as transaction:
-        assert transaction.seen(seen) == seen
-        assert transaction.allowed("home", ids) == set(ids[1:-1])
-
-
-def test_allowed_and_revoked_devices_are_kept_and_what_is_revoked_stays_so(store):
-    store.add_fleet("away", keyed=True)
-    store.allow_devices("home", ["b", "a", "b"])
-    store.allow_devices("home", ["a"])
-    store.revoke_devices("home", ["b", "never-heard-of"])
-    assert store.roster("home") == {"a": "allowed", "b": "revoked", "never-heard-of": "revoked"}
-    assert store.revoked("home") == {"b", "never-heard-of"}
-    assert store.revoked("away") == frozenset()
-    with fails("device b of fleet home is revoked, for good: prov", VersionRefused):
-        store.allow_devices("home", ["new", "b"])
-    store.revoke_devices("home", ["b"])
-    assert store.roster("home") == {"a": "allowed", "b": "revoked", "never-heard-of": "revoked"}
-    store.allow_devices("home", [])
-
-
-def test_devices_are_known_once_they_are_named_or_counted(store):
-    store.add_fleet("lab", keyed=False)
-    store.allow_devices("home", ["named"])
-    seen = {("home", "temp", "heard"): NumberSet(1), ("lab", "temp", "elsewhere"): NumberSet(1)}
-    add(store, {}, seen=seen)
-    ids = [f"no-{n}" for n in range(1500)] + ["named", "heard", "elsewhere"]
-    assert store.known_devices("home", ids) == {"named", "heard"}
-    assert store.known_devices("home", []) == frozenset()
-
-
-def test_a_fleet_is_listed_only_where_that_was_said(store):
-    store.add_fleet("away", keyed=True)
-    assert store.listed_fleets() == frozenset()
-    store.set_listed("away", True)
-    assert store.listed_fleets() == {"away"}
-    store.add_fleet("away", keyed=True)
-    assert store.listed_fleets() == {"away"}
-    store.set_listed("away", False)
-    assert store.listed_fleets() == frozenset()
-
-
-def test_devices_need_a_fleet_and_an_id_that_a_topic_can_carry(store):
-    for change in (store.allow_devices, store.revoke_devices):
-        with pytest.raises(VersionRefused, match="no fleet gone"):
-            change("gone", ["a"])
+class TestFleets:
+    def test_keep_their_kind(self, store):
+        store.add_fleet("home", keyed=False)
+        with pytest.raises(VersionRefused, match="fleet home is open"):
+            store.add_fleet("home", keyed=True)
+        with pytest.raises(VersionRefused, match="no fleet away"):
+            store.add_experiment("away", experiment_payload())
+        with pytest.raises(VersionRefused, match="not an experiment: epsilon"):
+            store.add_experiment("home", experiment_payload(epsilon=1))
         with pytest.raises(NameRefused):
-            change("home", ["good", "No/Good"])
-    with pytest.raises(VersionRefused, match="no fleet gone"):
-        store.set_listed("gone", True)
-    assert store.roster("home") == {}
+            store.add_fleet("No/Good", keyed=False)
+
+    def test_allowed_and_revoked_devices_persist(self, store):
+        store.add_fleet("away", keyed=True)
+        store.allow_devices("home", ["b", "a", "b"])
+        store.allow_devices("home", ["a"])
+        store.revoke_devices("home", ["b", "never-heard-of"])
+        assert store.roster("home") == {"a": "allowed", "b": "revoked", "never-heard-of": "revoked"}
+        assert store.revoked_devices("home") == {"b", "never-heard-of"}
+        assert store.revoked_devices("away") == frozenset()
+        with fails("device b of fleet home is permanently revoked: prov", VersionRefused):
+            store.allow_devices("home", ["new", "b"])
+        store.revoke_devices("home", ["b"])
+        assert store.roster("home") == {"a": "allowed", "b": "revoked", "never-heard-of": "revoked"}
+        store.allow_devices("home", [])
+
+    def test_devices_are_known_once_named_or_counted(self, store):
+        store.add_fleet("lab", keyed=False)
+        store.allow_devices("home", ["named"])
+        number_sets = {("home", "temp", "heard"): NumberSet(1), ("lab", "temp", "elsewhere"): NumberSet(1)}
+        add(store, {}, number_sets=number_sets)
+        ids = [f"no-{n}" for n in range(1500)] + ["named", "heard", "elsewhere"]
+        assert store.known_devices("home", ids) == {"named", "heard"}
+        assert store.known_devices("home", []) == frozenset()
+
+    def test_have_an_allow_list_only_on_request(self, store):
+        store.add_fleet("away", keyed=True)
+        assert store.listed_fleets() == frozenset()
+        store.set_listed("away", True)
+        assert store.listed_fleets() == {"away"}
+        store.add_fleet("away", keyed=True)
+        assert store.listed_fleets() == {"away"}
+        store.set_listed("away", False)
+        assert store.listed_fleets() == frozenset()
+
+    def test_reject_unknown_names_and_invalid_ids(self, store):
+        for change in (store.allow_devices, store.revoke_devices):
+            with pytest.raises(VersionRefused, match="no fleet gone"):
+                change("gone", ["a"])
+            with pytest.raises(NameRefused):
+                change("home", ["good", "No/Good"])
+        with pytest.raises(VersionRefused, match="no fleet gone"):
+            store.set_listed("gone", True)
+        assert store.roster("home") == {}
 
 
-def test_a_read_only_store_is_one_line(tmp_path):
-    Store(url(tmp_path)).close()
-    # The tests may run as root, for whom file modes mean nothing; SQLite's own read-only mode holds for all.
-    where = f"sqlite:///file:{tmp_path / 'store.sqlite'}?mode=ro&uri=true"
-    with fails("it is read-only"):
-        Store(where)
-    with Store(where, create=False) as reader:
-        assert reader.fleets() == {}
-        with pytest.raises(StoreError, match="it is read-only"):
-            reader.add_fleet("home", keyed=False)
+class TestOpen:
+    def test_folder_or_wrong_url_is_one_line(self, tmp_path):
+        cases = [
+            (url(tmp_path, "nowhere/store.sqlite"), "nowhere does not exist"),
+            (f"sqlite:///{tmp_path}", "is a folder"),
+            ("sqlite://", "write sqlite:///path"),
+            ("store.sqlite", "write sqlite:///path"),
+            ("mysql://host/x", "not mysql"),
+            ("postgresql+psycopg2://host/x", r"write postgresql\+psycopg://"),
+            (f"postgresql://127.0.0.1:{free_port()}/x", "[Cc]onnection refused"),
+        ]
+        for where, match in cases:
+            with fails(match):
+                Store(where)
+
+    def test_missing_store_is_not_created_for_reading(self, store_url, tmp_path):
+        with pytest.raises(StoreError, match="there is no store at"):
+            Store(store_url, create=False)
+        assert list(tmp_path.iterdir()) == []
+        Store(store_url).close()
+        Store(store_url, create=False).close()
+
+    def test_file_that_is_not_a_database_is_left_alone(self, tmp_path):
+        path = tmp_path / "store.sqlite"
+        path.write_bytes(b"these are my holiday photographs" * 100)
+        with fails("not an SQLite database"):
+            Store(url(tmp_path))
+        assert path.read_bytes() == b"these are my holiday photographs" * 100
+
+    def test_database_of_another_program_is_left_alone(self, tmp_path):
+        with sqlite3.connect(tmp_path / "store.sqlite") as connection:
+            connection.execute("CREATE TABLE photographs (id INTEGER)")
+        with pytest.raises(StoreError, match="another program's database"):
+            Store(url(tmp_path))
+        with sqlite3.connect(tmp_path / "store.sqlite") as connection:
+            tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+        assert tables == [("photographs",)]
+
+    def test_read_only_store_is_one_line(self, tmp_path):
+        Store(url(tmp_path)).close()
+        # The tests may run as root, who ignores file modes; SQLite's read-only mode applies to everyone.
+        where = f"sqlite:///file:{tmp_path / 'store.sqlite'}?mode=ro&uri=true"
+        with fails("it is read-only"):
+            Store(where)
+        with Store(where, create=False) as reader:
+            assert reader.fleets() == {}
+            with pytest.raises(StoreError, match="it is read-only"):
+                reader.add_fleet("home", keyed=False)
+
+    def test_reader_does_not_wait_for_a_writer(self, store, store_url):
+        store.add_experiment("home", experiment_payload())
+        with store.ingest() as transaction:
+            transaction.write({}, {(1, "all", 1): 1}, {})
+            with Store(store_url, create=False) as reader:
+                assert reader.rejects() == {}
+                assert reader.participation("home") == {}
 
 
-def test_who_only_reads_does_not_wait_for_a_writer(store, store_url):
-    store.add_experiment("home", experiment_payload())
-    with store.ingest() as transaction:
-        transaction.write({}, {(1, "all", 1): 1}, {})
-        with Store(store_url, create=False) as reader:
-            assert reader.rejects() == {}
-            assert reader.participation("home") == {}
+class TestCounts:
+    def test_add_up_over_batches_windows_and_versions(self, store):
+        first = store.add_experiment("home", experiment_payload())
+        second = store.add_experiment("home", experiment_payload(epsilon=500_000))
+        ids = {v.experiment.digest: v.id for v in store.experiments("home")}
+        one, two = ids[first.digest], ids[second.digest]
+        add(store, {(one, "2026-11-20", 0): 2, (one, "2026-11-21", 63): 1, (two, "2026-11-21", 5): 7})
+        add(store, {(one, "2026-11-20", 0): 3})
+        counts = store.histogram("home", first.digest)
+        assert counts.dtype == np.int64
+        assert counts.shape == (64,)
+        assert (counts[0], counts[63], counts.sum()) == (5, 1, 6)
+        assert store.histogram("home", first.digest, "2026-11-21").sum() == 1
+        assert store.histogram("home", first.digest, "1999-01-01").sum() == 0
+        assert store.windows("home", first.digest) == ("2026-11-20", "2026-11-21")
+        assert store.histogram("home", second.digest)[5] == 7
+        with pytest.raises(VersionRefused, match="no experiment with digest 00000000"):
+            store.histogram("home", bytes(4))
 
-
-def test_two_writers_of_one_store_wait_for_each_other_and_lose_nothing(store_url):
-    stores = [Store(store_url) for _ in range(2)]
-    exp = ask_fleet(stores[0], "home", experiment_payload())
-    key = ("home", "temp", "k3")
-
-    def work(store, numbers):
-        for number in numbers:
+    def test_survive_reopening(self, store_url):
+        with Store(store_url) as store:
+            exp = ask_fleet(store, "home", experiment_payload(), keyed=True)
+            key = ("home", "temp", "k3")
+            add(
+                store, {(1, "all", 1): 1}, number_sets={key: NumberSet(2)}, rejects={("home", "duplicate"): 4}
+            )
+        with Store(store_url, create=False) as store:
+            assert store.fleets() == {"home": True}
+            assert store.histogram("home", exp.digest)[1] == 1
+            assert store.participation("home") == {"temp": Participation(devices=1, reports=2, most=2)}
+            assert store.rejects() == {"home": {"duplicate": 4}}
             with store.ingest() as transaction:
-                seen = transaction.seen([key])[key]
-                transaction.write({key: seen.add(number)}, {(1, "all", 0): 1}, {})
+                assert transaction.read_numbers([key, ("home", "temp", "new")])[key] == NumberSet(2)
 
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(work, stores, (range(1, 201, 2), range(2, 201, 2))))
-    assert stores[0].histogram("home", exp.digest)[0] == 200
-    assert stores[1].participation("home")["temp"].reports == 200
-    for s in stores:
-        s.close()
+    @pytest.mark.slow
+    def test_large_batch_is_read_in_several_selects(self, store):
+        ids = [f"d{i:04}" for i in range(8_001)]
+        number_sets = {("home", "temp", device): NumberSet().add(i + 1) for i, device in enumerate(ids)}
+        add(store, {}, number_sets=number_sets)
+        store.allow_devices("home", ids[:-1])
+        store.revoke_devices("home", ids[:1])
+        with store.ingest() as transaction:
+            assert transaction.read_numbers(number_sets) == number_sets
+            assert transaction.allowed_devices("home", ids) == set(ids[1:-1])
 
+    @pytest.mark.slow
+    def test_two_writers_wait_for_each_other(self, store_url):
+        stores = [Store(store_url) for _ in range(2)]
+        exp = ask_fleet(stores[0], "home", experiment_payload())
+        key = ("home", "temp", "k3")
 
-def test_40_000_alternating_numbers_of_one_device_are_a_row_of_16_4_kb(store):
-    key = ("home", "temp", "k3")
-    store.add_experiment("home", experiment_payload())
-    numbers = NumberSet()
-    for number in range(1, 80_000, 2):
-        numbers = numbers.add(number)
-    add(store, {(1, "all", 0): 40_000}, seen={key: numbers})
-    with store.engine.connect() as connection:
-        row = connection.execute(schema.dedupe.select()).mappings().one()
-    assert (row["numbers"], len(row["beyond"]), row["accepted"]) == ("1-1", 16_408, 40_000)
-    with store.ingest() as transaction:
-        assert transaction.seen([key]) == {key: numbers}
-    assert [found for _, _, found in store.seen("home")] == [numbers]
+        def work(store, numbers):
+            for number in numbers:
+                with store.ingest() as transaction:
+                    number_set = transaction.read_numbers([key])[key]
+                    transaction.write({key: number_set.add(number)}, {(1, "all", 0): 1}, {})
 
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(work, stores, (range(1, 201, 2), range(2, 201, 2))))
+        assert stores[0].histogram("home", exp.digest)[0] == 200
+        assert stores[1].participation("home")["temp"].reports == 200
+        for s in stores:
+            s.close()
 
-def test_a_version_counts_thirty_days_longer_than_it_is_published(store):
-    old, new = experiment_payload(), experiment_payload(epsilon=500_000)
-    today = datetime.datetime.now(datetime.UTC).date()
-    last = today + datetime.timedelta(400)
-
-    def days():
-        return [v.counted_until and (v.counted_until - today).days for v in store.experiments("home")]
-
-    store.add_experiment("home", old, last)
-    assert days() == [430]
-    assert store.experiments()[0].expires == last
-    store.add_experiment("home", old)
-    assert days() == [None]
-    assert store.experiments()[0].expires is None
-    store.add_experiment("home", new, grace_days=5)
-    assert days() == [4, None]  # today is the first of the five
-    store.withdraw_experiment("home", "temp")
-    assert days() == [4, 29]
-    store.add_experiment("home", old, datetime.date.max)
-    assert days() == [(datetime.date.max - today).days, 29]
-    assert (
-        store.experiments()[0].expires is None
-    )  # the label, the page and the gauges say that there is no end
-    store.withdraw_experiment("home", "temp", grace_days=0)
-    assert days() == [-1, -1]
+    def test_40_000_alternating_numbers_take_16_4_kb(self, store):
+        key = ("home", "temp", "k3")
+        store.add_experiment("home", experiment_payload())
+        numbers = NumberSet()
+        for number in range(1, 80_000, 2):
+            numbers = numbers.add(number)
+        add(store, {(1, "all", 0): 40_000}, number_sets={key: numbers})
+        with store.engine.connect() as connection:
+            row = connection.execute(schema.dedupe.select()).mappings().one()
+        assert (row["numbers"], len(row["beyond"]), row["accepted"]) == ("1-1", 16_408, 40_000)
+        with store.ingest() as transaction:
+            assert transaction.read_numbers([key]) == {key: numbers}
+        assert [result for _, _, result in store.accepted_numbers("home")] == [numbers]
 
 
-def test_serials_grow_over_all_versions_of_a_fleet_and_are_no_older_than_the_clock(store, monkeypatch):
-    store.add_fleet("away", keyed=True)
-    began = int(time.time())
-    old = store.add_experiment("home", experiment_payload())
-    store.add_experiment("home", experiment_payload(epsilon=500_000))
-    store.add_experiment("home", experiment_payload(name="door"))
-    store.add_experiment("away", experiment_payload())
-    store.add_experiment("home", experiment_payload())  # the first is current again
-    found = {(v.experiment.name, v.experiment.epsilon): v for v in store.experiments("home")}
-    again, half, door = found["temp", 1_000_000], found["temp", 500_000], found["door", 1_000_000]
-    assert again.experiment.digest == old.digest
-    assert began <= again.first_serial < half.serial < door.serial < again.serial
-    assert half.first_serial == half.serial
-    later(monkeypatch, datetime.timedelta(minutes=-3))  # a clock that was set back
-    store.renew_serial(again)
-    (renewed,) = (v for v in store.experiments("home") if v.id == again.id)
-    assert renewed.serial == again.serial + 2  # the one between is that of its withdrawal
-    store.renew_serial(again)  # somebody else was there before
-    store.renew_serial(half)  # which is not published
-    serials = {v.id: v.serial for v in store.experiments("home")}
-    assert serials == {again.id: renewed.serial, half.id: half.serial, door.id: door.serial}
-    with store.writing() as connection:
-        connection.execute(schema.fleet.update().values(serial=2**32 - 3))
-    with pytest.raises(StoreError, match="used up the serials of fleet home"):  # none for the withdrawal
-        store.renew_serial(renewed)
-    assert check(store).violations == ()
+class TestVersions:
+    def test_newest_is_current_and_an_old_one_can_return(self, store):
+        old, new = experiment_payload(), experiment_payload(epsilon=500_000)
+        store.add_experiment("home", old)
+        store.add_experiment("home", new)
+        assert [v.current for v in store.experiments("home")] == [False, True]
+        store.add_experiment("home", old)
+        assert [(v.payload, v.current) for v in store.experiments("home")] == [(old, True), (new, False)]
+        store.withdraw_experiment("home", "temp")
+        assert [v.current for v in store.experiments()] == [False, False]
+        with pytest.raises(VersionRefused, match="no experiment door"):
+            store.withdraw_experiment("home", "door")
 
+    def test_cap_may_fall_but_never_exceed_the_first(self, store):
+        for cap in (4_000_000, 1_000_000, 3_000_000, 4_000_000):
+            store.add_experiment("home", experiment_payload(budget={"rule": "sum", "cap": cap}))
+        before = [(v.payload, v.current) for v in store.experiments("home")]
+        with fails("cap above its first", VersionRefused):
+            store.add_experiment("home", experiment_payload(budget={"rule": "sum", "cap": 4_000_001}))
+        assert [(v.payload, v.current) for v in store.experiments("home")] == before
+        ask_fleet(store, "away", experiment_payload(budget={"rule": "sum", "cap": 5_000_000}))
 
-def test_of_several_that_renew_a_serial_at_once_one_does(store_url):
-    with Store(store_url) as store:
-        ask_fleet(store, "home", experiment_payload(), keyed=True)
-        (version,) = store.experiments("home")
-        with ThreadPoolExecutor(6) as pool:
-            list(pool.map(store.renew_serial, [version] * 6))
-        (renewed,) = store.experiments("home")
-        assert renewed.serial > version.serial
-        serials = select(schema.fleet.c.serial)
-        with store.reading() as connection:
-            assert connection.scalar(serials) == renewed.serial
+    @pytest.mark.slow
+    def test_one_digest_for_two_versions_is_rejected(self, store):
+        first, second = colliding()
+        assert Experiment.parse(first).digest == Experiment.parse(second).digest
+        store.add_experiment("home", first)
+        with pytest.raises(VersionRefused, match="is taken by another version"):
+            store.add_experiment("home", second)
+
+    def test_count_thirty_days_longer_than_published(self, store):
+        old, new = experiment_payload(), experiment_payload(epsilon=500_000)
+        today = datetime.datetime.now(datetime.UTC).date()
+        last = today + datetime.timedelta(400)
+
+        def days():
+            return [v.counted_until and (v.counted_until - today).days for v in store.experiments("home")]
+
+        store.add_experiment("home", old, last)
+        assert days() == [430]
+        assert store.experiments()[0].expires == last
+        store.add_experiment("home", old)
+        assert days() == [None]
+        assert store.experiments()[0].expires is None
+        store.add_experiment("home", new, grace_days=5)
+        assert days() == [4, None]  # today is the first of the five
+        store.withdraw_experiment("home", "temp")
+        assert days() == [4, 29]
+        store.add_experiment("home", old, datetime.date.max)
+        assert days() == [(datetime.date.max - today).days, 29]
+        assert (
+            store.experiments()[0].expires is None
+        )  # the label document, the page and the gauges show no end
+        store.withdraw_experiment("home", "temp", grace_days=0)
+        assert days() == [-1, -1]
+
+    def test_serials_grow_and_follow_the_clock(self, store, monkeypatch):
+        store.add_fleet("away", keyed=True)
+        began = int(time.time())
+        old = store.add_experiment("home", experiment_payload())
+        store.add_experiment("home", experiment_payload(epsilon=500_000))
+        store.add_experiment("home", experiment_payload(name="door"))
+        store.add_experiment("away", experiment_payload())
+        store.add_experiment("home", experiment_payload())  # the first is current again
+        result = {(v.experiment.name, v.experiment.epsilon): v for v in store.experiments("home")}
+        again, half, door = result["temp", 1_000_000], result["temp", 500_000], result["door", 1_000_000]
+        assert again.experiment.digest == old.digest
+        assert began <= again.first_serial < half.serial < door.serial < again.serial
+        assert half.first_serial == half.serial
+        later(monkeypatch, datetime.timedelta(minutes=-3))  # a clock that was set back
+        store.renew_serial(again)
+        (renewed,) = (v for v in store.experiments("home") if v.id == again.id)
+        assert renewed.serial == again.serial + 2  # the one between is that of its withdrawal
+        store.renew_serial(again)  # somebody else was there before
+        store.renew_serial(half)  # which is not published
+        serials = {v.id: v.serial for v in store.experiments("home")}
+        assert serials == {again.id: renewed.serial, half.id: half.serial, door.id: door.serial}
+        with store.writing() as connection:
+            connection.execute(schema.fleet.update().values(serial=2**32 - 3))
+        with pytest.raises(StoreError, match="used up the serials of fleet home"):  # none for the withdrawal
+            store.renew_serial(renewed)
+        assert check(store).violations == ()
+
+    def test_concurrent_renewals_change_a_serial_once(self, store_url):
+        with Store(store_url) as store:
+            ask_fleet(store, "home", experiment_payload(), keyed=True)
+            (version,) = store.experiments("home")
+            with ThreadPoolExecutor(6) as pool:
+                list(pool.map(store.renew_serial, [version] * 6))
+            (renewed,) = store.experiments("home")
+            assert renewed.serial > version.serial
+            serials = select(schema.fleet.c.serial)
+            with store.reading() as connection:
+                assert connection.scalar(serials) == renewed.serial

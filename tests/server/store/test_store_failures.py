@@ -1,4 +1,4 @@
-"""The store's failures: each is one line, nothing of the batch counts, and tried again it counts once."""
+"""After a failure of the store nothing of the batch counts, and a retry counts it once; each is one line."""
 
 import contextlib
 import datetime
@@ -40,7 +40,7 @@ DISK_KIB = 1024
 
 
 class Disk:
-    """A small file system of its own, which fills up for real and can be made read-only for root as well."""
+    """A small file system, which really fills up and can be made read-only even for root."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -76,7 +76,7 @@ def disk():
         folder.rmdir()
 
 
-def made(store):
+def make_report(store):
     for fleet in ("open", "other"):
         ask_fleet(store, fleet, EXP)
     return store
@@ -85,7 +85,7 @@ def made(store):
 @pytest.fixture
 def store(store_url):
     with Store(store_url) as store:
-        yield made(store)
+        yield make_report(store)
 
 
 in_sqlite = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
@@ -106,86 +106,8 @@ def counted(store, fleet="open"):
 # Disks
 
 
-def test_a_full_disk_counts_nothing_of_the_batch_and_all_of_it_when_there_is_space(disk):
-    with Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
-        made(store)
-        take(store, batch(["first"]))
-        disk.fill()
-        many = batch([f"device-{i}" for i in range(4000)])
-        with fails("the disk is full; free some space"):
-            take(store, many)
-        with Store(f"sqlite:///{disk.folder}/store.sqlite", create=False) as reader:
-            assert counted(reader) == 1
-            assert check(reader).violations == ()
-        disk.free()
-        assert take(store, many).accepted == 4000
-        assert check(store).violations == ()
-
-
-def test_a_new_store_on_a_full_disk_is_one_line(disk):
-    disk.fill()
-    with fails("the disk is full|unable to open|no permission"):
-        Store(f"sqlite:///{disk.folder}/store.sqlite")
-    disk.free()
-    with Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
-        take(made(store), batch(["a"]))
-
-
-@pytest.mark.parametrize("left_kib", [0, 8, 36])  # full for the -wal, for the -shm, in the midst of it
-def test_an_upgrade_on_a_full_disk_is_one_line_and_leaves_the_old_store_whole(disk, left_kib, tmp_path):
-    dump = (Path(__file__).parents[2] / "data" / "store_v5.sql").read_text()
-    path = disk.folder / "store.sqlite"
-    with closing(sqlite3.connect(tmp_path / "old")) as connection:
-        connection.executescript(dump)
-    shutil.copy(tmp_path / "old", path)
-    (disk.folder / "room").write_bytes(bytes(left_kib << 10))
-    disk.fill()
-    (disk.folder / "room").unlink()
-    with fails("the disk is full; free some space"):
-        Database(f"sqlite:///{path}", create=False, upgrade=True)
-    disk.free()
-    database = Database(f"sqlite:///{path}", create=False, upgrade=True)
-    assert database.version_before == 5
-    database.close()
-
-
-@pytest.mark.parametrize("left", [(), ("-wal",), ("-wal", "-shm")])
-def test_status_reads_a_store_on_a_read_only_disk_also_as_a_crash_left_it(disk, left, tmp_path):
-    with Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
-        take(made(store), batch(["a"]))
-        if left:
-            take(store, batch(["b"]))
-            for end in ("", *left):
-                shutil.copy(f"{store.where}{end}", disk.folder / f"left.sqlite{end}")
-        else:
-            store.close()
-            shutil.copy(store.where, disk.folder / "left.sqlite")
-    url = f"sqlite:///{disk.folder}/left.sqlite"
-    disk.remount("ro")
-    if left == ("-wal",):  # its index cannot be made
-        line = hushmote("status", "--store", url, cwd=tmp_path, expect=1)
-        assert "a read-only disk" in line
-        return
-    document = json.loads(hushmote("status", "--store", url, "--json", cwd=tmp_path))
-    assert sum(line["reports"] for line in document["experiments"]) == (2 if left else 1)
-
-
-def test_a_read_only_file_system_is_one_line_before_and_while_an_aggregator_runs(disk):
-    url = f"sqlite:///{disk.folder}/store.sqlite"
-    with Store(url) as store:
-        take(made(store), batch(["a"]))
-        store.engine.dispose()
-        disk.remount("ro")
-        with fails("read-only"):
-            take(store, batch(["b"]))
-        with fails("read-only"):
-            Store(url)
-        disk.remount("rw")
-        assert take(store, batch(["a", "b"])).accepted == 1
-
-
 def as_nobody(action):
-    """What an action prints in a child process without root's rights."""
+    """Return what an action prints in a child process without root's rights."""
     reads, writes = os.pipe()
     child = os.fork()
     if not child:
@@ -194,137 +116,170 @@ def as_nobody(action):
             os.setgid(65534)
             os.setuid(65534)
             try:
-                said = action()
+                output = action()
             except StoreError as e:
-                said = str(e)
-            os.write(writes, said.encode())
+                output = str(e)
+            os.write(writes, output.encode())
         finally:
             os._exit(0)
     os.close(writes)
     with open(reads) as answer:
-        said = answer.read()
+        output = answer.read()
     os.waitpid(child, 0)
-    return said
+    return output
 
 
-@pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o666, 0o555), (0o444, 0o555)])
-def test_a_file_or_a_folder_without_the_right_to_write_is_one_line(disk, file, folder):
-    place = disk.folder / "place"
-    place.mkdir()
-    path = place / "store.sqlite"
-    with Store(f"sqlite:///{path}") as store:
-        take(made(store), batch(["a"]))
-    path.chmod(file)
-    place.chmod(folder)
-    said = as_nobody(lambda: str(Store(f"sqlite:///{path}")))
-    assert "read-only" in said
-    assert said.count("\n") == 0
-    for each in place.iterdir():  # SQLite gives -wal and -shm the rights that the file had
-        each.chmod(0o666)
-    place.chmod(0o777)
-    assert "Store object" in as_nobody(lambda: str(Store(f"sqlite:///{path}")))
+class TestReadOnlyDisk:
+    @pytest.mark.parametrize(
+        "endings", [(), ("-wal",), ("-wal", "-shm")], ids=["closed", "wal", "wal and shm"]
+    )
+    def test_status_reads_a_crashed_store(self, disk, endings, tmp_path):
+        with Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
+            take(make_report(store), batch(["a"]))
+            if endings:
+                take(store, batch(["b"]))
+                for end in ("", *endings):
+                    shutil.copy(f"{store.where}{end}", disk.folder / f"left.sqlite{end}")
+            else:
+                store.close()
+                shutil.copy(store.where, disk.folder / "left.sqlite")
+        url = f"sqlite:///{disk.folder}/left.sqlite"
+        disk.remount("ro")
+        if endings == ("-wal",):  # its index cannot be made
+            line = hushmote("status", "--store", url, cwd=tmp_path, expect=1)
+            assert "a read-only disk" in line
+            return
+        document = json.loads(hushmote("status", "--store", url, "--json", cwd=tmp_path))
+        assert sum(line["reports"] for line in document["experiments"]) == (2 if endings else 1)
+
+    def test_is_one_line_before_and_while_counting(self, disk):
+        url = f"sqlite:///{disk.folder}/store.sqlite"
+        with Store(url) as store:
+            take(make_report(store), batch(["a"]))
+            store.engine.dispose()
+            disk.remount("ro")
+            with fails("read-only"):
+                take(store, batch(["b"]))
+            with fails("read-only"):
+                Store(url)
+            disk.remount("rw")
+            assert take(store, batch(["a", "b"])).accepted == 1
+
+    @pytest.mark.parametrize(
+        ("file", "folder"), [(0o444, 0o777), (0o666, 0o555), (0o444, 0o555)], ids=["file", "folder", "both"]
+    )
+    def test_missing_permission_is_one_line(self, disk, file, folder):
+        place = disk.folder / "place"
+        place.mkdir()
+        path = place / "store.sqlite"
+        with Store(f"sqlite:///{path}") as store:
+            take(make_report(store), batch(["a"]))
+        path.chmod(file)
+        place.chmod(folder)
+        output = as_nobody(lambda: str(Store(f"sqlite:///{path}")))
+        assert "read-only" in output
+        assert output.count("\n") == 0
+        for each in place.iterdir():  # SQLite gives -wal and -shm the rights that the file had
+            each.chmod(0o666)
+        place.chmod(0o777)
+        assert "Store object" in as_nobody(lambda: str(Store(f"sqlite:///{path}")))
 
 
-def test_while_the_disk_is_full_nothing_is_acknowledged_and_nothing_is_lost(disk):
-    messages, counts = crowd(600, EXP)
-    with MosquittoBroker() as broker, Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
-        made(store)
-        with running(store, broker, client_id="one") as aggregator:
-            publish(broker, messages[:50])
-            until(lambda: counted(store) == 50, "counting")
-            disk.fill()
-            for start in range(50, 600, 50):
-                publish(broker, messages[start : start + 50])
-            until(lambda: aggregator.counters.failures >= 1, lambda: aggregator.counters)
-            before = aggregator.counters.accepted
-        # It ended with reports that were neither counted nor acknowledged: the broker still has them.
-        assert counted(store) == before < 600
-        disk.free()
-        with running(store, broker, client_id="one") as aggregator:
-            until(lambda: aggregator.counters.accepted == 600 - before, lambda: aggregator.counters)
-        assert list(store.histogram("open", EXP.digest)) == counts
-        assert check(store).violations == ()
-
-
-def test_postgresql_s_full_disk_counts_nothing_of_the_batch_and_all_of_it_later(disk, postgres):
-    place = disk.folder / "tablespace"
-    place.mkdir()
-    subprocess.run(["mount", "-o", "remount,size=32m", disk.folder], check=True)
-    subprocess.run(["chown", "postgres", place], check=True)
-    postgres.execute(f"CREATE TABLESPACE small LOCATION '{place}'")
-    try:
-        postgres.execute("CREATE DATABASE small TABLESPACE small")
-        with Store(postgres.url("small")) as store:
-            take(made(store), batch(["first"]))
+class TestFullDisk:
+    def test_counts_the_batch_once_there_is_space(self, disk):
+        with Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
+            make_report(store)
+            take(store, batch(["first"]))
             disk.fill()
             many = batch([f"device-{i}" for i in range(4000)])
             with fails("the disk is full; free some space"):
                 take(store, many)
-            disk.free()  # before that reading may fail as well: it writes pages that must make room
-            assert counted(store) == 1
+            with Store(f"sqlite:///{disk.folder}/store.sqlite", create=False) as reader:
+                assert counted(reader) == 1
+                assert check(reader).violations == ()
+            disk.free()
             assert take(store, many).accepted == 4000
             assert check(store).violations == ()
-    finally:
-        postgres.execute("DROP DATABASE IF EXISTS small WITH (FORCE)")
-        postgres.execute("DROP TABLESPACE small")
 
+    def test_new_store_is_one_line(self, disk):
+        disk.fill()
+        with fails("the disk is full|unable to open|no permission"):
+            Store(f"sqlite:///{disk.folder}/store.sqlite")
+        disk.free()
+        with Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
+            take(make_report(store), batch(["a"]))
 
-def test_every_sqlite_connection_syncs_each_commit(tmp_path):
-    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-        assert isinstance(store.engine.pool, QueuePool)
-        connections = [store.engine.connect() for _ in range(5)]
-        for connection in connections:
-            assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
-            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
-            connection.close()
+    @pytest.mark.parametrize("left_kib", [0, 8, 36])  # full for the -wal, for the -shm, or halfway
+    def test_upgrade_leaves_the_old_store_whole(self, disk, left_kib, tmp_path):
+        dump = (Path(__file__).parents[2] / "data" / "store_v5.sql").read_text()
+        path = disk.folder / "store.sqlite"
+        with closing(sqlite3.connect(tmp_path / "old")) as connection:
+            connection.executescript(dump)
+        shutil.copy(tmp_path / "old", path)
+        (disk.folder / "ballast").write_bytes(bytes(left_kib << 10))
+        disk.fill()
+        (disk.folder / "ballast").unlink()
+        with fails("the disk is full; free some space"):
+            Database(f"sqlite:///{path}", create=False, upgrade=True)
+        disk.free()
+        database = Database(f"sqlite:///{path}", create=False, upgrade=True)
+        assert database.version_before == 5
+        database.close()
+
+    def test_acknowledges_and_loses_nothing(self, disk):
+        messages, counts = crowd(600, EXP)
+        with MosquittoBroker() as broker, Store(f"sqlite:///{disk.folder}/store.sqlite") as store:
+            make_report(store)
+            with running(store, broker, client_id="one") as aggregator:
+                publish(broker, messages[:50])
+                until(lambda: counted(store) == 50, "counting")
+                disk.fill()
+                for start in range(50, 600, 50):
+                    publish(broker, messages[start : start + 50])
+                until(lambda: aggregator.counters.failures >= 1, lambda: aggregator.counters)
+                before = aggregator.counters.accepted
+            # It stopped with reports that were neither counted nor acknowledged: the broker still has them.
+            assert counted(store) == before < 600
+            disk.free()
+            with running(store, broker, client_id="one") as aggregator:
+                until(lambda: aggregator.counters.accepted == 600 - before, lambda: aggregator.counters)
+            assert list(store.histogram("open", EXP.digest)) == counts
+            assert check(store).violations == ()
+
+    def test_of_postgresql_counts_the_batch_later(self, disk, postgres):
+        place = disk.folder / "tablespace"
+        place.mkdir()
+        subprocess.run(["mount", "-o", "remount,size=32m", disk.folder], check=True)
+        subprocess.run(["chown", "postgres", place], check=True)
+        postgres.execute(f"CREATE TABLESPACE small LOCATION '{place}'")
+        try:
+            postgres.execute("CREATE DATABASE small TABLESPACE small")
+            with Store(postgres.url("small")) as store:
+                take(make_report(store), batch(["first"]))
+                disk.fill()
+                many = batch([f"device-{i}" for i in range(4000)])
+                with fails("the disk is full; free some space"):
+                    take(store, many)
+                disk.free()  # before that, reading may fail as well, because it writes evicted pages
+                assert counted(store) == 1
+                assert take(store, many).accepted == 4000
+                assert check(store).violations == ()
+        finally:
+            postgres.execute("DROP DATABASE IF EXISTS small WITH (FORCE)")
+            postgres.execute("DROP TABLESPACE small")
 
 
 # Connections
-
-
-def test_postgresql_killed_again_and_again_while_reports_arrive_loses_and_doubles_nothing():
-    messages, counts = crowd(1500, EXP)
-    with contextlib.ExitStack() as stack:
-        cluster = stack.enter_context(Cluster())
-        broker = stack.enter_context(MosquittoBroker())
-        store = made(stack.enter_context(Store(cluster.url(cluster.create()))))
-        with running(store, broker, batch_reports=50, batch_s=0.05) as aggregator:
-            stream = threading.Thread(target=publish, args=(broker, messages))
-            stream.start()
-            for least in (1, 300, 700):
-                until(lambda n=least: aggregator.counters.accepted >= n, aggregator.counters)
-                cluster.restart()
-            stream.join()
-            until(lambda: total(aggregator) >= 1500, aggregator.counters)
-        assert list(store.histogram("open", EXP.digest)) == counts
-        found = check(store)
-        assert (found.reports, found.violations) == (1500, ())
 
 
 # Returns once the server's process is gone.
 CUT = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE application_name = 'hushmote'"
 
 
-def test_a_connection_cut_between_batches_fails_none_and_one_cut_in_mid_batch_counts_nothing_of_it(
-    postgres, postgres_url
-):
-    with Store(postgres_url) as store:
-        take(made(store), batch(["a"]))
-        postgres.execute(CUT)
-        assert take(store, batch(["a"])).accepted == 0
-        with fails("terminating connection|server closed"), store.ingest() as transaction:
-            key = ("open", "temp", "b")
-            transaction.write({key: NumberSet(1)}, {(1, "2026-11-21", 1): 1}, {})
-            postgres.execute(CUT)
-        assert counted(store) == 1
-        assert take(store, batch(["a", "b"])).accepted == 1
-        assert check(store).violations == ()
-
-
 class Proxy:
-    """Between a store and PostgreSQL; cuts the connection around the next COMMIT: `cut` says when.
+    """A proxy between a store and PostgreSQL that cuts the connection around the next COMMIT.
 
-    "before": the server never gets it. "after": the server has committed, and its answer goes nowhere.
+    cut: "before" means that the server never gets it, "after" that it has committed and its answer is lost.
     """
 
     def __init__(self, port):
@@ -360,27 +315,66 @@ class Proxy:
                     (server if side is client else client).sendall(data)
 
 
-@pytest.mark.parametrize("cut", ["before", "after"])
-def test_a_commit_whose_outcome_nobody_knows_counts_once_when_the_batch_comes_again(
-    postgres, postgres_url, cut
-):
-    proxy = Proxy(postgres.port)
-    try:
-        with Store(postgres.url(postgres_url.rpartition("/")[2], port=proxy.port)) as store:
-            take(made(store), batch(["a"]))
-            proxy.cut = cut
-            with fails("server closed the connection"):
-                take(store, batch(["a", "b", "c"]))
-            assert proxy.cut == ""
-            assert counted(store) == (3 if cut == "after" else 1)
-            again = take(store, batch(["a", "b", "c"]))
-            duplicates = {"before": 1, "after": 3}[cut]
-            assert again.accepted == 3 - duplicates
-            assert again.rejected == {("open", "duplicate"): duplicates}
-            assert counted(store) == 3
+class TestLostConnection:
+    def test_sqlite_syncs_each_commit(self, tmp_path):
+        with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+            assert isinstance(store.engine.pool, QueuePool)
+            connections = [store.engine.connect() for _ in range(5)]
+            for connection in connections:
+                assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+                assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+                connection.close()
+
+    def test_repeated_postgresql_kills_lose_and_double_nothing(self):
+        messages, counts = crowd(1500, EXP)
+        with contextlib.ExitStack() as stack:
+            cluster = stack.enter_context(Cluster())
+            broker = stack.enter_context(MosquittoBroker())
+            store = make_report(stack.enter_context(Store(cluster.url(cluster.create()))))
+            with running(store, broker, batch_reports=50, batch_s=0.05) as aggregator:
+                stream = threading.Thread(target=publish, args=(broker, messages))
+                stream.start()
+                for least in (1, 300, 700):
+                    until(lambda n=least: aggregator.counters.accepted >= n, aggregator.counters)
+                    cluster.restart()
+                stream.join()
+                until(lambda: total(aggregator) >= 1500, aggregator.counters)
+            assert list(store.histogram("open", EXP.digest)) == counts
+            outcome = check(store)
+            assert (outcome.reports, outcome.violations) == (1500, ())
+
+    def test_between_batches_fails_none_and_within_counts_nothing(self, postgres, postgres_url):
+        with Store(postgres_url) as store:
+            take(make_report(store), batch(["a"]))
+            postgres.execute(CUT)
+            assert take(store, batch(["a"])).accepted == 0
+            with fails("terminating connection|server closed"), store.ingest() as transaction:
+                key = ("open", "temp", "b")
+                transaction.write({key: NumberSet(1)}, {(1, "2026-11-21", 1): 1}, {})
+                postgres.execute(CUT)
+            assert counted(store) == 1
+            assert take(store, batch(["a", "b"])).accepted == 1
             assert check(store).violations == ()
-    finally:
-        proxy.close()
+
+    @pytest.mark.parametrize("cut", ["before", "after"])
+    def test_unknown_commit_outcome_counts_once_on_retry(self, postgres, postgres_url, cut):
+        proxy = Proxy(postgres.port)
+        try:
+            with Store(postgres.url(postgres_url.rpartition("/")[2], port=proxy.port)) as store:
+                take(make_report(store), batch(["a"]))
+                proxy.cut = cut
+                with fails("server closed the connection"):
+                    take(store, batch(["a", "b", "c"]))
+                assert proxy.cut == ""
+                assert counted(store) == (3 if cut == "after" else 1)
+                again = take(store, batch(["a", "b", "c"]))
+                duplicates = {"before": 1, "after": 3}[cut]
+                assert again.accepted == 3 - duplicates
+                assert again.rejected == {("open", "duplicate"): duplicates}
+                assert counted(store) == 3
+                assert check(store).violations == ()
+        finally:
+            proxy.close()
 
 
 # Rows and pages
@@ -393,7 +387,7 @@ def damage(store, statement):
 
 @contextmanager
 def damaged(store, device="a", fleet="open", **values):
-    """Within the block a device's row has these values."""
+    """Give a device's row these values during the block."""
     table = schema.dedupe
     where = (table.c.device == device, table.c.fleet == fleet)
     with store.writing() as connection:
@@ -404,127 +398,124 @@ def damaged(store, device="a", fleet="open", **values):
         connection.execute(update(table).where(*where).values(numbers=row["numbers"], beyond=row["beyond"]))
 
 
-@pytest.mark.parametrize("values", [{"numbers": "5-6,1-2"}, {"beyond": b"no bitmap"}], ids=str)
-def test_of_a_device_whose_row_is_damaged_nothing_counts_and_of_all_others_everything(store, values, caplog):
-    take(store, batch(["a", "b"]) + batch(["a"], fleet="other"))
-    with damaged(store, **values):
-        mixed = batch(["a", "b"], 2) + batch(["a"], 3) + batch(["a"], 2, "other") + [("x", b"")]
-        tally = take(store, mixed)
-        assert tally.accepted == 2
-        assert tally.rejected == {("open", "damaged numbers"): 2, ("", "unknown fleet"): 1}
-        (line,) = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]  # one for each device
-        assert "of a device of fleet open that reports to temp are damaged" in line
-        assert take(store, batch(["a"], 2)).accepted == 0
-        (violation,) = check(store).violations[:1]
-        assert "the report numbers of 1 device cannot be read" in violation
-    assert take(store, batch(["a", "b"], 3)).accepted == 2
-    assert store.rejects() == {"open": {"damaged numbers": 3}, "": {"unknown fleet": 1}}
-    assert check(store).violations == ()
+class TestDamage:
+    @pytest.mark.parametrize("values", [{"numbers": "5-6,1-2"}, {"beyond": b"no bitmap"}], ids=str)
+    def test_of_one_devices_row_rejects_only_its_reports(self, store, values, caplog):
+        take(store, batch(["a", "b"]) + batch(["a"], fleet="other"))
+        with damaged(store, **values):
+            mixed = batch(["a", "b"], 2) + batch(["a"], 3) + batch(["a"], 2, "other") + [("x", b"")]
+            tally = take(store, mixed)
+            assert tally.accepted == 2
+            assert tally.rejected == {("open", "damaged numbers"): 2, ("", "unknown fleet"): 1}
+            (line,) = [
+                r.getMessage() for r in caplog.records if r.levelname == "ERROR"
+            ]  # one for each device
+            assert "of a device of fleet open that reports to temp are damaged" in line
+            assert take(store, batch(["a"], 2)).accepted == 0
+            (violation,) = check(store).violations[:1]
+            assert "the report numbers of 1 device cannot be read" in violation
+        assert take(store, batch(["a", "b"], 3)).accepted == 2
+        assert store.rejects() == {"open": {"damaged numbers": 3}, "": {"unknown fleet": 1}}
+        assert check(store).violations == ()
 
+    def test_text_that_is_not_utf_8_affects_one_device(self, tmp_path):
+        with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
+            take(make_report(store), batch(["a", "b"]))
+            damage(store, "UPDATE dedupe SET numbers = CAST(x'31ff' AS TEXT) WHERE device = 'a'")
+            assert take(store, batch(["a", "b"], 2)).rejected == {("open", "damaged numbers"): 1}
+            assert counted(store) == 3
 
-def test_a_text_in_sqlite_that_is_not_utf_8_is_one_device_s_damage(tmp_path):
-    with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
-        take(made(store), batch(["a", "b"]))
-        damage(store, "UPDATE dedupe SET numbers = CAST(x'31ff' AS TEXT) WHERE device = 'a'")
-        assert take(store, batch(["a", "b"], 2)).rejected == {("open", "damaged numbers"): 1}
-        assert counted(store) == 3
+    @in_sqlite
+    @pytest.mark.parametrize("where", ["add", "encode"])
+    def test_error_in_one_devices_numbers_affects_only_it(self, store, where, monkeypatch):
+        take(store, batch(["a", "b"]))
+        work = getattr(NumberSet, where)
 
+        def fail(numbers, *arguments):
+            if len(numbers) + (where == "add") == 3:
+                raise IndexError("tuple index out of range")
+            return work(numbers, *arguments)
 
-@in_sqlite
-@pytest.mark.parametrize("where", ["add", "encode"])
-def test_a_fault_in_one_device_s_numbers_leaves_the_others_of_its_batch_counted(store, where, monkeypatch):
-    """As an IndexError did once, in encode(), for many gaps below a long run."""
-    take(store, batch(["a", "b"]))
-    work = getattr(NumberSet, where)
+        monkeypatch.setattr(NumberSet, where, fail)
+        limit = RateLimit(2)
+        mixed = batch(["c", "a"], 2) + batch(["a", "b"], 3) + batch(["d"])
+        tally = ingest.ingest(store, mixed, ingest.fleets(store), NOW, limit)
+        assert tally.accepted == 3
+        assert tally.rejected == {("open", "damaged numbers"): 2}
+        assert limit.remaining(("open", "a")) == 2  # uncounted reports do not use the limit
+        assert counted(store) == 5
+        assert check(store).violations == ()
+        monkeypatch.undo()
+        assert take(store, batch(["a"], 2) + batch(["a"], 3)).accepted == 2
+        assert check(store).violations == ()
 
-    def fail(numbers, *arguments):
-        if len(numbers) + (where == "add") == 3:
-            raise IndexError("tuple index out of range")
-        return work(numbers, *arguments)
+    @in_sqlite
+    def test_rejected_reports_are_acknowledged(self, store):
+        take(store, batch(["a", "b"]))
+        with damaged(store, numbers="5-6,1-2"), MosquittoBroker() as broker:
+            with running(store, broker, client_id="one") as aggregator:
+                publish(broker, batch(["a", "b", "c"], 2))
+                until(lambda: total(aggregator) == 3, aggregator.counters)
+                assert aggregator.counters.rejected == {"damaged numbers": 1}
+                assert aggregator.counters.failures == 0
+            with running(store, broker, client_id="one") as aggregator:
+                publish(broker, batch(["d"]))
+                until(lambda: total(aggregator) == 1, aggregator.counters)
+                assert aggregator.counters.rejected == {}  # the broker has no earlier messages left
+        assert counted(store) == 5
+        assert check(store).violations == ()
 
-    monkeypatch.setattr(NumberSet, where, fail)
-    limit = RateLimit(2)
-    mixed = batch(["c", "a"], 2) + batch(["a", "b"], 3) + batch(["d"])
-    tally = ingest.ingest(store, mixed, ingest.fleets(store), NOW, limit)
-    assert tally.accepted == 3
-    assert tally.rejected == {("open", "damaged numbers"): 2}
-    assert limit.room(("open", "a")) == 2  # what was not counted takes no room
-    assert counted(store) == 5
-    assert check(store).violations == ()
-    monkeypatch.undo()
-    assert take(store, batch(["a"], 2) + batch(["a"], 3)).accepted == 2
-    assert check(store).violations == ()
+    def test_histogram_code_out_of_range_is_an_error(self, store):
+        take(store, batch(["a"]))
+        for code in (64, -1, 1 << 24):
+            damage(store, f"UPDATE histogram SET code = {code}")
+            with fails("is damaged: it counts code .*, but temp has codes 0 to 63"):
+                counted(store)
+        assert take(store, batch(["b"])).accepted == 1  # counting goes on, and the check reports it
 
-
-@in_sqlite
-def test_what_a_damaged_row_rejects_is_acknowledged_and_an_aggregator_starts_again(store):
-    take(store, batch(["a", "b"]))
-    with damaged(store, numbers="5-6,1-2"), MosquittoBroker() as broker:
-        with running(store, broker, client_id="one") as aggregator:
-            publish(broker, batch(["a", "b", "c"], 2))
-            until(lambda: total(aggregator) == 3, aggregator.counters)
-            assert aggregator.counters.rejected == {"damaged numbers": 1}
-            assert aggregator.counters.failures == 0
-        with running(store, broker, client_id="one") as aggregator:
-            publish(broker, batch(["d"]))
-            until(lambda: total(aggregator) == 1, aggregator.counters)
-            assert aggregator.counters.rejected == {}  # the broker has nothing left of what came before
-    assert counted(store) == 5
-    assert check(store).violations == ()
-
-
-def test_a_histogram_s_code_out_of_range_is_an_error_and_not_another_code_s_count(store):
-    take(store, batch(["a"]))
-    for code in (64, -1, 1 << 24):
-        damage(store, f"UPDATE histogram SET code = {code}")
-        with fails("is damaged: it counts code .*, but temp has codes 0 to 63"):
+    @in_sqlite  # which keeps any type in any column
+    @pytest.mark.parametrize(
+        "damaged", ["count = 'x'", "code = 'x'", "code = 'x', count = 'x'", "count = 1.5"]
+    )
+    def test_histogram_row_that_is_no_number_is_an_error(self, store, damaged):
+        take(store, batch(["a", "b", "c"]))
+        damage(store, f"UPDATE histogram SET {damaged} WHERE code = (SELECT max(code) FROM histogram)")
+        with fails("is damaged: "):
             counted(store)
-    assert take(store, batch(["b"])).accepted == 1  # counting goes on, and the check tells
 
+    def test_experiment_is_an_error_before_counting(self, store):
+        fleets = ingest.fleets(store)
+        for payload in (b"x", b"{}", b""):
+            with store.writing() as connection:
+                connection.execute(update(schema.experiment).values(payload=payload))
+            with fails("is damaged: an experiment in it does not parse"):
+                ingest.fleets(store)
+        # A running aggregator continues with the version that it has read.
+        assert ingest.ingest(store, batch(["a"]), fleets, NOW).accepted == 1
 
-@in_sqlite  # which keeps any type in any column
-@pytest.mark.parametrize("damaged", ["count = 'x'", "code = 'x'", "code = 'x', count = 'x'", "count = 1.5"])
-def test_a_histogram_s_row_that_is_no_number_is_an_error_and_not_left_out(store, damaged):
-    take(store, batch(["a", "b", "c"]))
-    damage(store, f"UPDATE histogram SET {damaged} WHERE code = (SELECT max(code) FROM histogram)")
-    with fails("is damaged: "):
-        counted(store)
-
-
-def test_a_damaged_experiment_is_an_error_before_anything_is_counted(store):
-    fleets = ingest.fleets(store)
-    for payload in (b"x", b"{}", b""):
-        with store.writing() as connection:
-            connection.execute(update(schema.experiment).values(payload=payload))
-        with fails("is damaged: an experiment in it does not parse"):
-            ingest.fleets(store)
-    # An aggregator that runs goes on with what it has read.
-    assert ingest.ingest(store, batch(["a"]), fleets, NOW).accepted == 1
-
-
-def test_pages_overwritten_are_an_error_and_nothing_is_counted(tmp_path):
-    url = f"sqlite:///{tmp_path}/store.sqlite"
-    with Store(url) as store:
-        take(made(store), batch([f"device-{i}" for i in range(2000)]))
-    with closing(sqlite3.connect(tmp_path / "store.sqlite")) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        query = "SELECT pageno FROM dbstat WHERE name = 'dedupe' AND pagetype = 'leaf'"
-        try:
-            pages = [number for (number,) in connection.execute(query)]
-        except sqlite3.OperationalError:  # dbstat is not in every build
-            (root,) = connection.execute(
-                "SELECT rootpage FROM sqlite_master WHERE name = 'dedupe'"
-            ).fetchone()
-            pages = [root]
-        (size,) = connection.execute("PRAGMA page_size").fetchone()
-    data = bytearray((tmp_path / "store.sqlite").read_bytes())
-    for page in pages:
-        data[(page - 1) * size : page * size] = b"\xa5" * size
-    (tmp_path / "store.sqlite").write_bytes(data)
-    with Store(url) as store:
-        with fails("the file is damaged; restore a backup"):
-            take(store, batch([f"device-{i}" for i in range(2000)], 2))
-        assert counted(store) == 2000
+    def test_overwritten_pages_are_an_error(self, tmp_path):
+        url = f"sqlite:///{tmp_path}/store.sqlite"
+        with Store(url) as store:
+            take(make_report(store), batch([f"device-{i}" for i in range(2000)]))
+        with closing(sqlite3.connect(tmp_path / "store.sqlite")) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            query = "SELECT pageno FROM dbstat WHERE name = 'dedupe' AND pagetype = 'leaf'"
+            try:
+                pages = [number for (number,) in connection.execute(query)]
+            except sqlite3.OperationalError:  # dbstat is not in every build
+                (root,) = connection.execute(
+                    "SELECT rootpage FROM sqlite_master WHERE name = 'dedupe'"
+                ).fetchone()
+                pages = [root]
+            (size,) = connection.execute("PRAGMA page_size").fetchone()
+        data = bytearray((tmp_path / "store.sqlite").read_bytes())
+        for page in pages:
+            data[(page - 1) * size : page * size] = b"\xa5" * size
+        (tmp_path / "store.sqlite").write_bytes(data)
+        with Store(url) as store:
+            with fails("the file is damaged; restore a backup"):
+                take(store, batch([f"device-{i}" for i in range(2000)], 2))
+            assert counted(store) == 2000
 
 
 class TestUnopenedFile:
@@ -533,7 +524,7 @@ class TestUnopenedFile:
     def test_names_exhausted_inodes(self, disk):
         subprocess.run(["mount", "-o", "remount,nr_inodes=2", disk.folder], check=True)
         (disk.folder / "last").touch()
-        with fails(r"the disk has no room for another file \(inodes\); remove some files"):
+        with fails(r"the disk cannot hold another file \(no inodes are left\); remove some files"):
             Store(f"sqlite:///{disk.folder / 'store.sqlite'}")
 
     def test_names_too_many_open_files(self, tmp_path):

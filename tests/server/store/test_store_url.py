@@ -1,4 +1,4 @@
-"""A store's URL: what is wrong with it is one line, its password is nowhere, a new file is its owner's."""
+"""Errors in a store's URL are one line without its password, and new files belong to their owner."""
 
 import json
 import os
@@ -42,57 +42,15 @@ STRANGE = [
 
 
 def is_discreet(line: str) -> bool:
-    """Whether it is one line that names no password and nothing of Python's."""
+    """Return whether a text is one line without a password or a traceback."""
     return line.strip().count("\n") == 0 and not any(x in line for x in (START, TAIL, "invalid literal"))
 
 
-@pytest.mark.parametrize("url", STRANGE)
-@pytest.mark.parametrize("use", [Store, lambda url: backup(url, Path("copy"))], ids=("open", "backup"))
-def test_a_strange_url_is_one_line_without_its_password_and_leaves_no_file(url, use, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(StoreError) as refused:
-        use(url)
-    assert is_discreet(str(refused.value))
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("command", ["status --store", "store upgrade", "store merge", "serve --store"])
-def test_no_command_tells_a_password_either(command, tmp_path: Path):
-    more = ["copy"] if command.endswith("merge") else []
-    assert is_discreet(hushmote(*command.split(), STRANGE[7], *more, cwd=tmp_path, expect=1))
-
-
-def test_a_forgotten_option_s_name_shows_no_password_either(tmp_path: Path):
-    for command in ("status", "serve"):
-        line = hushmote(command, f"postgresql://u:{START}@{TAIL}@h/db", cwd=tmp_path, expect=2)
-        assert START not in line
-        assert TAIL not in line
-
-
-def test_a_port_that_is_none_is_named(tmp_path: Path):
-    for port in ("port", "99999", "0"):
-        with pytest.raises(StoreError, match="port must be 1 to 65535"):
-            Store(f"postgresql://u:{START}@127.0.0.1:{port}/db")
-
-
-def test_a_log_in_json_names_a_store_without_its_password(tmp_path: Path):
-    url = f"postgresql://u:{START}@{LONELY}/db?password={TAIL}"
-    impatient = with_setting("store.postgresql", "PATIENCE_S", 0.1)
-    options = {"environment": {"HUSHMOTE_STORE": url, "HUSHMOTE_LOG_FORMAT": "json"}, "script": impatient}
-    with served(**options) as process:
-        assert process.wait() == 1
-    waiting, ended = process.log().splitlines()
-    assert "waiting for it" in json.loads(waiting)["event"]
-    assert "Connection refused" in json.loads(ended)["event"]
-    for line in (waiting, ended):
-        assert START not in line
-        assert TAIL not in line
-
-
-def test_serve_takes_no_password_from_the_command_line_however_it_is_written(tmp_path: Path):
-    for url in (f"postgresql://u:x@{LONELY}/db", f"postgresql://u@{LONELY}/db?password=x"):
-        line = hushmote("serve", "--store", url, cwd=tmp_path, expect=1)
-        assert "every user of this machine can read a command line" in line
+class TestPort:
+    def test_invalid_port_is_named(self, tmp_path: Path):
+        for port in ("port", "99999", "0"):
+            with pytest.raises(StoreError, match="port must be 1 to 65535"):
+                Store(f"postgresql://u:{START}@127.0.0.1:{port}/db")
 
 
 PASSWORD = "p@ss:w/o\\rd"
@@ -100,7 +58,7 @@ PASSWORD = "p@ss:w/o\\rd"
 
 @pytest.fixture
 def guarded(postgres: Cluster, postgres_url: str):
-    """A database whose owner has to give a password; its URL without one."""
+    """Create a database whose owner needs a password; return its URL without one."""
     name = postgres_url.rpartition("/")[2]
     hba = postgres.execute("SHOW hba_file")[0][0]
     before = Path(hba).read_text()
@@ -119,31 +77,70 @@ def guarded(postgres: Cluster, postgres_url: str):
         postgres.execute("DROP ROLE guarded")
 
 
-def test_a_password_of_postgresql_comes_from_a_file_or_the_environment(guarded, tmp_path, monkeypatch):
-    for name in ("PGPASSFILE", "PGPASSWORD"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(StoreError, match="no password supplied"):
-        Store(guarded)
-    escaped = PASSWORD.replace("\\", "\\\\").replace(":", "\\:")
-    file = tmp_path / "pgpass"
-    file.write_text(f"*:*:*:guarded:{escaped}\n")
-    file.chmod(0o600)
-    with Store(f"{guarded}?passfile={file}") as store:
-        add_fleet(store)
-        assert str(file) not in store.where
-    monkeypatch.setenv("PGPASSFILE", str(file))
-    Store(guarded, create=False).close()
-    file.chmod(0o644)  # libpq takes no file that others can read
-    with pytest.raises(StoreError, match="no password supplied"):
-        Store(guarded, create=False)
-    monkeypatch.delenv("PGPASSFILE")
-    monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    Store(guarded, create=False).close()
-    monkeypatch.setenv("PGPASSWORD", START)
-    with pytest.raises(StoreError, match="password authentication failed") as refused:
-        Store(guarded, create=False)
-    assert START not in str(refused.value)
+class TestPassword:
+    @pytest.mark.parametrize("url", STRANGE)
+    @pytest.mark.parametrize("use", [Store, lambda url: backup(url, Path("copy"))], ids=("open", "backup"))
+    def test_malformed_url_is_one_line_without_it(self, url, use, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(StoreError) as refused:
+            use(url)
+        assert is_discreet(str(refused.value))
+        assert not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize("command", ["status --store", "store upgrade", "store merge", "serve --store"])
+    def test_no_command_prints_it(self, command, tmp_path: Path):
+        more = ["copy"] if command.endswith("merge") else []
+        assert is_discreet(hushmote(*command.split(), STRANGE[7], *more, cwd=tmp_path, expect=1))
+
+    def test_missing_option_name_does_not_print_it(self, tmp_path: Path):
+        for command in ("status", "serve"):
+            line = hushmote(command, f"postgresql://u:{START}@{TAIL}@h/db", cwd=tmp_path, expect=2)
+            assert START not in line
+            assert TAIL not in line
+
+    def test_json_log_hides_it(self, tmp_path: Path):
+        url = f"postgresql://u:{START}@{LONELY}/db?password={TAIL}"
+        impatient = with_setting("store.postgresql", "PATIENCE_S", 0.1)
+        options = {"environment": {"HUSHMOTE_STORE": url, "HUSHMOTE_LOG_FORMAT": "json"}, "script": impatient}
+        with served(**options) as process:
+            assert process.wait() == 1
+        waiting, ended = process.log().splitlines()
+        assert "waiting for it" in json.loads(waiting)["event"]
+        assert "Connection refused" in json.loads(ended)["event"]
+        for line in (waiting, ended):
+            assert START not in line
+            assert TAIL not in line
+
+    def test_serve_rejects_it_on_the_command_line(self, tmp_path: Path):
+        for url in (f"postgresql://u:x@{LONELY}/db", f"postgresql://u@{LONELY}/db?password=x"):
+            line = hushmote("serve", "--store", url, cwd=tmp_path, expect=1)
+            assert "every user of this machine can read a command line" in line
+
+    def test_comes_from_a_file_or_the_environment(self, guarded, tmp_path, monkeypatch):
+        for name in ("PGPASSFILE", "PGPASSWORD"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        with pytest.raises(StoreError, match="no password supplied"):
+            Store(guarded)
+        escaped = PASSWORD.replace("\\", "\\\\").replace(":", "\\:")
+        file = tmp_path / "pgpass"
+        file.write_text(f"*:*:*:guarded:{escaped}\n")
+        file.chmod(0o600)
+        with Store(f"{guarded}?passfile={file}") as store:
+            add_fleet(store)
+            assert str(file) not in store.where
+        monkeypatch.setenv("PGPASSFILE", str(file))
+        Store(guarded, create=False).close()
+        file.chmod(0o644)  # libpq rejects a file that others can read
+        with pytest.raises(StoreError, match="no password supplied"):
+            Store(guarded, create=False)
+        monkeypatch.delenv("PGPASSFILE")
+        monkeypatch.setenv("PGPASSWORD", PASSWORD)
+        Store(guarded, create=False).close()
+        monkeypatch.setenv("PGPASSWORD", START)
+        with pytest.raises(StoreError, match="password authentication failed") as refused:
+            Store(guarded, create=False)
+        assert START not in str(refused.value)
 
 
 def modes(folder: Path) -> dict[str, int]:
@@ -167,23 +164,23 @@ def umask(request: pytest.FixtureRequest):
     os.umask(before)
 
 
-def test_new_files_of_a_store_are_their_owner_s_alone_whatever_the_umask(umask, door: Path):
-    path = door / "new.sqlite"
-    with Store(f"sqlite:///{path}") as store:
-        add_fleet(store)
-        assert modes(door) == {"new.sqlite": 0o600, "new.sqlite-wal": 0o600, "new.sqlite-shm": 0o600}
-    for name in ("a", "b"):
-        add = f"experiment add door.toml --fleet home --keys --store sqlite:///{name}.sqlite"
-        hushmote(*add.split(), cwd=door)
-    hushmote("store", "backup", "sqlite:///a.sqlite", "copy.sqlite", cwd=door)
-    hushmote("store", "merge", "sqlite:///a.sqlite", "sqlite:///b.sqlite", cwd=door)
-    assert set(modes(door).values()) == {0o600}
-    assert {"a.sqlite", "b.sqlite", "copy.sqlite"} <= set(modes(door))
+class TestFileMode:
+    def test_new_files_are_private_whatever_the_umask(self, umask, door: Path):
+        path = door / "new.sqlite"
+        with Store(f"sqlite:///{path}") as store:
+            add_fleet(store)
+            assert modes(door) == {"new.sqlite": 0o600, "new.sqlite-wal": 0o600, "new.sqlite-shm": 0o600}
+        for name in ("a", "b"):
+            add = f"experiment add door.toml --fleet home --keys --store sqlite:///{name}.sqlite"
+            hushmote(*add.split(), cwd=door)
+        hushmote("store", "backup", "sqlite:///a.sqlite", "copy.sqlite", cwd=door)
+        hushmote("store", "merge", "sqlite:///a.sqlite", "sqlite:///b.sqlite", cwd=door)
+        assert set(modes(door).values()) == {0o600}
+        assert {"a.sqlite", "b.sqlite", "copy.sqlite"} <= set(modes(door))
 
-
-def test_the_mode_of_a_file_that_is_there_is_left_as_it_is(tmp_path: Path):
-    path = tmp_path / "s.sqlite"
-    Store(f"sqlite:///{path}").close()
-    path.chmod(0o640)
-    Store(f"sqlite:///{path}").close()
-    assert modes(tmp_path) == {"s.sqlite": 0o640}
+    def test_existing_file_keeps_its_mode(self, tmp_path: Path):
+        path = tmp_path / "s.sqlite"
+        Store(f"sqlite:///{path}").close()
+        path.chmod(0o640)
+        Store(f"sqlite:///{path}").close()
+        assert modes(tmp_path) == {"s.sqlite": 0o640}

@@ -1,4 +1,4 @@
-"""The JSON of an experiment whose mechanism is somebody's own is read after its module is loaded."""
+"""Experiments whose mechanism is the user's own code: its module is loaded before the JSON is read."""
 
 import json
 import re
@@ -15,116 +15,133 @@ from hushmote.device.ldp_client import Experiment, ExperimentRefused
 from hushmote.server.wire.experiments import is_own, parse_experiment
 
 ROOT = Path(__file__).parents[3]
-# Where bytes come from a network or a test of a board, which must import nothing.
+# Callers whose bytes come from a network or a test of a board, which must import nothing.
 BARE = {"simulator/faithful.py"}
 
 
-def test_the_module_is_loaded_first_and_only_then(own_folder: Callable[[str, str], str]):
-    word = own_folder("loaded_first", COIN + '\nregister("loaded_first")\n')
-    payload = experiment_json(mechanism=word)
-    with pytest.raises(ExperimentRefused, match="no mechanism loaded_first:Coin on this board"):
-        Experiment.parse(payload)
-    assert "loaded_first" not in sys.modules
-    experiment = parse_experiment(payload)
-    assert (experiment.mechanism, experiment.code_count) == (word, 2)
-    assert Experiment.parse(payload).code_count == 2
-    assert word in ldp_client.MECHANISMS
+class TestParseExperiment:
+    @pytest.mark.parametrize(
+        "payload",
+        [b"", b"[", b"[1]", b'{"mechanism":["a:b"]}', b"[" * 1000, b" " * 2000, b"\xff:"],
+        ids=["empty", "bracket", "list", "list as mechanism", "deep nesting", "too long", "not UTF-8"],
+    )
+    def test_rejects_malformed_json(self, payload: bytes):
+        with pytest.raises(ExperimentRefused):
+            parse_experiment(payload)
+
+    def test_is_the_only_parser_on_the_server(self):
+        bare = set()
+        for folder in ("server", "planning", "fleet", "simulator", "studies", "cli", "web", "hushmote"):
+            for path in (ROOT / folder).rglob("*.py"):
+                if "static" not in path.parts and re.search(r"Experiment\.parse\b", path.read_text("utf-8")):
+                    bare.add(path.relative_to(ROOT).as_posix())
+        assert bare == BARE | {"server/wire/experiments.py", "simulator/contract/codes_board.py"}
+
+    def test_agrees_with_the_board(self):
+        payload = json.dumps(json.loads(experiment_json())).encode()
+        assert vars(parse_experiment(payload)).keys() == vars(Experiment.parse(payload)).keys()
 
 
-@pytest.mark.parametrize(
-    "word", ["os", "os:", ":x", "os.path:join:x", "../evil:X", "evil-1:X", "évil:X", "a b:X", "evil:X\n", ""]
-)
-def test_other_words_are_never_imported(word: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("importlib.import_module", lambda name: pytest.fail(f"imported {name}"))
-    assert not is_own(word)
-    with pytest.raises(ExperimentRefused):
-        parse_experiment(experiment_json(mechanism=word))
+CODE_COUNT = "    exp.code_count = 2\n"
 
 
-def test_what_cannot_be_loaded_is_refused_in_a_line(own_folder: Callable[[str, str], str]):
-    own_folder("broken_on_import", "raise ValueError('two\\nlines')")
-    for word, text in [
-        (
-            "no_such_module:X",
-            "mechanism no_such_module:X: there is no module no_such_module: run hushmote in",
-        ),
-        (
-            "broken_on_import:X",
-            "mechanism broken_on_import:X: broken_on_import cannot be imported: ValueError: two lines",
-        ),
-        ("json:loads", "no mechanism json:loads on this board"),
-    ]:
+class TestOwnMechanism:
+    def test_module_is_loaded_only_by_parse_experiment(self, own_folder: Callable[[str, str], str]):
+        word = own_folder("loaded_first", COIN + '\nregister("loaded_first")\n')
+        payload = experiment_json(mechanism=word)
+        with pytest.raises(ExperimentRefused, match="no mechanism loaded_first:Coin on this board"):
+            Experiment.parse(payload)
+        assert "loaded_first" not in sys.modules
+        experiment = parse_experiment(payload)
+        assert (experiment.mechanism, experiment.code_count) == (word, 2)
+        assert Experiment.parse(payload).code_count == 2
+        assert word in ldp_client.MECHANISMS
+
+    @pytest.mark.parametrize(
+        "word",
+        ["os", "os:", ":x", "os.path:join:x", "../evil:X", "evil-1:X", "évil:X", "a b:X", "evil:X\n", ""],
+    )
+    def test_word_of_another_form_is_never_imported(self, word: str, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr("importlib.import_module", lambda name: pytest.fail(f"imported {name}"))
+        assert not is_own(word)
+        with pytest.raises(ExperimentRefused):
+            parse_experiment(experiment_json(mechanism=word))
+
+    def test_load_error_is_one_line(self, own_folder: Callable[[str, str], str]):
+        own_folder("broken_on_import", "raise ValueError('two\\nlines')")
+        for word, text in [
+            (
+                "no_such_module:X",
+                "mechanism no_such_module:X: there is no module no_such_module: run hushmote in",
+            ),
+            (
+                "broken_on_import:X",
+                "mechanism broken_on_import:X: broken_on_import cannot be imported: ValueError: two lines",
+            ),
+            ("json:loads", "no mechanism json:loads on this board"),
+        ]:
+            with pytest.raises(ExperimentRefused) as caught:
+                parse_experiment(experiment_json(mechanism=word))
+            assert text in str(caught.value)
+            assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("right", "wrong", "text"),
+        [
+            (CODE_COUNT, "    raise SystemExit(0)\n", "its take raises SystemExit: 0"),
+            (CODE_COUNT, "    raise ValueError('two\\nlines')\n", "its take raises ValueError: two lines"),
+            (
+                CODE_COUNT,
+                "    exp.code_count = 16.0\n",
+                "its take sets code_count to 16.0, which is not an integer",
+            ),
+            (CODE_COUNT, "    exp.code_count = 1 << 25\n", "more than 16777216 codes"),
+            (CODE_COUNT, "    exp.code_count = True\n", "more than 16777216 codes"),
+            (
+                "(take, randomize)",
+                "take",
+                'register two functions: MECHANISMS["{name}:Coin"] = (take, randomize)',
+            ),
+            ("(take, randomize)", "(take, 3)", "must register two functions"),
+        ],
+        ids=[
+            "exits",
+            "raises",
+            "float code count",
+            "too many codes",
+            "bool code count",
+            "one function",
+            "number for a function",
+        ],
+    )
+    def test_board_file_error_is_one_line(
+        self, own_folder: Callable[[str, str], str], right: str, wrong: str, text: str
+    ):
+        assert COIN.count(right) == 1
+        name = "wrong_" + re.sub(r"\W", "", wrong)
+        word = own_folder(name, COIN.replace(right, wrong) + f'\nregister("{name}")\n')
         with pytest.raises(ExperimentRefused) as caught:
             parse_experiment(experiment_json(mechanism=word))
-        assert text in str(caught.value)
+        assert text.format(name=name) in str(caught.value)
         assert "\n" not in str(caught.value)
 
-
-@pytest.mark.parametrize(
-    "payload", [b"", b"[", b"[1]", b'{"mechanism":["a:b"]}', b"[" * 1000, b" " * 2000, b"\xff:"]
-)
-def test_what_is_no_experiment_is_refused_as_ever(payload: bytes):
-    with pytest.raises(ExperimentRefused):
-        parse_experiment(payload)
-
-
-def test_nothing_else_on_the_server_parses_experiments():
-    bare = set()
-    for folder in ("server", "planning", "fleet", "simulator", "studies", "cli", "web", "hushmote"):
-        for path in (ROOT / folder).rglob("*.py"):
-            if "static" not in path.parts and re.search(r"Experiment\.parse\b", path.read_text("utf-8")):
-                bare.add(path.relative_to(ROOT).as_posix())
-    assert bare == BARE | {"server/wire/experiments.py", "fleet/audit/audit_board.py"}
-
-
-def test_both_ways_of_reading_give_the_same():
-    payload = json.dumps(json.loads(experiment_json())).encode()
-    assert vars(parse_experiment(payload)).keys() == vars(Experiment.parse(payload)).keys()
-
-
-TAKES = "    exp.code_count = 2\n"
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong", "text"),
-    [
-        (TAKES, "    raise SystemExit(0)\n", "its take raises SystemExit: 0"),
-        (TAKES, "    raise ValueError('two\\nlines')\n", "its take raises ValueError: two lines"),
-        (TAKES, "    exp.code_count = 16.0\n", "its take sets code_count to 16.0, which is no integer"),
-        (TAKES, "    exp.code_count = 1 << 25\n", "more than 16777216 codes"),
-        (TAKES, "    exp.code_count = True\n", "more than 16777216 codes"),
-        ("(take, randomize)", "take", 'enter two functions: MECHANISMS["{name}:Coin"] = (take, randomize)'),
-        ("(take, randomize)", "(take, 3)", "must enter two functions"),
-    ],
-)
-def test_what_a_board_file_does_wrong_is_refused_in_a_line(
-    own_folder: Callable[[str, str], str], right: str, wrong: str, text: str
-):
-    assert COIN.count(right) == 1
-    name = "wrong_" + re.sub(r"\W", "", wrong)
-    word = own_folder(name, COIN.replace(right, wrong) + f'\nregister("{name}")\n')
-    with pytest.raises(ExperimentRefused) as caught:
-        parse_experiment(experiment_json(mechanism=word))
-    assert text.format(name=name) in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        'ldp_client.MECHANISMS["grr"] = (take, randomize)',
-        'del ldp_client.MECHANISMS["grr"]',
-        'ldp_client.TYPES["number"] = (take, randomize)',
-        'ldp_client.MECHANISMS["pgr"] = (take, randomize)\n1 / 0',
-    ],
-)
-def test_a_shipped_word_keeps_its_meaning(own_folder: Callable[[str, str], str], line: str):
-    before = dict(ldp_client.MECHANISMS), dict(ldp_client.TYPES)
-    name = "replaces_" + re.sub(r"\W", "", line)
-    word = own_folder(name, COIN + f'\nregister("{name}")\n{line}\n')
-    for _ in range(2):  # the second time it is imported already
-        with pytest.raises(ExperimentRefused, match=rf"{name} replaces (grr|number|pgr), which Hushmote"):
-            parse_experiment(experiment_json(mechanism=word))
-        for shipped, now in zip(before, (ldp_client.MECHANISMS, ldp_client.TYPES), strict=True):
-            assert {word: now[word] for word in shipped} == shipped
-    assert parse_experiment(experiment_json()).mechanism == "rr"
+    @pytest.mark.parametrize(
+        "line",
+        [
+            'ldp_client.MECHANISMS["grr"] = (take, randomize)',
+            'del ldp_client.MECHANISMS["grr"]',
+            'ldp_client.TYPES["number"] = (take, randomize)',
+            'ldp_client.MECHANISMS["pgr"] = (take, randomize)\n1 / 0',
+        ],
+        ids=["replaces mechanism", "deletes mechanism", "replaces type", "replaces and fails"],
+    )
+    def test_shipped_word_keeps_its_meaning(self, own_folder: Callable[[str, str], str], line: str):
+        before = dict(ldp_client.MECHANISMS), dict(ldp_client.TYPES)
+        name = "replaces_" + re.sub(r"\W", "", line)
+        word = own_folder(name, COIN + f'\nregister("{name}")\n{line}\n')
+        for _ in range(2):  # the module is already imported the second time
+            with pytest.raises(ExperimentRefused, match=rf"{name} replaces (grr|number|pgr), which Hushmote"):
+                parse_experiment(experiment_json(mechanism=word))
+            for shipped, now in zip(before, (ldp_client.MECHANISMS, ldp_client.TYPES), strict=True):
+                assert {word: now[word] for word in shipped} == shipped
+        assert parse_experiment(experiment_json()).mechanism == "rr"

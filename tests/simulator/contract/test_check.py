@@ -229,7 +229,7 @@ def test_without_a_micropython_codes_are_not_compared(own_coin: Coin):
 def test_bad_input_is_one_line(own_folder: Write):
     for word, text in [
         ("foo", "there is no mechanism 'foo': take rr"),
-        ("no_such.module:Coin", "there is no module no_such: run hushmote in the folder that holds it"),
+        ("no_such.module:Coin", "there is no module no_such: run hushmote in the folder that contains it"),
         (own_folder("no_class", "x = 1"), "no_class has no Coin"),
         (own_folder("no_type", "Coin = 3"), "no_type:Coin is no mechanism: make it a subclass of"),
         (own_folder("raises_at_once", "1 / 0"), "cannot be imported: ZeroDivisionError: division by zero"),

@@ -8,10 +8,10 @@ down_revision = "9"
 
 
 def upgrade() -> None:
-    """From version 9; an erasure that was interrupted before the upgrade is not known to be one.
+    """Upgrade from version 9; an erasure that was interrupted before the upgrade is not recognized as one.
 
     Until an experiment is added, only the time at which counting last worked judges clocks. An aggregator
-    with the signing key signs what has no signatures, as before.
+    with the signing key signs experiments without signatures, as before.
     """
     op.create_table(
         "erasure",

@@ -8,5 +8,5 @@ down_revision = None  # schema.BASELINE
 
 
 def upgrade() -> None:
-    """From version 5. A set with gaps stays a text until the next report of its device."""
+    """Upgrade from version 5; a set with gaps stays a text until the next report of its device."""
     op.add_column("dedupe", sa.Column("beyond", sa.LargeBinary))

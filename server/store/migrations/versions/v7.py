@@ -8,5 +8,5 @@ down_revision = "6"
 
 
 def upgrade() -> None:
-    """From version 6; an experiment without a question gets the usual finding of its kind."""
+    """Upgrade from version 6; an experiment without a question gets the usual finding of its kind."""
     op.add_column("experiment", sa.Column("asked", sa.Text, nullable=False, server_default=""))

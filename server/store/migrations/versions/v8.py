@@ -8,7 +8,7 @@ down_revision = "7"
 
 
 def upgrade() -> None:
-    """From version 7; windows are kept for good until an experiment's file says otherwise."""
+    """Upgrade from version 7; windows are kept for ever until an experiment's file says otherwise."""
     op.add_column("experiment", sa.Column("keep", sa.Text, nullable=False, server_default=""))
     op.add_column("experiment", sa.Column("erased", sa.BigInteger, nullable=False, server_default="0"))
     op.create_table(

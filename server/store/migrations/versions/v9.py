@@ -8,7 +8,7 @@ down_revision = "8"
 
 
 def upgrade() -> None:
-    """From version 8; nothing is known of the days before the upgrade, so none of them is interrupted."""
+    """Upgrade from version 8; no day before the upgrade counts as interrupted, as nothing is known."""
     counting = op.create_table("counting", sa.Column("alive", sa.BigInteger))
     op.bulk_insert(counting, [{"alive": None}])
     op.create_table(

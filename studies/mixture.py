@@ -32,11 +32,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from .. import special
-from ..epsilon import MICRO
-from .binomial import falls_below, log_chances
-from .errors import AccountingError, positive, probability
-from .theorem import History, Reports, exact, exact_arithmetic, float_above, largest
+from ..server import special
+from ..server.accounting import AccountingError, History, exact
+from ..server.accounting.binomial import falls_below, log_chances
+from ..server.accounting.errors import positive, probability
+from ..server.accounting.optimal import unspoilt
+from ..server.accounting.theorem import Reports, exact_arithmetic, float_above, largest
+from ..server.epsilon import MICRO
 
 MOST_CELLS = 1 << 16
 """Cells of the grid of losses, about; fewer reports than that at one ε need no rounding."""
@@ -162,15 +164,6 @@ def mixed_total(reports: Reports, delta: float) -> Decimal:
 @lru_cache(maxsize=4)
 def _loss(history: History) -> LossLaw:
     return LossLaw.of(history)
-
-
-def unspoilt(history: History) -> Decimal:
-    """Π(1 - δ_i): the chance that none of the reports' own δ strikes."""
-    with exact_arithmetic():
-        kept = Decimal(1)
-        for report, n in history.runs:
-            kept *= (1 - exact(report.delta)) ** n
-        return kept
 
 
 def _answers(epsilon: int, n: int, step: int) -> tuple[np.ndarray, float]:

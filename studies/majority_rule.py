@@ -14,16 +14,14 @@ Shackelford and Chang's rule. Everything here is vectorised over n and good for 
 
 # pyright: reportMissingTypeStubs=false
 
-from decimal import Decimal
 from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
-from .. import special
-from ..epsilon import MICRO
-from .errors import AccountingError, positive, whole
-from .theorem import MOST_REPORTS, History, Kind, Theorem
+from ..server import special
+from ..server.accounting import MOST_REPORTS, AccountingError
+from ..server.accounting.errors import positive, whole
 
 MOST_TOTAL = 650.0
 """Nats; SciPy's betainc errs on either side where the chance of a lost vote is below e^-660."""
@@ -66,43 +64,6 @@ def majority_total(epsilon: float, reports: int) -> float:
     lost = float(special.betainc(n - _half(n) + 1, _half(n), special.expit(-epsilon))) * (1 - _ROUNDING)
     total = float(np.log1p(-lost) - np.log(lost)) if lost > 0 else np.inf
     return total if total <= MOST_TOTAL else np.inf
-
-
-class Majority(Theorem):
-    """A majority vote of all reports tells one fixed bit no better than one report at `total`: the envelope.
-
-    The reports have one ε. They are not total-LDP. Source and formulas: this module.
-    """
-
-    name = "majority"
-    rule = "count"
-    kind = Kind.ONE_BIT
-    deltas = "none"
-    words = (
-        "Not LDP for all reports together. Only this: if a device's true bit never changes, a majority vote "
-        "over all its reports guesses it right no more often than one report at ε = {total} would. Together "
-        "the reports are only as private as their ε added up."
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _total(self.total)
-
-    def loss(self, history: History) -> Decimal:
-        """`majority_total` on the envelope: of n reports, or n + 1 where n is even."""
-        if history.delta:
-            raise AccountingError("the majority rule is for reports without a δ of their own")
-        if len(history.epsilons) != 1:
-            several = ", ".join(f"{x / MICRO:g}" for x in history.epsilons[:4])
-            raise AccountingError(f"the majority rule is for reports of one epsilon, not of {several}")
-        epsilon = history.epsilons[0]
-        odd = int(_odd(np.array(history.count)))
-        return Decimal(epsilon) / MICRO if odd == 1 else Decimal(majority_total(epsilon / MICRO, odd))
-
-    def most_epsilon(self, reports: int) -> int:
-        """The envelope in micro-nats, rounded down."""
-        envelope = int(majority_envelope(reports, self.total) * MICRO)
-        return self.micro_total if reports == 1 else envelope
 
 
 def _raw(n: np.ndarray, total: float) -> np.ndarray:

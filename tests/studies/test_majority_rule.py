@@ -10,12 +10,9 @@ from hushmote.server.accounting import (
     AccountingError,
     Basic,
     History,
-    Majority,
-    majority_envelope,
-    majority_epsilon,
-    majority_total,
     optimal_delta,
 )
+from hushmote.studies.majority_rule import majority_envelope, majority_epsilon, majority_total
 
 
 def test_the_known_points_of_the_curve():
@@ -23,16 +20,6 @@ def test_the_known_points_of_the_curve():
     at_two = majority_epsilon(np.array([19, 20, 21]), 2)
     assert at_two == pytest.approx([0.5370, 0.4236, 0.5112], abs=5e-5)
     assert majority_epsilon(1, 10) == 10
-
-
-def test_what_reports_lost_is_the_total_of_as_many_or_of_one_more_where_they_are_even():
-    of = {n: float(Majority(10.0).loss(History.equal(500_000, n))) for n in (1, 2, 3, 4, 5)}
-    assert of[1] == 0.5
-    assert of[2] == of[3] == pytest.approx(majority_total(0.5, 3))
-    assert of[4] == of[5] == pytest.approx(majority_total(0.5, 5))
-    assert of[1] < of[3] < of[5]
-    with pytest.raises(AccountingError, match=r"reports of one epsilon, not of 0.5, 1"):
-        Majority(10.0).loss(History.of([500_000, 1_000_000]))
 
 
 def test_the_same_reports_are_hardly_private():
@@ -73,7 +60,6 @@ def test_the_envelope_is_the_largest_of_as_many_reports_or_more():
 def test_two_reports_at_a_small_total_are_too_many_for_ties_but_not_for_an_attacker():
     assert majority_epsilon(2, 0.5) == 0
     assert majority_envelope(2, 0.5) == majority_epsilon(3, 0.5) > 0.3
-    assert Majority(0.5).most_reports(332_000) == 3
 
 
 def test_a_curve_of_a_hundred_thousand_points_is_finite_and_falls():

@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 from hushmote.server.accounting import (
     AccountingError,
     History,
-    Optimal,
     ReportCost,
-    mixed_delta,
-    mixed_total,
     optimal_delta,
     optimal_total,
 )
-from hushmote.server.accounting.mixture import MOST_CELLS, LossLaw
+from hushmote.studies.mixture import MOST_CELLS, LossLaw, mixed_delta, mixed_total
 
 any_epsilon = st.integers(1_000, 4_000_000)
 coarse_epsilon = st.integers(1, 40).map(lambda n: n * 100_000)
@@ -135,18 +132,6 @@ def test_delta_of_their_own_is_not_forgotten():
     assert mixed_delta(history, 2.0) == pytest.approx(1 - (1 - mixed_delta(pure, 2.0)) * kept)
     assert mixed_delta(history, 4.0) == pytest.approx(1 - kept)
     assert mixed_delta(history, 4.0) >= 1 - kept
-    room = 1 - (1 - 0.1) / kept
-    assert Optimal(5, 0.1).spent(history).epsilon == pytest.approx(float(mixed_total(pure, room)), abs=1e-8)
-    assert Optimal(5, 0.02).spent(history).epsilon == math.inf
-
-
-def test_the_theorem_takes_reports_of_different_epsilon():
-    mixed = [500_000] * 3 + [100_000] * 20
-    spent = Optimal(8, 1e-6).spent(mixed)
-    assert spent.epsilon == float(mixed_total(mixed, 1e-6))
-    assert spent.epsilon < 3.5  # their sum
-    assert Optimal(spent.epsilon, 1e-6).allowed(mixed)
-    assert not Optimal(spent.epsilon - 1e-6, 1e-6).allowed(mixed)
 
 
 def test_losses_that_are_certain_and_delta_of_zero():

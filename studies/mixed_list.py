@@ -15,14 +15,25 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any
 
-from ..epsilon import MICRO
-from .basic import Advanced
-from .errors import AccountingError, probability
-from .filters import RogersFilter, ZcdpFilter
-from .majority import Majority
-from .mixture import unspoilt
-from .optimal import Optimal
-from .theorem import History, Kind, ReportCost, Reports, above, exact, exact_arithmetic, float_above
+from ..server.accounting import (
+    AccountingError,
+    Advanced,
+    History,
+    Kind,
+    ReportCost,
+    ZcdpFilter,
+    above,
+    compare,
+    exact,
+)
+from ..server.accounting.errors import probability
+from ..server.accounting.optimal import unspoilt
+from ..server.accounting.theorem import Reports, exact_arithmetic, float_above
+from ..server.epsilon import MICRO
+from .mixture import mixed_total
+from .rogers import RogersFilter
+
+TITLES = compare.TITLES | {"rogers": "Rogers filter"}
 
 ANY = "chosen on the way"
 WITHIN = "chosen on the way, the total beforehand"
@@ -67,10 +78,10 @@ def compose(releases: Reports, slack: float) -> list[ComposedRow]:
         ("rogers", _halved(history, slack), WITHIN, lambda: _rogers(history, slack)),
         ("advanced", added, BEFOREHAND, lambda: Advanced(1.0, slack).spent(pure).epsilon),
         ("closed form", product, BEFOREHAND, lambda: closed_form(pure, slack)),
-        ("optimal", product, BEFOREHAND, lambda: Optimal(1.0, slack).spent(pure).epsilon),
+        ("optimal", product, BEFOREHAND, lambda: _optimal(pure, slack)),
     ]
     rows = [_row(name, slack, delta, when, total) for name, delta, when, total in totals]
-    return [_basic(history), *rows, _majority(history)]
+    return [_basic(history), *rows]
 
 
 def closed_form(releases: Reports, delta: float) -> float:
@@ -113,12 +124,9 @@ def _row(name: str, slack: float, delta: float, when: str, total: Callable[[], f
     return ComposedRow(name, kind, total(), delta, when)
 
 
-def _majority(history: History) -> ComposedRow:
-    try:
-        total = Majority(1.0).spent(history).epsilon
-    except AccountingError as error:
-        return ComposedRow("majority", Kind.ONE_BIT, None, None, BEFOREHAND, f"not valid here: {error}")
-    return ComposedRow("majority", Kind.ONE_BIT, total, None, BEFOREHAND)
+def _optimal(pure: History, slack: float) -> float:
+    with exact_arithmetic():
+        return float_above(mixed_total(pure, slack))
 
 
 def _added(history: History, slack: float) -> float:

@@ -10,22 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ..planning.devices import PlanError
-from ..planning.wish import YES_NO, Wish
-from ..planning.wished import reading_of
 from ..server.arrays import Floats
 from ..server.words.numbers import counted
-from .population import (
-    BLANK,
-    BOOLS,
-    PopulationError,
-    Reading,
-    csv_rows,
-    csv_table,
-    is_blank,
-    read_cell,
-    read_csv,
-)
+from .devices import PlanError
+from .readings_file import BLANK, BOOLS, Reading, csv_rows, csv_table, is_blank, read_cell, read_column
+from .request import YES_NO, PlanRequest, reading_of
 
 USUAL_EPSILON, USUAL_ERROR = 2.0, 0.05
 """Of a plan that says neither: ε of a report in nats, and half-width of the 95 % interval."""
@@ -49,48 +38,48 @@ _UNITS |= {name: name for name in ("km", "kg", "mm", "cm", "ms", "ppm", "lux", "
 class Proposal:
     """What a file's column proposes.
 
-    wish: the plan's, with what it left open. population: as `hushmote simulate` takes it. words: what was
+    request: the plan's, with what it left open. population: as `hushmote simulate` takes it. words: what was
     read and proposed, in sentences.
     """
 
-    wish: Wish
+    request: PlanRequest
     population: str
     words: str
 
 
-def proposed(source: str, wish: Wish) -> Proposal:
-    """Fill what a wish leaves open of its readings from FILE:COLUMN, and the rest with usual values.
+def propose(source: str, request: PlanRequest) -> Proposal:
+    """Fill what a request leaves open of its readings from FILE:COLUMN, and the rest with usual values.
 
-    Raises PopulationError with one line: no such file or column (and those there are), no reading, all the
+    Raises PlanError with one line: no such file or column (and those there are), no reading, all the
     same, or too many texts for labels.
     """
     path, _, column = source.rpartition(":")
     if not path or Path(source).is_file():
-        raise PopulationError(f"--input needs a column: --input {source}:{column_of(source)}")
-    said = reading_of(wish)
-    known = "bool" if said.yes_no else "choice" if said.labels else "number" if said.bins else ""
-    rows = csv_rows(path, (column,), PopulationError, numbers=(column,))
+        raise PlanError(f"--input needs a column: --input {source}:{column_of(source)}")
+    reading = reading_of(request)
+    known = "bool" if reading.yes_no else "choice" if reading.labels else "number" if reading.bins else ""
+    rows = csv_rows(path, (column,), PlanError, numbers=(column,))
     kind = known or _kind([cell for _, (cell,) in rows])
-    return _filled(f"{path}:{column}", kind, read_csv(path, column, kind).readings, wish)
+    return _filled(f"{path}:{column}", kind, read_column(path, column, kind, PlanError), request)
 
 
-def _filled(source: str, kind: str, cells: Sequence[Reading], wish: Wish) -> Proposal:
-    """What readings of FILE:COLUMN propose, None for a cell without one; errors as proposed()."""
+def _filled(source: str, kind: str, cells: Sequence[Reading], request: PlanRequest) -> Proposal:
+    """Return what the cells of FILE:COLUMN propose, None for one without a reading; raises as propose()."""
     path, _, column = source.rpartition(":")
-    said, readings = reading_of(wish), [reading for reading in cells if not is_blank(reading)]
+    reading, readings = reading_of(request), [cell for cell in cells if not is_blank(cell)]
     if not readings:
-        raise PopulationError(f"{column} of {path} has no reading: all its cells are empty")
-    if len(set(readings)) == 1 and wish.low is None and not (said.yes_no or said.labels):
-        raise PopulationError(f"all readings in {column} of {path} are {_shown(readings[0])}: nothing to ask")
+        raise PlanError(f"{column} of {path} has no reading: all its cells are empty")
+    if len(set(readings)) == 1 and request.low is None and not (reading.yes_no or reading.labels):
+        raise PlanError(f"all readings in {column} of {path} are {_shown(readings[0])}: nothing to ask")
     blank = sum(map(is_blank, cells))
-    if blank and wish.missing is None:
-        wish = replace(wish, missing=round(blank / len(cells), 4))
+    if blank and request.missing is None:
+        request = replace(request, missing=round(blank / len(cells), 4))
     if kind == "bool":
-        filled, words = replace(wish, values=YES_NO), "Its readings are yes or no."
+        filled, words = replace(request, values=YES_NO), "Its readings are yes or no."
     elif kind == "choice":
-        filled, words = (wish, "") if said.labels else _labelled(readings, column, wish)
+        filled, words = (request, "") if reading.labels else _labelled(readings, column, request)
     else:
-        filled, words = _ranged(np.array(readings, float), column, wish)
+        filled, words = _ranged(np.array(readings, float), column, request)
     filled, taken = _usual(filled)
     heading = f"{column} of {path} has {counted(len(readings), 'reading')}."
     if blank:
@@ -98,29 +87,29 @@ def _filled(source: str, kind: str, cells: Sequence[Reading], wish: Wish) -> Pro
         heading += (
             f" {blank:,} of {counted(len(cells), 'cell')} {are} blank, so the file gets missing = true."
         )
-    if kind != "bool" and not said.labels:
+    if kind != "bool" and not reading.labels:
         words += " That comes straight from your data, and is published with the experiment."
     return Proposal(filled, f"file:{source}", " ".join(filter(None, (heading, words, taken))))
 
 
 def column_of(path: str | Path) -> str:
-    """The first column of a CSV file that proposes a plan, or else the first. Raises PopulationError."""
-    with csv_table(path, PopulationError) as rows:
+    """Return the first column of a CSV file that proposes a plan, or else the first. Raises PlanError."""
+    with csv_table(path, PlanError) as rows:
         columns = list(rows.fieldnames or ())
     if not columns:
-        raise PopulationError(f"{path} is empty")
-    table = [cells for _, cells in csv_rows(path, columns, PopulationError, numbers=columns)]
+        raise PlanError(f"{path} is empty")
+    table = [cells for _, cells in csv_rows(path, columns, PlanError, numbers=columns)]
     for column, cells in zip(columns, zip(*table, strict=True), strict=True):
         kind = _kind(cells)
-        with contextlib.suppress(PopulationError, PlanError, ValueError):  # of a cell of another kind
+        with contextlib.suppress(PlanError, ValueError):  # of a cell of another kind
             readings = [read_cell((cell or "").strip(), kind) for cell in cells]
-            _filled(f"{path}:{column}", kind, readings, Wish())
+            _filled(f"{path}:{column}", kind, readings, PlanRequest())
             return column
     return columns[0]
 
 
 def _kind(texts: Sequence[str | None]) -> str:
-    """What a column's cells are: a bool, numbers as soon as most of them are, or labels."""
+    """Return the type of a column's cells: a bool, a number as soon as most of them are, or a choice."""
     cells = Counter((text or "").strip().lower() for text in texts)
     for blank in BLANK:
         del cells[blank]
@@ -142,31 +131,35 @@ def _shown(reading: Reading) -> str:
     return f"{reading:g}" if isinstance(reading, float) else str(reading)
 
 
-def _labelled(readings: Sequence[Reading], column: str, wish: Wish) -> tuple[Wish, str]:
+def _labelled(readings: Sequence[Reading], column: str, request: PlanRequest) -> tuple[PlanRequest, str]:
     counts = Counter(str(reading) for reading in readings if reading != "other")
     labels = tuple(label for label, _ in counts.most_common(_MOST_LABELS))
     held = sum(counts[label] for label in labels)
     if held < _LEAST_LABELLED * counts.total():
-        raise PopulationError(
+        raise PlanError(
             f"{column} has {len(counts):,} different texts, too many for labels: give --values a,b,c"
         )
     rest = f"; {len(counts) - len(labels)} rarer ones are other" if len(labels) < len(counts) else ""
-    return replace(wish, values=labels), f"Labels: {', '.join(labels)}{rest}."
+    return replace(request, values=labels), f"Labels: {', '.join(labels)}{rest}."
 
 
-def _ranged(readings: Floats, column: str, wish: Wish) -> tuple[Wish, str]:
+def _ranged(readings: Floats, column: str, request: PlanRequest) -> tuple[PlanRequest, str]:
     if not np.isfinite(readings).all():
-        raise PopulationError(f"{column} has an infinite number: take it out")
-    if wish.low is not None and wish.high is not None:
-        low, high, bins = wish.low, wish.high, _beside_missing(usual_bins(wish.high - wish.low), wish)
+        raise PlanError(f"{column} has an infinite number: take it out")
+    if request.low is not None and request.high is not None:
+        low, high, bins = (
+            request.low,
+            request.high,
+            _beside_missing(usual_bins(request.high - request.low), request),
+        )
     else:
         low, high, bins = _range(readings)
-        bins = _beside_missing(bins, wish)
+        bins = _beside_missing(bins, request)
     if high - low < _LEAST_SPAN:
-        raise PopulationError(
+        raise PlanError(
             f"{column} spans {high - low:g}, and boards tell thousandths apart: take a smaller unit"
         )
-    bins, unit = int(str(wish.values or bins)), wish.unit or _unit(column)
+    bins, unit = int(str(request.values or bins)), request.unit or _unit(column)
     of = f" {unit}" if unit else ""
     beyond = int(((readings < low) | (readings > high)).sum())
     outside = f"; {counted(beyond, 'reading')} beyond that fall into the outer bins" if beyond else ""
@@ -174,12 +167,12 @@ def _ranged(readings: Floats, column: str, wish: Wish) -> tuple[Wish, str]:
         f"They go from {readings.min():g} to {readings.max():g}{of}; the plan takes {low:g} to {high:g}{of}"
     )
     words += f" in {bins} bins of {(high - low) / bins:.3g}{of}{outside}."
-    return replace(wish, values=bins, low=low, high=high, unit=unit), words
+    return replace(request, values=bins, low=low, high=high, unit=unit), words
 
 
-def _beside_missing(bins: int, wish: Wish) -> int:
+def _beside_missing(bins: int, request: PlanRequest) -> int:
     """One bin fewer where no reading has an index and would otherwise add a level to a tree."""
-    return bins - (wish.missing is not None and bins > 2 and bins & (bins - 1) == 0)
+    return bins - (request.missing is not None and bins > 2 and bins & (bins - 1) == 0)
 
 
 def _range(readings: Floats) -> tuple[float, float, int]:
@@ -217,15 +210,15 @@ def _unit(column: str) -> str:
     return _UNITS.get(last, "") if before else ""
 
 
-def _usual(wish: Wish) -> tuple[Wish, str]:
-    """The wish with two of devices, ε and error, and which of them were not said."""
-    if wish.lifetime is not None or wish.histogram_epsilon is not None:
-        return wish, ""
+def _usual(request: PlanRequest) -> tuple[PlanRequest, str]:
+    """Return the request with two of devices, ε and error, and a sentence on those assumed."""
+    if request.lifetime is not None or request.histogram_epsilon is not None:
+        return request, ""
     taken: dict[str, float] = {}
-    open_ = [name for name in ("epsilon", "error", "devices") if getattr(wish, name) is None]
+    open_ = [name for name in ("epsilon", "error", "devices") if getattr(request, name) is None]
     for name, value in (("epsilon", USUAL_EPSILON), ("error", USUAL_ERROR)):
         if name in open_ and len(open_) > 1:
             taken[name] = value
             open_.remove(name)
-    said = " ".join(f"--{name} {value:g}" for name, value in taken.items())
-    return replace(wish, **taken), f"You did not say, so this is assumed: {said}." if said else ""
+    options = " ".join(f"--{name} {value:g}" for name, value in taken.items())
+    return replace(request, **taken), f"You did not say, so this is assumed: {options}." if options else ""

@@ -1,0 +1,33 @@
+"""A planned fleet, simulated with the readings that the plan was proposed from."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...server.answers import tables
+from ...server.experiments.definition import parse
+from ...simulator.simulate import SimulatedEstimate, simulate
+from ..progress import progress
+from ..simulate.run import asked, plain, show
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the simulated fleet shows."""
+
+    estimate: SimulatedEstimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return plain(self.estimate, asked(self.estimate))
+
+    def print(self) -> None:
+        """Print it below the plan."""
+        tables.out.print("simulated on these readings", style="bold")
+        show(self.estimate, asked(self.estimate), None)
+        tables.out.print()
+
+
+def try_plan(file_text: str, population: str) -> Trial:
+    """Simulate the fleet of an experiment file's text; population: as `hushmote simulate` takes it."""
+    with progress("simulating", 1.0) as advance:
+        return Trial(simulate(parse(file_text), population=population, advance=advance))

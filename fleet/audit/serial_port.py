@@ -1,0 +1,92 @@
+"""Audits the board at a serial port: draws from the client that is installed there, and counts the codes."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...server.mechanisms.own import files_of
+from ..provisioning.board_runtimes import CLIENT, Runtime, RuntimeFault, printed
+from ..provisioning.usb import UsbLink
+from .audit import AuditError, Subject
+
+_SCRIPT = Path(__file__).with_name("audit_board.py")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A subject and how many draws each of its two inputs gets in the first and in the second half."""
+
+    subject: Subject
+    halves: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Tallies:
+    """Counts of a job's codes on a runtime, halves[half][input][code]; what the runtime called itself."""
+
+    runtime: str
+    halves: tuple[tuple[dict[int, int], dict[int, int]], tuple[dict[int, int], dict[int, int]]]
+
+
+def connect(port: str) -> Runtime:
+    """The board at a serial port. Raises FlashError where there is none, AuditError without the client."""
+    said = UsbLink(port, 60).run(
+        "exec", "try:\n import ldp_client\n print('FOUND')\nexcept ImportError:\n print('NONE')"
+    )
+    if "FOUND" not in said:
+        raise AuditError(f"the board at {port} has no ldp_client: `hushmote flash {port} SETTINGS` first")
+    there = str(Path(port).absolute()) if Path(port).exists() else port  # mpremote is run in another folder
+    return Runtime("board", (sys.executable, "-m", "mpremote", "connect", there), board=True)
+
+
+def draw(
+    runtime: Runtime,
+    jobs: Sequence[Job],
+    *,
+    client: Path = CLIENT,
+    drawn: Callable[[int], None] = lambda _: None,
+    silence_s: float = 120.0,
+) -> list[Tallies]:
+    """Run all jobs on a runtime, as one process, and return their tallies in the same order.
+
+    client: the randomizer's file (a board has its own). drawn: is told how many more draws were made.
+    silence_s: as of printed(). Raises RuntimeFault where the runtime fails, AuditError where it does
+    something else than it should.
+    """
+    files = dict.fromkeys(path for job in jobs for path in files_of(job.subject.experiment.mechanism))
+    subjects = [job.subject for job in jobs]
+    rows = [
+        (x.payload, x.experiment.name, x.whole, x.readings, job.halves)
+        for x, job in zip(subjects, jobs, strict=True)
+    ]
+    label = runtime.name
+    halves = [(({}, {}), ({}, {})) for _ in jobs]
+    for words in printed(runtime, _SCRIPT, (client, *files), f"run({tuple(rows)!r})", silence_s):
+        try:
+            if words[0] == "RUNTIME":
+                label = runtime.name if words[1] == runtime.name else f"{runtime.name}: {words[1]}"
+                label += f" {words[2]}"
+            elif words[0] == "JOB":
+                _check_indices(runtime, subjects[int(words[1])], words[2:])
+            else:
+                number, half, which = map(int, words[1:4])
+                counts = [tuple(map(int, word.split(":"))) for word in words[4:]]
+                tally = halves[number][half][which]
+                for code, count in counts:
+                    tally[code] = tally.get(code, 0) + count
+                drawn(sum(count for _, count in counts))
+        except (IndexError, ValueError):
+            raise RuntimeFault(f"{runtime.name} did not finish: {' '.join(words):.100}") from None
+    for job, both in zip(jobs, halves, strict=True):
+        if any(sum(t.values()) != n for n, half in zip(job.halves, both, strict=True) for t in half):
+            raise RuntimeFault(f"{runtime.name} lost some of its output: try again")
+    return [Tallies(label, both) for both in halves]
+
+
+def _check_indices(runtime: Runtime, subject: Subject, words: Sequence[str]) -> None:
+    if tuple(words) != tuple(map(str, subject.indices)):
+        readings = " and ".join(map(repr, subject.readings))
+        wanted = " and ".join(map(str, subject.indices))
+        text = f"{subject.experiment.name} on {runtime.name}: {readings} fell into {' and '.join(words)}"
+        raise AuditError(f"{text}, not into {wanted}: its bucket() is not the shipped one")

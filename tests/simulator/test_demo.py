@@ -1,0 +1,29 @@
+"""The demo on real temperatures: everything is counted, the truth is beside it, and its answer ends it."""
+
+import json
+from pathlib import Path
+
+from command_line import hushmote
+
+
+def test_the_truth_stands_beside_the_answers(tmp_path: Path):
+    """2,000 readings. Intervals of neighbouring ranges miss together: fewer than 3 of 10 hits have < 1e-9."""
+    line = ("demo", "--devices", "2000", "--broker", "embedded", "--json")
+    result = json.loads(hushmote(*line, cwd=tmp_path))
+    assert result["reports"] == 2000
+    assert result["intervals_that_hold_the_truth"] >= 0.3 * result["intervals"]
+    for name in ("plot", "convergence"):
+        assert (tmp_path / result[name]).stat().st_size > 20_000
+    again = hushmote("status", "--store", f"sqlite:///{result['store']}", "--json", cwd=tmp_path)
+    assert [line["reports"] for line in json.loads(again)["experiments"]] == [2000]
+
+
+def test_too_few_devices_are_one_line(tmp_path: Path):
+    line = hushmote("demo", "--devices", "7", cwd=tmp_path, expect=1)
+    assert line == "hushmote: --devices must be from 100 to 26115, the readings there are\n"
+
+
+def test_its_last_line_is_the_answer(tmp_path: Path):
+    shown = hushmote("demo", "--devices", "600", "--broker", "embedded", cwd=tmp_path).splitlines()
+    answer = hushmote("estimate", "air_temp", "--store", "sqlite:///out/demo.sqlite", cwd=tmp_path)
+    assert shown[-1] == answer.splitlines()[0]

@@ -1,0 +1,32 @@
+"""A file's planned case is simulated as it was planned."""
+
+import datetime
+
+import pytest
+
+from hushmote.planning.answer import answer
+from hushmote.planning.experiment_file import Named
+from hushmote.planning.request import PlanRequest
+from hushmote.server.experiments.definition import parse
+from hushmote.simulator.simulate import simulate
+
+
+@pytest.mark.parametrize(
+    "plan_request",
+    [
+        PlanRequest(devices=20_000, epsilon=2, values=16, low=0, high=16, share=0.1),
+        PlanRequest(devices=20_000, epsilon=2, values="a,b,c,d", share=0.3),
+        PlanRequest(devices=20_000, epsilon=2, values=16, low=0, high=16, quantile=0.9),
+        PlanRequest(devices=20_000, epsilon=2, values=16, low=0, high=16, statistics="mean", deviation=2),
+        PlanRequest(devices=2_000, lifetime=8, horizon="1y", call="1d", values="yes-no", share=0.05),
+    ],
+)
+def test_simulate_shows_the_planned_case(plan_request: PlanRequest):
+    made = answer(plan_request)
+    definition = parse(made.file(Named("a", None, "me", datetime.date(2027, 1, 1))))
+    shown = simulate(definition, seed=1)
+    assert shown.devices == plan_request.devices
+    assert shown.planned is not None
+    assert shown.planned.measured == pytest.approx(shown.planned.planned, rel=0.1)
+    if plan_request.lifetime is None:
+        assert shown.planned.planned == pytest.approx(made.error, rel=1e-3)

@@ -1,0 +1,16 @@
+"""Where boards' files can run on this machine: CPython, and every MicroPython that is here."""
+
+import shutil
+
+from hushmote.fleet.provisioning import interpreters
+from hushmote.fleet.provisioning.board_runtimes import CPYTHON, Runtime
+
+
+def runtimes_here() -> list[Runtime]:
+    """Return CPython and the MicroPythons of $HUSHMOTE_MICROPYTHON, .rig/ of a clone, PATH."""
+    runtimes = [CPYTHON, *(Runtime(name, argv) for name, argv in interpreters.commands())]
+    rig = interpreters.rig_folder()
+    node = shutil.which("node")
+    if rig is not None and node and (rig / "wasm" / "run_wasm.mjs").exists():
+        runtimes.append(Runtime("wasm", (node, str(rig / "wasm" / "run_wasm.mjs"))))
+    return runtimes

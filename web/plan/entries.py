@@ -1,0 +1,101 @@
+"""What the Plan view's fields hold, and the request that this makes; pure."""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal
+
+from ...planning.devices import PlanError
+from ...planning.request import YES_NO, PlanRequest
+from ...server.epsilon import MICRO, check_epsilon
+
+Fourth = Literal["devices", "epsilon", "domain", "error"]
+Entries = Mapping[str, Any]
+"""Fields' values by their names, as typed: None where a field holds no number; errors and quantiles in %."""
+
+START: dict[str, Any] = {
+    "answer": "error",  # which of the four is worked out from the others
+    "devices": 20_000.0,
+    "epsilon": 2.0,
+    "domain": 64.0,
+    "error": 2.0,
+    "form": "number",
+    "low": 0.0,
+    "high": 32.0,
+    "unit": "°C",
+    "labels": "heating, cooling, idle",
+    "kind": "range",
+    "quantile": 50.0,
+    "lasting": False,
+    "lifetime": 4.0,
+    "horizon": "2 years",
+    "call": "1 hour",
+}
+
+_NEEDS: dict[str, tuple[str, Callable[[float], bool]]] = {
+    "devices": ("write a whole number of devices", lambda x: x == int(x) and abs(x) <= 1e15),
+    "domain": ("write a whole number of values", lambda x: x == int(x) and abs(x) <= 1e15),
+    "epsilon": ("write a number: 1 is usual", lambda x: True),
+    "error": ("write a number of points above 0 and below 50", lambda x: 0 < x < 50),
+    "quantile": ("write a number between 0 and 100: 50 is the median", lambda x: 0 < x < 100),
+    "lifetime": ("write a number from 0.001 to 1000", lambda x: 0.001 <= x <= 1000),
+}
+"""What a field must hold, and how that is said."""
+
+
+def plan_request(entries: Entries) -> PlanRequest:
+    """Return the request that the fields make, without the number that is to be worked out.
+
+    Of devices that are asked again and again, the ε of a report is the most that one may cost. Raises
+    PlanError with the first field that cannot hold what it does.
+    """
+
+    def number(name: str) -> float:
+        text, holds = _NEEDS[name]
+        value = entries[name]
+        if value is None or not math.isfinite(value) or not holds(value):
+            raise PlanError(text, name)
+        return value
+
+    def one_of_four(name: Fourth) -> float | None:
+        return None if entries["answer"] == name else number(name)
+
+    form, lasting = entries["form"], entries["lasting"]
+    if form != "number" and entries["answer"] == "domain":
+        raise PlanError("only of a number can it be found how many values to tell apart", "domain")
+    reading: dict[str, Any] = {"values": YES_NO if form == "yes_no" else tuple(entries["labels"].split(","))}
+    if form == "number":
+        reading = _range(entries) | {"unit": entries["unit"], "statistics": entries["kind"]}
+        if entries["kind"] == "quantile":
+            reading["quantile"] = number("quantile") / 100
+    life: dict[str, Any] = {}
+    if lasting:
+        life = {"lifetime": number("lifetime"), "horizon": entries["horizon"], "call": entries["call"]}
+    devices, epsilon, error = one_of_four("devices"), one_of_four("epsilon"), one_of_four("error")
+    if form == "number":
+        bins = one_of_four("domain")
+        reading["values"] = None if bins is None else int(bins)
+    return PlanRequest(
+        devices=None if devices is None else int(devices),
+        error=None if error is None else error / 100,
+        **{"limit" if lasting else "epsilon": None if epsilon is None else _micro(epsilon)},
+        **reading,
+        **life,
+    )
+
+
+def _range(entries: Entries) -> dict[str, float]:
+    """Return the ends of a number's range; none unless both are given."""
+    low, high = entries["low"], entries["high"]
+    if low is None or high is None:
+        return {}
+    if low >= high:
+        raise PlanError(f"write a number above the lowest reading, {low:g}", "high")
+    return {"low": low, "high": high}
+
+
+def _micro(epsilon: float) -> float:
+    """Return ε rounded to micro-nats, in nats."""
+    near = max(-1e9, min(epsilon, 1e9))  # of larger ones a product may be infinite
+    check_epsilon(round(near * MICRO), partial(PlanError, field="epsilon"), "ε", f"{epsilon:g}")
+    return round(epsilon * MICRO) / MICRO

@@ -166,9 +166,9 @@ class TestExperimentView:
         browser.until(lambda: browser.text_of("finding") == headline_of(store, WINDOWS[-29:]))
         for place in ("share", "command-estimate"):
             browser.until(lambda place=place: browser.text_of(place), place)
-        browser.until(lambda: "30 of 40 windows" in browser.text_of("share"))
+        browser.until(lambda: "29 of 40 windows" in browser.text_of("share"))
         browser.until(
-            lambda: f"--window={WINDOWS[-30]}..{WINDOWS[-1]}" in browser.text_of("command-estimate")
+            lambda: f"--window={WINDOWS[-29]}..{WINDOWS[-1]}" in browser.text_of("command-estimate")
         )
         browser.until(lambda: "ε for someone who sees this once: 0" in browser.text_of("private"))
         month = browser.text_of("private")

@@ -191,5 +191,5 @@ class TestExperimentView:
 
     def test_days_without_reports_are_named(self, page, browser):
         browser.open(f"{page}/experiment/home/old?windows={WINDOWS[5]}..{WINDOWS[6]}")
-        browser.says(f"This link asks for something that is not here (period {WINDOWS[5]}..{WINDOWS[6]})")
+        browser.says(f"This link asks for something that is not here (windows {WINDOWS[5]}..{WINDOWS[6]})")
         browser.until(lambda: pressed(browser) == ["7 days"])

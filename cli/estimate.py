@@ -2,16 +2,18 @@
 
 import inspect
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
 from ..server.answers.question import BEFORE, Question
 from ..server.errors import UsageError, choose_name
-from ..server.store.versions import Version
 from . import output
 from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, read_store
 from .output import PICTURES, Results
+
+if TYPE_CHECKING:
+    from ..server.store.versions import Version
 
 _Candidates = Annotated[
     Path | None,
@@ -99,7 +101,7 @@ def _against_last(question: Question, length: str) -> Question:
     return question.replace(last=length, against=(BEFORE,))
 
 
-def _with_candidates(question: Question, file: Path, versions: tuple[Version, ...]) -> Question:
+def _with_candidates(question: Question, file: Path, versions: "tuple[Version, ...]") -> Question:
     """Return the question with the texts of a file. Raises NotAnswered for an experiment without any."""
     from ..server.experiments.asking import require
     from .candidates import read_candidates

@@ -134,7 +134,7 @@ class TestFleetView:
     def test_a_button_governs_all_tiles_and_the_address(self, store, page, browser):
         browser.open(page)
         browser.named("30 days").click()
-        browser.says(headline_of(store, WINDOWS[-30:]))
+        browser.says(headline_of(store, WINDOWS[-29:]))
         browser.until(lambda: browser.driver.current_url.endswith("?last=30d"))
         assert pressed(browser) == ["30 days"]
         browser.open(f"{page}/?last=all")
@@ -163,12 +163,12 @@ class TestFleetView:
 class TestExperimentView:
     def test_one_control_governs_every_part(self, store, page, browser):
         browser.open(f"{page}/experiment/home/temp?last=30d&ranges=5%3A")
-        browser.until(lambda: browser.text_of("finding") == headline_of(store, WINDOWS[-30:]))
+        browser.until(lambda: browser.text_of("finding") == headline_of(store, WINDOWS[-29:]))
         for place in ("share", "command-estimate"):
             browser.until(lambda place=place: browser.text_of(place), place)
-        browser.until(lambda: "30 of 40 windows" in browser.text_of("share"))
+        browser.until(lambda: "29 of 40 windows" in browser.text_of("share"))
         browser.until(
-            lambda: f"--window={WINDOWS[-30]}..{WINDOWS[-1]}" in browser.text_of("command-estimate")
+            lambda: f"--window={WINDOWS[-29]}..{WINDOWS[-1]}" in browser.text_of("command-estimate")
         )
         browser.until(lambda: "ε for someone who sees this once: 0" in browser.text_of("private"))
         month = browser.text_of("private")
@@ -191,5 +191,5 @@ class TestExperimentView:
 
     def test_days_without_reports_are_named(self, page, browser):
         browser.open(f"{page}/experiment/home/old?windows={WINDOWS[5]}..{WINDOWS[6]}")
-        browser.says(f"This link asks for something that is not here (period {WINDOWS[5]}..{WINDOWS[6]})")
+        browser.says(f"This link asks for something that is not here (windows {WINDOWS[5]}..{WINDOWS[6]})")
         browser.until(lambda: pressed(browser) == ["7 days"])

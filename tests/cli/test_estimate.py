@@ -254,8 +254,8 @@ def test_the_output_says_how_private_how_exact_and_what_next(store: Path, hushmo
 
 def test_a_pipe_gets_whole_numbers(store: Path):
     """In a process of its own, whose output is a pipe: every interval has both its ends."""
-    text = hushmote_process("estimate", "temp", *PAIR, cwd=store, columns="60")
-    assert max(map(len, text.splitlines())) <= 60
+    text = hushmote_process("estimate", "temp", *PAIR, cwd=store, columns="64")
+    assert max(map(len, text.splitlines())) <= 64
     assert "…" not in text
     assert len(re.findall(r"-?\d+\.\d+ to -?\d+\.\d+", text)) == 18
 

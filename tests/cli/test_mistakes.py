@@ -72,7 +72,6 @@ def test_help_and_refusals_wait_for_nothing_that_takes_long_to_load(tmp_path: Pa
         "simulate nothing.toml",
         "experiment show nothing.toml",
         "experiment add nothing.toml",
-        "plan --devices x",
         "serve --rate none",
         "status --nothing",
         "estimate nothing --store sqlite:///nothing.sqlite",
@@ -364,7 +363,7 @@ class TestNewcomer:
             where = f"127.0.0.1:{taken.getsockname()[1]}"
             error = hushmote(*line.split(), "--http", where, cwd=newcomer, expect=1)
         assert f"cannot listen at {where}" in error
-        assert "take another with --http" in error
+        assert "choose another address with --http" in error
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def count(reports: int | None) -> str:
 def cells(line: Remaining) -> tuple[str, ...]:
     """Return an experiment's row under HEADINGS."""
     state = line.budget.state
-    left = "asked once" if line.holds == 1 and not line.left else count(line.left)
+    left = "0 (once)" if line.holds == 1 and not line.left else count(line.left)
     return (
         left if state == "current" else state,
         f"{line.silent:,}",

@@ -91,8 +91,8 @@ def reports(folder: Path) -> int:
     [
         (("--board",), "--board asks whether whoever it measures takes part: without a terminal add --yes"),
         (("--yes",), "--yes is for --board: add it, or leave --yes out"),
-        (("--board", "--page"), "leave --page, --question and --devices out"),
-        (("--board", "--devices", "100"), "leave --page, --question and --devices out"),
+        (("--board", "--page"), "leave --page and --devices out"),
+        (("--board", "--devices", "100"), "leave --page and --devices out"),
         (("--board", "--yes", "--broker", "nats"), "--board takes one MQTT broker"),
     ],
 )

@@ -38,6 +38,7 @@ BUILD = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(s
 # Modules of parts that run on MicroPython alone.
 ON_BOARDS = {
     "device.manifest",
+    "fleet.audit.audit_board",
     "simulator.board.hardware",
     "simulator.board.repl",
     "simulator.contract.codes_board",

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hushmote.fleet.provisioning.fleet_spec import FleetSpec, what_is_wrong
 from hushmote.server.budgets import board_status
+from hushmote.server.errors import UsageError
 from hushmote.server.experiments.definition import DefinitionError, parse
 from hushmote.server.wrong_value import wrong_value
 from hushmote.studies import catalogue
@@ -50,7 +51,8 @@ def errors():
                 check.validate_python(values)
             except ValidationError as e:
                 yield from e.errors()
-            except TypeError:  # a model's own check, which never gets such values from a file's parser
+            except (TypeError, UsageError):
+                # A model's own check, which never gets such values from a file's parser, or its own words.
                 continue
 
 

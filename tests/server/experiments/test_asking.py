@@ -1,18 +1,13 @@
 """What an experiment can be asked follows from its type and its mechanism."""
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
+import make_vectors as vectors
 import pytest
 from experiments import experiment_json, number_json
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.experiments.asking import answers_of
-
-
-def of_type(**fields: Any) -> Experiment:
-    """No more than answers_of() may look at: above all no domain."""
-    return cast(Experiment, SimpleNamespace(**fields))
 
 
 def test_a_number_answers_what_its_mechanism_does():
@@ -24,7 +19,7 @@ def test_labels_have_no_order_and_so_neither_quantiles_nor_a_mean(fields: dict[s
     assert answers_of(Experiment.parse(experiment_json(**fields))) == {"frequencies", "ranges"}
 
 
-def test_texts_and_pairs_are_asked_in_their_own_ways_whatever_their_mechanism():
-    assert answers_of(of_type(type="text", mechanism="olh")) == {"candidates"}
-    assert answers_of(of_type(type="text", mechanism="prefix")) == {"discovery"}
-    assert answers_of(of_type(type="pair", mechanism="hh")) == {"pairs"}
+def test_texts_and_pairs_have_answers_of_their_own():
+    assert answers_of(Experiment.parse(vectors.TEXTS.encode())) == {"candidates"}
+    assert answers_of(Experiment.parse(vectors.PREFIXES.encode())) == {"discovery"}
+    assert answers_of(Experiment.parse(vectors.PAIRS[0].encode())) == {"pairs"}

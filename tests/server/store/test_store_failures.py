@@ -216,9 +216,9 @@ class TestFullDisk:
         with closing(sqlite3.connect(tmp_path / "old")) as connection:
             connection.executescript(dump)
         shutil.copy(tmp_path / "old", path)
-        (disk.folder / "ballast").write_bytes(bytes(left_kib << 10))
+        (disk.folder / "reserve").write_bytes(bytes(left_kib << 10))
         disk.fill()
-        (disk.folder / "ballast").unlink()
+        (disk.folder / "reserve").unlink()
         with fails("the disk is full; free some space"):
             Database(f"sqlite:///{path}", create=False, upgrade=True)
         disk.free()

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Literal
 
 Interface = Literal["python", "command", "page"]
@@ -14,6 +15,7 @@ _METHODS = {
     "top": "top(...)",
 }
 _interfaces: list[Interface] = ["python"]
+_of_file: ContextVar[bool] = ContextVar("of_file", default=False)
 
 
 @contextlib.contextmanager
@@ -26,9 +28,23 @@ def speaking(interface: Interface) -> Iterator[None]:
         _interfaces.pop()
 
 
+@contextlib.contextmanager
+def writing_a_file() -> Iterator[None]:
+    """Have the hints of this thread or task name the command's options: a file is read anywhere."""
+    token = _of_file.set(True)
+    try:
+        yield
+    finally:
+        _of_file.reset(token)
+
+
+def _interface() -> Interface:
+    return "command" if _of_file.get() else _interfaces[-1]
+
+
 def option(name: str, value: str = "") -> str:
     """Return how the interface in use names what `hushmote estimate --name value` asks for."""
-    match _interfaces[-1]:
+    match _interface():
         case "command":
             return f"--{name} {value}".rstrip()
         case "page":
@@ -41,4 +57,4 @@ def option(name: str, value: str = "") -> str:
 
 def command(text: str, name: str = "", value: str = "") -> str:
     """Return a command in full where a person types commands, elsewhere how its option is named."""
-    return text if _interfaces[-1] == "command" else option(name, value)
+    return text if _interface() == "command" else option(name, value)

@@ -17,6 +17,7 @@ from ...server.answers.question import Question, Selection
 from ...server.answers.store_reader import StoreReader
 from ...server.errors import HushmoteError
 from ...server.experiments.asking import OF_VALUES
+from ...server.hints import writing_a_file
 from ..frame import heading
 from ..page import Page
 from .choices import Choices, fitting, from_query
@@ -87,7 +88,8 @@ def register(page: Page) -> None:
             one = question(asked, fitted, of)
             if kind == "png" and asked == "estimate" and "candidates" not in of.can:  # what the page draws
                 one = one.replace(ranges=(), together=False, quantiles=())
-            return file_of(ask(facts, one), kind)
+            with writing_a_file():
+                return file_of(ask(facts, one), kind)
 
         try:
             data = await page.live.ask(("file", fleet, name, asked, kind, choices), write)

@@ -794,14 +794,15 @@ class Client:
         """Take part in a retained experiment, signed or not; returns the Experiment.
 
         verified: this payload was kept in flash after enroll() had taken it; its signature is not computed
-        again. parsed: what Experiment.parse() made of its JSON. Raises ExperimentRefused with the reason,
-        which status() shows as well; a version that is refused changes nothing.
+        again. parsed: what Experiment.parse() made of this JSON; of any other it is not used. Raises
+        ExperimentRefused with the reason, which status() shows as well; a version that is refused changes
+        nothing.
         """
         payload = bytes(payload)
         body = payload.partition(b"\x00")[0]
         name = ""
         try:
-            exp = parsed or Experiment.parse(body)
+            exp = parsed if parsed and parsed.sha256 == _sha256(body) else Experiment.parse(body)
             check(exp.name in self._policy["experiments"], exp.name + " is not in the policy")
             name = exp.name
             self._check(exp)

@@ -115,6 +115,14 @@ def test_a_shared_parse_leaves_a_client_as_enroll_would():
     assert fleet.client(0).status() == fleet.client(1).status() == client.status()
 
 
+def test_another_experiments_parse_is_not_used():
+    storage: Any = MemoryStorage()
+    provision(storage, consent=True)
+    policy = {**faithful.BOUNDS, "rules": faithful.RULES, "experiments": ("temp", "door")}
+    client = Client(policy, storage, device_id="plain")
+    assert client.enroll(TEMP, parsed=Experiment.parse(DOOR)).name == "temp"
+
+
 def test_signatures_are_checked_on_every_device():
     key = FLEET_KEYS.announce_key
     topic = topics.experiment_topic("demo", "temp")

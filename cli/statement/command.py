@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import re
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -117,7 +118,8 @@ def _show(title: str, label: dict[str, list[str]]) -> None:
     for question, answers in label.items():
         show.out.print(f"\n{question}", style="bold")
         for text in answers:
-            show.out.print(visible(text), markup=False)
+            # rich would break a line at the no-break space before a percent sign
+            show.out.print(textwrap.fill(visible(text), show.out.width), markup=False)
 
 
 @statement_app.command("verify")

@@ -41,7 +41,7 @@ class Percent:
 class Phrase:
     """A template of label_*.toml and the values that fill it: numbers, days, texts as their owner wrote them.
 
-    A tuple is a list of such values, and a phrase in a phrase is written first.
+    A tuple is a list of such values, without a word before the last. A phrase in a phrase is written first.
     """
 
     template: str
@@ -53,7 +53,15 @@ class Phrase:
         return cls(template, values)
 
 
-Value: TypeAlias = "Phrase | Percent | datetime.date | str | float | tuple[Value, ...]"
+@dataclass(frozen=True)
+class Series:
+    """Values in a sentence, the last of them after a word: a, b or c."""
+
+    word: Literal["and", "or"]
+    values: tuple["Value", ...]
+
+
+Value: TypeAlias = "Phrase | Percent | Series | datetime.date | str | float | tuple[Value, ...]"
 _of = Phrase.of
 
 
@@ -74,6 +82,9 @@ class Words:
             return self.texts[value.template].format_map(filled)
         if isinstance(value, tuple):
             return ", ".join(map(self.write, value))
+        if isinstance(value, Series):
+            *first, last = map(self.write, value.values)
+            return self.texts[value.word].format(first=", ".join(first), last=last) if first else last
         if isinstance(value, Percent):
             return str(self._numbers["percent"]).format(value.value)
         if isinstance(value, datetime.date):
@@ -117,7 +128,7 @@ def _answer(experiment: Experiment | Part, unit: str) -> Phrase:
         low, high = experiment.low / 1000, experiment.high / 1000
         return _of("number", low=low, high=high, unit=f" {unit}" if unit else "")
     if kind == "choice":
-        return _of("choice", labels=(*experiment.labels, _of("other")))
+        return _of("choice", labels=Series("or", (*experiment.labels, _of("other"))))
     if kind == "pair":
         first, second = (_of("part", name=p.name, answer=answer(p, unit)) for p in parts_of(experiment))
         return _of("pair", first=first, second=second)
@@ -137,7 +148,7 @@ def asked(name: str, purpose: str | Phrase, experiment: Experiment, unit: str, m
 def who(owners: tuple[str | Phrase, ...], hosts: Sequence[str]) -> list[Phrase]:
     """Return who asks, and how the reports travel if that is known."""
     travel = [_of("travel", hosts=tuple(hosts))] if hosts else []
-    return [_of("asks" if len(owners) == 1 else "ask", owners=owners), *travel]
+    return [_of("ask", owners=Series("and", owners)), *travel]
 
 
 @dataclass(frozen=True)
@@ -186,7 +197,7 @@ def of_report(names: Sequence[str], epsilon: float) -> Phrase:
 
 def limit(loss: Disclosure) -> Phrase:
     """Return what all reports of a device's life reveal by its firmware's own limit."""
-    return _raises("limit", loss)
+    return _raises("limit" if confidence(loss.epsilon) < 100 else "limit_high", loss)
 
 
 def of_counts(names: Sequence[str], reports: int, loss: Disclosure | None) -> Phrase:
@@ -229,10 +240,21 @@ def consent(
     given: bool, because: str, network: bool, each: bool, button: bool | None, light: bool | None
 ) -> list[Phrase]:
     """Return how a device comes to take part; button, light: as in stop()."""
-    sentences = [_of("given", because=because.rstrip("."))] if given else [_of("silent")]
+    sentences = (
+        [_of("given", because=because.rstrip("."))] if given else [_of("silent"), *_yes(button, light)]
+    )
     sentences += [_of("network")] if network else []
-    sentences += [_of("each")] if each else []
+    sentences += [_of("each" if each else "once")]
     return sentences + ([_of("offer", flashes=ASK_FLASHES)] if each and button and light else [])
+
+
+def _yes(button: bool | None, light: bool | None) -> list[Phrase]:
+    if button is None:
+        return []
+    if not button:
+        return [_of("yes_prompt")]
+    flashes = {"flashes": ASK_FLASHES} if light else {}
+    return [_of("yes_light" if light else "yes_button", seconds=BUTTON_SECONDS, **flashes)]
 
 
 def stopping(button: bool | None, light: bool | None) -> list[Phrase]:
@@ -244,4 +266,4 @@ def stopping(button: bool | None, light: bool | None) -> list[Phrase]:
 def erasing(owners: tuple[str | Phrase, ...], id_at: str) -> list[Phrase]:
     """Return how to have a device's id erased; id_at: where the device shows it, empty if unknown."""
     where = _of("id_at", where=id_at.rstrip(".")) if id_at else _of("id_blank")
-    return [_of("erase", owners=owners), where]
+    return [_of("erase", owners=Series("or", owners)), where]

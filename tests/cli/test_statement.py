@@ -89,7 +89,7 @@ class TestUndecided:
 def test_prints_the_label_in_a_language(home: Path):
     text = hushmote("statement", "write", "--policy", "main.py", "--lang", "de", cwd=home)
     assert text.startswith("Was dieses Gerät über Sie verrät\n\nWas wird gefragt?\n„How warm is it?“ ")
-    assert "von 10\u00a0% auf höchstens 46\u00a0% steigern." in text.replace("\n", " ")
+    assert "statt zu 10\u00a0% höchstens zu 46\u00a0% sicher sein." in text.replace("\n", " ")
     assert "wird bis zum 31. Dezember 2027 gefragt" in text.replace("\n", " ")
 
 
@@ -124,7 +124,7 @@ def test_for_everybody_it_writes_no_count(home: Path):
         text = (home / name).read_text()
         assert "1,000 reports" not in text
         assert "reports counted" not in text
-        assert "The counts (room_temp) reveal no more than the reports themselves." in text
+        assert "room_temp: the counts reveal no more than the reports themselves." in text
     assert hushmote("statement", "verify", "public.json", cwd=home, expect=3) == NOBODYS
 
 

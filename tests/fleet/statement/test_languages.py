@@ -119,6 +119,7 @@ class TestSameFacts:
             words.kept(["x"], None, True, words.ENDLESS),
             words.kept(["x"], None, False, words.ENDLESS),
             *words.consent(True, "form", True, True, True, True),
+            *(p for button in (True, False) for p in words.consent(False, "", False, False, button, True)),
             *(p for button in (True, False, None) for p in words.stopping(button, True)),
             *words.erasing(("a", "b"), "below"),
             *words.erasing(("a",), ""),

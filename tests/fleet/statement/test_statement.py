@@ -64,33 +64,34 @@ def test_the_label_answers_five_questions_of_somebody_who_lives_with_the_device(
     assert next(iter(made["label"])) == "What is asked?"
     label = label_of(made)
     asked = label[words.ASKED]
-    assert "“How warm is it?” (room_temp). The answer is a number from 0 to 32 °C. The device sends" in asked
-    assert "at most 4 reports of it in its life" in asked
+    assert "“How warm is it?” (room_temp). The answer is a number from 0 to 32 °C. In its" in asked
+    assert "at most 4 reports about this" in asked
     assert "The reading itself never leaves the device" in asked
     who = label[words.WHO]
-    assert "heating@example.org asks the questions and sees only the counts of all devices together." in who
+    assert "from heating@example.org, who see only the counts of all devices together." in who
     assert "network address" in who
     learn = label[words.LEARN]
     # e^2 / (9 + e^2) is 0.4509, e^8 / (9 + e^8) 0.997.
     assert (
-        "One report (room_temp) can raise someone's confidence in a guess about the reading from 10% to at "
+        "room_temp: one report can raise someone's confidence in a guess about the reading from 10% to at "
         "most 46%." in learn
     )
     assert (
         "all the reports of its life together can raise that confidence from 10% to near certainty." in learn
     )
-    assert "The counts of 1,000 reports (room_temp) can raise that confidence from 10% to at most" in learn
-    assert "This holds except with a chance of at most 1 in 1,000,000." in learn
+    assert "room_temp: the counts of 1,000 reports can raise that confidence from 10% to at most" in learn
+    assert "There is a chance of at most 1 in 1,000,000 that it rises further." in learn
     assert label[words.LONG] == (
-        "room_temp: asked until 31 December 2027. The counts are kept for 400 days after the day or hour in "
-        "which they were counted, then erased. The device's id, and how many reports it sent, are kept until "
-        "someone asks for them to be erased."
+        "room_temp: asked until 31 December 2027, and not after. The counts are kept for 400 days after the "
+        "day or hour in which they were counted, then erased. The device's id, and how many reports it sent, "
+        "are kept until someone asks for them to be erased."
     )
     stop = label[words.STOP]
-    assert "sends nothing until someone at it says yes" in stop
+    assert "sends nothing until someone agrees at the device itself" in stop
+    assert "To agree, connect a computer to it and enter yes() at its prompt. That yes also covers" in stop
     assert "It has no button. To stop it, connect a computer to it" in stop  # as the example
     assert "stops before its next report" in stop
-    assert "have its id and all that is stored under it erased, write to heating@example.org" in stop
+    assert "want the device's id and everything stored under it erased, write to heating@example.org" in stop
 
 
 class TestPlannedFirst:
@@ -106,18 +107,16 @@ class TestPlannedFirst:
         )
         # e^3 / (9 + e^3) is 0.6905, e / (9 + e) 0.2320.
         assert lines[0] == (
-            "The plan is at most 3 reports in the device's life (room_temp). Together they can raise "
+            "room_temp: at most 3 reports are planned in the device's life. Together they can raise "
             "someone's confidence in a guess about the readings from 10% to at most 70%."
         )
         assert "from 10% to at most 24%" in lines[1]
-        assert lines[2].startswith(
-            "The device has an absolute limit, whatever is asked later: all the reports"
-        )
+        assert "the device has a fixed limit, but a high one: all the reports" in lines[2]
 
     def test_plan_of_one_report_is_said_once(self, store: Store, tmp_path: Path):
         lines = self.learn(store, tmp_path, KEPT.replace("cap = 8", "cap = 2"))
-        assert lines[0].startswith("The plan is one report in the device's life (room_temp). It can raise")
-        assert not any(line.startswith("One report") for line in lines)
+        assert lines[0].startswith("room_temp: one report is planned in the device's life. It can raise")
+        assert not any("one report can" in line for line in lines)
 
     def test_many_small_reports_are_composed_with_delta(self, store: Store, tmp_path: Path):
         ask(store, KEPT.replace("epsilon = 2", "epsilon = 0.01").replace("cap = 8", "cap = 4"))
@@ -127,10 +126,10 @@ class TestPlannedFirst:
         assert question.planned.delta == 1e-6
         assert question.planned.epsilon == pytest.approx(0.02 + (2 * 0.04 * 13.8155) ** 0.5, abs=1e-3)
         guess, *lines = statement(store, tmp_path)["label"]["What can they learn about my home?"]
-        assert guess.startswith("Below, 10% is how sure someone is of a guess about the readings before")
-        assert (
-            "from 10% to at most 25%. This holds except with a chance of at most 1 in 1,000,000." in lines[0]
+        assert guess.startswith(
+            "In what follows, we suppose that someone has a guess about the readings and is 10%"
         )
+        assert "from 10% to at most 25%. There is a chance of at most 1 in 1,000,000" in lines[0]
 
     def test_plans_of_two_questions_add_up(self, store: Store, tmp_path: Path):
         both = policy.policy_for(8, 1e-6, ["room_temp", "room_temp_2"])
@@ -155,11 +154,11 @@ def test_the_label_says_what_is_asked_no_more_and_how_often_once_is():
     assert english(words.kept(["x", "y"], AT.date(), False, week)).startswith("x, y: no longer asked.")
     once = words.asked("e", "Is it warm? ", Experiment.parse(experiment_json()), "", 1)
     assert english(once) == (
-        "“Is it warm?” (e). The answer is yes or no. The device sends one report of it in its life, with the "
-        "answer hidden in one of 2 codes."
+        "“Is it warm?” (e). The answer is yes or no. In its whole life the device sends one report about "
+        "this: one of 2 possible codes, which hides the answer."
     )
     (who,) = words.who(("a", "b"), ())
-    assert english(who).startswith("a, b ask the questions and see only the counts")
+    assert english(who).startswith("The questions come from a and b, who see only the counts")
 
 
 def test_how_a_device_comes_to_take_part_is_read_from_folder_and_policy(tmp_path: Path):
@@ -189,9 +188,28 @@ def test_how_a_device_comes_to_take_part_is_read_from_folder_and_policy(tmp_path
     assert sentences(given)[0] == "The device was set up with your yes: forms of study 7."
     anyhow = dataclasses.replace(POLICY, consent_from="network", ask="each")
     network = " ".join(sentences(facts.consent_of(None, anyhow, unknown)))
-    assert "sends nothing until someone at it says yes" in network
+    assert "sends nothing until someone agrees at the device itself" in network
     assert "The owner can also start it over the network." in network
     assert "Each question needs a yes of its own, and another one if it changes or reveals more." in network
+
+
+class TestHowToAgree:
+    """The label says how someone says yes, and how to see that nobody has."""
+
+    def yes(self, button: bool | None, light: bool | None, *, each: bool = False) -> str:
+        return " ".join(map(english, words.consent(False, "", False, each, button, light)))
+
+    def test_names_button_and_light_only_where_they_are(self):
+        assert "hold its button for 3 seconds; its light confirms that with one long flash. While the" in (
+            self.yes(True, True)
+        )
+        assert "hold its button for 3 seconds. That yes" in self.yes(True, False)
+        assert "enter yes() at its prompt" in self.yes(False, True)
+        assert "To agree" not in self.yes(None, None)
+
+    def test_one_yes_covers_later_questions_unless_each_needs_one(self):
+        assert "also covers questions that are asked later" in self.yes(True, True)
+        assert "also covers" not in self.yes(True, True, each=True)
 
 
 class TestErasing:
@@ -203,9 +221,7 @@ class TestErasing:
         assert label_of(statement(store, tmp_path))[words.STOP].endswith(f"The device's id: {'_' * 30}")
         path.write_text(path.read_text().replace("# ID_AT =", "ID_AT ="))
         made = document.document(facts.read(store, "home", None, path, AT))
-        assert label_of(made)[words.STOP].endswith(
-            "Where the device shows its id: on the sticker underneath."
-        )
+        assert label_of(made)[words.STOP].endswith("find the id here: on the sticker underneath.")
 
     def test_policy_in_json_says_it_beside_the_policy(self, tmp_path: Path):
         path = tmp_path / "policy.json"
@@ -281,7 +297,7 @@ class TestHowToStop:
         asking = words.consent(
             given.given, given.because, given.network, given.each, given.button, given.light
         )
-        assert ("while its light asks" in " ".join(map(english, asking))) == asks
+        assert ("while the light asks" in " ".join(map(english, asking))) == asks
         assert english(words.stop(given.button)).startswith("To stop it, hold its button for 3 seconds.")
 
     def test_tables_say_the_same(self, store: Store, tmp_path: Path):
@@ -335,7 +351,7 @@ def test_while_a_window_runs_only_the_bound_of_the_answers_is_promised(store: St
     ask(store, windows={"2026-11-26": 50})
     made = statement(store, tmp_path)
     assert numbers(made)["room_temp: ε of the counts of all ended windows that are kept"][0] == "none holds"
-    assert "The counts (room_temp) reveal no more than the reports" in label_of(made)[words.LEARN]
+    assert "room_temp: the counts reveal no more than the reports" in label_of(made)[words.LEARN]
 
 
 def test_counts_of_one_window_that_never_ends_are_the_makers_to_erase(store: Store, tmp_path: Path):
@@ -477,7 +493,7 @@ def test_what_is_asked_no_more_is_told_even_where_its_words_are_gone(store: Stor
     without = dataclasses.replace(version, owner="")
     store.experiments = lambda fleet=None: (without,)  # type: ignore[method-assign]
     label = label_of(statement(store, tmp_path))
-    assert label[words.WHO].startswith("[For the maker: its owner] asks the questions and sees")
+    assert label[words.WHO].startswith("The questions come from [For the maker: its owner], who")
     assert label[words.LONG].startswith("room_temp: no longer asked. The counts are kept")
 
 

@@ -90,7 +90,7 @@ def test_prints_the_label_in_a_language(home: Path):
     text = hushmote("statement", "write", "--policy", "main.py", "--lang", "de", cwd=home)
     assert text.startswith("Was dieses Gerät über Sie verrät\n\nWas wird gefragt?\n„How warm is it?“ ")
     assert "statt zu 10\u00a0% höchstens zu 46\u00a0% sicher sein." in text.replace("\n", " ")
-    assert "wird bis zum 31. Dezember 2027 gefragt" in text.replace("\n", " ")
+    assert "gefragt wird bis zum 31. Dezember 2027, danach" in text.replace("\n", " ")
 
 
 def test_it_writes_what_it_then_verifies(home: Path):

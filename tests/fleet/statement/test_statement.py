@@ -77,10 +77,11 @@ def test_the_label_answers_five_questions_of_somebody_who_lives_with_the_device(
         "most 46%." in learn
     )
     assert (
-        "all the reports of its life together can raise that confidence from 10% to near certainty." in learn
+        "all the reports of the device's life together can raise that confidence from 10% to near certainty."
+        in learn
     )
     assert "room_temp: the counts of 1,000 reports can raise that confidence from 10% to at most" in learn
-    assert "There is a chance of at most 1 in 1,000,000 that it rises further." in learn
+    assert "The chance that more is revealed is at most 1 in 1,000,000." in learn
     assert label[words.LONG] == (
         "room_temp: asked until 31 December 2027, and not after. The counts are kept for 400 days after the "
         "day or hour in which they were counted, then erased. The device's id, and how many reports it sent, "
@@ -88,7 +89,7 @@ def test_the_label_answers_five_questions_of_somebody_who_lives_with_the_device(
     )
     stop = label[words.STOP]
     assert "sends nothing until someone agrees at the device itself" in stop
-    assert "To agree, connect a computer to it and enter yes() at its prompt. That yes also covers" in stop
+    assert "To agree, connect a computer to it and enter yes() at its prompt. Agreeing also covers" in stop
     assert "It has no button. To stop it, connect a computer to it" in stop  # as the example
     assert "stops before its next report" in stop
     assert "want the device's id and everything stored under it erased, write to heating@example.org" in stop
@@ -111,7 +112,7 @@ class TestPlannedFirst:
             "someone's confidence in a guess about the readings from 10% to at most 70%."
         )
         assert "from 10% to at most 24%" in lines[1]
-        assert "the device has a fixed limit, but a high one: all the reports" in lines[2]
+        assert "a fixed limit applies, but a high one: all the reports" in lines[2]
 
     def test_plan_of_one_report_is_said_once(self, store: Store, tmp_path: Path):
         lines = self.learn(store, tmp_path, KEPT.replace("cap = 8", "cap = 2"))
@@ -129,7 +130,7 @@ class TestPlannedFirst:
         assert guess.startswith(
             "In what follows, we suppose that someone has a guess about the readings and is 10%"
         )
-        assert "from 10% to at most 25%. There is a chance of at most 1 in 1,000,000" in lines[0]
+        assert "from 10% to at most 25%. The chance that more is revealed is" in lines[0]
 
     def test_plans_of_two_questions_add_up(self, store: Store, tmp_path: Path):
         both = policy.policy_for(8, 1e-6, ["room_temp", "room_temp_2"])
@@ -200,10 +201,10 @@ class TestHowToAgree:
         return " ".join(map(english, words.consent(False, "", False, each, button, light)))
 
     def test_names_button_and_light_only_where_they_are(self):
-        assert "hold its button for 3 seconds; its light confirms that with one long flash. While the" in (
+        assert "hold its button for 3 seconds; its light confirms that with one long flash. As long" in (
             self.yes(True, True)
         )
-        assert "hold its button for 3 seconds. That yes" in self.yes(True, False)
+        assert "hold its button for 3 seconds. Agreeing" in self.yes(True, False)
         assert "enter yes() at its prompt" in self.yes(False, True)
         assert "To agree" not in self.yes(None, None)
 
@@ -221,7 +222,7 @@ class TestErasing:
         assert label_of(statement(store, tmp_path))[words.STOP].endswith(f"The device's id: {'_' * 30}")
         path.write_text(path.read_text().replace("# ID_AT =", "ID_AT ="))
         made = document.document(facts.read(store, "home", None, path, AT))
-        assert label_of(made)[words.STOP].endswith("find the id here: on the sticker underneath.")
+        assert label_of(made)[words.STOP].endswith("The id is on the sticker underneath.")
 
     def test_policy_in_json_says_it_beside_the_policy(self, tmp_path: Path):
         path = tmp_path / "policy.json"
@@ -250,7 +251,7 @@ class TestHowToStop:
 
     def test_firmware_with_a_button(self, tmp_path: Path):
         assert self.stop("BUTTON = 14  # a pin\nLED = 'LED'\n", tmp_path).startswith(
-            "To stop it, hold its button for 3 seconds. Its light confirms that with 3 short flashes. The"
+            "To stop it from sending, hold its button for 3 seconds. Its light confirms that with 3 short"
         )
         assert "light" not in self.stop("BUTTON = 14\nLED = None\n", tmp_path)
         assert "light" not in self.stop("BUTTON = 14\n", tmp_path)
@@ -298,7 +299,9 @@ class TestHowToStop:
             given.given, given.because, given.network, given.each, given.button, given.light
         )
         assert ("while the light asks" in " ".join(map(english, asking))) == asks
-        assert english(words.stop(given.button)).startswith("To stop it, hold its button for 3 seconds.")
+        assert english(words.stop(given.button)).startswith(
+            "To stop it from sending, hold its button for 3 seconds."
+        )
 
     def test_tables_say_the_same(self, store: Store, tmp_path: Path):
         ask(store)

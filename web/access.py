@@ -89,21 +89,21 @@ class PageAccess:
             if scope["type"] == "websocket":
                 receive, send = _while_let_in(lambda: self._reader(request) == name, receive, send)
             return await self._application(scope, receive, send)
-        if (given := bearer(request.headers)) is not None:
-            return await self._judge_program(given, scope, receive, send)
-        given, there = _without_token(request)
-        if scope["type"] == "http" and scope["method"] == "GET" and given is not None:
-            answer = await self._judge(given, there, request)
+        if (token := bearer(request.headers)) is not None:
+            return await self._judge_program(token, scope, receive, send)
+        token, there = _without_token(request)
+        if scope["type"] == "http" and scope["method"] == "GET" and token is not None:
+            answer = await self._judge(token, there, request)
             return await answer(scope, receive, send)
         return await _refuse(scope, receive, send, 401, "This page needs a token.", self._form(there))
 
     def _reader(self, request: HTTPConnection) -> str | None:
         """Return whose token a request's cookie was given for, None if no valid one."""
-        given, found = request.cookies.get(self._name, "").encode(), None
+        cookie, reader = request.cookies.get(self._name, "").encode(), None
         for name, token in self._tokens.current().items() if self._tokens else ():
-            if hmac.compare_digest(given, _cookie_value(token).encode()):
-                found = name
-        return found
+            if hmac.compare_digest(cookie, _cookie_value(token).encode()):
+                reader = name
+        return reader
 
     def _note(self, name: str) -> None:
         """Note once an hour that a reader has opened the page."""
@@ -137,12 +137,12 @@ class PageAccess:
                 if len(body) > _MOST_FORM:
                     break
         form = parse_qs(body[:_MOST_FORM].decode("utf-8", "replace"))
-        given, there = form.get("token", [""])[0].strip(), form.get("there", ["/"])[0]
-        return await self._judge(given, there, request)
+        token, there = form.get("token", [""])[0].strip(), form.get("there", ["/"])[0]
+        return await self._judge(token, there, request)
 
-    async def _judge(self, given: str, there: str, request: HTTPConnection) -> Response:
+    async def _judge(self, token: str, there: str, request: HTTPConnection) -> Response:
         there = _own_path(there)
-        name = self._tokens and self._tokens.name_of(given)
+        name = self._tokens and self._tokens.name_of(token)
         if self._tokens and name is not None:
             value = _cookie_value(self._tokens.current().get(name, ""))
             flags = f"Path=/; HttpOnly; SameSite=Strict; Max-Age={_COOKIE_DAYS * 86_400}"
@@ -165,9 +165,9 @@ class PageAccess:
 <button>Open the page</button>
 </form><p>The person who started the page has it, in the file that --token-file names.</p>{more}"""
 
-    async def _judge_program(self, given: str, scope: Any, receive: Any, send: Any) -> None:
+    async def _judge_program(self, token: str, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request that brings the token itself, as programs do; it gets no cookie."""
-        if self._tokens and (name := self._tokens.name_of(given)) is not None:
+        if self._tokens and (name := self._tokens.name_of(token)) is not None:
             self._note(name)
             return await self._application(scope, receive, send)
         status, words = (401, _WRONG) if await self._slowed_down() else (429, _CROWD)

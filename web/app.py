@@ -58,7 +58,7 @@ async def _serve(
 ) -> None:
     live = LiveStore(settings.store)
     await live.look()  # the first reader is not told that nobody has looked
-    named = settings.fleet or settings.asked
+    named = settings.fleet or settings.statement
     if named and live.state.ready and (absent := settings.absent(await live.ask("fleet names", _fleets))):
         live.close()
         raise UsageError(absent)
@@ -74,7 +74,7 @@ async def _serve(
     turns = live.run(), page.aggregator.run(), fleet.work_out(page)
     tasks = [asyncio.create_task(turn) for turn in turns]
     try:
-        public = None if settings.asked is None else PublicStatement(settings.asked, live)
+        public = None if settings.statement is None else PublicStatement(settings.statement, live)
         access = PageAccess(Drawing(application(page)), settings.tokens, port, public, settings.audit_log)
         await server.run(guarded(access), listener, ready)
     finally:
@@ -139,8 +139,8 @@ def _mount_board(outer: FastAPI, page: Page) -> None:
     @outer.get("/board/config.json")
     async def _() -> Response:
         fleet = None if page.settings.door is None else await _open_fleet(page)
-        told = ("/v1", "/api") if fleet else (None, None)
-        config = BoardConfig(fleet or "", *told, None, "/", page.settings.door is not None)
+        addresses = ("/v1", "/api") if fleet else (None, None)
+        config = BoardConfig(fleet or "", *addresses, None, "/", page.settings.door is not None)
         return JSONResponse(asdict(config), headers={"cache-control": "no-store"})
 
     try:
@@ -151,12 +151,16 @@ def _mount_board(outer: FastAPI, page: Page) -> None:
 
 async def _open_fleet(page: Page) -> str | None:
     try:
-        seen = await page.live.overview()
+        store_overview = await page.live.overview()
     except StoreError:
         return None
-    asked = [f.name for f in seen.fleets if not f.keyed and any(e.state == "current" for e in f.experiments)]
-    asked.sort(key=lambda name: name.startswith(SIMULATED_PREFIX))  # those are their simulator's
-    return next((name for name in asked if page.settings.fleet in (None, name)), None)
+    names = [
+        f.name
+        for f in store_overview.fleets
+        if not f.keyed and any(e.state == "current" for e in f.experiments)
+    ]
+    names.sort(key=lambda name: name.startswith(SIMULATED_PREFIX))  # those are their simulator's
+    return next((name for name in names if page.settings.fleet in (None, name)), None)
 
 
 def _mount_results(outer: FastAPI, page: Page) -> None:

@@ -37,20 +37,20 @@ class PublicStatement:
             return Response(
                 json.dumps(self._whole, indent=2) + "\n", media_type="application/json", headers=headers
             )
-        shown = page.html(self._whole, await self._news(), f"{PATH}?{_DOWNLOAD}")
-        return HTMLResponse(shown, headers={"cache-control": "no-store"})
+        document = page.html(self._whole, await self._news(), f"{PATH}?{_DOWNLOAD}")
+        return HTMLResponse(document, headers={"cache-control": "no-store"})
 
     async def _news(self) -> str:
         words = page.words_of(self._whole["statement"])
-        told, day = self._whole["statement"]["asked"], datetime.datetime.now(datetime.UTC).date()
+        before, day = self._whole["statement"]["asked"], datetime.datetime.now(datetime.UTC).date()
 
-        def asked(reader: StoreReader) -> dict[str, str]:
+        def digests(reader: StoreReader) -> dict[str, str]:
             versions = reader.store.experiments(self._whole["statement"]["fleet"])
             return {v.experiment.name: facts.digest_of(v) for v in versions if v.published_on(day)}
 
         try:
-            now = await self._live.ask(("asked", day), asked)
+            now = await self._live.ask(("asked", day), digests)
         except StoreError:
             return words.texts["unknown"]
-        changed = sorted(name for name in told | now if told.get(name) != now.get(name))
+        changed = sorted(name for name in before | now if before.get(name) != now.get(name))
         return words.write(Phrase.of("changed", names=tuple(changed))) if changed else ""

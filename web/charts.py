@@ -55,8 +55,8 @@ def tooltip(locale: str, unit: str = "") -> dict[str, Any]:
 
 def axis(kind: str, name: str, locale: str, unit: str = "", **more: Any) -> dict[str, Any]:
     """An axis of ECharts; kind: "log", "value" or "time"."""
-    written = script("day", locale) if kind == "time" else script("numbers", locale, unit)
-    labels: dict[str, Any] = {"hideOverlap": True, ":formatter": written}
+    formatter = script("day", locale) if kind == "time" else script("numbers", locale, unit)
+    labels: dict[str, Any] = {"hideOverlap": True, ":formatter": formatter}
     place: dict[str, Any] = {"nameLocation": "middle", "nameGap": 30}
     if kind == "time":  # the same day is not written twice
         place["minInterval"] = _DAY_MS

@@ -78,8 +78,8 @@ class FleetView:
         self._tiles: dict[tuple[str, str], Tile] = {}
         self._rejects: dict[str, ui.label] = {}
         self._there: object = None
-        self._seen: StoreOverview | None = None
-        self._told = asyncio.Event()
+        self._overview: StoreOverview | None = None
+        self._findings_shown = asyncio.Event()
         with ui.element("p").classes("health").props('id="health"'):
             self._well = tag("span", "").classes("health-mark")
             self._health = tag("span", "…").props('id="reports"')
@@ -99,36 +99,39 @@ class FleetView:
                 with self._fleets:
                     _steps()
             return
-        seen = await page.live.overview()
-        absent = page.settings.absent([f.name for f in seen.fleets])
-        seen = _chosen(seen, page.settings.fleet)
-        there = absent, *((f.name, f.keyed, tuple(e.name for e in f.experiments)) for f in seen.fleets)
+        store_overview = await page.live.overview()
+        absent = page.settings.absent([f.name for f in store_overview.fleets])
+        store_overview = _chosen(store_overview, page.settings.fleet)
+        there = (
+            absent,
+            *((f.name, f.keyed, tuple(e.name for e in f.experiments)) for f in store_overview.fleets),
+        )
         if there != self._there:
             self._there = there
-            self._build(seen, absent)
-        self._seen = seen
-        experiments = [e for fleet in seen.fleets for e in fleet.experiments]
+            self._build(store_overview, absent)
+        self._overview = store_overview
+        experiments = [e for fleet in store_overview.fleets for e in fleet.experiments]
         self._show_period(bool(experiments))
         for e in experiments:
-            self._tiles[e.fleet, e.name].show(e, seen.minute.date())
-        self._say_health(seen)
+            self._tiles[e.fleet, e.name].show(e, store_overview.minute.date())
+        self._say_health(store_overview)
         await asyncio.gather(*map(self._find, experiments))
-        self._told.set()
-        self._say_health(seen)
+        self._findings_shown.set()
+        self._say_health(store_overview)
         await asyncio.gather(*(self._find(e, series=True) for e in experiments))
 
     async def spend(self) -> None:
         """Mark budgets of which little is left; apart, since all devices' rows are read for that."""
         page = self._page
-        await self._told.wait()  # findings first: nothing that takes seconds runs beside them
+        await self._findings_shown.wait()  # findings first: nothing that takes seconds runs beside them
         if page.live.state.ready:
-            seen = _chosen(await page.live.overview(), page.settings.fleet)
-            for fleet in seen.fleets:
+            store_overview = _chosen(await page.live.overview(), page.settings.fleet)
+            for fleet in store_overview.fleets:
                 for supply in (await page.ledgers.read(fleet.name)).budget.experiments:
                     if (fleet.name, supply.name) in self._tiles:
                         self._tiles[fleet.name, supply.name].spend(supply.line)
-            if self._seen is not None:  # what is shown may be older
-                self._say_health(self._seen)
+            if self._overview is not None:  # what is shown may be older
+                self._say_health(self._overview)
 
     async def _choose_period(self, period: str) -> None:
         """Show all tiles of another period, and keep it in the address."""
@@ -147,64 +150,71 @@ class FleetView:
         try:
             question = in_period(Question(experiment=e.name, fleet=e.fleet), period)
             selection = await asking.in_period(question)
-            known = await asking.finding(selection, self._reader, series=series)
+            finding = await asking.finding(selection, self._reader, series=series)
         except NoReportsInPeriod:
-            known = f"No report came {phrase_of(period, self._reader)}."
+            finding = f"No report came {phrase_of(period, self._reader)}."
         except HushmoteError as error:
-            known = sentence(await self._page.live.trouble(error))
-            if not known:
+            finding = sentence(await self._page.live.trouble(error))
+            if not finding:
                 return
         if period == self._period:  # which a reader may have changed meanwhile
-            self._tiles[e.fleet, e.name].find(known, series=series)
+            self._tiles[e.fleet, e.name].find(finding, series=series)
 
-    def _build(self, seen: StoreOverview, absent: str) -> None:
+    def _build(self, store_overview: StoreOverview, absent: str) -> None:
         self._tiles.clear()
         self._rejects.clear()
         self._fleets.clear()
         with self._fleets:
             if absent:
                 tag("p", sentence(absent))
-            elif not any(fleet.experiments for fleet in seen.fleets):
+            elif not any(fleet.experiments for fleet in store_overview.fleets):
                 _steps()
             with ui.element("ul").classes("cards"):
-                for e in (e for fleet in seen.fleets for e in fleet.experiments):
+                for e in (e for fleet in store_overview.fleets for e in fleet.experiments):
                     self._tiles[e.fleet, e.name] = Tile(e, self._reader)
-            for fleet in seen.fleets:
+            for fleet in store_overview.fleets:
                 tag("p", f"Fleet {fleet.name}: {_TAGGED if fleet.keyed else _OPEN}").classes("fleet")
                 self._rejects[fleet.name] = tag("p", "")
 
-    def _say_health(self, seen: StoreOverview) -> None:
+    def _say_health(self, store_overview: StoreOverview) -> None:
         """One line on how it goes, and what was thrown away of each fleet."""
         aggregator, number = self._page.aggregator, partial(self._reader.number, digits=0)
-        for fleet in seen.fleets:
+        for fleet in store_overview.fleets:
             label = self._rejects[fleet.name]
             label.text = " ".join(one.words(number) for one in fleet.rejects)
             bad = any(not one.harmless for one in fleet.rejects)
             label.classes(**{"add" if bad else "remove": "warn"})
         marked = sum(tile.marked for tile in self._tiles.values())
         spent = sum(tile.spent for tile in self._tiles.values())
-        bad = sum(any(not r.harmless for r in fleet.rejects) for fleet in seen.fleets)
+        bad = sum(any(not r.harmless for r in fleet.rejects) for fleet in store_overview.fleets)
         lines = [
             f"{marked} of {len(self._tiles)} experiments need{'s' * (marked == 1)} a look." if marked else "",
             f"The budget of {counted(spent, 'experiment')} is spent, or nearly." if spent else "",
-            "" if aggregator.asked else _UNMONITORED,
+            "" if aggregator.is_monitored else _UNMONITORED,
             aggregator.health.words if aggregator.health else "",
-            *(one.words(number) for one in seen.rejects),
-            "" if bad or seen.rejects else "No report was thrown away.",
+            *(one.words(number) for one in store_overview.rejects),
+            "" if bad or store_overview.rejects else "No report was thrown away.",
         ]
         state: Health = "unknown" if aggregator.health is None else "well"
-        if marked or bad or seen.rejects or aggregator.trouble:
+        if marked or bad or store_overview.rejects or aggregator.trouble:
             state = "bad"
         self._well.text = _HEALTH[state]
         self._well.classes(state, remove=" ".join(_HEALTH.keys() - {state}))
-        self._health.text = f"{number(seen.reports)} reports so far. {' '.join(filter(None, lines))}"
+        self._health.text = (
+            f"{number(store_overview.reports)} reports so far. {' '.join(filter(None, lines))}"
+        )
 
 
-def _chosen(seen: StoreOverview, fleet: str | None) -> StoreOverview:
+def _chosen(store_overview: StoreOverview, fleet: str | None) -> StoreOverview:
     """The overview of the one fleet that the page shows, or of all."""
     if fleet is None:
-        return seen
-    return StoreOverview(tuple(f for f in seen.fleets if f.name == fleet), (), seen.minute, clock=seen.clock)
+        return store_overview
+    return StoreOverview(
+        tuple(f for f in store_overview.fleets if f.name == fleet),
+        (),
+        store_overview.minute,
+        clock=store_overview.clock,
+    )
 
 
 def _steps() -> None:

@@ -11,7 +11,7 @@ from . import asked
 from .page import Page
 
 VIEWS = (("Answers", "/"), ("Budget", "/budget"), ("Plan", "/plan"), ("A board in the browser", "/board/"))
-ASKED = ("What is asked", asked.PATH)  # where the owner shows it
+STATEMENT_VIEW = ("What is asked", asked.PATH)  # where the owner shows it
 _WORD = re.compile(r"[a-z]+(['’-][a-z]+)*[,:;]?(\s|$)")
 FAULT = "This view has failed, by a fault in Hushmote. The log of the page's process says what happened."
 _COLOURS = (("auto", "as the system"), ("light", "light"), ("dark", "dark"))
@@ -31,7 +31,7 @@ def frame(page: Page, title: str, here: str = "") -> Generator[ui.label, None, N
             'id="frame-menu" type="button" aria-expanded="false" aria-controls="frame-views"'
         )
         with ui.element("nav").props('id="frame-views" aria-label="Views"'):
-            for name, path in (*VIEWS, *([ASKED] if page.settings.asked else [])):
+            for name, path in (*VIEWS, *([STATEMENT_VIEW] if page.settings.statement else [])):
                 link = ui.link(name, path).classes("frame-link")
                 if path == here:
                     link.props('aria-current="page"')
@@ -57,13 +57,13 @@ def frame(page: Page, title: str, here: str = "") -> Generator[ui.label, None, N
 def _follow(page: Page, banner: ui.element, updated: ui.label) -> None:
     """Keep the banner and the time of the last change up to date."""
     client, live = context.client, page.live
-    said: list[str] = []
+    banner_lines: list[str] = []
     faults: list[str] = []
 
     def show() -> None:
         troubles = [words for words in (live.state.words, page.aggregator.trouble, *faults) if words]
-        if troubles != said:
-            said[:] = troubles
+        if troubles != banner_lines:
+            banner_lines[:] = troubles
             banner.clear()
             with banner:
                 for words in troubles:

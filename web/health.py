@@ -17,7 +17,7 @@ class AskedAggregator:
         self.health: AggregatorHealth | None = None
 
     @property
-    def asked(self) -> bool:
+    def is_monitored(self) -> bool:
         """Whether anybody is to ask it."""
         return self._url is not None
 

@@ -22,7 +22,7 @@ def in_locale(text: str, reader: Reader) -> str:
 
     Numbers keep all their digits.
     """
-    text = _NUMBERS.sub(lambda match: _written(match[1], reader), text)
+    text = _NUMBERS.sub(lambda match: _localize(match[1], reader), text)
     return percent_signs(text, reader)
 
 
@@ -31,7 +31,7 @@ def percent_signs(text: str, reader: Reader) -> str:
     return _PERCENT.sub(reader.percent_sign, text)
 
 
-def _written(number: str, reader: Reader) -> str:
+def _localize(number: str, reader: Reader) -> str:
     if "-" in number:
         try:
             return reader.day(datetime.date.fromisoformat(number))

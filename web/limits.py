@@ -75,15 +75,15 @@ class Limits:
             return await _refusal(413, "This is too long.")(scope, receive, send)
         nonce = secrets.token_urlsafe(16)
         headers = [*_HEADERS, (b"content-security-policy", policy(scope["path"], nonce).encode())]
-        left = MOST_BODY
+        bytes_left = MOST_BODY
         start: Any = None
         body = b""
 
         async def bounded() -> Any:
-            nonlocal left
+            nonlocal bytes_left
             message = await receive()
-            left -= len(message.get("body", b""))
-            return message if left >= 0 else {"type": "http.disconnect"}
+            bytes_left -= len(message.get("body", b""))
+            return message if bytes_left >= 0 else {"type": "http.disconnect"}
 
         async def dressed(message: Any) -> None:
             nonlocal start, body

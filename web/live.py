@@ -81,9 +81,9 @@ class LiveStore:
         seconds, and waits for others that do. Raises what answer raises, and StoreError where the store
         cannot be read.
         """
-        kept = self._answers.get(question)
-        if kept is not None and kept[0] == self.version and not _failed(kept[1]):
-            return await asyncio.shield(kept[1])
+        previous = self._answers.get(question)
+        if previous is not None and previous[0] == self.version and not _failed(previous[1]):
+            return await asyncio.shield(previous[1])
         while len(self._answers) >= _MOST_ANSWERS:
             del self._answers[next(iter(self._answers))]
         pool = self._taking_long if slow else self._answering
@@ -105,9 +105,9 @@ class LiveStore:
 
     def _look_over(self, reader: StoreReader) -> StoreOverview:
         of, before = self._overview
-        seen = overview(reader.store, _now(), before if of is reader else None)
-        self._overview = reader, seen
-        return seen
+        store_overview = overview(reader.store, _now(), before if of is reader else None)
+        self._overview = reader, store_overview
+        return store_overview
 
     def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:
         """Await refresh() once the reader's browser has the page, and after each commit, until it leaves.

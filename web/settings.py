@@ -35,14 +35,14 @@ class PageSettings:
     tokens: Tokens | None = field(default=None, repr=False)
     door: Any = field(default=None, repr=False)
     policy: Policy | None = None
-    asked: dict[str, Any] | None = None
+    statement: dict[str, Any] | None = None
     audit_log: AuditLog | None = None
 
     def absent(self, fleets: Sequence[str]) -> str:
         """What the page says if the store lacks a fleet that it should show; else empty."""
-        asked = [] if self.asked is None else [self.asked["statement"]["fleet"]]
+        statement_fleets = [] if self.statement is None else [self.statement["statement"]["fleet"]]
         try:
-            for name in (self.fleet, *asked):
+            for name in (self.fleet, *statement_fleets):
                 if name is not None:
                     choose_name("fleet", name, fleets, "in this store")
         except UsageError as e:

@@ -98,8 +98,8 @@ class Tile:
         """Show what the overview says."""
         number, day = self._number, self._reader.day
         self._title.text = of.purpose or of.name
-        asked = f", asked by {of.owner}" if of.owner else ""
-        self._name.text = f"{of.name} of fleet {of.fleet}{asked}"
+        owner = f", asked by {of.owner}" if of.owner else ""
+        self._name.text = f"{of.name} of fleet {of.fleet}{owner}"
         came = f"{counted(of.reports, write=self._reader)} in all"
         came += f", {number(of.today)} today (UTC)" if of.today is not None else ""
         until = f"until {day(of.expires)}" if of.expires else "with no end"
@@ -219,9 +219,9 @@ def spark(of: Finding) -> str:
     last = f'<path d="M{point(len(rows) - 1, rows[-1].value)}h0"/>'
     if len(rows) > 1:
         band = f"{points('high', along)} {points('low', along[::-1])}"
-        drawn = f'<polygon points="{band}"/><polyline points="{points("value", along)}"/>{last}'
+        shapes = f'<polygon points="{band}"/><polyline points="{points("value", along)}"/>{last}'
     else:
-        drawn = f'<polyline points="{point(0, low)} {point(0, high)}"/>{last}'
+        shapes = f'<polyline points="{point(0, low)} {point(0, high)}"/>{last}'
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg>'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" aria-hidden="true">{shapes}</svg>'
     )

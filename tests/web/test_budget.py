@@ -49,11 +49,13 @@ def test_what_is_left_stands_first_and_agrees_with_the_ledger():
     told, (row,) = fleet_supply(ledger, TODAY), ledger.lines(TODAY)
     (e,) = told.experiments
     assert row.left == 600 * 4 + 300 * 2
-    assert e.said[0] == f"Devices of home can still send {row.left:,} reports to room."
-    assert e.said[1].startswith(f"At the present rate of 100 reports a day, half are silent by {row.half}")
-    assert f"95% by {row.dry}" in e.said[1]
-    assert e.said[2] == "100 of 1,000 devices have nothing left to give."
-    assert "at most 4 reports of ε = 1" in e.said[3]
+    assert e.sentences[0] == f"Devices of home can still send {row.left:,} reports to room."
+    assert e.sentences[1].startswith(
+        f"At the present rate of 100 reports a day, half are silent by {row.half}"
+    )
+    assert f"95% by {row.dry}" in e.sentences[1]
+    assert e.sentences[2] == "100 of 1,000 devices have nothing left to give."
+    assert "at most 4 reports of ε = 1" in e.sentences[3]
     assert e.line == row
     assert told.boards == 1_000
 
@@ -100,7 +102,7 @@ def test_the_series_are_the_ledgers_forecast():
 )
 def test_every_state_of_an_experiment_has_its_sentence(row, profiles, first):
     (e,) = budget(row, profiles=profiles).experiments
-    assert e.said[0] == first
+    assert e.sentences[0] == first
 
 
 @pytest.mark.parametrize(
@@ -116,12 +118,12 @@ def test_every_state_of_an_experiment_has_its_sentence(row, profiles, first):
 )
 def test_no_date_is_made_up(row, second):
     (e,) = budget(row, profiles={(0,): 10}).experiments
-    assert e.said[1].startswith(second)
+    assert e.sentences[1].startswith(second)
 
 
 def test_a_fleet_that_is_asked_once_raises_no_alarm():
     (e,) = budget(line(budget=ONCE), profiles={(1,): 90, (0,): 10}).experiments
-    assert e.said == (
+    assert e.sentences == (
         "room asks each device once: 90 devices have answered.",
         "A new device gives at most 1 report of ε = 1.",
     )
@@ -132,7 +134,7 @@ def test_a_fleet_that_is_asked_once_raises_no_alarm():
 
 def test_half_may_be_silent_already():
     (e,) = budget(line(), profiles={(4,): 60, (0,): 40}).experiments
-    assert "half of them are silent already, and 95% by" in e.said[1]
+    assert "half of them are silent already, and 95% by" in e.sentences[1]
 
 
 def test_without_a_policy_it_is_said_that_boards_may_hold_less():

@@ -84,24 +84,26 @@ def test_the_command_that_is_shown_says_the_same_and_writes_the_same_file(settin
     monkeypatch.chdir(tmp_path)
     answer = answer_to(setting)
     days = {datetime.datetime.now(datetime.UTC).date()}
-    result = run(f"{answer.made.command(NAMED.name)} --json")
+    result = run(f"{answer.plan_answer.command(NAMED.name)} --json")
     days.add(datetime.datetime.now(datetime.UTC).date())  # midnight may have come meanwhile
     assert result.exit_code == 0, result.output
     written = (tmp_path / "room.toml").read_text()
-    files = [answer.made.file(replace(NAMED, today=day)) for day in days]
+    files = [answer.plan_answer.file(replace(NAMED, today=day)) for day in days]
     assert without_words(written) in map(without_words, files)
     assert run("hushmote experiment show room.toml").exit_code == 0
     told = json.loads(result.output)
-    assert told["answer"] == list(answer.made.lines)
+    assert told["answer"] == list(answer.plan_answer.lines)
     histograms = told["histograms"] if setting.get("lasting") else [told["histogram"]]
-    shown = [w.seen.epsilon for w in answer.made.windows] or [answer.made.seen["all of it"].epsilon]
+    shown = [w.seen.epsilon for w in answer.plan_answer.windows] or [
+        answer.plan_answer.seen["all of it"].epsilon
+    ]
     assert [h["epsilon"] for h in histograms][: len(shown)] == shown
 
 
 def test_the_field_and_the_sentence_show_the_same_error():
     answer = answer_to(SMALL)
-    assert f"±{answer.solved:g} points, 95 times in 100" in answer.made.lines[0]
-    assert answer.solved == pytest.approx(100 * answer.made.error, rel=0.01)
+    assert f"±{answer.solved:g} points, 95 times in 100" in answer.plan_answer.lines[0]
+    assert answer.solved == pytest.approx(100 * answer.plan_answer.error, rel=0.01)
 
 
 AGAIN = {"answer": "devices", "lasting": True}
@@ -110,20 +112,20 @@ AGAIN = {"answer": "devices", "lasting": True}
 @pytest.mark.slow
 def test_the_devices_of_a_life_are_as_many_as_reach_what_was_asked_for():
     answer = answer_to(AGAIN)
-    assert answer.made.error <= 0.02
-    assert "are met" in answer.made.sentences[1]
-    assert answer.made.sentences[0].startswith(f"Take {answer.solved:,} devices. Let a device make ")
-    assert (answer.made.plan.devices, answer.made.not_met) == (answer.solved, "")
+    assert answer.plan_answer.error <= 0.02
+    assert "are met" in answer.plan_answer.sentences[1]
+    assert answer.plan_answer.sentences[0].startswith(f"Take {answer.solved:,} devices. Let a device make ")
+    assert (answer.plan_answer.plan.devices, answer.plan_answer.not_met) == (answer.solved, "")
     fewer = answer_to(AGAIN | {"answer": "error", "devices": answer.solved * 0.99 // 1})
-    assert fewer.made.error > 0.02
-    assert fewer.solved == pytest.approx(100 * fewer.made.error, rel=0.01)
+    assert fewer.plan_answer.error > 0.02
+    assert fewer.solved == pytest.approx(100 * fewer.plan_answer.error, rel=0.01)
 
 
 @pytest.mark.slow
 def test_a_life_that_does_not_reach_what_was_asked_for_says_so():
     answer = answer_to(AGAIN | {"answer": "epsilon"})
-    assert answer.made.not_met.startswith("±2 points are not met by 30 days alone: that takes ")
-    assert answer.made.sentences[1].endswith(answer.made.not_met)
+    assert answer.plan_answer.not_met.startswith("±2 points are not met by 30 days alone: that takes ")
+    assert answer.plan_answer.sentences[1].endswith(answer.plan_answer.not_met)
 
 
 @pytest.mark.slow
@@ -131,11 +133,13 @@ def test_a_life_that_does_not_reach_what_was_asked_for_says_so():
 @pytest.mark.parametrize("lasting", [False, True])
 def test_a_fixed_limit_is_said_to_take_fewer_devices(answer, lasting):
     ranges = answer_to({"answer": answer, "lasting": lasting})
-    error = 2.0 if answer == "devices" else 100 * ranges.made.error
+    error = 2.0 if answer == "devices" else 100 * ranges.plan_answer.error
     asked_so = answer_to({"form": "yes_no", "answer": "devices", "error": error, "lasting": lasting})
-    assert asked_so.solved < ranges.made.plan.devices
-    assert f"Asked as yes or no, the same takes {asked_so.solved:,} devices." in ranges.made.fixed_limit
-    assert asked_so.made.fixed_limit == ""
+    assert asked_so.solved < ranges.plan_answer.plan.devices
+    assert (
+        f"Asked as yes or no, the same takes {asked_so.solved:,} devices." in ranges.plan_answer.fixed_limit
+    )
+    assert asked_so.plan_answer.fixed_limit == ""
 
 
 @pytest.mark.parametrize("setting", [SMALL, AGAIN | {"domain": 8}], ids=["once", "a life"])
@@ -143,8 +147,8 @@ def test_the_curve_goes_through_the_plan_and_falls(setting):
     """Of a life it is that of its longest window."""
     answer = answer_to(setting)
     devices, errors = zip(*answer.curve, strict=True)
-    assert errors[len(errors) // 2] == pytest.approx(100 * answer.made.error)
-    assert devices[len(devices) // 2] == pytest.approx(answer.made.plan.devices)
+    assert errors[len(errors) // 2] == pytest.approx(100 * answer.plan_answer.error)
+    assert devices[len(devices) // 2] == pytest.approx(answer.plan_answer.plan.devices)
     assert sorted(errors, reverse=True) == list(errors)
 
 
@@ -209,7 +213,7 @@ numbers = st.none() | st.floats() | st.sampled_from([0.0, -1.0, 1e30, 1e300, 2.0
 def test_whatever_is_typed_gives_an_answer_or_one_line(setting):
     refused = None
     try:
-        answer_to(setting).made.command(NAMED.name)
+        answer_to(setting).plan_answer.command(NAMED.name)
     except HushmoteError as e:
         refused = str(e)
     assert refused is None or "\n" not in refused
@@ -228,14 +232,14 @@ def test_whatever_is_typed_gives_an_answer_or_one_line(setting):
 )
 def test_a_file_that_would_be_refused_says_which_field(setting, changes, field):
     with pytest.raises(FileRefused) as caught:
-        answer_to(setting).made.file(replace(NAMED, **changes))
+        answer_to(setting).plan_answer.file(replace(NAMED, **changes))
     assert caught.value.field == field
     assert "\n" not in caught.value.reason
 
 
 def test_a_file_of_a_number_needs_its_range():
     with pytest.raises(PlanError, match="needs a number's range"):
-        answer_to(SMALL | {"low": None}).made.file(NAMED)
+        answer_to(SMALL | {"low": None}).plan_answer.file(NAMED)
 
 
 def test_a_search_that_nobody_waits_for_ends():

@@ -24,7 +24,7 @@ class ExperimentSupply:
     the devices, %, that can still report.
     """
 
-    said: tuple[str, ...]
+    sentences: tuple[str, ...]
     promise: str
     line: Remaining
     counted: Series
@@ -53,8 +53,8 @@ def fleet_supply(ledger: FleetLedger, today: datetime.date) -> FleetSupply:
     spans = [np.linspace(0, days, _POINTS) for days in shown_days(lines, today)]
     experiments = tuple(_experiment(ledger.fleet, line, today, *spans) for line in lines)
     boards = sum(ledger.profiles.values())
-    known = (*life(ledger.policy), *notes(ledger.policy, len(lines)))
-    return FleetSupply(ledger.fleet, boards, experiments, known)
+    life_lines = (*life(ledger.policy), *notes(ledger.policy, len(lines)))
+    return FleetSupply(ledger.fleet, boards, experiments, life_lines)
 
 
 def _experiment(

@@ -38,9 +38,13 @@ class Ledgers:
         """The fleet's ledger, of now or of a little while ago. Raises StoreError, VersionRefused."""
         async with self._locks[fleet]:
             now_s, day = asyncio.get_running_loop().time(), datetime.datetime.now(datetime.UTC).date()
-            kept, version = self._read.get(fleet), self._live.version
-            if kept is not None and kept.day == day and (kept.version == version or now_s < kept.due_s):
-                return kept
+            previous, version = self._read.get(fleet), self._live.version
+            if (
+                previous is not None
+                and previous.day == day
+                and (previous.version == version or now_s < previous.due_s)
+            ):
+                return previous
 
             def work(reader: StoreReader) -> FleetSupply:
                 return fleet_supply(remaining.read(reader.store, fleet, day, self._policy), day)

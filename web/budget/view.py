@@ -64,15 +64,15 @@ class BudgetView:
     async def _show(self) -> float | None:
         """Show every fleet; returns when the first ledger that is older than the store may be read again."""
         names = await self._page.live.ask("fleet names", attrgetter("fleets"))
-        wanted = [name for name in names if self._page.settings.fleet in (None, name)]
-        if list(self._sections) != wanted:
+        names_to_show = [name for name in names if self._page.settings.fleet in (None, name)]
+        if list(self._sections) != names_to_show:
             self._sections.clear()
             self._fleets.clear()
             with self._fleets:
                 self._waiting = skeleton(3)
-        self._state.set_text("" if wanted else sentence(self._page.settings.absent(names) or _EMPTY))
+        self._state.set_text("" if names_to_show else sentence(self._page.settings.absent(names) or _EMPTY))
         due: list[float] = []
-        for name in wanted:
+        for name in names_to_show:
             if name not in self._sections:
                 self._state.set_text(f"Counting what the devices of {name} have sent ...")
             read = await self._ledgers.read(name)
@@ -92,10 +92,10 @@ class FleetSection:
 
     def __init__(self, who: Reader) -> None:
         self._reader = who
-        self._shown: FleetSupply | None = None
+        self._supply: FleetSupply | None = None
         with ui.element("section").classes("budget"):
             self._title = heading("", 2)
-            self._said = ui.element("div")
+            self._sentences = ui.element("div")
             self._able = chart({}, "Devices that can still report")
             self._table = ui.element("div")
             self._reports = chart({}, "Reports a day")
@@ -104,18 +104,18 @@ class FleetSection:
 
     def show(self, budget: FleetSupply) -> None:
         """Show a ledger; what did not change stays as it is."""
-        if budget == self._shown:
+        if budget == self._supply:
             return
-        self._shown = budget
-        self._title.set_text(self._written(f"Fleet {budget.fleet}: {counted(budget.boards, 'device')}"))
-        self._said.clear()
-        with self._said:
+        self._supply = budget
+        self._title.set_text(self._localize(f"Fleet {budget.fleet}: {counted(budget.boards, 'device')}"))
+        self._sentences.clear()
+        with self._sentences:
             if not budget.experiments:
                 ui.label("Nothing is asked of this fleet yet.")
             for e in budget.experiments:
                 heading(e.name, 3)
-                for number, said in enumerate(e.said):
-                    ui.label(self._written(said)).classes("" if number else "budget-first")
+                for number, text in enumerate(e.sentences):
+                    ui.label(self._localize(text)).classes("" if number else "budget-first")
         self._draw(budget)
         self._table.clear()
         with self._table:
@@ -123,13 +123,13 @@ class FleetSection:
             table(f"Budgets of fleet {budget.fleet}", ("experiment", *HEADINGS), rows, stacked=True)
         self._life.clear()
         with self._life:
-            for said in budget.life:
-                ui.label(self._written(said)).classes("budget-said")
+            for text in budget.life:
+                ui.label(self._localize(text)).classes("budget-said")
             for e in budget.experiments:
-                ui.label(self._written(f"{e.name} alone: {e.promise}")).classes("budget-said")
+                ui.label(self._localize(f"{e.name} alone: {e.promise}")).classes("budget-said")
 
     def _row(self, e: ExperimentSupply) -> list[str]:
-        return [e.name, *map(self._written, cells(e.line))]
+        return [e.name, *map(self._localize, cells(e.line))]
 
     def _draw(self, budget: FleetSupply) -> None:
         reports: list[dict[str, Any]] = []
@@ -141,19 +141,19 @@ class FleetSection:
             if e.forecast:
                 reports.append(_line(e.name, e.forecast, colour))
                 able.append(_line(e.name, e.able, colour) | {"areaStyle": {"opacity": 0.25}})
-        first = " ".join(e.said[0] for e in budget.experiments)
-        second = " ".join(said for e in budget.experiments for said in e.said[1:2])
+        first = " ".join(e.sentences[0] for e in budget.experiments)
+        second = " ".join(text for e in budget.experiments for text in e.sentences[1:2])
         title = "reports a day: dots counted, lines forecast"
         self._fill(self._reports, title, "", reports, first)
         self._fill(self._able, "devices that can report: today and forecast", "%", able, second, max=100)
 
     def _fill(
-        self, drawn: ui.echart, name: str, unit: str, series: list[dict[str, Any]], said: str, **more: Any
+        self, plot: ui.echart, name: str, unit: str, series: list[dict[str, Any]], summary: str, **more: Any
     ) -> None:
         tag, names = self._reader.tag, sorted({s["name"] for s in series})
-        drawn.set_visibility(any(s["data"] for s in series))
-        drawn.options.clear()
-        drawn.options.update(
+        plot.set_visibility(any(s["data"] for s in series))
+        plot.options.clear()
+        plot.options.update(
             {
                 "animation": False,
                 "textStyle": {"fontFamily": "system-ui, sans-serif"},
@@ -166,10 +166,10 @@ class FleetSection:
                 "series": series,
             }
         )
-        drawn.props["aria-label"] = self._written(f"{name[0].upper()}{name[1:]}. {said}")
-        drawn.update()
+        plot.props["aria-label"] = self._localize(f"{name[0].upper()}{name[1:]}. {summary}")
+        plot.update()
 
-    def _written(self, text: str) -> str:
+    def _localize(self, text: str) -> str:
         return in_locale(text, self._reader)
 
 

@@ -13,10 +13,10 @@ from ...server.words.answers import digits
 from ..frame import tag
 from ..in_locale import in_locale
 from ..reader import Reader
-from .controls import Given
+from .controls import PanelContext
 
 
-def written(row: Row, reader: Reader, *more: float, share: bool = True) -> list[str]:
+def format_row(row: Row, reader: Reader, *more: float, share: bool = True) -> list[str]:
     """A row's value, the ends of its interval, and more of the same kind, to the digits that it leaves.
 
     share: of a population, in percent; otherwise a reading.
@@ -35,7 +35,7 @@ def tells(row: Row, experiment: Experiment | None = None) -> bool:
     return row.high - row.low <= WIDEST * (edges[-1] - edges[0])
 
 
-def number_tiles(place: ui.element, rows: Iterable[Row], of: Given) -> None:
+def number_tiles(place: ui.element, rows: Iterable[Row], of: PanelContext) -> None:
     """Readings in the place of others: the name, the number, and its interval, a tile for each."""
     unit, reader = of.unit, of.reader
     place.clear()

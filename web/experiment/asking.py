@@ -50,13 +50,13 @@ class Asking:
     """What the readers of one page share."""
 
     live: LiveStore
-    _kept: Kept = field(default_factory=Kept)
+    _cache: Kept = field(default_factory=Kept)
     _epsilons: dict[Hashable, tuple[float, BothEpsilons]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def facts(self, store: StoreReader) -> Facts:
         """What a store says now."""
-        return Facts(store.store, kept=self._kept)
+        return Facts(store.store, kept=self._cache)
 
     async def facts_now(self) -> Facts:
         """The same, read once for each commit. Raises StoreError."""
@@ -128,9 +128,9 @@ class Asking:
         # A new window has not ended, whatever is known of the others.
         key = selection, compared, tuple(facts.selected(replace(selection, windows=(), version="")).there)
         with self._lock:
-            kept = self._epsilons.get(key)
-            if kept is not None and time.monotonic() - kept[0] < EPSILONS_S:
-                return kept[1]
+            entry = self._epsilons.get(key)
+            if entry is not None and time.monotonic() - entry[0] < EPSILONS_S:
+                return entry[1]
         facts = replace(facts, at=datetime.datetime.now(datetime.UTC))
         once = second_epsilon.of_selections(facts, *_sums(facts, selection, compared))
         every_day = second_epsilon.overview(facts, replace(selection, windows=())).all_windows
@@ -144,10 +144,10 @@ class Asking:
 
 def _sums(facts: Facts, selection: Selection, compared: Sequence[Selection]) -> tuple[Selection, ...]:
     """Return the sums of windows that are shown: the period, those around a change, a comparison's sides."""
-    shown = _with_windows(facts, selection)
-    beside = [replace(shown, windows=tuple(sorted(windows))) for windows in find(facts, shown).histograms]
+    counted = _with_windows(facts, selection)
+    beside = [replace(counted, windows=tuple(sorted(windows))) for windows in find(facts, counted).histograms]
     sides = [_with_windows(facts, side) for side in compared]
-    return tuple(dict.fromkeys([shown, *beside, *sides]))
+    return tuple(dict.fromkeys([counted, *beside, *sides]))
 
 
 def _with_windows(facts: Facts, selection: Selection) -> Selection:

@@ -12,14 +12,14 @@ from ..in_locale import in_locale
 from . import charts, sentences
 from .chart import DraggedChart
 from .choices import Choices
-from .controls import Given, offer, select, summarize, versioned
+from .controls import PanelContext, offer, select, summarize, versioned
 
 
 class ChangePanel:
     """What changed since other windows, or another version."""
 
-    def __init__(self, given: Given):
-        self._given, self._reader = given, given.reader
+    def __init__(self, context: PanelContext):
+        self._context, self._reader = context, context.reader
         self._follows = False  # whether the windows to compare with follow from the period
         heading("Compare", 2).props('id="compare"')
         ui.label(
@@ -32,19 +32,19 @@ class ChangePanel:
             self._since = select([], "Compare with windows", self._picked, multiple=True).props("clearable")
             self._earlier = select({"": "the same"}, "Compare with version", self._picked, value="")
         self._which = ui.label()
-        self._said = ui.column().classes("experiment-lines").props('id="change"')
+        self._sentences = ui.column().classes("experiment-lines").props('id="change"')
         self._shares = DraggedChart("What changed: shares")
         self._readings = DraggedChart("What changed: readings")
         self.nothing("")
 
     async def _picked(self) -> None:
         version = [f"version={self._earlier.value}"] if self._earlier.value else []
-        await self._given.choose(against=(*(self._since.value or ()), *version))
+        await self._context.choose(against=(*(self._since.value or ()), *version))
 
     async def _compare_with_before(self) -> None:
         """Compare the period with the time just before it, or no longer."""
         version = [f"version={self._earlier.value}"] if self._earlier.value else []
-        await self._given.choose(against=(*([] if self._follows else [BEFORE]), *version))
+        await self._context.choose(against=(*([] if self._follows else [BEFORE]), *version))
 
     def show_windows(self, choices: Choices, windows: Sequence[str], versions: Mapping[str, str]) -> None:
         """Show what there is to compare with; versions: digest -> what it is called."""
@@ -57,14 +57,14 @@ class ChangePanel:
     def show(self, answers: Answers, choices: Choices) -> None:
         """Show changes: of shares in words only those that are selected, in the picture all."""
         self.nothing(f"{answers[0].about}, compared with {answers[0].against}:")
-        given = self._given
+        context = self._context
         for answer in answers:
             rows = [row for row in answer.rows if isinstance(row, ChangeRow)]
-            names = [sentences.span(row, given.experiment, given.unit, self._reader) for row in rows]
+            names = [sentences.span(row, context.experiment, context.unit, self._reader) for row in rows]
             if answer.quantity == "reading":  # "5 % quantile"
                 names = [in_locale(name, self._reader) for name in names]
             if answer.quantity == "reading" or choices.ranges:
-                with self._said:
+                with self._sentences:
                     for row, name in zip(rows, names, strict=True):
                         ui.label(sentences.change(row, name, answer, self._reader))
             summary = "; ".join(
@@ -78,6 +78,6 @@ class ChangePanel:
     def nothing(self, why: str) -> None:
         """Say why there is no comparison, or what is compared."""
         self._which.text = why
-        self._said.clear()
+        self._sentences.clear()
         for picture in (self._shares, self._readings):
             picture.element.visible = False

@@ -18,7 +18,7 @@ _RELEASED = (
     "e => { const a = (e.areas || [])[0]; a ? a.coordRange && emit(...a.coordRange.map(Number)) : emit(); }"
 )
 # The brush is put on with the first drawing: a reader may drag before the server hears of it.
-_DRAWN = """() => {
+_WHEN_DRAWN = """() => {
   const element = getElement(ID), chart = element.chart;
   // It was begun before the page had its width.
   if (chart && Math.abs(chart.getWidth() - chart.getDom().clientWidth) > 1) chart.resize();
@@ -61,7 +61,9 @@ class DraggedChart:
         )
         if dragged is not None:
             self.element.classes("experiment-drag")
-        self.element.on("chart:finished", self._begin, js_handler=_DRAWN.replace("ID", str(self.element.id)))
+        self.element.on(
+            "chart:finished", self._begin, js_handler=_WHEN_DRAWN.replace("ID", str(self.element.id))
+        )
         if dragged is not None:
             self.element.on("chart:brush", self._drag, js_handler=_DRAGGED, throttle=0.05)
             self.element.on("chart:brushEnd", self._drag, js_handler=_RELEASED)

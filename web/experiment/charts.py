@@ -33,10 +33,10 @@ def _numbers(locale: str, behind: str = "") -> Options:
     return {":formatter": script("digits", locale, behind)}
 
 
-def _told(locale: str, *, named: bool = False) -> Options:
+def _tooltip(locale: str, *, named: bool = False) -> Options:
     """What is told of a bar, a point or a window where a mouse rests: as text of vectors, never as HTML."""
-    told = script("told", locale, named)
-    return {"trigger": "item", "renderMode": "richText", ":formatter": told, "confine": True}
+    formatter = script("told", locale, named)
+    return {"trigger": "item", "renderMode": "richText", ":formatter": formatter, "confine": True}
 
 
 def _axis(kind: str, labels: Options, *, below: bool = False, **more: Any) -> Options:
@@ -93,10 +93,10 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> Options:
         for r in answer.rows
         if isinstance(r, PostRow)
     ]
-    drawn = {"type": "custom", "data": [] if many else bars, ":renderItem": "hushmote.bar"}
+    bar_series = {"type": "custom", "data": [] if many else bars, ":renderItem": "hushmote.bar"}
     # All series are always there: where one goes, ECharts forgets what was dragged over.
     series = [
-        {"id": "bars", **drawn, "encode": {"x": [0, 1], "y": [2, 3, 4]}, "clip": True},
+        {"id": "bars", **bar_series, "encode": {"x": [0, 1], "y": [2, 3, 4]}, "clip": True},
         *_stepped(bars if many else []),
         _scatter("processed", processed, 9 if len(processed) <= 64 else 4, **_DIAMONDS),
     ]
@@ -106,7 +106,7 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> Options:
     name = shorten(visible(unit), _LABEL)
     x = _axis("value", _numbers(locale), below=True, name=name, **ends)
     y = _axis("value", _numbers(locale, "%"), min=0)
-    return _picture(summary, x, y, series, bottom=44, brush=_BRUSH, tooltip=_told(locale))
+    return _picture(summary, x, y, series, bottom=44, brush=_BRUSH, tooltip=_tooltip(locale))
 
 
 def _stepped(bars: Sequence[Sequence[float]]) -> list[Options]:
@@ -191,7 +191,7 @@ def over_time(answer: Answer, summary: str, locale: str) -> Options:
     y = _axis("value", _numbers(locale, "%" if percent else ""), name=unit, **ends)
     legend = {"show": len(names) > 1, "top": 0, "textStyle": {"color": INK}, **_NAMES}
     legend["data"] = [visible(name) for name in names]
-    more = {"brush": _BRUSH, "tooltip": _told(locale, named=True), "legend": legend}
+    more = {"brush": _BRUSH, "tooltip": _tooltip(locale, named=True), "legend": legend}
     days: Options = {
         ":formatter": script("time", locale),
         "margin": 12,

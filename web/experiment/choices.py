@@ -167,16 +167,16 @@ def _with_reports(of: Selected, windows: tuple[str, ...], version: str) -> tuple
 def from_query(query: str, question: Question) -> Choices:
     """Return the choices in an address, about a question's experiment; anything else there is left out."""
     try:
-        given = parse_qs(query, max_num_fields=_MOST)
+        fields_of_query = parse_qs(query, max_num_fields=_MOST)
     except ValueError:
         return Choices(question)
     fields: dict[str, Any] = {}
     for name, read in _READ.items():
-        values = tuple(value for value in map(read, given.get(name, ())) if value is not None)
+        values = tuple(value for value in map(read, fields_of_query.get(name, ())) if value is not None)
         if values:
             several = isinstance(getattr(question, name), tuple)
             fields[name] = values if several else values[-1]
-    over = [text for text in given.get("over", ()) if text in (MEAN, SHARE) or _part(text)]
+    over = [text for text in fields_of_query.get("over", ()) if text in (MEAN, SHARE) or _part(text)]
     if fields.get("windows"):
         fields.pop("last", None)
     return Choices(question.replace(**fields), over[-1] if over else MEAN)
@@ -185,21 +185,21 @@ def from_query(query: str, question: Question) -> Choices:
 def left_out(query: str, fitted: Choices) -> tuple[str, ...]:
     """What an address asks for that is not in the choices that were made of it, such as "confidence 7"."""
     try:
-        given = parse_qsl(query, max_num_fields=_MOST)
+        pairs = parse_qsl(query, max_num_fields=_MOST)
     except ValueError:
         return (f"more than {_MOST} choices",)
-    left = []
-    for name, text in given:
+    omitted = []
+    for name, text in pairs:
         if name == "over":
-            kept: Any = fitted.over
+            value: Any = fitted.over
         else:
-            kept = getattr(fitted.question, name) if name in _READ else ()
+            value = getattr(fitted.question, name) if name in _READ else ()
         if name == "last" and parse(text) == fitted.period:
             continue
-        values = kept if isinstance(kept, tuple) else (kept,)
+        values = value if isinstance(value, tuple) else (value,)
         if not any(text == f"{one}" or (isinstance(one, float) and _float(text) == one) for one in values):
-            left.append(shorten(visible(f"{name} {text}"), _MOST_SAID))
-    return tuple(dict.fromkeys(left))
+            omitted.append(shorten(visible(f"{name} {text}"), _MOST_SAID))
+    return tuple(dict.fromkeys(omitted))
 
 
 def _float(text: str) -> float:
@@ -328,8 +328,8 @@ def fitting(choices: Choices, of: Selected) -> Choices:
     ranges: tuple[str, ...] = ()
     if "ranges" in can:
         one = 1 if "quantiles" in can else None
-        known = (text for text in question.ranges if _is_range(of.newest.experiment, text))
-        ranges = tuple(dict.fromkeys(known))[:one]
+        typed = (text for text in question.ranges if _is_range(of.newest.experiment, text))
+        ranges = tuple(dict.fromkeys(typed))[:one]
     elif "candidates" in can:
         ranges = tuple(dict.fromkeys(question.ranges))[:MOST_TEXTS]
     names = over_names(can, choices.quantiles)

@@ -24,7 +24,7 @@ _POSTS = {"raw": "none: unbiased", "nonnegative": "nonnegative", "smooth": "smoo
 
 
 @dataclass(frozen=True)
-class Given:
+class PanelContext:
     """What every panel is given: what is asked in which unit, what it answers, who reads, and who is told."""
 
     experiment: Experiment
@@ -79,31 +79,31 @@ class Parts:
 class Controls:
     """The fields above the picture."""
 
-    def __init__(self, given: Given, choices: Choices):
-        self._choose, reader, domain = given.choose, given.reader, given.experiment.domain
-        number = "quantiles" in given.can
+    def __init__(self, context: PanelContext, choices: Choices):
+        self._choose, reader, domain = context.choose, context.reader, context.experiment.domain
+        number = "quantiles" in context.can
         finest = sorted({n for n in (8, 16, 32, 64, 256) if n < domain} | {domain})
         rows = {0: "as fine as reports tell"} | {n: reader.number(n, 0) for n in finest}
         posts = {name: text for name, text in _POSTS.items() if number or name != "smooth"}
         sure = {c: reader.percent(c, 0) for c in sorted({*CONFIDENCES, choices.question.confidence})}
         with ui.row().classes("experiment-controls"):
-            asked = choices.question.rows or 0
-            self._rows = select({asked: f"{asked}"} | rows, "Rows", self._chosen, value=asked)
+            row_count = choices.question.rows or 0
+            self._rows = select({row_count: f"{row_count}"} | rows, "Rows", self._chosen, value=row_count)
             self._post = select(posts, "Post-processing", self._chosen, value=choices.question.post)
             self._confidence = select(sure, "Confidence", self._chosen, value=choices.question.confidence)
             self._version = select({"": "all, pooled"}, "Version", self._chosen, value="")
-            self._shown = choices.quantiles
-            self._quantiles = ui.input("Quantiles, %", value=_percents(self._shown))
+            self._quantiles_shown = choices.quantiles
+            self._quantiles = ui.input("Quantiles, %", value=_percents(self._quantiles_shown))
             self._quantiles.on("change", self._chosen).classes("experiment-field")
         self._rows.visible = self._quantiles.visible = number
-        self._post.visible = "frequencies" in given.can
+        self._post.visible = "frequencies" in context.can
 
     async def _chosen(self) -> None:
         changed: dict[str, Any] = {}
         try:
-            changed["quantiles"] = self._shown = typed_quantiles(self._quantiles.value or "")
+            changed["quantiles"] = self._quantiles_shown = typed_quantiles(self._quantiles.value or "")
         except UnitsError as e:
-            self._quantiles.error = f"Wanted: {e}. Shown are still {_percents(self._shown)}."
+            self._quantiles.error = f"Wanted: {e}. Shown are still {_percents(self._quantiles_shown)}."
         else:
             self._quantiles.error = None
         await self._choose(

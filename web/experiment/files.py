@@ -23,22 +23,22 @@ from ..page import Page
 from .choices import Choices, fitting, from_query
 from .opening import file_texts, with_opening, without_file_texts
 
-ASKED = ("estimate", "trend", "change")
+TABLES = ("estimate", "trend", "change")
 KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "image/png"}
 
 _drawing = threading.Lock()  # matplotlib's settings are the process's
 
 
-def question(asked: str, choices: Choices, of: Selected) -> Question:
+def question(table: str, choices: Choices, of: Selected) -> Question:
     """What is asked of the experiment: an estimate, a trend, a change."""
-    return {"estimate": choices.estimate, "trend": choices.trend, "change": choices.change}[asked](of)
+    return {"estimate": choices.estimate, "trend": choices.trend, "change": choices.change}[table](of)
 
 
-def command_line(asked: str, choices: Choices, of: Selected, store: str) -> str:
+def command_line(table: str, choices: Choices, of: Selected, store: str) -> str:
     """The command that gives the same; a store's password is not shown: it stays in HUSHMOTE_STORE."""
     secret = make_url(store).password is not None
     where = [] if secret else ["--store", store]
-    one, there = question(asked, without_file_texts(choices, of), of), tuple(of.there)
+    one, there = question(table, without_file_texts(choices, of), of), tuple(of.there)
     before = tuple(text for text in one.against if "=" not in text)
     against = (*_spans(before, there), *one.against[len(before) :])
     one = one.replace(windows=_spans(one.windows, there), against=against)
@@ -66,18 +66,18 @@ def file_of(reply: Reply, kind: str) -> bytes:
         return path.read_bytes()
 
 
-def address(of: Selection, asked: str, kind: str, choices: Choices) -> str:
+def address(of: Selection, table: str, kind: str, choices: Choices) -> str:
     """Where a file is fetched."""
-    path = f"/experiment/{quote(of.fleet, safe='')}/{quote(of.experiment, safe='')}/{asked}.{kind}"
+    path = f"/experiment/{quote(of.fleet, safe='')}/{quote(of.experiment, safe='')}/{table}.{kind}"
     return f"{path}?{choices.query()}".removesuffix("?")
 
 
 def register(page: Page) -> None:
     """Put the files on their routes."""
 
-    @app.get("/experiment/{fleet}/{name}/{asked}.{kind}", include_in_schema=False)
-    async def _(request: Request, fleet: str, name: str, asked: str, kind: str) -> Response:
-        if asked not in ASKED or kind not in KINDS or not shown(page, fleet):
+    @app.get("/experiment/{fleet}/{name}/{table}.{kind}", include_in_schema=False)
+    async def _(request: Request, fleet: str, name: str, table: str, kind: str) -> Response:
+        if table not in TABLES or kind not in KINDS or not is_shown(page, fleet):
             return PlainTextResponse("there is no such file", 404)
         choices = from_query(request.url.query, Question(experiment=name, fleet=fleet))
 
@@ -85,17 +85,17 @@ def register(page: Page) -> None:
             facts = Facts(store.store)
             of = facts.selected(Selection(name, fleet))
             fitted = with_opening(fitting(choices, of), of)
-            one = question(asked, fitted, of)
-            if kind == "png" and asked == "estimate" and "candidates" not in of.can:  # what the page draws
+            one = question(table, fitted, of)
+            if kind == "png" and table == "estimate" and "candidates" not in of.can:  # what the page draws
                 one = one.replace(ranges=(), together=False, quantiles=())
             with writing_a_file():
                 return file_of(ask(facts, one), kind)
 
         try:
-            data = await page.live.ask(("file", fleet, name, asked, kind, choices), write)
+            data = await page.live.ask(("file", fleet, name, table, kind, choices), write)
         except HushmoteError as e:
             return PlainTextResponse(str(e), 404)
-        attached = f'attachment; filename="{name}-{asked}.{kind}"'
+        attached = f'attachment; filename="{name}-{table}.{kind}"'
         return Response(
             data,
             media_type=KINDS[kind],
@@ -103,7 +103,7 @@ def register(page: Page) -> None:
         )
 
 
-def shown(page: Page, fleet: str) -> bool:
+def is_shown(page: Page, fleet: str) -> bool:
     """Whether the page shows a fleet."""
     return page.settings.fleet is None or page.settings.fleet == fleet
 
@@ -121,17 +121,17 @@ class ExportPanel:
         self._links: dict[tuple[str, str], ui.link] = {}
         self._commands: dict[str, ui.label] = {}
         self._rows: dict[str, ui.column] = {}
-        for asked in ASKED:
-            with ui.column().classes("experiment-lines") as self._rows[asked]:
+        for table in TABLES:
+            with ui.column().classes("experiment-lines") as self._rows[table]:
                 with ui.row().classes("experiment-controls"):
-                    ui.label(_CALLED[asked])
+                    ui.label(_CALLED[table])
                     for kind in KINDS:
                         link = ui.link(kind.upper(), "#").props(
-                            f'download aria-label="{_CALLED[asked]}, {kind}"'
+                            f'download aria-label="{_CALLED[table]}, {kind}"'
                         )
-                        self._links[asked, kind] = link
-                command = ui.label().props(f'id="command-{asked}" role="code" tabindex="0"')
-                self._commands[asked] = command.classes("experiment-command")
+                        self._links[table, kind] = link
+                command = ui.label().props(f'id="command-{table}" role="code" tabindex="0"')
+                self._commands[table] = command.classes("experiment-command")
 
     def show(self, of: Selected, choices: Choices) -> None:
         """Show files and commands of these choices."""
@@ -143,11 +143,11 @@ class ExportPanel:
             "change": values and choices.compares,
         }
         self._heading.visible = self.has_files = any(there.values())
-        for asked, row in self._rows.items():
-            row.visible = there[asked]
+        for table, row in self._rows.items():
+            row.visible = there[table]
             if row.visible:
-                self._commands[asked].text = command_line(asked, choices, of, self._store)
+                self._commands[table].text = command_line(table, choices, of, self._store)
                 for kind in KINDS:
-                    link = self._links[asked, kind]
-                    link.props["href"] = address(of.selection, asked, kind, choices)
+                    link = self._links[table, kind]
+                    link.props["href"] = address(of.selection, table, kind, choices)
                     link.update()

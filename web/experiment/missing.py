@@ -38,7 +38,7 @@ async def response_if_missing(page: Page, request: Request, fleet: str, name: st
         return None
     fleet_name, experiment_name = (shorten(visible(text), _LONGEST_NAME) for text in (fleet, name))
     message = f"No experiment {experiment_name} in fleet {fleet_name}."
-    if not files.shown(page, fleet):
+    if not files.is_shown(page, fleet):
         message = "The page does not show this fleet."
     return errors.not_found(page, request, message, lambda: _add_links(names))
 
@@ -46,7 +46,7 @@ async def response_if_missing(page: Page, request: Request, fleet: str, name: st
 async def _visible_names(page: Page) -> dict[str, tuple[str, ...]]:
     """Return the names of experiments by fleet, of the fleets that the page shows."""
     names = await page.live.ask("names of experiments", _names)
-    return {fleet: experiments for fleet, experiments in names.items() if files.shown(page, fleet)}
+    return {fleet: experiments for fleet, experiments in names.items() if files.is_shown(page, fleet)}
 
 
 def _names(reader: StoreReader) -> dict[str, tuple[str, ...]]:

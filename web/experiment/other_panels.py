@@ -13,10 +13,10 @@ from ...server.words import answers as words
 from ..frame import heading, sentence
 from ..in_locale import in_locale
 from . import charts, sentences
-from .answer_table import number_tiles, rows_table, tells, written
+from .answer_table import format_row, number_tiles, rows_table, tells
 from .chart import DraggedChart
 from .choices import Choices, typed_texts
-from .controls import Given
+from .controls import PanelContext
 
 _COLUMNS = ("of", "estimate", "from", "to")
 _COMMANDS = {
@@ -31,8 +31,8 @@ _MOST_BARS = 24
 class MeanPanel:
     """The mean in a sentence, and how sure it is; its picture is the trend below."""
 
-    def __init__(self, given: Given) -> None:
-        self._given, self._unit, self._reader = given, given.unit, given.reader
+    def __init__(self, context: PanelContext) -> None:
+        self._context, self._unit, self._reader = context, context.unit, context.reader
         heading("Mean", 2)
         self._sentence = ui.label().classes("experiment-sentence").props('id="mean"')
         self._exact = ui.label().props('id="exact"')
@@ -44,12 +44,12 @@ class MeanPanel:
     def show(self, answer: Answer, when: str) -> None:
         """Show the mean, and what else is known with it; when: the windows, in words."""
         mean, *others = answer.rows
-        said = words.value(mean, mean.name, self._unit, self._reader)
-        said = said if tells(mean, self._given.experiment) else "Mean: too few reports to tell"
-        self._sentence.text = f"{said} ({when})"
+        text = words.value(mean, mean.name, self._unit, self._reader)
+        text = text if tells(mean, self._context.experiment) else "Mean: too few reports to tell"
+        self._sentence.text = f"{text} ({when})"
         more = words.begun(words.halved(answer.reports, self._reader, approximate=answer.approximate))
         self._exact.text = f"{words.sure(answer.confidence, self._reader)} {more}"
-        number_tiles(self._readings, others, self._given)
+        number_tiles(self._readings, others, self._context)
         self._missing.text = sentence(sentences.missing(answer, self._reader))
         self._approximate.visible = answer.approximate
 
@@ -57,19 +57,19 @@ class MeanPanel:
 class AskedPanel:
     """What an experiment of texts or of pairs answers: a picture, tables, and the command that asks it."""
 
-    def __init__(self, given: Given, file_texts: Sequence[str]) -> None:
+    def __init__(self, context: PanelContext, file_texts: Sequence[str]) -> None:
         """Make the panel.
 
         Args:
             given: What every panel is given.
             file_texts: The texts that the experiment's file lists.
         """
-        self._given, self._reader, self._file_texts = given, given.reader, tuple(file_texts)
-        kind = min(answers_of(given.experiment))
+        self._context, self._reader, self._file_texts = context, context.reader, tuple(file_texts)
+        kind = min(answers_of(context.experiment))
         self._texts: ui.textarea | None = None
         self._texts_in_field: tuple[str, ...] = ()
         heading("What it answers", 2)
-        ui.label(f"{answers_only(given.experiment)}.").props('id="answers"')
+        ui.label(f"{answers_only(context.experiment)}.").props('id="answers"')
         if kind == "candidates":
             self._texts = (
                 ui.textarea(_TEXTS).classes("experiment-texts").props("outlined autogrow stack-label")
@@ -92,7 +92,7 @@ class AskedPanel:
             self._texts.error = sentence(str(e))
             return
         self._texts.error = None
-        await self._given.choose(ranges=texts)
+        await self._context.choose(ranges=texts)
 
     def show(self, choices: Choices, answers: Answers, picture: Answer | None, command: str) -> None:
         """Show answers.
@@ -125,7 +125,7 @@ class AskedPanel:
         if answer is None or not rows:
             return
         self._title.text = _heading_of(answer)
-        values = ", ".join(f"{visible(row.name)} {written(row, self._reader)[0]}" for row in rows)
+        values = ", ".join(f"{visible(row.name)} {format_row(row, self._reader)[0]}" for row in rows)
         share = answer.quantity == "share"
         summary = f"{answer.heading}: {values}" if share else answer.heading
         options = charts.named_bars(replace(answer, rows=tuple(rows)), (), summary, self._reader.tag)
@@ -136,7 +136,7 @@ class AskedPanel:
         heading(_heading_of(answer), 3)
         rows = [r for r in answer.rows if not share or tells(r)]
         if rows:
-            rows_table(_COLUMNS, [(visible(r.name), *written(r, self._reader, share=share)) for r in rows])
+            rows_table(_COLUMNS, [(visible(r.name), *format_row(r, self._reader, share=share)) for r in rows])
         if len(rows) < len(answer.rows):
             ui.label(sentences.WIDE).classes("experiment-note")
         for note in answer.notes:

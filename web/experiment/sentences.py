@@ -49,14 +49,14 @@ def range_name(experiment: Experiment, text: str, unit: str, reader: Numbers) ->
     return span(Row(text, 0, 0, 0, lower=low, upper=high), experiment, unit, reader)
 
 
-def left_out(asked: Sequence[str]) -> str:
+def left_out(omitted: Sequence[str]) -> str:
     """Said of a link that asks for what is not there."""
-    if not asked:
+    if not omitted:
         return ""
-    shown = ", ".join(asked[:_MOST_LEFT_OUT])
-    more = f" and {len(asked) - _MOST_LEFT_OUT} more" if len(asked) > _MOST_LEFT_OUT else ""
-    it = "it is" if len(asked) == 1 else "they are"
-    return f"This link asks for something that is not here ({shown}{more}): {it} left out."
+    listed = ", ".join(omitted[:_MOST_LEFT_OUT])
+    more = f" and {len(omitted) - _MOST_LEFT_OUT} more" if len(omitted) > _MOST_LEFT_OUT else ""
+    it = "it is" if len(omitted) == 1 else "they are"
+    return f"This link asks for something that is not here ({listed}{more}): {it} left out."
 
 
 def not_available(chosen: Choices, fitted: Choices, reader: Reader) -> str:
@@ -67,10 +67,10 @@ def not_available(chosen: Choices, fitted: Choices, reader: Reader) -> str:
         fitted: The choices that were made of it.
         reader: The reader, for the days.
     """
-    wanted = chosen.period
-    if wanted not in (fitted.period, EXPLICIT):
+    period = chosen.period
+    if period not in (fitted.period, EXPLICIT):
         return (
-            f"No report came {phrase_of(wanted, reader)}: the page shows the newest days that have reports."
+            f"No report came {phrase_of(period, reader)}: the page shows the newest days that have reports."
         )
     if chosen.follows and not fitted.follows:
         return "No report came before this period: there is nothing to compare it with."
@@ -95,10 +95,8 @@ def exact(histogram: Answer, selected: Row | None, reader: Numbers) -> str:
     parts += [("a single bar", bars, None)] if bars else []
     if not parts:
         return ""
-    known = words.exact(parts, histogram.confidence, write=reader)
-    return (
-        f"{known} {words.begun(words.halved(histogram.reports, reader, approximate=histogram.approximate))}"
-    )
+    text = words.exact(parts, histogram.confidence, write=reader)
+    return f"{text} {words.begun(words.halved(histogram.reports, reader, approximate=histogram.approximate))}"
 
 
 def trend(answer: Answer, reader: Reader) -> list[str]:
@@ -127,8 +125,8 @@ def epsilons(once: TwoEpsilons, every_day: TwoEpsilons, reader: Reader) -> list[
         every_day: Of each completed window by itself.
         reader: How numbers are written.
     """
-    known = in_locale(belief(once.report), reader)
-    lines = [f"ε of a report: {_epsilon(once.report, reader)}. It holds against everybody. {known}"]
+    text = in_locale(belief(once.report), reader)
+    lines = [f"ε of a report: {_epsilon(once.report, reader)}. It holds against everybody. {text}"]
     if once.histogram is None:
         return [*lines, f"ε for someone who sees this once: –. {WATCHING}", f"{_EVERY_DAY}: –."]
     return [
@@ -173,9 +171,9 @@ def _until(of: Selected, today: datetime.date, reader: Numbers) -> str:
     expires = current[0].expires
     if expires is None:
         return "It has no last day."
-    left = days_left(expires, today)
-    if left > _COUNTED_DAYS:
+    days = days_left(expires, today)
+    if days > _COUNTED_DAYS:
         return f"It is asked until {reader.day(expires)}."
-    if left == 0:
+    if days == 0:
         return f"It ended on {reader.day(expires)}."
-    return "Today is its last day." if left == 1 else f"{reader.number(left, 0)} days left."
+    return "Today is its last day." if days == 1 else f"{reader.number(days, 0)} days left."

@@ -12,10 +12,10 @@ from ...server.words import answers as words
 from ..frame import heading, sentence
 from ..in_locale import in_locale
 from . import charts, sentences
-from .answer_table import keyed, number_tiles, rows_table, tells, written
+from .answer_table import format_row, keyed, number_tiles, rows_table, tells
 from .chart import CHOSEN, DraggedChart, Ends
 from .choices import Choices, ends, range_between, typed_range
-from .controls import Given, select
+from .controls import PanelContext, select
 
 _TICKED = 16  # labels that have boxes of their own; more are in a list
 _DRAG = "Drag over the bars, or type From and To."
@@ -26,11 +26,11 @@ _COLUMNS = ("range", "share", "from", "to", "processed")
 class SharesPanel:
     """The picture of an experiment's shares, and the sentence on those that are chosen."""
 
-    def __init__(self, given: Given, choices: Choices):
-        self._given = given
-        self._experiment, self._unit, self._reader = given.experiment, given.unit, given.reader
-        self._choose = given.choose
-        self._number = given.experiment.type == "number"
+    def __init__(self, context: PanelContext, choices: Choices):
+        self._context = context
+        self._experiment, self._unit, self._reader = context.experiment, context.unit, context.reader
+        self._choose = context.choose
+        self._number = context.experiment.type == "number"
         self._answer: Answer | None = None
         heading("Share of the fleet", 2)
         # What a reader chose is read aloud, what comes by itself is not: it would never end.
@@ -115,8 +115,8 @@ class SharesPanel:
         self._ticked = chosen
         names = index_names(self._experiment)
         if len(names) > _TICKED:
-            shown = {name: visible(name) for name in names}
-            picked = select(shown, "Labels", lambda: self._chosen(tuple(picked.value)), multiple=True)
+            labels = {name: visible(name) for name in names}
+            picked = select(labels, "Labels", lambda: self._chosen(tuple(picked.value)), multiple=True)
             picked.classes("experiment-wide", remove="experiment-field").value = list(chosen)
             self._tick = lambda ranges: picked.set_value(list(ranges))
             return
@@ -164,7 +164,7 @@ class SharesPanel:
         note = " ".join(filter(None, [histogram.note, approximate, OUTSIDE if outside else ""]))
         self._note.text = in_locale(note, self._reader)
         rows = [row for answer in readings for row in answer.rows]
-        number_tiles(self._readings, rows, self._given)
+        number_tiles(self._readings, rows, self._context)
         self._fill()
 
     def read_aloud(self) -> None:
@@ -184,14 +184,14 @@ class SharesPanel:
             self._ticked = choices.ranges
             self._tick(choices.ranges)
         assert self._answer is not None  # a share follows its picture
-        told = row is None or tells(row)
-        self._exact.text = sentences.exact(self._answer, row, self._reader) if told else ""
+        is_told = row is None or tells(row)
+        self._exact.text = sentences.exact(self._answer, row, self._reader) if is_told else ""
         if row is None or share is None:
             self._sentence.text, self._processed.visible = "", False
             return
         name = sentences.span(row, self._experiment, self._unit, self._reader)
-        said = words.share(row, name, self._reader) if tells(row) else f"{name}: too few reports to tell"
-        self._sentence.text = f"{said} ({when})"
+        text = words.share(row, name, self._reader) if tells(row) else f"{name}: too few reports to tell"
+        self._sentence.text = f"{text} ({when})"
         processed = isinstance(row, PostRow)
         self._processed.visible = processed
         if isinstance(row, PostRow):
@@ -211,5 +211,5 @@ class SharesPanel:
         for row in self._answer.rows:
             name = sentences.span(row, self._experiment, self._unit, self._reader)
             post = (row.processed,) if isinstance(row, PostRow) else ()
-            rows.append((name, *written(row, self._reader, *post)))
+            rows.append((name, *format_row(row, self._reader, *post)))
         table.rows = keyed(_COLUMNS, rows)

@@ -15,22 +15,22 @@ from . import charts, sentences
 from .answer_table import tells
 from .chart import DraggedChart, Ends
 from .choices import SHARE, Choices, over_names
-from .controls import Given, offer, select, summarize
+from .controls import PanelContext, offer, select, summarize
 
 
 class TimePanel:
     """The picture of a trend, and the choice of windows; dragging over windows chooses them."""
 
-    def __init__(self, given: Given):
-        self._can, self._reader, self._choose = given.can, given.reader, given.choose
+    def __init__(self, context: PanelContext):
+        self._can, self._reader, self._choose = context.can, context.reader, context.choose
         self._windows: tuple[str, ...] = ()
-        self._shown: tuple[str, ...] = ()
+        self._windows: tuple[str, ...] = ()
         heading("Over time", 2).props('id="over-time"')
         with ui.row().classes("experiment-controls"):
             self._over = select({}, "What is shown over time", self._statistic)
         self._hint = ui.label("Drag over the line to choose windows.").classes("experiment-hint")
         self._chart = DraggedChart("What is chosen, over the windows", self._dragged)
-        self._said = ui.label().props('id="trend"')
+        self._sentence = ui.label().props('id="trend"')
         with ui.row().classes("experiment-controls"):
             self._first = select([], "From window", self._between)
             self._last = select([], "To window", self._between)
@@ -40,10 +40,10 @@ class TimePanel:
         await self._choose(over=self._over.value)
 
     async def _dragged(self, area: Ends) -> None:
-        shown = self._shown
-        low, high = max(0, round(area[0])), min(len(shown) - 1, round(area[1]))
+        windows = self._windows
+        low, high = max(0, round(area[0])), min(len(windows) - 1, round(area[1]))
         if low <= high:
-            await self._choose_windows(shown[low : high + 1])
+            await self._choose_windows(windows[low : high + 1])
 
     async def _between(self) -> None:
         if self._first.value in self._windows and self._last.value in self._windows:
@@ -78,17 +78,17 @@ class TimePanel:
         verdict = " ".join(sentences.trend(answer, self._reader))
         windows = tuple(dict.fromkeys(row.window for row in answer.rows if isinstance(row, TrendRow)))
         period = words.period(windows, self._windows, self._reader)
-        self._said.text = f"{words.begun(period)}. {verdict}".strip()
+        self._sentence.text = f"{words.begun(period)}. {verdict}".strip()
         if answer.quantity == "share":
             answer = replace(answer, rows=tuple(filter(tells, answer.rows)))
-        self._shown = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
-        at = [i for i, window in enumerate(self._shown) if window in choices.windows]
+        self._windows = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
+        at = [i for i, window in enumerate(self._windows) if window in choices.windows]
         area = (at[0], at[-1]) if at else None
         self._hint.visible = self._chart.element.visible = bool(answer.rows)
         if answer.rows:
-            self._chart.show(charts.over_time(answer, self._said.text, self._reader.tag), area)
+            self._chart.show(charts.over_time(answer, self._sentence.text, self._reader.tag), area)
 
     def nothing(self, why: str) -> None:
         """Say why there is no trend."""
         self._hint.visible = self._chart.element.visible = False
-        self._said.text = why
+        self._sentence.text = why

@@ -32,7 +32,7 @@ from ..reader import Reader, reader
 from . import files, sentences
 from .change_panel import ChangePanel
 from .choices import Choices, fitting, from_query, left_out
-from .controls import EXPORT, OF_WINDOWS, PARTS, Controls, Given, Parts
+from .controls import EXPORT, OF_WINDOWS, PARTS, Controls, PanelContext, Parts
 from .missing import response_if_missing
 from .opening import file_texts, with_pair
 from .other_panels import AskedPanel, MeanPanel
@@ -54,7 +54,7 @@ def register(page: Page) -> None:
         choices = from_query(request.url.query, Question(experiment=name, fleet=fleet))
         with frame(page, visible(name)) as title:
             view = ExperimentView(page, Selection(name, fleet), title, reader(), choices)
-        if files.shown(page, fleet):
+        if files.is_shown(page, fleet):
             page.live.follow(view.refresh)
         else:
             view.state("The page does not show this fleet.")
@@ -93,7 +93,7 @@ class ExperimentView:
         self._seen_at: datetime.datetime | None = None  # when the numbers were worked out that are shown
         self._behind = False  # whether what is below the first picture shows something older
         self._catching_up: asyncio.Task[None] | None = None
-        self._asked = context.client.request.url.query
+        self._query = context.client.request.url.query
         self._effective = choices  # the same, with what the view opens with where nothing is chosen
         head = ui.label().classes("faint").props('id="head"')
         left_out = ui.label().classes("experiment-state").props('id="left-out" role="status"')
@@ -114,10 +114,10 @@ class ExperimentView:
 
     async def _hinders(self, error: HushmoteError) -> None:
         """Say what hinders, and how old the numbers are that stand here."""
-        said = sentence(await self._page.live.trouble(error))
+        text = sentence(await self._page.live.trouble(error))
         if self._seen_at is not None:
-            said = f"{said} What you see is of {self._reader.time(self._seen_at)} UTC.".strip()
-        self.state(said)
+            text = f"{text} What you see is of {self._reader.time(self._seen_at)} UTC.".strip()
+        self.state(text)
 
     async def refresh(self) -> None:
         """Show what the store has now; called after each commit."""
@@ -134,9 +134,9 @@ class ExperimentView:
             await self._hinders(e)
             return False
         self._of, self._choices = of, fitting(self._choices, of)
-        if self._asked:
-            self._areas.left_out.text = sentences.left_out(left_out(self._asked, self._choices))
-            self._asked = ""
+        if self._query:
+            self._areas.left_out.text = sentences.left_out(left_out(self._query, self._choices))
+            self._query = ""
         today = datetime.datetime.now(datetime.UTC).date()
         self._areas.title.text = visible(of.newest.purpose) or of.selection.experiment
         self._areas.head.text = sentences.head(of, today, self._reader)
@@ -156,16 +156,16 @@ class ExperimentView:
         self._built = shape
         self._areas.body.clear()
         ui.run_javascript("hushmote.arrive()")
-        given = Given(e, of.unit, of.can, self._reader, self._choose)
+        context = PanelContext(e, of.unit, of.can, self._reader, self._choose)
         with self._areas.body:
             if not of.can & OF_VALUES:
-                self._main = AskedPanel(given, file_texts(of))
+                self._main = AskedPanel(context, file_texts(of))
             else:
                 shares = "frequencies" in of.can
-                self._main = SharesPanel(given, self._choices) if shares else MeanPanel(given)
-                self._controls = Controls(given, self._choices)
-                self._time = TimePanel(given)
-                self._change = ChangePanel(given)
+                self._main = SharesPanel(context, self._choices) if shares else MeanPanel(context)
+                self._controls = Controls(context, self._choices)
+                self._time = TimePanel(context)
+                self._change = ChangePanel(context)
             heading("How private this is", 2).props('id="how-private"')
             self._private = ui.column().classes("experiment-lines").props('id="private"')
             with self._private:
@@ -185,15 +185,15 @@ class ExperimentView:
         before = self._choices
         assert self._of is not None  # before it is, there is nothing to choose
         over = chosen.pop("over", before.over)
-        asked = replace(before.asking(**chosen), over=over)
-        choices = self._choices = fitting(asked, self._of)
+        request = replace(before.asking(**chosen), over=over)
+        choices = self._choices = fitting(request, self._of)
         shares = self._main
         ranges = choices.ranges
         only_range = before.asking(ranges=ranges) == choices and isinstance(shares, SharesPanel)
         if choices != before and not only_range:
             self._keep_address()
         self._show_period()
-        if wrong := sentences.not_available(asked, choices, self._reader):
+        if wrong := sentences.not_available(request, choices, self._reader):
             self._areas.left_out.text = wrong
         if choices == before and "ranges" not in chosen:
             return
@@ -314,24 +314,24 @@ class ExperimentView:
     async def _picture_answer(self, question: Question, answers: Answers) -> Answer | None:
         """Return what the picture of texts or of a pair shows: of a pair what its file asks for."""
         assert self._of is not None
-        asked = with_pair(question, self._of)
-        if asked == question:
+        pair_question = with_pair(question, self._of)
+        if pair_question == question:
             return answers[0] if answers else None
         with contextlib.suppress(UsageError, EstimateError, UnitsError):
-            answers = await self._ask.answers(asked, slow=True)
+            answers = await self._ask.answers(pair_question, slow=True)
         return answers[0]
 
     async def _share(self, question: Question) -> Answer | None:
         """Return the share of the selected range, or None if nothing is selected."""
         return (await self._tables(question, "ranges"))[0] if question.ranges else None
 
-    async def _tables(self, asked: Question, kind: Kind) -> Answers:
+    async def _tables(self, question: Question, kind: Kind) -> Answers:
         """One kind of tables, asked without what the others need: so it is kept whatever is dragged over."""
         needless: dict[str, Any] = {} if kind == "ranges" else {"ranges": (), "together": False}
         needless |= {} if kind == "quantiles" else {"quantiles": ()}
         needless |= {} if kind == "histogram" else {"rows": None}
         needless |= {} if kind in ("histogram", "ranges") else {"post": "raw"}
-        return await self._ask.answers(asked.replace(**needless), kind)
+        return await self._ask.answers(question.replace(**needless), kind)
 
     async def _show_share(self, panel: SharesPanel) -> None:
         choices, of = self._choices, self._of
@@ -347,8 +347,8 @@ class ExperimentView:
     def _show_rest(self) -> None:
         """Bring up to date what is below the first picture; nothing waits for it."""
         assert self._of is not None
-        shown = self._main.rows if isinstance(self._main, SharesPanel) else None
-        rows = self._effective.question.rows or shown
+        main_rows = self._main.rows if isinstance(self._main, SharesPanel) else None
+        rows = self._effective.question.rows or main_rows
         self._export.show(self._of, self._effective.asking(rows=rows))
         self._show_parts(self._of)
         self._behind = True
@@ -368,23 +368,23 @@ class ExperimentView:
         finally:
             self._catching_up = None
 
-    async def _answered(self, asked: Question, nothing: Callable[[str], None]) -> Answers | None:
+    async def _answered(self, question: Question, nothing: Callable[[str], None]) -> Answers | None:
         """The answers to what takes long; None where nobody waits for them, or nothing() says why."""
         choices = self._choices
         try:
-            answers = await self._ask.answers(asked, slow=True)
+            answers = await self._ask.answers(question, slow=True)
         except HushmoteError as e:
-            if said := await self._page.live.trouble(e):
-                nothing(sentence(said))
+            if text := await self._page.live.trouble(e):
+                nothing(sentence(text))
             return None
         return answers if self._still(choices) else None
 
     async def _show_time(self) -> None:
         assert self._of is not None
-        asked = self._question("trend")
-        asked = asked.replace(windows=asked.windows or tuple(self._of.there))  # the running one, too
-        if answers := await self._answered(asked, self._time.nothing):
-            self._time.show(self._effective, answers[-1] if asked.quantiles else answers[0])
+        question = self._question("trend")
+        question = question.replace(windows=question.windows or tuple(self._of.there))  # the running one, too
+        if answers := await self._answered(question, self._time.nothing):
+            self._time.show(self._effective, answers[-1] if question.quantiles else answers[0])
 
     async def _show_change(self) -> None:
         if not self._choices.compares:
@@ -424,9 +424,9 @@ class ExperimentView:
         chosen = tuple(of.facts.selected(self._question("estimate").resolve(of.facts).selection).counts)
         return words.period(chosen, tuple(of.there), self._reader)
 
-    def _question(self, asked: str) -> Question:
+    def _question(self, table: str) -> Question:
         assert self._of is not None
-        return files.question(asked, self._effective, self._of)
+        return files.question(table, self._effective, self._of)
 
 
 def _called(version: Version) -> str:

@@ -27,16 +27,16 @@ class Worked:
     """A request's plan; solved: the fourth, in the unit of its field: devices, nats, values or %."""
 
     fourth: Fourth
-    made: PlanAnswer
+    plan_answer: PlanAnswer
     solved: float
 
     @property
     def facts(self) -> list[tuple[str, str]]:
         """Names and what is said of them: both ε, and how devices answer."""
-        seen, design = self.made.seen["all of it"], self.made.plan.design
-        histogram = f"ε = {rounded_up(seen.epsilon)} (δ = {seen.delta:g})"
-        if self.made.request.lifetime is not None:
-            histogram = f"It stands in the table below (δ = {seen.delta:g})"
+        whole, design = self.plan_answer.seen["all of it"], self.plan_answer.plan.design
+        histogram = f"ε = {rounded_up(whole.epsilon)} (δ = {whole.delta:g})"
+        if self.plan_answer.request.lifetime is not None:
+            histogram = f"It stands in the table below (δ = {whole.delta:g})"
         return [
             ("ε of a report", f"ε = {nats(design.epsilon)}, against everybody, the broker included."),
             ("ε of the histogram", f"{histogram}, {LIMITS}. {ONCE}"),
@@ -46,7 +46,7 @@ class Worked:
     @property
     def points(self) -> str:
         """What an error is in: points of a share; of a mean it is relative to the range."""
-        return unit_of(self.made.plan.question)
+        return unit_of(self.plan_answer.plan.question)
 
     def error(self, half: float) -> str:
         """An error in words; a dash where an interval would say nothing."""
@@ -55,9 +55,10 @@ class Worked:
     @property
     def curve(self) -> list[tuple[float, float]]:
         """Devices and error in points, from a hundredth to a hundred times the plan's devices."""
-        n = self.made.plan.devices
+        n = self.plan_answer.plan.devices
         return [
-            (float(x), 100 * self.made.error_with(x)) for x in np.geomspace(max(2, n / 100), 100 * n, _POINTS)
+            (float(x), 100 * self.plan_answer.error_with(x))
+            for x in np.geomspace(max(2, n / 100), 100 * n, _POINTS)
         ]
 
 
@@ -76,14 +77,17 @@ def answered(request: PlanRequest, fourth: Fourth, before_each: Callable[[], obj
             request = replace(request, limit=single.epsilon / MICRO)
         else:
             request = replace(request, values=single.domain)
-    made = answer(request, before_each)
-    design = single or made.plan.design
+    plan_answer = answer(request, before_each)
+    design = single or plan_answer.plan.design
     solved = {
-        "devices": made.plan.devices,
+        "devices": plan_answer.plan.devices,
         "epsilon": design.epsilon / MICRO,
         "domain": design.domain,
-        "error": float(f"{100 * made.error:.3g}"),
+        "error": float(f"{100 * plan_answer.error:.3g}"),
     }
-    _ = made.seen, made.fixed_limit  # what takes long is worked out here, in a thread of its own
+    _ = (
+        plan_answer.seen,
+        plan_answer.fixed_limit,
+    )  # what takes long is worked out here, in a thread of its own
     before_each()
-    return Worked(fourth, made, solved[fourth])
+    return Worked(fourth, plan_answer, solved[fourth])

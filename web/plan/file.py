@@ -58,9 +58,9 @@ class FilePart:
 
     @property
     def _named(self) -> Named:
-        said = {name: str(field.value or "")[:4000] for name, field in self._inputs.items()}
+        texts = {name: str(field.value or "")[:4000] for name, field in self._inputs.items()}
         today = datetime.datetime.now(datetime.UTC).date()
-        return Named(said["name"], said["purpose"] or None, said["owner"], today)
+        return Named(texts["name"], texts["purpose"] or None, texts["owner"], today)
 
     def _write(self) -> None:
         for field in self._inputs.values():
@@ -75,7 +75,7 @@ class FilePart:
             self._hint.set_visibility(True)
             return
         try:
-            self._text = self._answer.made.file(named)
+            self._text = self._answer.plan_answer.file(named)
         except FileRefused as e:
             if e.field in self._inputs:
                 self._inputs[e.field].error = _PLAIN.get(e.field, e.reason)
@@ -85,9 +85,9 @@ class FilePart:
             self._fault.set_text(sentence(_NO_RANGE if e.field == "low" else str(e)))
         else:
             self._ready.set_visibility(True)
-            self._short.set_text(in_locale(self._answer.made.not_met, self._reader))
+            self._short.set_text(in_locale(self._answer.plan_answer.not_met, self._reader))
             self._file.set_text(self._text)
-            self._command.set_text(self._answer.made.command(named.name))
+            self._command.set_text(self._answer.plan_answer.command(named.name))
             file = f"{named.name}.toml"
             self._next.set_text(f"hushmote experiment show {file}\nhushmote experiment add {file}")
 

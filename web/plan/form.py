@@ -41,7 +41,7 @@ class FormPart:
             self._choice("form", "What a device reads", _FORMS)
             self._reading()
             heading("What you want to know", 2)
-            self._asked()
+            self._question_fields()
             heading("Three of four give the fourth", 2)
             for name in get_args(Fourth):
                 self._quantity(name, who)
@@ -57,7 +57,7 @@ class FormPart:
         return cast(Fourth, self._entries["answer"])
 
     @property
-    def given(self) -> Entries:
+    def entries(self) -> Entries:
         """What the fields hold, without the number that is worked out."""
         return self._entries | {self.fourth: None}
 
@@ -69,18 +69,18 @@ class FormPart:
         self._entries[name] = value
         self._changed()
 
-    def tell(self, name: str, **told: Any) -> None:
+    def tell(self, name: str, **properties: Any) -> None:
         """Set the note or the fault of one of the numbers."""
-        self._quantities[name].tell(**told)
+        self._quantities[name].tell(**properties)
 
     def show(self, name: str, value: float) -> None:
         """Put what was worked out into its field."""
         self._entries[name] = value
         self._quantities[name].show(value)
 
-    def tell_fixed(self, said: str) -> None:
+    def tell_fixed(self, text: str) -> None:
         """Say under the question what a fixed limit would save; nothing where said is empty."""
-        self._fixed.set_text(said)
+        self._fixed.set_text(text)
 
     def clear(self) -> None:
         """Take all faults away."""
@@ -133,7 +133,7 @@ class FormPart:
             self._text("unit", "Unit")
         self._text("labels", "Labels, with commas between them")
 
-    def _asked(self) -> None:
+    def _question_fields(self) -> None:
         with ui.element("div") as self._kinds:
             self._choice("kind", "What you want to know", _KINDS)
             self._numeric("quantile", "Which quantile, % of devices below it")

@@ -45,10 +45,10 @@ class Quantity(Element, component="quantity.js"):
         if on_chosen is not None:
             self.on("chosen", lambda _: on_chosen())
 
-    def tell(self, **told: str | bool) -> None:
+    def tell(self, **properties: str | bool) -> None:
         """Set answer, note or fault, where it is another than before."""
-        if any(self._props[name] != value for name, value in told.items()):
-            self._props.update(told)
+        if any(self._props[name] != value for name, value in properties.items()):
+            self._props.update(properties)
             self.update()
 
     def show(self, value: float) -> None:

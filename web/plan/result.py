@@ -25,7 +25,7 @@ class ResultPart:
         with ui.element("section").classes("plan-answer"):
             heading("Answer", 2)
             self._fault = ui.label().classes("plan-fault").props('role="alert"')
-            self._said = ui.label().props('role="status"')
+            self._sentence = ui.label().props('role="status"')
             self._waiting = skeleton(2)
             self._busy = ui.label("Working it out ...").classes("plan-busy").props('role="status"')
         with ui.element("div").classes("plan-result"):
@@ -47,39 +47,39 @@ class ResultPart:
         """Show why there is no answer; an empty text where a field says it."""
         self._waiting.set_visibility(False)
         self._busy.set_visibility(False)
-        self._fault.set_text(self._written(sentence(text) if text else ""))
-        self._said.set_text("" if text else "One of the fields cannot be planned with; it says why.")
+        self._fault.set_text(self._localize(sentence(text) if text else ""))
+        self._sentence.set_text("" if text else "One of the fields cannot be planned with; it says why.")
         self._rest.classes(add="plan-old")
         self._file.show(None)
 
     def show(self, answer: Worked) -> None:
         """Show an answer in the place of the last one."""
-        made = answer.made
+        plan_answer = answer.plan_answer
         self._waiting.set_visibility(False)
         self._busy.set_visibility(False)
         self._fault.set_text("")
-        self._said.set_text(self._written(" ".join(made.sentences[:2])))
+        self._sentence.set_text(self._localize(" ".join(plan_answer.sentences[:2])))
         self._rest.set_visibility(True)
         self._rest.classes(remove="plan-old")
         self._facts.clear()
         with self._facts:
-            for name, said in answer.facts:
+            for name, text in answer.facts:
                 with ui.element("dt"):
                     word(name) if name in WORDS else ui.label(name)
-                tag("dd", self._written(said))
-        counts = [max(2, round(made.plan.devices * factor)) for factor in _FACTORS]
-        steps = "; ".join(f"{n:,} devices: {answer.error(made.error_with(n))}" for n in counts)
+                tag("dd", self._localize(text))
+        counts = [max(2, round(plan_answer.plan.devices * factor)) for factor in _FACTORS]
+        steps = "; ".join(f"{n:,} devices: {answer.error(plan_answer.error_with(n))}" for n in counts)
         self._chart.options.clear()
         self._chart.options.update(self._options(answer))
-        self._chart.props["aria-label"] = f"Error by number of devices. {self._written(steps)}"
+        self._chart.props["aria-label"] = f"Error by number of devices. {self._localize(steps)}"
         self._chart.update()
-        self._steps.set_text(self._written(f"Half the error takes four times the devices. {steps}."))
+        self._steps.set_text(self._localize(f"Half the error takes four times the devices. {steps}."))
         self._show_life(answer)
         self._file.show(answer)
 
     def _options(self, answer: Worked) -> dict[str, Any]:
-        tag, made = self._reader.tag, answer.made
-        here = [float(made.plan.devices), 100 * made.error]
+        tag, plan_answer = self._reader.tag, answer.plan_answer
+        here = [float(plan_answer.plan.devices), 100 * plan_answer.error]
         series: list[dict[str, Any]] = [
             {
                 "type": "line", "name": "error", "showSymbol": False, "data": [list(p) for p in answer.curve],
@@ -87,10 +87,10 @@ class ResultPart:
             },
             {"type": "scatter", "name": "this plan", "data": [here], "symbolSize": 12, "color": COLOURS[1]},
         ]  # fmt: skip
-        if made.wanted is not None:
-            wanted = {"yAxis": 100 * made.wanted, "name": "wanted"}
+        if plan_answer.wanted is not None:
+            target = {"yAxis": 100 * plan_answer.wanted, "name": "wanted"}
             series[0]["markLine"] = {
-                "symbol": "none", "silent": True, "data": [wanted], "lineStyle": {"color": COLOURS[2]},
+                "symbol": "none", "silent": True, "data": [target], "lineStyle": {"color": COLOURS[2]},
                 "label": {"formatter": "wanted", "position": "insideStartTop"},
             }  # fmt: skip
         return {
@@ -103,23 +103,26 @@ class ResultPart:
         }
 
     def _show_life(self, answer: Worked) -> None:
-        made = answer.made
+        plan_answer = answer.plan_answer
         self._life.clear()
-        if not made.windows:
+        if not plan_answer.windows:
             return
         with self._life:
             heading("A device's life", 2)
-            for said in (made.sentences[2], sentence(made.cost)):
-                ui.label(self._written(said)).classes("plan-said")
-            rows = [(w.name, f"{w.reports:,.0f}", answer.error(w.error), _seen(w.seen)) for w in made.windows]
+            for text in (plan_answer.sentences[2], sentence(plan_answer.cost)):
+                ui.label(self._localize(text)).classes("plan-said")
+            rows = [
+                (w.name, f"{w.reports:,.0f}", answer.error(w.error), _format_epsilon(w.seen))
+                for w in plan_answer.windows
+            ]
             heads = ("at the end, over", "reports", "error", "ε of the histogram")
-            table("A device's life", heads, [[self._written(cell) for cell in row] for row in rows])
+            table("A device's life", heads, [[self._localize(cell) for cell in row] for row in rows])
 
-    def _written(self, text: str) -> str:
+    def _localize(self, text: str) -> str:
         return in_locale(text, self._reader)
 
 
-def _seen(of: HistogramEpsilon) -> str:
+def _format_epsilon(of: HistogramEpsilon) -> str:
     """The ε of a window's histogram; of several reports of a device it may be larger than that of one."""
     epsilon = rounded_up(of.epsilon)
     return epsilon if of.own_reports == 1 else f"{epsilon} ({own_reports(of.own_reports)})"

@@ -25,7 +25,7 @@ from .result import ResultPart
 log = logging.getLogger(__name__)
 
 _WORKERS = ThreadPoolExecutor(2, "plan")  # their own: a long search never holds up the other views
-_KEPT: dict[tuple[PlanRequest, Fourth], Worked] = {}
+_CACHE: dict[tuple[PlanRequest, Fourth], Worked] = {}
 _MOST_KEPT = 256
 _PAUSE_S = 0.1  # no work before the slider has rested so long
 
@@ -77,40 +77,40 @@ class PlanView:
 
     def _tell_beliefs(self) -> None:
         """What the ε that stand there mean, at once: no search is needed for that."""
-        for name, seen in (("epsilon", ITS_REPORT), ("lifetime", ALL_SEEN)):
+        for name, view in (("epsilon", ITS_REPORT), ("lifetime", ALL_SEEN)):
             nats = self._form.epsilon(name)
-            told = belief(nats, seen=seen) if nats is not None and 0 < nats <= 1000 else ""
-            self._form.tell(name, note=in_locale(told, self._reader))
+            text = belief(nats, seen=view) if nats is not None and 0 < nats <= 1000 else ""
+            self._form.tell(name, note=in_locale(text, self._reader))
 
     async def _work(self) -> None:
         await self._client.connected()
         try:
-            given = None
-            while given != self._form.given and not self._client.is_deleted:
-                given = self._form.given
+            entries = None
+            while entries != self._form.entries and not self._client.is_deleted:
+                entries = self._form.entries
                 await asyncio.sleep(_PAUSE_S)
-                if given == self._form.given:
+                if entries == self._form.entries:
                     with self._client:
-                        await self._answer(given)
+                        await self._answer(entries)
         finally:
             self._at_work = False
 
-    async def _answer(self, given: Entries) -> None:
+    async def _answer(self, entries: Entries) -> None:
         def still_wanted() -> None:
-            if given != self._form.given or self._client.is_deleted:
+            if entries != self._form.entries or self._client.is_deleted:
                 raise Superseded
 
         self._form.clear()
         try:
-            asked = plan_request(given), given["answer"]
-            answer = _KEPT.get(asked)
+            key = plan_request(entries), entries["answer"]
+            answer = _CACHE.get(key)
             if answer is None:
                 self._result.at_work()
                 loop = asyncio.get_running_loop()
-                answer = await loop.run_in_executor(_WORKERS, answered, *asked, still_wanted)
-                while len(_KEPT) >= _MOST_KEPT:
-                    del _KEPT[next(iter(_KEPT))]
-                _KEPT[asked] = answer
+                answer = await loop.run_in_executor(_WORKERS, answered, *key, still_wanted)
+                while len(_CACHE) >= _MOST_KEPT:
+                    del _CACHE[next(iter(_CACHE))]
+                _CACHE[key] = answer
         except Superseded:
             return
         except PlanError as e:
@@ -119,15 +119,15 @@ class PlanView:
         except HushmoteError as e:
             self._result.refuse(str(e))
         except Exception:
-            log.exception("a fault in the plan of %s", given)
+            log.exception("a fault in the plan of %s", entries)
             self._result.refuse("this plan could not be worked out; the page's log says why")
         else:
-            if given == self._form.given:
+            if entries == self._form.entries:
                 self._show(answer)
 
     def _show(self, answer: Worked) -> None:
         """The number that was worked out stays where it is when another one is chosen to be the answer."""
         self._form.show(answer.fourth, answer.solved)
-        self._form.tell_fixed(in_locale(answer.made.fixed_limit, self._reader))
+        self._form.tell_fixed(in_locale(answer.plan_answer.fixed_limit, self._reader))
         self._tell_beliefs()
         self._result.show(answer)

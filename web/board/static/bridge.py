@@ -163,10 +163,10 @@ def preview(name, value):
 def report(name, value):
     """One reading: its index, and the report or None."""
     index = client._experiments[name].bucket(value)
-    made = client.report(name, value) if _has_yes(name) else None
-    if made:
-        last(shown.words(client, made))
-    return {"index": index, "report": made and _hex(made), "state": state()}
+    report = client.report(name, value) if _has_yes(name) else None
+    if report:
+        last(shown.words(client, report))
+    return {"index": index, "report": report and _hex(report), "state": state()}
 
 
 def sent(data):
@@ -201,8 +201,8 @@ def crowd(device, payload, value):
     exp = one.enroll(payload)
     if exp.every > 1:
         one.rng = CoinSaysYes(one.rng)
-    made = one.report(exp.name, value)
-    return {"index": exp.bucket(value), "report": made and _hex(made)}
+    report = one.report(exp.name, value)
+    return {"index": exp.bucket(value), "report": report and _hex(report)}
 
 
 def _all_cases():

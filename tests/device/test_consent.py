@@ -17,6 +17,7 @@ from reference_board import ledger_record
 from hushmote.device import consent, preview
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.device.ldp_client import Client, ExperimentRefused, LedgerError, SettingsError, provision
+from hushmote.server.mechanisms import MECHANISMS
 
 POLICY = {
     "sum": 8_000_000,
@@ -394,6 +395,16 @@ class TestQuestion:
     def test_fields_that_no_experiment_has_are_refused(self, fields: dict[str, Any]):
         with pytest.raises(ExperimentRefused):
             consent.question(fields)
+
+    @pytest.mark.parametrize("word", MECHANISMS)
+    def test_is_the_same_however_codes_are_laid_out(self, word: str):
+        """All but views, which say what is asked of several readings together."""
+        parameters = MECHANISMS[word].parameters
+        layout = dict.fromkeys(set(parameters) - {"views"}, 1)
+        text = (
+            "lay codes out: consent.py, question.js, reference_board.py and make_vectors.py list such fields"
+        )
+        assert consent.question({"epsilon": 1} | layout) == consent.question({"epsilon": 1}), text
 
 
 class TestButton:

@@ -399,12 +399,10 @@ class TestQuestion:
     @pytest.mark.parametrize("word", MECHANISMS)
     def test_is_the_same_however_codes_are_laid_out(self, word: str):
         """All but views, which say what is asked of several readings together."""
-        parameters = MECHANISMS[word].parameters
-        layout = dict.fromkeys(set(parameters) - {"views"}, 1)
-        text = (
-            "lay codes out: consent.py, question.js, reference_board.py and make_vectors.py list such fields"
-        )
-        assert consent.question({"epsilon": 1} | layout) == consent.question({"epsilon": 1}), text
+        layout = dict.fromkeys(set(MECHANISMS[word].parameters) - {"views"}, 1)
+        places = "consent.py, clients/js/question.js, reference_board.py and make_vectors.questions()"
+        is_same = consent.question({"epsilon": 1} | layout) == consent.question({"epsilon": 1})
+        assert is_same, f"list {', '.join(layout)} in {places}"
 
 
 class TestButton:

@@ -1,7 +1,8 @@
 """Write vectors.json, vectors_further.json and vectors_questions.json as tables of C, for clients/c/check.c.
 
 Run `python tools/make_c_vectors.py vectors.h`. What a C program cannot be given is left out: a key of
-another length, a device id that is no text, bytes for a choice, which takes bytes.
+another length, a device id that is no text, bytes for a choice, which takes bytes, and experiments of
+mechanisms that the C client does not have.
 """
 
 import json
@@ -10,8 +11,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import _paths  # noqa: F401
+from client_vectors import vectors
+
 NAMES = ("vectors.json", "vectors_further.json", "vectors_questions.json")
-VECTORS = [Path(__file__).parents[1] / "tests" / name for name in NAMES]
 MAX_CODES = 1 << 24
 REALS = {"inf": "HUGE_VAL", "-inf": "-HUGE_VAL", "nan": "NAN"}
 LOCKED = {None: 0, "locked: no ledger; provision this board": 1}  # else damaged
@@ -129,19 +132,19 @@ def clients(tables: Tables, case: dict[str, Any], section: str) -> None:
             tables.add(section, tables.span(device), tables.span(fleet), tables.span(keys[1]))
 
 
-def fill(tables: Tables, vectors: dict[str, list[dict[str, Any]]]) -> None:
-    for case in vectors.get("questions", []):
+def fill(tables: Tables, sections: dict[str, list[dict[str, Any]]]) -> None:
+    for case in sections.get("questions", []):
         question = tables.span(unhexed(case["question"]))
         tables.add("questions", tables.span(case["payload"].encode()), question)
     numbers: dict[str, int] = {}
-    fields = {case["sha256"][:8]: json.loads(case["payload"]) for case in vectors.get("experiments", [])}
-    experiments(tables, vectors.get("experiments", []), numbers)
-    for case in vectors.get("thresholds", []):
+    fields = {case["sha256"][:8]: json.loads(case["payload"]) for case in sections.get("experiments", [])}
+    experiments(tables, sections.get("experiments", []), numbers)
+    for case in sections.get("thresholds", []):
         tables.add("thresholds", f"{case['epsilon']}u", f"{case['g']}u", f"{case['threshold']}u")
-    for case in vectors.get("malformed", []):
+    for case in sections.get("malformed", []):
         payload = bytes.fromhex(case["hex"]) if "hex" in case else case["payload"].encode()
         tables.add("malformed", tables.span(payload))
-    for case in vectors.get("buckets", []):
+    for case in sections.get("buckets", []):
         own, kind, index = fields[case["experiment"]], case["kind"], case["index"]
         if (kind, own["type"]) == ("bytes", "choice"):
             continue
@@ -149,10 +152,10 @@ def fill(tables: Tables, vectors: dict[str, list[dict[str, Any]]]) -> None:
         where = place(tables, own, 0 if wrong else index)
         given = "{" + ", ".join(reading(tables, kind, case["value"])) + "}"
         tables.add("buckets", numbers[case["experiment"]], given, int(wrong), where)
-    for case in vectors.get("codes", []):
+    for case in sections.get("codes", []):
         where = place(tables, fields[case["experiment"]], case["index"])
         tables.add("codes", numbers[case["experiment"]], where, draws(tables, case), f"{case['code']}u")
-    for case in vectors.get("drbg", []):
+    for case in sections.get("drbg", []):
         steps = []
         for name, *rest in case["steps"]:
             data = bytes.fromhex(rest[-1]) if name in ("reseed", "generate") else b""
@@ -160,15 +163,15 @@ def fill(tables: Tables, vectors: dict[str, list[dict[str, Any]]]) -> None:
             steps.append((f"STEP_{name}", *(f"{n}u" for n in numbers_of), tables.span(data)))
         tables.add("generators", tables.span(bytes.fromhex(case["seed"])), tables.run("steps", steps))
     for section in ("reports", "signatures", "withdrawals", "ledgers", "settings"):
-        for case in vectors.get(section, []):
+        for case in sections.get(section, []):
             clients(tables, case, section)
 
 
 def build() -> str:
     """The header's text."""
     tables = Tables()
-    for path in VECTORS:
-        fill(tables, json.loads(path.read_text("ascii")))
+    for name in NAMES:
+        fill(tables, vectors("C", name))
     return tables.text()
 
 

@@ -46,19 +46,32 @@ def in_javascript(payloads: list[bytes]) -> list[bool]:
     return [line.startswith("{") for line in done.stdout.splitlines()[1:]]  # else why it is refused
 
 
+def words_of(cases: list[tuple[str, str, bytes]], is_taken: list[bool]) -> tuple[set[str], set[str]]:
+    """Return the types and the mechanisms that a client has: it takes every vector of theirs.
+
+    Vectors of a mechanism that the client does not have at all say nothing about their types.
+    """
+    answers = list(zip(cases, is_taken, strict=True))
+    refused = {case[1] for case, taken in answers if not taken}
+    mechanisms = {case[1] for case in cases} - refused
+    partly = {case[1] for case, taken in answers if taken}
+    judged = [(case[0], taken) for case, taken in answers if case[1] in partly]
+    return {kind for kind, _ in judged} - {kind for kind, taken in judged if not taken}, mechanisms
+
+
 def table() -> str:
-    """The rows: a client takes a type or a mechanism where it takes all vectors that have it."""
+    """Return the rows: which types and mechanisms each client has."""
     asked = cases()
     payloads = [payload for _, _, payload in asked]
     with tempfile.TemporaryDirectory() as folder:
         core = Core(Path(folder))
         in_c = [core.parse(payload)[0] == 0 for payload in payloads]
-    takes = list(zip(map(on_boards, payloads), in_c, in_javascript(payloads), strict=True))
+    answers = (list(map(on_boards, payloads)), in_c, in_javascript(payloads))
+    clients = [words_of(asked, is_taken) for is_taken in answers]
     rows = ["| | MicroPython | C | JavaScript |", "|---|---|---|---|"]
     for of, what in ((0, "type"), (1, "mechanism")):
         for word in dict.fromkeys(case[of] for case in asked):
-            own = [taken for case, taken in zip(asked, takes, strict=True) if case[of] == word]
-            marks = ("yes" if all(one) else "no" for one in zip(*own, strict=True))
+            marks = ("yes" if word in client[of] else "no" for client in clients)
             rows.append(f"| {what} `{word}` | {' | '.join(marks)} |")
     return "\n".join(rows)
 

@@ -1,9 +1,12 @@
-"""Writes the tables of docs/mechanisms.md that say what the code picks and what each mechanism is.
+"""Writes what docs/mechanisms.md says of the code: the list, what the code picks, what each mechanism is.
 
 python tools/make_mechanisms.py
 """
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -96,7 +99,19 @@ def _each() -> Iterator[str]:
         yield ""
 
 
-MADE: dict[str, Callable[[], Iterator[str]]] = {"questions": _questions, "each": _each}
+def _list() -> Iterator[str]:
+    """Yield `hushmote mechanisms` and what it prints."""
+    yield "These are the mechanisms, and what `auto` picks each for:\n"
+    yield "```sh\nhushmote mechanisms\n```\n\n```text"
+    command = [sys.executable, "-m", "hushmote", "mechanisms"]
+    printed = subprocess.run(
+        command, env=os.environ | {"COLUMNS": "80"}, capture_output=True, text=True, check=True
+    )
+    yield from (line.rstrip() for line in printed.stdout.splitlines())
+    yield "```"
+
+
+MADE: dict[str, Callable[[], Iterator[str]]] = {"list": _list, "questions": _questions, "each": _each}
 
 if __name__ == "__main__":
     FILE.write_text(text(FILE.read_text(encoding="utf-8")), encoding="utf-8")

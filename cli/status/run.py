@@ -23,10 +23,11 @@ from ...server.store.counting import clock_fault
 from ...server.store.erase import unfinished_erasures
 from ...server.store.store import Store, Version
 from ...server.words.epsilon import rounded_up
-from .. import tables, watch
+from .. import tables
 from ..broker import connection, settings
 from ..options import print_json
-from ..watch_picture import picture
+from .follow import SeenStore, follow
+from .picture import picture
 
 _SHOWN = 20
 _KINDS = {True: "keyed", False: "open"}
@@ -39,7 +40,7 @@ def live(store: str, aggregator: str | None, once: str | Path | None, *, as_json
         return False
     if once is not None:
         raise UsageError("--broker and --policy are read once: leave --follow out")
-    watch.follow(store, url)
+    follow(store, url)
     return True
 
 
@@ -57,7 +58,7 @@ def run(
     known = None if firmware is None else policy.read(firmware)
     facts = Facts(store)
     fleets, rejects, lines = store.fleets(), store.rejects(), _lines(facts) if as_json or verbose else []
-    seen = None if as_json else watch.SeenStore().look(store, StoreState("ready", "", 0), facts)
+    seen = None if as_json else SeenStore().look(store, StoreState("ready", "", 0), facts)
     boards = None if broker is None else _boards(broker, list(fleets))
     health = None if url is None else ask(url)
     if seen is None:

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, ClassVar
 
 import pytest
+from client_vectors import vectors
 from enumeration import BranchingRng, assert_private, distribution, memory
 from experiments import TEXTS, experiment_json, number_json
 from failing_storage import Witness, parse_record
@@ -25,10 +26,7 @@ from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused, pr
 ROOT = Path(__file__).parents[2]
 RIG = Path(__file__).with_name("js_rig.mjs")
 NODE = shutil.which("node")
-VECTORS: dict[str, list[Any]] = {}
-for _file in ("vectors.json", "vectors_further.json"):
-    for _name, _cases in json.loads((ROOT / "tests" / _file).read_text()).items():
-        VECTORS.setdefault(_name, []).extend(_cases)
+VECTORS = vectors("JavaScript", "vectors.json", "vectors_further.json")
 POLICY = {
     "sum": 2**47,
     "squares": 0,

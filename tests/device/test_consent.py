@@ -17,6 +17,7 @@ from reference_board import ledger_record
 from hushmote.device import consent, preview
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.device.ldp_client import Client, ExperimentRefused, LedgerError, SettingsError, provision
+from hushmote.server.mechanisms import MECHANISMS
 
 POLICY = {
     "sum": 8_000_000,
@@ -394,6 +395,14 @@ class TestQuestion:
     def test_fields_that_no_experiment_has_are_refused(self, fields: dict[str, Any]):
         with pytest.raises(ExperimentRefused):
             consent.question(fields)
+
+    @pytest.mark.parametrize("word", MECHANISMS)
+    def test_is_the_same_however_codes_are_laid_out(self, word: str):
+        """All but views, which say what is asked of several readings together."""
+        layout = dict.fromkeys(set(MECHANISMS[word].parameters) - {"views"}, 1)
+        places = "consent.py, clients/js/question.js, reference_board.py and make_vectors.questions()"
+        is_same = consent.question({"epsilon": 1} | layout) == consent.question({"epsilon": 1})
+        assert is_same, f"list {', '.join(layout)} in {places}"
 
 
 class TestButton:

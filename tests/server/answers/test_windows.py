@@ -4,7 +4,7 @@ import datetime
 
 from rich.console import Console
 
-from hushmote.cli.watch_picture import _due
+from hushmote.cli.status.picture import _due
 from hushmote.server.answers.windows import NOTHING_DUE, due
 
 NOON = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)

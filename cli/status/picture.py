@@ -9,16 +9,16 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from ..fleet.results.result import Learned, Result
-from ..server.answers.rows import WIDEST
-from ..server.answers.tables import blocks
-from ..server.answers.windows import Due
-from ..server.overview.aggregator import AggregatorHealth
-from ..server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
-from ..server.overview.watch import StoreState
-from ..server.plain_text import shorten, visible
-from ..server.words.epsilon import rounded_up
-from ..server.words.numbers import counted
+from ...fleet.results.result import Learned, Result
+from ...server.answers.rows import WIDEST
+from ...server.answers.tables import blocks
+from ...server.answers.windows import Due
+from ...server.overview.aggregator import AggregatorHealth
+from ...server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
+from ...server.overview.watch import StoreState
+from ...server.plain_text import shorten, visible
+from ...server.words.epsilon import rounded_up
+from ...server.words.numbers import counted
 
 _MOST_LABELS = 5
 _LABEL = 12  # columns

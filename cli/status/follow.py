@@ -10,15 +10,15 @@ from dataclasses import replace
 
 from rich.live import Live
 
-from ..fleet.results.result import result_of
-from ..server.answers import tables as show
-from ..server.answers.query import Facts
-from ..server.overview.aggregator import AggregatorHealth, ask
-from ..server.overview.fleets import StoreOverview, overview
-from ..server.overview.watch import StoreState, StoreWatch
-from ..server.store.database import StoreError
-from ..server.store.store import Store
-from .watch_picture import Watched, picture
+from ...fleet.results.result import result_of
+from ...server.answers import tables as show
+from ...server.answers.query import Facts
+from ...server.overview.aggregator import AggregatorHealth, ask
+from ...server.overview.fleets import StoreOverview, overview
+from ...server.overview.watch import StoreState, StoreWatch
+from ...server.store.database import StoreError
+from ...server.store.store import Store
+from .picture import Watched, picture
 
 _TURN_S = 0.25  # between two looks: a commit shows within a second
 _REST = 3  # times as long as a picture took to work out, nothing is worked out

@@ -15,7 +15,7 @@ from filled import fill
 from later import away_from_midnight, later
 from terminal import INTERRUPT, Terminal
 
-from hushmote.cli.watch import SeenStore
+from hushmote.cli.status.follow import SeenStore
 from hushmote.server.budgets import policy
 from hushmote.server.ingest import pipeline
 from hushmote.server.overview.watch import StoreState

@@ -1,0 +1,48 @@
+"""The vectors of a client other than MicroPython's: those whose types and mechanisms it has.
+
+clients/README.md has the table of them, which a test compares with the clients themselves.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+Client = Literal["C", "JavaScript"]
+
+_ROOT = Path(__file__).parents[2]
+_ROW = re.compile(r"^\| (type|mechanism) `(\w+)` \| \w+ \| (\w+) \| (\w+) \|$", re.MULTILINE)
+_MISSING: dict[Client, set[tuple[str, str]]] = {"C": set(), "JavaScript": set()}
+for _kind, _word, _c, _javascript in _ROW.findall((_ROOT / "clients/README.md").read_text("utf-8")):
+    _MISSING["C"] |= {(_kind, _word)} if _c == "no" else set()
+    _MISSING["JavaScript"] |= {(_kind, _word)} if _javascript == "no" else set()
+
+
+def has(client: Client, payload: str) -> bool:
+    """Return whether a client has the type and the mechanism of an experiment's JSON."""
+    fields = json.loads(payload)
+    return not {(kind, fields[kind]) for kind in ("type", "mechanism")} & _MISSING[client]
+
+
+def vectors(client: Client, *names: str) -> dict[str, list[Any]]:
+    """Return the sections of vector files, without the experiments that a client does not have.
+
+    Args:
+        client: The client that is tested.
+        names: Files of tests/, such as vectors.json.
+    """
+    sections: dict[str, list[Any]] = {}
+    for name in names:
+        for section, cases in json.loads((_ROOT / "tests" / name).read_text("ascii")).items():
+            sections.setdefault(section, []).extend(cases)
+    missing = [case for case in sections.get("experiments", []) if not has(client, case["payload"])]
+    payloads = {case["payload"] for case in missing}
+    digests = {case["sha256"][:8] for case in missing}
+    for section in ("experiments", "codes", "buckets", "reports"):
+        if section in sections:
+            sections[section] = [
+                case
+                for case in sections[section]
+                if case.get("payload") not in payloads and case.get("experiment") not in digests
+            ]
+    return sections

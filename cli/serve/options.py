@@ -40,15 +40,6 @@ class ServeOptions:
         f"[default: {BATCH_REPORTS}, {BATCH_S:g}s]",
         "N|SECONDSs",
     ] = None
-    simulated_days: Annotated[
-        int | None,
-        typer.Option(
-            help="Only for fleets of simulated devices, named sim...: the clock begins this many days ago "
-            "and runs through each in 10 s.",
-            min=1,
-            max=365,
-        ),
-    ] = None
     http: Annotated[
         str | None, "Serve /metrics and /healthz there, without a login: 127.0.0.1:9417.", "HOST:PORT"
     ] = None

@@ -13,8 +13,7 @@ DATA = (".csv", ".tsv", ".txt")
 def _simulate(options: SimulateOptions) -> None:
     """Simulate a fleet before it is built, and compare its estimates with the truth.
 
-    With --to the fleet's reports of the last days go into a store, for estimate --trend, ledger, status; or
-    through a broker to an aggregator.
+    With --to the fleet's reports of the last days go into a store, for estimate --trend, ledger, status.
     """
     check_there(options.file)
     if options.file.suffix.lower() in DATA:

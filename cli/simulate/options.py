@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from ..broker import FILE, URLS
 from ..options import AsJson, ExperimentFile, WhichWorkers
 from ..output import PICTURES, by_name, output_option
 
@@ -21,7 +20,7 @@ class SimulateOptions:
     file: ExperimentFile
     devices: Annotated[
         int | None,
-        typer.Option(help="Number of devices.", min=2, show_default="100000; to a broker 20000"),
+        typer.Option(help="Number of devices.", min=2, show_default="100000"),
     ] = None
     population: Annotated[
         str | None,
@@ -65,13 +64,12 @@ class SimulateOptions:
     ] = None
     to: Annotated[
         str | None,
-        "Write the reports of some days into a store, by its SQLAlchemy URL, or publish them "
-        f"through a broker, 10 s a day: {URLS}; {FILE}",
-        "URL|FILE.toml",
+        "Write the reports of some days into a store, by its SQLAlchemy URL.",
+        "URL",
     ] = None
     days: Annotated[
         int | None,
-        typer.Option(help="Whole days before today, UTC.", show_default="30; to a broker 8"),
+        typer.Option(help="Whole days before today, UTC.", show_default="30"),
     ] = None
     fleet: Annotated[
         str | None,

@@ -6,6 +6,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
+import typer
+
 from ..server.answers import tables as show
 from ..server.errors import UsageError
 from ..server.plain_text import visible
@@ -13,7 +15,10 @@ from ..server.plain_text import visible
 
 def board_command(
     storage: Annotated[
-        Path, "Folder that keeps its flash; each folder is a board of its own.", "FOLDER"
+        Path,
+        typer.Option(
+            help="Folder that keeps its flash; each folder is a board of its own.", metavar="FOLDER"
+        ),
     ] = Path("board"),
 ) -> None:
     """Run a board in software, to try everything without hardware.

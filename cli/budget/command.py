@@ -26,16 +26,16 @@ from . import answers
 
 budget_app = typer.Typer()
 
-Total = Annotated[float, "What all reports of a device may cost together, nats."]
-Delta = Annotated[float, "δ of (total, δ)-LDP; 0: only theorems that need none."]
+Total = Annotated[float, typer.Option(help="What all reports of a device may cost together, nats.")]
+Delta = Annotated[float, typer.Option(help="δ of (total, δ)-LDP; 0: only theorems that need none.")]
 
 
 @budget_app.command("compare")
 def compare(
     total: Total,
     delta: Delta = 0.0,
-    reports: Annotated[int | None, "Number of reports, for the ε of each."] = None,
-    epsilon: Annotated[float | None, "ε of each report, nats, for their number."] = None,
+    reports: Annotated[int | None, typer.Option(help="Number of reports, for the ε of each.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε of each report, nats, for their number.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a total under every theorem, for a number of reports or an ε per report.
@@ -88,11 +88,17 @@ def _kept(row: TheoremRow) -> str:
 
 @budget_app.command("histogram")
 def histogram(
-    devices: Annotated[str, "Honest devices whose reports the histogram holds; 20000x2: two of each."],
-    epsilon: Annotated[float | None, "ε that the histogram may have, nats, for the ε of a report."] = None,
-    local: Annotated[float | None, "ε of a report, nats, for the ε of the histogram."] = None,
-    domain: Annotated[int, "Number of values; 2 is a yes or no."] = 64,
-    delta: Annotated[float, "δ of the histogram's ε."] = 1e-6,
+    devices: Annotated[
+        str, typer.Option(help="Honest devices whose reports the histogram holds; 20000x2: two of each.")
+    ],
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε that the histogram may have, nats, for the ε of a report.")
+    ] = None,
+    local: Annotated[
+        float | None, typer.Option(help="ε of a report, nats, for the ε of the histogram.")
+    ] = None,
+    domain: Annotated[int, typer.Option(help="Number of values; 2 is a yes or no.")] = 64,
+    delta: Annotated[float, typer.Option(help="δ of the histogram's ε.")] = 1e-6,
     as_json: AsJson = False,
 ) -> None:
     """Show what a histogram gives away to somebody who sees nothing else, under each mechanism."""
@@ -138,14 +144,16 @@ def _boards(text: str) -> tuple[int, int]:
 
 @budget_app.command("policy")
 def policy_command(
-    epsilon: Annotated[float, "What all reports of a device's life may cost, nats."],
-    experiments: Annotated[str, "Experiments that devices may take part in: a,b,c."],
+    epsilon: Annotated[float, typer.Option(help="What all reports of a device's life may cost, nats.")],
+    experiments: Annotated[str, typer.Option(help="Experiments that devices may take part in: a,b,c.")],
     delta: Delta = 0.0,
     max_epsilon: Annotated[
-        float | None, "Most that one report may cost, nats.  [default: 4, or the total]"
+        float | None, typer.Option(help="Most that one report may cost, nats.  [default: 4, or the total]")
     ] = None,
-    rules: Annotated[str, "Budget rules that may be used."] = ",".join(policy.RULES),
-    write: Annotated[Path | None, "Firmware file such as device/main.py; its POLICY is replaced."] = None,
+    rules: Annotated[str, typer.Option(help="Budget rules that may be used.")] = ",".join(policy.RULES),
+    write: Annotated[
+        Path | None, typer.Option(help="Firmware file such as device/main.py; its POLICY is replaced.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the firmware's POLICY for a total (ε, δ) over a device's life, and what it guarantees."""

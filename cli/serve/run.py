@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,7 +29,6 @@ from ...server.store.store import Store
 from ...server.wire.limits import BATCH_REPORTS
 from ..broker import Connection, settings
 from ..options import on_command_line
-from .options import ServeOptions
 
 if TYPE_CHECKING:
     from ...server.service.metrics import Metrics
@@ -36,6 +36,22 @@ if TYPE_CHECKING:
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 PROTOCOLS: Mapping[str, Literal["auto", "5", "3.1.1"]] = {"auto": "auto", "5": "5", "3.1.1": "3.1.1"}
 LOG_FORMAT, DISCOVERY = "HUSHMOTE_LOG_FORMAT", "HUSHMOTE_DISCOVERY_PREFIX"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """The options of `hushmote serve`."""
+
+    context: typer.Context
+    store: str
+    broker: str
+    master_key: Path | None
+    signing_key: Path | None
+    retire: bool
+    rate: int | None
+    batch: list[str] | None
+    http: str | None
+    publish: str | None
 
 
 def run(options: ServeOptions) -> None:

@@ -15,11 +15,11 @@ from ..server.plain_text import visible
 
 def board_command(
     storage: Annotated[
-        Path, "Folder that keeps its flash; each folder is a board of its own.", "FOLDER"
+        Path,
+        typer.Option(
+            help="Folder that keeps its flash; each folder is a board of its own.", metavar="FOLDER"
+        ),
     ] = Path("board"),
-    speed: Annotated[
-        float, typer.Option(help="How much faster its sleep passes: 60 makes an hour a minute.", min=1)
-    ] = 1,
 ) -> None:
     """Run a board in software, to try everything without hardware.
 
@@ -38,7 +38,7 @@ def board_command(
     signal.signal(signal.SIGTERM, _stop)
     with (
         folders.opened(storage) as image,
-        SoftwareBoard(interpreter.argv, image, wifi=ANY_WIFI, sleep_scale=1 / speed, console=_say) as board,
+        SoftwareBoard(interpreter.argv, image, wifi=ANY_WIFI, console=_say) as board,
         folders.port_named(storage, board.port) as port,
     ):
         version = ".".join(map(str, interpreter.version))

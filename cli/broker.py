@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 from urllib.parse import urlsplit
 
+import typer
+
 from ..server.errors import UsageError, refusing
 from ..server.ingest.broker_url import BrokerAddress, NatsAddress, is_nats, parse_broker_url, parse_nats_url
 from ..server.private_file import readable_by_others
@@ -31,7 +33,9 @@ VARIABLES = {name: f"HUSHMOTE_BROKER_{name.upper()}" for name in FILES} | {
     name: f"HUSHMOTE_{name.upper()}" for name in ("client_id", "share", "protocol")
 }
 
-BrokerUrl = Annotated[str, f"{URLS}; {FILE}", "--broker", "URL|FILE.toml", "HUSHMOTE_BROKER"]
+BrokerUrl = Annotated[
+    str, typer.Option("--broker", help=f"{URLS}; {FILE}", envvar="HUSHMOTE_BROKER", metavar="URL|FILE.toml")
+]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -51,15 +51,20 @@ def check_mechanism_command(
     ] = None,
     port: Annotated[
         str | None,
-        "Draw on the board at this serial port instead, from what is installed, and bound ε by counting.",
+        typer.Option(
+            help="Draw on the board at this serial port instead, from what is installed, and bound ε by "
+            "counting."
+        ),
     ] = None,
     samples: Annotated[
         int, typer.Option(min=100, help="With --port: draws from each of two inputs.")
     ] = _DRAWS,
     confidence: Annotated[
-        float, "With --port: confidence in all the bounds together, from 0.5 to below 1."
+        float, typer.Option(help="With --port: confidence in all the bounds together, from 0.5 to below 1.")
     ] = 0.95,
-    runtime: Annotated[str | None, "A MicroPython to compare codes with; else one of this machine's."] = None,
+    runtime: Annotated[
+        str | None, typer.Option(help="A MicroPython to compare codes with; else one of this machine's.")
+    ] = None,
     policy_file: PolicyFile = None,
     as_json: AsJson = False,
 ) -> None:

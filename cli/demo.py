@@ -23,21 +23,36 @@ if TYPE_CHECKING:
 def demo_command(
     broker: Annotated[
         str,
-        "auto (mosquitto where it is installed), embedded, mosquitto, nats (three servers), "
-        "or what runs: mqtt://[user@]host[:1883], nats://[user@]host[:4222],host,...",
+        typer.Option(
+            help="auto (mosquitto where it is installed), embedded, mosquitto, nats (three servers), "
+            "or what runs: mqtt://[user@]host[:1883], nats://[user@]host[:4222],host,..."
+        ),
     ] = "auto",
     out: Annotated[
         Path | None,
-        "Folder for the plots, the store and the log, or for the board.  "
-        "[default: out; with --board hushmote-try]",
-        "FOLDER",
+        typer.Option(
+            help="Folder for the plots, the store and the log, or for the board.  "
+            "[default: out; with --board hushmote-try]",
+            metavar="FOLDER",
+        ),
     ] = None,
-    devices: Annotated[int | None, "Number of readings to use, of 26,115; else all."] = None,
-    page: Annotated[bool, "Keep reporting, and show it in a browser, until Ctrl-C."] = False,
-    board: Annotated[
-        bool, "Run one board in software instead, from its sensor to the count; its folder is kept."
+    devices: Annotated[
+        int | None, typer.Option(help="Number of readings to use, of 26,115; else all.")
+    ] = None,
+    page: Annotated[
+        bool, typer.Option("--page", help="Keep reporting, and show it in a browser, until Ctrl-C.")
     ] = False,
-    yes: Annotated[bool, "With --board: whoever it measures said yes to taking part: do not ask."] = False,
+    board: Annotated[
+        bool,
+        typer.Option(
+            "--board",
+            help="Run one board in software instead, from its sensor to the count; its folder is kept.",
+        ),
+    ] = False,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="With --board: whoever it measures said yes to taking part: do not ask."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Watch thousands of devices report real readings through a real broker, and see what is learned.

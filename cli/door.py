@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,7 @@ import typer
 from ..server.errors import UsageError
 from ..server.extras import require
 from .broker import DEFAULT_BROKER, BrokerUrl, connection
-from .options import command, on_command_line
+from .options import on_command_line
 
 if TYPE_CHECKING:
     from ..fleet.door.limits import Rates
@@ -23,45 +22,51 @@ DEFAULT_HTTP = "127.0.0.1:9418"
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.ASCII)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DoorOptions:
-    """Which broker it publishes to, where it listens, and whom it lets in."""
-
-    context: typer.Context
-    broker: BrokerUrl = DEFAULT_BROKER
+def door_command(
+    context: typer.Context,
+    broker: BrokerUrl = DEFAULT_BROKER,
     fleet: Annotated[
         list[str] | None,
-        "Take reports of this fleet only; may be repeated. Else of every fleet that has an "
-        "experiment at the broker.",
-    ] = None
-    http: Annotated[str, "Where the door listens.", "HOST:PORT"] = DEFAULT_HTTP
+        typer.Option(
+            help="Take reports of this fleet only; may be repeated. Else of every fleet that has an "
+            "experiment at the broker."
+        ),
+    ] = None,
+    http: Annotated[str, typer.Option(help="Where the door listens.", metavar="HOST:PORT")] = DEFAULT_HTTP,
     token_file: Annotated[
         Path | None,
-        "File with a token, or NAME TOKEN on each line; every request must carry one: Authorization: Bearer "
-        "TOKEN. A change holds at once.",
-        "FILE",
-        "HUSHMOTE_DOOR_TOKEN_FILE",
-    ] = None
-    open_door: Annotated[bool, "Let anybody send reports; in an open fleet, forged ones too.", "--open"] = (
-        False
-    )
+        typer.Option(
+            help="File with a token, or NAME TOKEN on each line; every request must carry one: "
+            "Authorization: Bearer TOKEN. A change holds at once.",
+            envvar="HUSHMOTE_DOOR_TOKEN_FILE",
+            metavar="FILE",
+        ),
+    ] = None,
+    open_door: Annotated[
+        bool, typer.Option("--open", help="Let anybody send reports; in an open fleet, forged ones too.")
+    ] = False,
     origin: Annotated[
         list[str] | None,
-        "Let web pages of this origin use the door, such as https://board.example; may be repeated.",
-        "URL",
-    ] = None
+        typer.Option(
+            help="Let web pages of this origin use the door, such as https://board.example; may be repeated.",
+            metavar="URL",
+        ),
+    ] = None,
     trust_proxy: Annotated[
-        bool, "A reverse proxy is in front: take a client's address from X-Forwarded-For."
-    ] = False
+        bool,
+        typer.Option(
+            "--trust-proxy", help="A reverse proxy is in front: take a client's address from X-Forwarded-For."
+        ),
+    ] = False,
     rate: Annotated[
         list[str] | None,
-        "Reports a second of all devices, requests of one address, or reports of one device and "
-        "address. May be repeated.  [default: 1000, address=200, device=1]",
-        "[address=|device=]N",
-    ] = None
-
-
-def _door(options: DoorOptions) -> None:
+        typer.Option(
+            help="Reports a second of all devices, requests of one address, or reports of one device and "
+            "address. May be repeated.  [default: 1000, address=200, device=1]",
+            metavar="[address=|device=]N",
+        ),
+    ] = None,
+) -> None:
     """Accept reports over HTTP and publish them: for LoRaWAN servers, scripts and browsers.
 
     POST /v1/FLEET/report/DEVICE takes the bytes that a board sends by MQTT, and is answered 204 once the
@@ -78,8 +83,8 @@ def _door(options: DoorOptions) -> None:
     from ..server.service.process import set_up_log
     from ..server.service.tokens import TokenFile
 
-    host, port = parse_endpoint(options.http)
-    local, token_file, open_door = is_loopback(host), options.token_file, options.open_door
+    host, port = parse_endpoint(http)
+    local = is_loopback(host)
     if token_file is not None and open_door:
         raise UsageError("--token-file asks for a token and --open for none: take one of them")
     if not local and token_file is None and not open_door:
@@ -92,17 +97,14 @@ def _door(options: DoorOptions) -> None:
     access = Access(
         tokens,
         LOOPBACK | {host} if checked else None,
-        frozenset(map(_origin, options.origin or ())),
-        options.trust_proxy,
+        frozenset(map(_origin, origin or ())),
+        trust_proxy,
     )
-    rates = _rates(options.rate or ())
-    address, tls = connection(options.broker, typed=on_command_line(options.context, "broker"))
-    publisher = ReportPublisher(address, tls, fleets=options.fleet or None)
+    rates = _rates(rate or ())
+    address, tls = connection(broker, typed=on_command_line(context, "broker"))
+    publisher = ReportPublisher(address, tls, fleets=fleet or None)
     set_up_log(as_json=False)
     process.run(publisher, door_application(publisher, access=access, rates=rates), host, port)
-
-
-door_command = command(DoorOptions, _door)
 
 
 def _rates(texts: Sequence[str]) -> Rates:

@@ -78,7 +78,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote flash /dev/ttyACM0 k3f9x1.settings.json",
         "hushmote flash COM3 k3f9x1.settings.json --main my_application.py",
     ),
-    "board": ("hushmote board", "hushmote board --storage kitchen --speed 60"),
+    "board": ("hushmote board", "hushmote board --storage kitchen"),
     "check-mechanism": (
         "hushmote check-mechanism olh",
         "hushmote check-mechanism my_channel:MyChannel --json",

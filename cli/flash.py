@@ -9,47 +9,52 @@ import typer
 
 from ..fleet.provisioning.flash import Load, flash
 from ..server.answers import tables as show
-from .options import AsJson, command, print_json
+from .options import AsJson, print_json
 
 
-@dataclasses.dataclass(frozen=True)
-class FlashOptions:
-    """What `hushmote flash` takes."""
-
+def flash_command(
     port: Annotated[
         str,
         typer.Argument(help="The board's serial port: /dev/ttyACM0, COM3, or what `hushmote board` says."),
-    ]
+    ],
     settings: Annotated[
         Path, typer.Argument(help="The board's settings file, which `hushmote provision device` wrote.")
-    ]
-    source: Annotated[bool, "Copy .py files instead of compiled ones, which load faster."] = False
-    provision_again: Annotated[bool, "Make a new, empty ledger: the board's privacy bound starts again."] = (
-        False
-    )
-    main: Annotated[Path | None, "An application to put on the board as main.py, instead of the example."] = (
-        None
-    )
+    ],
+    source: Annotated[
+        bool, typer.Option("--source", help="Copy .py files instead of compiled ones, which load faster.")
+    ] = False,
+    provision_again: Annotated[
+        bool,
+        typer.Option(
+            "--provision-again", help="Make a new, empty ledger: the board's privacy bound starts again."
+        ),
+    ] = False,
+    main: Annotated[
+        Path | None,
+        typer.Option(help="An application to put on the board as main.py, instead of the example."),
+    ] = None,
     further: Annotated[
         list[str] | None,
-        "A further mechanism for it: a word such as sw, your my_channel.py or package.module:Class; "
-        "or a umqtt/simple.py, where the firmware has none. Repeat it for several.",
-        "--with",
-    ] = None
-    yes: Annotated[bool, "Somebody at the board said yes to taking part: do not ask."] = False
-    as_json: AsJson = False
-
-
-def flash_board(options: FlashOptions) -> None:
+        typer.Option(
+            "--with",
+            help="A further mechanism for it: a word such as sw, your my_channel.py or package.module:Class; "
+            "or a umqtt/simple.py, where the firmware has none. Repeat it for several.",
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Somebody at the board said yes to taking part: do not ask.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Put Hushmote on a board over USB; a ledger that is there is kept."""
     done = flash(
-        options.port,
-        options.settings,
-        Load(options.source, options.provision_again, options.main, options.further or (), options.yes),
+        port,
+        settings,
+        Load(source, provision_again, main, further or (), yes),
         ask=_ask,
-        say=(lambda _line: None) if options.as_json else (lambda line: show.out.print(line, soft_wrap=True)),
+        say=(lambda _line: None) if as_json else (lambda line: show.out.print(line, soft_wrap=True)),
     )
-    if options.as_json:
+    if as_json:
         print_json(dataclasses.asdict(done))
 
 
@@ -58,6 +63,3 @@ def _ask() -> bool:
     if not sys.stdin.isatty():
         return False
     return typer.confirm("Does whoever this board measures say yes to taking part?", err=True)
-
-
-flash_command = command(FlashOptions, flash_board)

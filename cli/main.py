@@ -21,7 +21,6 @@ from ..server.plain_text import one_line
 from ..server.wire.experiments import FOLDERS
 from ..server.wrong_value import wrong_value
 from .examples import EXAMPLES
-from .options import understood
 
 # Every version of typer has this class, some have its base from click and some bring it along.
 _UsageMistake = cast(type[typer.BadParameter], typer.BadParameter.__base__)
@@ -88,11 +87,7 @@ def load(name: str) -> Any:
     holder = typer.Typer(rich_markup_mode=None)  # texts stand as they are written
     if isinstance(command, typer.Typer):
         holder.add_typer(command, name=name, help=COMMANDS[name][1], no_args_is_help=True)
-        for one in command.registered_commands:
-            if one.callback:
-                understood(one.callback)
     else:
-        understood(command)
         holder.command(name, cls=getattr(command, "command_class", None))(command)
     loaded = typer.main.get_group(holder).commands[name]
     for path, member in below(name, loaded):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
@@ -15,7 +14,7 @@ import typer
 from ..server.errors import UsageError
 from ..server.extras import require
 from .broker import FILE, URLS, connection
-from .options import DEFAULT_STORE, AggregatorUrl, PolicyFile, StoreUrl, command, on_command_line
+from .options import DEFAULT_STORE, AggregatorUrl, PolicyFile, StoreUrl, on_command_line
 
 if TYPE_CHECKING:
     from ..server.ingest.broker_url import BrokerAddress
@@ -24,37 +23,38 @@ if TYPE_CHECKING:
 DEFAULT_HTTP = "127.0.0.1:9419"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PageOptions:
-    """Which store is looked at, where the page listens, and what it is told besides."""
-
-    context: typer.Context
-    store: StoreUrl = DEFAULT_STORE
-    fleet: Annotated[str | None, "Only this fleet; else all."] = None
-    http: Annotated[str, "Where the page listens.", "HOST:PORT"] = DEFAULT_HTTP
+def page_command(
+    context: typer.Context,
+    store: StoreUrl = DEFAULT_STORE,
+    fleet: Annotated[str | None, typer.Option(help="Only this fleet; else all.")] = None,
+    http: Annotated[str, typer.Option(help="Where the page listens.", metavar="HOST:PORT")] = DEFAULT_HTTP,
     token_file: Annotated[
         Path | None,
-        "File with the token that readers have to know, or NAME TOKEN on each line; needed where other "
-        "machines reach the page. A change holds at once.",
-        "FILE",
-        "HUSHMOTE_PAGE_TOKEN_FILE",
-    ] = None
-    aggregator: AggregatorUrl = None
-    policy_file: PolicyFile = None
+        typer.Option(
+            help="File with the token that readers have to know, or NAME TOKEN on each line; needed where "
+            "other machines reach the page. A change holds at once.",
+            envvar="HUSHMOTE_PAGE_TOKEN_FILE",
+            metavar="FILE",
+        ),
+    ] = None,
+    aggregator: AggregatorUrl = None,
+    policy_file: PolicyFile = None,
     what_is_asked: Annotated[
         Path | None,
-        "Show anybody, without a token, what is asked: a statement of `statement write --public`.",
-        "FILE.json",
-    ] = None
+        typer.Option(
+            help="Show anybody, without a token, what is asked: a statement of `statement write --public`.",
+            metavar="FILE.json",
+        ),
+    ] = None,
     broker: Annotated[
         str | None,
-        f"Publish what the board in the browser reports at this broker: {URLS}; {FILE}",
-        "URL|FILE.toml",
-        "HUSHMOTE_BROKER",
-    ] = None
-
-
-def _page(options: PageOptions) -> None:
+        typer.Option(
+            help=f"Publish what the board in the browser reports at this broker: {URLS}; {FILE}",
+            envvar="HUSHMOTE_BROKER",
+            metavar="URL|FILE.toml",
+        ),
+    ] = None,
+) -> None:
     """Look at a store in a browser: live, and only read.
 
     Fleets, experiments, budgets, plans, and a board to try.
@@ -71,47 +71,44 @@ def _page(options: PageOptions) -> None:
     from ..web.app import serve
     from ..web.settings import PageSettings
 
-    host, port = parse_endpoint(options.http)
-    tokens = None if options.token_file is None else TokenFile(options.token_file)
+    host, port = parse_endpoint(http)
+    tokens = None if token_file is None else TokenFile(token_file)
     if tokens is None and not is_loopback(host):
         raise UsageError(
             f"{host} is reached from other machines: give --token-file FILE, and whoever knows the token in "
             "it may look; or listen on 127.0.0.1"
         )
-    public = None if options.what_is_asked is None else document.read_public(options.what_is_asked)
-    if public and options.fleet not in (None, public["statement"]["fleet"]):
-        raise UsageError(f"{options.what_is_asked} is not of fleet {options.fleet}: write one of that")
-    known = None if options.policy_file is None else policy.read(options.policy_file)
-    asked = None if options.aggregator is None else check_url(options.aggregator)
+    public = None if what_is_asked is None else document.read_public(what_is_asked)
+    if public and fleet not in (None, public["statement"]["fleet"]):
+        raise UsageError(f"{what_is_asked} is not of fleet {fleet}: write one of that")
+    known = None if policy_file is None else policy.read(policy_file)
+    asked = None if aggregator is None else check_url(aggregator)
     set_up_log(as_json=False)
     with contextlib.ExitStack() as stack:
         door, reports_to = None, None
-        if options.broker is not None:
+        if broker is not None:
             from ..fleet.door.app import door_application
             from ..fleet.door.publisher import ReportPublisher
 
-            typed = on_command_line(options.context, "broker")
-            reached = connection(options.broker, typed=typed)
+            typed = on_command_line(context, "broker")
+            reached = connection(broker, typed=typed)
             reports_to = None if typed else _without_login(reached[0])
-            publisher = ReportPublisher(*reached, fleets=None if options.fleet is None else [options.fleet])
+            publisher = ReportPublisher(*reached, fleets=None if fleet is None else [fleet])
             door = door_application(stack.enter_context(publisher))
         os.nice(5)  # on a shared machine the aggregator goes first
         settings = PageSettings(
-            options.store,
+            store,
             host,
             port,
-            options.fleet,
+            fleet,
             asked,
             tokens,
             door,
             known,
             public,
-            audit_log(options.store),
+            audit_log(store),
         )
         serve(settings, lambda url: _tell(url, reports_to, tokens))
-
-
-page_command = command(PageOptions, _page)
 
 
 def _without_login(address: BrokerAddress) -> str:

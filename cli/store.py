@@ -97,7 +97,7 @@ def store_seal(
     url: Url,
     name: Annotated[str, typer.Argument(help="Name of the experiment.")],
     fleet: FleetName = None,
-    yes: Annotated[bool, "Seal it; else only say what would be done."] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Seal it; else only say what would be done.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Keep only the highest report number of each device and how many counted, for good.
@@ -137,16 +137,19 @@ def _show_sealing(sealing: Sealing, done: bool) -> None:
 @store_app.command("erase")
 def store_erase(
     url: Url,
-    device: Annotated[str | None, "Erase this device's numbers.", "ID"] = None,
-    experiment: Annotated[str | None, "Erase this experiment.", "NAME"] = None,
+    device: Annotated[str | None, typer.Option(help="Erase this device's numbers.", metavar="ID")] = None,
+    experiment: Annotated[str | None, typer.Option(help="Erase this experiment.", metavar="NAME")] = None,
     fleet: FleetName = None,
     master_key: Annotated[
         Path | None,
-        "Master key file, to seal a device's numbers; or set HUSHMOTE_MASTER_KEY.",
-        "FILE",
+        typer.Option(
+            help="Master key file, to seal a device's numbers; or set HUSHMOTE_MASTER_KEY.", metavar="FILE"
+        ),
     ] = None,
-    yes: Annotated[bool, "Erase without asking."] = False,
-    queue: Annotated[bool, "Have a running aggregator erase the device."] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
+    queue: Annotated[
+        bool, typer.Option("--queue", help="Have a running aggregator erase the device.")
+    ] = False,
 ) -> None:
     """Erase a device, an experiment or a fleet for good, and rewrite the database's files.
 
@@ -225,7 +228,9 @@ def files_of(sqlite: bool) -> str:
 @store_app.command("clock")
 def store_clock(
     url: Url = DEFAULT_STORE,
-    accept: Annotated[bool, "Judge clocks by this machine's time from now on."] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Judge clocks by this machine's time from now on.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show whether this machine's clock can be right by the store's last time, or accept it.
@@ -266,7 +271,7 @@ def store_merge(
         str, typer.Argument(metavar="INTO", help="URL of the store that is added to: sqlite:///file.")
     ],
     sources: Annotated[list[str], typer.Argument(metavar="FROM", help="URLs of the stores to add.")],
-    dry_run: Annotated[bool, "Only say what would be added."] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be added.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Merge stores of sites without a network; refuses if a report was counted twice.

@@ -2,8 +2,8 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ParamSpec, get_type_hints
+from dataclasses import dataclass, fields
+from typing import Any, ParamSpec
 
 from rich.console import RenderableType
 
@@ -92,8 +92,7 @@ def _from_request(request: Callable[_P, PlanRequest]) -> Callable[_P, FleetPlan]
         except PlanError as e:
             raise PlanError(in_python(str(e)), e.field) from None
 
-    hints = get_type_hints(PlanRequest, include_extras=True)
-    lines = (f"    {name}: {in_python(hint.__metadata__[0])}" for name, hint in hints.items())
+    lines = (f"    {field.name}: {in_python(field.metadata['help'])}" for field in fields(PlanRequest))
     plan.__doc__ = "\n".join([plan.__doc__ or "", *lines])
     return plan
 

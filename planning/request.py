@@ -7,8 +7,8 @@ option does, such as --histogram-epsilon; `in_python` makes histogram_epsilon of
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from ..server.accounting.shuffle import USUAL_HISTOGRAM_DELTA
 from ..server.epsilon import MICRO
@@ -33,82 +33,76 @@ _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _AMOUNT = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*?)\s*", re.IGNORECASE)
 
 
+def _option(help: str, *names: str, default: Any = None) -> Any:
+    """Return a field whose metadata has its line of help and, if not its own, its option's names."""
+    return field(default=default, metadata={"help": help, "names": names})
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest:
     """All that a plan is made from: what boards read, what is asked, what it may cost; None: not said.
 
-    Each field has its line of help and, where they are others than its own, the option's names.
+    The metadata of each field has its line of help, and the option's names where they are not the field's.
     """
 
-    devices: Annotated[int | None, "Number of devices."] = None
-    epsilon: Annotated[float | None, "Privacy of one report, nats: 0.001 to 16."] = None
-    values: Annotated[
-        int | str | Sequence[str] | None,
-        "What a reading can be: a number's bins, such as 64; labels a,b,c ('other' is added); yes-no.",
-    ] = None
-    error: Annotated[
-        float | str | None,
+    devices: int | None = _option("Number of devices.")
+    epsilon: float | None = _option("Privacy of one report, nats: 0.001 to 16.")
+    values: int | str | Sequence[str] | None = _option(
+        "What a reading can be: a number's bins, such as 64; labels a,b,c ('other' is added); yes-no."
+    )
+    error: float | str | None = _option(
         "Wanted half-width of the 95 % interval: 0.01 is ±1 point of shares, or 1 % of a mean's range;"
-        " or of a mean or a quantile with --low and --high in its unit: 0.5°C.",
-    ] = None
-    statistics: Annotated[
-        str | None,
+        " or of a mean or a quantile with --low and --high in its unit: 0.5°C."
+    )
+    statistics: str | None = _option(
         "What the error is for: frequencies (the share of one value), ranges, quantiles or mean.",
         "--statistics",
         "--for",
-    ] = None
-    share: Annotated[float | None, "Share of devices with the value or range; else the worst one."] = None
-    ranges: Annotated[
-        Sequence[str] | None,
-        "low:high in the unit, or in bins without --low; either may be empty. Or n: any n neighbouring bins.",
-        "--range",
-    ] = None
-    quantile: Annotated[float | None, "Which quantile; else the median."] = None
-    deviation: Annotated[
-        float | None,
+    )
+    share: float | None = _option("Share of devices with the value or range; else the worst one.")
+    ranges: Sequence[str] | None = _option(
+        "low:high in the unit, or in bins without --low; either may be empty. Or n: any n neighbouring bins."
+    )
+    quantile: float | None = _option("Which quantile; else the median.")
+    deviation: float | None = _option(
         "For a mean: standard deviation of the readings, in the unit, or as part of the range without --low;"
-        " else the worst readings possible.",
-    ] = None
-    missing: Annotated[
-        float | None,
+        " else the worst readings possible."
+    )
+    missing: float | None = _option(
         "Share of devices without a reading, such as 0.12: the experiment's file then has missing = true,"
-        " and the error is about the others.",
-    ] = None
-    low: Annotated[float | None, "Least reading of a number."] = None
-    high: Annotated[float | None, "Largest reading of a number."] = None
-    unit: Annotated[str, "The reading's unit, for what is printed."] = ""
-    histogram_epsilon: Annotated[
-        float | None,
+        " and the error is about the others."
+    )
+    low: float | None = _option("Least reading of a number.")
+    high: float | None = _option("Largest reading of a number.")
+    unit: str = _option("The reading's unit, for what is printed.", default="")
+    histogram_epsilon: float | None = _option(
         "Instead of --epsilon: the ε that the histogram of all reports may have, against people who see"
-        " histograms only; not against the broker, the aggregator's operator or the database's journal.",
-    ] = None
-    lifetime: Annotated[
-        float | None,
+        " histograms only; not against the broker, the aggregator's operator or the database's journal."
+    )
+    lifetime: float | None = _option(
         "Plan a life: the ε that all of a device's reports may cost. With --error instead of --devices: how"
-        " many devices it takes.",
-    ] = None
-    delta: Annotated[
-        float | None,
+        " many devices it takes."
+    )
+    delta: float | None = _option(
         "With --lifetime: the δ that goes with it, otherwise 0; with --histogram-epsilon: the histogram's,"
-        " otherwise 1e-6.",
-    ] = None
-    horizon: Annotated[str | None, "With --lifetime: how long, such as 2y."] = None
-    call: Annotated[str | None, "With --lifetime: time between calls to report(), such as 10min."] = None
-    limit: Annotated[
-        float | None,
+        " otherwise 1e-6."
+    )
+    horizon: str | None = _option("With --lifetime: how long, such as 2y.")
+    call: str | None = _option("With --lifetime: time between calls to report(), such as 10min.")
+    limit: float | None = _option(
         "With --lifetime: the most ε that the devices' policy allows one report, otherwise"
-        f" {DEFAULT_LIMIT / MICRO:g}.",
-    ] = None
+        f" {DEFAULT_LIMIT / MICRO:g}."
+    )
 
     def words(self) -> list[str]:
         """Return the options of `hushmote plan` that make the same request."""
         result: list[str] = []
-        for field in fields(PlanRequest):
-            value: Any = getattr(self, field.name)
-            name = OTHER_NAMES.get(field.name, f"--{field.name.replace('_', '-')}")
+        for one in fields(PlanRequest):
+            value: Any = getattr(self, one.name)
+            name = OTHER_NAMES.get(one.name, f"--{one.name.replace('_', '-')}")
             if value is None or value == "":
                 continue
-            if field.name == "values" and not isinstance(value, str | int):
+            if one.name == "values" and not isinstance(value, str | int):
                 value = ",".join(value)
             for part in value if isinstance(value, tuple | list) else [value]:
                 result += [name, part if isinstance(part, str) else repr(part).removesuffix(".0")]

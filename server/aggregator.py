@@ -20,7 +20,7 @@ from typing import Any, Literal
 from .extras import require
 from .ingest.announce import Announcer
 from .ingest.broker_url import BrokerAddress, NatsAddress
-from .ingest.clock import CheckedClock, HurryingClock, now
+from .ingest.clock import CheckedClock, now
 from .ingest.commit import GIVE_UP_S, Committer, Counters, Heartbeat, QueuedErasures, Retention
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S
@@ -150,28 +150,21 @@ class Aggregator:
             nats_pace = functools.partial(pace, on_request=True)
             self._source = module.NatsSource(broker, session, self._status, nats_pace)
         limit = None if counting.rate is None else RateLimit(counting.rate)
-        # A hurrying clock passes hours between two batches, in which nothing is down.
-        if isinstance(clock := counting.clock, HurryingClock):
-            self._checked_clock = self._heartbeat = None
-            # Only reports start it.
-            today, retention_clock = now, clock.peek
-        else:
-            # Everything that depends on the time gets it here, so nothing acts on a time that is wrong.
-            clock = self._checked_clock = CheckedClock(store.last_time, self._status.say, clock)
-            today, retention_clock = clock, clock.steady_time
-            self._heartbeat = Heartbeat(store, self._status, clock)
+        # Everything that depends on the time gets it here, so nothing acts on a time that is wrong.
+        self._clock = CheckedClock(store.last_time, self._status.say, counting.clock)
+        self._heartbeat = Heartbeat(store, self._status, self._clock)
         self._committer = Committer(
             store,
             self._fleets,
             self._status,
             limit,
             on_commit,
-            clock,
+            self._clock,
             self._heartbeat,
             counting.give_up_s,
         )
-        self._announcer = Announcer(self._fleets, self._status, today)
-        self._retention = Retention(store, self._status, retention_clock)
+        self._announcer = Announcer(self._fleets, self._status, self._clock)
+        self._retention = Retention(store, self._status, self._clock.steady_time)
         self._erasures = QueuedErasures(store, self._status, counting.fleet_keys, counting.fleets)
         self._outbox = None if retained_messages is None else Outbox(retained_messages)
         self._connection: ReportConnection | None = None
@@ -199,7 +192,7 @@ class Aggregator:
             since_turn_s=now - self._loop_turned_at,
             failing=self._committer.failing or self._announcer.failing,
             published=self._announcer.experiments,
-            clock="" if self._checked_clock is None else self._checked_clock.fault,
+            clock=self._clock.fault,
             state=self._status.text,
             unsigned=self._announcer.unsigned,
         )
@@ -260,7 +253,7 @@ class Aggregator:
                 self._announce(connection, now)
                 self._retention.turn()
                 self._erasures.turn()
-                if self._heartbeat is not None and not self._committer.failing:
+                if not self._committer.failing:
                     self._heartbeat.turn()
             if self._source.is_over(connection, now):
                 return True

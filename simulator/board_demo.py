@@ -38,7 +38,7 @@ from ..server.service.process import READY
 from ..server.store.store import Store
 from ..server.wire.keys import FleetKeys
 from .board import storage
-from .board.board import THERMOMETER_C
+from .board.board import ANY_WIFI, THERMOMETER_C, SoftwareBoard
 from .broker import Broker, ExternalBroker
 from .open_broker import open_broker
 from .stage import DemoError, Place, process
@@ -46,7 +46,7 @@ from .stage import DemoError, Place, process
 FLEET, DEVICE = "home", "desk"
 NAME = "room_temp"  # the experiment that the example application for boards knows
 FOLDER = Path("hushmote-try")
-SPEED = 1800  # an hour of the board's sleep passes in two seconds
+_SPEED = 1800  # an hour of the board's sleep passes in two seconds
 _MQTT_PORT = 1883  # of what docs/first-report.md starts, which finds the board's settings fit
 _WAIT_S = 120.0  # for a process that has started, and for reports that the broker has
 _QUESTION = """name = "room_temp"
@@ -100,7 +100,7 @@ def run(place: Place, consent: Callable[[bool], bool]) -> BoardResult:
     people at the board whether they take part; it is told whether the board holds no answer yet, else it
     holds a no. Raises HushmoteError with one line.
     """
-    interpreters.for_board()  # before anything is made
+    interpreter = interpreters.for_board()  # before anything is made
     broker = open_broker(place.broker)
     _check_off(place.folder)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the processes below would outlive it
@@ -118,7 +118,7 @@ def run(place: Place, consent: Callable[[bool], bool]) -> BoardResult:
         )
         trial = _Trial(place, store, experiment, consent)
         try:
-            _stage(trial, keys, url, broker)
+            _stage(trial, keys, url, broker, interpreter)
         except KeyboardInterrupt:
             place.say("stopped", "for the board this is a power cut; its ledger stays")
         counted = trial.count()
@@ -169,7 +169,9 @@ def _question(path: Path) -> definition.Definition:
     return question
 
 
-def _stage(trial: "_Trial", keys: FleetKeys, url: str, broker: Broker) -> None:
+def _stage(
+    trial: "_Trial", keys: FleetKeys, url: str, broker: Broker, interpreter: interpreters.Interpreter
+) -> None:
     """Start a broker, an aggregator and a board, flash it, and follow its reports."""
     place, folder = trial.place, trial.place.folder
     with _on_usual_port(broker):
@@ -179,8 +181,8 @@ def _stage(trial: "_Trial", keys: FleetKeys, url: str, broker: Broker) -> None:
         serve = ["serve", "--store", url, "--master-key", str(folder / "master.key")]
         with process(serve, environment, folder / "aggregator.log", READY) as (aggregator, _):
             place.say("server", f"aggregator, process {aggregator.pid}; it published the question, signed")
-            with _switched_on(trial) as board:
-                trial.processes = {"aggregator": aggregator, "board": board}
+            with _switched_on(trial, interpreter) as board:
+                trial.aggregator, trial.board = aggregator, board
                 trial.flash(settings)
                 trial.follow()
 
@@ -215,15 +217,24 @@ def _settings(folder: Path, keys: FleetKeys, broker: Broker) -> Path:
 
 
 @contextmanager
-def _switched_on(trial: "_Trial") -> Iterator[subprocess.Popen[str]]:
-    """Run `hushmote board`, whose lines go to the trial."""
-    folder = trial.place.folder
-    arguments = ["board", "--storage", str(folder / "board"), "--speed", str(SPEED)]
-    environment, log = interpreters.environment(), folder / "board.log"
-    with process(arguments, environment, log, "MicroPython", trial.lines.put) as (board, line):
-        version = line.partition(" (")[0]
+def _switched_on(trial: "_Trial", interpreter: interpreters.Interpreter) -> Iterator[SoftwareBoard]:
+    """Switch on a board in software, whose lines go to the trial."""
+    folder = trial.place.folder / "board"
+
+    def console(line: str) -> None:
+        trial.lines.put(visible(line))
+
+    with (
+        storage.opened(folder) as image,
+        SoftwareBoard(
+            interpreter.argv, image, wifi=ANY_WIFI, sleep_scale=1 / _SPEED, console=console
+        ) as board,
+        storage.port_named(folder, board.port),
+    ):
+        version = ".".join(map(str, interpreter.version))
         trial.place.say(
-            "board", f"{version}, device {DEVICE} of fleet {FLEET}; its flash is in {folder}/board"
+            "board",
+            f"MicroPython {version}, device {DEVICE} of fleet {FLEET}; its flash is in {folder}",
         )
         yield board
 
@@ -239,7 +250,8 @@ class _Trial:
     ) -> None:
         self.place = place
         self.lines: SimpleQueue[str] = SimpleQueue()
-        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.aggregator: subprocess.Popen[str] | None = None
+        self.board: SoftwareBoard | None = None
         self.answer: bool | None = None
         self.reports = 0
         self._store = store
@@ -269,15 +281,16 @@ class _Trial:
             pass
 
     def _next(self) -> str:
-        """Return the board's next line; raises DemoError where a process has ended."""
+        """Return the board's next line; raises DemoError where the board or the aggregator has ended."""
         while True:
             try:
                 return self.lines.get(timeout=0.5)
             except Empty:
-                for name, running in self.processes.items():
-                    if running.poll() is not None:
-                        log = self.place.folder / f"{name}.log"
-                        raise DemoError(f"the {name} ended: {log} says why") from None
+                if self.board is not None and self.board.failure:
+                    raise DemoError(self.board.failure) from None
+                if self.aggregator is not None and self.aggregator.poll() is not None:
+                    log = self.place.folder / "aggregator.log"
+                    raise DemoError(f"the aggregator ended: {log} says why") from None
 
     def _handle(self, line: str) -> bool:
         """Print what a line of the board means; return whether the board has finished."""
@@ -293,10 +306,10 @@ class _Trial:
         elif silent := _SILENT.match(line):
             return self._stays_silent(silent[1].startswith("nobody"))
         elif starts := _STARTS.match(line):
-            text = f"starts in {starts[1]} s; from then on an hour of its sleep passes in {3600 / SPEED:g} s"
+            text = f"starts in {starts[1]} s; from then on an hour of its sleep passes in {3600 / _SPEED:g} s"
             self.place.say("board", text)
         elif not _DETAIL.match(line):
-            self.place.say("board", visible(line.removeprefix("hushmote: ")))
+            self.place.say("board", line.removeprefix("hushmote: "))
         return False
 
     def _print_report(self) -> None:

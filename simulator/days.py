@@ -27,11 +27,11 @@ from ..server.experiments.asking import answers_of
 from ..server.experiments.cells import groups
 from ..server.experiments.definition import Definition
 from ..server.experiments.units import bin_middles, index_names
-from ..server.ingest.clock import SIMULATED_PREFIX
 from ..server.mechanisms.views.factors import parts_of
 from ..server.store.number_set import NumberSet
 from ..server.store.store import Store
 from ..server.wire.experiments import reports_in_budget
+from ..server.wire.topics import SIMULATED_PREFIX
 from . import vectorised
 from .calls import check_reports
 from .drift import moved

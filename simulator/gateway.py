@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import queue
-import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -16,10 +15,9 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from ..server.errors import HushmoteError
 from ..server.wire.topics import report_topic
-from .faithful import Delivery
+from .faithful import Delivery, SimulatedFleet
 
 if TYPE_CHECKING:
-    from ..server.ingest.broker_url import BrokerAddress
     from .broker import Broker
 
 # Deliveries that wait for the broker's acknowledgement on one connection. paho goes through all of them at
@@ -33,15 +31,6 @@ class GatewayError(HushmoteError):
     """The broker cannot be reached, refuses, or stays silent; the text says which."""
 
 
-class Senders(Protocol):
-    """Whom acknowledgements are passed on to: a SimulatedFleet, or what else publishes for devices."""
-
-    name: str
-
-    def acknowledge(self, delivery: Delivery) -> None:
-        """The broker has acknowledged a delivery."""
-
-
 class _Connection:
     """One connection: what was published on it and is not yet acknowledged, by packet id.
 
@@ -53,7 +42,6 @@ class _Connection:
         servers: Sequence[tuple[str, int]],
         username: str | None,
         password: str | None,
-        tls: ssl.SSLContext | None,
         timeout_s: float,
     ) -> None:
         self._servers = list(servers)
@@ -66,8 +54,6 @@ class _Connection:
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv311)
         if username is not None:
             self._client.username_pw_set(username, password)
-        if tls is not None:
-            self._client.tls_set_context(tls)
         self._client.max_inflight_messages_set(_WINDOW)
         # paho's own delays double, until one alone is as long as a report may be without acknowledgement.
         self._client.reconnect_delay_set(1, 2)
@@ -127,7 +113,7 @@ class _Connection:
         message = self._client.publish(topic, delivery.payload, qos=1)
         self.waiting[message.mid] = delivery
 
-    def collect(self, fleet: Senders, at_most_waiting: int) -> int:
+    def collect(self, fleet: SimulatedFleet, at_most_waiting: int) -> int:
         """Pass acknowledgements on to the fleet until at_most_waiting are left; return how many."""
         done = 0
         deadline = time.monotonic() + self._timeout_s
@@ -168,14 +154,12 @@ class Gateways:
         *,
         username: str | None = None,
         password: str | None = None,
-        tls: ssl.SSLContext | None = None,
         others: Sequence[tuple[str, int]] = (),
         timeout_s: float = 30.0,
     ) -> None:
         servers = [(host, port), *others]
-        self._told_within_s = 20.0 if others else 5.0
         self._connections = [
-            _Connection(servers[first:] + servers[:first], username, password, tls, timeout_s)
+            _Connection(servers[first:] + servers[:first], username, password, timeout_s)
             for first in range(len(servers))
         ]
 
@@ -197,16 +181,13 @@ class Gateways:
         for connection in self._connections:
             connection.close()
 
-    def retained(self, topic: str, timeout_s: float | None = None) -> bytes | None:
-        """What the broker has retained on a topic, as a device gets it; None where that is nothing.
-
-        timeout_s: by default 5, or 20 for a cluster, whose servers may be choosing a leader.
-        """
-        return self._connections[0].retained(topic, self._told_within_s if timeout_s is None else timeout_s)
+    def retained(self, topic: str, timeout_s: float) -> bytes | None:
+        """Return what the broker has retained on a topic, as a device gets it; None for nothing."""
+        return self._connections[0].retained(topic, timeout_s)
 
     def deliver(
         self,
-        fleet: Senders,
+        fleet: SimulatedFleet,
         deliveries: Iterable[Delivery],
         progress: Callable[[int], object] = lambda _: None,
     ) -> int:
@@ -230,7 +211,8 @@ class Gateways:
         return done
 
 
-def gateways_at(where: Broker | BrokerAddress, tls: ssl.SSLContext | None = None) -> Gateways:
-    """Connections for devices to a broker, to each of its servers where it has several."""
-    user, password = where.username, where.password
-    return Gateways(where.host, where.port, username=user, password=password, tls=tls, others=where.others)
+def gateways_at(broker: Broker) -> Gateways:
+    """Return connections for devices to a broker, to each of its servers where it has several."""
+    return Gateways(
+        broker.host, broker.port, username=broker.username, password=broker.password, others=broker.others
+    )

@@ -175,12 +175,10 @@ def process(
     environment: Mapping[str, str],
     log: Path,
     ready: str,
-    on_line: Callable[[str], object] = lambda _line: None,
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A command of `hushmote` as a process, and the first line that it prints, which has `ready` in it.
 
-    log: the file of its standard error. on_line: gets each further line, in a thread. Raises DemoError where
-    the first line is another, or comes too late.
+    log: the file of its standard error. Raises DemoError where the first line is another, or comes too late.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
     with open(log, "w", encoding="utf-8") as output:
@@ -193,7 +191,7 @@ def process(
             env=inherited | dict(environment),
         )
     try:
-        line = _first_line(running, on_line)
+        line = _first_line(running)
         if ready not in line:
             said = log.read_text(encoding="utf-8").strip().splitlines() or ["it said nothing"]
             raise DemoError(f"hushmote {arguments[0]} did not start: {line or said[-1]}")
@@ -207,16 +205,16 @@ def process(
             running.wait()
 
 
-def _first_line(running: subprocess.Popen[str], on_line: Callable[[str], object]) -> str:
-    """The first line of its output, empty where it ends without one; on_line gets what follows."""
+def _first_line(running: subprocess.Popen[str]) -> str:
+    """Return the first line of its output, empty where it ends without one."""
     stream = running.stdout
     assert stream is not None
     lines: SimpleQueue[str] = SimpleQueue()
 
     def read() -> None:
         lines.put(stream.readline().strip())
-        for line in stream:
-            on_line(line.rstrip("\n"))
+        for _ in stream:  # else a full pipe would stop the process
+            pass
 
     Thread(target=read, daemon=True).start()
     try:

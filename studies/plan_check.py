@@ -10,6 +10,7 @@ The sum over fleets is then a chi-square's, with fewer degrees of freedom where 
 normal ones, so that the band in which a right prediction agrees is known.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -241,15 +242,16 @@ class FleetsParameters(StudyParameters):
 
 def _request_fields() -> dict[str, Any]:
     """Return the fields of a plan's request as parameters; several ranges have commas between them."""
-    fields: dict[str, Any] = {}
-    for name, hint in get_type_hints(PlanRequest, include_extras=True).items():
-        kind = get_args(hint)[0]
+    parameters: dict[str, Any] = {}
+    kinds = get_type_hints(PlanRequest)
+    for field in dataclasses.fields(PlanRequest):
+        kind = kinds[field.name]
         if str in get_args(kind):
             kind = str | None
         elif Sequence[str] in get_args(kind):
             kind = tuple[str, ...]
-        fields[name] = (kind, Field(getattr(PlanRequest, name), description=hint.__metadata__[0]))
-    return fields
+        parameters[field.name] = (kind, Field(field.default, description=field.metadata["help"]))
+    return parameters
 
 
 PlanCheckParameters = create_model("PlanCheckParameters", __base__=FleetsParameters, **_request_fields())

@@ -20,9 +20,9 @@ from ..fleet.results.result import result_of
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import HushmoteError, UsageError
 from ..server.hints import speaking
-from ..server.ingest.clock import SIMULATED_PREFIX
 from ..server.service.bounded_http import listen
 from ..server.store.store import StoreError
+from ..server.wire.topics import SIMULATED_PREFIX
 from . import errors, fleet, server, socket_io
 from .access import PageAccess
 from .asked import PublicStatement

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...planning.privacy.histogram import HistogramRow
+from ...planning.privacy.histogram import SHUFFLE, HistogramRow
 from ...server.accounting import Kind
 from ...server.accounting.compare import TITLES, TheoremRow
 from ...server.epsilon import LEAST, MICRO
@@ -13,6 +13,18 @@ from ...server.words.numbers import counted
 def promises(row: TheoremRow) -> bool:
     """Whether a theorem says something of all reports together that is LDP."""
     return row.kind in (Kind.PURE, Kind.APPROXIMATE)
+
+
+def not_compared(delta: float, devices: int | None, mechanism: object | None) -> TheoremRow:
+    """Return the row of shuffling without numbers, in whose words the options are that it needs."""
+    needs = {
+        "--delta": delta or None,
+        "--devices": devices,
+        "--domain (or --experiment FILE)": mechanism,
+    }
+    options = ", ".join(option for option, value in needs.items() if value is None)
+    words = f"not compared: {SHUFFLE}; add {options}"
+    return TheoremRow(SHUFFLE, Kind.SHUFFLED, "", "count", 0, None, None, None, words)
 
 
 def of_each(rows: Sequence[TheoremRow], reports: int, total: float) -> str:

@@ -7,8 +7,17 @@ from typing import Annotated
 
 import typer
 
-from ...planning.privacy.histogram import for_histogram, for_reports
-from ...server.accounting import AccountingError, Guarantee
+from ...planning.privacy.beliefs import ByEpsilon, fixed
+from ...planning.privacy.histogram import (
+    SHUFFLE,
+    check_domain,
+    for_histogram,
+    for_reports,
+    shuffled_for_epsilon,
+    shuffled_for_reports,
+)
+from ...planning.privacy.questions import chosen
+from ...server.accounting import THEOREMS, AccountingError, Guarantee, Kind
 from ...server.accounting import compare as budget
 from ...server.accounting.compare import TheoremRow, plain_guarantee
 from ...server.answers import tables as show
@@ -18,6 +27,8 @@ from ...server.epsilon import check_epsilon, micro_nats, nats
 from ...server.errors import UsageError
 from ...server.estimate.shuffled import LIMITS
 from ...server.experiments.budget import cap_in_nats
+from ...server.experiments.definition import load
+from ...server.experiments.payload import AUTO
 from ...server.plain import plain
 from ...server.words.epsilon import ALL_REPORTS, belief, within
 from .. import tables
@@ -26,31 +37,52 @@ from . import answers
 
 budget_app = typer.Typer()
 
-Total = Annotated[float, "What all reports of a device may cost together, nats."]
-Delta = Annotated[float, "δ of (total, δ)-LDP; 0: only theorems that need none."]
+Total = Annotated[float, typer.Option(help="What all reports of a device may cost together, nats.")]
+Delta = Annotated[float, typer.Option(help="δ of (total, δ)-LDP; 0: only theorems that need none.")]
 
 
 @budget_app.command("compare")
 def compare(
     total: Total,
     delta: Delta = 0.0,
-    reports: Annotated[int | None, "Number of reports, for the ε of each."] = None,
-    epsilon: Annotated[float | None, "ε of each report, nats, for their number."] = None,
+    reports: Annotated[int | None, typer.Option(help="Number of reports, for the ε of each.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε of each report, nats, for their number.")] = None,
+    devices: Annotated[
+        int | None,
+        typer.Option(help="For shuffle: honest devices whose reports one histogram holds; else the file's."),
+    ] = None,
+    domain: Annotated[
+        int | None, typer.Option(help="For shuffle: number of values; 2 is a yes or no.")
+    ] = None,
+    experiment: Annotated[
+        Path | None,
+        typer.Option(
+            help="For shuffle, in place of --domain: an experiment's file, which names devices if planned.",
+            metavar="FILE.toml",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a total under every theorem, for a number of reports or an ε per report.
 
-    The table leaves out none, which promises nothing of all reports; JSON has it.
+    shuffle is for people who see only the histogram of all devices' reports. The table leaves out none, which
+    promises nothing of all reports; JSON has it.
     """
     if (reports is None) == (epsilon is None):
         raise UsageError("give either --reports or --epsilon: the other one is the answer")
+    boards, at = _crowd(devices, domain, experiment)
+    crowd = None if boards is None or at is None or not delta else (at, boards, total, delta)
     if reports is not None:
         rows = budget.for_reports(total, delta, reports)
         answer, what = answers.of_each(rows, reports, total), f"{reports:,} reports of a device"
+        shuffled = crowd and shuffled_for_reports(*crowd, reports)
     else:
         assert epsilon is not None
-        rows = budget.for_epsilon(total, delta, micro_nats(epsilon, AccountingError))
+        micro = micro_nats(epsilon, AccountingError)
+        rows = budget.for_epsilon(total, delta, micro)
         answer, what = answers.how_many(rows, epsilon, total), f"ε = {epsilon:g} per report"
+        shuffled = crowd and shuffled_for_epsilon(*crowd, micro)
+    rows.append(shuffled or answers.not_compared(delta, boards, at))
     if as_json:
         print_json([asdict(row) | {"cap": cap_in_nats(row.rule, row.cap)} for row in rows])
         return
@@ -65,7 +97,9 @@ def compare(
     table = show.table(f"total {total:g}, δ = {delta:g}, {what}")
     for heading, justify in zip(headings, ("left", "right", "right", "left", "left"), strict=True):
         table.add_column(heading, justify=justify)
-    for row in filter(answers.promises, rows):
+    for row in rows:
+        if not row.guarantee or row.kind == Kind.NOTHING:
+            continue
         solved = row.epsilon if reports else row.reports
         table.add_row(
             budget.TITLES.get(row.theorem, row.theorem),
@@ -75,7 +109,24 @@ def compare(
             row.guarantee,
         )
     show.out.print(table)
-    show.out.print("`hushmote budget histogram` says what shuffling adds: what a histogram alone gives away.")
+    if not delta:
+        absent = set(THEOREMS) - {row.theorem for row in rows}
+        names = ", ".join(budget.TITLES.get(name, name) for name in THEOREMS if name in absent)
+        show.out.print(f"not compared: {names}; add --delta")
+    show.out.print(f"{SHUFFLE} holds {LIMITS}." if shuffled else rows[-1].words)
+    show.out.print("`hushmote budget histogram` shows shuffling by mechanism.")
+
+
+def _crowd(devices: int | None, domain: int | None, file: Path | None) -> tuple[int | None, ByEpsilon | None]:
+    """Return the devices whose reports a histogram holds, and their mechanism at any ε; None: not said."""
+    if file is None:
+        return devices, None if domain is None else chosen(check_domain(domain), AUTO)
+    if domain is not None:
+        raise UsageError("the experiment's file says the values: leave --domain out")
+    definition = load(file)
+    if devices is None and definition.planned is not None:
+        devices = definition.planned.devices
+    return devices, fixed(definition.experiment())
 
 
 def _kept(row: TheoremRow) -> str:
@@ -88,11 +139,17 @@ def _kept(row: TheoremRow) -> str:
 
 @budget_app.command("histogram")
 def histogram(
-    devices: Annotated[str, "Honest devices whose reports the histogram holds; 20000x2: two of each."],
-    epsilon: Annotated[float | None, "ε that the histogram may have, nats, for the ε of a report."] = None,
-    local: Annotated[float | None, "ε of a report, nats, for the ε of the histogram."] = None,
-    domain: Annotated[int, "Number of values; 2 is a yes or no."] = 64,
-    delta: Annotated[float, "δ of the histogram's ε."] = 1e-6,
+    devices: Annotated[
+        str, typer.Option(help="Honest devices whose reports the histogram holds; 20000x2: two of each.")
+    ],
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε that the histogram may have, nats, for the ε of a report.")
+    ] = None,
+    local: Annotated[
+        float | None, typer.Option(help="ε of a report, nats, for the ε of the histogram.")
+    ] = None,
+    domain: Annotated[int, typer.Option(help="Number of values; 2 is a yes or no.")] = 64,
+    delta: Annotated[float, typer.Option(help="δ of the histogram's ε.")] = 1e-6,
     as_json: AsJson = False,
 ) -> None:
     """Show what a histogram gives away to somebody who sees nothing else, under each mechanism."""
@@ -138,14 +195,16 @@ def _boards(text: str) -> tuple[int, int]:
 
 @budget_app.command("policy")
 def policy_command(
-    epsilon: Annotated[float, "What all reports of a device's life may cost, nats."],
-    experiments: Annotated[str, "Experiments that devices may take part in: a,b,c."],
+    epsilon: Annotated[float, typer.Option(help="What all reports of a device's life may cost, nats.")],
+    experiments: Annotated[str, typer.Option(help="Experiments that devices may take part in: a,b,c.")],
     delta: Delta = 0.0,
     max_epsilon: Annotated[
-        float | None, "Most that one report may cost, nats.  [default: 4, or the total]"
+        float | None, typer.Option(help="Most that one report may cost, nats.  [default: 4, or the total]")
     ] = None,
-    rules: Annotated[str, "Budget rules that may be used."] = ",".join(policy.RULES),
-    write: Annotated[Path | None, "Firmware file such as device/main.py; its POLICY is replaced."] = None,
+    rules: Annotated[str, typer.Option(help="Budget rules that may be used.")] = ",".join(policy.RULES),
+    write: Annotated[
+        Path | None, typer.Option(help="Firmware file such as device/main.py; its POLICY is replaced.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the firmware's POLICY for a total (ε, δ) over a device's life, and what it guarantees."""

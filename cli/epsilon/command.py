@@ -1,6 +1,6 @@
 """`hushmote epsilon`: the ε that keeps a disclosure risk, and what reports of an ε tell."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -41,15 +41,12 @@ from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.store.store import Store
 from ...server.words.epsilon import belief
 from ...simulator import population
-from ..options import DEFAULT_STORE, AsJson, StoreUrl, command, print_json, the_fleet
+from ..options import DEFAULT_STORE, AsJson, StoreUrl, print_json, the_fleet
 from ..output import PICTURES, Pictures, checked
 from . import tables
 
 
-@dataclass(frozen=True, kw_only=True)
-class EpsilonOptions:
-    """What is asked of an ε: what boards may hold, what is known, and how much of it comes out."""
-
+def epsilon_command(  # noqa: PLR0913 - one for each option
     what: Annotated[
         str,
         typer.Argument(
@@ -57,42 +54,54 @@ class EpsilonOptions:
             help="What a device may hold: an experiment's TOML file, or a number of values, with the one "
             f"best for frequencies or with one of {', '.join(MECHANISM_NAMES[1:])}.",
         ),
-    ] = ""
-    risk: Annotated[str, "The highest belief allowed: 0.25, 1/4; or x2, twice as likely as before."] = ""
+    ] = "",
+    risk: Annotated[
+        str, typer.Option(help="The highest belief allowed: 0.25, 1/4; or x2, twice as likely as before.")
+    ] = "",
     epsilon: Annotated[
-        float | None, "Or ε of a report, nats, to see the beliefs. A file's own is the default."
-    ] = None
+        float | None,
+        typer.Option(help="Or ε of a report, nats, to see the beliefs. A file's own is the default."),
+    ] = None,
     prior: Annotated[
         str,
-        "uniform; probabilities a,b,c; zipf:1.2, weights:5:3:2, ...; FILE.csv:COLUMN; "
-        "EXPERIMENT@FLEET, from a store.",
-    ] = "uniform"
-    store: StoreUrl = DEFAULT_STORE
-    about: Annotated[list[str] | None, "A label or low:high instead of every value; may be repeated."] = None
-    reports: Annotated[int | None, "Reports of a device in its life."] = None
-    delta: Annotated[float, "Chance that a belief may pass the risk; 0: none."] = 1e-6
-    histogram: Annotated[int | None, "Reports in a histogram: beliefs of somebody who sees only it."] = None
-    output: Pictures = None
-    as_json: AsJson = False
-
-
-def _epsilon(options: EpsilonOptions) -> None:
+        typer.Option(
+            help="uniform; probabilities a,b,c; zipf:1.2, weights:5:3:2, ...; FILE.csv:COLUMN; "
+            "EXPERIMENT@FLEET, from a store."
+        ),
+    ] = "uniform",
+    store: StoreUrl = DEFAULT_STORE,
+    about: Annotated[
+        list[str] | None, typer.Option(help="A label or low:high instead of every value; may be repeated.")
+    ] = None,
+    reports: Annotated[int | None, typer.Option(help="Reports of a device in its life.")] = None,
+    delta: Annotated[float, typer.Option(help="Chance that a belief may pass the risk; 0: none.")] = 1e-6,
+    histogram: Annotated[
+        int | None, typer.Option(help="Reports in a histogram: beliefs of somebody who sees only it.")
+    ] = None,
+    output: Pictures = None,
+    as_json: AsJson = False,
+) -> None:
     """Choose ε from a disclosure risk: what an attacker may come to believe."""
-    paths = checked(options.output, *PICTURES)
-    attacker = _attacker(options)
-    answer = _answer(options, attacker)
+    paths = checked(output, *PICTURES)
+    values, at, known_prior = _known(what, prior, store)
+    targets = tuple(values.target(text) for text in about) if about else None
+    probability("delta", delta)
+    if reports is not None:
+        whole("the number of reports", reports)
+    attacker = Attacker(values, at, known_prior, targets, reports, delta)
+    answer = _answer(attacker, risk, epsilon)
     experiment = answer.mechanism if isinstance(answer, Chosen) else answer.experiment
     for path in paths:
         from . import plot  # matplotlib takes a second to load
 
         plot.plot(path, attacker, answer)
     view = None
-    if options.histogram is not None and experiment is not None:
+    if histogram is not None and experiment is not None:
         limit = answer.allowed.total if isinstance(answer, Chosen) else None
         kept = (fixed(experiment), limit / MICRO) if limit else None
-        own = options.reports or 1
-        view = histogram_view(experiment, answer.beliefs, options.histogram, own, options.delta, kept)
-    if options.as_json:
+        own = reports or 1
+        view = histogram_view(experiment, answer.beliefs, histogram, own, delta, kept)
+    if as_json:
         told = tables.told(answer).split("\n")
         print_json(answer.to_dict() | {"answer": told} | ({"histogram": view.to_dict()} if view else {}))
         return
@@ -107,12 +116,8 @@ def _epsilon(options: EpsilonOptions) -> None:
         show.out.print(f"wrote {path}")
 
 
-epsilon_command = command(EpsilonOptions, _epsilon)
-
-
-def _answer(options: EpsilonOptions, attacker: Attacker) -> Chosen | Seen:
+def _answer(attacker: Attacker, risk: str, epsilon: float | None) -> Chosen | Seen:
     """What was asked of the attacker: the ε for a risk, or the beliefs for an ε."""
-    risk, epsilon = options.risk, options.epsilon
     if risk:
         if epsilon is not None:
             raise UsageError("give one of --risk and --epsilon: the other is the answer")
@@ -124,16 +129,6 @@ def _answer(options: EpsilonOptions, attacker: Attacker) -> Chosen | Seen:
     own = attacker.values.experiment.epsilon if epsilon is None else micro_nats(epsilon, UsageError)
     check_epsilon(own, UsageError, "ε of a report")
     return from_epsilon(attacker, own)
-
-
-def _attacker(options: EpsilonOptions) -> Attacker:
-    """What the attacker sees, knows and is after, checked."""
-    values, at, prior = _known(options.what, options.prior, options.store)
-    targets = tuple(values.target(text) for text in options.about) if options.about else None
-    probability("delta", options.delta)
-    if options.reports is not None:
-        whole("the number of reports", options.reports)
-    return Attacker(values, at, prior, targets, options.reports, options.delta)
 
 
 def _known(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats]:

@@ -40,7 +40,9 @@ def experiment_sign(
     after: Annotated[
         int, typer.Option(help="Highest serial that devices have, if `add` asks for a higher one.", min=0)
     ] = 0,
-    output: Annotated[Path | None, "File to write; else FILE.signed.json here.", "FILE"] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File to write; else FILE.signed.json here.", metavar="FILE")
+    ] = None,
 ) -> None:
     """Sign an experiment and the withdrawal that will end it, where the signing key is; no store is needed.
 
@@ -69,10 +71,14 @@ def experiment_add(
     ],
     store: StoreUrl = DEFAULT_STORE,
     fleet: Annotated[
-        str | None, "Name of the fleet; else the only one that is not simulated, or home for the first."
+        str | None,
+        typer.Option(
+            help="Name of the fleet; else the only one that is not simulated, or home for the first."
+        ),
     ] = None,
     keyed: Annotated[
-        bool | None, "For a new fleet: reports carry tags, or anyone can forge them.", "--keys/--open"
+        bool | None,
+        typer.Option("--keys/--open", help="For a new fleet: reports carry tags, or anyone can forge them."),
     ] = None,
     grace: Grace = GRACE_DAYS,
     as_json: AsJson = False,

@@ -19,13 +19,13 @@ from ...server.experiments.budget import cap_in_nats
 from ...server.experiments.definition import load
 from ...server.experiments.reading import MILLI
 from ...server.experiments.signed_file import SignedExperiment
-from ...server.ingest.clock import SIMULATED_PREFIX
 from ...server.mechanisms import mechanism_of
 from ...server.service.audit_log import audit_log, system_user
 from ...server.store.store import Store
 from ...server.store.versions import Description, most_reports
 from ...server.wire import board_files
 from ...server.wire.experiments import parse_experiment, reports_in_budget, value_count
+from ...server.wire.topics import SIMULATED_PREFIX
 from ...server.words import experiment as words
 from ...server.words.epsilon import belief
 from .. import tables

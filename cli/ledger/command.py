@@ -3,7 +3,6 @@
 import datetime
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,63 +19,58 @@ from ...server.errors import UsageError
 from ...server.plain import plain
 from ...server.store.store import Store
 from .. import tables
-from ..options import DEFAULT_STORE, AsJson, FleetName, PolicyFile, StoreUrl, command, print_json, the_fleet
+from ..options import DEFAULT_STORE, AsJson, FleetName, PolicyFile, StoreUrl, print_json, the_fleet
 from ..output import PICTURES, Pictures, checked
 
 # Two lines each: eight columns have to fit on 80.
 _HEADINGS = ("experiment", "ε", "per new\ndevice", *(text.replace(" ", "\n", 1) for text in words.HEADINGS))
 
 
-@dataclass(frozen=True, kw_only=True)
-class LedgerOptions:
-    """Of which fleet, or of which board by its status, and what is known besides."""
-
-    store: StoreUrl = DEFAULT_STORE
-    fleet: FleetName = None
-    policy_file: PolicyFile = None
+def ledger_command(  # noqa: PLR0913 - one for each option
+    store: StoreUrl = DEFAULT_STORE,
+    fleet: FleetName = None,
+    policy_file: PolicyFile = None,
     devices: Annotated[int | None, typer.Option(help="Devices in the field, heard from or not.", min=1)] = (
         None
-    )
-    days: Annotated[int, typer.Option(help="The rate is that of the last N full days.", min=1)] = 7
-    device: Annotated[list[str] | None, "Also show this device; may be repeated."] = None
-    status: Annotated[Path | None, "Show one device instead, by its client.status(): a file, or -."] = None
-    per_day: Annotated[float | None, "With --status: reports that the device makes a day."] = None
-    output: Pictures = None
-    as_json: AsJson = False
-
-
-def _ledger(options: LedgerOptions) -> None:
+    ),
+    days: Annotated[int, typer.Option(help="The rate is that of the last N full days.", min=1)] = 7,
+    device: Annotated[list[str] | None, typer.Option(help="Also show this device; may be repeated.")] = None,
+    status: Annotated[
+        Path | None, typer.Option(help="Show one device instead, by its client.status(): a file, or -.")
+    ] = None,
+    per_day: Annotated[
+        float | None, typer.Option(help="With --status: reports that the device makes a day.")
+    ] = None,
+    output: Pictures = None,
+    as_json: AsJson = False,
+) -> None:
     """Show what devices' budgets still hold, and when they run out at the present rate."""
-    paths = checked(options.output, *PICTURES)
-    known = None if options.policy_file is None else policy.read(options.policy_file)
-    if options.status is not None:
-        if paths or options.device or options.devices is not None:
+    paths = checked(output, *PICTURES)
+    known = None if policy_file is None else policy.read(policy_file)
+    if status is not None:
+        if paths or device or devices is not None:
             raise UsageError(
                 "--output, --device and --devices are about a fleet: leave them out, or --status"
             )
-        text = sys.stdin.read() if str(options.status) == "-" else policy.read_text(options.status)
-        _board(board_status.parse(text), known, options.per_day, options.as_json)
+        text = sys.stdin.read() if str(status) == "-" else policy.read_text(status)
+        _board(board_status.parse(text), known, per_day, as_json)
         return
-    if options.per_day is not None:
+    if per_day is not None:
         raise UsageError("--per-day goes with --status: a fleet's rate is counted in its store")
     today = datetime.datetime.now(datetime.UTC).date()
-    with Store(options.store, create=False) as opened:
-        fleet = the_fleet(opened, options.fleet)
-        ledger = fleet_ledger.read(opened, fleet, today, known, options.devices, options.device or ())
-    lines = ledger.lines(today, options.days)
+    with Store(store, create=False) as opened:
+        ledger = fleet_ledger.read(opened, the_fleet(opened, fleet), today, known, devices, device or ())
+    lines = ledger.lines(today, days)
     for path in paths:
         from . import plot as ledger_plot  # matplotlib takes a second to load
 
         ledger_plot.plot(path, f"What fleet {ledger.fleet} can still give", lines, today)
-    if options.as_json:
+    if as_json:
         print_json(_json(ledger, lines, today))
         return
     _show(ledger, lines)
     for path in paths:
         show.out.print(f"wrote {path}")
-
-
-ledger_command = command(LedgerOptions, _ledger)
 
 
 def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> dict[str, Any]:

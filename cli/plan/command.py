@@ -1,10 +1,31 @@
 """`hushmote plan`: how many devices, which epsilon, how many values, what error; how to spend a lifetime."""
 
-from ..options import command
-from .options import PlanOptions
+import dataclasses
+import inspect
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
+
+import typer
+
+from ...planning.request import OTHER_NAMES, PlanRequest
+from ..options import AsJson, keyword, set_parameters
+from ..output import output_option
+
+_Input = Annotated[
+    str | None,
+    typer.Option(
+        help="Propose range, bins and unit, labels, or yes and no from readings in a CSV file, and "
+        "simulate the plan on them.",
+        metavar="FILE:COLUMN",
+    ),
+]
+_Files = Annotated[
+    list[Path] | None, output_option("the experiment as .toml, a picture as .png, .pdf or .svg")
+]
 
 
-def _plan(options: PlanOptions) -> None:
+def plan_command(input: str | None, output: list[Path] | None, as_json: bool, **fields: Any) -> None:
     """Plan an experiment: devices, ε, error, and how to spend a lifetime budget.
 
     Give three of devices, ε, values and error to get the fourth. With --lifetime, --horizon and --call
@@ -13,7 +34,29 @@ def _plan(options: PlanOptions) -> None:
     """
     from .run import run  # only here: a mistake in the line waits for nothing of it
 
-    run(options)
+    run(PlanRequest(**fields), input, output, as_json)
 
 
-plan_command = command(PlanOptions, _plan)
+def _request_parameters() -> Iterator[inspect.Parameter]:
+    """Yield an option for each field of PlanRequest."""
+    kinds = get_type_hints(PlanRequest)
+    for field in dataclasses.fields(PlanRequest):
+        kind, kinds_of_values = kinds[field.name], get_args(kinds[field.name])
+        if str in kinds_of_values:  # what Python may give as a number or as texts is typed as one text
+            kind = str | None
+        elif Sequence[str] in kinds_of_values:
+            kind = list[str] | None
+        usual = OTHER_NAMES.get(field.name, f"--{field.name.replace('_', '-')}")
+        option = typer.Option(*(field.metadata["names"] or (usual,)), help=field.metadata["help"])
+        yield keyword(field.name, Annotated[kind, option], field.default)
+
+
+set_parameters(
+    plan_command,
+    [
+        *_request_parameters(),
+        keyword("input", _Input, None),
+        keyword("output", _Files, None),
+        keyword("as_json", AsJson, False),
+    ],
+)

@@ -13,10 +13,12 @@ from ...server.answers import facts
 from ...server.answers import tables as show
 from .. import output
 from ..options import print_json
-from .options import EXPERIMENT, PlanOptions
 
 if TYPE_CHECKING:
     from .trial import Trial
+
+EXPERIMENT = ".toml"
+"""The end of an experiment file's name."""
 
 WORKED_EXAMPLES = (
     (
@@ -45,16 +47,19 @@ def named(path: Path) -> Named:
     return Named(name_from(path), None, "owner@example.org", datetime.datetime.now(datetime.UTC).date())
 
 
-def run(options: PlanOptions) -> None:
-    """Plan, print and write; without options print worked examples. Raises UsageError or PlanError."""
-    if options == PlanOptions():
+def run(request: PlanRequest, column: str | None, output_paths: list[Path] | None, as_json: bool) -> None:
+    """Plan, print and write; without options print worked examples. Raises UsageError or PlanError.
+
+    column: FILE:COLUMN of readings, from which the request is completed.
+    """
+    if request == PlanRequest() and column is output_paths is None and not as_json:
         for question, line, sentence in WORKED_EXAMPLES:
             show.out.print(f"{question}\n  {line}\n{sentence}\n", soft_wrap=True)
         show.out.print("hushmote plan --help lists the options; docs/planning.md explains them.")
         return
-    proposal = None if options.input is None else propose(options.input, options)
-    request = options if proposal is None else proposal.request
-    paths = _files(options.output, request)
+    proposal = None if column is None else propose(column, request)
+    request = request if proposal is None else proposal.request
+    paths = _files(output_paths, request)
     made = answer(request)
     trial = None if proposal is None else _trial(made, proposal)
     for path in paths:
@@ -64,7 +69,7 @@ def run(options: PlanOptions) -> None:
         from .plot import plot  # matplotlib takes a second to load
 
         plot(path, made.plan)
-    if options.as_json:
+    if as_json:
         tried = {} if trial is None else {"simulated": trial.to_dict()}
         print_json(made.to_dict() | ({} if proposal is None else {"input": proposal.words}) | tried)
         return

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,12 +15,12 @@ from ...fleet.provisioning import settings as provision
 from ...fleet.provisioning.fleet_folder import DEVICES, SIGNING, FleetFolder, now_utc
 from ...fleet.provisioning.fleet_spec import NATS, FleetSpec, aggregator_name, what_is_wrong
 from ...fleet.provisioning.master_key import create_keys, load_keys
-from ...fleet.provisioning.settings import DeviceSettings, Network
+from ...fleet.provisioning.settings import Network
 from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
 from ...server.wire import keys
 from ...server.wire.topics import check_device
-from ..options import AsJson, FleetOf, Folder, command, print_json
+from ..options import AsJson, FleetOf, Folder, print_json
 from .first_steps import first_steps
 from .forget import forget_command
 from .options import (
@@ -48,72 +49,66 @@ FIELDS = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class FleetOptions:
-    """What `hushmote provision fleet` takes."""
-
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")]
+def fleet_command(  # noqa: PLR0913 - one for each option
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")],
     host: Annotated[
         list[str],
-        "Name or address by which boards and aggregators reach the broker; one for each NATS server.",
-    ]
-    fleet: Annotated[str, "Name of the fleet."] = "home"
-    broker: Annotated[Literal["mosquitto", "nats"], "One mosquitto, or one or three NATS servers."] = (
-        "mosquitto"
-    )
+        typer.Option(
+            help="Name or address by which boards and aggregators reach the broker; one for each NATS server."
+        ),
+    ],
+    fleet: Annotated[str, typer.Option(help="Name of the fleet.")] = "home",
+    broker: Annotated[
+        Literal["mosquitto", "nats"], typer.Option(help="One mosquitto, or one or three NATS servers.")
+    ] = "mosquitto",
     aggregators: Annotated[
         int, typer.Option(help="Number of aggregators that will share the reports.", min=1, max=64)
-    ] = 1
+    ] = 1,
     broker_folder: Annotated[
-        str, "Where broker/ will lie on the broker's machine; else in the folder itself."
-    ] = ""
+        str, typer.Option(help="Where broker/ will lie on the broker's machine; else in the folder itself.")
+    ] = "",
     consent: Annotated[
         str,
-        "Where people said yes, as on signed forms: devices then do not ask, and the statement shows it.",
-        "WHERE",
-    ] = ""
+        typer.Option(
+            help="Where people said yes, as on signed forms: devices then do not ask, and the statement "
+            "shows it.",
+            metavar="WHERE",
+        ),
+    ] = "",
     fields: Annotated[
         list[str] | None,
-        f"A setting other than usual, such as port=8884: {FIELDS}. Repeat it for several.",
-        "--set",
-        "FIELD=VALUE",
-    ] = None
+        typer.Option(
+            "--set",
+            help=f"A setting other than usual, such as port=8884: {FIELDS}. Repeat it for several.",
+            metavar="FIELD=VALUE",
+        ),
+    ] = None,
     passphrase: Annotated[
-        bool, f"Encrypt the authority's key with a passphrase that is asked for, or {PASSPHRASE}."
-    ] = False
-    as_json: AsJson = False
-
-    def spec(self) -> FleetSpec:
-        """The fleet that these options describe; raises UsageError."""
-        said: dict[str, Any] = {
-            "consent": self.consent.strip(),
-            "fleet": self.fleet,
-            "hosts": tuple(dict.fromkeys(self.host)),
-            "broker": self.broker,
-            "broker_folder": self.broker_folder,
-            "aggregators": tuple(aggregator_name(i + 1) for i in range(self.aggregators)),
-        }
-        for text in self.fields or ():
-            name, equals, value = text.partition("=")
-            if not equals or name in said or name not in FIELDS.split(", "):
-                raise UsageError(f"--set {text}: write each once, as FIELD=VALUE, of {FIELDS}")
-            said[name] = value
-        try:
-            return FleetSpec(**said)
-        except ValidationError as e:
-            raise UsageError(f"--set: {what_is_wrong(e, FleetSpec)}") from None
-
-
-def fleet_command(options: FleetOptions) -> None:
+        bool,
+        typer.Option(
+            "--passphrase",
+            help=f"Encrypt the authority's key with a passphrase that is asked for, or {PASSPHRASE}.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Make a fleet: authority, broker's certificate and configuration, master key."""
     in_environment = keys.ENVIRONMENT_VARIABLE in os.environ
-    spec = options.spec()
+    spec = _spec(
+        fields or (),
+        fleet=fleet,
+        hosts=tuple(dict.fromkeys(host)),
+        broker=broker,
+        broker_folder=broker_folder,
+        aggregators=tuple(aggregator_name(i + 1) for i in range(aggregators)),
+        consent=consent.strip(),
+    )
     if in_environment:
         load_keys()  # it must hold them
     made = fleet_folder.make(
-        options.folder,
+        folder,
         spec,
-        passphrase=ask_passphrase(new=True) if options.passphrase else None,
+        passphrase=ask_passphrase(new=True) if passphrase else None,
         write_master=not in_environment,
     )
     until = {
@@ -121,15 +116,15 @@ def fleet_command(options: FleetOptions) -> None:
         "broker": made.broker_certificates()[0].not_valid_after_utc,
         "aggregator": made.certificate(f"aggregator/{aggregator_name(1)}.pem").not_valid_after_utc,
     }
-    if options.as_json:
-        values = {"folder": str(options.folder), "master_key": not in_environment}
+    if as_json:
+        values = {"folder": str(folder), "master_key": not in_environment}
         ends = {name: when.isoformat() for name, when in until.items()}
         print_json(dataclasses.asdict(made.fleet) | values | {"until": ends})
         return
     ends = ", ".join(f"{name} {when:%Y-%m-%d}" for name, when in until.items())
     where = "keys stay in HUSHMOTE_MASTER_KEY" if in_environment else "master key is there"
     for line in (
-        f"{options.folder}: fleet {made.fleet.fleet}; its certificates end:",
+        f"{folder}: fleet {made.fleet.fleet}; its certificates end:",
         f"  {ends}",
         "  authority/   keep it offline, and a backup: its keys say who is who, and what is asked",
         "  broker/      for the broker's machine" + ("s, each its own" if spec.broker == NATS else ""),
@@ -141,45 +136,64 @@ def fleet_command(options: FleetOptions) -> None:
         show.out.print(line, soft_wrap=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class DeviceOptions:
-    """What `hushmote provision device` takes."""
+def _spec(texts: Sequence[str], **values: Any) -> FleetSpec:
+    """Return the fleet of options' values, and of FIELD=VALUE; raises UsageError."""
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name in values or name not in FIELDS.split(", "):
+            raise UsageError(f"--set {text}: write each once, as FIELD=VALUE, of {FIELDS}")
+        values[name] = value
+    try:
+        return FleetSpec(**values)
+    except ValidationError as e:
+        raise UsageError(f"--set: {what_is_wrong(e, FleetSpec)}") from None
 
+
+def device_command(  # noqa: PLR0913 - one for each option
     device: Annotated[
         str | None,
         typer.Argument(
             help="Device id, of a-z, 0-9 and -; random where it is left out. Never a MAC or a chip id."
         ),
-    ] = None
-    folder: Folder = None
-    fleet: FleetOf = None
-    master_key: MasterKey = None
+    ] = None,
+    folder: Folder = None,
+    fleet: FleetOf = None,
+    master_key: MasterKey = None,
     open_fleet: Annotated[
-        bool, "The fleet is open: reports carry no tags, so anyone can forge them.", "--open"
-    ] = False
+        bool,
+        typer.Option("--open", help="The fleet is open: reports carry no tags, so anyone can forge them."),
+    ] = False,
     login: Annotated[
-        bool, "With --folder: a login for the broker, in place of a certificate.", "--password"
-    ] = False
+        bool,
+        typer.Option("--password", help="With --folder: a login for the broker, in place of a certificate."),
+    ] = False,
     wifi_ssid: Annotated[
         str,
-        f"Name of the Wi-Fi network. Its password is asked for, or set {WIFI_PASSWORD}; where the chip "
-        "wants one, HUSHMOTE_WIFI_COUNTRY is the country, such as DE.",
-    ] = ""
+        typer.Option(
+            help=f"Name of the Wi-Fi network. Its password is asked for, or set {WIFI_PASSWORD}; where the "
+            "chip wants one, HUSHMOTE_WIFI_COUNTRY is the country, such as DE."
+        ),
+    ] = "",
     broker: Annotated[
         str,
-        "The broker as the board reaches it: mqtt://[user@]host[:1883], or mqtts:// with --ca; of a "
-        f"cluster host,host,...; set {MQTT_PASSWORD} to the user's password. With --folder a name of its "
-        "broker; else the first.",
-        "URL",
-    ] = ""
+        typer.Option(
+            help="The broker as the board reaches it: mqtt://[user@]host[:1883], or mqtts:// with --ca; of a "
+            f"cluster host,host,...; set {MQTT_PASSWORD} to the user's password. With --folder a name of its "
+            "broker; else the first.",
+            metavar="URL",
+        ),
+    ] = "",
     ca: Annotated[
-        Path | None, "PEM file of the CA that vouches for the broker; with it the board speaks TLS."
-    ] = None
+        Path | None,
+        typer.Option(help="PEM file of the CA that vouches for the broker; with it the board speaks TLS."),
+    ] = None,
     out: Annotated[
         Path | None,
-        "Where the settings file is written; else devices/ of the fleet's folder, or here.",
-        "FOLDER",
-    ] = None
+        typer.Option(
+            help="Where the settings file is written; else devices/ of the fleet's folder, or here.",
+            metavar="FOLDER",
+        ),
+    ] = None,
     target: Annotated[
         firmware.Firmware | None,
         typer.Option(
@@ -188,27 +202,40 @@ class DeviceOptions:
             "settings already, only that.",
             show_default=False,
         ),
-    ] = None
-    as_json: AsJson = False
-
-
-def device_command(options: DeviceOptions) -> None:
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Make one device's settings: its id, its keys, its network."""
-    login = options.login
-    known = None
-    if options.target and options.device:
-        known = _known(options, options.device)
-    if known is not None:
-        opened, settings, path = None, *known
+    if target and device and (path := _settings_path(device, folder, out)).exists():
+        known = True
+        opened, settings = None, provision.load_settings(path)
     else:
-        opened = None if options.folder is None else open_folder(options.folder, signs=not login)
-        settings, path = _new_device(options, opened)
-    file = firmware.write(settings, path.parent, options.target) if options.target else None
-    if options.as_json:
+        known = False
+        opened = None if folder is None else open_folder(folder, signs=not login)
+        network = _network(opened, broker, ca, login)
+        name = fleet_name(fleet, opened)
+        fleet_keys = _fleet_keys(master_key or (opened and opened.master_file()), open_fleet)
+        network = dataclasses.replace(
+            network,
+            wifi_ssid=wifi_ssid,
+            wifi_password=ask_wifi_password(wifi_ssid),
+            wifi_country=os.environ.get("HUSHMOTE_WIFI_COUNTRY", ""),
+        )
+        # Everything is checked before the authority or the broker learn of the board.
+        device = provision.provision_device(fleet_keys, name, device, network).device_id
+        path = _settings_path(device, folder, out)
+        if opened is not None:
+            network = _let_in(opened, device, network, path, login)
+        given = bool(opened and opened.fleet.consent)
+        settings = provision.provision_device(
+            fleet_keys, name, device, network, path=path, consent_given=given
+        )
+    file = firmware.write(settings, path.parent, target) if target else None
+    if as_json:
         said = {"device_id": settings.device_id, "fleet": settings.fleet, "settings": str(path)}
         print_json(said | ({"firmware": str(file)} if file else {}))
         return
-    if known is None:
+    if not known:
         show.out.print(provision.describe(settings, path, for_flash=file is None))
     if file:
         show.out.print(f"{file}: the same for firmware in {_FIRMWARE[file.suffix]}; only you can read it")
@@ -216,56 +243,41 @@ def device_command(options: DeviceOptions) -> None:
         say_next([rotation.reload_broker(opened.fleet)])
 
 
-def _known(options: DeviceOptions, device: str) -> tuple[DeviceSettings, Path] | None:
-    """The settings that a device has already, and their file."""
-    path = provision.settings_path(check_device(device), _settings_folder(options))
-    return (provision.load_settings(path), path) if path.exists() else None
+def _settings_path(device: str, folder: Path | None, out: Path | None) -> Path:
+    """Return the path of a device's settings: in `out`, or in devices/ of the fleet's folder, or here."""
+    if out or folder is None:
+        return provision.settings_path(check_device(device), out or Path())
+    return provision.settings_path(check_device(device), open_folder(folder).path / DEVICES)
 
 
-def _settings_folder(options: DeviceOptions) -> Path:
-    if options.out or options.folder is None:
-        return options.out or Path()
-    return open_folder(options.folder).path / DEVICES
-
-
-def _new_device(options: DeviceOptions, opened: FleetFolder | None) -> tuple[DeviceSettings, Path]:
-    """Make a device's settings in a new file; returns them and it."""
-    login = options.login
+def _network(opened: FleetFolder | None, broker: str, ca: Path | None, login: bool) -> Network:
+    """Return how a board reaches its broker; raises UsageError for options that do not go together."""
     if opened is None and login:
         raise UsageError("--password needs the fleet's folder: give --folder")
     if opened is None:
-        network = _at_broker(options.broker, options.ca)
-    elif options.ca:
+        return _at_broker(broker, ca)
+    if ca:
         raise UsageError("the folder has the broker's CA: leave out --ca")
-    else:
-        network = _in_folder(opened, options.broker, login)
-    fleet = fleet_name(options.fleet, opened)
-    master_key = options.master_key or (opened and opened.master_file())
-    fleet_keys = None if options.open_fleet else load_keys(master_key)
-    if fleet_keys is None and not options.open_fleet:
+    return _in_folder(opened, broker, login)
+
+
+def _fleet_keys(master_key: Path | None, open_fleet: bool) -> keys.FleetKeys | None:
+    """Return the keys of a fleet, None for an open one; raises ProvisionError where they are missing."""
+    fleet_keys = None if open_fleet else load_keys(master_key)
+    if fleet_keys is None and not open_fleet:
         raise ProvisionError("give --master-key FILE for a fleet with keys, or --open for an open one")
-    network = dataclasses.replace(
-        network,
-        wifi_ssid=options.wifi_ssid,
-        wifi_password=ask_wifi_password(options.wifi_ssid),
-        wifi_country=os.environ.get("HUSHMOTE_WIFI_COUNTRY", ""),
-    )
-    # Everything is checked before the authority or the broker learn of the board.
-    device = provision.provision_device(fleet_keys, fleet, options.device, network).device_id
-    path = provision.settings_path(check_device(device), _settings_folder(options))
-    if opened is not None:
-        if path.exists():
-            raise ProvisionError(
-                f"{path} exists; for new keys of the same board: `hushmote provision rotate devices`"
-            )
-        if login:
-            password = opened.issue_login(device)
-            network = dataclasses.replace(network, mqtt_user=device, mqtt_password=password)
-        else:
-            network = dataclasses.replace(network, certificate=opened.issue_device(device, now_utc()))
-    given = bool(opened and opened.fleet.consent)
-    made = provision.provision_device(fleet_keys, fleet, device, network, path=path, consent_given=given)
-    return made, path
+    return fleet_keys
+
+
+def _let_in(opened: FleetFolder, device: str, network: Network, path: Path, login: bool) -> Network:
+    """Return the network with a login or a certificate for a new device, which the broker lets in."""
+    if path.exists():
+        raise ProvisionError(
+            f"{path} exists; for new keys of the same board: `hushmote provision rotate devices`"
+        )
+    if login:
+        return dataclasses.replace(network, mqtt_user=device, mqtt_password=opened.issue_login(device))
+    return dataclasses.replace(network, certificate=opened.issue_device(device, now_utc()))
 
 
 def _at_broker(broker: str, ca: Path | None) -> Network:
@@ -346,8 +358,8 @@ def keys_command(
     show.out.print(f"{signing} holds a new signing key, for whoever signs experiments; keep it elsewhere")
 
 
-provision_app.command("fleet")(command(FleetOptions, fleet_command))
-provision_app.command("device")(command(DeviceOptions, device_command))
+provision_app.command("fleet")(fleet_command)
+provision_app.command("device")(device_command)
 provision_app.command("upgrade")(upgrade_command)
 provision_app.command("keys")(keys_command)
 provision_app.command("list")(list_command)

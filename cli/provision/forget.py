@@ -46,8 +46,10 @@ def forget_command(
     device: Annotated[str, typer.Argument(metavar="DEVICE", help="Device id.")],
     folder: Folder = None,
     store: StoreUrl = DEFAULT_STORE,
-    only_folder: Annotated[bool, "Leave out the store, which is elsewhere."] = False,
-    yes: Annotated[bool, "Forget it without asking."] = False,
+    only_folder: Annotated[
+        bool, typer.Option("--only-folder", help="Leave out the store, which is elsewhere.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Forget it without asking.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Erase all that holds a device's id, as somebody asked: in the store, the folder and the broker.

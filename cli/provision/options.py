@@ -23,8 +23,9 @@ MQTT_PASSWORD = "HUSHMOTE_MQTT_PASSWORD"
 
 MasterKey = Annotated[
     Path | None,
-    "Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.",
-    "FILE",
+    typer.Option(
+        help="Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.", metavar="FILE"
+    ),
 ]
 
 

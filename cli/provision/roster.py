@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,56 +19,56 @@ from ...server.errors import UsageError, refusing
 from ...server.wire.topics import check_device
 from ...server.words import numbers
 from .. import tables
-from ..options import DEFAULT_STORE, AsJson, FleetOf, Folder, StoreUrl, command, print_json, the_fleet
+from ..options import DEFAULT_STORE, AsJson, FleetOf, Folder, StoreUrl, print_json, the_fleet
 from .options import fleet_name, open_folder, say_next
 
 if TYPE_CHECKING:
     from ...server.store.store import Store
 
 
-@dataclasses.dataclass(frozen=True)
-class ListOptions:
-    """What `hushmote provision list` takes."""
-
+def list_command(
     allow: Annotated[
         list[str] | None,
-        "Put a device on the list, or @ids.txt: one on each line. Repeat it for several.",
-        "DEVICE",
-    ] = None
+        typer.Option(
+            help="Put a device on the list, or @ids.txt: one on each line. Repeat it for several.",
+            metavar="DEVICE",
+        ),
+    ] = None,
     listed: Annotated[
-        bool | None, "Count only allowed devices, or all but revoked ones.", "--listed/--not-listed"
-    ] = None
-    fleet: FleetOf = None
-    folder: Folder = None
-    store: Annotated[str | None, "SQLAlchemy URL of the store.", "HUSHMOTE_STORE"] = None
-    as_json: AsJson = False
-
-
-def list_boards(options: ListOptions) -> None:
+        bool | None,
+        typer.Option("--listed/--not-listed", help="Count only allowed devices, or all but revoked ones."),
+    ] = None,
+    fleet: FleetOf = None,
+    folder: Folder = None,
+    store: Annotated[
+        str | None, typer.Option(help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Show a fleet's devices and certificates, and when they end; or change which devices count.
 
     It shows what a store, a folder or both say. With --allow or --listed it changes the list in the store.
     """
-    changes = options.allow or options.listed is not None
-    folder = options.folder
+    changes = allow or listed is not None
     if folder is None and not changes and Path("fleet.json").exists():
         folder = Path()
     opened = None if folder is None else open_folder(folder)
     if changes:
-        _change(options, opened)
+        names = _device_ids(allow or ())
+        with _store(store or DEFAULT_STORE) as counted:
+            _change(counted, _fleet_in(counted, fleet, opened), names, listed, as_json)
         return
     roster: dict[str, str] = {}
-    listed = None
-    if options.store is not None or opened is None:
-        with _store(options.store or DEFAULT_STORE) as counted:
-            fleet = _fleet_in(counted, options.fleet, opened)
+    if store is not None or opened is None:
+        with _store(store or DEFAULT_STORE) as counted:
+            fleet = _fleet_in(counted, fleet, opened)
             roster = counted.roster(fleet)
             listed = fleet in counted.listed_fleets()
     else:
-        fleet = fleet_name(options.fleet, opened)
+        fleet = fleet_name(fleet, opened)
     boards = _boards(opened, roster)
     certificates = [] if opened is None else _certificates(opened)
-    if options.as_json:
+    if as_json:
         print_json({"fleet": fleet, "listed": listed, "certificates": certificates, "devices": boards})
         return
     if certificates:
@@ -92,23 +91,26 @@ def _print(title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]
     show.out.print(table)
 
 
-def _change(options: ListOptions, folder: FleetFolder | None) -> None:
-    """Put boards on the list, and say whether these alone count."""
+def _device_ids(words: Sequence[str]) -> list[str]:
+    """Return the device ids of --allow, those in files included."""
     names: list[str] = []
-    for word in options.allow or ():
+    for word in words:
         names += _ids(Path(word[1:])) if word.startswith("@") else [word]
     for name in names:
         check_device(name)
-    with _store(options.store or DEFAULT_STORE) as opened:
-        fleet = _fleet_in(opened, options.fleet, folder)
-        # Devices first: a list that applies before it is filled would drop everybody's reports.
-        if names:
-            opened.allow_devices(fleet, names)
-        if options.listed is not None:
-            opened.set_listed(fleet, options.listed)
-        in_force = fleet in opened.listed_fleets()
-        allowed = sum(state == "allowed" for state in opened.roster(fleet).values())
-    if options.as_json:
+    return names
+
+
+def _change(store: Store, fleet: str, names: Sequence[str], listed: bool | None, as_json: bool) -> None:
+    """Put devices on the list, and say whether these alone count."""
+    # Devices first: a list that applies before it is filled would drop everybody's reports.
+    if names:
+        store.allow_devices(fleet, names)
+    if listed is not None:
+        store.set_listed(fleet, listed)
+    in_force = fleet in store.listed_fleets()
+    allowed = sum(state == "allowed" for state in store.roster(fleet).values())
+    if as_json:
         print_json({"fleet": fleet, "named": len(names), "allowed": allowed, "listed": in_force})
         return
     rule = "only these count" if in_force else "others count as well (--listed ends that)"
@@ -128,8 +130,12 @@ def revoke_command(
     fleet: FleetOf = None,
     folder: Folder = None,
     store: StoreUrl = DEFAULT_STORE,
-    only_folder: Annotated[bool, "Leave out the store, which is elsewhere: revoke there too."] = False,
-    unknown_too: Annotated[bool, "Also devices that nobody has heard of yet."] = False,
+    only_folder: Annotated[
+        bool, typer.Option("--only-folder", help="Leave out the store, which is elsewhere: revoke there too.")
+    ] = False,
+    unknown_too: Annotated[
+        bool, typer.Option("--unknown-too", help="Also devices that nobody has heard of yet.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Drop devices for good: their reports no longer count, and the broker no longer lets them in."""
@@ -243,6 +249,3 @@ def _boards(folder: FleetFolder | None, roster: dict[str, str]) -> list[dict[str
         for device in journal.revoked:
             boards.setdefault(device, unknown(device))["opens"] = "revoked"
     return [boards[device] for device in sorted(boards)]
-
-
-list_command = command(ListOptions, list_boards)

@@ -30,8 +30,12 @@ def rotate_command(
         ),
     ] = None,
     folder: Folder = None,
-    finish: Annotated[bool, "End the overlap: from now on only the new ones hold."] = False,
-    cut_off: Annotated[bool, "With ca --finish: even if boards know only the old one."] = False,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="End the overlap: from now on only the new ones hold.")
+    ] = False,
+    cut_off: Annotated[
+        bool, typer.Option("--cut-off", help="With ca --finish: even if boards know only the old one.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make new keys and certificates. Old ones of aggregator, ca and master hold until --finish.

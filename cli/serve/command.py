@@ -1,10 +1,63 @@
 """`hushmote serve`: the aggregator."""
 
-from ..options import command
-from .options import ServeOptions
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...server.ingest.pacing import BATCH_S
+from ...server.wire.limits import BATCH_REPORTS
+from ..broker import DEFAULT_BROKER, BrokerUrl
+from ..options import DEFAULT_STORE, SigningKey, StoreUrl
 
 
-def _serve(options: ServeOptions) -> None:
+def serve_command(  # noqa: PLR0913 - one for each option
+    context: typer.Context,
+    store: StoreUrl = DEFAULT_STORE,
+    broker: BrokerUrl = DEFAULT_BROKER,
+    master_key: Annotated[
+        Path | None,
+        typer.Option(
+            help="Master key file, for keyed fleets; or set HUSHMOTE_MASTER_KEY to the keys.", metavar="FILE"
+        ),
+    ] = None,
+    signing_key: SigningKey = None,
+    retire: Annotated[
+        bool,
+        typer.Option(
+            "--retire", help="Count what the broker keeps for client_id, end its session for good, and exit."
+        ),
+    ] = False,
+    rate: Annotated[
+        int | None,
+        typer.Option(
+            help="Count at most this many reports of one device an hour; else all.", min=1, max=65_535
+        ),
+    ] = None,
+    batch: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Commit after this many reports or this time: 500, 0.5s. May be repeated.  "
+            f"[default: {BATCH_REPORTS}, {BATCH_S:g}s]",
+            metavar="N|SECONDSs",
+        ),
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            help="Serve /metrics and /healthz there, without a login: 127.0.0.1:9417.", metavar="HOST:PORT"
+        ),
+    ] = None,
+    publish: Annotated[
+        str | None,
+        typer.Option(
+            help="Retain each experiment's result at the broker: over windows that have ended, or every "
+            "SECONDS over running ones too, where only a report's ε holds. N: over the newest N windows. "
+            "home-assistant: a sensor for each statistic.",
+            metavar="ended|SECONDS[,N][,home-assistant]",
+        ),
+    ] = None,
+) -> None:
     """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.
 
     In a keyed fleet it signs experiments if it has the signing key. Otherwise it publishes those of
@@ -13,9 +66,19 @@ def _serve(options: ServeOptions) -> None:
     Several aggregators on one store divide the reports. Each has its own client_id, all have one share:
     FILE.toml or HUSHMOTE_CLIENT_ID, _SHARE and _PROTOCOL say which. HUSHMOTE_LOG_FORMAT is text or json.
     """
-    from .run import run  # only here: a mistake in the line waits for nothing of it
+    from .run import ServeOptions, run  # only here: a mistake in the line waits for nothing of it
 
-    run(options)
-
-
-serve_command = command(ServeOptions, _serve)
+    run(
+        ServeOptions(
+            context=context,
+            store=store,
+            broker=broker,
+            master_key=master_key,
+            signing_key=signing_key,
+            retire=retire,
+            rate=rate,
+            batch=batch,
+            http=http,
+            publish=publish,
+        )
+    )

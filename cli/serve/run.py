@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +21,6 @@ from ...server.aggregator import CLIENT_ID, Aggregator, Counting
 from ...server.errors import HushmoteError, UsageError
 from ...server.extras import require
 from ...server.ingest.broker_url import NatsAddress
-from ...server.ingest.clock import SIMULATED_PREFIX, HurryingClock, now
 from ...server.ingest.pacing import BATCH_S
 from ...server.ingest.status import health_problem
 from ...server.service import process as serving
@@ -29,21 +29,35 @@ from ...server.store.store import Store
 from ...server.wire.limits import BATCH_REPORTS
 from ..broker import Connection, settings
 from ..options import on_command_line
-from .options import ServeOptions
 
 if TYPE_CHECKING:
     from ...server.service.metrics import Metrics
 
-SIMULATED_CLIENT_ID = "hushmote-simulated"  # not the session of an aggregator of real fleets
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 PROTOCOLS: Mapping[str, Literal["auto", "5", "3.1.1"]] = {"auto": "auto", "5": "5", "3.1.1": "3.1.1"}
 LOG_FORMAT, DISCOVERY = "HUSHMOTE_LOG_FORMAT", "HUSHMOTE_DISCOVERY_PREFIX"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """The options of `hushmote serve`."""
+
+    context: typer.Context
+    store: str
+    broker: str
+    master_key: Path | None
+    signing_key: Path | None
+    retire: bool
+    rate: int | None
+    batch: list[str] | None
+    http: str | None
+    publish: str | None
+
+
 def run(options: ServeOptions) -> None:
     """Serve until a signal; raises HushmoteError and LDPError, and with a log of JSON typer.Exit for them."""
     with _mistakes(), contextlib.ExitStack() as stack:
-        store, simulated = options.store, options.simulated_days
+        store = options.store
         if on_command_line(options.context, "store") and _has_password(store):
             raise UsageError(
                 "every user of this machine can read a command line: give the store's URL in HUSHMOTE_STORE, "
@@ -51,21 +65,19 @@ def run(options: ServeOptions) -> None:
             )
         entered = settings(options.broker)
         address, tls = entered.reports(typed=on_command_line(options.context, "broker"))
-        name = _client_id(entered, isinstance(address, NatsAddress), options.retire, simulated is not None)
+        name = _client_id(entered, isinstance(address, NatsAddress), options.retire)
         batch_reports, batch_s = _batch(options.batch or ())
         fleet_keys = load_keys(options.master_key, signing=options.signing_key)
         published = None if options.publish is None else _publication(options.publish)
-        if published and (options.retire or simulated is not None):
-            raise UsageError("--publish is for real fleets: leave --retire and --simulated-days out")
+        if published and options.retire:
+            raise UsageError("--retire counts what the broker has kept and exits: leave --publish out")
         endpoint = None if options.http is None else _endpoint(options.http)
         publisher = None if published is None else Publisher(store, published)
         opened = stack.enter_context(Store(store, patient=True))
-        if simulated is None and not opened.fleets():
+        if not opened.fleets():
             new = "%s is new and asks nothing: hushmote experiment add FILE (hushmote plan makes a FILE)"
             logging.getLogger(__name__).warning(new, opened.where)
-        fleets, clock = (None, now) if simulated is None else _simulated(opened, simulated)
         counting = Counting(
-            fleets=fleets,
             fleet_keys=fleet_keys,
             client_id=name,
             share=entered.share or None,
@@ -74,7 +86,6 @@ def run(options: ServeOptions) -> None:
             protocol=PROTOCOLS[entered.protocol],
             batch_reports=batch_reports,
             batch_s=batch_s,
-            clock=clock,
         )
         metrics = None if endpoint is None else endpoint[1]
         aggregator = Aggregator(
@@ -142,20 +153,6 @@ def _has_password(store: str) -> bool:
     return url.password is not None or any("password" in option for option in url.query)
 
 
-def _simulated(store: Store, days: int) -> tuple[list[str], HurryingClock]:
-    """The store's fleets, which alone are subscribed to, and their clock; UsageError for a real fleet."""
-    fleets = sorted(store.fleets())
-    for fleet in fleets:
-        if not fleet.startswith(SIMULATED_PREFIX):
-            raise UsageError(
-                f"--simulated-days is for fleets whose names begin with {SIMULATED_PREFIX}, and "
-                f"{store.where} has {fleet}: give simulated fleets a store of their own"
-            )
-    if not fleets:
-        raise UsageError("there is no fleet yet: hushmote experiment add FILE --fleet simulated --open")
-    return fleets, HurryingClock(days)
-
-
 def _batch(texts: Sequence[str]) -> tuple[int, float]:
     """The most reports, and the most seconds, of one commit."""
     reports, seconds = BATCH_REPORTS, BATCH_S
@@ -188,7 +185,7 @@ def _publication(text: str) -> Publication:
     )
 
 
-def _client_id(entered: Connection, nats: bool, retire: bool, simulated: bool) -> str:
+def _client_id(entered: Connection, nats: bool, retire: bool) -> str:
     """The name of what the broker keeps; UsageError for what does not go together."""
     name, share, protocol = entered.client_id, entered.share, entered.protocol
     if protocol not in PROTOCOLS:
@@ -208,4 +205,4 @@ def _client_id(entered: Connection, nats: bool, retire: bool, simulated: bool) -
         )
     if name and _CLIENT_ID.fullmatch(name) is None:
         raise UsageError("client_id must be 1 to 64 of letters, digits, ., _ and -")
-    return name or (SIMULATED_CLIENT_ID if simulated else CLIENT_ID)
+    return name or CLIENT_ID

@@ -1,4 +1,4 @@
-"""`hushmote simulate --to`: days of a fleet in a store that can be asked at once, or through a broker."""
+"""`hushmote simulate --to`: days of a fleet in a store that can be asked at once."""
 
 import datetime
 import shlex
@@ -7,31 +7,28 @@ from typing import Any
 import numpy as np
 
 from ...server.answers import tables as show
-from ...server.experiments.asking import answers_of
 from ...server.experiments.definition import Definition, load
-from ...server.ingest.clock import DAY_S
 from ...server.store.store import Store
 from ...simulator import drift as moving
 from ...simulator.days import FLEET, Course, FilledFleet, fill, usual_calls
 from .. import tables
-from ..broker import connection
 from ..options import DEFAULT_STORE, print_json
 from ..progress import progress
 from .options import SimulateOptions
 
-DAYS, PUBLISHED_DAYS = 30, 8
-DEVICES, PUBLISHED_DEVICES = 100_000, 20_000
+DAYS = 30
+DEVICES = 100_000
 
 
-def _course(asked: SimulateOptions, usual_days: int, usual_devices: int) -> tuple[Course, list[str]]:
+def _course(asked: SimulateOptions) -> tuple[Course, list[str]]:
     """What is to be simulated, and two lines on it."""
-    days = usual_days if asked.days is None else asked.days
+    days = DAYS if asked.days is None else asked.days
     definition = load(asked.file)
     people, said = moving.chosen(definition, asked.population)
     calls = usual_calls(definition.experiment(), max(1, days)) if asked.calls is None else asked.calls
     by = moving.usual_drift(definition, people, max(1, days)) if asked.drift is None else asked.drift
     today = datetime.datetime.now(datetime.UTC).date()
-    devices = asked.devices or usual_devices
+    devices = asked.devices or DEVICES
     course = Course(asked.fleet or FLEET, definition, devices, people, days, calls, by, today)
     every = course.experiment.every
     reporting = "each call makes a report" if every == 1 else f"one call in {every} makes a report"
@@ -44,7 +41,7 @@ def _course(asked: SimulateOptions, usual_days: int, usual_devices: int) -> tupl
 
 def fill_store(asked: SimulateOptions, url: str) -> None:
     """Write the days into the store; print what was written, the truth, and what to type next."""
-    course, said = _course(asked, DAYS, DEVICES)
+    course, said = _course(asked)
     with Store(url) as store, progress("simulating", 1.0) as advance:
         filled = fill(store, course, np.random.default_rng(asked.seed), advance)
         only = len(store.fleets()) == 1
@@ -67,48 +64,15 @@ def fill_store(asked: SimulateOptions, url: str) -> None:
     _show_next(filled, url, only)
 
 
-def publish_days(asked: SimulateOptions, to: str) -> None:
-    """Publish the days through a broker; print what was sent, the truth, and what to type next."""
-    from ...simulator.gateway import gateways_at  # paho loads for a tenth of a second
-    from ...simulator.publishing import check_announced, publish
-
-    course, said = _course(asked, PUBLISHED_DAYS, PUBLISHED_DEVICES)
-    fleet, name = course.fleet, course.definition.name
-    with gateways_at(*connection(to)) as gateways:
-        check_announced(gateways, course)
-        if not asked.as_json:
-            publishing = f"{course.devices:,} devices of fleet {fleet} publish {course.days} days"
-            show.out.print(f"{name}: {publishing}, each in {DAY_S:g} s.")
-            show.out.print("\n".join(said))
-            show.out.print(
-                f"Only a serve --simulated-days {course.days} that waits for them counts by their days;\n"
-                "any other counts all of it in today's window."
-            )
-        with progress("publishing", 1.0) as advance:
-            sent = publish(gateways, course, np.random.default_rng(asked.seed), advance)
-    if asked.as_json:
-        print_json({"seed": asked.seed} | sent.to_dict())
-        return
-    _table(f"what was sent: {sent.statistic}", course.definition, list(sent.days))
-    if sent.behind_s > DAY_S / 4:
-        late = f"{sent.behind_s:.0f} s late: take fewer --devices, so that days are not counted as the next"
-        show.out.print(f"The broker had the last report {late}.")
-    can = answers_of(course.experiment)
-    text = f" --range {shlex.quote(sent.statistic)}" if "candidates" in can else ""
-    trend = "" if "discovery" in can else " --trend"
-    show.out.print(f"\nnext\n  hushmote estimate {name} --fleet {fleet}{text}{trend}", soft_wrap=True)
-
-
 def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> None:
-    """Print rows: a window, its reports, the truth and, where it is known, the estimate with its interval."""
+    """Print rows: a window, its reports, the truth and the estimate with its interval."""
     scale, unit = (1.0, definition.unit) if definition.type == "number" else (100.0, "%")
     headings = ("window", "reports", "truth", "estimate", "95 % interval")
     heading = f"{title}{f', {unit}' if unit else ''}"
-    table = tables.table(heading, headings[: 5 if len(rows[0]) > 3 else 3], 1)
+    table = tables.table(heading, headings, 1)
     for window, reports, *values in rows:
-        truth, *estimate = ("-" if value is None else f"{scale * value:.2f}" for value in values)
-        interval = [estimate[0], f"{estimate[1]} to {estimate[2]}"] if estimate else []
-        table.add_row(str(window), f"{reports:,}", truth, *interval)
+        truth, estimate, low, high = ("-" if value is None else f"{scale * value:.2f}" for value in values)
+        table.add_row(str(window), f"{reports:,}", truth, estimate, f"{low} to {high}")
     show.out.print()
     show.out.print(table)
 

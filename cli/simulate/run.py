@@ -13,7 +13,6 @@ from ...server.answers.rows import coverage
 from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
 from ...server.experiments.asking import require
-from ...server.ingest.broker_url import is_nats
 from ...simulator.convergence import Showing
 from ...simulator.faithful import parse_faults
 from ...simulator.population import PopulationError
@@ -43,10 +42,9 @@ def run(options: SimulateOptions) -> None:
                 "--attack": options.attack,
             },
         )
-        from .days import fill_store, publish_days
+        from .days import fill_store
 
-        through_broker = options.to.startswith("mqtt") or is_nats(options.to) or options.to.endswith(".toml")
-        (publish_days if through_broker else fill_store)(options, options.to)
+        fill_store(options, options.to)
         return
     timed = {"--days": options.days, "--fleet": options.fleet, "--drift": options.drift}
     _refuse("days need a place to go to: add --to, or leave out", timed)

@@ -43,17 +43,22 @@ def write(
     store: StoreUrl = DEFAULT_STORE,
     policy: Annotated[
         Path | None,
-        "Firmware file with the devices' POLICY, such as their main.py; or what `hushmote budget policy` "
-        "printed, in a .py or .json.  [required]",
+        typer.Option(
+            help="Firmware file with the devices' POLICY, such as their main.py; or what `hushmote budget "
+            "policy` printed, in a .py or .json.  [required]"
+        ),
     ] = None,
     master_key: Annotated[
         Path | None,
-        "Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.",
-        "FILE",
+        typer.Option(
+            help="Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.", metavar="FILE"
+        ),
     ] = None,
     signing_key: SigningKey = None,
-    lang: Annotated[Language, "Language of the label."] = "en",
-    public: Annotated[bool, "Only label and files, without counts: for anybody to read."] = False,
+    lang: Annotated[Language, typer.Option(help="Language of the label.")] = "en",
+    public: Annotated[
+        bool, typer.Option("--public", help="Only label and files, without counts: for anybody to read.")
+    ] = False,
     output: Annotated[list[Path] | None, output_option(by_name(*_KINDS))] = None,
 ) -> None:
     """Write a fleet's statement: the label, tables for ETSI EN 303 645 and the GDPR, the registry's entry.
@@ -127,9 +132,11 @@ def verify(
     file: Annotated[Path, typer.Argument(help="A statement in JSON.")],
     announce_key: Annotated[
         str | None,
-        "The fleet's announce key, from a place you trust: 128 hex digits, a device's settings file, or the "
-        "fleet's folder.",
-        "HEX|SETTINGS.json|FOLDER",
+        typer.Option(
+            help="The fleet's announce key, from a place you trust: 128 hex digits, a device's settings "
+            "file, or the fleet's folder.",
+            metavar="HEX|SETTINGS.json|FOLDER",
+        ),
     ] = None,
 ) -> None:
     """Check that a statement is as the fleet signed it, and that a device's files are those that it names.

@@ -2,19 +2,26 @@
 
 from typing import Annotated
 
+import typer
+
 from ..broker import FILE, URLS
 from ..options import DEFAULT_STORE, AggregatorUrl, AsJson, PolicyFile, StoreUrl, read_store
 
 
 def status_command(
     store: StoreUrl = DEFAULT_STORE,
-    follow: Annotated[bool, "Draw it again after every commit, until Ctrl-C."] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Draw it again after every commit, until Ctrl-C.")
+    ] = False,
     aggregator: AggregatorUrl = None,
     broker: Annotated[
-        str | None, f"Ask this broker how the devices are: {URLS}; {FILE}", "URL|FILE.toml"
+        str | None,
+        typer.Option(help=f"Ask this broker how the devices are: {URLS}; {FILE}", metavar="URL|FILE.toml"),
     ] = None,
     policy_file: PolicyFile = None,
-    verbose: Annotated[bool, "Also show each version, with the ε of its histograms."] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also show each version, with the ε of its histograms.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a store's health, what each experiment has found out, what was rejected, and why.

@@ -75,11 +75,6 @@ def rig_folder() -> Path | None:
     return next((folder / ".rig" for folder in (Path.cwd(), own) if (folder / ".rig").is_dir()), None)
 
 
-def environment() -> dict[str, str]:
-    """Return the variable that names a MicroPython, for a process that is to find the same one."""
-    return {VARIABLE: os.environ[VARIABLE]} if os.environ.get(VARIABLE) else {}
-
-
 def commands() -> list[tuple[str, tuple[str, ...]]]:
     """Return name and command of each MicroPython here: $HUSHMOTE_MICROPYTHON, .rig/ of a clone, PATH.
 

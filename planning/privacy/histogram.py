@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...device.ldp_client import Experiment, ExperimentRefused
+from ...server.accounting import Kind
+from ...server.accounting.compare import TheoremRow
 from ...server.accounting.errors import positive, probability, whole
 from ...server.epsilon import MICRO
 from ...server.estimate.shuffled import LIMITS, histogram_epsilon, local_epsilon_for
@@ -23,6 +25,9 @@ from ...server.mechanisms.choose import designs
 from ...server.mechanisms.workload import ALL_RANGES, FREQUENCIES
 from .beliefs import ByEpsilon, DisclosureError, posterior_bound
 from .questions import Belief, chosen
+
+SHUFFLE = "shuffle"
+"""What the row of the histogram is called in a comparison of theorems."""
 
 _MARGINS = (0.05, 0.1, 0.2, 0.4)  # of ε: between E and t; the best is broad
 
@@ -67,6 +72,77 @@ def largest_local(at: ByEpsilon, reports: int, epsilon: float, delta: float, own
     return local_epsilon_for(lambda micro: _fitting(at, micro), reports, epsilon, delta, own)
 
 
+def shuffled_for_reports(at: ByEpsilon, devices: int, total: float, delta: float, reports: int) -> TheoremRow:
+    """Return the largest ε of a report for which the histogram of all devices' reports is (total, delta)-DP.
+
+    The row goes with those of server.accounting.compare.for_reports().
+
+    Args:
+        at: the mechanism at any ε.
+        devices: honest devices, from 1 up, each with `reports` in the histogram.
+        total: nats, above 0.
+        delta: above 0 and below 1.
+        reports: of each device, from 1 up.
+
+    Raises:
+        AccountingError: a number is out of range.
+    """
+    _check_total(devices, total, delta)
+    epsilon = largest_local(at, devices * whole("the number of reports", reports), total, delta, reports)
+    return _shuffled(epsilon or 0, reports if epsilon else 0, total, delta)
+
+
+def shuffled_for_epsilon(at: ByEpsilon, devices: int, total: float, delta: float, epsilon: int) -> TheoremRow:
+    """Return the same as shuffled_for_reports() for an ε of a report in micro-nats: the number of reports.
+
+    The number is rounded down, within 1/256; it is 0 where the mechanism has no such ε.
+    """
+    _check_total(devices, total, delta)
+    experiment = _fitting(at, epsilon)
+    if experiment is None:
+        return _shuffled(epsilon, 0, total, delta)
+
+    def keeps(reports: int) -> bool:
+        return histogram_epsilon(experiment, devices * reports, delta, reports) <= total
+
+    kept = int(total * MICRO) // epsilon  # what their sum alone allows
+    too_many = max(2 * kept, 1)
+    while keeps(too_many):
+        kept, too_many = too_many, 2 * too_many
+    while too_many - kept > 1 + kept // 256:
+        middle = (kept + too_many) // 2
+        kept, too_many = (middle, too_many) if keeps(middle) else (kept, middle)
+    return _shuffled(epsilon, kept, total, delta)
+
+
+def check_domain(domain: int) -> int:
+    """Return a number of values; raises DisclosureError if no mechanism tells so many apart."""
+    if not 2 <= domain <= 1 << 24:
+        raise DisclosureError(f"there must be 2 to {1 << 24:,} values to tell apart, not {domain}")
+    return domain
+
+
+def _check_total(devices: int, total: float, delta: float) -> None:
+    whole("the number of devices", devices)
+    positive("the total", total)
+    positive("delta", probability("delta", delta))
+
+
+def _shuffled(epsilon: int, reports: int, total: float, delta: float) -> TheoremRow:
+    guarantee = f"({total:g}, {delta:g})-DP"
+    return TheoremRow(
+        theorem=SHUFFLE,
+        kind=Kind.SHUFFLED,
+        guarantee=f"{guarantee}, shuffled",
+        rule="count",
+        cap=reports,
+        epsilon=epsilon / MICRO,
+        reports=reports,
+        sum=epsilon * reports / MICRO or None,
+        words=f"The histogram of all devices' reports is {guarantee}, {LIMITS}.",
+    )
+
+
 def _fitting(at: ByEpsilon, micro: int) -> Experiment | None:
     try:
         return at(micro)
@@ -75,8 +151,7 @@ def _fitting(at: ByEpsilon, micro: int) -> Experiment | None:
 
 
 def _mechanisms(domain: int, devices: int, delta: float, own: int) -> list[tuple[str, ByEpsilon]]:
-    if not 2 <= domain <= 1 << 24:
-        raise DisclosureError(f"there must be 2 to {1 << 24:,} values to tell apart, not {domain}")
+    check_domain(domain)
     whole("the number of devices", devices)
     whole("the number of reports of each", own)
     probability("delta", delta)

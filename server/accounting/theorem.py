@@ -48,6 +48,7 @@ class Kind(StrEnum):
 
     PURE = "ε-LDP"
     APPROXIMATE = "(ε, δ)-LDP"
+    SHUFFLED = "(ε, δ)-DP of the histogram of all reports"
     NOTHING = "no bound on all reports together"
 
 

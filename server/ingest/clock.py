@@ -1,4 +1,4 @@
-"""The clock that decides in which window a report arrived: this machine's, or one for simulated boards."""
+"""The clock that decides in which window a report arrived: this machine's, checked."""
 
 import datetime
 import logging
@@ -7,12 +7,6 @@ from collections.abc import Callable
 
 from ..store.counting import ClockWrong, check_clock
 from ..store.database import StoreError
-
-SIMULATED_PREFIX = "sim"
-"""Prefix of simulated fleets' names; no other fleet may get simulated reports or a hurrying clock."""
-
-DAY_S = 10.0
-"""Length of a simulated day, seconds."""
 
 _READ_S = 2.0  # at most this long until an operator's decision about the clock takes effect
 _BACK_S = 60.0  # after a larger jump back, the store's time is read again at once
@@ -115,29 +109,3 @@ class CheckedClock:
             self._least, self._day_began_at = (self._least[1], offset), at
         else:
             self._least = self._least[0], min(self._least[1], offset)
-
-
-class HurryingClock:
-    """A clock that runs through whole days, day_s seconds each, and then follows this machine's clock.
-
-    It stands still until it is first called, when the first reports arrive. No report can move it.
-    """
-
-    def __init__(self, days: int, day_s: float = DAY_S) -> None:
-        self._days = days
-        self._day_s = day_s
-        self._began_s: float | None = None
-
-    def __call__(self) -> datetime.datetime:
-        """Return the time, UTC, and start the clock at the first call."""
-        self._began_s = self._began_s or time.monotonic()
-        return self.peek()
-
-    def peek(self) -> datetime.datetime:
-        """Return the time, UTC, without starting the clock."""
-        days_passed = (time.monotonic() - self._began_s) / self._day_s if self._began_s else 0.0
-        present = now()
-        if days_passed >= self._days:
-            return present
-        midnight = present.replace(hour=0, minute=0, second=0, microsecond=0)
-        return midnight - datetime.timedelta(days=self._days - days_passed)

@@ -9,6 +9,9 @@ _FLEET = re.compile(r"[a-z0-9_-]{1,32}", re.ASCII)
 _DEVICE = re.compile(r"[a-z0-9-]{1,32}", re.ASCII)
 _TOPIC = re.compile(rf"{_PREFIX}/({_FLEET.pattern})/report/({_DEVICE.pattern})", re.ASCII)
 
+SIMULATED_PREFIX = "sim"
+"""Prefix of simulated fleets' names; no other fleet may get simulated reports."""
+
 
 class NameRefused(HushmoteError):
     """Raised for a name that a topic cannot contain; the text says what would be right."""

@@ -14,6 +14,7 @@ from command_line import hushmote
 from flashing import on_port
 from running import WAIT_S, until
 
+from hushmote.device import main as application
 from hushmote.fleet.provisioning.settings import Network, provision_device
 
 
@@ -22,7 +23,7 @@ class Window:
 
     def __init__(self, folder: Path, interpreter: list[str]) -> None:
         self._log = folder / "window"
-        command = [sys.executable, "-m", "hushmote", "board", "--speed", "3600"]
+        command = [sys.executable, "-m", "hushmote", "board"]
         environment = os.environ | {"HUSHMOTE_MICROPYTHON": shlex.join(interpreter), "COLUMNS": "80"}
         with open(self._log, "wb") as log:
             self.process = subprocess.Popen(
@@ -51,11 +52,14 @@ def test_a_board_is_flashed_runs_and_is_the_same_after_a_power_cut(tmp_path: Pat
     settings = tmp_path / "desk.settings.json"
     provision_device(None, "home", "desk", Network("any", mqtt_host="127.0.0.1", mqtt_port=9), path=settings)
     port = str(tmp_path / "board" / "port")
+    main = Path(application.__file__).read_text()
+    (tmp_path / "soon.py").write_text(main.replace("START_SPREAD_S = 60", "START_SPREAD_S = 1"))
+    flash = ("flash", "board/port", "desk.settings.json", "--main", "soon.py")
     with switched_on(tmp_path, interpreter) as window:
         window.wait_for("MicroPython, a board in software")
         window.wait_for("Next, in another window: hushmote flash board/port DEVICE.settings.json\n")
         window.wait_for("Ctrl-C switches the board off")
-        flashed = hushmote("flash", "board/port", "desk.settings.json", "--yes", cwd=tmp_path)
+        flashed = hushmote(*flash, "--yes", cwd=tmp_path)
         assert flashed.startswith("board in software, MicroPython 1.")
         assert "ledger: made, empty" in flashed
         # What the application prints, and nothing of what mpremote and the board said to each other.
@@ -75,7 +79,7 @@ def test_a_board_is_flashed_runs_and_is_the_same_after_a_power_cut(tmp_path: Pat
     assert "start `hushmote board`" in gone
     with switched_on(tmp_path, interpreter) as window:
         window.wait_for("hushmote: starts in 10 s")
-        again = hushmote("flash", "board/port", "desk.settings.json", cwd=tmp_path)
+        again = hushmote(*flash, cwd=tmp_path)
         assert "ledger: kept as it was" in again
         assert "copied" not in again
         window.process.send_signal(signal.SIGTERM)

@@ -72,7 +72,51 @@ def test_theorems_that_promise_nothing_are_in_json_alone(hushmote):
     assert "none" not in few
     assert "hushmote budget histogram" in few
     theorems = [row["theorem"] for row in json.loads(hushmote(*arguments, "--json"))]
-    assert theorems == ["basic", "none"]
+    assert theorems == ["basic", "none", "shuffle"]
+
+
+class TestShuffle:
+    COMPARE = ("compare", "--total", "2", "--delta", "1e-6", "--epsilon", "1")
+
+    def test_is_the_last_row_with_its_limits(self, hushmote: Run):
+        text = hushmote(*self.COMPARE, "--devices", "500", "--domain", "2")
+        assert max(map(len, text.splitlines())) <= 80
+        _, table = text.split("\ntheorem ")
+        rows = [line.split()[0] for line in table.splitlines()[1:6]]
+        assert rows == ["basic", "zCDP", "optimal", "advanced", "shuffle"]
+        assert "shuffle holds against whoever sees histograms only; not against the broker" in table
+        assert "not compared" not in text
+
+    def test_takes_values_and_devices_from_a_file(
+        self, hushmote: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        plan = ("--values", "yes-no", "--devices", "500", "--epsilon", "1", "--output", "door.toml")
+        runner("plan", tmp_path, monkeypatch)(*plan)
+        answers = [
+            json.loads(hushmote(*self.COMPARE, *options, "--json"))[-1]
+            for options in (("--experiment", "door.toml"), ("--devices", "500", "--domain", "2"))
+        ]
+        assert answers[0] == answers[1]
+        assert answers[0]["kind"] == "(ε, δ)-DP of the histogram of all reports"
+        assert answers[0]["reports"] > 2
+
+    @pytest.mark.parametrize(
+        ("options", "line"),
+        [
+            ((), "not compared: shuffle; add --devices, --domain (or --experiment FILE)"),
+            (("--devices", "500"), "not compared: shuffle; add --domain (or --experiment FILE)"),
+            (("--domain", "2"), "not compared: shuffle; add --devices"),
+            (("--devices", "500", "--domain", "2", "--delta", "0"), "not compared: shuffle; add --delta"),
+        ],
+    )
+    def test_names_in_one_line_what_it_needs(self, hushmote: Run, options: tuple[str, ...], line: str):
+        assert line in hushmote(*self.COMPARE, *options).splitlines()
+        row = json.loads(hushmote(*self.COMPARE, *options, "--json"))[-1]
+        assert (row["theorem"], row["reports"], row["words"]) == ("shuffle", None, line)
+
+    def test_theorems_that_need_a_delta_are_named(self, hushmote: Run):
+        text = hushmote("compare", "--total", "2", "--epsilon", "1")
+        assert "not compared: zCDP filter, optimal, advanced; add --delta" in text.splitlines()
 
 
 @pytest.mark.slow
@@ -105,6 +149,9 @@ def test_a_histogram_s_epsilon_both_ways_with_its_limits(hushmote):
         (("histogram", "--devices", "9x0", "--local", "1"), "reports of each"),
         (("histogram", "--devices", "few", "--local", "1"), "20000x2, not few"),
         (("histogram", "--devices", "9", "--local", "1", "--delta", "1"), "delta is a number"),
+        ((*TestShuffle.COMPARE, "--devices", "0", "--domain", "2"), "the number of devices"),
+        ((*TestShuffle.COMPARE, "--devices", "9", "--domain", "1"), "2 to 16,777,216 values"),
+        ((*TestShuffle.COMPARE, "--domain", "2", "--experiment", "a.toml"), "leave --domain out"),
     ],
 )
 def test_a_mistake_is_one_line(hushmote, arguments, says):

@@ -59,7 +59,7 @@ class TestDemoOfBoard:
             first.until("counted by the aggregator: 1")
             first.type(INTERRUPT)
             first.wait()
-        with Terminal(("board", "--storage", "hushmote-try/board", "--speed", "1800"), tmp_path) as board:
+        with Terminal(("board", "--storage", "hushmote-try/board"), tmp_path) as board:
             board.until("starts in 10 s")
             no = on_port(str(tmp_path / "hushmote-try/board/port"), "exec", "import main; main.no()", "reset")
             subprocess.run(no, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

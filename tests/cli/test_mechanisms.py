@@ -11,7 +11,6 @@ from shown import shown
 from typer.testing import CliRunner
 
 from hushmote.cli.mechanisms import mechanisms_command
-from hushmote.cli.options import understood
 from hushmote.server import mechanisms
 from hushmote.server.answers import tables as show
 from hushmote.server.mechanisms import MECHANISMS
@@ -22,7 +21,6 @@ from hushmote.server.mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, P
 PAGE = Path(__file__).parents[2] / "docs" / "mechanisms.md"
 
 app = typer.Typer()
-understood(mechanisms_command)
 app.command()(mechanisms_command)
 
 

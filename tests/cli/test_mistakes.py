@@ -271,7 +271,7 @@ class TestNewcomer:
             ("plan --devices 20.000 --values 64 --epsilon 2", "must be a whole number, not '20.000'"),
             ("plan --devices 20k --values 64 --epsilon 2", "must be a whole number, not '20k'"),
             ("plan --devices 20000 --values 64 --epsilon 2,0", "must be a number, not '2,0': write 2.0"),
-            ("board --speed 0", "must be 1.0 or more, not '0'"),
+            ("simulate room.toml --rows 0", "must be 1 or more, not '0'"),
         ],
     )
     def test_wrong_options_name_the_right_ones(self, line: str, says: str, newcomer: Path):

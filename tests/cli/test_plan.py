@@ -9,7 +9,6 @@ import typer
 from shown import shown
 from typer.testing import CliRunner
 
-from hushmote.cli.options import understood
 from hushmote.cli.plan import command as plan_cli
 from hushmote.cli.plan.run import WORKED_EXAMPLES
 from hushmote.planning.devices import PlanError
@@ -23,7 +22,6 @@ from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.words.epsilon import rounded_up
 
 app = typer.Typer()
-understood(plan_cli.plan_command)
 app.command()(plan_cli.plan_command)
 LIFE = "--devices 20000 --lifetime 2 --horizon 2y --call 1h"
 

@@ -137,17 +137,6 @@ def test_a_seed_repeats_the_days(folder: Path):
     assert json.loads(hushmote(*asked, cwd=folder))["reports"] == told[0]["reports"]
 
 
-def test_no_clock_of_a_real_fleet_is_hurried(folder: Path):
-    assert "there is no fleet yet" in hushmote("serve", "--simulated-days", "3", cwd=folder, expect=1)
-    hushmote("experiment", "add", "door.toml", "--fleet", "simulated", "--open", cwd=folder)
-    hushmote("experiment", "add", "door.toml", "--fleet", "home", "--open", cwd=folder)
-    refused = hushmote("serve", "--simulated-days", "3", cwd=folder, expect=1)
-    assert "hushmote.sqlite has home: give simulated fleets a store of their own" in refused
-    for fleet, text in (("home", "begins with sim"), ("simulated", "no MQTT broker at 127.0.0.1:1")):
-        arguments = ("--to", "mqtt://127.0.0.1:1", "--fleet", fleet)
-        assert text in hushmote("simulate", "room.toml", *arguments, cwd=folder, expect=1)
-
-
 @pytest.mark.slow
 def test_a_mean_stands_beside_its_truth(folder: Path):
     """2,000 boards of 4 reports each: the mean's interval is that of the table, in the reading's unit."""

@@ -18,7 +18,7 @@ hushmote provision device desk --fleet home --open --wifi-ssid any --broker mqtt
 ```
 <!-- background -->
 ```sh
-hushmote board --speed 3600 | tee board.txt
+hushmote board | tee board.txt
 ```
 <!-- setup: until grep -q 'MicroPython, a board in software' board.txt; do sleep 0.2; done -->
 ```sh

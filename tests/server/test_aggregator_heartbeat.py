@@ -6,7 +6,6 @@ import pytest
 from running import running, until
 from traffic import counted, crowd, publish, total
 
-from hushmote.server.ingest.clock import HurryingClock
 from hushmote.server.store.counting import BEHIND
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
@@ -115,13 +114,3 @@ class TestIdle:
             clock.advance(300)
             until(lambda: total(aggregator) == 20, aggregator.counters)
         assert (store.counting_time(), store.interrupted_days()) == (EVENING, frozenset())
-
-
-class TestSimulatedDays:
-    def test_are_not_interrupted(self, store, broker):
-        with running(store, broker, clock=HurryingClock(3, day_s=1)) as aggregator:
-            for prefix in "abc":
-                publish(broker, crowd(5, prefix=prefix)[0])
-                until(lambda: aggregator.condition.uncommitted == 0, aggregator.counters)
-            until(lambda: total(aggregator) == 15, aggregator.counters)
-        assert (store.counting_time(), store.interrupted_days()) == (None, frozenset())

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from hushmote.planning.privacy.beliefs import DisclosureError, fixed, posterior_bound
-from hushmote.planning.privacy.histogram import for_histogram, for_reports, histogram_view, likely_loss
+from hushmote.planning.privacy.histogram import (
+    for_histogram,
+    for_reports,
+    histogram_view,
+    likely_loss,
+    shuffled_for_epsilon,
+    shuffled_for_reports,
+)
 from hushmote.planning.privacy.questions import Belief, chosen
 from hushmote.server.accounting import AccountingError
 from hushmote.server.epsilon import MICRO
@@ -115,3 +122,33 @@ def test_what_makes_no_sense_is_refused():
         for_histogram(4, 0, 1.0, 1e-6)
     with pytest.raises(DisclosureError, match="2 to 16,777,216 values"):
         for_reports(1, 10, MICRO, 1e-6)
+
+
+class TestShuffledTotal:
+    def test_holds_for_the_reports_and_for_few_more_not(self):
+        at = chosen(64, "auto")
+        row = shuffled_for_epsilon(at, 500, 2.0, 1e-6, MICRO)
+        assert row.reports is not None
+        assert row.reports > 2  # what the sum of their ε allows
+
+        def total(reports: int) -> float:
+            return histogram_epsilon(at(MICRO), 500 * reports, 1e-6, reports)
+
+        assert total(row.reports) <= 2.0 < total(row.reports + 1 + row.reports // 128)
+        assert (row.rule, row.cap, row.sum) == ("count", row.reports, row.reports)
+
+    def test_holds_for_the_epsilon_and_for_little_more_not(self):
+        at = chosen(2, "auto")
+        row = shuffled_for_reports(at, 500, 0.5, 1e-6, 4)
+        assert row.epsilon is not None
+        assert row.epsilon > 0.5 / 4
+        for factor, kept in ((1.0, True), (1.01, False)):
+            epsilon = histogram_epsilon(at(int(factor * row.epsilon * MICRO)), 2000, 1e-6, 4)
+            assert (epsilon <= 0.5) == kept
+
+    def test_one_device_gets_what_the_sum_allows(self):
+        assert shuffled_for_epsilon(chosen(2, "auto"), 1, 2.9, 1e-6, 1_450_000).reports == 2
+
+    def test_of_an_epsilon_that_boards_refuse_is_nothing(self):
+        row = shuffled_for_epsilon(chosen(64, "auto"), 500, 8.0, 1e-6, 500)
+        assert (row.reports, row.sum) == (0, None)

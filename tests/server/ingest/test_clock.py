@@ -1,57 +1,17 @@
-"""The simulated fleets' clock runs through whole days; the checked clock never gives a wrong time."""
+"""The checked clock never gives a wrong time."""
 
 import datetime
 from typing import Any
 
 import pytest
 
-from hushmote.server.ingest import clock
-from hushmote.server.ingest.clock import CheckedClock, HurryingClock
+from hushmote.server.ingest.clock import CheckedClock
 from hushmote.server.ingest.commit import Retention
 from hushmote.server.ingest.status import Status
 from hushmote.server.store import StoreError
 from hushmote.server.store.counting import AHEAD, BEHIND, ClockWrong
 
 PRESENT = datetime.datetime(2026, 11, 22, 14, 30, tzinfo=datetime.UTC)
-
-
-@pytest.fixture
-def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Return a monotonic clock that can be set; the machine's clock stands at 14:30."""
-    now = [1000.0]
-    monkeypatch.setattr(clock.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(clock, "now", lambda: PRESENT)
-    return now
-
-
-class TestHurryingClock:
-    def test_runs_through_whole_days_then_follows_the_machine(self, seconds: list[float]):
-        hurrying = HurryingClock(3, day_s=10)
-        for seconds[0] in (1000.0, 5000.0):  # the clock stands still until it is called
-            assert hurrying.peek() == datetime.datetime(2026, 11, 19, tzinfo=datetime.UTC)
-        assert hurrying() == hurrying.peek()
-        for passed, expected in (
-            (9.99, "2026-11-19"),
-            (10, "2026-11-20"),
-            (15, "2026-11-20"),
-            (29.9, "2026-11-21"),
-        ):
-            seconds[0] = 5000.0 + passed
-            assert hurrying().date().isoformat() == expected
-        seconds[0] = 5015.0
-        assert hurrying().hour == 12
-        for passed in (30, 31, 10_000):
-            seconds[0] = 5000.0 + passed
-            assert hurrying() == PRESENT
-
-    def test_never_goes_back(self, seconds: list[float]):
-        hurrying = HurryingClock(2, day_s=1)
-        times = []
-        for _ in range(60):
-            times.append(hurrying())
-            seconds[0] += 0.05
-        assert times == sorted(times)
-        assert times[-1] == PRESENT
 
 
 MINUTE, HOUR, DAY = (datetime.timedelta(**{unit: 1}) for unit in ("minutes", "hours", "days"))

@@ -75,6 +75,6 @@ def window_counts(
     query = query.add_columns(func.count(), *texts).execution_options(yield_per=16)
     for window, rows, *both in connection.execute(query):
         codes, reports = (np.fromstring(text, np.int64, sep=" ") for text in both)
-        if not len(codes) == len(reports) == rows:  # NumPy before 2.3 stops at the first non-number
+        if not len(codes) == len(reports) == rows:
             raise ValueError(f"a row of window {window} is not a number")
         yield window, codes, reports

@@ -16,6 +16,7 @@ from boards import FLEET_KEYS, SIGNING, MemoryStorage, ask_fleet, client, experi
 from doors import opened
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from refusals import fails
 from running import WAIT_S, running, until
 from traffic import counted, crowd, full_disk, listening, publish, total
 
@@ -382,9 +383,8 @@ class TestErrors:
                 for username, password in ((None, None), ("agg", "wrong")):
                     address = BrokerAddress(broker.host, broker.port, username, password)
                     aggregator = Aggregator(store, address, Counting(protocol=protocol))
-                    with pytest.raises(BrokerRefused, match="refuses the connection") as caught:
+                    with fails("refuses the connection", BrokerRefused):
                         aggregator.run()
-                    assert "\n" not in str(caught.value)
             with running(store, broker, username="agg", password="right"):
                 pass
 

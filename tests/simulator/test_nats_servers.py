@@ -7,6 +7,7 @@ import time
 import broker_facts
 import pytest
 from broker_facts import Reader
+from refusals import fails
 from running import until
 
 from hushmote.simulator import nats_servers
@@ -109,9 +110,8 @@ def test_a_port_that_is_taken_is_one_line_and_nothing_is_lost():
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             s.bind((servers.host, servers.port))
             s.listen()
-            with pytest.raises(BrokerError, match=r"server 1 did not start: .*already in use") as caught:
+            with fails(r"server 1 did not start: .*already in use", BrokerError):
                 servers.start()
-            assert "\n" not in str(caught.value)
         servers.kill()
         servers.start()
         until(lambda: is_retained(servers), "what is retained")
@@ -132,9 +132,8 @@ def test_at_the_first_start_a_port_that_somebody_just_took_is_left_to_him(monkey
 
 def test_servers_that_cannot_start_say_why_in_one_line_and_leave_no_files(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(BrokerError, match=r"server 1 did not start: .*no_such_setting") as caught:
+    with fails(r"server 1 did not start: .*no_such_setting", BrokerError):
         NatsServers(1, settings=("no_such_setting: true",)).start()
-    assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,6 +8,7 @@ import pytest
 from experiments import experiment_json
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import fails
 from scipy.stats import chi2
 
 from hushmote.device.ldp_client import Experiment
@@ -138,9 +139,8 @@ def test_explicit_weights_are_proportions():
     ],
 )
 def test_a_wrong_specification_gets_one_line(spec, line):
-    with pytest.raises(PopulationError, match=line) as caught:
+    with fails(line, PopulationError):
         population.parse(spec)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_population_that_does_not_fit_the_experiment_is_refused():
@@ -204,9 +204,8 @@ def test_columns_of_labels_and_bools(table):
 def test_a_wrong_file_gets_one_line(tmp_path, text, column, type, line):
     path = tmp_path / "t.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(PopulationError, match=line) as caught:
+    with fails(line, PopulationError):
         population.read_csv(path, column, type)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_cannot_be_read_gets_one_line(tmp_path):

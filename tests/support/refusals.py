@@ -28,7 +28,8 @@ class Refusal:
     """A command line or a call that must be refused.
 
     action: what follows `hushmote`, as typed in a shell, or a call that takes the test's folder.
-    words: part of the error. files: written first. error: what a call raises. status: how a command ends.
+    words: part of the error. files: written first, for their owner alone. error: what a call raises.
+    status: how a command ends.
     """
 
     action: str | Callable[[Path], object]
@@ -39,11 +40,13 @@ class Refusal:
     status: int = 1
 
     def __str__(self) -> str:
-        return self.words if self.files or not isinstance(self.action, str) else self.action
+        alike = self.files or self.environment  # then other rows are likely to have the same action
+        return self.action if isinstance(self.action, str) and not alike else self.words
 
     def check(self, folder: Path) -> None:
         """The action must fail with one line that has the words, and write nothing."""
         for name, content in self.files.items():
+            (folder / name).touch(0o600)
             (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
         if isinstance(self.action, str):
             line = shlex.split(self.action)

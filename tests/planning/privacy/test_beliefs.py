@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from designs import designed
 from enumeration import distribution
+from refusals import fails
 
 from hushmote.device.ldp_client import ONE, Experiment
 from hushmote.planning.privacy import beliefs as disclosure
@@ -117,7 +118,7 @@ def test_a_factor_is_hardest_to_keep_for_the_rarest_value():
 
 
 def test_a_prior_above_the_risk_is_refused_in_one_line():
-    with pytest.raises(DisclosureError, match=r"^b: before any report the belief is 0.5 already.*no ε can"):
+    with fails(r"^b: before any report the belief is 0.5 already.*no ε can", DisclosureError):
         disclosure.allowed_loss(
             np.array([0.2, 0.5, 0.3]),
             disclosure.singles(np.array([0.2, 0.5, 0.3]), ["a", "b", "c"]),
@@ -215,7 +216,7 @@ def test_direct_reports_of_one_value_keep_what_the_theorems_say():
 
 
 def test_too_many_outcomes_are_refused_with_their_number():
-    with pytest.raises(DisclosureError, match=r"1,000 reports over 64 values have .* outcomes, and 300,000"):
+    with fails(r"1,000 reports over 64 values have .* outcomes, and 300,000", DisclosureError):
         disclosure_budget.repeated_reports(uniform(64), 3.0, 1000, np.ones(64))
 
 
@@ -241,7 +242,7 @@ def test_beliefs_over_65_536_hashed_values_take_no_enumeration_of_pairs():
     ],
 )
 def test_priors_that_make_no_sense_are_one_line(prior: list[float], domain: int, says: str):
-    with pytest.raises(DisclosureError, match=says):
+    with fails(says, DisclosureError):
         disclosure.checked_prior(prior, domain)
 
 
@@ -256,5 +257,5 @@ def test_priors_that_make_no_sense_are_one_line(prior: list[float], domain: int,
     ],
 )
 def test_risks_that_make_no_sense_are_one_line(given: dict[str, Fraction], says: str):
-    with pytest.raises(DisclosureError, match=says):
+    with fails(says, DisclosureError):
         Risk(**given)

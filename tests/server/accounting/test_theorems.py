@@ -12,6 +12,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.rdp import rdp_privacy_accountant
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from refusals import fails
 
 from hushmote.server.accounting import (
     THEOREMS,
@@ -285,9 +286,8 @@ def test_a_delta_outside_0_to_1_is_refused(name, delta):
     ],
 )
 def test_contradictory_pairs_and_unknown_names_are_refused(name, total, delta, text):
-    with pytest.raises(AccountingError, match=text) as caught:
+    with fails(text, AccountingError):
         choose(name, total, delta)
-    assert "\n" not in str(caught.value)
 
 
 def test_reports_that_make_no_sense_are_refused():

@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from designs import choice, designed, drawn_counts, level_channel, support_matrix
+from refusals import fails
 from scipy import stats
 
 from hushmote.device.ldp_client import ONE, Experiment, Level
@@ -370,9 +371,8 @@ def test_only_the_same_quantity_pools() -> None:
     ],
 )
 def test_counts_that_cannot_be_are_refused_with_the_reason(counts: np.ndarray, reason: str) -> None:
-    with pytest.raises(EstimateError, match=reason) as caught:
+    with fails(reason, EstimateError):
         estimate(GRR, counts)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_hierarchy_needs_reports_about_single_values_and_no_others() -> None:

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from enumeration import distribution
-from refusals import fails
+from refusals import Refusal, fails, refusals
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
@@ -402,18 +402,16 @@ def test_boards_that_call_weekly_show_a_seventh_each_day() -> None:
     assert rhythm.in_window(1, 10, 1) == pytest.approx(rhythm.in_window(7, 10, 1) / 7)
 
 
-@pytest.mark.parametrize(
-    ("budget", "rhythm", "text"),
-    [
-        (LifetimeBudget(999), YEAR, "lifetime epsilon"),
-        (LifetimeBudget(MICRO, 1.0), YEAR, "delta"),
-        (LifetimeBudget(MICRO), Rhythm(86_400, 3600), "holds no call"),
-        (LifetimeBudget(MICRO), Rhythm(1, 2 * 365 * 86_400), "every 2 seconds or more rarely"),
-    ],
+@refusals(
+    (LifetimeBudget(999), YEAR, "lifetime epsilon"),
+    (LifetimeBudget(MICRO, 1.0), YEAR, "delta"),
+    (LifetimeBudget(MICRO), Rhythm(86_400, 3600), "holds no call"),
+    (LifetimeBudget(MICRO), Rhythm(1, 2 * 365 * 86_400), "every 2 seconds or more rarely"),
+    call=lambda budget, rhythm: plan_lifetime(Question(), 1000, 8, budget, rhythm),
+    error=PlanError,
 )
-def test_lives_that_make_no_sense_are_refused(budget: LifetimeBudget, rhythm: Rhythm, text: str) -> None:
-    with fails(text, PlanError):
-        plan_lifetime(Question(), 1000, 8, budget, rhythm)
+def test_lives_that_make_no_sense_are_refused(refusal: Refusal):
+    refusal.check()
 
 
 def test_errors_beyond_what_floats_tell_of_fleets_are_answered() -> None:

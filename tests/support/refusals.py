@@ -1,5 +1,6 @@
 """Commands, files and calls that are refused: an error of one line, and nothing written."""
 
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,8 +44,12 @@ class Refusal:
         alike = self.files or self.environment  # then other rows are likely to have the same action
         return self.action if isinstance(self.action, str) and not alike else self.words
 
-    def check(self, folder: Path) -> None:
-        """The action must fail with one line that has the words, and write nothing."""
+    def check(self, folder: Path | None = None) -> None:
+        """The action must fail with one line that has the words, and write nothing into the folder.
+
+        folder: only calls that take and write no files need none.
+        """
+        folder = folder or Path(os.devnull)
         for name, content in self.files.items():
             (folder / name).touch(0o600)
             (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
@@ -59,11 +64,20 @@ class Refusal:
         assert self.words in message, message
 
 
-def refusals(*rows: tuple[Any, ...], command: str = "", **common: Any) -> pytest.MarkDecorator:
+def refusals(
+    *rows: tuple[Any, ...], command: str = "", call: Callable[..., object] | None = None, **common: Any
+) -> pytest.MarkDecorator:
     """Give a test one argument, refusal, for each row: an action, words, and perhaps files and environment.
 
-    command: goes before each action. common: what is alike in all rows.
+    command: goes before each action. call: takes what is in a row before its words. common: what is alike in
+    all rows.
     """
+    if call is not None:
+        rows = tuple((_bound(call, row[:-1]), row[-1]) for row in rows)
     if command:
         rows = tuple((f"{command} {action}", *more) for action, *more in rows)
     return pytest.mark.parametrize("refusal", [Refusal(*row, **common) for row in rows], ids=str)
+
+
+def _bound(call: Callable[..., object], arguments: tuple[Any, ...]) -> Callable[[Path], object]:
+    return lambda _folder: call(*arguments)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from designs import designed
 from enumeration import distribution
-from refusals import fails
+from refusals import Refusal, fails, refusals
 
 from hushmote.device.ldp_client import ONE, Experiment
 from hushmote.planning.privacy import beliefs as disclosure
@@ -230,32 +230,28 @@ def test_beliefs_over_65_536_hashed_values_take_no_enumeration_of_pairs():
 # --- Input ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("prior", "domain", "says"),
-    [
-        ([0.5, 0.4], 2, "sums to 0.9, not 1"),
-        ([1.5, -0.5], 2, "0 or more"),
-        ([0.5, math.nan], 2, "0 or more"),
-        ([0.5, 0.5], 3, "2 numbers, there are 3"),
-        ([1.0], 1, "at least 2 values"),
-        ([], 0, "at least 2 values"),
-    ],
+@refusals(
+    ([0.5, 0.4], 2, "sums to 0.9, not 1"),
+    ([1.5, -0.5], 2, "0 or more"),
+    ([0.5, math.nan], 2, "0 or more"),
+    ([0.5, 0.5], 3, "2 numbers, there are 3"),
+    ([1.0], 1, "at least 2 values"),
+    ([], 0, "at least 2 values"),
+    call=lambda prior, domain: disclosure.checked_prior(prior, domain),
+    error=DisclosureError,
 )
-def test_priors_that_make_no_sense_are_one_line(prior: list[float], domain: int, says: str):
-    with fails(says, DisclosureError):
-        disclosure.checked_prior(prior, domain)
+def test_priors_that_make_no_sense_are_one_line(refusal: Refusal):
+    refusal.check()
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"most": Fraction(0)}, "between 0 and 1"),
-        ({"most": Fraction(1)}, "between 0 and 1"),
-        ({"most": Fraction(-1, 3)}, "between 0 and 1"),
-        ({"factor": Fraction(1)}, "above 1"),
-        ({}, "one of the two"),
-    ],
+@refusals(
+    ({"most": Fraction(0)}, "between 0 and 1"),
+    ({"most": Fraction(1)}, "between 0 and 1"),
+    ({"most": Fraction(-1, 3)}, "between 0 and 1"),
+    ({"factor": Fraction(1)}, "above 1"),
+    ({}, "one of the two"),
+    call=lambda given: Risk(**given),
+    error=DisclosureError,
 )
-def test_risks_that_make_no_sense_are_one_line(given: dict[str, Fraction], says: str):
-    with fails(says, DisclosureError):
-        Risk(**given)
+def test_risks_that_make_no_sense_are_one_line(refusal: Refusal):
+    refusal.check()

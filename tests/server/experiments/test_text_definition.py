@@ -1,10 +1,9 @@
 """An analyst's file that asks about texts: what boards get of it, and what is refused."""
 
 import json
-import re
 
 import pytest
-from refusals import fails
+from refusals import Refusal, fails, refusals
 
 from hushmote.server.experiments.asks import MOST_ASKS, asks_of
 from hushmote.server.experiments.definition import DefinitionError, parse
@@ -51,24 +50,22 @@ def test_some_mechanism_fits_at_every_epsilon(epsilon):
     assert e.code_count <= 1 << 24
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ("slots = 1000", "slots must be a power of 2 from 2 to 1048576, not 1000"),
-        ("slots = 1", "slots must be a power of 2 from 2 to 1048576, not 1"),
-        ("slots = 2097152", "slots must be a power of 2 from 2 to 1048576, not 2097152"),
-        ('salt = ""', "salt must be 1 to 32 printable ASCII characters"),
-        ('salt = "ä"', "salt must be 1 to 32 printable ASCII characters"),
-        ("salt = 'a\"b'", "salt must be 1 to 32 printable ASCII characters"),
-        (f'salt = "{"x" * 33}"', "salt must be 1 to 32 printable ASCII characters"),
-        ('labels = ["a"]', "labels are needed for a choice and only for a choice"),
-        ("bins = 4", "low, high and bins are only for a number"),
-        ('statistics = "quantiles"', "of a text shares alone are estimated: leave statistics out"),
-    ],
+@refusals(
+    ("slots = 1000", "slots must be a power of 2 from 2 to 1048576, not 1000"),
+    ("slots = 1", "slots must be a power of 2 from 2 to 1048576, not 1"),
+    ("slots = 2097152", "slots must be a power of 2 from 2 to 1048576, not 2097152"),
+    ('salt = ""', "salt must be 1 to 32 printable ASCII characters"),
+    ('salt = "ä"', "salt must be 1 to 32 printable ASCII characters"),
+    ("salt = 'a\"b'", "salt must be 1 to 32 printable ASCII characters"),
+    (f'salt = "{"x" * 33}"', "salt must be 1 to 32 printable ASCII characters"),
+    ('labels = ["a"]', "labels are needed for a choice and only for a choice"),
+    ("bins = 4", "low, high and bins are only for a number"),
+    ('statistics = "quantiles"', "of a text shares alone are estimated: leave statistics out"),
+    call=lambda more: parse(written(more)),
+    error=DefinitionError,
 )
-def test_what_does_not_fit_a_text_is_one_line(more, said):
-    with fails(re.escape(said), DefinitionError):
-        parse(written(more))
+def test_what_does_not_fit_a_text_is_one_line(refusal: Refusal):
+    refusal.check()
 
 
 def test_slots_are_only_for_a_text():

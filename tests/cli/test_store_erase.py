@@ -11,6 +11,7 @@ from command_line import runner
 from refusals import Refusal, refusals
 from running import until
 from served import served
+from sqlalchemy import Engine, event
 
 from hushmote.fleet.provisioning.master_key import to_text
 from hushmote.server.ingest import pipeline as ingest
@@ -110,12 +111,15 @@ class TestUnfinishedErasure:
     def test_interrupted_one_is_reported_and_finished(self, run, tmp_path, monkeypatch):
         check = runner("store", tmp_path, monkeypatch)
 
-        def interrupt(*_):
-            raise KeyboardInterrupt
+        def interrupt(_connection, _cursor, statement, *_):
+            if statement.split() == ["SELECT", "rewrite.erasures", "FROM", "rewrite"]:
+                raise KeyboardInterrupt
 
-        with monkeypatch.context() as patch:
-            patch.setattr("hushmote.server.store.erase._rewrite", interrupt)
+        event.listen(Engine, "before_cursor_execute", interrupt)
+        try:
             run("--device", "board-1", "--fleet", "open", "--yes", expect=130)
+        finally:
+            event.remove(Engine, "before_cursor_execute", interrupt)
         due = "old pages of the files may still contain erased data: an aggregator or"
         assert due in " ".join(check("check", "sqlite:///s.sqlite").split())
         run()

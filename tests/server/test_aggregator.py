@@ -21,7 +21,6 @@ from running import WAIT_S, running, until
 from traffic import counted, crowd, full_disk, listening, publish, total
 
 from hushmote.device import ldp_client
-from hushmote.server import aggregator as aggregator_module
 from hushmote.server.aggregator import Aggregator, BrokerRefused, Counting
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.ingest.broker_url import BrokerAddress
@@ -231,14 +230,13 @@ class TestRetained:
             until(lambda: messages[door_topic][-1] == b"", messages)
             assert messages[open_topic][-1] == payload_of(experiment(epsilon=500_000))
 
-    def test_everything_is_published_again_from_time_to_time(self, store, mosquitto, monkeypatch, caplog):
-        monkeypatch.setattr(aggregator_module, "_AGAIN_S", 0.3)
+    def test_everything_is_published_again_from_time_to_time(self, store, mosquitto, caplog):
         beside, topic_of_temp = (
             topics.experiment_topic("open", "beside"),
             topics.experiment_topic("open", "temp"),
         )
         with (
-            running(store, mosquitto, retained_messages=lambda: {beside: b"1"}),
+            running(store, mosquitto, retained_messages=lambda: {beside: b"1"}, again_s=0.3),
             listening(mosquitto) as messages,
         ):
             until(

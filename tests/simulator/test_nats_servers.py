@@ -10,9 +10,8 @@ from broker_facts import Reader
 from refusals import fails
 from running import until
 
-from hushmote.simulator import nats_servers
 from hushmote.simulator.broker import BrokerError, ExternalBroker
-from hushmote.simulator.nats_servers import NatsServers
+from hushmote.simulator.nats_servers import NatsServers, free_ports
 from hushmote.simulator.open_broker import open_broker
 
 pytestmark = pytest.mark.long
@@ -117,15 +116,13 @@ def test_a_port_that_is_taken_is_one_line_and_nothing_is_lost():
         until(lambda: is_retained(servers), "what is retained")
 
 
-def test_at_the_first_start_a_port_that_somebody_just_took_is_left_to_him(monkeypatch):
-    real = nats_servers._free_ports
+def test_first_start_leaves_a_port_that_was_just_taken():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         s.listen()
         taken = s.getsockname()[1]
-        given = [[taken, *real(3)]]
-        monkeypatch.setattr(nats_servers, "_free_ports", lambda count: given.pop() if given else real(count))
-        with NatsServers(1) as servers:
+        given = [[taken, *free_ports(3)]]
+        with NatsServers(1, ports=lambda count: given.pop() if given else free_ports(count)) as servers:
             assert servers.nodes[0].nats != taken
             until(lambda: servers.healthy(0), "health")
 

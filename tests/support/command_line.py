@@ -14,7 +14,6 @@ import pytest
 
 from hushmote.__main__ import main
 from hushmote.cli.main import load
-from hushmote.server.answers import tables as show
 
 Run = Callable[..., str]
 _OF_THE_STORE = {"counting", "rewrite", "schema_version"}  # tables that an empty store has a row in
@@ -63,7 +62,6 @@ def _called(*arguments: str, expect: int, writes: bool = False) -> str:
     with (
         mock.patch.object(sys, "argv", ["hushmote", *arguments]),
         mock.patch.object(os, "nice"),  # a page's process lets others go first; this one would do so for good
-        mock.patch.object(show.out, "_width", 80),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(error),
         unchanged(Path.cwd()) if expect in (1, 2) and not writes else contextlib.nullcontext(),
@@ -129,6 +127,7 @@ def runner(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *unless_
     arguments where none of them is "--fleet".
     """
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "80")
 
     def run(*arguments: str, expect: int = 0) -> str:
         if "--fleet" not in arguments:

@@ -138,9 +138,7 @@ def test_a_url_of_the_environment_may_hold_a_password():
         settings("mqtt://agg:b@host").address()
 
 
-def test_a_file_holds_the_url_and_what_goes_with_it_and_goes_before_the_environment(
-    folder: Path, monkeypatch
-):
+def test_file_goes_before_the_environment(folder: Path, monkeypatch):
     file = folder / "broker.toml"
     file.write_text('url = "mqtts://agg@host"\nca = "own.pem"\ncert = "/etc/a.pem"\nshare = "crew"\n')
     monkeypatch.setenv("HUSHMOTE_BROKER_CA", "other.pem")

@@ -91,7 +91,7 @@ def test_draws_are_the_same_whatever_the_reading():
     call=lambda changes: Experiment.parse(prefix_json(**SMALL | changes)),
     error=ExperimentRefused,
 )
-def test_an_experiment_that_does_not_fit_is_refused_with_the_reason(refusal: Refusal):
+def test_refuses_experiment_that_does_not_fit(refusal: Refusal):
     refusal.check()
 
 

@@ -93,7 +93,7 @@ def test_a_wrong_type_is_a_mistake_of_the_program(value):
     call=lambda changes: Experiment.parse(text_json(**changes)),
     error=ExperimentRefused,
 )
-def test_an_experiment_that_does_not_fit_is_refused_with_the_reason(refusal: Refusal):
+def test_refuses_experiment_that_does_not_fit(refusal: Refusal):
     refusal.check()
 
 

@@ -214,5 +214,5 @@ def test_letters_are_numbered_and_what_is_not_of_the_alphabet_is_one():
     call=lambda fields: parsed(fields),
     error=ExperimentRefused,
 )
-def test_an_experiment_that_does_not_fit_is_refused_with_the_reason(refusal: Refusal):
+def test_refuses_experiment_that_does_not_fit(refusal: Refusal):
     refusal.check()

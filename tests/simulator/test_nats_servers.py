@@ -127,7 +127,7 @@ def test_first_start_leaves_a_port_that_was_just_taken():
             until(lambda: servers.healthy(0), "health")
 
 
-def test_servers_that_cannot_start_say_why_in_one_line_and_leave_no_files(tmp_path, monkeypatch):
+def test_servers_that_cannot_start_leave_no_files(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with fails(r"server 1 did not start: .*no_such_setting", BrokerError):
         NatsServers(1, settings=("no_such_setting: true",)).start()

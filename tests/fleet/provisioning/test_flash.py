@@ -196,14 +196,11 @@ def test_a_power_cut_at_a_first_flash_makes_no_ledger_and_wastes_no_id(
         assert bench.flash(board).ledger == "made"
 
 
-def test_a_small_file_system_is_said_before_anything_is_copied_and_where_it_fills_up(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-):
+def test_small_file_system_is_named_before_and_while_copying(bench: Bench):
     with bench.board(flash_bytes=64 * 1024) as board:
         assert re.search(r"has \d+ KB free and \d+ KB are needed", bench.fails(board))
         assert bench.contents() == {}
-        monkeypatch.setattr(flash_module, "_SPARE_BYTES", -1_000_000)
-        assert "file system is full" in bench.fails(board, source=True)
+        assert "file system is full" in bench.fails(board, source=True, spare_bytes=-1_000_000)
         assert bench.contents() == {}
     assert not load_settings(bench.settings).ledger_made
 
@@ -495,6 +492,6 @@ def test_the_architecture_is_read_from_the_boards_own_number(mpy: int, name: str
     assert architecture(mpy) == name
 
 
-def test_a_firmware_that_loads_other_compiled_files_is_told_of_source():
+def test_firmware_of_other_compiled_files_is_told_of_source():
     with fails("--source", FlashError):
         compile_mpy(ROOT / "device" / "ldp_client.py", 5, "ldp_client.py")

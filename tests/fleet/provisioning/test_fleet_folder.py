@@ -409,7 +409,7 @@ def contents(path: Path) -> dict[str, bytes]:
     return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
 
 
-def test_a_folder_of_before_names_the_command_that_upgrades_it_once_and_again_changes_nothing(run: Run):
+def test_older_folder_names_the_command_that_upgrades_it(run: Run):
     folder = made(run)
     for device in ("k3f9", "k3f8"):
         run("device", device, "--folder", "fl")

@@ -81,7 +81,7 @@ class TestSeparateFiles:
         assert load_signing_key(path) == SIGNING
 
 
-def test_new_keys_are_read_back_and_only_their_owner_can_read_them(tmp_path):
+def test_new_keys_are_private_and_read_back(tmp_path):
     path = tmp_path / "master.key"
     made = create_keys(path)
     assert load_keys(path) == made
@@ -127,7 +127,7 @@ def test_a_signing_key_that_is_none_is_refused_without_being_shown(tmp_path, sig
     assert not signing or signing not in str(caught.value)
 
 
-def test_keys_of_before_there_was_a_signing_key_are_one_line_that_says_how_to_get_one(tmp_path):
+def test_keys_without_signing_key_say_how_to_get_one(tmp_path):
     path = write(tmp_path / "master.key", MASTER.hex() + "\n")
     assert load_unsigned(path) == (MASTER,)
     with fails(r"or signing key.* `hushmote provision upgrade`", MasterKeyError):
@@ -149,7 +149,7 @@ def test_the_environment_is_used_where_no_file_is_named(tmp_path):
         load_keys(tmp_path / "absent", environ)
 
 
-def test_during_a_rotation_a_file_holds_several_master_keys_in_their_order(tmp_path):
+def test_rotation_keeps_several_master_keys_in_order(tmp_path):
     made = tuple(bytes([i]) * 32 for i in range(5))
     path = write(tmp_path / "master.key", to_text(FleetKeys(made[:4], SIGNING)))
     assert load_keys(path) == FleetKeys(made[:4], SIGNING)

@@ -41,7 +41,7 @@ def test_ids_are_random_and_no_mac_address():
     assert 62_400 < ones < 65_600
 
 
-def test_an_existing_file_is_never_overwritten_and_a_dangling_link_is_not_followed(tmp_path: Path):
+def test_existing_file_or_link_is_never_overwritten(tmp_path: Path):
     (tmp_path / "s.json").write_bytes(b"somebody's")
     (tmp_path / "link.json").symlink_to(tmp_path / "elsewhere")
     for name in ("s.json", "link.json"):
@@ -243,7 +243,7 @@ def test_renewed_settings_are_the_same_boards_with_other_keys(certified: Path, r
     assert made.key == device_key(MASTER[::-1], "garden", "d1").hex()
 
 
-def test_a_port_in_the_place_of_the_settings_is_refused_and_not_read(tmp_path: Path):
+def test_port_in_place_of_settings_is_not_read(tmp_path: Path):
     """Reading a terminal waits for what is typed there: `hushmote flash` with its arguments swapped hung."""
     master, terminal = os.openpty()
     try:

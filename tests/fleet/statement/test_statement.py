@@ -507,7 +507,7 @@ def test_a_fleet_of_which_nothing_is_asked_has_no_statement(store: Store, tmp_pa
         statement(store, tmp_path)
 
 
-def test_boards_that_would_refuse_the_question_have_another_policy(store: Store, tmp_path: Path):
+def test_question_that_boards_refuse_has_no_statement(store: Store, tmp_path: Path):
     ask(store, KEPT.replace("room_temp", "door_open"))
     with fails(r"refuse door_open: give the firmware they have with --policy", StatementError):
         statement(store, tmp_path)
@@ -605,7 +605,7 @@ def test_what_is_no_statement_is_one_line(text: str, tmp_path: Path):
         document.verify(path)
 
 
-def test_a_statement_of_an_open_fleet_says_that_nobody_vouches_for_it(store: Store, tmp_path: Path):
+def test_open_fleets_statement_says_nobody_vouches_for_it(store: Store, tmp_path: Path):
     ask(store)
     whole = document.signed(statement(store, tmp_path), None)
     assert whole["unsigned"] == "fleet home is open and has no signing key: nobody vouches for this"
@@ -633,7 +633,7 @@ def test_another_file_of_the_package_is_named(file: Path, tmp_path: Path, monkey
         document.verify(file)
 
 
-def test_an_application_of_ones_own_is_looked_for_beside_the_statement(file: Path):
+def test_own_application_is_looked_for_beside_statement(file: Path):
     file.with_name("main.py").unlink()
     with fails(r"main is not the file that .* names: put main.py of the firmware", StatementError):
         document.verify(file)

@@ -131,9 +131,7 @@ def test_a_real_micropython_is_among_them():
 )
 @example(name="basic", total=0.3, delta=0.1, epsilon=100_000, reports=3)
 @settings(max_examples=60)
-def test_a_board_makes_exactly_what_the_theorem_allows_and_the_analyst_asked_for(
-    name, total, delta, epsilon, reports
-):
+def test_board_makes_exactly_what_the_theorem_allows(name, total, delta, epsilon, reports):
     delta = 0 if name == "basic" else delta
     budget = f'theorem = "{name}"\nepsilon = {total!r}\n' + (f"delta = {delta!r}\n" if delta else "")
     budget += f"reports = {reports}\n" if reports else ""
@@ -154,7 +152,7 @@ def test_totals_with_more_digits_than_a_double_are_rounded_down():
     assert fields["budget"] == {"rule": "sum", "cap": 3_999_999}
 
 
-def test_a_version_with_another_epsilon_is_taken_by_store_and_board_and_refused_by_both_under_count(tmp_path):
+def test_store_and_board_agree_on_a_version_of_another_epsilon(tmp_path):
     def versions(budget):
         return server_payload(budget, 500_000), server_payload(budget, 250_000)
 

@@ -221,7 +221,7 @@ def test_every_default_is_a_board_experiment_over_many_domains():
         ("    def law(", "    def __init__(self, e): 1 / 0\n    def law(", "its constructor raises Zero"),
     ],
 )  # fmt: skip
-def test_a_mechanism_of_ones_own_above_its_epsilon_goes_out_to_no_board(
+def test_own_mechanism_above_its_epsilon_goes_to_no_board(
     own_folder: Callable[[str, str], str], right: str, wrong: str, text: str
 ):
     assert COIN.count(right) == 1

@@ -142,11 +142,14 @@ class Parabola:
         return Parabola(self.a[numbers], self.b[numbers], self.c[numbers])
 
 
-def well_sampled(design: Design, question: Question) -> bool:
-    """Return whether variance() covers all statistics asked for, or as many as there are values."""
+def well_sampled(design: Design, question: Question, most_pairs: int = _MAX_PAIRS) -> bool:
+    """Return whether variance() covers all statistics asked for, or as many as there are values.
+
+    most_pairs: of a class of codes and a statistic, as in places().
+    """
     if question.kind == "mean" or _short_way(design, question) is not None:
         return True
-    return design.classes * (len(question.ranges) or design.domain) <= _MAX_PAIRS
+    return design.classes * (len(question.ranges) or design.domain) <= most_pairs
 
 
 @dataclass(frozen=True)
@@ -239,13 +242,16 @@ def of_mean(design: Design, spread: float | None) -> OfMean:
     return OfMean(shares, design.mechanism.variances(where[:, None], shares))
 
 
-def places(design: Design, question: Question) -> Places:
-    """Return all places of a question, or an even sample of many; for a list of ranges the worst one."""
+def places(design: Design, question: Question, most_pairs: int = _MAX_PAIRS) -> Places:
+    """Return all places of a question, or an even sample of many; for a list of ranges the worst one.
+
+    most_pairs: of a class of codes and a place; with more it is a sample.
+    """
     domain = design.domain
     if question.ranges:
         low, high = np.array(question.ranges).T
     else:
-        low, high = _places(domain, question, max(_FEWEST, _MAX_PAIRS // design.classes))
+        low, high = _places(domain, question, max(_FEWEST, most_pairs // design.classes))
     index = np.arange(domain)[:, None]
     step = max(1, _CHUNK // max(design.classes, domain))
     asked = ((index >= low[i : i + step]) & (index < high[i : i + step]) for i in range(0, len(low), step))

@@ -43,7 +43,6 @@ CLIENT_ID = "hushmote-aggregator"
 
 _HERE = BrokerAddress("127.0.0.1")
 _TURN_S = 0.2  # how long run() may take to notice stop()
-_AGAIN_S = 600.0  # everything is published again, since a NATS server may miss it while it starts
 _MOST_IN_FLIGHT = 65_535
 _MOST_UNCOMMITTED = 20  # batches in memory while the store fails; then nothing more is read
 
@@ -110,6 +109,7 @@ class Aggregator:
         on_commit: called after each commit, with its messages and seconds.
         retained_messages: returns further payloads to retain at the broker, by topic, empty to clear one; the
             same object as long as nothing changed.
+        again_s: the interval at which everything is published again: a NATS server may miss it as it starts.
     """
 
     def __init__(
@@ -122,12 +122,14 @@ class Aggregator:
         on_ready: Callable[[], object] | None = None,
         on_commit: Callable[[int, float], object] | None = None,
         retained_messages: Callable[[], Mapping[str, bytes]] | None = None,
+        again_s: float = 600.0,
     ) -> None:
         nats = isinstance(broker, NatsAddress)
         if nats and counting.share is not None:
             raise ValueError("on NATS all aggregators with one client_id divide the reports: leave share out")
         self._batch_reports = counting.batch_reports
         self._on_ready = on_ready
+        self._again_s = again_s
         self._retire = counting.retire
         self._status = Status()
         self._fleets = KnownFleets(store, self._status, counting.fleet_keys, counting.fleets)
@@ -239,7 +241,7 @@ class Aggregator:
             self._loop_turned_at = now = time.monotonic()
             is_new = self._source.greet(connection, now)
             if is_new or now >= again_at:
-                again_at = now + _AGAIN_S
+                again_at = now + self._again_s
                 for publisher in filter(None, (self._announcer, self._outbox)):
                     (publisher.begin if is_new else publisher.again)()
             if self._source.has_waited_enough(connection, now):

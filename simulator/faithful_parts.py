@@ -52,9 +52,9 @@ class PartOutcome:
     spent: int
 
 
-def fleet_parts(devices: int, rounds: int, seed: int | None) -> list[FleetPart]:
+def fleet_parts(devices: int, rounds: int, seed: int | None, most: int = _DEVICES) -> list[FleetPart]:
     """Divide devices; how, depends on nothing else than these numbers."""
-    size = max(1, min(_DEVICES, _CALLS // rounds))
+    size = max(1, min(most, _CALLS // rounds))
     sizes = [min(size, devices - first) for first in range(0, devices, size)]
     seeds = np.random.SeedSequence(seed).spawn(len(sizes))
     return [FleetPart(*part) for part in zip(sizes, seeds, strict=True)]
@@ -95,17 +95,19 @@ def run(
     given: bool,
     workers: Workers,
     advance: Callable[[float], object],
+    part_devices: int = _DEVICES,
 ) -> tuple[Reporting, Floats, Counts]:
     """Run a fleet on workers and add up its parts: the truth among its reports, and their codes in order.
 
     given: whether somebody said the number of rounds. advance: told how much more is done, in parts of 1.
+    part_devices: the most of a part.
     """
     experiment = parse_experiment(clients.payload)
     of = clients.people.indices(experiment)
     held = np.zeros(experiment.domain if of is None else len(of), np.int64)
     codes: list[Counts] = []
     missing = spoke = spent = 0
-    parts = fleet_parts(devices, clients.rounds, seed)
+    parts = fleet_parts(devices, clients.rounds, seed, part_devices)
     for one in workers.map(run_part, parts, clients, advance=lambda part: advance(part.devices / devices)):
         held[one.indices] += one.times
         codes.append(one.codes)

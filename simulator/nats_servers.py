@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,17 +37,32 @@ class NatsNode:
     http: int
 
 
+def free_ports(count: int) -> list[int]:
+    """Return different TCP ports of 127.0.0.1 that nobody listens on at the moment."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [s.getsockname()[1] for s in sockets]
+
+
 class NatsServers(Broker):
     """A cluster of NATS servers with JetStream and MQTT, on free ports of 127.0.0.1.
 
     count: servers, 1 or 3. settings: further lines of each configuration. sync: how often they sync;
-    "always" is before each acknowledgement. What they keep outlives kill() and terminate(), and is gone with
-    stop(). host, port: where the first speaks MQTT. url: what `hushmote serve --broker` takes.
+    "always" is before each acknowledgement. ports: finds so many. What they keep outlives kill() and
+    terminate(), and is gone with stop(). host, port: where the first speaks MQTT. url: what
+    `hushmote serve --broker` takes.
     """
 
     protocol = "3.1.1"
 
-    def __init__(self, count: int = 3, *, settings: tuple[str, ...] = (), sync: str = "2m") -> None:
+    def __init__(
+        self,
+        count: int = 3,
+        *,
+        settings: tuple[str, ...] = (),
+        sync: str = "2m",
+        ports: Callable[[int], list[int]] = free_ports,
+    ) -> None:
         super().__init__("127.0.0.1", 0)
         self.name = "nats"
         kept = f"{count} NATS servers, child processes" if count > 1 else "a NATS server, child process"
@@ -55,6 +71,7 @@ class NatsServers(Broker):
         self._count = count
         self._settings = settings
         self._sync = sync
+        self._ports = ports
         self._folder: Path | None = None
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -88,7 +105,7 @@ class NatsServers(Broker):
                     raise
 
     def _configure(self) -> None:
-        ports = _free_ports(4 * self._count)
+        ports = self._ports(4 * self._count)
         self.nodes = tuple(NatsNode(f"n{i + 1}", *ports[4 * i : 4 * i + 4]) for i in range(self._count))
         self.port = self.nodes[0].mqtt
         for number in range(self._count):
@@ -225,10 +242,3 @@ def find_nats_server() -> str | None:
     """Return the path of nats-server, this Python's own first, or None."""
     beside = Path(sys.executable).parent / "nats-server"
     return str(beside) if beside.exists() else shutil.which("nats-server")
-
-
-def _free_ports(count: int) -> list[int]:
-    """Different TCP ports of 127.0.0.1 that nobody listens on at the moment."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [s.getsockname()[1] for s in sockets]

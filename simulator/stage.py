@@ -10,7 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -152,12 +152,14 @@ def staged(
     serve`. Raises DemoError, BrokerError and StoreError with one line.
     """
     folder, key_file = place.folder, place.folder / f"{name}.key"
-    output_folder(folder)
-    for old in (*folder.glob(f"{name}.sqlite*"), key_file):
-        old.unlink(missing_ok=True)
-    fleet_keys = master_key.create_keys(key_file)
     url = f"sqlite:///{folder / f'{name}.sqlite'}"
-    with open_broker(place.broker) as broker, Store(url) as store:
+    output_folder(folder)
+    with ExitStack() as stack:
+        broker = stack.enter_context(open_broker(place.broker))  # if it fails, an earlier run's files stay
+        for old in (*folder.glob(f"{name}.sqlite*"), key_file):
+            old.unlink(missing_ok=True)
+        fleet_keys = master_key.create_keys(key_file)
+        store = stack.enter_context(Store(url))
         place.say("broker", broker.description)
         fill(store)
         # The URL can hold a password: it does not belong where everybody on the machine can read it.

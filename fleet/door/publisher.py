@@ -31,7 +31,6 @@ from .retained import Retained, filters
 
 MOST_IN_FLIGHT = 256
 PUBACK_S = 4.0  # how long a sender waits for it
-_HUNG_S = 2 * PUBACK_S  # after this silence, connect to the broker again
 _TURN_S = 0.5
 _STOP_S = 5.0
 _NOBODY_COUNTS = 16  # MQTT 5: nobody has subscribed, not even a client that is away
@@ -63,7 +62,8 @@ class ReportPublisher:
     """Publishes reports to a broker, as a context manager; publish() from any event loop.
 
     fleets: names whose experiments and results are read, and which are known without an experiment; None for
-    all that have one. protocol: "auto" tries MQTT 5 and falls back to 3.1.1. ready: set while the broker is
+    all that have one. protocol: "auto" tries MQTT 5 and falls back to 3.1.1. puback_s: how long a sender
+    waits. hung_s: the silence after which it connects again. ready: set while the broker is
     connected and what it retains was read. retained: those messages. Raises NameRefused for a fleet's name.
     """
 
@@ -74,7 +74,11 @@ class ReportPublisher:
         *,
         fleets: Sequence[str] | None = None,
         protocol: Literal["auto", "5", "3.1.1"] = "auto",
+        puback_s: float = PUBACK_S,
+        hung_s: float = 2 * PUBACK_S,
+        most_in_flight: int = MOST_IN_FLIGHT,
     ) -> None:
+        self._puback_s, self._hung_s, self._most_in_flight = puback_s, hung_s, most_in_flight
         self.retained = Retained(fleets)
         self.ready = Event()
         self.refusal: HushmoteError | None = None  # why the broker refuses us, while it does
@@ -120,10 +124,10 @@ class ReportPublisher:
         return None if self.ready.is_set() else "not connected to the broker"
 
     async def publish(self, topic: str, payload: bytes) -> Published:
-        """Publish with QoS 1 and wait for the broker's PUBACK, PUBACK_S seconds at most."""
+        """Publish with QoS 1 and wait for the broker's PUBACK, puback_s seconds at most."""
         if not self.ready.is_set():
             return Published.AWAY
-        if self._in_flight >= MOST_IN_FLIGHT:
+        if self._in_flight >= self._most_in_flight:
             return Published.FULL
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Published] = loop.create_future()
@@ -131,7 +135,7 @@ class ReportPublisher:
         self._queue.append(_Waiting(topic, payload, loop, future))
         self._wake()
         # Not wait_for(): a late answer must count as under way until it comes.
-        done, _ = await asyncio.wait((future,), timeout=PUBACK_S)
+        done, _ = await asyncio.wait((future,), timeout=self._puback_s)
         return future.result() if done else Published.LATE
 
     @property
@@ -191,7 +195,7 @@ class ReportPublisher:
             self._send(connection)
             self._tell()
             oldest = next(iter(self._under_way.values()), None)
-            hung = oldest is not None and now - oldest.sent > _HUNG_S
+            hung = oldest is not None and now - oldest.sent > self._hung_s
             if not alive or hung or self._connector.has_waited_enough(connection, now):
                 self._connector.explain_loss(connection)
                 return

@@ -30,7 +30,6 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "device" / "main.py"
 
 _STAGE = "/hushmote.new"
 # What littlefs needs besides the files: blocks for folders, and for a file while it replaces another.
-_SPARE_BYTES = 32 * 1024
 
 _CLEAN = """
 import os
@@ -147,7 +146,7 @@ class Load:
     example. further: files with mechanisms and types, which the board's settings then name: words of those in
     device/ (sw), paths, or package.module:Class; or a umqtt/simple.py, which is copied instead of the bundled
     one where the firmware has none. yes: somebody at the board has said yes, which a
-    new ledger then holds.
+    new ledger then holds. spare_bytes: what must stay free on the board's file system.
     """
 
     source: bool = False
@@ -155,6 +154,7 @@ class Load:
     main: Path | None = None
     further: Sequence[str] = ()
     yes: bool = False
+    spare_bytes: int = 32 * 1024
 
     @property
     def umqtt(self) -> Path | None:
@@ -207,10 +207,10 @@ def flash(
     changed = [f for f in wanted if board.files.get(f.path) != f.sha256]
     unchanged = tuple(f.path for f in wanted if f not in changed)
     size = sum(len(f.content) for f in changed)
-    if board.free_bytes is not None and changed and board.free_bytes < size + _SPARE_BYTES:
+    if board.free_bytes is not None and changed and board.free_bytes < size + load.spare_bytes:
         raise FlashError(
             f"the board's file system has {board.free_bytes // 1024} KB free and "
-            f"{(size + _SPARE_BYTES) // 1024} KB are needed: remove files from it (mpremote fs rm)"
+            f"{(size + load.spare_bytes) // 1024} KB are needed: remove files from it (mpremote fs rm)"
         )
     try:
         _stage(link, changed, tuple(more))

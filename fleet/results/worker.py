@@ -25,18 +25,19 @@ from .publication import AGAIN_S, Gauge, Publication
 LOOK_S = 5.0  # how soon an experiment that was withdrawn is cleared
 _BUDGETS_S = 3600.0
 _NICE = 10
-_IDLE = 20  # times as long as a look took, until nothing but time makes another due
 
 
 @dataclass
 class Watch:
     """What was found in a store, and when to look again; times in monotonic seconds.
 
-    clock: says when a look is, unless it cannot be right.
+    clock: says when a look is, unless it cannot be right. idle: how many times as long as a look took it
+    waits until nothing but time makes another due.
     """
 
     store: Store
     publication: Publication
+    idle: float = 20.0
     _seen: Look = field(default_factory=Look)
     _state: object = None
     _look_due_at: float = float("-inf")
@@ -72,7 +73,7 @@ class Watch:
             self._budgets_due_at = clock_s + (_BUDGETS_S if self._budgets else 0)
         took_s, live_s = time.monotonic() - begun_s, self.publication.live_s
         # A store of millions of rows takes a minute: it has a small part of the time, live half of it.
-        rest_s = max(AGAIN_S, _IDLE * took_s) if live_s is None else max(live_s, 2 * took_s)
+        rest_s = max(AGAIN_S, self.idle * took_s) if live_s is None else max(live_s, 2 * took_s)
         self._look_due_at = clock_s + rest_s
 
 

@@ -45,9 +45,9 @@ class Kept:
     """
 
     _MOST = 400  # the one that nobody asked for longest goes first
-    _MOST_CODES = 1 << 21  # of all windows, 32 MiB
 
-    def __init__(self) -> None:
+    def __init__(self, most_codes: int = 1 << 21) -> None:
+        self._most_codes = most_codes  # of all windows: 32 MiB
         self._lock = threading.Lock()
         self._results: OrderedDict[Hashable, Any] = OrderedDict()
         self._windows: OrderedDict[Hashable, tuple[Counts, Counts]] = OrderedDict()
@@ -94,7 +94,7 @@ class Kept:
             before = self._windows.pop(key, ((), ()))
             self._windows[key] = counted
             self._codes += len(counted[0]) - len(before[0])
-            while self._codes > self._MOST_CODES:
+            while self._codes > self._most_codes:
                 self._codes -= len(self._windows.popitem(last=False)[1][0])
 
 

@@ -55,14 +55,25 @@ from .statistic import EstimateError, Statistic, normal_quantile
 
 MISTAKEN = 0.04
 """Highest chance of listing a text that nobody sent."""
-_BEAM = 1000  # beginnings that survive a level
-_TRIED = 1 << 20  # beginnings that are hashed at a level, about a microsecond each
-_FEWEST = 100  # texts that the search hands on at least: those of one slot at every level tie
-_SLOTS_EACH = 64  # slots for each text whose share is measured, or no p value is small enough
 _NOISE = 0.01  # chance that an empty slot is called heavy in a level
 _HIGHEST = 3.0  # standard errors that a text may have above its beginning
 _CONFIDENCE = 0.95  # of the intervals for which wide tails are looked at
 _SURE = 1.9  # standard errors above each level's threshold; all levels let it through about 9 times in 10
+
+
+@dataclass(frozen=True)
+class SearchLimits:
+    """How far the search goes.
+
+    beam: beginnings that survive a level. tried: those that are hashed at a level, about a microsecond each.
+    texts: handed on at least, as those of one slot at every level tie. slots_each: slots for each text whose
+    share is measured, or no p value is small enough.
+    """
+
+    beam: int = 1000
+    tried: int = 1 << 20
+    texts: int = 100
+    slots_each: int = 64
 
 
 @dataclass(frozen=True)
@@ -110,11 +121,16 @@ class Discovery:
         return [one.share.interval(each) for one in self.found]
 
 
-def discover(experiment: Experiment, counts: npt.ArrayLike, alphabet: str | None = None) -> Discovery:
+def discover(
+    experiment: Experiment,
+    counts: npt.ArrayLike,
+    alphabet: str | None = None,
+    limits: SearchLimits = SearchLimits(),
+) -> Discovery:
     """Find texts in a histogram of codes of a mechanism with discovery, counts of shape (code_count,).
 
     alphabet: characters that texts are made of, ranges such as a-z among them; printable ASCII if None. Only
-    prefix takes one.
+    prefix takes one. limits: of its search.
     Raises EstimateError for an experiment of another mechanism, one whose last prefix is not repeated,
     counts that do not fit or are too few, and an alphabet of too many characters for the first prefix, or of
     your own mechanism; MechanismError if that raises anything itself.
@@ -134,7 +150,8 @@ def discover(experiment: Experiment, counts: npt.ArrayLike, alphabet: str | None
     levels = mechanism.slot_shares(histogram.astype(np.int64))
     if min(level.reports for level in levels) < 2:
         raise EstimateError("each level needs at least 2 reports: wait for more")
-    return discover_in(mechanism, levels, PRINTABLE if alphabet is None else characters(alphabet))
+    letters = PRINTABLE if alphabet is None else characters(alphabet)
+    return discover_in(mechanism, levels, letters, limits)
 
 
 def _discover_own(mechanism: Mechanism, counts: Counts, alphabet: str | None) -> Discovery:
@@ -165,10 +182,15 @@ def _discover_own(mechanism: Mechanism, counts: Counts, alphabet: str | None) ->
     return Discovery(experiment, reports, found, len(values), least)
 
 
-def discover_in(mechanism: Prefix, levels: Sequence[SlotShares], letters: str) -> Discovery:
+def discover_in(
+    mechanism: Prefix,
+    levels: Sequence[SlotShares],
+    letters: str,
+    limits: SearchLimits = SearchLimits(),
+) -> Discovery:
     """Find texts in the estimates of all levels; letters: all characters that texts are made of."""
     *search, last = levels
-    candidates = searched(mechanism, search, Alphabet(letters))
+    candidates = searched(mechanism, search, Alphabet(letters), limits)
     slots = slots_of(mechanism, len(search), candidates.rows)
     hidden = unexplained(last, slots)
     # Those that may be listed, and all others that the search holds for surely common.
@@ -209,30 +231,36 @@ class Searched:
         return Searched(self.rows[numbers], self.scores[numbers], self.needs[numbers])
 
 
-def searched(mechanism: Prefix, levels: Sequence[SlotShares], alphabet: Alphabet) -> Searched:
+def searched(
+    mechanism: Prefix,
+    levels: Sequence[SlotShares],
+    alphabet: Alphabet,
+    limits: SearchLimits = SearchLimits(),
+) -> Searched:
     """Return the texts that may be common, from the levels used for the search."""
     kept, path, scores, cut = NOTHING, np.zeros((1, 0)), np.zeros(1), 0.0
     needs = scores
     for number, level in enumerate(levels):
         longer = mechanism.lengths[number] - kept.rows.shape[1]
         tried = np.cumsum(alphabet.ways(kept.states, longer))
-        if tried[0] > _TRIED:
+        if tried[0] > limits.tried:
             raise EstimateError(
                 f"{tried[0]:,} beginnings of {mechanism.lengths[number]} bytes are too many to try: name "
                 f"fewer characters by {option('alphabet')}"
             )
-        fitting = int(np.searchsorted(tried, _TRIED, side="right"))
+        fitting = int(np.searchsorted(tried, limits.tried, side="right"))
         kept = alphabet.extended(kept[:fitting], longer)
         shares = level.shares[slots_of(mechanism, number, kept.rows)]
         path = np.column_stack([path[kept.origin], shares])
         score = _score(path, levels[: number + 1])
         best = np.argsort(-score, kind="stable")
-        kept, path, scores = kept[best[:_BEAM]], path[best[:_BEAM]], score[best[:_BEAM]]
+        some = best[: limits.beam]
+        kept, path, scores = kept[some], path[some], score[some]
         needs = scores + _SURE * level.variance(0.0) ** 0.5
-        if len(best) <= _BEAM:
+        if len(best) <= limits.beam:
             needs[-1] = 0.0  # nothing was left out
         cut = max(cut, float(needs[-1]))
-    count = max(_FEWEST, len(levels[0].shares) // _SLOTS_EACH)
+    count = max(limits.texts, len(levels[0].shares) // limits.slots_each)
     return Searched(kept.rows[:count], scores[:count], np.maximum(needs, cut)[:count])
 
 

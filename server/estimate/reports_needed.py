@@ -101,6 +101,8 @@ def reports_needed(
     target: float,
     population: npt.ArrayLike | None = None,
     confidence: float = 0.95,
+    *,
+    most_pairs: int = _MOST_PAIRS,
 ) -> int:
     """Return how many reports make half the interval of an answer at most a target, on average.
 
@@ -110,6 +112,7 @@ def reports_needed(
         target: Half of the interval: a share of 0 to 1, or of a number in bins.
         population: Shares of the values, shape (domain,), none negative, sum 1; None: usual_population().
         confidence: Of the interval, between 0 and 1.
+        most_pairs: Of a class of codes and an edge: with more, a quantile looks at some edges only.
 
     Returns:
         The reports, FEWEST to MOST; MOST where no number of them does, as an interval has whole bins.
@@ -133,7 +136,7 @@ def reports_needed(
         case QuantileLevel(q):
             if not 0 < q < 1:
                 raise EstimateError(f"a quantile is between 0 and 1, 0.5 for the median, not {q:g}")
-            return _for_quantile(mechanism, q, z, target, shares)
+            return _for_quantile(mechanism, q, z, target, shares, most_pairs)
 
 
 def _variance(mechanism: Mechanism, weights: npt.ArrayLike, shares: Floats) -> float:
@@ -144,10 +147,12 @@ def _for_variance(variance: float, z: float, target: float) -> int:
     return int(min(MOST, max(FEWEST, math.ceil(variance * (z / target) ** 2))))
 
 
-def _for_quantile(mechanism: Mechanism, q: float, z: float, target: float, shares: Floats) -> int:
+def _for_quantile(
+    mechanism: Mechanism, q: float, z: float, target: float, shares: Floats, most_pairs: int
+) -> int:
     domain = len(shares)
     most = min(_MOST_EDGES, domain + 1)
-    count = min(max(_MOST_PAIRS // mechanism.class_count, _FEWEST_EDGES), most)
+    count = min(max(most_pairs // mechanism.class_count, _FEWEST_EDGES), most)
     edges = np.unique(np.linspace(0, domain, count).round().astype(int))  # all of them where they are few
     below = np.append(0.0, np.cumsum(shares))[edges]
     covariance = np.zeros((len(edges), len(edges)))

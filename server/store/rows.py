@@ -12,7 +12,7 @@ from . import schema
 if TYPE_CHECKING:
     from ..arrays import Counts
 
-_ROWS = 2000  # read or written at a time
+ROWS = 2000  # read or written at a time
 
 
 class Rows:
@@ -23,6 +23,7 @@ class Rows:
         tables: the tables whose rows count as the work.
         advance: called with each further share of the work that is done, 0 to 1.
         where: a condition for the rows; None for all.
+        at_once: how many rows a part has at most.
     """
 
     def __init__(
@@ -31,8 +32,9 @@ class Rows:
         tables: Sequence[Table],
         advance: Callable[[float], object] = lambda _: None,
         where: ColumnElement[bool] | None = None,
+        at_once: int = ROWS,
     ) -> None:
-        self._connection, self._advance = connection, advance
+        self._connection, self._advance, self._at_once = connection, advance, at_once
         condition = true() if where is None else where
         self.count = sum(
             connection.scalar(select(func.count()).select_from(t).where(condition)) or 0 for t in tables
@@ -40,7 +42,7 @@ class Rows:
 
     def parts(self, query: Select[*tuple[Any, ...]]) -> Iterator[Sequence[Row[*tuple[Any, ...]]]]:
         """Yield a query's rows in parts; requesting the next part reports the last one as done."""
-        for part in self._connection.execute(query.execution_options(yield_per=_ROWS)).partitions():
+        for part in self._connection.execute(query.execution_options(yield_per=self._at_once)).partitions():
             yield part
             self._advance(len(part) / self.count)
 

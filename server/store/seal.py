@@ -11,7 +11,7 @@ from sqlalchemy import and_, select
 
 from . import schema
 from .number_set import NumberSet
-from .rows import Rows
+from .rows import ROWS, Rows
 from .store import Store, VersionRefused
 
 
@@ -49,12 +49,13 @@ def seal(
     *,
     dry_run: bool = True,
     advance: Callable[[float], object] = lambda _: None,
+    at_once: int = ROWS,
 ) -> Sealing:
     """Close the gaps in each device's numbers for an experiment's name, up to its highest number.
 
     Counts stay, and so does each device's number of accepted reports. From then on a number below a device's
     highest that was not counted is a duplicate: nothing can be counted twice, and a report that is on its way
-    with such a number is lost. Rows are sealed some thousands at a time, each part in a transaction, while
+    with such a number is lost. Rows are sealed in parts, each in a transaction, while
     aggregators go on; an interrupted run can be repeated.
 
     Args:
@@ -63,6 +64,7 @@ def seal(
         name: the experiment's name.
         dry_run: only compute the effect.
         advance: called with each further share of the work that is done, 0 to 1.
+        at_once: how many rows are sealed in a transaction.
 
     Raises:
         VersionRefused: there is no such experiment.
@@ -77,7 +79,7 @@ def seal(
     folded = gaps = late = before = after = 0
     query = select(table.c.device, table.c.numbers, table.c.beyond).where(own).order_by(table.c.device)
     with store.snapshot() as reader:
-        rows = Rows(reader, [table], advance, own)
+        rows = Rows(reader, [table], advance, own, at_once)
         for part in rows.parts(query):
             with store.legible():
                 sets = {(fleet, name, device): NumberSet.decode(*row) for device, *row in part}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Run, runner
+from refusals import Refusal, refusals
 
 
 @pytest.fixture
@@ -137,24 +138,23 @@ def test_a_histogram_s_epsilon_both_ways_with_its_limits(hushmote):
     assert "none: no ε of a report from 0.001 to 16 does" in few
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("histogram", "--devices", "100"), "give either --epsilon"),
-        (("histogram", "--devices", "100", "--epsilon", "1", "--local", "1"), "give either --epsilon"),
-        (("histogram", "--devices", "0", "--local", "1"), "the number of devices"),
-        (("histogram", "--devices", "9", "--local", "99"), "from 0.001 to 16"),
-        (("histogram", "--devices", "9", "--epsilon", "0"), "above 0"),
-        (("histogram", "--devices", "9", "--local", "1", "--domain", "1"), "2 to 16,777,216 values"),
-        (("histogram", "--devices", "9x0", "--local", "1"), "reports of each"),
-        (("histogram", "--devices", "few", "--local", "1"), "20000x2, not few"),
-        (("histogram", "--devices", "9", "--local", "1", "--delta", "1"), "delta is a number"),
-        ((*TestShuffle.COMPARE, "--devices", "0", "--domain", "2"), "the number of devices"),
-        ((*TestShuffle.COMPARE, "--devices", "9", "--domain", "1"), "2 to 16,777,216 values"),
-        ((*TestShuffle.COMPARE, "--domain", "2", "--experiment", "a.toml"), "leave --domain out"),
-    ],
+COMPARE = " ".join(TestShuffle.COMPARE)
+
+
+@refusals(
+    ("histogram --devices 100", "give either --epsilon"),
+    ("histogram --devices 100 --epsilon 1 --local 1", "give either --epsilon"),
+    ("histogram --devices 0 --local 1", "the number of devices"),
+    ("histogram --devices 9 --local 99", "from 0.001 to 16"),
+    ("histogram --devices 9 --epsilon 0", "above 0"),
+    ("histogram --devices 9 --local 1 --domain 1", "2 to 16,777,216 values"),
+    ("histogram --devices 9x0 --local 1", "reports of each"),
+    ("histogram --devices few --local 1", "20000x2, not few"),
+    ("histogram --devices 9 --local 1 --delta 1", "delta is a number"),
+    (f"{COMPARE} --devices 0 --domain 2", "the number of devices"),
+    (f"{COMPARE} --devices 9 --domain 1", "2 to 16,777,216 values"),
+    (f"{COMPARE} --domain 2 --experiment a.toml", "leave --domain out"),
+    command="budget",
 )
-def test_a_mistake_is_one_line(hushmote, arguments, says):
-    text = hushmote(*arguments, expect=1)
-    assert says in text
-    assert len(text.strip().splitlines()) == 1
+def test_refusal_is_one_line(refusal: Refusal, tmp_path: Path):
+    refusal.check(tmp_path)

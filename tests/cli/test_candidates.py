@@ -10,6 +10,7 @@ import pytest
 from command_line import Run, runner
 from experiments import experiment_json, number_json
 from filled import fill
+from refusals import Refusal, refusals
 
 from hushmote import open as open_store
 from hushmote.device.ldp_client import Experiment
@@ -168,45 +169,47 @@ def lines(count: int) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "has no candidate: write one text a line"),
-        (b"\n\r\n", "has no candidate: write one text a line"),
-        (b"a\n\xff\n", "line 2 is not UTF-8: save the file as UTF-8"),
-        (b"a\n" + b"x" * 256, "line 2: a candidate has at most 255 bytes, as boards look at no more; "),
-        (b"a\r\nb\na\n", "a is listed twice, in lines 1 and 3"),
-        (lines((1 << 20) + 1), "has 1,048,577 candidates: ask for at most 1,048,576"),
-        (lines(100_000), "100,000 candidates fill the 1,024 slots of fw: list fewer"),
-    ],
-    ids=["empty", "blank", "not UTF-8", "long", "twice", "too many", "slots filled"],
+@refusals(
+    ("fw --candidates words.txt", "has no candidate: write one text a line", {"words.txt": b""}),
+    ("fw --candidates words.txt", "has no candidate: write one text a line", {"words.txt": b"\n\r\n"}),
+    ("fw --candidates words.txt", "line 2 is not UTF-8: save the file as UTF-8", {"words.txt": b"a\n\xff\n"}),
+    (
+        "fw --candidates words.txt",
+        "line 2: a candidate has at most 255 bytes, as boards look at no more; ",
+        {"words.txt": b"a\n" + b"x" * 256},
+    ),
+    ("fw --candidates words.txt", "a is listed twice, in lines 1 and 3", {"words.txt": b"a\r\nb\na\n"}),
+    (
+        "fw --candidates words.txt",
+        "has 1,048,577 candidates: ask for at most 1,048,576",
+        {"words.txt": lines((1 << 20) + 1)},
+    ),
+    (
+        "fw --candidates words.txt",
+        "100,000 candidates fill the 1,024 slots of fw: list fewer",
+        {"words.txt": lines(100_000)},
+    ),
+    command="estimate --fleet home",
 )
-def test_a_file_that_does_not_do_is_one_line(hushmote, tmp_path, content, said):
-    path = tmp_path / "words.txt"
-    path.write_bytes(content)
-    assert said in hushmote("fw", "--candidates", str(path), expect=1)
+def test_refuses_unusable_file(refusal: Refusal, store: Path):
+    refusal.check(store)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("fw",), "fw answers only the shares of texts that you name: name them, with --candidates FILE"),
-        (("fw", "--candidates", "absent.txt"), "cannot read absent.txt: No such file or directory"),
-        (("x", "--candidates", "many.txt"), "x answers only shares and quantiles and its mean: leave --cand"),
-        (("fw", "--range", "a", "--range", "a"), "'a' is listed twice: name every candidate once"),
-        (("fw", "--candidates", "many.txt", "--trend"), "a trend shows 20 texts at most, not 30: name those"),
-        (("fw", "--range", "a", "--quantile", "0.5"), "texts that you name: leave --quantile out"),
-        (("fw", "--range", "a", "--post", "smooth"), "texts that you name: leave --post out"),
-        (("fw", "--range", "ä" * 128), f"as boards look at no more; {'ä' * 20}... has 256"),
-    ],
-    ids=["nothing", "no file", "a number", "twice", "trends", "quantile", "post", "long"],
+@refusals(
+    ("fw", "fw answers only the shares of texts that you name: name them, with --candidates FILE"),
+    ("fw --candidates absent.txt", "cannot read absent.txt: No such file or directory"),
+    ("x --candidates many.txt", "x answers only shares and quantiles and its mean: leave --cand"),
+    ("fw --range a --range a", "'a' is listed twice: name every candidate once"),
+    ("fw --candidates many.txt --trend", "a trend shows 20 texts at most, not 30: name those"),
+    ("fw --range a --quantile 0.5", "texts that you name: leave --quantile out"),
+    ("fw --range a --post smooth", "texts that you name: leave --post out"),
+    (f"fw --range {'ä' * 128}", f"as boards look at no more; {'ä' * 20}... has 256"),
+    command="estimate --fleet home",
+    files={"many.txt": lines(30)},
 )
-def test_what_texts_do_not_answer_is_one_line(hushmote, tmp_path, arguments, said):
-    many = tmp_path / "many.txt"
-    many.write_bytes(lines(30))
-    arguments = [str(many) if x == many.name else x for x in arguments]
-    assert said in hushmote(*arguments, expect=1)
+def test_refusal_is_one_line(refusal: Refusal, store: Path):
+    refusal.check(store)
 
 
 class TestListedTexts:

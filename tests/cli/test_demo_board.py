@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import hushmote, hushmote_process
 from flashing import on_port
+from refusals import Refusal, refusals
 from terminal import INTERRUPT, Terminal
 
 SILENT = "without a yes the board reads no sensor, spends nothing and sends nothing"
@@ -86,19 +87,16 @@ def reports(folder: Path) -> int:
     return one["reports"]
 
 
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        (("--board",), "--board asks whether whoever it measures takes part: without a terminal add --yes"),
-        (("--yes",), "--yes is for --board: add it, or leave --yes out"),
-        (("--board", "--page"), "leave --page and --devices out"),
-        (("--board", "--devices", "100"), "leave --page and --devices out"),
-        (("--board", "--yes", "--broker", "nats"), "--board takes one MQTT broker"),
-    ],
+@refusals(
+    ("--board", "--board asks whether whoever it measures takes part: without a terminal add --yes"),
+    ("--yes", "--yes is for --board: add it, or leave --yes out"),
+    ("--board --page", "leave --page and --devices out"),
+    ("--board --devices 100", "leave --page and --devices out"),
+    ("--board --yes --broker nats", "--board takes one MQTT broker"),
+    command="demo",
 )
-def test_wrong_options_are_one_line(options: tuple[str, ...], line: str, tmp_path: Path):
-    assert line in hushmote("demo", *options, cwd=tmp_path, expect=1)
-    assert list(tmp_path.iterdir()) == []
+def test_refusal_is_one_line(refusal: Refusal, tmp_path: Path):
+    refusal.check(tmp_path)
 
 
 def test_a_missing_micropython_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import hushmote
+from refusals import Refusal, refusals
 
 DEFINITION = """
 name = "error_codes"
@@ -117,19 +118,17 @@ def test_where_nothing_stands_out_every_surface_says_so(tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (["--alphabet", ""], 'an alphabet needs a character, such as "a-z0-9._-"'),
-        (["--alphabet", "z-a"], "a range in an alphabet rises: a-z, not z-a"),
-        (["--range", "E42"], "leave --range out"),
-        (["--top", "3"], "leave --top out"),
-        (["--trend"], "leave --trend out"),
-        (["--quantile", "0.5"], "leave --quantile out"),
-    ],
+@refusals(
+    ("--alphabet ''", 'an alphabet needs a character, such as "a-z0-9._-"'),
+    ("--alphabet z-a", "a range in an alphabet rises: a-z, not z-a"),
+    ("--range E42", "leave --range out"),
+    ("--top 3", "leave --top out"),
+    ("--trend", "leave --trend out"),
+    ("--quantile 0.5", "leave --quantile out"),
+    command=f"estimate error_codes --store {STORE}",
 )
-def test_what_cannot_be_asked_gets_one_line(folder: Path, options: list[str], reason: str):
-    assert reason in asked(folder, *options, expect=1)
+def test_refusal_is_one_line(refusal: Refusal, folder: Path):
+    refusal.check(folder)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +157,6 @@ def test_what_cannot_be_asked_gets_one_line(folder: Path, options: list[str], re
         ("slots = 16384", 'slots = 16384\nmechanism = "prefix"\nq = 4', "q must be a prime"),
     ],
 )
-def test_a_file_that_does_not_fit_gets_one_line(tmp_path: Path, line: str, instead: str, reason: str):
+def test_file_that_does_not_fit_gets_one_line(tmp_path: Path, line: str, instead: str, reason: str):
     assert line in DEFINITION
-    (tmp_path / "e.toml").write_text(DEFINITION.replace(line, instead), encoding="utf-8")
-    assert reason in hushmote("experiment", "show", "e.toml", cwd=tmp_path, expect=1)
+    Refusal("experiment show e.toml", reason, {"e.toml": DEFINITION.replace(line, instead)}).check(tmp_path)

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 from boards import experiment, payload_of, reports
-from command_line import hushmote
+from refusals import Refusal, refusals
 from running import WAIT_S, until
 from served import get
 from traffic import publish
@@ -139,25 +139,34 @@ def test_a_login_that_the_broker_refuses_ends_it(tmp_path):
     assert "refuses the connection: not authorized" in error
 
 
-def test_mistakes_are_one_line_that_says_what_would_be_right(tmp_path):
-    def mistake(*arguments):
-        return hushmote("door", *arguments, cwd=tmp_path, expect=1)
+@refusals(
+    ("--http 0.0.0.0:9418", "give --token-file FILE, or --open"),
+    ("--http door.example:9418", "give --token-file FILE, or --open"),
+    ("--http 9418", "must be host:port"),
+    ("--open --token-file token", "take one of them"),
+    *(
+        (f"--origin {origin}", "must be https://host")
+        for origin in ("board.example", "https://board.example/", "ftp://x", "*", "http://[", "https://a@b")
+    ),
+    ("--fleet Home", "must be 1 to 32 of a-z"),
+    ("--token-file token", "cannot read the token"),
+    (
+        "--token-file token",
+        "16 or more letters and digits: openssl rand -hex 16",
+        {"token": "short"},
+    ),
+    command="door",
+)
+def test_refusal_is_one_line(refusal: Refusal, tmp_path):
+    refusal.check(tmp_path)
 
-    assert "give --token-file FILE, or --open" in mistake("--http", "0.0.0.0:9418")
-    assert "give --token-file FILE, or --open" in mistake("--http", "door.example:9418")
-    assert "must be host:port" in mistake("--http", "9418")
-    assert "take one of them" in mistake("--open", "--token-file", "token")
-    for wrong in ("board.example", "https://board.example/", "ftp://x", "*", "http://[", "https://a@b"):
-        assert "must be https://host" in mistake("--origin", wrong)
-    assert "must be 1 to 32 of a-z" in mistake("--fleet", "Home")
-    token = tmp_path / "token"
-    assert "cannot read the token" in mistake("--token-file", "token")
-    token.write_text(TOKEN)
-    token.chmod(0o644)
-    assert "chmod 600" in mistake("--token-file", "token")
-    token.chmod(0o600)
-    token.write_text("short")
-    assert "16 or more letters and digits: openssl rand -hex 16" in mistake("--token-file", "token")
+
+def test_token_that_others_can_read_is_refused(tmp_path):
+    (tmp_path / "token").touch(0o644)
+    Refusal("door --token-file token", "chmod 600", {"token": TOKEN}).check(tmp_path)
+
+
+def test_port_in_use_is_refused(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert "Address already in use" in mistake("--http", f"127.0.0.1:{port}")
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        Refusal(f"door --http {where}", "Address already in use").check(tmp_path)

@@ -9,6 +9,7 @@ import pytest
 from boards import ask_fleet
 from command_line import Run, runner
 from designs import choice_payload
+from refusals import Refusal, refusals
 from shown import shown
 
 from hushmote.device.ldp_client import Experiment
@@ -163,36 +164,34 @@ def test_plots_are_written(hushmote, tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("8", "--epsilon", "-1"), "above 0, not -1"),
-        (("8", "--epsilon", "0"), "above 0, not 0"),
-        (("8", "--epsilon", "20"), "from 0.001 to 16"),
-        (("8", "--risk", "1"), "between 0 and 1"),
-        (("8", "--risk", "-0.2"), "between 0 and 1"),
-        (("8", "--risk", "high"), "0.25 or 1/4, not high"),
-        (("8", "--risk", "0.1"), "value 0: before any report the belief is 0.125 already"),
-        (("8", "--risk", "x1"), "above 1"),
-        (("8", "--risk", "1/2", "--epsilon", "2"), "give one of"),
-        (("8"), "say --risk"),
-        (("1", "--risk", "1/2"), "2 to 16,777,216 values"),
-        (("0", "--risk", "1/2"), "2 to 16,777,216 values"),
-        (("3:rr", "--risk", "1/2"), "rr is for 2 values"),
-        (("3:gr", "--risk", "1/2"), "no mechanism gr: there are auto, rr, grr"),
-        (("3", "--prior", "0.5,0.4,0.3", "--risk", "0.9"), "sums to 1.2, not 1"),
-        (("3", "--prior", "0.5,0.8,-0.3", "--risk", "0.9"), "0 or more"),
-        (("3", "--prior", "0.5,0.5", "--risk", "0.9"), "2 numbers, there are 3"),
-        (("3", "--prior", "normal:1:1", "--risk", "0.9"), "give its file"),
-        (("3", "--about", "2:9", "--risk", "0.9"), "values are 0 to 2"),
-        (("3", "--risk", "0.9", "--reports", "0"), "whole number from 1"),
-        (("3", "--risk", "0.9", "--delta", "1"), "delta"),
-        (("3", "--epsilon", "1", "--plot", "x.txt"), "x.txt must end in .png or .pdf or .svg"),
-        (("3", "--epsilon", "1", "--histogram", "0"), "reports in the histogram"),
-        (("3", "--epsilon", "1", "--histogram", "2", "--reports", "3"), "does not hold 3 of one"),
-        ((), "say what a device may hold"),
-        (("3", "--prior", "room@home", "--risk", "1/2"), "leave the number of values out"),
-    ],
+@refusals(
+    ("8 --epsilon -1", "above 0, not -1"),
+    ("8 --epsilon 0", "above 0, not 0"),
+    ("8 --epsilon 20", "from 0.001 to 16"),
+    ("8 --risk 1", "between 0 and 1"),
+    ("8 --risk -0.2", "between 0 and 1"),
+    ("8 --risk high", "0.25 or 1/4, not high"),
+    ("8 --risk 0.1", "value 0: before any report the belief is 0.125 already"),
+    ("8 --risk x1", "above 1"),
+    ("8 --risk 1/2 --epsilon 2", "give one of"),
+    ("8", "say --risk"),
+    ("1 --risk 1/2", "2 to 16,777,216 values"),
+    ("0 --risk 1/2", "2 to 16,777,216 values"),
+    ("3:rr --risk 1/2", "rr is for 2 values"),
+    ("3:gr --risk 1/2", "no mechanism gr: there are auto, rr, grr"),
+    ("3 --prior 0.5,0.4,0.3 --risk 0.9", "sums to 1.2, not 1"),
+    ("3 --prior 0.5,0.8,-0.3 --risk 0.9", "0 or more"),
+    ("3 --prior 0.5,0.5 --risk 0.9", "2 numbers, there are 3"),
+    ("3 --prior normal:1:1 --risk 0.9", "give its file"),
+    ("3 --about 2:9 --risk 0.9", "values are 0 to 2"),
+    ("3 --risk 0.9 --reports 0", "whole number from 1"),
+    ("3 --risk 0.9 --delta 1", "delta"),
+    ("3 --epsilon 1 --plot x.txt", "x.txt must end in .png or .pdf or .svg"),
+    ("3 --epsilon 1 --histogram 0", "reports in the histogram"),
+    ("3 --epsilon 1 --histogram 2 --reports 3", "does not hold 3 of one"),
+    ("", "say what a device may hold"),
+    ("3 --prior room@home --risk 1/2", "leave the number of values out"),
+    command="epsilon",
 )
-def test_a_mistake_about_boards_is_one_line(hushmote, arguments: tuple[str, ...], says: str):
-    assert says in hushmote(*arguments, expect=1)
+def test_refusal_is_one_line(refusal: Refusal, tmp_path: Path):
+    refusal.check(tmp_path)

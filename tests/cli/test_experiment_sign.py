@@ -10,6 +10,7 @@ import pytest
 from boards import MemoryStorage
 from command_line import hushmote
 from enumeration import POLICY
+from refusals import Refusal, fails, refusals
 
 from hushmote.device import ldp_client
 from hushmote.fleet.provisioning import fleet_folder, master_key
@@ -80,20 +81,15 @@ class TestSign:
             run("experiment", "sign", "room_temp.toml", "--fleet", "home", "--signing-key", key)
             assert load_signed(Path("room_temp.signed.json")).announce_key == both.announce_key
 
-    @pytest.mark.parametrize(
-        ("arguments", "text"),
-        [
-            ((), "there is no signing key: give its file with --signing-key"),
-            (("--signing-key", "fl/aggregator/master.key"), "holds no signing key: give the file that has"),
-            (("--folder", "fl", "--fleet", "shed"), "is the folder of fleet home: leave out --fleet"),
-            (("--folder", "fl", "--after", "4294967295"), "leaves no serial: they end at 4294967295"),
-        ],
+    @refusals(
+        ("", "there is no signing key: give its file with --signing-key"),
+        ("--signing-key fl/aggregator/master.key", "holds no signing key: give the file that has"),
+        ("--folder fl --fleet shed", "is the folder of fleet home: leave out --fleet"),
+        ("--folder fl --after 4294967295", "leaves no serial: they end at 4294967295"),
+        command="experiment sign room_temp.toml",
     )
-    def test_says_in_one_line_what_is_missing(self, arguments, text, run, folder):
-        refused = run("experiment", "sign", "room_temp.toml", *arguments, expect=1)
-        assert text in refused
-        assert refused.count("\n") == 1
-        assert not Path("room_temp.signed.json").exists()
+    def test_says_in_one_line_what_is_missing(self, refusal: Refusal, folder, tmp_path):
+        refusal.check(tmp_path)
 
     def test_after_gives_a_serial_that_devices_take(self, run, folder):
         sign = ("experiment", "sign", "room_temp.toml", "--folder", "fl")
@@ -118,7 +114,7 @@ class TestAdd:
             changed = value + 1 if isinstance(value, int) else {} if isinstance(value, dict) else value + "0"
             document = whole | {"experiment": whole["experiment"] | {name: changed}}
             signed.write_text(json.dumps(document))
-            with pytest.raises(DefinitionError, match=r"was altered after it was|is not a signed experiment"):
+            with fails(r"was altered after it was|is not a signed experiment", DefinitionError):
                 load_signed(signed)
 
     def test_rejects_a_later_expiry_and_another_purpose(self, run, signed):
@@ -129,17 +125,26 @@ class TestAdd:
             refused = run("experiment", "add", str(signed), "--keys", expect=1)
             assert refused.endswith("was altered after it was signed: sign the experiment again\n")
 
-    @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"experiment": 1, "signature": ""}', "\xff"])
-    def test_rejects_what_is_no_signed_experiment(self, text, run, tmp_path):
-        Path("a.json").write_text(text, encoding="latin-1")
-        refused = run("experiment", "add", "a.json", "--keys", expect=1)
-        assert "a.json is not a signed experiment, or is damaged" in refused
-        assert refused.count("\n") == 1
+    @refusals(
+        *(
+            (
+                "experiment add a.json --keys",
+                "a.json is not a signed experiment, or is damaged",
+                {"a.json": content},
+            )
+            for content in ("", "{}", "[]", "null", '{"experiment": 1, "signature": ""}', b"\xff")
+        )
+    )
+    def test_rejects_what_is_no_signed_experiment(self, refusal: Refusal, tmp_path):
+        refusal.check(tmp_path)
 
-    def test_rejects_another_fleet_and_an_open_one(self, run, signed):
-        add = ("experiment", "add", str(signed))
-        assert "is signed for fleet home: leave out --fleet" in run(*add, "--fleet", "shed", expect=1)
-        assert "leave out --open" in run(*add, "--open", expect=1)
+    @refusals(
+        ("--fleet shed", "is signed for fleet home: leave out --fleet"),
+        ("--open", "leave out --open"),
+        command="experiment add room_temp.signed.json",
+    )
+    def test_rejects_another_fleet_and_an_open_one(self, refusal: Refusal, signed, tmp_path):
+        refusal.check(tmp_path)
 
     def test_says_that_an_unsigned_one_needs_the_signing_key(self, run, signed):
         text = run("experiment", "add", "room_temp.toml", "--fleet", "home", "--keys")

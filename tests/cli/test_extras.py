@@ -9,6 +9,7 @@ import pytest
 from command_line import DOOR, hushmote
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from refusals import fails
 
 from hushmote.fleet.provisioning.usb import UsbLink, compile_mpy
 from hushmote.server import extras
@@ -63,7 +64,7 @@ def test_commands_name_it(
 )
 def test_python_raises_it(monkeypatch: pytest.MonkeyPatch, call: Any, module: str, extra: str):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ExtraMissing, match=rf"pip install 'hushmote\[{extra}\]'"):
+    with fails(rf"pip install 'hushmote\[{extra}\]'", ExtraMissing):
         call()
 
 
@@ -79,7 +80,7 @@ def test_answers_raise_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modul
 
 def test_a_lack_of_nats_servers_is_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("hushmote.simulator.nats_servers.find_nats_server", lambda: None)
-    with pytest.raises(ExtraMissing, match="a NATS server needs the extra nats"):
+    with fails("a NATS server needs the extra nats", ExtraMissing):
         NatsServers().start()
 
 

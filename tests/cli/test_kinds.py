@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from command_line import Run, runner
 from kinds import WORDS, fill_kinds
+from refusals import Refusal, refusals
 
 from hushmote.server.store import Store
 
@@ -44,19 +45,15 @@ def test_a_mean_is_shown_unasked_and_no_histogram(run):
     assert [row["name"] for answer in trend["answers"] for row in answer["rows"]] == ["mean"] * 3
 
 
-@pytest.mark.parametrize(
-    ("asked", "option"),
-    [
-        (("--range", "3:"), "--range"),
-        (("--quantile", "0.5"), "--quantile"),
-        (("--top", "3"), "--top"),
-        (("--cdf",), "--cdf"),
-        (("--rows", "4"), "--rows"),
-    ],
+@refusals(
+    *(
+        (asked, f"hushmote: delay answers only its mean: leave {asked.split()[0]} out\n")
+        for asked in ("--range 3:", "--quantile 0.5", "--top 3", "--cdf", "--rows 4")
+    ),
+    command="estimate delay",
 )
-def test_what_a_mean_lacks_is_one_line(run, asked: tuple[str, ...], option: str):
-    line = run("estimate")("delay", *asked, expect=1)
-    assert line == f"hushmote: delay answers only its mean: leave {option} out\n"
+def test_what_a_mean_lacks_is_refused(refusal: Refusal, store: Path):
+    refusal.check(store)
 
 
 def test_texts_are_named(run):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import DOOR, hushmote, hushmote_process
+from refusals import Refusal, fails, refusals
 from running import WAIT_S, until
 
 from hushmote.server.ingest.broker_url import BrokerUrlError, parse_broker_url
@@ -27,32 +28,36 @@ def door(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_mistake_is_one_line_and_status_1(door: Path):
-    for arguments, text in [
-        (("status",), "there is no store at hushmote.sqlite"),
-        (("experiment", "show", "none.toml"), "cannot read none.toml: No such file"),
-        (("experiment", "add", "door.toml"), "fleet home is new: say --keys"),
-        (("status", "--store", "mysql://x/y"), "a store is sqlite:///path"),
-        (("simulate", "door.toml", "--population", "normal:1:2"), "number"),
-        (("simulate", "door.toml", "--population", "file:no.csv:x"), "cannot read no.csv"),
-        (("simulate", "door.toml", "--population", "file:no.csv"), "readings are in file:FILE:COLUMN"),
-        (("demo", "--devices", "0"), "--devices must be from 100 to 26115"),
-        (("demo", "--broker", "mqtt://127.0.0.1:1"), "no broker at 127.0.0.1:1"),
-        (("demo", "--broker", "rabbit"), "a broker is written mqtt"),
-    ]:
-        assert text in hushmote(*arguments, cwd=door, expect=1), arguments
-    for option, value, text in (
-        ("--weigh", "size", "'size' is not one of 'reports'"),
-        ("--top", "-1", "must be 0 or more, not '-1'"),
-        ("--quantile", "half", "must be a number, not 'half'"),
-    ):
-        said = hushmote("estimate", "x", option, value, cwd=door, expect=2)
-        assert f"Invalid value for '{option}': {text}" in said
+@refusals(
+    ("status", "there is no store at hushmote.sqlite"),
+    ("experiment show none.toml", "cannot read none.toml: No such file"),
+    ("experiment add door.toml", "fleet home is new: say --keys"),
+    ("status --store mysql://x/y", "a store is sqlite:///path"),
+    ("simulate door.toml --population normal:1:2", "number"),
+    ("simulate door.toml --population file:no.csv:x", "cannot read no.csv"),
+    ("simulate door.toml --population file:no.csv", "readings are in file:FILE:COLUMN"),
+    ("demo --devices 0", "--devices must be from 100 to 26115"),
+    ("demo --broker mqtt://127.0.0.1:1", "no broker at 127.0.0.1:1"),
+    ("demo --broker rabbit", "a broker is written mqtt"),
+)
+def test_refusal_is_one_line(refusal: Refusal, door: Path):
+    refusal.check(door)
+
+
+@refusals(
+    ("--weigh size", "Invalid value for '--weigh': 'size' is not one of 'reports'"),
+    ("--top -1", "Invalid value for '--top': must be 0 or more, not '-1'"),
+    ("--quantile half", "Invalid value for '--quantile': must be a number, not 'half'"),
+    command="estimate x",
+    status=2,
+)
+def test_invalid_value_is_named(refusal: Refusal, door: Path):
+    refusal.check(door)
 
 
 def test_an_expired_experiment_is_not_added(door: Path):
-    (door / "old.toml").write_text(DOOR.replace("9999-12-31", "2020-01-01"))
-    assert "expired on 2020-01-01" in hushmote("experiment", "add", "old.toml", "--open", cwd=door, expect=1)
+    old = {"old.toml": DOOR.replace("9999-12-31", "2020-01-01")}
+    Refusal("experiment add old.toml --open", "expired on 2020-01-01", old).check(door)
     assert "its last day, which is over" in hushmote("experiment", "show", "old.toml", cwd=door)
 
 
@@ -141,7 +146,7 @@ def test_broker_urls_are_read_with_login_and_port():
     assert (address.username, address.password) == ("ann", "p@ss")
     assert parse_broker_url("mqtt://broker.example").port == 1883
     for wrong in ("broker.example", "tcp://x", "mqtt://", "mqtt://x:99999", "mqtt://x/path"):
-        with pytest.raises(BrokerUrlError, match="a broker is written mqtt"):
+        with fails("a broker is written mqtt", BrokerUrlError):
             parse_broker_url(wrong)
 
 
@@ -155,7 +160,10 @@ def test_the_readme_names_commands_that_exist():
 
 
 @pytest.mark.slow
-def test_a_folder_that_cannot_be_made_is_said_before_the_work(door: Path):
-    (door / "file").write_text("")
-    for arguments in (("study", "ranges", "--quick", "--out=file/x"), ("demo", "--out", "file")):
-        assert "cannot make the folder file" in hushmote(*arguments, cwd=door, expect=1)
+@refusals(
+    ("study ranges --quick --out=file/x", "cannot make the folder file"),
+    ("demo --out file", "cannot make the folder file"),
+    files={"file": ""},
+)
+def test_folder_that_cannot_be_made_is_named_before_work(refusal: Refusal, tmp_path: Path):
+    refusal.check(tmp_path)

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from hushmote.cli.mechanisms import mechanisms_command
 from hushmote.server import mechanisms
-from hushmote.server.answers import tables as show
 from hushmote.server.mechanisms import MECHANISMS
 from hushmote.server.mechanisms.choose import choose
 from hushmote.server.mechanisms.direct import Direct
@@ -26,7 +25,7 @@ app.command()(mechanisms_command)
 
 @pytest.fixture(autouse=True)
 def _eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(show.out, "_width", 80)
+    monkeypatch.setenv("COLUMNS", "80")
 
 
 def run(line: str) -> str:

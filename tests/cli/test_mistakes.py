@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 from command_line import DOOR, hushmote
+from refusals import Refusal, refusals
 from running import WAIT_S, until
 
 from hushmote.cli import main as cli
@@ -130,92 +131,59 @@ def test_the_page_of_help_names_every_command(tmp_path: Path):
     assert "docs/commands-fleet.md" in page
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says", "where"),
-    [
-        (("status", "--foo"), "No such option: --foo", "status"),
-        (("status", "x"), "unexpected extra argument", "status"),
-        (("provision", "keys"), "Missing argument 'file'", "provision keys"),
-        (("store", "merge", "a"), "Missing argument 'FROM'", "store merge"),
-        (("store", "upgrade"), "Missing argument 'URL'", "store upgrade"),
-        (("budget", "compare"), "Missing option '--total'", "budget compare"),
-        (("plan", "--devices", "ten"), "Invalid value for '--devices'", "plan"),
-        (("plan", "--devices"), "Option '--devices' requires an argument", ""),
-        (("simulate", "door.toml", "--seed", "-1"), "Invalid value for '--seed'", "simulate"),
-        (("experiment", "shwo"), "Did you mean 'show'?", "experiment"),
-        (("sevre",), "No such command 'sevre'. Did you mean 'serve'", ""),
-        (("--colour",), "No such option: --colour", ""),
-    ],
-)
-def test_a_mistake_in_the_command_line_is_two_lines_and_status_2(
-    arguments, says, where, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.setattr("sys.argv", ["hushmote", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    error = capsys.readouterr().err
-    assert ended.value.code == 2
-    first, second = error.splitlines()
-    assert first.startswith("hushmote: ")
-    assert says in first
-    assert second == " ".join(["Try", "hushmote", *where.split(), "--help"])
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("line", "words", "where"),
+        [
+            ("status --foo", "No such option: --foo", "status"),
+            ("status x", "unexpected extra argument", "status"),
+            ("provision keys", "Missing argument 'file'", "provision keys"),
+            ("store merge a", "Missing argument 'FROM'", "store merge"),
+            ("store upgrade", "Missing argument 'URL'", "store upgrade"),
+            ("budget compare", "Missing option '--total'", "budget compare"),
+            ("plan --devices ten", "Invalid value for '--devices'", "plan"),
+            ("plan --devices", "Option '--devices' requires an argument", ""),
+            ("simulate door.toml --seed -1", "Invalid value for '--seed'", "simulate"),
+            ("experiment shwo", "Did you mean 'show'?", "experiment"),
+            ("sevre", "No such command 'sevre'. Did you mean 'serve'", ""),
+            ("--colour", "No such option: --colour", ""),
+        ],
+    )
+    def test_second_line_says_where_options_are(self, line: str, words: str, where: str, tmp_path: Path):
+        first, second = hushmote(*line.split(), cwd=tmp_path, expect=2).splitlines()
+        assert words in first
+        assert second == " ".join(["Try", "hushmote", *where.split(), "--help"])
 
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("provision", "keys", "no/x"), "cannot write no/x"),
-        (("experiment", "show", "."), "cannot read .: Is a directory"),
-        (("experiment", "show", "noise"), "cannot read noise"),
-        (("status", "--store", "sqlite:///no/x"), "no does not exist; create it"),
-        (("status", "--store", "sqlite:///."), "it is a folder"),
-        (("status", "--store", "sqlite:///noise"), "not an SQLite database"),
-        (("store", "check", "nonsense"), "not a store: write"),
-        (("store", "merge", "sqlite:///a", "sqlite:///b"), "there is no store at a"),
-        (("study", "curves", "--output", "no/x.png"), "cannot write no/x.png"),
-        (("study", "curves", "--output", "x.txt"), "must end in .png or .pdf or .svg"),
-        (("budget", "compare", "--total", "nan", "--reports", "3"), "a number above 0"),
-        (("epsilon", "10", "--epsilon", "inf"), "millionths above 0, not inf"),
-        (("study", "composition", "--epsilon=nan"), "millionths above 0, not nan"),
-        (("study", "central", "--records=1e400,2", "--risk=1/2"), "a number is too large"),
+    @refusals(
+        ("provision keys no/x", "cannot write no/x"),
+        ("experiment show .", "cannot read .: Is a directory"),
+        ("experiment show noise", "cannot read noise"),
+        ("status --store sqlite:///no/x", "no does not exist; create it"),
+        ("status --store sqlite:///.", "it is a folder"),
+        ("status --store sqlite:///noise", "not an SQLite database"),
+        ("store check nonsense", "not a store: write"),
+        ("store merge sqlite:///a sqlite:///b", "there is no store at a"),
+        ("study curves --output no/x.png", "cannot write no/x.png"),
+        ("study curves --output x.txt", "must end in .png or .pdf or .svg"),
+        ("budget compare --total nan --reports 3", "a number above 0"),
+        ("epsilon 10 --epsilon inf", "millionths above 0, not inf"),
+        ("study composition --epsilon=nan", "millionths above 0, not nan"),
+        ("study central --records=1e400,2 --risk=1/2", "a number is too large"),
         (
-            (
-                "plan",
-                "--lifetime",
-                "1e308",
-                "--devices",
-                "9",
-                "--values",
-                "yes-no",
-                "--horizon",
-                "1y",
-                "--call",
-                "1h",
-            ),
+            "plan --lifetime 1e308 --devices 9 --values yes-no --horizon 1y --call 1h",
             "lifetime must be a number",
         ),
-        (("ledger", "--status", "no"), "cannot read no"),
-        (("ledger", "--policy", "noise"), "cannot read noise"),
-        (("flash", "/dev/nope", "door.toml"), "door.toml is not JSON"),
-        (("provision", "fleet", "f", "--host", "a b"), "host 'a b' must be a DNS name"),
-        (("provision", "list", "--folder", "no"), "no is not a fleet's folder"),
-        (("provision", "rotate", "devices"), "give the fleet's folder"),
-        (("provision", "list", "--allow", "@noise"), "must hold a device id on each line"),
-        (("provision", "list", "--allow", "UPPER"), "device id 'UPPER' must be"),
-    ],
-)
-def test_any_other_mistake_is_one_line_and_status_1(
-    arguments, says, door: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.chdir(door)
-    monkeypatch.setattr("sys.argv", ["hushmote", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    error = capsys.readouterr().err
-    assert ended.value.code == 1
-    assert error.startswith("hushmote: ")
-    assert error.count("\n") == 1
-    assert says in error
+        ("ledger --status no", "cannot read no"),
+        ("ledger --policy noise", "cannot read noise"),
+        ("flash /dev/nope door.toml", "door.toml is not JSON"),
+        ("provision fleet f --host 'a b'", "host 'a b' must be a DNS name"),
+        ("provision list --folder no", "no is not a fleet's folder"),
+        ("provision rotate devices", "give the fleet's folder"),
+        ("provision list --allow @noise", "must hold a device id on each line"),
+        ("provision list --allow UPPER", "device id 'UPPER' must be"),
+    )
+    def test_is_one_line(self, refusal: Refusal, door: Path):
+        refusal.check(door)
 
 
 QUESTION = """
@@ -258,79 +226,73 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestNewcomer:
     """What someone types in the first hour, and the line that puts it right."""
 
-    @pytest.mark.parametrize(
-        ("line", "says"),
-        [
-            ("server", "Did you mean 'serve'?"),
-            ("experiments list", "Did you mean 'experiment'?"),
-            ("estimate room_temp --fleets home", "Possible options: --fleet"),
-            ("simulate room.toml --device 1000", "Possible options: --devices"),
-            ("serve --master master.key", "--master-key"),
-            ("flash desk.settings.json", "Missing argument 'settings'"),
-            ("estimate room_temp --fleet home --quantile 95%", "must be a number, not '95%': write 0.95"),
-            ("plan --devices 20.000 --values 64 --epsilon 2", "must be a whole number, not '20.000'"),
-            ("plan --devices 20k --values 64 --epsilon 2", "must be a whole number, not '20k'"),
-            ("plan --devices 20000 --values 64 --epsilon 2,0", "must be a number, not '2,0': write 2.0"),
-            ("simulate room.toml --rows 0", "must be 1 or more, not '0'"),
-        ],
+    @refusals(
+        ("server", "Did you mean 'serve'?"),
+        ("experiments list", "Did you mean 'experiment'?"),
+        ("estimate room_temp --fleets home", "Possible options: --fleet"),
+        ("simulate room.toml --device 1000", "Possible options: --devices"),
+        ("serve --master master.key", "--master-key"),
+        ("flash desk.settings.json", "Missing argument 'settings'"),
+        ("estimate room_temp --fleet home --quantile 95%", "must be a number, not '95%': write 0.95"),
+        ("plan --devices 20.000 --values 64 --epsilon 2", "must be a whole number, not '20.000'"),
+        ("plan --devices 20k --values 64 --epsilon 2", "must be a whole number, not '20k'"),
+        ("plan --devices 20000 --values 64 --epsilon 2,0", "must be a number, not '2,0': write 2.0"),
+        ("simulate room.toml --rows 0", "must be 1 or more, not '0'"),
+        status=2,
     )
-    def test_wrong_options_name_the_right_ones(self, line: str, says: str, newcomer: Path):
-        assert says in hushmote(*line.split(), cwd=newcomer, expect=2)
+    def test_wrong_options_name_the_right_ones(self, refusal: Refusal, newcomer: Path):
+        refusal.check(newcomer)
+
+    @refusals(
+        ("flash desk.settings.json /dev/ttyACM0", "no settings /dev/ttyACM0: make them with"),
+        ("flash /dev/ttyUSB9 room.toml", "it must be a file that `hushmote provision` wrote"),
+        ("experiment show romm.toml", "did you mean room.toml?"),
+        ("experiment add room --fleet home", "did you mean room.toml?"),
+        ("simulate room", "did you mean room.toml?"),
+        ("experiment show notes.txt", "notes.txt: not TOML"),
+        ("serve --master-key mastr.key", "did you mean master.key?"),
+        ("serve --master-key room.toml", "a master key of exactly 64 hex digits"),
+        ("provision keys master.key", "master.key exists"),
+        (f"provision device desk {OF_FLEET} {TO_BROKER}", "desk.settings.json exists"),
+        (f"provision device Desk {OF_FLEET} {TO_BROKER}", "must be 1 to 32 of a-z, 0-9 and -"),
+        (f"provision device x --fleet home {TO_BROKER}", "--master-key FILE for a fleet with keys"),
+        ("provision device x --folder home", "make one with `hushmote provision fleet home"),
+        ("provision fleet f --host http://a.example", "without a port or wildcard"),
+        ("status --store hushmote.sqlite", "write sqlite:///path"),
+        ("status --store sqlite:///other.sqlite", "there is no store at other.sqlite"),
+        ("status --broker mqtt://localhost:1", "(Connection refused): start one or correct it"),
+        ("serve --broker localhost", WRITTEN),
+        ("serve --broker http://localhost", WRITTEN),
+        ("serve --broker mqtt://localhost:99999", f"{WRITTEN}, the port from 1 to 65535"),
+        ("serve --broker mqtt://u:secret@localhost", "HUSHMOTE_BROKER_PASSWORD_FILE"),
+        ("serve", "fleet home is keyed: give its master key"),
+        ("estimate room_temp", "name one fleet in this store; its fleets: home, simulated"),
+        ("estimate room_tmp --fleet home", "its experiments: room_temp"),
+        ("estimate room_temp --fleet hme", "its fleets: home, simulated"),
+        ("estimate room_temp --fleet home", "an estimate needs 2"),
+        ("estimate room_temp --fleet simulated --range 24", "a range reads low:high"),
+        ("estimate room_temp --fleet simulated --quantile 95", "a quantile is between 0 and 1"),
+        ("estimate room_temp --fleet home --last week", "a length of time reads 7d"),
+        ("estimate room_temp --fleet home --output x.gif", "must end in .csv or"),
+        ("experiment withdraw room_tmp --fleet home", "its experiments: room_temp"),
+        ("experiment add room.toml --fleet Home --keys", "name 'Home' must be 1 to 32 of a-z"),
+        ("experiment add room.toml --fleet home --open", "fleet home is keyed"),
+        ("experiment add room.toml --fleet new", "say --keys (reports carry tags) or --open"),
+        ("plan --devices 20000 --values 64 --error 1,5", "such as 0.01, or 0.5°C: not '1,5'"),
+        ("plan --devices 20000 --values 64 --error 5%", "±5 points is --error 0.05"),
+        ("plan --devices 20000 --values 64", "add epsilon (2 is a common choice) or error"),
+        ("epsilon 64 --epsilon 2000000", "boards count millionths, here write 2"),
+        ("epsilon 64 --risk 5%", "a number such as 0.25 or 1/4"),
+        ("simulate room.toml --population gauss:19:3", "there are uniform, normal,"),
+        ("simulate room.toml --to hushmote.sqlite", "write sqlite:///path"),
+        ("demo --devices 5", "from 100 to 26115"),
+        environment=WIFI,
+    )
+    def test_wrong_line_gets_one_good_line(self, refusal: Refusal, newcomer: Path):
+        refusal.check(newcomer)
 
     @pytest.mark.parametrize(
-        ("line", "says"),
-        [
-            ("flash desk.settings.json /dev/ttyACM0", "no settings /dev/ttyACM0: make them with"),
-            ("flash /dev/ttyUSB9 room.toml", "it must be a file that `hushmote provision` wrote"),
-            ("experiment show romm.toml", "did you mean room.toml?"),
-            ("experiment add room --fleet home", "did you mean room.toml?"),
-            ("simulate room", "did you mean room.toml?"),
-            ("experiment show notes.txt", "notes.txt: not TOML"),
-            ("serve --master-key mastr.key", "did you mean master.key?"),
-            ("serve --master-key room.toml", "a master key of exactly 64 hex digits"),
-            ("provision keys master.key", "master.key exists"),
-            (f"provision device desk {OF_FLEET} {TO_BROKER}", "desk.settings.json exists"),
-            (f"provision device Desk {OF_FLEET} {TO_BROKER}", "must be 1 to 32 of a-z, 0-9 and -"),
-            (f"provision device x --fleet home {TO_BROKER}", "--master-key FILE for a fleet with keys"),
-            ("provision device x --folder home", "make one with `hushmote provision fleet home"),
-            ("provision fleet f --host http://a.example", "without a port or wildcard"),
-            ("status --store hushmote.sqlite", "write sqlite:///path"),
-            ("status --store sqlite:///other.sqlite", "there is no store at other.sqlite"),
-            ("status --broker mqtt://localhost:1", "(Connection refused): start one or correct it"),
-            ("serve --broker localhost", WRITTEN),
-            ("serve --broker http://localhost", WRITTEN),
-            ("serve --broker mqtt://localhost:99999", f"{WRITTEN}, the port from 1 to 65535"),
-            ("serve --broker mqtt://u:secret@localhost", "HUSHMOTE_BROKER_PASSWORD_FILE"),
-            ("serve", "fleet home is keyed: give its master key"),
-            ("estimate room_temp", "name one fleet in this store; its fleets: home, simulated"),
-            ("estimate room_tmp --fleet home", "its experiments: room_temp"),
-            ("estimate room_temp --fleet hme", "its fleets: home, simulated"),
-            ("estimate room_temp --fleet home", "an estimate needs 2"),
-            ("estimate room_temp --fleet simulated --range 24", "a range reads low:high"),
-            ("estimate room_temp --fleet simulated --quantile 95", "a quantile is between 0 and 1"),
-            ("estimate room_temp --fleet home --last week", "a length of time reads 7d"),
-            ("estimate room_temp --fleet home --output x.gif", "must end in .csv or"),
-            ("experiment withdraw room_tmp --fleet home", "its experiments: room_temp"),
-            ("experiment add room.toml --fleet Home --keys", "name 'Home' must be 1 to 32 of a-z"),
-            ("experiment add room.toml --fleet home --open", "fleet home is keyed"),
-            ("experiment add room.toml --fleet new", "say --keys (reports carry tags) or --open"),
-            ("plan --devices 20000 --values 64 --error 1,5", "such as 0.01, or 0.5°C: not '1,5'"),
-            ("plan --devices 20000 --values 64 --error 5%", "±5 points is --error 0.05"),
-            ("plan --devices 20000 --values 64", "add epsilon (2 is a common choice) or error"),
-            ("epsilon 64 --epsilon 2000000", "boards count millionths, here write 2"),
-            ("epsilon 64 --risk 5%", "a number such as 0.25 or 1/4"),
-            ("simulate room.toml --population gauss:19:3", "there are uniform, normal,"),
-            ("simulate room.toml --to hushmote.sqlite", "write sqlite:///path"),
-            ("demo --devices 5", "from 100 to 26115"),
-        ],
-    )
-    def test_a_wrong_line_gets_one_good_line(self, line: str, says: str, newcomer: Path):
-        there = sorted(newcomer.iterdir())
-        assert says in hushmote(*line.split(), cwd=newcomer, expect=1, environment=WIFI)
-        assert sorted(newcomer.iterdir()) == there
-
-    @pytest.mark.parametrize(
-        ("right", "wrong", "says"),
+        ("right", "wrong", "words"),
         [
             ("epsilon = 1.0", "epsilon = 1,0", "line 11: write a number with a point"),
             ("epsilon = 1.0", "epsilon = 1000000", "boards count millionths, here write 1"),
@@ -350,10 +312,10 @@ class TestNewcomer:
             (QUESTION, '{"name": "room_temp"}', "write TOML, not JSON"),
         ],
     )
-    def test_a_wrong_question_gets_one_good_line(self, right: str, wrong: str, says: str, tmp_path: Path):
+    def test_wrong_question_gets_one_good_line(self, right: str, wrong: str, words: str, tmp_path: Path):
         assert right in QUESTION
-        (tmp_path / "question.toml").write_text(QUESTION.replace(right, wrong))
-        assert says in hushmote("experiment", "show", "question.toml", cwd=tmp_path, expect=1)
+        files = {"question.toml": QUESTION.replace(right, wrong)}
+        Refusal("experiment show question.toml", words, files).check(tmp_path)
 
     @pytest.mark.parametrize(
         "line", ["serve --master-key master.key", "page", "door --broker mqtt://localhost:1"]
@@ -367,7 +329,7 @@ class TestNewcomer:
 
 
 @pytest.mark.parametrize(
-    ("error", "says"),
+    ("error", "words"),
     [
         (
             PermissionError(13, "Permission denied", "secret"),
@@ -379,18 +341,13 @@ class TestNewcomer:
     ],
 )
 def test_what_the_machine_refuses_is_one_line(
-    error, says, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: Exception, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     def refuse(**_options: object) -> None:
         raise error
 
     monkeypatch.setattr(cli, "app", refuse)
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    said = capsys.readouterr().err
-    assert ended.value.code == 1
-    assert says in said
-    assert said.count("\n") == 1
+    Refusal("status", words).check(tmp_path)
 
 
 @pytest.mark.slow

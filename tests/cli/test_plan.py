@@ -15,7 +15,6 @@ from hushmote.planning.devices import PlanError
 from hushmote.planning.expected_error import Question
 from hushmote.planning.experiment_file import name_from, nats
 from hushmote.planning.request import PlanRequest, question_of, reading_of
-from hushmote.server.answers import tables as show
 from hushmote.server.errors import UsageError
 from hushmote.server.experiments.definition import load
 from hushmote.server.mechanisms import mechanism_of
@@ -28,7 +27,7 @@ LIFE = "--devices 20000 --lifetime 2 --horizon 2y --call 1h"
 
 @pytest.fixture(autouse=True)
 def _eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(show.out, "_width", 80)
+    monkeypatch.setenv("COLUMNS", "80")
 
 
 def plan(line: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import hushmote
+from refusals import Refusal, refusals
 from statements import KEPT, ask, firmware
 
 from hushmote.fleet.provisioning import fleet_folder
@@ -43,11 +44,11 @@ class TestPolicy:
     """Whose device the label describes is never guessed."""
 
     def test_write_without_a_policy_is_refused(self, home: Path):
-        assert hushmote("statement", "write", "home", "--output", "s.html", cwd=home, expect=1) == (
+        Refusal(
+            "statement write home --output s.html",
             "hushmote: --policy is missing: give the firmware file that is on the devices, such as their "
-            "main.py; `hushmote budget policy --write` puts POLICY into it\n"
-        )
-        assert not (home / "s.html").exists()
+            "main.py; `hushmote budget policy --write` puts POLICY into it\n",
+        ).check(home)
 
     @pytest.mark.parametrize("name", ["policy.py", "policy.json"])
     def test_takes_what_budget_policy_prints(self, name: str, home: Path):
@@ -171,17 +172,17 @@ def test_the_same_epoch_gives_the_same_bytes(home: Path):
 
 
 def test_a_keyed_fleet_signs_with_its_own_keys_alone(home: Path):
-    write = ("statement", "write", "--policy", "main.py", "--output", "s.json")
-    said = (
+    write = "statement write --policy main.py --output s.json"
+    Refusal(
+        write,
         "hushmote: fleet home signs what it says: give its folder, or its key files with --master-key and "
-        "--signing-key\n"
-    )
-    assert hushmote(*write, cwd=home, expect=1) == said
+        "--signing-key\n",
+    ).check(home)
     with Store(f"sqlite:///{home / STORE}") as store:
         store.set_master_check("home", "0123456789abcdef")
-    refused = hushmote(*write, "--master-key", "master.key", cwd=home, expect=1)
-    assert refused.startswith("hushmote: these are not the keys of fleet home in ")
-    assert not (home / "s.json").exists()
+    Refusal(f"{write} --master-key master.key", "hushmote: these are not the keys of fleet home in ").check(
+        home
+    )
 
 
 def test_a_folder_says_which_fleet_and_how_reports_travel(home: Path):
@@ -230,19 +231,17 @@ class TestWhoseKey:
             assert text.startswith("signed for fleet home on ")
             assert "nothing says" not in text
 
-    def test_rejects_key_of_another_fleet_and_no_key(self, signed: Path):
-        verify = ("statement", "verify", "s.json", "--announce-key")
+    @refusals(
+        ("shed", "shed is of fleet shed, and the statement of fleet home: give that fleet's key"),
+        ("open.settings.json", "open.settings.json holds no announce key: give the settings of a device"),
+        ("ab" * 63, "must be 128 hex digits, a device's settings file, or a fleet's folder"),
+        ("none.json", "must be 128 hex digits, a device's settings file, or a fleet's folder"),
+        command="statement verify s.json --announce-key",
+    )
+    def test_rejects_key_of_another_fleet_and_no_key(self, refusal: Refusal, signed: Path):
         fleet_folder.make(signed / "shed", FleetSpec("shed", ("broker.example",)), write_master=True)
         provision_device(None, "home", "open", path=signed / "open.settings.json")
-        for given, text in (
-            ("shed", "shed is of fleet shed, and the statement of fleet home: give that fleet's key"),
-            ("open.settings.json", "open.settings.json holds no announce key: give the settings of a device"),
-            ("ab" * 63, "must be 128 hex digits, a device's settings file, or a fleet's folder"),
-            ("none.json", "must be 128 hex digits, a device's settings file, or a fleet's folder"),
-        ):
-            refused = hushmote(*verify, given, cwd=signed, expect=1)
-            assert text in refused
-            assert refused.count("\n") == 1
+        refusal.check(signed)
 
 
 def test_an_open_fleets_statement_is_unsigned_and_says_so(tmp_path: Path):
@@ -256,19 +255,18 @@ def test_an_open_fleets_statement_is_unsigned_and_says_so(tmp_path: Path):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (("--output", "s.txt"), "s.txt must end in .html or .json: that says what is written"),
-        (("--policy", "none.py"), "cannot read none.py: No such file or directory"),
-        (("cellar",), "no fleet cellar in "),
-        ((), "refuse room_temp_2: give the firmware they have with --policy"),
-    ],
+@refusals(
+    ("--output s.txt", "s.txt must end in .html or .json: that says what is written"),
+    ("--policy none.py", "cannot read none.py: No such file or directory"),
+    ("cellar", "no fleet cellar in "),
+    command="statement write --policy main.py",
 )
-def test_what_is_wrong_is_one_line(arguments: tuple[str, ...], line: str, home: Path):
-    if not arguments:
-        with Store(f"sqlite:///{home / STORE}") as store:
-            ask(store, KEPT.replace("room_temp", "room_temp_2"))
-    refused = hushmote("statement", "write", "--policy", "main.py", *arguments, cwd=home, expect=1)
-    assert line in refused
-    assert refused.count("\n") == 1
+def test_refusal_is_one_line(refusal: Refusal, home: Path):
+    refusal.check(home)
+
+
+def test_refuses_policy_that_refuses_a_question(home: Path):
+    with Store(f"sqlite:///{home / STORE}") as store:
+        ask(store, KEPT.replace("room_temp", "room_temp_2"))
+    right = "refuse room_temp_2: give the firmware they have with --policy"
+    Refusal("statement write --policy main.py", right).check(home)

@@ -8,8 +8,10 @@ import pytest
 import typer
 from boards import FLEET_KEYS, ask_fleet, experiment, reports
 from command_line import runner
+from refusals import Refusal, refusals
 from running import until
 from served import served
+from sqlalchemy import Engine, event
 
 from hushmote.fleet.provisioning.master_key import to_text
 from hushmote.server.ingest import pipeline as ingest
@@ -109,23 +111,28 @@ class TestUnfinishedErasure:
     def test_interrupted_one_is_reported_and_finished(self, run, tmp_path, monkeypatch):
         check = runner("store", tmp_path, monkeypatch)
 
-        def interrupt(*_):
-            raise KeyboardInterrupt
+        def interrupt(_connection, _cursor, statement, *_):
+            if statement.split() == ["SELECT", "rewrite.erasures", "FROM", "rewrite"]:
+                raise KeyboardInterrupt
 
-        with monkeypatch.context() as patch:
-            patch.setattr("hushmote.server.store.erase._rewrite", interrupt)
+        event.listen(Engine, "before_cursor_execute", interrupt)
+        try:
             run("--device", "board-1", "--fleet", "open", "--yes", expect=130)
+        finally:
+            event.remove(Engine, "before_cursor_execute", interrupt)
         due = "old pages of the files may still contain erased data: an aggregator or"
         assert due in " ".join(check("check", "sqlite:///s.sqlite").split())
         run()
         assert due not in " ".join(check("check", "sqlite:///s.sqlite").split())
         assert "say what is erased" in run(expect=1)
 
-    def test_only_a_device_can_be_queued(self, run):
-        assert "--queue is for one device" in run("--fleet", "open", "--queue", "--yes", expect=1)
-        assert "there is no device nobody in fleet" in run(
-            "--fleet", "open", "--device", "nobody", "--queue", "--yes", expect=1
-        )
+    @refusals(
+        ("--fleet open", "--queue is for one device"),
+        ("--fleet open --device nobody", "there is no device nobody in fleet"),
+        command="store erase sqlite:///s.sqlite --queue --yes",
+    )
+    def test_only_a_device_can_be_queued(self, refusal: Refusal, run, tmp_path):
+        refusal.check(tmp_path)
 
 
 def test_an_experiment_and_a_fleet_go_once_they_are_withdrawn(run, tmp_path):
@@ -140,24 +147,20 @@ def test_an_experiment_and_a_fleet_go_once_they_are_withdrawn(run, tmp_path):
         assert store.fleets() == {"keyed": True}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((), "say what is erased: --device ID, --experiment NAME, or --fleet NAME alone"),
-        (("--device", "board-1", "--experiment", "temp"), "say what is erased"),
-        (("--device", "board-1"), "name one fleet in s.sqlite; its fleets: keyed, open"),
-        (("--fleet", "away"), "no fleet away in s.sqlite; its fleets: keyed, open"),
-        (("--device", "no\nbody", "--fleet", "open"), "there is no device no"),
-        (("--device", "", "--fleet", "open"), "there is no device"),
-        (("--experiment", "hall", "--fleet", "open"), "there is no experiment hall in fleet open"),
-        (("--device", "board-1", "--fleet", "keyed"), "give it as a file or in HUSHMOTE_MASTER_KEY"),
-        (("--device", "board-1", "--fleet", "keyed", "--master-key", "none"), "cannot read the master key"),
-    ],
+@refusals(
+    ("", "say what is erased: --device ID, --experiment NAME, or --fleet NAME alone"),
+    ("--device board-1 --experiment temp", "say what is erased"),
+    ("--device board-1", "name one fleet in s.sqlite; its fleets: keyed, open"),
+    ("--fleet away", "no fleet away in s.sqlite; its fleets: keyed, open"),
+    ("--device 'no\nbody' --fleet open", "there is no device no"),
+    ("--device '' --fleet open", "there is no device"),
+    ("--experiment hall --fleet open", "there is no experiment hall in fleet open"),
+    ("--device board-1 --fleet keyed", "give it as a file or in HUSHMOTE_MASTER_KEY"),
+    ("--device board-1 --fleet keyed --master-key none", "cannot read the master key"),
+    command="store erase sqlite:///s.sqlite --yes",
 )
-def test_what_cannot_be_erased_is_one_line_and_nothing_is_lost(run, tmp_path, arguments, said):
-    before = (tmp_path / "s.sqlite").read_bytes()
-    assert said in run(*arguments, "--yes", expect=1)
-    assert (tmp_path / "s.sqlite").read_bytes().count(b"board-1") == before.count(b"board-1")
+def test_refusal_is_one_line(refusal: Refusal, run, tmp_path):
+    refusal.check(tmp_path)
 
 
 def test_status_says_how_long_windows_are_kept_and_what_was_erased(run, tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from enumeration import distribution, exp_below
 from experiments import number_json
+from refusals import Refusal, refusals
 
 from hushmote.device.ldp_client import ONE, Experiment, ExperimentRefused
 from hushmote.device.ldp_pgr import Points
@@ -92,21 +93,19 @@ def test_a_level_has_its_codes_from_its_offset_on() -> None:
     assert (level.weight, level.offset) == (5, 100)
 
 
-@pytest.mark.parametrize(
-    ("q", "domain", "epsilon", "text"),
-    [
-        (1, 9, 1_000_000, "q must be an integer from 2 to 4096"),
-        (4099, 9, 1_000_000, "q must be an integer from 2 to 4096"),
-        ("3", 9, 1_000_000, "q must be an integer from 2 to 4096"),
-        (None, 9, 1_000_000, "q is missing"),
-        (9, 9, 1_000_000, "q must be a prime"),
-        (4093, 1 << 24, 1_000_000, "more than 16777216 codes"),
-        (2, 1 << 24, 1_000_000, "more than 16777216 codes"),
-    ],
+@refusals(
+    (1, 9, 1_000_000, "q must be an integer from 2 to 4096"),
+    (4099, 9, 1_000_000, "q must be an integer from 2 to 4096"),
+    ("3", 9, 1_000_000, "q must be an integer from 2 to 4096"),
+    (None, 9, 1_000_000, "q is missing"),
+    (9, 9, 1_000_000, "q must be a prime"),
+    (4093, 1 << 24, 1_000_000, "more than 16777216 codes"),
+    (2, 1 << 24, 1_000_000, "more than 16777216 codes"),
+    call=lambda q, domain, epsilon: parse(q, domain, epsilon),
+    error=ExperimentRefused,
 )
-def test_what_does_not_fit_is_refused(q, domain: int, epsilon: int, text: str) -> None:
-    with pytest.raises(ExperimentRefused, match=text):
-        parse(q, domain, epsilon)
+def test_what_does_not_fit_is_refused(refusal: Refusal):
+    refusal.check()
 
 
 def test_it_has_one_parameter_and_no_more() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from enumeration import distribution
 from experiments import experiment_json
+from refusals import Refusal, refusals
 
 from hushmote.device.ldp_client import DRBG, Experiment, ExperimentRefused
 
@@ -74,26 +75,24 @@ def test_draws_are_the_same_whatever_the_reading():
         experiment.randomize(experiment.domain, DRBG(b"0" * 32))
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"prefixes": None}, "prefix is for a text with prefixes"),
-        (
-            {"type": "bool", "salt": None, "slots": None, "prefixes": None},
-            "prefix is for a text with prefixes",
-        ),
-        ({"q": None}, "q is missing"),
-        ({"q": 4}, "q must be a prime"),
-        ({"q": 1}, "q must be an integer from 2 to"),
-        ({"weights": [1, 2]}, "weights must be a list of 3 integers from 1 to 65535"),
-        ({"weights": [1, 0, 2]}, "weights must be a list of 3 integers from 1 to 65535"),
-        ({"g": 3}, "unknown field g"),
-        ({"slots": 1 << 20, "q": 7}, "more than 16777216 codes"),
-    ],
+@refusals(
+    ({"prefixes": None}, "prefix is for a text with prefixes"),
+    (
+        {"type": "bool", "salt": None, "slots": None, "prefixes": None},
+        "prefix is for a text with prefixes",
+    ),
+    ({"q": None}, "q is missing"),
+    ({"q": 4}, "q must be a prime"),
+    ({"q": 1}, "q must be an integer from 2 to"),
+    ({"weights": [1, 2]}, "weights must be a list of 3 integers from 1 to 65535"),
+    ({"weights": [1, 0, 2]}, "weights must be a list of 3 integers from 1 to 65535"),
+    ({"g": 3}, "unknown field g"),
+    ({"slots": 1 << 20, "q": 7}, "more than 16777216 codes"),
+    call=lambda changes: Experiment.parse(prefix_json(**SMALL | changes)),
+    error=ExperimentRefused,
 )
-def test_an_experiment_that_does_not_fit_is_refused_with_the_reason(changes, reason):
-    with pytest.raises(ExperimentRefused, match=reason):
-        Experiment.parse(prefix_json(**SMALL | changes))
+def test_refuses_experiment_that_does_not_fit(refusal: Refusal):
+    refusal.check()
 
 
 def test_weights_are_equal_where_none_are_given():

@@ -27,7 +27,6 @@ from running import WAIT_S, running, until
 
 from hushmote.device import ldp_client, mqtt_reporter, reporter_base
 from hushmote.device.kept_experiments import KeptExperiments
-from hushmote.server import aggregator as aggregator_module
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, topics
 from hushmote.simulator.broker import MosquittoBroker, free_port
@@ -482,17 +481,14 @@ def test_tls_connections_work_and_time_out_alike(
 
 
 @pytest.mark.long
-def test_boards_need_nothing_else_where_the_broker_is_nats(
-    start_board: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(aggregator_module, "_AGAIN_S", 2.0)  # a server may miss what is retained as it starts
+def test_boards_need_nothing_else_where_the_broker_is_nats(start_board: Any, tmp_path: Path) -> None:
     with (
         Store(f"sqlite:///{tmp_path}/store.sqlite") as store,
         NatsServers() as servers,
         contextlib.ExitStack() as stack,
     ):
         count = Counting(store).count
-        stack.enter_context(running(store, servers, fleets=[FLEET], fleet_keys=FLEET_KEYS))
+        stack.enter_context(running(store, servers, fleets=[FLEET], fleet_keys=FLEET_KEYS, again_s=2.0))
         watcher = Watcher(servers.nodes[2].mqtt)
         board = start_board(servers.port, **keyed(), folder=str(tmp_path / "ldp"))
         board.reach("state", "reporting")  # what is retained comes

@@ -8,6 +8,7 @@ import pytest
 from enumeration import POLICY, memory
 from experiments import TEXTS, experiment_json
 from reference_board import slot_of
+from refusals import Refusal, refusals
 
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused
@@ -72,30 +73,28 @@ def test_a_wrong_type_is_a_mistake_of_the_program(value):
         Experiment.parse(text_json()).bucket(value)
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"salt": None}, "salt is missing"),
-        ({"salt": ""}, "salt must be 1 to 32 characters"),
-        ({"salt": "x" * 33}, "salt must be 1 to 32 characters"),
-        ({"salt": 7}, "salt must be 1 to 32 characters"),
-        ({"slots": None}, "slots is missing"),
-        ({"slots": 1}, "slots must be an integer from 2 to 1048576"),
-        ({"slots": 1 << 21}, "slots must be an integer from 2 to 1048576"),
-        ({"slots": 100}, "slots must be a power of 2"),
-        ({"prefixes": []}, "prefixes must be a list"),
-        ({"prefixes": 3}, "prefixes must be a list"),
-        ({"prefixes": [0]}, "prefixes must be a list"),
-        ({"prefixes": [2, "3"]}, "prefixes must be a list"),
-        ({"prefixes": [17]}, "prefixes must be a list"),
-        ({"prefixes": [1] * 17}, "prefixes must be a list"),
-        ({"prefixes": [3, 2]}, "prefixes must not fall"),
-        ({"labels": ["a"]}, "unknown field labels"),
-    ],
+@refusals(
+    ({"salt": None}, "salt is missing"),
+    ({"salt": ""}, "salt must be 1 to 32 characters"),
+    ({"salt": "x" * 33}, "salt must be 1 to 32 characters"),
+    ({"salt": 7}, "salt must be 1 to 32 characters"),
+    ({"slots": None}, "slots is missing"),
+    ({"slots": 1}, "slots must be an integer from 2 to 1048576"),
+    ({"slots": 1 << 21}, "slots must be an integer from 2 to 1048576"),
+    ({"slots": 100}, "slots must be a power of 2"),
+    ({"prefixes": []}, "prefixes must be a list"),
+    ({"prefixes": 3}, "prefixes must be a list"),
+    ({"prefixes": [0]}, "prefixes must be a list"),
+    ({"prefixes": [2, "3"]}, "prefixes must be a list"),
+    ({"prefixes": [17]}, "prefixes must be a list"),
+    ({"prefixes": [1] * 17}, "prefixes must be a list"),
+    ({"prefixes": [3, 2]}, "prefixes must not fall"),
+    ({"labels": ["a"]}, "unknown field labels"),
+    call=lambda changes: Experiment.parse(text_json(**changes)),
+    error=ExperimentRefused,
 )
-def test_an_experiment_that_does_not_fit_is_refused_with_the_reason(changes, reason):
-    with pytest.raises(ExperimentRefused, match=reason):
-        Experiment.parse(text_json(**changes))
+def test_refuses_experiment_that_does_not_fit(refusal: Refusal):
+    refusal.check()
 
 
 def enrolled(payload: bytes) -> Client:

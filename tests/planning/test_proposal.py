@@ -1,8 +1,10 @@
 """Readings that somebody has propose a plan."""
 
+import re
 from pathlib import Path
 
 import pytest
+from refusals import fails
 
 from hushmote.planning.devices import PlanError
 from hushmote.planning.proposal import column_of, propose
@@ -54,7 +56,7 @@ def test_a_decimal_comma_is_read_where_no_comma_stands_between(data: Path, tmp_p
     assert read_column(data, "temp_f", "number", PlanError)[:2] == (60.5, 61.5)
     quoted = tmp_path / "b.csv"
     quoted.write_text('x,y\n"1,234",2\n')
-    with pytest.raises(PlanError, match="not a number"):
+    with fails("not a number", PlanError):
         read_column(quoted, "x", "number", PlanError)
     thousands = tmp_path / "c.csv"
     thousands.write_text("x;y\n1.234,5;2\n-0,5;2\n1.234;3\n")
@@ -73,16 +75,14 @@ def test_a_decimal_comma_is_read_where_no_comma_stands_between(data: Path, tmp_p
     ],
 )
 def test_what_proposes_nothing_is_one_line(data: Path, column: str, bins: int | None, says: str):
-    with pytest.raises(PlanError) as refused:
+    with fails(re.escape(says), PlanError):
         propose(f"{data}{column}", PlanRequest(values=bins))
-    assert says in str(refused.value)
-    assert "\n" not in str(refused.value)
 
 
 def test_the_first_column_that_proposes_a_plan_is_named(data: Path, tmp_path: Path):
     assert column_of(data) == "Temperatur (°C)"
     (tmp_path / "none.csv").write_text("")
-    with pytest.raises(PlanError, match=r"none.csv is empty$"):
+    with fails(r"none.csv is empty$", PlanError):
         column_of(tmp_path / "none.csv")
 
 

@@ -89,7 +89,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
         thread.start()
         monkeypatch.setattr(debian, "mirror", lambda: f"http://127.0.0.1:{server.server_port}")
         monkeypatch.setattr(debian, "KEYRING", made.keyring)
-        monkeypatch.setattr(debian, "_PAUSE_S", 0)
+        monkeypatch.setattr(debian, "time", SimpleNamespace(sleep=lambda _: None))  # only here
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         yield made
         server.shutdown()

@@ -7,6 +7,7 @@ import paho.mqtt.client as mqtt
 import pytest
 from broker_facts import Reader, publish
 from paho.mqtt.enums import CallbackAPIVersion
+from refusals import fails
 from running import WAIT_S, until
 
 from hushmote.simulator.broker import (
@@ -76,9 +77,8 @@ def test_mosquitto_ends_who_sends_what_no_board_or_aggregator_would():
 
 
 def test_a_mosquitto_that_cannot_start_says_why_in_one_line():
-    with pytest.raises(BrokerError, match="mosquitto did not start") as caught:
+    with fails("mosquitto did not start", BrokerError):
         MosquittoBroker(settings=("no_such_setting true",)).start()
-    assert "\n" not in str(caught.value)
 
 
 def test_an_url_is_an_external_broker_with_its_login():
@@ -112,9 +112,8 @@ def test_an_embedded_broker_on_a_taken_port_says_so():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         s.listen()
-        with pytest.raises(BrokerError, match="did not start") as caught:
+        with fails("did not start", BrokerError):
             EmbeddedBroker(port=s.getsockname()[1]).start()
-        assert "\n" not in str(caught.value)
 
 
 def test_mosquitto_is_found_outside_of_path(monkeypatch):

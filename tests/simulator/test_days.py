@@ -44,10 +44,9 @@ def filled(
 
 
 @pytest.mark.slow
-def test_boards_report_by_the_coin_until_their_budget_is_spent(empty: Store, monkeypatch):
+def test_boards_report_by_the_coin_until_their_budget_is_spent(empty: Store):
     """Chi-square of 60,000 boards against Binomial(20, 1/3) cut off at 4; a false alarm has p below 1e-9."""
     seen: dict[int, int] = {}
-    monkeypatch.setattr(days, "_CHUNK", 25_000)
     written = filled(empty, 1, devices=60_000)
     for _, _, numbers in empty.accepted_numbers("sim"):
         assert numbers == NumberSet(len(numbers))

@@ -54,8 +54,7 @@ def fleet(crew: Workers, advance: Callable[[float], object] = lambda more: None)
     """240 real clients, 6 parts, with all faults."""
     faults = Faults(offline=0.2, duplicate=0.1, late=0.1, reboot=0.1)
     clients = RealClients(experiment_json(every=2), parse("weights:7:3"), faults, 3, repeatable=True)
-    with mock.patch.object(faithful_parts, "_DEVICES", 40):
-        reporting, truth, codes = faithful_parts.run(clients, 240, 5, True, crew, advance)
+    reporting, truth, codes = faithful_parts.run(clients, 240, 5, True, crew, advance, part_devices=40)
     return [codes.tolist(), truth.tolist(), reporting]
 
 

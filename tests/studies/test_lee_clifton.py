@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from refusals import Refusal, refusals
 
 from hushmote.planning.privacy.beliefs import DisclosureError
 from hushmote.studies import lee_clifton as disclosure_central
@@ -186,19 +187,17 @@ def test_what_cannot_be_enumerated_is_refused_with_the_reason_and_the_upper_boun
         choose_epsilon(statistic(OWN), Universe(x, 990), 0.01)
 
 
-@pytest.mark.parametrize(
-    ("records", "size", "says"),
-    [
-        ([], 0, "universe is empty"),
-        ([3.0], 1, "universe of one record"),
-        ([1.0, math.inf], 1, "finite numbers"),
-        (SCHOOL, 0, "1 to 3 of the 4 records, not 0"),
-        (SCHOOL, 4, "1 to 3 of the 4 records, not 4"),
-    ],
+@refusals(
+    ([], 0, "universe is empty"),
+    ([3.0], 1, "universe of one record"),
+    ([1.0, math.inf], 1, "finite numbers"),
+    (SCHOOL, 0, "1 to 3 of the 4 records, not 0"),
+    (SCHOOL, 4, "1 to 3 of the 4 records, not 4"),
+    call=lambda records, size: universe(records, size),
+    error=DisclosureError,
 )
-def test_universes_that_make_no_sense_are_one_line(records: Sequence[float], size: int, says: str):
-    with pytest.raises(DisclosureError, match=says):
-        universe(records, size)
+def test_universes_that_make_no_sense_are_one_line(refusal: Refusal):
+    refusal.check()
 
 
 @pytest.mark.parametrize("k", [0, -1, 4, 1.5])
@@ -208,18 +207,16 @@ def test_a_distance_out_of_range_is_one_line(k):
             sensitivity(statistic("mean"), universe(SCHOOL), k)
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("mode", "no statistic is called mode; there are mean, median"),
-        ("p101", "no statistic is called p101"),
-        ("nowhere:at_all", "no function nowhere:at_all"),
-        ("math:pi", "not a function"),
-    ],
+@refusals(
+    ("mode", "no statistic is called mode; there are mean, median"),
+    ("p101", "no statistic is called p101"),
+    ("nowhere:at_all", "no function nowhere:at_all"),
+    ("math:pi", "not a function"),
+    call=lambda name: statistic(name),
+    error=DisclosureError,
 )
-def test_statistics_that_do_not_exist_are_one_line(name: str, says: str):
-    with pytest.raises(DisclosureError, match=says):
-        statistic(name)
+def test_statistics_that_do_not_exist_are_one_line(refusal: Refusal):
+    refusal.check()
 
 
 def test_a_function_that_fails_is_named_with_the_release_it_failed_on():

@@ -4,6 +4,7 @@ import pytest
 import reference_composition as composition
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import Refusal, refusals
 
 from hushmote.server.accounting import AccountingError, ReportCost
 from hushmote.studies.rogers import RogersFilter
@@ -36,7 +37,11 @@ def test_sets_half_of_delta_aside_for_the_reports_own():
     assert not RogersFilter(8, 1e-6).allowed([ReportCost(100_000, 1e-7)] * 6)
 
 
-@pytest.mark.parametrize(("delta", "text"), [(0, "needs a delta above 0"), (0.8, "at most 2/e")])
-def test_rejects_other_deltas(delta: float, text: str):
-    with pytest.raises(AccountingError, match=text):
-        RogersFilter(4, delta)
+@refusals(
+    (0, "needs a delta above 0"),
+    (0.8, "at most 2/e"),
+    call=lambda delta: RogersFilter(4, delta),
+    error=AccountingError,
+)
+def test_rejects_other_deltas(refusal: Refusal):
+    refusal.check()

@@ -3,9 +3,10 @@
 import contextlib
 import io
 import os
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -13,9 +14,9 @@ import pytest
 
 from hushmote.__main__ import main
 from hushmote.cli.main import load
-from hushmote.server.answers import tables as show
 
 Run = Callable[..., str]
+_OF_THE_STORE = {"counting", "rewrite", "schema_version"}  # tables that an empty store has a row in
 
 DOOR = """
 name = "door_open"
@@ -32,15 +33,20 @@ cap = 2
 
 
 def hushmote(
-    *arguments: str, cwd: Path, expect: int = 0, environment: Mapping[str, str] | None = None
+    *arguments: str,
+    cwd: Path,
+    expect: int = 0,
+    environment: Mapping[str, str] | None = None,
+    writes: bool = False,
 ) -> str:
     """Run the command line in this process, 80 columns wide, as one of its own would in that folder.
 
     environment: further variables. It returns the output, or with expect=1 the one line of the mistake.
+    writes: whether it does a part of its work before it fails; else a refused command must write nothing.
     """
     variables = _environment() | dict(environment or {})
     with contextlib.chdir(cwd), mock.patch.dict(os.environ, variables, clear=True):
-        return _called(*arguments, expect=expect)
+        return _called(*arguments, expect=expect, writes=writes)
 
 
 def hushmote_process(*arguments: str, cwd: Path, expect: int = 0, columns: str = "80") -> str:
@@ -51,18 +57,46 @@ def hushmote_process(*arguments: str, cwd: Path, expect: int = 0, columns: str =
     return _checked(run.returncode, run.stdout, run.stderr, expect)
 
 
-def _called(*arguments: str, expect: int) -> str:
+def _called(*arguments: str, expect: int, writes: bool = False) -> str:
     out, error = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["hushmote", *arguments]),
         mock.patch.object(os, "nice"),  # a page's process lets others go first; this one would do so for good
-        mock.patch.object(show.out, "_width", 80),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(error),
+        unchanged(Path.cwd()) if expect in (1, 2) and not writes else contextlib.nullcontext(),
         pytest.raises(SystemExit) as ended,
     ):
         main()
     return _checked(ended.value.code or 0, out.getvalue(), error.getvalue(), expect)
+
+
+@contextlib.contextmanager
+def unchanged(folder: Path) -> Iterator[None]:
+    """Check that the block leaves the files of a folder, and the rows of a database, as they were."""
+    before = _contents(folder)
+    yield
+    after = _contents(folder)
+    written = [str(path) for path in before | after if before.get(path) != after.get(path)]
+    assert not written, f"a refused command or call wrote {', '.join(written)}"
+
+
+def _contents(folder: Path) -> dict[Path, object]:
+    """Return the content of each file in a folder, without empty files and stores without a fleet."""
+    contents: dict[Path, object] = {}
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.name.endswith(("-shm", "-wal")):
+            contents[path] = _rows(path) if path.suffix == ".sqlite" else path.read_bytes()
+    return {path: content for path, content in contents.items() if content}
+
+
+def _rows(path: Path) -> object:
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store:
+            rows = [line for line in store.iterdump() if line.startswith("INSERT")]
+    except sqlite3.Error:  # not a database, or locked
+        return path.read_bytes()
+    return [row for row in rows if row.split('"')[1] not in _OF_THE_STORE]
 
 
 def _environment() -> dict[str, str]:
@@ -93,6 +127,7 @@ def runner(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *unless_
     arguments where none of them is "--fleet".
     """
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "80")
 
     def run(*arguments: str, expect: int = 0) -> str:
         if "--fleet" not in arguments:

@@ -98,7 +98,8 @@ def opened(
     **options: Any,
 ) -> Iterator[Opened]:
     """A door at a broker; ready: wait until it takes reports."""
-    publisher = ReportPublisher(BrokerAddress("127.0.0.1", broker.port), **options)
+    patient: dict[str, Any] = {"puback_s": WAIT_S, "hung_s": WAIT_S}
+    publisher = ReportPublisher(BrokerAddress("127.0.0.1", broker.port), **patient | options)
     door = door_application(publisher, access=access, rates=rates)
     with publisher, BoundedServer("127.0.0.1", 0, door, most_connections=most_connections) as server:
         if ready:

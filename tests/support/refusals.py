@@ -1,10 +1,17 @@
-"""What a product refuses: an error of one line."""
+"""Commands, files and calls that are refused: an error of one line, and nothing written."""
 
-from collections.abc import Iterator
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pytest
+from command_line import hushmote, unchanged
 
+from hushmote.server.errors import HushmoteError
 from hushmote.server.store import StoreError
 
 
@@ -15,3 +22,62 @@ def fails(match: str, error: type[Exception] = StoreError) -> Iterator[None]:
         yield
     assert str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A command line or a call that must be refused.
+
+    action: what follows `hushmote`, as typed in a shell, or a call that takes the test's folder.
+    words: part of the error. files: written first, for their owner alone. error: what a call raises.
+    status: how a command ends.
+    """
+
+    action: str | Callable[[Path], object]
+    words: str
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    error: type[Exception] = HushmoteError
+    status: int = 1
+
+    def __str__(self) -> str:
+        alike = self.files or self.environment  # then other rows are likely to have the same action
+        return self.action if isinstance(self.action, str) and not alike else self.words
+
+    def check(self, folder: Path | None = None) -> None:
+        """The action must fail with one line that has the words, and write nothing into the folder.
+
+        folder: only calls that take and write no files need none.
+        """
+        folder = folder or Path(os.devnull)
+        for name, content in self.files.items():
+            (folder / name).touch(0o600)
+            (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        if isinstance(self.action, str):
+            line = shlex.split(self.action)
+            message = hushmote(*line, cwd=folder, expect=self.status, environment=self.environment)
+        else:
+            with unchanged(folder), pytest.raises(self.error) as caught:
+                self.action(folder)
+            message = str(caught.value)
+            assert "\n" not in message
+        assert self.words in message, message
+
+
+def refusals(
+    *rows: tuple[Any, ...], command: str = "", call: Callable[..., object] | None = None, **common: Any
+) -> pytest.MarkDecorator:
+    """Give a test one argument, refusal, for each row: an action, words, and perhaps files and environment.
+
+    command: goes before each action. call: takes what is in a row before its words. common: what is alike in
+    all rows.
+    """
+    if call is not None:
+        rows = tuple((_bound(call, row[:-1]), row[-1]) for row in rows)
+    if command:
+        rows = tuple((f"{command} {action}", *more) for action, *more in rows)
+    return pytest.mark.parametrize("refusal", [Refusal(*row, **common) for row in rows], ids=str)
+
+
+def _bound(call: Callable[..., object], arguments: tuple[Any, ...]) -> Callable[[Path], object]:
+    return lambda _folder: call(*arguments)

@@ -29,7 +29,7 @@ def running(store, broker, **options):
     address = parse_nats_url(broker.url) if nats else BrokerAddress(broker.host, broker.port)
     hooks = {
         name: options.pop(name)
-        for name in ("tls", "on_ready", "on_commit", "retained_messages")
+        for name in ("tls", "on_ready", "on_commit", "retained_messages", "again_s")
         if name in options
     }
     usual = {"client_id": f"agg-{time.monotonic_ns()}", "batch_s": 0.2, "protocol": broker.protocol}

@@ -23,9 +23,9 @@ def publish(broker, count, start=0):
 
 
 @contextlib.contextmanager
-def subscribed(broker, *, most=2000, protocol: Protocol = "5", share=None):
+def subscribed(broker, *, most=2000, protocol: Protocol = "5", share=None, keep_session=True):
     """A link as the aggregator makes it, subscribed, that acknowledges nothing by itself."""
-    one = BrokerConnection(protocol, "trap", (None, None), most, Pace())
+    one = BrokerConnection(protocol, "trap", (None, None), most, Pace(), keep_session=keep_session)
     one.connect(broker.host, broker.port)
     turn(one, lambda: one.answer is not None)
     one.client.subscribe(topics.report_filter(group=share), 1)
@@ -59,13 +59,13 @@ def drain(one, wanted):
     return last
 
 
-def kept_while_away(broker, count, wanted, protocol: Protocol = "5"):
+def kept_while_away(broker, count, wanted, protocol: Protocol = "5", *, keep_session=True):
     """How many of count reports a session gets that was away when they were published; waits for wanted."""
-    with subscribed(broker, protocol=protocol):
+    with subscribed(broker, protocol=protocol, keep_session=keep_session):
         pass
     publish(broker, count)
     kept, window = 0, 20 if protocol == "3.1.1" else wanted
-    with subscribed(broker, protocol=protocol) as one:
+    with subscribed(broker, protocol=protocol, keep_session=keep_session) as one:
         while came := drain(one, min(window, wanted - kept)):
             kept += came
             one.acknowledge()

@@ -17,6 +17,7 @@ from command_line import hushmote
 from enumeration import distribution, worst_ratio
 from experiments import experiment_json
 from own_channels import EXAMPLES
+from refusals import fails
 from runtimes_here import runtimes_here
 from scipy.stats import binom, binomtest
 
@@ -225,18 +226,18 @@ def test_a_runtime_that_fails_is_one_line(tmp_path):
         (("echo", "JOB"), "did not finish"),
         (("cat", "/dev/null"), "did not finish"),
     ]:
-        with pytest.raises(RuntimeFault, match=text):
+        with fails(text, RuntimeFault):
             serial_port.draw(Runtime("x", argv), job)
     client = broken_client(
         tmp_path, "        return code + (cell + lie * other) % g\n", "        return 1 // 0\n"
     )
-    with pytest.raises(RuntimeFault, match="did not finish: ZeroDivisionError"):
+    with fails("did not finish: ZeroDivisionError", RuntimeFault):
         serial_port.draw(CPYTHON, job, client=client)
     client = broken_client(tmp_path, "            if x < n:\n", "            if False:\n")
-    with pytest.raises(RuntimeFault, match="has said nothing for 2 s: does it hang"):
+    with fails("has said nothing for 2 s: does it hang", RuntimeFault):
         serial_port.draw(CPYTHON, job, client=client, silence_s=2)
     client = broken_client(tmp_path, "return 1 if value else 0", "return 0 if value else 1")
-    with pytest.raises(AuditError, match="fell into 1 and 0, not into 0 and 1"):
+    with fails("fell into 1 and 0, not into 0 and 1", AuditError):
         serial_port.draw(CPYTHON, job, client=client)
 
 
@@ -245,7 +246,7 @@ def test_a_board_is_audited_with_what_is_installed_on_it(tmp_path):
     if "unix32f" not in here:
         pytest.skip("needs unix32f: python firmware_tests/runtimes.py --install")
     with SoftwareBoard(here["unix32f"], tmp_path / "board.img") as board:
-        with pytest.raises(AuditError, match="has no ldp_client: `hushmote flash"):
+        with fails("has no ldp_client: `hushmote flash", AuditError):
             serial_port.connect(board.port)
         client = broken_client(tmp_path, *BROKEN["never lies"][:2])
         mpremote = (sys.executable, "-m", "mpremote", "connect", board.port)

@@ -15,7 +15,6 @@ from paho.mqtt.client import MQTTv311
 from running import WAIT_S, running, until
 from traffic import counted, crowd, publish
 
-from hushmote.fleet.door import publisher as module
 from hushmote.fleet.door.publisher import ReportPublisher
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.pacing import Backoff
@@ -181,10 +180,14 @@ def hanging(broker):
         os.kill(broker.pid, signal.SIGCONT)
 
 
-def test_a_broker_that_acknowledges_nothing_is_given_up_and_reports_wait_bounded(store, monkeypatch):
-    monkeypatch.setattr(module, "PUBACK_S", 0.3)
-    monkeypatch.setattr(module, "MOST_IN_FLIGHT", 5)
-    with MosquittoBroker() as broker, running(store, broker) as aggregator, opened(broker) as door:
+def test_gives_up_a_broker_that_acknowledges_nothing(store):
+    # It is full before it is given up.
+    patience = {"puback_s": 0.3, "hung_s": 5.0, "most_in_flight": 5}
+    with (
+        MosquittoBroker() as broker,
+        running(store, broker) as aggregator,
+        opened(broker, **patience) as door,
+    ):
         with hanging(broker):
             told = door.report("d1", REPORTS[0])
             assert (told.status, "did not acknowledge the report in time" in told.text) == (503, True)
@@ -199,7 +202,6 @@ def test_a_broker_that_acknowledges_nothing_is_given_up_and_reports_wait_bounded
                 client.join(WAIT_S)
             assert any("too many reports are under way" in text for text in texts)
             assert door.publisher.in_flight <= 5
-            monkeypatch.setattr(module, "_HUNG_S", 1.0)  # no earlier: it is full before it is given up
             until(lambda: not door.publisher.ready.is_set(), "the connection is given up")
         accept(door, "d1", REPORTS[0])
         assert door.publisher.in_flight == 0

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from flashing import ROOT, Bench, on_board
+from refusals import fails
 from running import HANGS_S
 
 from hushmote.fleet.provisioning import flash, mip, umqtt, usb
@@ -36,7 +37,7 @@ def test_the_package_has_every_module_compiled_and_comes_out_the_same_each_time(
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(usb.FlashError, match=r"^cannot write to .*file/package: Not a directory$"):
+    with fails(r"^cannot write to .*file/package: Not a directory$", usb.FlashError):
         mip.write_package(tmp_path / "file" / "package")
 
 

@@ -1,16 +1,17 @@
 """What NATS servers are told: nothing that the plan does not say, and no more than one or three of them."""
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fleet_broker import FLEET
 from fleet_servers import THREE, make_nats_fleet
+from refusals import Refusal, refusals
 from running import HANGS_S
 
 from hushmote.fleet.provisioning import nats as servers_config
 from hushmote.fleet.provisioning.fleet_spec import FleetSpec
-from hushmote.server.errors import ProvisionError
 from hushmote.server.wire.topics import NameRefused
 from hushmote.simulator.nats_servers import find_nats_server
 
@@ -44,29 +45,31 @@ def test_a_server_listens_to_others_unless_its_address_is_this_machines_own(host
     assert f'http: "{here}:8222"' in text
 
 
-@pytest.mark.parametrize("hosts", [(), ("a", "b"), ("a", "b", "c", "d")])
-def test_there_is_one_server_or_there_are_three(hosts: tuple[str, ...]):
-    with pytest.raises(ProvisionError, match="three for three"):
-        servers_config.nats_conf(FleetSpec(FLEET, hosts, broker_folder="/x", broker="nats"), 1)
+def server_text(
+    hosts: tuple[str, ...] = ("a",), folder: str = "/x", password_port: int | None = None
+) -> Callable[[Path], object]:
+    spec = FleetSpec(FLEET, hosts, broker_folder=folder, password_port=password_port, broker="nats")
+    return lambda _folder: servers_config.nats_conf(spec, 1)
 
 
-def test_boards_without_certificates_are_for_mosquitto():
-    with pytest.raises(ProvisionError, match="leave out password_port"):
-        servers_config.nats_conf(FleetSpec(FLEET, ("a",), password_port=8884, broker="nats"), 1)
+@refusals(
+    *((server_text(hosts), "three for three") for hosts in ((), ("a", "b"), ("a", "b", "c", "d"))),
+    (server_text(password_port=8884), "leave out password_port"),
+    *(
+        (server_text(folder=folder), "one line")
+        for folder in ('/x"\nno_auth_user: x', "/x\x00", '/x"', "/x\\")
+    ),
+)
+def test_refusal_is_one_line(refusal: Refusal, tmp_path: Path):
+    refusal.check(tmp_path)
 
 
-@pytest.mark.parametrize("folder", ['/x"\nno_auth_user: x', "/x\x00", '/x"', "/x\\"])
-def test_a_folders_name_cannot_add_settings(folder: str):
-    with pytest.raises(ProvisionError, match="one line"):
-        servers_config.nats_conf(FleetSpec(FLEET, ("a",), broker_folder=folder, broker="nats"), 1)
-
-
-def test_a_fleets_name_cannot_widen_rights():
-    for name in ("home.>", "*", "home/#", 'home"'):
-        with pytest.raises(NameRefused):
-            servers_config.users_conf(FleetSpec(name, ("a",), broker="nats"), (), ())
-        with pytest.raises(NameRefused):
-            servers_config.nats_conf(FleetSpec(name, ("a",), broker_folder="/x", broker="nats"), 1)
+@pytest.mark.parametrize("name", ["home.>", "*", "home/#", 'home"'])
+def test_a_fleets_name_cannot_widen_rights(name: str):
+    with pytest.raises(NameRefused):
+        servers_config.users_conf(FleetSpec(name, ("a",), broker="nats"), (), ())
+    with pytest.raises(NameRefused):
+        servers_config.nats_conf(FleetSpec(name, ("a",), broker_folder="/x", broker="nats"), 1)
 
 
 def test_rights_of_aggregators_are_only_for_names_that_no_board_can_have():

@@ -10,6 +10,7 @@ from command_line import hushmote
 from experiments import experiment_json
 from filled import fill
 from kinds import MEAN, TEXT, fill_kinds
+from refusals import fails
 
 from hushmote.device.ldp_client import Experiment, ExperimentRefused
 from hushmote.fleet.results.result import (
@@ -237,7 +238,7 @@ def test_versions_answer_what_all_of_them_do(store: Store) -> None:
     both = _plain(result_of(store, "home", "delay", NOON))
     assert ([one["id"] for one in both["statistics"]], both["histogram"]) == (["mean"], [])
     assert both["reports"] == 6_000
-    with pytest.raises(NotAnswered, match="delay answers only its mean in all of its versions"):
+    with fails("delay answers only its mean in all of its versions", NotAnswered):
         FleetEstimate(Facts(store).selected(Selection("delay", "home")).estimate()).histogram()
 
 

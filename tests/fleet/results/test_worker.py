@@ -63,11 +63,8 @@ def test_it_speaks_when_something_is_new_and_every_ten_minutes(store: Store, loo
     assert '"reports":340,' in tomorrow["retained"][TOPIC]
 
 
-def test_a_slow_look_is_made_seldom_and_said_as_often(
-    store: Store, looks: list[datetime.datetime], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(worker, "_IDLE", 1e9)  # as if each look had taken very long
-    watch = Watch(store, Publication())
+def test_a_slow_look_is_made_seldom_and_said_as_often(store: Store, looks: list[datetime.datetime]):
+    watch = Watch(store, Publication(), idle=1e9)  # as if each look had taken very long
     said = [watch.turn(later(s), s) for s in (0.0, AGAIN_S - 1, AGAIN_S, 2 * AGAIN_S)]
     assert [one is not None for one in said] == [True, False, True, True]
     assert looks == [NOON]

@@ -12,6 +12,7 @@ import pytest
 from babel.dates import format_date
 from babel.numbers import format_decimal, format_percent
 from experiments import experiment_json, number_json
+from refusals import fails
 from statements import KEPT, ask, facts_of
 
 from hushmote.device.ldp_client import Experiment
@@ -155,5 +156,5 @@ class TestPage:
         whole = document.signed(document.document(facts_of(store, tmp_path), public=True), None)
         whole["statement"]["language"] = language
         (tmp_path / "odd.json").write_text(json.dumps(whole))
-        with pytest.raises(document.StatementError, match="is no statement, or is damaged"):
+        with fails("is no statement, or is damaged", document.StatementError):
             document.read_public(tmp_path / "odd.json")

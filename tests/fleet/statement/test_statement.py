@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from experiments import experiment_json
+from refusals import fails
 from statements import AT, KEPT, POLICY, ask, facts_of, firmware
 
 from hushmote.device.ldp_client import Experiment
@@ -502,13 +503,13 @@ def test_what_is_asked_no_more_is_told_even_where_its_words_are_gone(store: Stor
 
 def test_a_fleet_of_which_nothing_is_asked_has_no_statement(store: Store, tmp_path: Path):
     store.add_fleet("home", keyed=False)
-    with pytest.raises(StatementError, match="nothing is asked of fleet home: `hushmote experiment add`"):
+    with fails("nothing is asked of fleet home: `hushmote experiment add`", StatementError):
         statement(store, tmp_path)
 
 
-def test_boards_that_would_refuse_the_question_have_another_policy(store: Store, tmp_path: Path):
+def test_question_that_boards_refuse_has_no_statement(store: Store, tmp_path: Path):
     ask(store, KEPT.replace("room_temp", "door_open"))
-    with pytest.raises(StatementError, match=r"refuse door_open: give the firmware they have with --policy"):
+    with fails(r"refuse door_open: give the firmware they have with --policy", StatementError):
         statement(store, tmp_path)
 
 
@@ -516,9 +517,9 @@ def test_keys_of_another_fleet_do_not_sign(store: Store):
     store.add_fleet("home", keyed=True)
     facts.check_keys(store, "home", KEYS)
     store.set_master_check("home", "0" * 16)
-    with pytest.raises(StatementError, match="these are not the keys of fleet home"):
+    with fails("these are not the keys of fleet home", StatementError):
         facts.check_keys(store, "home", KEYS)
-    with pytest.raises(StatementError, match="fleet home signs what it says: give its folder"):
+    with fails("fleet home signs what it says: give its folder", StatementError):
         facts.check_keys(store, "home", None)
 
 
@@ -544,13 +545,13 @@ def test_a_statement_that_was_signed_verifies_and_names_its_key(file: Path):
 
 def test_a_statement_of_another_key_is_refused(file: Path):
     other = master_key.FleetKeys(KEYS.masters, bytes(31) + b"\x06")
-    with pytest.raises(StatementError, match=f"is signed with another key, {KEYS.announce_key.hex()}, than"):
+    with fails(f"is signed with another key, {KEYS.announce_key.hex()}, than", StatementError):
         document.verify(file, other.announce_key)
 
 
 def test_without_the_signing_key_no_statement_is_signed():
     counting = master_key.without_signing(KEYS)
-    with pytest.raises(StatementError, match="give --signing-key"):
+    with fails("give --signing-key", StatementError):
         document.signed({"fleet": "home"}, counting)
 
 
@@ -600,19 +601,18 @@ def test_no_value_can_be_altered_without_notice(file: Path):
 def test_what_is_no_statement_is_one_line(text: str, tmp_path: Path):
     path = tmp_path / "s.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(StatementError, match=r"is no statement, or is damaged") as refused:
+    with fails(r"is no statement, or is damaged", StatementError):
         document.verify(path)
-    assert "\n" not in str(refused.value)
 
 
-def test_a_statement_of_an_open_fleet_says_that_nobody_vouches_for_it(store: Store, tmp_path: Path):
+def test_open_fleets_statement_says_nobody_vouches_for_it(store: Store, tmp_path: Path):
     ask(store)
     whole = document.signed(statement(store, tmp_path), None)
     assert whole["unsigned"] == "fleet home is open and has no signing key: nobody vouches for this"
     assert whole["unsigned"] in page.html(whole)
     path = tmp_path / "s.json"
     path.write_text(json.dumps(whole))
-    with pytest.raises(StatementError, match="is unsigned: nobody can tell whether it was altered"):
+    with fails("is unsigned: nobody can tell whether it was altered", StatementError):
         document.verify(path)
 
 
@@ -629,15 +629,13 @@ def test_another_file_of_the_package_is_named(file: Path, tmp_path: Path, monkey
     document.verify(file)
     with (device / "mqtt_reporter.py").open("a") as f:
         f.write("\n")
-    with pytest.raises(StatementError, match=r"mqtt_reporter of this package is not the one that"):
+    with fails(r"mqtt_reporter of this package is not the one that", StatementError):
         document.verify(file)
 
 
-def test_an_application_of_ones_own_is_looked_for_beside_the_statement(file: Path):
+def test_own_application_is_looked_for_beside_statement(file: Path):
     file.with_name("main.py").unlink()
-    with pytest.raises(
-        StatementError, match=r"main is not the file that .* names: put main.py of the firmware"
-    ):
+    with fails(r"main is not the file that .* names: put main.py of the firmware", StatementError):
         document.verify(file)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from designs import designed
 from enumeration import distribution
+from refusals import Refusal, fails, refusals
 
 from hushmote.device.ldp_client import ONE, Experiment
 from hushmote.planning.privacy import beliefs as disclosure
@@ -117,7 +118,7 @@ def test_a_factor_is_hardest_to_keep_for_the_rarest_value():
 
 
 def test_a_prior_above_the_risk_is_refused_in_one_line():
-    with pytest.raises(DisclosureError, match=r"^b: before any report the belief is 0.5 already.*no ε can"):
+    with fails(r"^b: before any report the belief is 0.5 already.*no ε can", DisclosureError):
         disclosure.allowed_loss(
             np.array([0.2, 0.5, 0.3]),
             disclosure.singles(np.array([0.2, 0.5, 0.3]), ["a", "b", "c"]),
@@ -215,7 +216,7 @@ def test_direct_reports_of_one_value_keep_what_the_theorems_say():
 
 
 def test_too_many_outcomes_are_refused_with_their_number():
-    with pytest.raises(DisclosureError, match=r"1,000 reports over 64 values have .* outcomes, and 300,000"):
+    with fails(r"1,000 reports over 64 values have .* outcomes, and 300,000", DisclosureError):
         disclosure_budget.repeated_reports(uniform(64), 3.0, 1000, np.ones(64))
 
 
@@ -229,32 +230,28 @@ def test_beliefs_over_65_536_hashed_values_take_no_enumeration_of_pairs():
 # --- Input ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("prior", "domain", "says"),
-    [
-        ([0.5, 0.4], 2, "sums to 0.9, not 1"),
-        ([1.5, -0.5], 2, "0 or more"),
-        ([0.5, math.nan], 2, "0 or more"),
-        ([0.5, 0.5], 3, "2 numbers, there are 3"),
-        ([1.0], 1, "at least 2 values"),
-        ([], 0, "at least 2 values"),
-    ],
+@refusals(
+    ([0.5, 0.4], 2, "sums to 0.9, not 1"),
+    ([1.5, -0.5], 2, "0 or more"),
+    ([0.5, math.nan], 2, "0 or more"),
+    ([0.5, 0.5], 3, "2 numbers, there are 3"),
+    ([1.0], 1, "at least 2 values"),
+    ([], 0, "at least 2 values"),
+    call=lambda prior, domain: disclosure.checked_prior(prior, domain),
+    error=DisclosureError,
 )
-def test_priors_that_make_no_sense_are_one_line(prior: list[float], domain: int, says: str):
-    with pytest.raises(DisclosureError, match=says):
-        disclosure.checked_prior(prior, domain)
+def test_priors_that_make_no_sense_are_one_line(refusal: Refusal):
+    refusal.check()
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"most": Fraction(0)}, "between 0 and 1"),
-        ({"most": Fraction(1)}, "between 0 and 1"),
-        ({"most": Fraction(-1, 3)}, "between 0 and 1"),
-        ({"factor": Fraction(1)}, "above 1"),
-        ({}, "one of the two"),
-    ],
+@refusals(
+    ({"most": Fraction(0)}, "between 0 and 1"),
+    ({"most": Fraction(1)}, "between 0 and 1"),
+    ({"most": Fraction(-1, 3)}, "between 0 and 1"),
+    ({"factor": Fraction(1)}, "above 1"),
+    ({}, "one of the two"),
+    call=lambda given: Risk(**given),
+    error=DisclosureError,
 )
-def test_risks_that_make_no_sense_are_one_line(given: dict[str, Fraction], says: str):
-    with pytest.raises(DisclosureError, match=says):
-        Risk(**given)
+def test_risks_that_make_no_sense_are_one_line(refusal: Refusal):
+    refusal.check()

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from refusals import fails
 
 from hushmote.planning.privacy.beliefs import DisclosureError, fixed, posterior_bound
 from hushmote.planning.privacy.histogram import (
@@ -112,15 +113,15 @@ def test_a_risk_says_which_epsilon_keeps_it_against_the_histogram_alone():
 
 def test_what_makes_no_sense_is_refused():
     experiment = chosen(4, "grr")(MICRO)
-    with pytest.raises(AccountingError, match="reports in the histogram"):
+    with fails("reports in the histogram", AccountingError):
         histogram_view(experiment, [], 0, 1, 1e-6)
-    with pytest.raises(DisclosureError, match="does not hold 3 of one board"):
+    with fails("does not hold 3 of one board", DisclosureError):
         histogram_view(experiment, [], 2, 3, 1e-6)
-    with pytest.raises(AccountingError, match="ε of the histogram is a number above 0"):
+    with fails("ε of the histogram is a number above 0", AccountingError):
         for_histogram(4, 100, 0.0, 1e-6)
-    with pytest.raises(AccountingError, match="number of devices"):
+    with fails("number of devices", AccountingError):
         for_histogram(4, 0, 1.0, 1e-6)
-    with pytest.raises(DisclosureError, match="2 to 16,777,216 values"):
+    with fails("2 to 16,777,216 values", DisclosureError):
         for_reports(1, 10, MICRO, 1e-6)
 
 

@@ -1,6 +1,7 @@
 """Theorems side by side: what each allows, what its board compares, and what it guarantees."""
 
 import pytest
+from refusals import Refusal, refusals
 
 from hushmote.server.accounting import AccountingError
 from hushmote.server.accounting.compare import for_epsilon, for_reports, theorems
@@ -26,13 +27,15 @@ def test_without_a_delta_only_theorems_that_need_none_are_compared():
     assert [theorem.name for theorem in theorems(8, 0.0)] == ["basic", "none"]
 
 
-@pytest.mark.parametrize(
-    ("total", "delta", "reports", "text"),
-    [(0, 0, 3, "the total is a number above 0"), (8, 0, 0, "the number"), (8, 1, 3, "from 0 to below 1")],
+@refusals(
+    (0, 0, 3, "the total is a number above 0"),
+    (8, 0, 0, "the number"),
+    (8, 1, 3, "from 0 to below 1"),
+    call=lambda total, delta, reports: for_reports(total, delta, reports),
+    error=AccountingError,
 )
-def test_budgets_that_make_no_sense_are_refused(total, delta, reports, text):
-    with pytest.raises(AccountingError, match=text):
-        for_reports(total, delta, reports)
+def test_budgets_that_make_no_sense_are_refused(refusal: Refusal):
+    refusal.check()
 
 
 def test_epsilon_in_nats_is_read_exactly():

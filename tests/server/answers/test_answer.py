@@ -94,7 +94,7 @@ def test_every_kind_says_the_same_as_a_dict_as_json_as_csv_and_as_a_data_frame()
 
 @pytest.mark.slow
 def test_every_kind_is_a_picture_and_a_table_of_80_columns(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(tables.out, "_width", 80)
+    monkeypatch.setenv("COLUMNS", "80")
     kinds, path = all_kinds(), tmp_path / "all.png"
     made = answer.Answers(kinds).plot(path, "a title", "a subtitle")
     assert path.read_bytes().startswith(b"\x89PNG")

@@ -16,6 +16,7 @@ from command_line import hushmote as run_hushmote
 from experiments import experiment_json, number_json
 from filled import fill
 from kinds import fill_kinds
+from refusals import Refusal, refusals
 
 import hushmote
 from hushmote.fleet.results.result import result_of
@@ -374,18 +375,16 @@ class TestKinds:
         named = "Name the texts to look for: with candidates in the experiment's file, or candidates(...)."
         assert (said["firmware"].sentence, said["firmware"].enough) == (f"{named} Last report 21 Nov.", False)
 
-    @pytest.mark.parametrize(
-        ("payload", "asked", "match"),
-        [
-            (ROOM, "warm", "a range reads low:high"),
-            (ROOM, "120 %", "between 0 and 100 %, not 120 %"),
-            (YES, "median", "door has no label median"),
-            (MODES, "8:", "mode has no label 8:"),
-        ],
+    @refusals(
+        (ROOM, "warm", "a range reads low:high"),
+        (ROOM, "120 %", "between 0 and 100 %, not 120 %"),
+        (YES, "median", "door has no label median"),
+        (MODES, "8:", "mode has no label 8:"),
+        call=lambda payload, asked: asks_of(parse_experiment(payload), [asked]),
+        error=UnitsError,
     )
-    def test_rejects_a_question_that_does_not_fit(self, payload: bytes, asked: str, match: str):
-        with pytest.raises(UnitsError, match=match):
-            asks_of(parse_experiment(payload), [asked])
+    def test_rejects_a_question_that_does_not_fit(self, refusal: Refusal):
+        refusal.check()
 
 
 class TestPeriod:

@@ -101,9 +101,8 @@ def test_only_a_window_that_changed_is_read_again(tmp_path: Path, monkeypatch: p
     assert read == [DAYS, DAYS[:1], DAYS[:1]]
 
 
-def test_what_is_kept_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Kept, "_MOST_CODES", 2)
-    kept, every = Kept(), [Selection("temp", "home", (day,)) for day in DAYS]
+def test_what_is_kept_has_a_bound(tmp_path: Path) -> None:
+    kept, every = Kept(most_codes=2), [Selection("temp", "home", (day,)) for day in DAYS]
     with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
         store.add_fleet("home", keyed=False)
         filled(store, 3)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from designs import draw
 from experiments import experiment_json
+from refusals import Refusal, refusals
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.answer import Answer, Answers
@@ -135,25 +136,22 @@ def test_where_parts_are_asked_apart_their_tables_are_shown_and_the_rest_is_said
 OLD_AND_NEW = ("version=1.2", "version=1.3")
 
 
-@pytest.mark.parametrize(
-    ("question", "text"),
-    [
-        (PairQuestion("crashed", "crashed"), "both about crashed"),
-        (PairQuestion("crashed=yes&version=1.2"), "of tells of all parts"),
-        (PairQuestion("", "version=1.2&crashed=no"), "the conditions tell of all parts"),
-        (PairQuestion("version", versus=("crashed=yes", "crashed=no")), "name a value of version"),
-        (PairQuestion("", "version", OLD_AND_NEW), "and given a third"),
-        (PairQuestion("speed"), "no part speed"),
-        (PairQuestion(versus=(OLD_AND_NEW[0], OLD_AND_NEW[0])), "name two that differ"),
-        (PairQuestion("crashed=yes", versus=("version=1.2", "crashed=no")), "crashed=no says already what"),
-        (PairQuestion("crashed=yes", "crashed=yes"), "crashed=yes is: name a condition of another part with"),
-        (PairQuestion("crashed", joint=True), "leave one or the other out"),
-    ],
-    ids=range(10),
+@refusals(
+    (PairQuestion("crashed", "crashed"), "both about crashed"),
+    (PairQuestion("crashed=yes&version=1.2"), "of tells of all parts"),
+    (PairQuestion("", "version=1.2&crashed=no"), "the conditions tell of all parts"),
+    (PairQuestion("version", versus=("crashed=yes", "crashed=no")), "name a value of version"),
+    (PairQuestion("", "version", OLD_AND_NEW), "and given a third"),
+    (PairQuestion("speed"), "no part speed"),
+    (PairQuestion(versus=(OLD_AND_NEW[0], OLD_AND_NEW[0])), "name two that differ"),
+    (PairQuestion("crashed=yes", versus=("version=1.2", "crashed=no")), "crashed=no says already what"),
+    (PairQuestion("crashed=yes", "crashed=yes"), "crashed=yes is: name a condition of another part with"),
+    (PairQuestion("crashed", joint=True), "leave one or the other out"),
+    call=lambda question: CRASH_FLEET.pairs.ask(question),
+    error=(UsageError, UnitsError),
 )
-def test_questions_that_make_no_sense_get_one_line(question, text):
-    with pytest.raises((UsageError, UnitsError), match=text):
-        CRASH_FLEET.pairs.ask(question)
+def test_questions_that_make_no_sense_get_one_line(refusal: Refusal):
+    refusal.check()
 
 
 def test_a_pair_has_no_histogram_and_others_are_no_pairs():

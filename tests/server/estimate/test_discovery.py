@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from experiments import experiment_json, number_json
+from refusals import Refusal, refusals
 from scipy import optimize, stats
 
 from hushmote.device.ldp_client import Experiment
@@ -16,6 +17,7 @@ from hushmote.server.estimate.discovery import (
     MISTAKEN,
     Discovery,
     Searched,
+    SearchLimits,
     compared,
     discover,
     slots_of,
@@ -29,6 +31,7 @@ from hushmote.simulator import vectorised
 
 FIELDS = {"type": "text", "salt": "pepper", "slots": 16_384, "mechanism": "prefix", "q": 53}
 LENGTHS = [2, 4, 6, 6]
+USUAL = SearchLimits()
 
 
 def experiment(**changes: Any) -> Experiment:
@@ -37,14 +40,18 @@ def experiment(**changes: Any) -> Experiment:
 
 
 def found(
-    shares: Mapping[str, float], reports: int, alphabet: str | None = None, **changes: Any
+    shares: Mapping[str, float],
+    reports: int,
+    alphabet: str | None = None,
+    limits: SearchLimits = USUAL,
+    **changes: Any,
 ) -> Discovery:
     """What is discovered among the reports of a fleet whose boards hold these texts."""
     of = experiment(**changes)
     rng = np.random.default_rng(1)
     indices = [of.bucket(text) or 0 for text in shares]
     held = rng.multinomial(reports, [*shares.values()])
-    return discover(of, vectorised.histogram(of, held, rng, of=indices), alphabet)
+    return discover(of, vectorised.histogram(of, held, rng, of=indices), alphabet, limits)
 
 
 @pytest.mark.slow
@@ -225,13 +232,10 @@ def test_of_more_common_texts_than_a_hundred_all_are_found_that_are_promised():
 
 
 @pytest.mark.slow
-def test_the_share_that_is_promised_gets_through_where_few_candidates_are_handed_on(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_promised_share_gets_through_with_few_candidates():
     """Room for 32 of 176: what is promised is above the share that all have."""
-    monkeypatch.setattr(discovery, "_SLOTS_EACH", 2048)
-    monkeypatch.setattr(discovery, "_FEWEST", 32)
-    answer = found(many(176, 1 / 176, "abcdefgh"), 1_000_000, "a-h", slots=65_536)
+    few = SearchLimits(texts=32, slots_each=2048)
+    answer = found(many(176, 1 / 176, "abcdefgh"), 1_000_000, "a-h", few, slots=65_536)
     assert answer.stated <= 32
     assert answer.least > 1 / 176
     assert answer.hidden > 100
@@ -342,18 +346,16 @@ def test_an_alphabet_has_ranges_of_letters_and_of_digits(text, expected):
     assert characters(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "an alphabet needs a character"),
-        ("e-a", "a range in an alphabet rises: a-e, not e-a"),
-        ("a\n", "characters that can be printed"),
-        ("\ud800", "characters that can be printed"),
-    ],
+@refusals(
+    ("", "an alphabet needs a character"),
+    ("e-a", "a range in an alphabet rises: a-e, not e-a"),
+    ("a\n", "characters that can be printed"),
+    ("\ud800", "characters that can be printed"),
+    call=lambda text: characters(text),
+    error=EstimateError,
 )
-def test_an_alphabet_that_does_not_do_is_refused(text, reason):
-    with pytest.raises(EstimateError, match=reason):
-        characters(text)
+def test_an_alphabet_that_does_not_do_is_refused(refusal: Refusal):
+    refusal.check()
 
 
 @pytest.mark.parametrize("of", ["ab", "aß", "a東ö"])
@@ -402,10 +404,9 @@ def test_counts_that_do_not_do_are_refused(counts):
         discover(of, counts)
 
 
-def test_the_beam_keeps_the_search_within_its_bounds(monkeypatch):
+def test_the_beam_keeps_the_search_within_its_bounds():
     """With room for few beginnings the common text is still found, and what is needed is more."""
-    monkeypatch.setattr(discovery, "_BEAM", 20)
-    monkeypatch.setattr(discovery, "_TRIED", 2000)
-    narrow = found({"abcd": 0.5, "dcba": 0.5}, 20_000, "a-e", prefixes=[2, 3, 4, 4])
+    limits = SearchLimits(beam=20, tried=2000)
+    narrow = found({"abcd": 0.5, "dcba": 0.5}, 20_000, "a-e", limits, prefixes=[2, 3, 4, 4])
     assert {one.text for one in narrow.found} == {"abcd", "dcba"}
     assert len(PRINTABLE) == 95

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import Refusal, fails, refusals
 
 from hushmote.server.experiments import cells
 from hushmote.server.experiments.definition import Definition, DefinitionError, parse
@@ -80,44 +81,38 @@ def test_a_pair_s_views_may_be_given_and_travel_to_another_epsilon():
     assert mechanism_of(e).words() == "views, version 25 %, version x crashed 75 %"
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (HEAD + BUDGET, r"\[\[of\]\] tables, one for each part, are needed for a pair"),
-        (toml(VERSION), "of: a pair has 2 or 3 parts"),
-        (toml(VERSION, CRASHED, DELAY, DELAY.replace("delay", "d2")), "of: a pair has 2 or 3 parts"),
-        (toml(VERSION, VERSION), "of: two parts are called version"),
-        (toml(VERSION, CRASHED.replace("bool", "pair")), "of.1.type"),
-        (toml(VERSION, CRASHED.replace("crashed", "Crashed!")), "of.1.name"),
-        (toml(VERSION, CRASHED + "labels = ['a']\n"), "of.1: labels are needed for a choice and only"),
-        (
-            toml(VERSION, CRASHED + "lable = ['a']\n"),
-            "of.1.lable is not a field of an experiment: did you mean",
-        ),
-        (toml(VERSION, CRASHED + "window = 'day'\n"), "window belongs above the first line"),
-        (toml(VERSION.replace('"1.3"', '"other"'), CRASHED), "the label other is always there"),
-        (toml(DELAY.replace("high = 40\n", ""), CRASHED), "low, high and bins are needed"),
-        (toml(statistics="ranges"), "statistics of a pair is one of joint, marginals, tables, conditional"),
-        (toml(statistics="joint", given="version"), "given is only for a pair, with statistics"),
-        (toml(given="vresion"), "given must be one of version, crashed"),
-        (toml().replace('"pair"', '"bool"'), r"only for a pair"),
-        (
-            toml(
-                DELAY.replace("bins = 8", "bins = 5000"), DELAY.replace("delay", "d").replace("8\n", "5000\n")
-            ),
-            "16777216",
-        ),
-        (
-            HEAD.replace("pair", "bool") + 'statistics = "conditional"\n' + BUDGET,
-            "statistics of a bool is one of",
-        ),
-    ],
-    ids=range(17),
+@refusals(
+    (HEAD + BUDGET, "[[of]] tables, one for each part, are needed for a pair"),
+    (toml(VERSION), "of: a pair has 2 or 3 parts"),
+    (toml(VERSION, CRASHED, DELAY, DELAY.replace("delay", "d2")), "of: a pair has 2 or 3 parts"),
+    (toml(VERSION, VERSION), "of: two parts are called version"),
+    (toml(VERSION, CRASHED.replace("bool", "pair")), "of.1.type"),
+    (toml(VERSION, CRASHED.replace("crashed", "Crashed!")), "of.1.name"),
+    (toml(VERSION, CRASHED + "labels = ['a']\n"), "of.1: labels are needed for a choice and only"),
+    (
+        toml(VERSION, CRASHED + "lable = ['a']\n"),
+        "of.1.lable is not a field of an experiment: did you mean",
+    ),
+    (toml(VERSION, CRASHED + "window = 'day'\n"), "window belongs above the first line"),
+    (toml(VERSION.replace('"1.3"', '"other"'), CRASHED), "the label other is always there"),
+    (toml(DELAY.replace("high = 40\n", ""), CRASHED), "low, high and bins are needed"),
+    (toml(statistics="ranges"), "statistics of a pair is one of joint, marginals, tables, conditional"),
+    (toml(statistics="joint", given="version"), "given is only for a pair, with statistics"),
+    (toml(given="vresion"), "given must be one of version, crashed"),
+    (toml().replace('"pair"', '"bool"'), r"only for a pair"),
+    (
+        toml(DELAY.replace("bins = 8", "bins = 5000"), DELAY.replace("delay", "d").replace("8\n", "5000\n")),
+        "16777216",
+    ),
+    (
+        HEAD.replace("pair", "bool") + 'statistics = "conditional"\n' + BUDGET,
+        "statistics of a bool is one of",
+    ),
+    call=lambda text: parse(text).payload(),
+    error=DefinitionError,
 )
-def test_what_is_no_pair_gets_one_line(text, reason):
-    with pytest.raises(DefinitionError, match=reason) as error:
-        parse(text).payload()
-    assert "\n" not in str(error.value)
+def test_what_is_no_pair_gets_one_line(refusal: Refusal):
+    refusal.check()
 
 
 def test_readings_in_words():
@@ -154,23 +149,21 @@ def test_a_condition_s_cells(text, expected):
     assert met(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("crashed", "a condition reads part=value"),
-        ("", "a condition reads part=value"),
-        ("vresion=1.2", "crash_by_version has no part vresion; it has version, delay, crashed"),
-        ("version=9", "version has no label 9; it has 1.2, 1.3, other"),
-        ("crashed=maybe", "crashed has no label maybe; it has no, yes"),
-        ("delay=5", "a range reads low:high"),
-        ("delay=11:12", "holds no whole bin"),
-        ("crashed=yes&crashed=no", "holds no cell"),
-        ("version=1.2|1.3|other&version!=1.2|1.3|other", "holds no cell"),
-    ],
+@refusals(
+    ("crashed", "a condition reads part=value"),
+    ("", "a condition reads part=value"),
+    ("vresion=1.2", "crash_by_version has no part vresion; it has version, delay, crashed"),
+    ("version=9", "version has no label 9; it has 1.2, 1.3, other"),
+    ("crashed=maybe", "crashed has no label maybe; it has no, yes"),
+    ("delay=5", "a range reads low:high"),
+    ("delay=11:12", "holds no whole bin"),
+    ("crashed=yes&crashed=no", "holds no cell"),
+    ("version=1.2|1.3|other&version!=1.2|1.3|other", "holds no cell"),
+    call=lambda text: met(text),
+    error=UnitsError,
 )
-def test_what_is_no_condition_gets_one_line(text, reason):
-    with pytest.raises(UnitsError, match=reason):
-        met(text)
+def test_what_is_no_condition_gets_one_line(refusal: Refusal):
+    refusal.check()
 
 
 def test_a_number_s_values_are_put_together_and_labels_are_not():
@@ -183,5 +176,5 @@ def test_a_number_s_values_are_put_together_and_labels_are_not():
 
 def test_only_a_pair_has_parts():
     e = parse(HEAD.replace("pair", "bool") + BUDGET).experiment()
-    with pytest.raises(UnitsError, match="only a pair has parts"):
+    with fails("only a pair has parts", UnitsError):
         cells.parse(e, "version=1")

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from refusals import Refusal, fails, refusals
 
 from hushmote.server.experiments.asks import MOST_ASKS, asks_of
 from hushmote.server.experiments.definition import DefinitionError, parse
@@ -49,30 +50,26 @@ def test_some_mechanism_fits_at_every_epsilon(epsilon):
     assert e.code_count <= 1 << 24
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ("slots = 1000", "slots must be a power of 2 from 2 to 1048576, not 1000"),
-        ("slots = 1", "slots must be a power of 2 from 2 to 1048576, not 1"),
-        ("slots = 2097152", "slots must be a power of 2 from 2 to 1048576, not 2097152"),
-        ('salt = ""', "salt must be 1 to 32 printable ASCII characters"),
-        ('salt = "ä"', "salt must be 1 to 32 printable ASCII characters"),
-        ("salt = 'a\"b'", "salt must be 1 to 32 printable ASCII characters"),
-        (f'salt = "{"x" * 33}"', "salt must be 1 to 32 printable ASCII characters"),
-        ('labels = ["a"]', "labels are needed for a choice and only for a choice"),
-        ("bins = 4", "low, high and bins are only for a number"),
-        ('statistics = "quantiles"', "of a text shares alone are estimated: leave statistics out"),
-    ],
+@refusals(
+    ("slots = 1000", "slots must be a power of 2 from 2 to 1048576, not 1000"),
+    ("slots = 1", "slots must be a power of 2 from 2 to 1048576, not 1"),
+    ("slots = 2097152", "slots must be a power of 2 from 2 to 1048576, not 2097152"),
+    ('salt = ""', "salt must be 1 to 32 printable ASCII characters"),
+    ('salt = "ä"', "salt must be 1 to 32 printable ASCII characters"),
+    ("salt = 'a\"b'", "salt must be 1 to 32 printable ASCII characters"),
+    (f'salt = "{"x" * 33}"', "salt must be 1 to 32 printable ASCII characters"),
+    ('labels = ["a"]', "labels are needed for a choice and only for a choice"),
+    ("bins = 4", "low, high and bins are only for a number"),
+    ('statistics = "quantiles"', "of a text shares alone are estimated: leave statistics out"),
+    call=lambda more: parse(written(more)),
+    error=DefinitionError,
 )
-def test_what_does_not_fit_a_text_is_one_line(more, said):
-    with pytest.raises(DefinitionError) as error:
-        parse(written(more))
-    assert said in str(error.value)
-    assert "\n" not in str(error.value)
+def test_what_does_not_fit_a_text_is_one_line(refusal: Refusal):
+    refusal.check()
 
 
 def test_slots_are_only_for_a_text():
-    with pytest.raises(DefinitionError, match="salt, slots and prefixes are only for a text"):
+    with fails("salt, slots and prefixes are only for a text", DefinitionError):
         parse(written("slots = 64").replace('"text"', '"bool"'))
 
 
@@ -100,7 +97,7 @@ def test_what_it_reads_is_slots_and_levels():
 def test_a_mechanism_of_pairs_is_not_for_a_number():
     number = written().replace('type = "text"', 'type = "number"\nlow = 0\nhigh = 50\nbins = 50')
     for name, kind in (("views", "a pair"), ("prefix", "texts with prefixes")):
-        with pytest.raises(DefinitionError, match=f"^mechanism {name} is for {kind}: take auto$"):
+        with fails(f"^mechanism {name} is for {kind}: take auto$", DefinitionError):
             parse(f'mechanism = "{name}"\n{number}')
 
 
@@ -144,5 +141,5 @@ class TestCandidates:
         assert "\n" not in str(error.value)
 
     def test_are_only_for_a_text(self):
-        with pytest.raises(DefinitionError, match=r"^candidates are only for a text$"):
+        with fails(r"^candidates are only for a text$", DefinitionError):
             parse(written('candidates = ["a"]').replace('"text"', '"bool"'))

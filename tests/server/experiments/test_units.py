@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from designs import choice, number
+from refusals import fails
 
 from hushmote.server.experiments.units import UnitsError, edge_names, edges_between, moved_note, parse_range
 
@@ -39,9 +40,7 @@ def test_several_are_said_in_one_sentence_and_labels_never_move():
 
 
 def test_a_range_without_a_whole_bin_is_refused_with_the_bins():
-    with pytest.raises(
-        UnitsError, match=r"18:18\.1 holds no whole bin of -14 to 50: bins are 0\.25 wide, from -14"
-    ):
+    with fails(r"18:18\.1 holds no whole bin of -14 to 50: bins are 0\.25 wide, from -14", UnitsError):
         parse_range(ROOM, "18:18.1")
 
 

@@ -10,6 +10,7 @@ from boards import experiment
 from certificates import Authority
 from cryptography.hazmat.primitives import serialization
 from paho.mqtt.client import Client
+from refusals import fails
 from running import until
 from served import served
 from traffic import counted, crowd, publish
@@ -180,9 +181,8 @@ class TestErrors:
             ((ca.file, *expired), "old.pem expired on"),
             ((ca.file, *early), "early.pem is valid from"),
         ]:
-            with pytest.raises(CertificateError, match=words) as caught:
+            with fails(words, CertificateError):
                 client_context(*files)
-            assert "\n" not in str(caught.value)
         context = client_context(ca.file, certificate, key)
         assert context.check_hostname
         assert context.minimum_version.name == "TLSv1_2"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from boards import FLEET_KEYS, MASTER, ask_fleet, experiment
 from command_line import hushmote
+from refusals import fails
 
 from hushmote.fleet.provisioning.master_key import to_text
 from hushmote.server.ingest import pipeline as ingest
@@ -55,9 +56,8 @@ class TestFile:
         assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (12345, 23456, 0o600)
 
     def test_error_is_one_line(self, tmp_path):
-        with pytest.raises(AuditLogError, match=r"^cannot write the audit log .*: No such file") as caught:
+        with fails(r"^cannot write the audit log .*: No such file", AuditLogError):
             AuditLog(tmp_path / "none" / "a").check()
-        assert "\n" not in str(caught.value)
 
     def test_user_comes_from_the_system(self, monkeypatch):
         for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):

@@ -145,7 +145,8 @@ class TestTables:
 def one_second(monkeypatch):
     """Stop the clock: an experiment's serial is the second in which it was added."""
     then = datetime.datetime.fromtimestamp(1_790_000_000, datetime.UTC)
-    monkeypatch.setattr(Store, "_checked_time", lambda *_: then)
+    clock = type("Stopped", (datetime.datetime,), {"now": staticmethod(lambda _=None: then)})
+    monkeypatch.setattr(datetime, "datetime", clock)
 
 
 class TestSqlite:

@@ -79,7 +79,6 @@ class TestConcurrency:
         assert check(store).reports == 12
 
     def test_failure_leaves_each_device_sealed_or_unchanged(self, store, monkeypatch):
-        monkeypatch.setattr("hushmote.server.store.rows._ROWS", 1)
         open_transaction = store.ingest
         done = []
 
@@ -91,7 +90,7 @@ class TestConcurrency:
 
         monkeypatch.setattr(store, "ingest", fail_at_the_second)
         with pytest.raises(StoreError, match="gone"):
-            seal(store, "home", "temp", dry_run=False)
+            seal(store, "home", "temp", dry_run=False, at_once=1)
         assert numbers(store) == SEALED | {"late": NumberSet().add(3)}
         assert check(store).violations == ()
         monkeypatch.setattr(store, "ingest", open_transaction)

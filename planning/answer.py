@@ -11,7 +11,7 @@ from ..server.epsilon import MICRO
 from ..server.estimate.shuffled import LIMITS
 from ..server.plain import plain
 from ..server.words.epsilon import rounded_up
-from ..server.words.numbers import NOTHING, counted, expected, length
+from ..server.words.numbers import MAX_HALF_WIDTH, counted, expected, is_too_wide, length
 from . import json_values
 from .devices import MOST_RANGE_VALUES, Plan, PlanError, half_width, missing_half_width, solve
 from .expected_error import Question
@@ -122,7 +122,7 @@ class PlanAnswer:
     def fixed_limit(self) -> str:
         """A sentence on what a fixed limit would save where any range is asked for, else empty."""
         wanted = self.wanted if self.solved == "devices" else self.error
-        if self.plan.question.kind != "range" or wanted is None or wanted >= NOTHING:
+        if self.plan.question.kind != "range" or wanted is None or is_too_wide(wanted):
             return ""
         if isinstance(self.plan, Plan):
             other = PlanRequest(
@@ -274,7 +274,7 @@ def _once(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
 
 def _half(error: float) -> str:
     """Return a half-width for a table whose heading has its unit; a dash if it would say nothing."""
-    return "—" if error >= NOTHING else f"±{100 * error:.3g}"
+    return "—" if is_too_wide(error) else f"±{100 * error:.3g}"
 
 
 def _beside(plan: Plan, reading: Reading) -> PlanTable:
@@ -288,7 +288,7 @@ def _beside(plan: Plan, reading: Reading) -> PlanTable:
         and _fits(question, reading)
         and plan.design.answers(question)
     ]
-    notes = (wide,) if plan.error >= NOTHING else ()
+    notes = (wide,) if is_too_wide(plan.error) else ()
     return PlanTable("what the same reports show besides", ("asked", "error, points"), tuple(rows), notes)
 
 
@@ -367,8 +367,9 @@ def _shows(a: PlanAnswer, life: LifetimePlan) -> PlanTable:
     if a.unit is not None:
         told = ", ".join(f"{name} ±{a.in_unit(error)[_UNIT]:.3g}" for name, error in errors.items())
         notes.append(f"  {asked(life.question)} in {a.reading.unit or 'its unit'}, last: {told}")
-    if min(errors.values()) >= NOTHING:
-        notes.append("±50 points say nothing: take more devices, a larger budget or fewer values.")
+    if is_too_wide(min(errors.values())):
+        wide = f"More than ±{100 * MAX_HALF_WIDTH:g} points say nothing"
+        notes.append(f"{wide}: take more devices, a larger budget or fewer values.")
     given = ", ".join(f"{rounded_up(one.epsilon)} of {_SEEN[name]}" for name, one in a.seen.items())
     notes.append(f"  ε of the histogram (δ = {a.seen['all of it'].delta:g}): {given}; {LIMITS}")
     heads = ["window", "reports", *map(_heading, questions)]

@@ -9,7 +9,7 @@ from nicegui import ui
 
 from ..server.answers.finding import Finding, Findings, reports_a_day
 from ..server.answers.periods import completed, start_of
-from ..server.answers.rows import CONFIDENCE, WIDEST, Row
+from ..server.answers.rows import CONFIDENCE, Row
 from ..server.budgets.remaining import Remaining
 from ..server.budgets.words import warning
 from ..server.overview.fleets import ExperimentOverview
@@ -197,10 +197,9 @@ class Tile:
 def spark(of: Finding) -> str:
     """Return a finding's series as SVG: a line in the band of its intervals.
 
-    One value alone, which may be that of the period, is a point on its interval. Rows that tell too little
-    are left out.
+    One value alone, which may be that of the period, is a point on its interval.
     """
-    rows: list[Row] = [r for r in of.series if of.quantity == "reading" or r.high - r.low <= WIDEST]
+    rows: list[Row] = list(of.series)
     if not rows and of.value is not None and of.low is not None and of.high is not None:
         rows = [Row(of.title, of.value, of.low, of.high)]
     if not rows:

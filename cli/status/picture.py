@@ -10,7 +10,6 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ...fleet.results.result import Learned, Result
-from ...server.answers.rows import WIDEST
 from ...server.answers.tables import blocks
 from ...server.answers.windows import Due
 from ...server.overview.aggregator import AggregatorHealth
@@ -18,7 +17,7 @@ from ...server.overview.fleets import ExperimentOverview, FleetOverview, StoreOv
 from ...server.overview.watch import StoreState
 from ...server.plain_text import shorten, visible
 from ...server.words.epsilon import rounded_up
-from ...server.words.numbers import counted
+from ...server.words.numbers import counted, is_too_wide
 
 _MOST_LABELS = 5
 _LABEL = 12  # columns
@@ -138,7 +137,7 @@ def _learned(result: Result) -> list[Text]:
             return []
         named = result.note.startswith(f"{result.experiment} ")  # a name is written as it is
         return [Text(_ended(result.note) if named else _sentence(result.note), "dim"), _private(result)]
-    told = [one for one in result.statistics if one.high - one.low <= WIDEST * _extent(result)]
+    told = [one for one in result.statistics if not is_too_wide((one.high - one.low) / 2, _extent(result))]
     if result.type == "number":
         lines = [_line(result, one) for one in told[:1]]
         lines += [Text(_bars(result), "cyan")] if result.histogram and told else []

@@ -165,7 +165,7 @@ def _subtitle(panel: _Panel, alone: bool) -> str:
     answer = panel.answer
     about = f"{answer.title}; " if answer.title and alone else ""
     if _drawing(answer) is _heat_map:
-        half = float(np.median([50 * (row.high - row.low) for row in answer.rows]))
+        half = float(np.median([100 * row.half_width for row in answer.rows]))
         about += f"a cell ±{half:.2g} points; "
     return f"{about}{answer.reports:,} private reports, {panel.interval_name}s"
 

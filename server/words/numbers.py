@@ -4,8 +4,8 @@ import datetime
 import math
 from typing import Protocol
 
-NOTHING = 0.5
-"""The half-width of a share from which on an interval says nothing."""
+MAX_HALF_WIDTH = 0.3
+"""Half of the widest interval that says something, as a part of all shares or of all readings."""
 
 DAY_S = 86_400
 _LENGTHS = (("year", 365 * DAY_S), ("week", 7 * DAY_S), ("day", DAY_S), ("hour", 3600), ("minute", 60))
@@ -77,9 +77,14 @@ def few_boards(boards: float) -> int:
     return max(2, math.ceil(boards / unit) * unit)
 
 
-def percent(error: float) -> str:
-    """The half-width of a share in a table: "±1.59%"; a dash where an interval would say nothing."""
-    return "—" if error >= NOTHING else f"±{100 * error:.3g}%"
+def is_too_wide(half_width: float, extent: float = 1.0) -> bool:
+    """Return whether an interval says nothing, so that there are too few reports.
+
+    Args:
+        half_width: Half of the interval's width, in the unit of `extent`.
+        extent: From the lowest to the highest value that there can be; 1 of shares.
+    """
+    return half_width > MAX_HALF_WIDTH * extent
 
 
 def points(error: float, of: str = "points") -> str:

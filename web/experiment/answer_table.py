@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from nicegui import ui
 
-from ...device.ldp_client import Experiment
-from ...server.answers.rows import WIDEST, Row
-from ...server.experiments.units import bin_edges
+from ...server.answers.answer import Answer
+from ...server.answers.rows import Row
 from ...server.words import answers as words
 from ...server.words import findings
 from ...server.words.answers import digits
@@ -29,18 +28,12 @@ def format_row(row: Row, reader: Reader, *more: float, share: bool = True) -> li
 _SPREAD = "standard deviation"
 
 
-def tells(row: Row, experiment: Experiment | None = None) -> bool:
-    """Whether the interval of a share says anything, or that of a number experiment's reading."""
-    edges = (0.0, 1.0) if experiment is None else bin_edges(experiment)
-    return row.high - row.low <= WIDEST * (edges[-1] - edges[0])
-
-
-def number_tiles(place: ui.element, rows: Iterable[Row], of: PanelContext) -> None:
+def number_tiles(place: ui.element, answers: Iterable[Answer], of: PanelContext) -> None:
     """Readings in the place of others: the name, the number, and its interval, a tile for each."""
     unit, reader = of.unit, of.reader
     place.clear()
     with place:
-        for row in (row for row in rows if tells(row, of.experiment)):
+        for row in (row for answer in answers for row in answer.telling().rows):
             at_most = row.low <= 0 and row.name == _SPREAD
             value, interval = findings.value_and_interval(row, unit, reader)  # as the headline has it
             high = findings.level(row.high, row, unit, reader)

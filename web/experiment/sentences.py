@@ -89,9 +89,7 @@ def missing(answer: Answer, reader: Reader) -> str:
 def exact(histogram: Answer, selected: Row | None, reader: Numbers) -> str:
     """How sure this is: of the share that was selected, of single bars, and what would halve that."""
     bars = half_width(histogram)
-    parts = (
-        [] if selected is None else [("the share that you chose", (selected.high - selected.low) / 2, None)]
-    )
+    parts = [] if selected is None else [("the share that you chose", selected.half_width, None)]
     parts += [("a single bar", bars, None)] if bars else []
     if not parts:
         return ""

@@ -1,7 +1,6 @@
 """Windows on a time axis: which are looked at, how a statistic went over them, and whether it changed."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from nicegui import ui
 
@@ -12,7 +11,6 @@ from ...server.answers.rows import TrendRow
 from ...server.words import answers as words
 from ..frame import heading
 from . import charts, sentences
-from .answer_table import tells
 from .chart import DraggedChart, Ends
 from .choices import SHARE, Choices, over_names
 from .controls import PanelContext, offer, select, summarize
@@ -79,8 +77,7 @@ class TimePanel:
         windows = tuple(dict.fromkeys(row.window for row in answer.rows if isinstance(row, TrendRow)))
         period = words.period(windows, self._windows, self._reader)
         self._sentence.text = f"{words.begun(period)}. {verdict}".strip()
-        if answer.quantity == "share":
-            answer = replace(answer, rows=tuple(filter(tells, answer.rows)))
+        answer = answer.telling()
         self._windows = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
         at = [i for i, window in enumerate(self._windows) if window in choices.windows]
         area = (at[0], at[-1]) if at else None

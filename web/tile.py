@@ -14,7 +14,7 @@ from ..server.budgets.remaining import Remaining
 from ..server.budgets.words import warning
 from ..server.overview.fleets import ExperimentOverview
 from ..server.words import findings as words
-from ..server.words.numbers import Numbers, counted
+from ..server.words.numbers import Numbers, counted, format_estimate
 from .frame import heading, sentence, skeleton, tag
 from .period import query_of
 from .reader import Reader
@@ -54,7 +54,7 @@ def headline(of: Finding, now: datetime.datetime, write: Numbers) -> Headline | 
     scale = 100 if points else 1
     row = Row(of.title, scale * of.value, scale * of.low, scale * of.high)
     unit = "points" if points else of.unit if of.quantity == "reading" else None
-    value, interval = words.value_and_interval(row, unit, write)
+    value, interval = format_estimate(row.value, row.low, row.high, unit, write)
     interval = f"{write.percent(CONFIDENCE, 0)} interval {interval}" if interval else ""
     approximate = "approximate" if of.approximate else ""
     dates = ", ".join(filter(None, [words.dates(of.period, now, write), interval, approximate]))

@@ -9,6 +9,7 @@ import numpy as np
 from ...server.answers import tables as show
 from ...server.experiments.definition import Definition, load
 from ...server.store.store import Store
+from ...server.words.numbers import decimals
 from ...simulator import drift as moving
 from ...simulator.days import FLEET, Course, FilledFleet, fill, usual_calls
 from .. import tables
@@ -70,8 +71,12 @@ def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> N
     headings = ("window", "reports", "truth", "estimate", "95 % interval")
     heading = f"{title}{f', {unit}' if unit else ''}"
     table = tables.table(heading, headings, 1)
+    intervals = [(row[4], row[5]) for row in rows if row[4] is not None]
+    narrowest = min((high - low for low, high in intervals if high > low), default=0.0)
+    places = decimals(0.0, scale * narrowest)
     for window, reports, *values in rows:
-        truth, estimate, low, high = ("-" if value is None else f"{scale * value:.2f}" for value in values)
+        numbers = ("-" if value is None else f"{scale * value:.{places}f}" for value in values)
+        truth, estimate, low, high = numbers
         table.add_row(str(window), f"{reports:,}", truth, estimate, f"{low} to {high}")
     show.out.print()
     show.out.print(table)

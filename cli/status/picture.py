@@ -17,7 +17,7 @@ from ...server.overview.fleets import ExperimentOverview, FleetOverview, StoreOv
 from ...server.overview.watch import StoreState
 from ...server.plain_text import shorten, visible
 from ...server.words.epsilon import rounded_up
-from ...server.words.numbers import counted, is_too_wide
+from ...server.words.numbers import counted, format_estimate, is_too_wide
 
 _MOST_LABELS = 5
 _LABEL = 12  # columns
@@ -159,15 +159,14 @@ def _private(result: Result) -> Text:
 
 
 def _line(result: Result, one: Learned) -> Text:
-    confidence = f"{result.confidence:.0%}".replace("%", " %")
-    if one.quantity == "share":
+    unit = None if one.quantity == "share" else result.unit
+    text = ", ".join(filter(None, format_estimate(one.value, one.low, one.high, unit)))
+    if unit is None:
         name = (
             f"{shorten(one.name, _LABEL):<{_LABEL}} {'█' * round(_BAR * min(1, max(0, one.value))):<{_BAR}}"
         )
-        text = f"{one.value:.1%}, {one.low:.1%} to {one.high:.1%}".replace("%", " %")
         return Text.assemble((name.rstrip(), "cyan"), f" {text}")
-    unit = f" {result.unit}" if result.unit else ""
-    return Text(f"{one.name} {one.value:.4g}{unit}, {one.low:.4g} to {one.high:.4g} ({confidence})")
+    return Text(f"{one.name} {text} ({result.confidence:.0%})")
 
 
 def _bars(result: Result) -> str:

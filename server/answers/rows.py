@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..words.answers import APPROXIMATE
-from ..words.numbers import is_too_wide
+from ..words.numbers import ENGLISH, decimals, format_estimate, is_too_wide
 
 if TYPE_CHECKING:  # NumPy takes long to load
     from ..estimate.statistic import Told
@@ -274,9 +274,12 @@ class AnswerRows:
 
 def _missing_note(row: Row) -> str:
     """Return a sentence on the share of the fleet that has no reading."""
-    share, low, high = (f"{x * 100:.2f}" for x in (row.value, row.low, row.high))
-    truth = "" if row.truth is None else f", true {row.truth * 100:.2f}%"
-    return f"no reading: {share}% ({low} to {high}%{truth}). All else is about devices with a reading."
+    share, interval = format_estimate(row.value, row.low, row.high)
+    places = decimals(100 * row.low, 100 * row.high)
+    truth = "" if row.truth is None else f"true {ENGLISH.percent(row.truth, places)}"
+    more = ", ".join(filter(None, [interval, truth]))
+    share = f"{share} ({more})" if more else share
+    return f"no reading: {share}. All else is about devices with a reading."
 
 
 def _outside(row: Row) -> bool:

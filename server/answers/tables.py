@@ -1,7 +1,6 @@
 """Tables for the terminal, readable on 80 columns."""
 
 import io
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -12,6 +11,7 @@ from rich.text import Text
 
 from ..plain_text import visible
 from ..words.epsilon import rounded_up
+from ..words.numbers import decimals
 from .fitted_table import FittedTable, plain
 from .rows import AnswerRows, CandidateRow, CellRow, ChangeRow, DifferenceRow, PostRow, Row, TopRow, TrendRow
 
@@ -75,7 +75,7 @@ def blocks(values: Sequence[float], low: float | None = None) -> str:
 
 def over_time(table_of: AnswerRows) -> FittedTable:
     """A trend with a line for each statistic: what it was at first, its course in blocks, what it is."""
-    number = _percent if table_of.quantity == "share" else _reading(table_of)
+    number = _number(table_of)
     unit = " %" if table_of.quantity == "share" else f" {table_of.unit}".rstrip()
     result = table(table_of.heading)
     for heading in ("", "first", "", "last"):
@@ -161,7 +161,7 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     kind = _row_class(table_of)
     share = table_of.quantity == "share"
     unit = "%" if share else table_of.unit
-    number = _percent if share else _reading(table_of)
+    number = _number(table_of)
     known, level = any(row.truth is not None for row in table_of.rows), 1 - table_of.confidence
     # A range of numbers is no label that may be shortened.
     words = all(row.upper is None for row in table_of.rows)
@@ -211,16 +211,12 @@ def _heading(table_of: AnswerRows) -> str:
     return table_of.unit or table_of.experiment if headed else ""
 
 
-def _percent(x: float) -> str:
-    return f"{round(x * 100, 2) + 0.0:.2f}"  # no -0.00
-
-
-def _reading(table_of: AnswerRows) -> Callable[[float], str]:
-    """How readings are written: with the digits that their intervals leave a meaning."""
-    widths = [row.high - row.low for row in table_of.rows if row.high > row.low]
-    narrowest = min(widths, default=1.0) / 2
-    decimals = min(12, max(0, 2 - math.floor(math.log10(narrowest))))
-    return lambda x: f"{round(x, decimals) + 0.0:.{decimals}f}"
+def _number(table_of: AnswerRows) -> Callable[[float], str]:
+    """Return how numbers are written: shares in percent, all with the decimals of the narrowest interval."""
+    scale = 100 if table_of.quantity == "share" else 1
+    halves = [scale * row.half_width for row in table_of.rows if row.high > row.low]
+    places = decimals(0.0, 2 * min(halves, default=0.0))
+    return lambda x: f"{round(scale * x, places) + 0.0:.{places}f}"  # no -0.00
 
 
 def _p_value(p: float | None, level: float) -> Text:

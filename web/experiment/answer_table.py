@@ -8,7 +8,7 @@ from ...server.answers.answer import Answer
 from ...server.answers.rows import Row
 from ...server.words import answers as words
 from ...server.words import findings
-from ...server.words.answers import digits
+from ...server.words.numbers import decimals, format_estimate
 from ..frame import tag
 from ..in_locale import in_locale
 from ..reader import Reader
@@ -21,7 +21,7 @@ def format_row(row: Row, reader: Reader, *more: float, share: bool = True) -> li
     share: of a population, in percent; otherwise a reading.
     """
     scale, write = (100, reader.percent) if share else (1, reader.number)
-    places = digits(row.low * scale, row.high * scale)
+    places = decimals(row.low * scale, row.high * scale)
     return [write(x, places) for x in (row.value, row.low, row.high, *more)]
 
 
@@ -35,7 +35,7 @@ def number_tiles(place: ui.element, answers: Iterable[Answer], of: PanelContext)
     with place:
         for row in (row for answer in answers for row in answer.telling().rows):
             at_most = row.low <= 0 and row.name == _SPREAD
-            value, interval = findings.value_and_interval(row, unit, reader)  # as the headline has it
+            value, interval = format_estimate(row.value, row.low, row.high, unit, reader)
             high = findings.level(row.high, row, unit, reader)
             with ui.element("li"):
                 tag("span", in_locale(words.begun(row.name), reader)).classes("faint")

@@ -10,6 +10,7 @@ from ...server.errors import UsageError
 from ...server.experiments.asking import answers_of, answers_only
 from ...server.plain_text import visible
 from ...server.words import answers as words
+from ...server.words import findings
 from ..frame import heading, sentence
 from ..in_locale import in_locale
 from . import charts, sentences
@@ -44,9 +45,9 @@ class MeanPanel:
     def show(self, answer: Answer, when: str) -> None:
         """Show the mean, and what else is known with it; when: the windows, in words."""
         mean, *others = answer.rows
-        text = words.value(mean, mean.name, self._unit, self._reader)
-        text = text if answer.tells(mean) else "Mean: too few reports to tell"
-        self._sentence.text = f"{text} ({when})"
+        is_told = answer.tells(mean)
+        value = findings.amount(mean, self._unit, self._reader) if is_told else "too few reports to tell"
+        self._sentence.text = f"{words.begun(mean.name)}: {value}, {when}"
         more = words.begun(words.halved(answer.reports, self._reader, approximate=answer.approximate))
         self._exact.text = f"{words.sure(answer.confidence, self._reader)} {more}"
         number_tiles(self._readings, [replace(answer, rows=tuple(others))], self._context)

@@ -81,8 +81,7 @@ def missing(answer: Answer, reader: Reader) -> str:
     """Return the share of devices without a reading, or "" if the experiment does not count them."""
     if answer.missing is None:
         return ""
-    value, interval = findings.value_and_interval(answer.missing, None, reader)
-    share = f"{value} ({interval})" if interval else value
+    share = findings.amount(answer.missing, None, reader)
     return f"no reading: {share}. All other numbers are about devices with a reading."
 
 

@@ -7,6 +7,7 @@ from ...server.answers.rows import OUTSIDE, PostRow
 from ...server.experiments.units import UnitsError, bin_edges, index_names
 from ...server.plain_text import visible
 from ...server.words import answers as words
+from ...server.words import findings
 from ..frame import heading, sentence
 from ..in_locale import in_locale
 from . import charts, sentences
@@ -187,8 +188,8 @@ class SharesPanel:
             self._sentence.text, self._processed.visible = "", False
             return
         name = sentences.span(row, self._experiment, self._unit, self._reader)
-        text = words.share(row, name, self._reader) if is_told else f"{name}: too few reports to tell"
-        self._sentence.text = f"{text} ({when})"
+        value = findings.amount(row, None, self._reader) if is_told else "too few reports to tell"
+        self._sentence.text = f"{name}: {value}, {when}"
         processed = isinstance(row, PostRow)
         self._processed.visible = processed
         if isinstance(row, PostRow):

@@ -12,6 +12,7 @@ from ..server.estimate.shuffled import LIMITS
 from ..server.plain import plain
 from ..server.words.epsilon import rounded_up
 from ..server.words.numbers import MAX_HALF_WIDTH, counted, expected, is_too_wide, length
+from ..server.words.text_table import TextTable
 from . import json_values
 from .devices import MOST_RANGE_VALUES, Plan, PlanError, half_width, missing_half_width, solve
 from .expected_error import Question
@@ -43,19 +44,6 @@ _BESIDE = {
     "any range": Question("range"),
     "the median": Question("quantile", 0.5),
 }
-
-
-@dataclass(frozen=True)
-class PlanTable:
-    """A table of a plan: rows of texts, the first column words, the others numbers; "> " marks the best.
-
-    notes: lines below it; a table without rows has only these.
-    """
-
-    title: str = ""
-    headings: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,7 +177,7 @@ class PlanAnswer:
         return (("no reading", f"{share}; errors are of the others"),)
 
     @cached_property
-    def tables(self) -> tuple[PlanTable, ...]:
+    def tables(self) -> tuple[TextTable, ...]:
         """Tables of what the plan shows besides, and of what it was compared with."""
         if isinstance(self.plan, Plan):
             return (_beside(self.plan, self.reading),)
@@ -277,7 +265,7 @@ def _half(error: float) -> str:
     return "—" if is_too_wide(error) else f"±{100 * error:.3g}"
 
 
-def _beside(plan: Plan, reading: Reading) -> PlanTable:
+def _beside(plan: Plan, reading: Reading) -> TextTable:
     """Return a table of the other answers that the same reports give."""
     wide = "An interval this wide says nothing: take more devices, a larger ε or fewer values."
     rows = [
@@ -289,7 +277,9 @@ def _beside(plan: Plan, reading: Reading) -> PlanTable:
         and plan.design.answers(question)
     ]
     notes = (wide,) if is_too_wide(plan.error) else ()
-    return PlanTable("what the same reports show besides", ("asked", "error, points"), tuple(rows), notes)
+    return TextTable(
+        "what the same reports show besides", ("asked", "error, points"), tuple(rows), notes=notes
+    )
 
 
 def _fits(question: Question, reading: Reading) -> bool:
@@ -319,7 +309,7 @@ def _life(
     )
 
 
-def _ways(life: LifetimePlan) -> PlanTable:
+def _ways(life: LifetimePlan) -> TextTable:
     """Return a table of the ways to spend the budget that were compared, and those that no device accepts."""
     windows = life.windows()
 
@@ -342,15 +332,15 @@ def _ways(life: LifetimePlan) -> PlanTable:
         for r in life.refused
     )
     optimal = "; optimal: by optimal composition at δ" if life.budget.delta else ""
-    return PlanTable(
+    return TextTable(
         f"ways to spend the budget, and their errors at the end, {unit_of(life.question)}",
         ("reports for life", "ε each", "every", "used", *windows),
         rows,
-        (*refused, f"  used: of a device's budget, at the end{optimal}"),
+        notes=(*refused, f"  used: of a device's budget, at the end{optimal}"),
     )
 
 
-def _shows(a: PlanAnswer, life: LifetimePlan) -> PlanTable:
+def _shows(a: PlanAnswer, life: LifetimePlan) -> TextTable:
     """Return a table of what the best way shows, at first and at the end, and what its histograms reveal."""
     best, windows, wanted = life.best, life.windows(), a.wanted
     questions = [q for q in life.shown().values() if q == life.question or _fits(q, a.reading)]
@@ -375,7 +365,7 @@ def _shows(a: PlanAnswer, life: LifetimePlan) -> PlanTable:
     heads = ["window", "reports", *map(_heading, questions)]
     heads += [] if wanted is None else [f"devices for {_half(wanted)}"]
     title = "what the best way shows, at first and at the end, points"
-    return PlanTable(title, tuple(heads), tuple(rows), tuple(notes))
+    return TextTable(title, tuple(heads), tuple(rows), notes=tuple(notes))
 
 
 def _heading(question: Question) -> str:

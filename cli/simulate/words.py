@@ -17,7 +17,6 @@ from ...simulator.attack import AttackOutcome
 from ...simulator.calls import Reporting, expected_reports, usual_calls, usual_reports
 from ...simulator.planned import PlannedError
 from ...simulator.simulate import SimulatedEstimate
-from .. import tables as columns
 from ..options import DEFAULT_STORE
 
 
@@ -138,7 +137,7 @@ def _exact(estimate: SimulatedEstimate, answers: Answers, about: Answer, width: 
 def attack(outcome: AttackOutcome) -> None:
     """What fake devices came to."""
     headings = ("", "true %", "honest est. %", "est. %", "gain", "in theory")
-    table = columns.table(f"attack: {outcome.kind}", headings, no_wrap=True)
+    table = show.table(f"attack: {outcome.kind}", headings)
     shares = (outcome.truth, outcome.honest, outcome.attacked)
     gains = (outcome.gain, outcome.theory)
     table.add_row(outcome.target, *(f"{x * 100:.2f}" for x in shares), *(f"{x * 100:+.2f}" for x in gains))

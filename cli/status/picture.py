@@ -9,7 +9,8 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from ...fleet.results.result import Learned, Result
+from ...fleet.results.result import Result
+from ...server.answers.rows import Row
 from ...server.answers.tables import blocks
 from ...server.answers.windows import Due
 from ...server.overview.aggregator import AggregatorHealth
@@ -137,7 +138,7 @@ def _learned(result: Result) -> list[Text]:
             return []
         named = result.note.startswith(f"{result.experiment} ")  # a name is written as it is
         return [Text(_ended(result.note) if named else _sentence(result.note), "dim"), _private(result)]
-    told = [one for one in result.statistics if not is_too_wide((one.high - one.low) / 2, _extent(result))]
+    told = [one for one in result.statistics.values() if not is_too_wide(one.half_width, _extent(result))]
     if result.type == "number":
         lines = [_line(result, one) for one in told[:1]]
         lines += [Text(_bars(result), "cyan")] if result.histogram and told else []
@@ -158,8 +159,8 @@ def _private(result: Result) -> Text:
     return Text(f"{over}ε {rounded_up(result.epsilon.report)} of a report", "dim")
 
 
-def _line(result: Result, one: Learned) -> Text:
-    unit = None if one.quantity == "share" else result.unit
+def _line(result: Result, one: Row) -> Text:
+    unit = None if result.quantity == "share" else result.unit
     text = ", ".join(filter(None, format_estimate(one.value, one.low, one.high, unit)))
     if unit is None:
         name = (
@@ -171,7 +172,7 @@ def _line(result: Result, one: Learned) -> Text:
 
 def _bars(result: Result) -> str:
     """A number's histogram in one line: two columns a row, between the ends of its range."""
-    drawn = "".join(2 * block for block in blocks([bar.share for bar in result.histogram], 0.0))
+    drawn = "".join(2 * block for block in blocks([bar.value for bar in result.histogram], 0.0))
     if not drawn:
         return ""
     low, high = result.histogram[0].lower, result.histogram[-1].upper

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hushmote.server.answers import tables
 from hushmote.server.answers.answer import Answer
-from hushmote.server.answers.fitted_table import FittedTable
 from hushmote.server.answers.rows import TITLES, ChangeRow, Kind, PostRow, Row, TopRow, TrendRow
+from hushmote.server.answers.tables import FittedTable
 
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")
 

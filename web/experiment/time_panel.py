@@ -22,7 +22,7 @@ class TimePanel:
     def __init__(self, context: PanelContext):
         self._can, self._reader, self._choose = context.can, context.reader, context.choose
         self._windows: tuple[str, ...] = ()
-        self._windows: tuple[str, ...] = ()
+        self._drawn_windows: tuple[str, ...] = ()
         heading("Over time", 2).props('id="over-time"')
         with ui.row().classes("experiment-controls"):
             self._over = select({}, "What is shown over time", self._statistic)
@@ -38,7 +38,7 @@ class TimePanel:
         await self._choose(over=self._over.value)
 
     async def _dragged(self, area: Ends) -> None:
-        windows = self._windows
+        windows = self._drawn_windows
         low, high = max(0, round(area[0])), min(len(windows) - 1, round(area[1]))
         if low <= high:
             await self._choose_windows(windows[low : high + 1])
@@ -78,8 +78,8 @@ class TimePanel:
         period = words.period(windows, self._windows, self._reader)
         self._sentence.text = f"{words.begun(period)}. {verdict}".strip()
         answer = answer.telling()
-        self._windows = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
-        at = [i for i, window in enumerate(self._windows) if window in choices.windows]
+        self._drawn_windows = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
+        at = [i for i, window in enumerate(self._drawn_windows) if window in choices.windows]
         area = (at[0], at[-1]) if at else None
         self._hint.visible = self._chart.element.visible = bool(answer.rows)
         if answer.rows:

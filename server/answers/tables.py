@@ -378,9 +378,9 @@ def _heading(table_of: AnswerRows) -> str:
 
 
 def _number(table_of: AnswerRows) -> Callable[[float], str]:
-    """Return how numbers are written: shares in percent, all with the decimals of the narrowest interval."""
+    """Return how numbers are written: shares in percent, with the decimals of the narrowest one shown."""
     scale = 100 if table_of.quantity == "share" else 1
-    halves = [scale * row.half_width for row in table_of.rows if row.high > row.low]
+    halves = [scale * row.half_width for row in table_of.telling().rows if row.high > row.low]
     places = decimals(0.0, 2 * min(halves, default=0.0))
     return lambda x: f"{round(scale * x, places) + 0.0:.{places}f}"  # no -0.00
 

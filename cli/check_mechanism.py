@@ -18,7 +18,6 @@ from ..server.plain import plain
 from ..simulator.contract.check import Property, check
 from .options import AsJson, PolicyFile, print_json
 from .progress import progress
-from .tables import table
 
 _WORDS = {True: "holds", False: "FAILS", None: "not looked at"}
 _DRAWS = 1_000
@@ -153,7 +152,7 @@ def _exact(finding: AuditFinding) -> str:
 
 def _print(findings: list[AuditFinding], confidence: float) -> None:
     title = f"{findings[0].runtime}: {findings[0].draws:,} draws of each of two inputs"
-    made = table(title, _HEADINGS, 2, no_wrap=True)
+    made = show.table(title, _HEADINGS, (0, 1))
     for f in findings:
         fits = "yes" if f.fit > (1 - confidence) / len(findings) else f"no, p = {f.fit:.1g}"
         name = f.name if f.name == f.mechanism else f"{f.name} ({f.mechanism})"

@@ -11,7 +11,6 @@ def mechanisms_command(as_json: AsJson = False) -> None:
     from ..server.answers import tables as show
     from ..server.mechanisms import MECHANISMS
     from ..server.mechanisms.about import about  # only now: help needs no NumPy
-    from . import tables
 
     rows = []
     for mechanism in dict.fromkeys(MECHANISMS.values()):
@@ -21,7 +20,7 @@ def mechanisms_command(as_json: AsJson = False) -> None:
     if as_json:
         print_json(rows)
         return
-    table = tables.table(None, ("mechanism", "use", "auto picks it for"), 3)
+    table = show.table("", ("mechanism", "use", "auto picks it for"), range(3))
     for row in rows:
         table.add_row(", ".join(row["mechanisms"]), row["use"], row["auto"])
     show.out.print(table)

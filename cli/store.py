@@ -22,7 +22,6 @@ from ..server.store.erase import Erasure, erase, finish_rewrite, queue_erasure
 from ..server.store.merge import MergeResult, merge
 from ..server.store.seal import Sealing, seal
 from ..server.store.store import Store
-from . import tables
 from .options import DEFAULT_STORE, AsJson, FleetName, print_json, the_fleet
 from .progress import progress
 
@@ -293,7 +292,7 @@ def store_merge(
 
 
 def _show_merged(added: MergeResult, where: str, dry_run: bool) -> None:
-    table = tables.table(None, ("fleet", "experiment", "versions", "reports", "new devices"), 2)
+    table = show.table("", ("fleet", "experiment", "versions", "reports", "new devices"), (0, 1))
     for line in added.experiments:
         numbers = (f"{n:,}" for n in (line.versions, line.reports, line.devices))
         table.add_row(line.fleet, line.experiment, *numbers)

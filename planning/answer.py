@@ -11,7 +11,8 @@ from ..server.epsilon import MICRO
 from ..server.estimate.shuffled import LIMITS
 from ..server.plain import plain
 from ..server.words.epsilon import rounded_up
-from ..server.words.numbers import NOTHING, counted, expected, length
+from ..server.words.numbers import MAX_HALF_WIDTH, counted, expected, is_too_wide, length
+from ..server.words.text_table import TextTable
 from . import json_values
 from .devices import MOST_RANGE_VALUES, Plan, PlanError, half_width, missing_half_width, solve
 from .expected_error import Question
@@ -43,19 +44,6 @@ _BESIDE = {
     "any range": Question("range"),
     "the median": Question("quantile", 0.5),
 }
-
-
-@dataclass(frozen=True)
-class PlanTable:
-    """A table of a plan: rows of texts, the first column words, the others numbers; "> " marks the best.
-
-    notes: lines below it; a table without rows has only these.
-    """
-
-    title: str = ""
-    headings: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,7 +110,7 @@ class PlanAnswer:
     def fixed_limit(self) -> str:
         """A sentence on what a fixed limit would save where any range is asked for, else empty."""
         wanted = self.wanted if self.solved == "devices" else self.error
-        if self.plan.question.kind != "range" or wanted is None or wanted >= NOTHING:
+        if self.plan.question.kind != "range" or wanted is None or is_too_wide(wanted):
             return ""
         if isinstance(self.plan, Plan):
             other = PlanRequest(
@@ -189,7 +177,7 @@ class PlanAnswer:
         return (("no reading", f"{share}; errors are of the others"),)
 
     @cached_property
-    def tables(self) -> tuple[PlanTable, ...]:
+    def tables(self) -> tuple[TextTable, ...]:
         """Tables of what the plan shows besides, and of what it was compared with."""
         if isinstance(self.plan, Plan):
             return (_beside(self.plan, self.reading),)
@@ -274,10 +262,10 @@ def _once(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
 
 def _half(error: float) -> str:
     """Return a half-width for a table whose heading has its unit; a dash if it would say nothing."""
-    return "—" if error >= NOTHING else f"±{100 * error:.3g}"
+    return "—" if is_too_wide(error) else f"±{100 * error:.3g}"
 
 
-def _beside(plan: Plan, reading: Reading) -> PlanTable:
+def _beside(plan: Plan, reading: Reading) -> TextTable:
     """Return a table of the other answers that the same reports give."""
     wide = "An interval this wide says nothing: take more devices, a larger ε or fewer values."
     rows = [
@@ -288,8 +276,10 @@ def _beside(plan: Plan, reading: Reading) -> PlanTable:
         and _fits(question, reading)
         and plan.design.answers(question)
     ]
-    notes = (wide,) if plan.error >= NOTHING else ()
-    return PlanTable("what the same reports show besides", ("asked", "error, points"), tuple(rows), notes)
+    notes = (wide,) if is_too_wide(plan.error) else ()
+    return TextTable(
+        "what the same reports show besides", ("asked", "error, points"), tuple(rows), notes=notes
+    )
 
 
 def _fits(question: Question, reading: Reading) -> bool:
@@ -319,7 +309,7 @@ def _life(
     )
 
 
-def _ways(life: LifetimePlan) -> PlanTable:
+def _ways(life: LifetimePlan) -> TextTable:
     """Return a table of the ways to spend the budget that were compared, and those that no device accepts."""
     windows = life.windows()
 
@@ -342,15 +332,15 @@ def _ways(life: LifetimePlan) -> PlanTable:
         for r in life.refused
     )
     optimal = "; optimal: by optimal composition at δ" if life.budget.delta else ""
-    return PlanTable(
+    return TextTable(
         f"ways to spend the budget, and their errors at the end, {unit_of(life.question)}",
         ("reports for life", "ε each", "every", "used", *windows),
         rows,
-        (*refused, f"  used: of a device's budget, at the end{optimal}"),
+        notes=(*refused, f"  used: of a device's budget, at the end{optimal}"),
     )
 
 
-def _shows(a: PlanAnswer, life: LifetimePlan) -> PlanTable:
+def _shows(a: PlanAnswer, life: LifetimePlan) -> TextTable:
     """Return a table of what the best way shows, at first and at the end, and what its histograms reveal."""
     best, windows, wanted = life.best, life.windows(), a.wanted
     questions = [q for q in life.shown().values() if q == life.question or _fits(q, a.reading)]
@@ -367,14 +357,15 @@ def _shows(a: PlanAnswer, life: LifetimePlan) -> PlanTable:
     if a.unit is not None:
         told = ", ".join(f"{name} ±{a.in_unit(error)[_UNIT]:.3g}" for name, error in errors.items())
         notes.append(f"  {asked(life.question)} in {a.reading.unit or 'its unit'}, last: {told}")
-    if min(errors.values()) >= NOTHING:
-        notes.append("±50 points say nothing: take more devices, a larger budget or fewer values.")
+    if is_too_wide(min(errors.values())):
+        wide = f"More than ±{100 * MAX_HALF_WIDTH:g} points say nothing"
+        notes.append(f"{wide}: take more devices, a larger budget or fewer values.")
     given = ", ".join(f"{rounded_up(one.epsilon)} of {_SEEN[name]}" for name, one in a.seen.items())
     notes.append(f"  ε of the histogram (δ = {a.seen['all of it'].delta:g}): {given}; {LIMITS}")
     heads = ["window", "reports", *map(_heading, questions)]
     heads += [] if wanted is None else [f"devices for {_half(wanted)}"]
     title = "what the best way shows, at first and at the end, points"
-    return PlanTable(title, tuple(heads), tuple(rows), tuple(notes))
+    return TextTable(title, tuple(heads), tuple(rows), notes=tuple(notes))
 
 
 def _heading(question: Question) -> str:

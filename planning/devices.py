@@ -18,6 +18,7 @@ from ..server.errors import HushmoteError
 from ..server.estimate.statistic import normal_quantile
 from ..server.mechanisms.choose import choose
 from ..server.mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
+from ..server.words.numbers import MAX_HALF_WIDTH
 from .expected_error import Design, Question, missing_variance, variance, well_sampled
 
 EPSILON_STEP = 1_000  # micro-nats: planned epsilons have three decimals
@@ -232,11 +233,12 @@ def check_sizes(question: Question, devices: int | None, domain: int | None) -> 
 
 def check_error(question: Question, error: float | None) -> None:
     """Raise PlanError for an error that says nothing; None is left open."""
-    if error is not None and not LEAST_ERROR <= error < 0.5:
+    if error is not None and not LEAST_ERROR <= error <= MAX_HALF_WIDTH:
         of = "a part of the range" if question.kind == "mean" else "a share of devices"
         least = f", at least {LEAST_ERROR:g}" if 0 < error < LEAST_ERROR else ""
         raise PlanError(
-            f"error must be {of} between 0 and 0.5{least} (0.01 is ±1 point), not {error:g}", "error"
+            f"error must be {of} between 0 and {MAX_HALF_WIDTH:g}{least} (0.01 is ±1 point), not {error:g}",
+            "error",
         )
 
 

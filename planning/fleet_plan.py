@@ -13,7 +13,7 @@ from hushmote.planning.lifetime import LifetimePlan
 from hushmote.planning.request import PlanRequest, in_python
 from hushmote.planning.second_epsilon import HistogramEpsilon
 from hushmote.planning.sentences import mechanism
-from hushmote.server.answers import facts
+from hushmote.server.answers import tables
 from hushmote.server.answers.tables import Shown
 
 _P = ParamSpec("_P")
@@ -71,10 +71,10 @@ class FleetPlan(Shown):
         return self.answer.to_dict()
 
     def __rich__(self) -> RenderableType:
-        return facts.printed(self.answer.lines, self.answer.facts, self.answer.tables)
+        return tables.sheet(self.answer.lines, self.answer.facts, self.answer.tables)
 
     def _repr_html_(self) -> str:
-        return facts.html(self.answer.lines, self.answer.facts)
+        return tables.facts_html(self.answer.lines, self.answer.facts)
 
 
 def _from_request(request: Callable[_P, PlanRequest]) -> Callable[_P, FleetPlan]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..server.accounting.shuffle import USUAL_HISTOGRAM_DELTA
 from ..server.epsilon import MICRO
+from ..server.words.numbers import MAX_HALF_WIDTH
 from .devices import LEAST_ERROR, PlanError, check_error, check_sizes
 from .expected_error import ANSWERS, Kind, Question
 from .lifetime import DEFAULT_LIMIT, LifetimeBudget, Rhythm, parse_duration
@@ -256,9 +257,10 @@ def wanted_error(request: PlanRequest, question: Question, unit: float | None) -
             "error",
         )
     part = error * unit
-    if not LEAST_ERROR <= part < 0.5:
+    if not LEAST_ERROR <= part <= MAX_HALF_WIDTH:
         of = "range" if question.kind == "mean" else "fleet"
-        raise PlanError(f"--error {request.error} is {part:.3g} of the {of}, not between 0 and 0.5", "error")
+        wrong = f"--error {request.error} is {part:.3g} of the {of}"
+        raise PlanError(f"{wrong}, not between 0 and {MAX_HALF_WIDTH:g}", "error")
     return part
 
 

@@ -2,7 +2,7 @@
 
 from ..server.epsilon import MICRO, nats
 from ..server.words.epsilon import ALL_SEEN, ITS_REPORT, belief
-from ..server.words.numbers import NOTHING, counted, length, points
+from ..server.words.numbers import counted, is_too_wide, length, points
 from .devices import Plan
 from .expected_error import Design, Question
 from .lifetime import LifetimePlan
@@ -74,7 +74,7 @@ def _take(plan: Plan) -> str:
 
 
 def _known(plan: Plan, what: str) -> str:
-    if plan.error >= NOTHING:
+    if is_too_wide(plan.error):
         return f"The {what} is not known then: take more devices, a larger ε or fewer values."
     return f"The {what} is then known to {_within(plan.error, plan.question)}."
 
@@ -92,8 +92,10 @@ def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:
     """Say what the last windows and all reports show, and how many devices it takes if that is not enough."""
     shown = life.errors
     everything = life.all_reports
-    useful = [f"{short(half, life.question)} over {name}" for name, half in shown.items() if half < NOTHING]
-    if everything >= NOTHING:
+    useful = [
+        f"{short(half, life.question)} over {name}" for name, half in shown.items() if not is_too_wide(half)
+    ]
+    if is_too_wide(everything):
         return f"The {what} is not known at all: take more devices, or allow more."
     text = f"The {what} is then known to {_within(everything, life.question)}"
     text += f", with all reports of {length(life.rhythm.horizon_s)}"

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
 from ..server.answers.figure import COLOURS, as_title, figure, from_zero, heading, plain, style
@@ -14,9 +15,9 @@ from ..server.arrays import Floats
 from ..server.plain_text import shorten
 from .convergence import Convergence
 
+_LONGEST_NAME = 18  # of a line
 # The order of use: neighbours differ in lightness as well as in colour.
 _LINES = (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[3], COLOURS[6], COLOURS[5])
-_APART = 0.055  # of the panel's height, from one line's name to the next
 
 
 def plot(growth: Convergence, path: Path | None = None, purpose: str = "") -> Figure:
@@ -54,23 +55,27 @@ def _percent(row: Row) -> Row:
 
 
 def _lines(axes: Axes, reports: Floats, steps: Sequence[Sequence[Row]]) -> None:
-    """One line for each row of the steps, its interval as a band, its truth dashed, its name at its end."""
-    ends = []
+    """One line for each row of the steps, its interval as a band, its truth dashed; the highest is first."""
+    ends: list[tuple[float, Line2D]] = []
     for rows, colour in zip(zip(*steps, strict=True), _LINES, strict=False):
         low, high = [row.low for row in rows], [row.high for row in rows]
         axes.fill_between(reports, low, high, color=colour, alpha=0.16, linewidth=0)
-        axes.plot(reports, [row.value for row in rows], color=colour, linewidth=1.5)
+        name = shorten(rows[-1].name, _LONGEST_NAME)
+        values = [row.value for row in rows]
+        ends += (
+            (values[-1], line) for line in axes.plot(reports, values, color=colour, linewidth=1.5, label=name)
+        )
         truth = rows[-1].truth
         if truth is not None:
             axes.axhline(truth, color=colour, linewidth=1, linestyle="--")
-            ends.append((truth, rows[-1].name, colour))
     _counts(axes, reports)
     later = [row for step in steps[len(steps) // 3 :] for row in step]  # earlier ones may leave the panel
-    truths = [end[0] for end in ends]
+    truths = [row.truth for row in steps[-1] if row.truth is not None]
     bottom, top = min([row.low for row in later] + truths), max([row.high for row in later] + truths)
     margin = 0.04 * (top - bottom) or 1.0
     axes.set_ylim(bottom - margin, top + margin)
-    _names(axes, ends)
+    named = [line for _, line in sorted(ends, key=lambda end: -end[0])]
+    axes.legend(handles=named, loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.0)
 
 
 def _counts(axes: Axes, reports: Floats) -> None:
@@ -84,19 +89,3 @@ def _counts(axes: Axes, reports: Floats) -> None:
 def _ticks() -> LogLocator:
     """At 1, 2, 5, 10, 20, ...; every other one where they would be too many."""
     return LogLocator(subs=(1, 2, 5), numticks=10)
-
-
-def _names(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Write each line's name beside its end, moved apart where two would overlap."""
-    low, high = axes.get_ylim()
-    places = sorted(((y - low) / (high - low), name, colour) for y, name, colour in ends)
-    heights: list[float] = []
-    for height, _, _ in places:
-        heights.append(max(height, heights[-1] + _APART) if heights else height)
-    over = max(0.0, heights[-1] - 1) if heights else 0.0
-    for i in reversed(range(len(heights))):  # those that left the panel push the others down
-        above = heights[i + 1] - _APART if i + 1 < len(heights) else heights[i] - over
-        heights[i] = min(heights[i], above)
-    for (_, name, colour), height in zip(places, heights, strict=True):
-        where = {"transform": axes.transAxes, "va": "center", "clip_on": False}
-        axes.text(1.02, height, shorten(name, 18), color=colour, fontsize=9.5, **where)

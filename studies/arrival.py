@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from ..server.words.text_table import TextTable
 from .fleet_needs import MOSQUITTO, NATS
 from .fleet_needs import server as broker
-from .frame import Running, StudyParameters, StudyResult, StudyTable
+from .frame import Running, StudyParameters, StudyResult
 from .power_cut import Arrival, Boards, simulate, spread_for
 
 
@@ -52,7 +53,7 @@ def run(asked: ArrivalParameters, running: Running) -> StudyResult:
     said = f"spread_s = {enough} keeps the broker at 80 % of what it can take"
     json = [{"way": label} | n for label, n in numbers.items()]
     told = {"per_s": server.per_s, "enough_s": enough, "ways": json}
-    return StudyResult(told, (StudyTable(title, headings, rows), "", said), runs)
+    return StudyResult(told, (TextTable(title, headings, rows), "", said), runs)
 
 
 def numbers_of(run: Arrival) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ..server.answers import tables as show
+from ..server.words.text_table import TextTable
 from ..server.wrong_value import wrong_value
-from .frame import Running, StudyError, StudyParameters, StudyResult, StudyTable, write_csv
+from .frame import Running, StudyError, StudyParameters, StudyResult, write_csv
 
 PICTURES = (".png", ".pdf", ".svg")
 
@@ -156,13 +157,8 @@ def _typed(value: Any) -> str:
 def print_result(result: StudyResult) -> None:
     """Print a result's tables and paragraphs."""
     for part in result.shown:
-        if isinstance(part, StudyTable):
-            table = show.table(part.title)
-            for i, heading in enumerate(part.headings):
-                table.add_column(heading, justify="left" if i in part.left else "right")
-            for row in part.rows:
-                table.add_row(*row)
-            show.out.print(table)
+        if isinstance(part, TextTable):
+            show.out.print(show.text_table(part))
         elif part.startswith("# "):
             show.out.print(part[2:], style="bold")
         else:

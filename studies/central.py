@@ -13,8 +13,9 @@ from ..server.arrays import Floats
 from ..server.errors import UsageError
 from ..server.words.epsilon import rounded_down
 from ..server.words.numbers import chance
+from ..server.words.text_table import TextTable
 from ..simulator import population
-from .frame import Row, Running, StudyParameters, StudyResult, StudyTable, table
+from .frame import Row, Running, StudyParameters, StudyResult, table
 from .lee_clifton import EpsilonChoice, check_epsilon, choose_epsilon
 from .sensitivity import Universe, many, statistic
 
@@ -59,7 +60,7 @@ def run(asked: CentralParameters, running: Running) -> StudyResult:
     for _, (first, *_) in universes:
         if asked.answer is not None and first.all is None:
             raise DisclosureError(f"no beliefs after an answer: {first.refused}")
-    shown: list[StudyTable | str] = []
+    shown: list[TextTable | str] = []
     json: list[Row] = []
     for name, choices in universes:
         rows = [_plain(name, choice, asked) for choice in choices]
@@ -123,7 +124,7 @@ def _plain(universe: str, choice: EpsilonChoice, asked: CentralParameters) -> Ro
     return plain
 
 
-def _shown(named: str, rows: Sequence[Row], asked: CentralParameters, risk: float) -> list[StudyTable | str]:
+def _shown(named: str, rows: Sequence[Row], asked: CentralParameters, risk: float) -> list[TextTable | str]:
     k, epsilon = asked.distance, asked.epsilon
     how = f"{'1 record' if k == 1 else f'{k} records'} "
     how += "less or more" if asked.neighbours == "unbounded" else "changed"
@@ -142,7 +143,7 @@ def _shown(named: str, rows: Sequence[Row], asked: CentralParameters, risk: floa
         _answer(rows, risk),
         "",
         f"# {named}the largest ε for a risk of {risk:.6g}, {many(rows[0]['worlds'])} worlds; Δf: {how}",
-        table(None, headings, cells, lines),
+        table("", headings, cells, lines),
         *(f"{row['query']}: no tight ε: {row['tight_refused']}" for row in rows if row["tight_refused"]),
     ]
 
@@ -166,14 +167,14 @@ def _answer(rows: Sequence[Row], risk: float) -> str:
     return f"{text}: no belief in a possible world then passes {chance(risk)}."
 
 
-def _after(row: Row, asked: CentralParameters) -> list[StudyTable | str]:
+def _after(row: Row, asked: CentralParameters) -> list[TextTable | str]:
     """The belief in each of the most likely worlds after an answer."""
     worlds = np.array([row[name] for name in ("values", "priors", "densities", "posteriors")]).T
     likeliest = worlds[(-worlds[:, 3]).argsort(kind="stable")[:12]].tolist()
     cells = [(f"{value:.6g}", *(f"{x:.6f}" for x in chances)) for value, *chances in likeliest]
     return [
         f"# after the {row['query']} {asked.answer:g} at ε = {asked.epsilon:g}: the most likely worlds",
-        StudyTable(None, (row["query"], "before", "density of the answer", "after"), cells, ()),
+        TextTable("", (row["query"], "before", "density of the answer", "after"), cells, ()),
         "after: before × density, divided by the sum of all of these",
         f"confidence, after less before: {row['confidence']:.6f}",
     ]

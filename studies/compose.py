@@ -12,8 +12,9 @@ from ..server.accounting.errors import AccountingError, whole
 from ..server.epsilon import MICRO, micro_nats
 from ..server.errors import UsageError, refusing
 from ..server.words.epsilon import belief, rounded_up
+from ..server.words.text_table import TextTable
 from .curves import SHOWN, look
-from .frame import Running, StudyParameters, StudyResult, StudyTable
+from .frame import Running, StudyParameters, StudyResult
 from .mixed_list import TITLES, ComposedRow, compose
 
 _NEXT_TO_NOTHING = 0.5  # a δ from which on nothing of worth is promised
@@ -51,7 +52,7 @@ def run(asked: ComposeParameters, running: Running) -> StudyResult:
     ]
     json = {"releases": releases, "count": history.count, "sum": history.sum / MICRO, "sum_delta": own}
     held = [row for row in rows if not row.refused]
-    table = StudyTable(
+    table = TextTable(
         f"{history.count:,} releases, Σε = {history.sum / MICRO:,g}{f', Σδ = {own:g}' if own else ''}: "
         "together they are",
         ("theorem", "ε", "δ", "each ε is"),

@@ -13,7 +13,8 @@ from ..server.accounting.compare import TITLES, theorems
 from ..server.accounting.errors import whole
 from ..server.epsilon import MICRO, micro_nats
 from ..server.plain import plain
-from .frame import Running, StudyParameters, StudyResult, StudyTable
+from ..server.words.text_table import TextTable
+from .frame import Running, StudyParameters, StudyResult
 
 SHOWN = ("basic", "zcdp", "optimal", "advanced")
 """The theorems that pictures compare; tables have more."""
@@ -64,7 +65,7 @@ def run(asked: CurvesParameters, running: Running) -> StudyResult:
         for x, y in zip((c.x[0], c.x[-1]), (c.y[0], c.y[-1]), strict=True)
     ]
     headings = ("total", "theorem", _HEADINGS[asked.show], _ANSWERS[asked.show])
-    table = StudyTable(f"both ends of each curve, δ = {asked.delta:g}", headings, rows, (0, 1))
+    table = TextTable(f"both ends of each curve, δ = {asked.delta:g}", headings, rows, (0, 1))
     json = [plain(c) | {"y": [None if np.isnan(y) else y for y in c.y]} for c in curves]
     return StudyResult({"show": asked.show, "delta": asked.delta, "curves": json}, (table,), (asked, curves))
 

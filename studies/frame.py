@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from ..server.errors import HushmoteError, UsageError, refusing
+from ..server.words.text_table import TextTable
 from ..simulator.crew import THIS_PROCESS, Workers
 
 Row = dict[str, Any]
@@ -32,23 +33,13 @@ class StudyParameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-@dataclass(frozen=True)
-class StudyTable:
-    """A table of texts; left: the columns of words, which stand to the left; the others are numbers."""
-
-    title: str | None
-    headings: Sequence[str]
-    rows: Iterable[Sequence[str]]
-    left: Sequence[int] = (0,)
-
-
 def table(
-    title: str | None, headings: str, cells: str, rows: Iterable[Row], left: Sequence[int] = (0,)
-) -> StudyTable:
+    title: str, headings: str, cells: str, rows: Iterable[Row], left: Sequence[int] = (0,)
+) -> TextTable:
     """A table of rows; headings, cells: with bars between, cells as "{questions:,} | {spent:.1f}"."""
     forms = [form.strip() for form in cells.split("|")]
     named = [heading.strip() for heading in headings.split("|")]
-    return StudyTable(title, named, [[form.format_map(row) for form in forms] for row in rows], left)
+    return TextTable(title, named, [[form.format_map(row) for form in forms] for row in rows], left)
 
 
 @dataclass(frozen=True)
@@ -60,7 +51,7 @@ class StudyResult:
     """
 
     json: Any
-    shown: Sequence[StudyTable | str]
+    shown: Sequence[TextTable | str]
     pictured: Any = None
     rows: Sequence[Row] = ()
 

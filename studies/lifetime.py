@@ -30,8 +30,9 @@ from ..server.epsilon import MICRO
 from ..server.estimate.estimate import estimate
 from ..server.mechanisms import choose as oracle
 from ..server.mechanisms.workload import FREQUENCIES
+from ..server.words.text_table import TextTable
 from ..simulator import population, vectorised
-from .frame import Row, Running, StudyParameters, StudyResult, StudyTable
+from .frame import Row, Running, StudyParameters, StudyResult
 
 DOMAIN = 64
 DAYS = 365
@@ -214,7 +215,7 @@ def run(asked: LifetimeParameters, running: Running) -> StudyResult:
     return StudyResult(json | {"budget_use": uses}, shown, (cells, cases), cells)
 
 
-def _shown_cells(devices: int, cells: Sequence[Row]) -> list[StudyTable | str]:
+def _shown_cells(devices: int, cells: Sequence[Row]) -> list[TextTable | str]:
     here = [cell for cell in cells if cell["devices"] == devices]
     rows = []
     for lifetime in LIFETIMES:
@@ -225,7 +226,7 @@ def _shown_cells(devices: int, cells: Sequence[Row]) -> list[StudyTable | str]:
     return [
         "",
         f"# {devices:,} devices, 365 days, 64 values: RMSE of a day's frequencies, in %",
-        StudyTable(None, ("ε for life", "", *(heading for heading, _ in WAYS.values())), rows, (0, 1)),
+        TextTable("", ("ε for life", "", *(heading for heading, _ in WAYS.values())), rows, (0, 1)),
         f"  measured is off by at most {abs(worst['off']):.1%} (its own standard error "
         f"{worst['uncertainty'] / worst['measured']:.1%}); optimal composition at δ = {DELTA:g}",
     ]

@@ -28,9 +28,10 @@ from ..planning.lifetime import LifetimePlan, Spending
 from ..planning.request import PlanRequest
 from ..server.estimate.estimate import estimate
 from ..server.words.numbers import expected
+from ..server.words.text_table import TextTable
 from ..simulator import vectorised
 from ..simulator.crew import THIS_PROCESS, Workers
-from .frame import Row, Running, StudyParameters, StudyResult, StudyTable, table
+from .frame import Row, Running, StudyParameters, StudyResult, table
 
 FALSE_ALARM = 1e-4  # chance that a row says no where the prediction is right
 MOST_REPORTS = 50_000_000  # in all fleets of one row
@@ -276,9 +277,9 @@ def run(asked: FleetsParameters, running: Running) -> StudyResult:
 run.__annotations__["asked"] = PlanCheckParameters  # what the catalogue reads parameters with
 
 
-def _shown(checked: Sequence[Row]) -> list[StudyTable | str]:
+def _shown(checked: Sequence[Row]) -> list[TextTable | str]:
     measured = [row for row in checked if "measured" in row]
-    shown: list[StudyTable | str] = []
+    shown: list[TextTable | str] = []
     if measured:
         cells = "{name} | {population} | {fleets:,} | {expected} | {predicted:.3%}"
         cells += " | {measured:.3%} ({uncertainty:.3%}) | {said}"

@@ -11,10 +11,11 @@ from pydantic import Field
 from ..server.answers.files import output_folder
 from ..server.epsilon import MICRO, check_epsilon
 from ..server.plain import plain
+from ..server.words.text_table import TextTable
 from . import ranges_findings as findings
 from . import ranges_tables as tables
 from .daily import Daily, flights, read_daily
-from .frame import Running, StudyError, StudyParameters, StudyResult, StudyTable, write_csv
+from .frame import Running, StudyError, StudyParameters, StudyResult, write_csv
 from .noise import NeighbourRelation, source_of
 from .ranges_run import FULL, QUICK, RangeStudy, run_design
 from .structures import CentralFlat, CentralHierarchy, LocalFlat, LocalHierarchy
@@ -66,7 +67,7 @@ def run(asked: RangesParameters, running: Running) -> StudyResult:
     study = run_design(QUICK if asked.quick else FULL, own, running)
     results, shown_tables = write_folder(study, asked.out)
     seconds = time.monotonic() - start
-    surprises = StudyTable(
+    surprises = TextTable(
         "surprises of a well-known study, and their causes", ("surprise", "cause"), _CAUSES, (0, 1)
     )
     everything = [*study.points, *study.flawed]
@@ -100,7 +101,7 @@ def run(asked: RangesParameters, running: Running) -> StudyResult:
     return StudyResult(json, shown)
 
 
-def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[Any]], list[StudyTable]]:
+def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[Any]], list[TextTable]]:
     """Write every figure as PNG, the points, fits and verdicts as CSV, the tables of studies/README.md.
 
     The folder must be there. Returns the rows of each CSV file, and the tables.
@@ -160,9 +161,7 @@ def answer(series: Daily, ranges: Sequence[str], epsilon: float, seed: int | Non
         of[structure.family] = list(zip(answers.tolist(), np.sqrt(np.diag(law.covariance)), strict=True))
     rows: list[dict[str, Any]] = []
     total, first, last = series.counts.sum(), series.first, series.last
-    shown: list[StudyTable | str] = [
-        f"# {series.name}: {total:,} records, {first} to {last}, ε = {epsilon:g}"
-    ]
+    shown: list[TextTable | str] = [f"# {series.name}: {total:,} records, {first} to {last}, ε = {epsilon:g}"]
     for i, (text, truth) in enumerate(zip(ranges, truths.tolist(), strict=True)):
         days = int(high[i] - low[i])
         cells = []
@@ -175,5 +174,5 @@ def answer(series: Daily, ranges: Sequence[str], epsilon: float, seed: int | Non
             cells.append((family, f"{truth:,}", f"{value:,.1f}", f"{off:+,.1f}", wide))
         long = "1 day" if days == 1 else f"{days:,} days"
         title = f"{text.replace(':', ' to ')}: {long}, {truth:,} records"
-        shown += ["", StudyTable(title, ("structure", "truth", "answer", "error", "by theory"), cells)]
+        shown += ["", TextTable(title, ("structure", "truth", "answer", "error", "by theory"), cells)]
     return StudyResult({"epsilon": epsilon, "seed": seed, "ranges": rows}, shown)

@@ -2,20 +2,21 @@
 
 from collections.abc import Sequence
 
+from ..server.words.text_table import TextTable
 from . import ranges_findings as findings
 from .daily import Daily
 from .flawed import FlawedStructure, Flaws
-from .frame import Row, StudyTable, table
+from .frame import Row, table
 from .ranges_run import FAMILIES, Point, RangeDesign, flaw_lengths, predicted, select
 
 
-def markdown(shown: StudyTable) -> str:
+def markdown(shown: TextTable) -> str:
     """A table in Markdown."""
     lines = [shown.headings, ["---"] * len(shown.headings), *shown.rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def agreement(verdicts: Sequence[Row]) -> StudyTable:
+def agreement(verdicts: Sequence[Row]) -> TextTable:
     """How the curves of each structure agree with their laws; one line for each, all days together."""
     lines: dict[str, list[Row]] = {}
     for verdict in verdicts:
@@ -44,7 +45,7 @@ def _named(verdict: Row) -> str:
     return f"{family}{chosen}" + (f" ({neighbours})" if "central" in family else "")
 
 
-def results(points: Sequence[Point], epsilon: float) -> StudyTable:
+def results(points: Sequence[Point], epsilon: float) -> TextTable:
     """RMSE over all lengths at one ε, by structure and days; in brackets the fanout that theory chooses."""
     sizes = sorted({point.days for point in points})
     rows = []
@@ -58,27 +59,27 @@ def results(points: Sequence[Point], epsilon: float) -> StudyTable:
             cells.append(findings.number(findings.measured_rms(here)) + chosen)
         rows.append((f"{family} ({neighbours})" if "central" in family else family, *cells))
     title = f"RMSE in records at ε = {epsilon:g}, over all lengths; in brackets the fanout that is chosen"
-    return StudyTable(title, ("structure", *(f"{days:,} days" for days in sizes)), rows)
+    return TextTable(title, ("structure", *(f"{days:,} days" for days in sizes)), rows)
 
 
-def lengths(fits: Sequence[Row]) -> StudyTable:
+def lengths(fits: Sequence[Row]) -> TextTable:
     """R² of three laws of the length, by structure and days."""
     three = "{r2_root:.2f} / {r2_log:.2f} / {r2_line:.2f}"
     of = {(f["family"], f["days"]): three.format_map(f) for f in fits if f["neighbours"] == "replaced"}
     sizes = sorted({days for _, days in of})
     rows = [(family, *(of[family, days] for days in sizes)) for family in FAMILIES]
     title = "R² of three laws of the length r: √r, ln r and r itself"
-    return StudyTable(title, ("√r / ln r / r", *(f"{days:,} days" for days in sizes)), rows)
+    return TextTable(title, ("√r / ln r / r", *(f"{days:,} days" for days in sizes)), rows)
 
 
-def even(rows: Sequence[Row]) -> StudyTable:
+def even(rows: Sequence[Row]) -> TextTable:
     """Where local hierarchies begin to beat flat."""
     headings = ("fanout B", "days D", "2 B ⌈log_B D⌉²", "exact, summed", "exact, consistent", "measured")
     cells = [tuple("never" if x is None else f"{x:,}" for x in row.values()) for row in rows]
-    return StudyTable("days from which on a local hierarchy errs less than flat", headings, cells)
+    return TextTable("days from which on a local hierarchy errs less than flat", headings, cells)
 
 
-def flaws(design: RangeDesign, series: Daily) -> StudyTable:
+def flaws(design: RangeDesign, series: Daily) -> TextTable:
     """One flaw at a time: true ε, exponents of ε, fanouts and break-even, all by theory."""
     low, middle, far = min(design.epsilons), design.middle, design.flaw_days / 20
     first, *others = design.flaw_fanouts
@@ -107,4 +108,4 @@ def flaws(design: RangeDesign, series: Daily) -> StudyTable:
         )
     headings = ("switched on", f"true ε at nominal {low:g}", "RMSE goes like")
     headings += (f"steepest, near ε = {max(design.epsilons):g}", *(f"fanout {fanout}" for fanout in others))
-    return StudyTable("one flaw at a time", (*headings, "beats flat from"), rows)
+    return TextTable("one flaw at a time", (*headings, "beats flat from"), rows)

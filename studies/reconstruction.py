@@ -27,9 +27,10 @@ from ..server.epsilon import MICRO, check_epsilon, micro_nats
 from ..server.experiments.payload import experiment_over, mechanism_fields
 from ..server.mechanisms.channel import level_channel
 from ..server.mechanisms.tree.least_squares import transpose
+from ..server.words.text_table import TextTable
 from ..simulator import vectorised
 from .daily import flights
-from .frame import Row, Running, StudyError, StudyParameters, StudyResult, StudyTable, table
+from .frame import Row, Running, StudyError, StudyParameters, StudyResult, table
 from .noise import NeighbourRelation, NoiseSource, noise_variance, safe_source, source_of
 from .structures import CentralHierarchy, LocalHierarchy
 
@@ -264,7 +265,7 @@ def run(asked: ReconstructionParameters, running: Running) -> StudyResult:
     # What ε lets anybody get right who knows nothing before: e^ε / (1 + e^ε).
     allowed, per_day = float(special.expit(epsilon)), float(flights().cut(DAYS).counts.mean())
     json = {"epsilon": epsilon, "records": RECORDS, "days": DAYS, "runs": RUNS, "allowed_share": allowed}
-    shown: list[StudyTable | str] = []
+    shown: list[TextTable | str] = []
     for target, title, scale, digits in (
         ("records", f"{RECORDS} records, yes or no: share that is guessed right, %", 100, ".1f"),
         ("days", f"{DAYS} days, {per_day:,.0f} records on average: RMS error of a count", 1, ",.2f"),

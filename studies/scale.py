@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from ..planning.lifetime import parse_duration
+from ..server.words.text_table import TextTable
 from .fleet_needs import (
     CLUSTER,
     DAY_S,
@@ -16,7 +17,7 @@ from .fleet_needs import (
     needs,
     smallest,
 )
-from .frame import Running, StudyParameters, StudyResult, StudyTable
+from .frame import Running, StudyParameters, StudyResult
 
 
 class ScaleParameters(StudyParameters):
@@ -69,7 +70,7 @@ def run(asked: ScaleParameters, running: Running) -> StudyResult:
     rows = [(said, *(_digits(n * getattr(one, name)) for one in needed)) for said, (name, n) in _ROWS.items()]
     asks = (f"{100 * one.first.asked:,.0f} %" if one.first.asked >= 0.01 else "< 1 %" for one in needed)
     headings = ("", "mosquitto, SQLite", "mosquitto, PostgreSQL", "NATS, PostgreSQL")
-    table = StudyTable(
+    table = TextTable(
         f"{who}, a report every {asked.every}", headings, [*rows, ("asked of what breaks first", *asks)]
     )
     disks = ["its one log of reports is written to disks, whose speed the model does not know"]

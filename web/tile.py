@@ -9,12 +9,12 @@ from nicegui import ui
 
 from ..server.answers.finding import Finding, Findings, reports_a_day
 from ..server.answers.periods import completed, start_of
-from ..server.answers.rows import CONFIDENCE, WIDEST, Row
+from ..server.answers.rows import CONFIDENCE, Row
 from ..server.budgets.remaining import Remaining
 from ..server.budgets.words import warning
 from ..server.overview.fleets import ExperimentOverview
 from ..server.words import findings as words
-from ..server.words.numbers import Numbers, counted
+from ..server.words.numbers import Numbers, counted, format_estimate
 from .frame import heading, sentence, skeleton, tag
 from .period import query_of
 from .reader import Reader
@@ -54,7 +54,7 @@ def headline(of: Finding, now: datetime.datetime, write: Numbers) -> Headline | 
     scale = 100 if points else 1
     row = Row(of.title, scale * of.value, scale * of.low, scale * of.high)
     unit = "points" if points else of.unit if of.quantity == "reading" else None
-    value, interval = words.value_and_interval(row, unit, write)
+    value, interval = format_estimate(row.value, row.low, row.high, unit, write)
     interval = f"{write.percent(CONFIDENCE, 0)} interval {interval}" if interval else ""
     approximate = "approximate" if of.approximate else ""
     dates = ", ".join(filter(None, [words.dates(of.period, now, write), interval, approximate]))
@@ -197,10 +197,9 @@ class Tile:
 def spark(of: Finding) -> str:
     """Return a finding's series as SVG: a line in the band of its intervals.
 
-    One value alone, which may be that of the period, is a point on its interval. Rows that tell too little
-    are left out.
+    One value alone, which may be that of the period, is a point on its interval.
     """
-    rows: list[Row] = [r for r in of.series if of.quantity == "reading" or r.high - r.low <= WIDEST]
+    rows: list[Row] = list(of.series)
     if not rows and of.value is not None and of.low is not None and of.high is not None:
         rows = [Row(of.title, of.value, of.low, of.high)]
     if not rows:

@@ -31,7 +31,6 @@ from ...server.experiments.definition import load
 from ...server.experiments.payload import AUTO
 from ...server.plain import plain
 from ...server.words.epsilon import ALL_REPORTS, belief, within
-from .. import tables
 from ..options import AsJson, print_json
 from . import answers
 
@@ -94,9 +93,7 @@ def compare(
         "the device keeps",
         "all together are",
     )
-    table = show.table(f"total {total:g}, δ = {delta:g}, {what}")
-    for heading, justify in zip(headings, ("left", "right", "right", "left", "left"), strict=True):
-        table.add_column(heading, justify=justify)
+    table = show.table(f"total {total:g}, δ = {delta:g}, {what}", headings, (0, 3, 4))
     for row in rows:
         if not row.guarantee or row.kind == Kind.NOTHING:
             continue
@@ -171,7 +168,7 @@ def histogram(
     each = "one report each" if own == 1 else f"{own:,} reports each"
     show.out.print(f"{answer}\n")
     show.out.print(f"{boards:,} devices, {each}, {domain:,} values; δ = {delta:g}", style="bold")
-    table = tables.table(None, ("mechanism", "ε of a report", "ε of the histogram"), 1)
+    table = show.table("", ("mechanism", "ε of a report", "ε of the histogram"))
     for row in rows:
         known = ("none", "") if row.local is None else (f"{row.local:.6f}", f"{row.histogram:.6f}")
         table.add_row(row.described, *known)

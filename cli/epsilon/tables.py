@@ -13,7 +13,6 @@ from ...server.plain_text import shorten
 from ...server.words import experiment as words
 from ...server.words.epsilon import belief, rounded_down
 from ...server.words.numbers import chance, counted
-from .. import tables
 
 _NAME = 24
 _WORTH_A_DELTA = 1.05  # how much more ε a theorem has to allow before its δ is worth a sentence
@@ -74,7 +73,7 @@ def chosen(choice: Chosen) -> None:
     if total is None:
         return
     show.out.print()
-    table = tables.table(f"the largest ε for a risk of {choice.risk}", ("", "ε"), 1)
+    table = show.table(f"the largest ε for a risk of {choice.risk}", ("", "ε"))
     table.add_row("one report, or all of a device's together, any mechanism", f"{total / MICRO:.6f}")
     if choice.mechanism is not None and choice.exact is not None:
         note = " (the most there is)" if choice.exact >= 16 else ""
@@ -99,7 +98,7 @@ def _mechanism(choice: Chosen) -> str:
 def _beliefs(title: str, beliefs: Sequence[Belief]) -> None:
     value = "value (+ alike)" if any(b.alike for b in beliefs) else "value"
     headings = (value, "before", "at most", "any mechanism", "in words")
-    table = tables.table(title, headings, 1, no_wrap=True)
+    table = show.table(title, headings)
     for b in beliefs:
         move = f"{chance(b.prior)} -> {chance(b.posterior, up=True)}"
         more = f" (+{b.alike:,})" if b.alike else ""
@@ -116,11 +115,8 @@ def _budgets(choice: Chosen) -> None:
     pairs = list(zip(choice.rows, choice.passes, strict=True))
     shown = [(row, p) for row, p in pairs if row.fails is not None]
     exact = any(p is not None for _, p in shown)
-    table = show.table(f"{choice.reports:,} reports of a device within the same risk")
-    for heading in ("theorem", "total", "δ", "ε of each", "passes the risk"):
-        table.add_column(heading, justify="left" if heading == "theorem" else "right", no_wrap=True)
-    if exact:
-        table.add_column("exactly", justify="right", no_wrap=True)
+    headings = ("theorem", "total", "δ", "ε of each", "passes the risk", *(("exactly",) if exact else ()))
+    table = show.table(f"{choice.reports:,} reports of a device within the same risk", headings)
     for row, p in shown:
         cells = [
             TITLES.get(row.theorem, row.theorem),
@@ -150,9 +146,8 @@ def seen(view: Seen) -> None:
     if view.reports is None:
         return
     show.out.print()
-    table = show.table(f"after {view.reports:,} such reports: the belief in {first.name}")
-    for heading in ("theorem", "loss", "belief at most", "in words", "chance of exceeding it"):
-        table.add_column(heading, justify="left" if heading == "theorem" else "right", no_wrap=True)
+    headings = ("theorem", "loss", "belief at most", "in words", "chance of exceeding it")
+    table = show.table(f"after {view.reports:,} such reports: the belief in {first.name}", headings)
     for row, p in zip(view.rows, view.posteriors, strict=True):
         more = "never" if not row.fails else f"<= {row.fails:g}"
         table.add_row(
@@ -175,7 +170,7 @@ def histogram(view: HistogramView) -> None:
     of = f"{view.own:,} of them one device's" if view.own > 1 else "one of them the device's"
     show.out.print(f"who sees only a histogram of {view.reports:,} reports, {of}", style="bold")
     certain = "always" if not view.delta else f"except with probability {view.delta:g}"
-    table = tables.table(None, ("value", "before", "at most", "in words"), 1, no_wrap=True)
+    table = show.table("", ("value", "before", "at most", "in words"))
     for name, before, after in view.beliefs:
         move = f"{chance(before)} -> {chance(after, up=True)}"
         table.add_row(name[:_NAME], _belief(before), _belief(after), move)

@@ -28,7 +28,6 @@ from ...server.wire.experiments import parse_experiment, reports_in_budget, valu
 from ...server.wire.topics import SIMULATED_PREFIX
 from ...server.words import experiment as words
 from ...server.words.epsilon import belief
-from .. import tables
 from ..options import print_json, the_fleet
 from ..provision.options import fleet_name, open_folder
 
@@ -85,26 +84,25 @@ def show_file(file: Path, as_json: bool) -> None:
         more |= {"boards_need": [*board_files.needed_files(experiment)]}
         print_json(describe(experiment, definition.description()) | more)
         return
-    table = show.table(header=False)
-    table.add_column(style="bold")
-    table.add_column()
-    table.add_row("name", definition.name)
-    table.add_row("purpose", definition.purpose)
-    table.add_row("owner", definition.owner)
-    table.add_row("expires", f"{definition.expires}, its last day{', which is over' * definition.expired}")
-    table.add_row("readings", words.readings(experiment, definition.unit))
-    table.add_row("missing", words.missing(experiment))
-    table.add_row("mechanism", words.mechanism(experiment))
-    table.add_row("privacy", f"ε = {experiment.epsilon / MICRO:g} per report, {words.budget(experiment)}")
-    table.add_row("", belief(experiment.epsilon / MICRO))
-    table.add_row("together", words.together(definition.guarantee(), definition.spent(), definition.epsilon))
-    table.add_row("report", f"{9 + experiment.code_bytes} bytes, {17 + experiment.code_bytes} authenticated")
-    table.add_row("digest", experiment.digest.hex())
+    facts = [
+        ("name", definition.name),
+        ("purpose", definition.purpose),
+        ("owner", definition.owner),
+        ("expires", f"{definition.expires}, its last day{', which is over' * definition.expired}"),
+        ("readings", words.readings(experiment, definition.unit)),
+        ("missing", words.missing(experiment)),
+        ("mechanism", words.mechanism(experiment)),
+        ("privacy", f"ε = {experiment.epsilon / MICRO:g} per report, {words.budget(experiment)}"),
+        ("", belief(experiment.epsilon / MICRO)),
+        ("together", words.together(definition.guarantee(), definition.spent(), definition.epsilon)),
+        ("report", f"{9 + experiment.code_bytes} bytes, {17 + experiment.code_bytes} authenticated"),
+        ("digest", experiment.digest.hex()),
+    ]
     if definition.keep:
-        table.add_row("kept", f"windows are erased {definition.keep} after their end")
+        facts.append(("kept", f"windows are erased {definition.keep} after their end"))
     if further := flash_options(experiment):
-        table.add_row("boards", f"need hushmote flash {further}")
-    show.out.print(table)
+        facts.append(("boards", f"need hushmote flash {further}"))
+    show.out.print(show.named(facts))
     show.out.print()
     # Not through rich: these are the exact bytes, without line breaks of ours.
     typer.echo(payload.decode())
@@ -211,7 +209,7 @@ def list_versions(store: str, as_json: bool) -> None:
         )
         return
     headings = ("fleet", "name", "digest", "ε", "every", "current", "until", "late until")
-    table = tables.table(None, headings, len(headings))
+    table = show.table("", headings, range(len(headings)))
     for v in versions:
         e = v.experiment
         cells = (v.fleet, e.name, e.digest.hex(), f"{e.epsilon / MICRO:g}", f"{e.every:,}")

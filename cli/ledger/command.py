@@ -18,7 +18,6 @@ from ...server.epsilon import MICRO
 from ...server.errors import UsageError
 from ...server.plain import plain
 from ...server.store.store import Store
-from .. import tables
 from ..options import DEFAULT_STORE, AsJson, FleetName, PolicyFile, StoreUrl, print_json, the_fleet
 from ..output import PICTURES, Pictures, checked
 
@@ -92,13 +91,13 @@ def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> 
 
 def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
     boards = sum(ledger.profiles.values())
-    table = tables.table(f"fleet {ledger.fleet}: {boards:,} devices", _HEADINGS, 1, no_wrap=True)
+    table = show.table(f"fleet {ledger.fleet}: {boards:,} devices", _HEADINGS)
     for line in lines:
         e = line.budget.experiment
         table.add_row(e.name, f"{e.epsilon / 1e6:g}", words.count(line.holds), *words.cells(line))
     show.out.print(table)
     if ledger.devices:
-        table = tables.table("devices", ("device", "experiment", "made", "left"), 2)
+        table = show.table("devices", ("device", "experiment", "made", "left"), (0, 1))
         for device, profile in ledger.devices.items():
             for line, made, left in zip(lines, profile, ledger.left(profile), strict=True):
                 table.add_row(device, line.budget.experiment.name, f"{made:,}", words.count(left))
@@ -131,7 +130,7 @@ def _board(status: BoardStatus, known: Policy | None, per_day: float | None, as_
         print_json(said | {"sum": status.sum / MICRO, "squares": status.squares / MICRO**2, "life": life})
         return
     headings = ("experiment", "state", "ε", "made", "left", *(("silent in",) if per_day else ()))
-    table = tables.table("this board", headings, 2, no_wrap=True)
+    table = show.table("this board", headings, (0, 1))
     for line, silent_in in zip(status.experiments, days, strict=True):
         table.add_row(
             line.name,

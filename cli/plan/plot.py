@@ -11,7 +11,7 @@ from ...planning.lifetime import LifetimePlan
 from ...planning.sentences import asked, unit_of
 from ...server.answers.figure import COLOURS, figure, legend_below, log_log, number_axis, plain, style
 from ...server.epsilon import MICRO
-from ...server.words.numbers import NOTHING, counted, length, points
+from ...server.words.numbers import MAX_HALF_WIDTH, counted, length, points
 
 _POINTS = 25
 _HALF_WIDTH = "half-width of 95 % interval, "
@@ -79,7 +79,7 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
         left.set_xscale("log")
         left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         plain(left.xaxis)
-        left.axvline(100 * NOTHING, color="#888888", lw=1, ls="--")
+        left.axvline(100 * MAX_HALF_WIDTH, color="#888888", lw=1, ls="--")
         style(
             left,
             "Ways to spend the budget",

@@ -9,7 +9,6 @@ from ...planning.devices import PlanError
 from ...planning.experiment_file import NEEDS_RANGE, Named, name_from
 from ...planning.proposal import Proposal, propose
 from ...planning.request import PlanRequest, reading_of
-from ...server.answers import facts
 from ...server.answers import tables as show
 from .. import output
 from ..options import print_json
@@ -75,7 +74,7 @@ def run(request: PlanRequest, column: str | None, output_paths: list[Path] | Non
         return
     if proposal is not None:
         show.out.print(f"{proposal.words}\n")
-    show.out.print(facts.printed(made.lines, made.facts, made.tables))
+    show.out.print(show.sheet(made.lines, made.facts, made.tables))
     show.out.print()
     if trial is not None:
         trial.print()

@@ -18,7 +18,6 @@ from ...server.answers import tables as show
 from ...server.errors import UsageError, refusing
 from ...server.wire.topics import check_device
 from ...server.words import numbers
-from .. import tables
 from ..options import DEFAULT_STORE, AsJson, FleetOf, Folder, StoreUrl, print_json, the_fleet
 from .options import fleet_name, open_folder, say_next
 
@@ -85,7 +84,7 @@ def list_command(
 
 
 def _print(title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    table = tables.table(title, headings, len(headings))
+    table = show.table(title, headings, range(len(headings)))
     for row in rows:
         table.add_row(*row)
     show.out.print(table)

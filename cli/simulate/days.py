@@ -9,9 +9,9 @@ import numpy as np
 from ...server.answers import tables as show
 from ...server.experiments.definition import Definition, load
 from ...server.store.store import Store
+from ...server.words.numbers import decimals
 from ...simulator import drift as moving
 from ...simulator.days import FLEET, Course, FilledFleet, fill, usual_calls
-from .. import tables
 from ..options import DEFAULT_STORE, print_json
 from ..progress import progress
 from .options import SimulateOptions
@@ -69,9 +69,13 @@ def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> N
     scale, unit = (1.0, definition.unit) if definition.type == "number" else (100.0, "%")
     headings = ("window", "reports", "truth", "estimate", "95 % interval")
     heading = f"{title}{f', {unit}' if unit else ''}"
-    table = tables.table(heading, headings, 1)
+    table = show.table(heading, headings)
+    intervals = [(row[4], row[5]) for row in rows if row[4] is not None]
+    narrowest = min((high - low for low, high in intervals if high > low), default=0.0)
+    places = decimals(0.0, scale * narrowest)
     for window, reports, *values in rows:
-        truth, estimate, low, high = ("-" if value is None else f"{scale * value:.2f}" for value in values)
+        numbers = ("-" if value is None else f"{scale * value:.{places}f}" for value in values)
+        truth, estimate, low, high = numbers
         table.add_row(str(window), f"{reports:,}", truth, estimate, f"{low} to {high}")
     show.out.print()
     show.out.print(table)

@@ -12,15 +12,12 @@ from ...server.mechanisms.views.factors import parts_of
 from ...server.words import experiment as words
 from ...server.words.answers import begun, halved, to_one_point
 from ...server.words.epsilon import belief
-from ...server.words.numbers import counted, points, two_digits
+from ...server.words.numbers import counted, is_too_wide, points, two_digits
 from ...simulator.attack import AttackOutcome
 from ...simulator.calls import Reporting, expected_reports, usual_calls, usual_reports
 from ...simulator.planned import PlannedError
 from ...simulator.simulate import SimulatedEstimate
-from .. import tables as columns
 from ..options import DEFAULT_STORE
-
-FEW = 0.1  # intervals of ±10 points and more show nothing
 
 
 def say(label: str, text: str) -> None:
@@ -83,7 +80,7 @@ def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
     """What to do where intervals show nothing; an empty text where they show something."""
     about = asked_about(answers)
     width = half_width(about)
-    if width < FEW or about.quantity != "share":
+    if about.quantity != "share" or not is_too_wide(width):
         return ""
     known = f"a share is known to ±{two_digits(100 * width)} points only"
     return f"Too few reports: {known}. {_more(estimate, width)}"
@@ -140,7 +137,7 @@ def _exact(estimate: SimulatedEstimate, answers: Answers, about: Answer, width: 
 def attack(outcome: AttackOutcome) -> None:
     """What fake devices came to."""
     headings = ("", "true %", "honest est. %", "est. %", "gain", "in theory")
-    table = columns.table(f"attack: {outcome.kind}", headings, no_wrap=True)
+    table = show.table(f"attack: {outcome.kind}", headings)
     shares = (outcome.truth, outcome.honest, outcome.attacked)
     gains = (outcome.gain, outcome.theory)
     table.add_row(outcome.target, *(f"{x * 100:.2f}" for x in shares), *(f"{x * 100:+.2f}" for x in gains))

@@ -9,8 +9,8 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from ...fleet.results.result import Learned, Result
-from ...server.answers.rows import WIDEST
+from ...fleet.results.result import Result
+from ...server.answers.rows import Row
 from ...server.answers.tables import blocks
 from ...server.answers.windows import Due
 from ...server.overview.aggregator import AggregatorHealth
@@ -18,7 +18,7 @@ from ...server.overview.fleets import ExperimentOverview, FleetOverview, StoreOv
 from ...server.overview.watch import StoreState
 from ...server.plain_text import shorten, visible
 from ...server.words.epsilon import rounded_up
-from ...server.words.numbers import counted
+from ...server.words.numbers import counted, format_estimate, is_too_wide
 
 _MOST_LABELS = 5
 _LABEL = 12  # columns
@@ -138,7 +138,7 @@ def _learned(result: Result) -> list[Text]:
             return []
         named = result.note.startswith(f"{result.experiment} ")  # a name is written as it is
         return [Text(_ended(result.note) if named else _sentence(result.note), "dim"), _private(result)]
-    told = [one for one in result.statistics if one.high - one.low <= WIDEST * _extent(result)]
+    told = [one for one in result.statistics.values() if not is_too_wide(one.half_width, _extent(result))]
     if result.type == "number":
         lines = [_line(result, one) for one in told[:1]]
         lines += [Text(_bars(result), "cyan")] if result.histogram and told else []
@@ -159,21 +159,20 @@ def _private(result: Result) -> Text:
     return Text(f"{over}ε {rounded_up(result.epsilon.report)} of a report", "dim")
 
 
-def _line(result: Result, one: Learned) -> Text:
-    confidence = f"{result.confidence:.0%}".replace("%", " %")
-    if one.quantity == "share":
+def _line(result: Result, one: Row) -> Text:
+    unit = None if result.quantity == "share" else result.unit
+    text = ", ".join(filter(None, format_estimate(one.value, one.low, one.high, unit)))
+    if unit is None:
         name = (
             f"{shorten(one.name, _LABEL):<{_LABEL}} {'█' * round(_BAR * min(1, max(0, one.value))):<{_BAR}}"
         )
-        text = f"{one.value:.1%}, {one.low:.1%} to {one.high:.1%}".replace("%", " %")
         return Text.assemble((name.rstrip(), "cyan"), f" {text}")
-    unit = f" {result.unit}" if result.unit else ""
-    return Text(f"{one.name} {one.value:.4g}{unit}, {one.low:.4g} to {one.high:.4g} ({confidence})")
+    return Text(f"{one.name} {text} ({result.confidence:.0%})")
 
 
 def _bars(result: Result) -> str:
     """A number's histogram in one line: two columns a row, between the ends of its range."""
-    drawn = "".join(2 * block for block in blocks([bar.share for bar in result.histogram], 0.0))
+    drawn = "".join(2 * block for block in blocks([bar.value for bar in result.histogram], 0.0))
     if not drawn:
         return ""
     low, high = result.histogram[0].lower, result.histogram[-1].upper

@@ -23,7 +23,6 @@ from ...server.store.counting import clock_fault
 from ...server.store.erase import unfinished_erasures
 from ...server.store.store import Store, Version
 from ...server.words.epsilon import rounded_up
-from .. import tables
 from ..broker import connection, settings
 from ..options import print_json
 from .follow import SeenStore, follow
@@ -96,7 +95,7 @@ def _print(
     title: str, headings: Sequence[str], words: int, rows: Iterable[Iterable[object]], none: str = ""
 ) -> None:
     """Print rows as a table whose first columns are words; none: the text to print if there are no rows."""
-    table = tables.table(title, headings, words)
+    table = show.table(title, headings, range(words))
     for row in rows:
         table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
     if table.row_count or none:

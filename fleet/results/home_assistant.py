@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from ...server.wire.topics import check_fleet, result_topic
-from .result import Learned, Result
+from .result import Result
 
 _AGE = "(now() - as_datetime(value_json.at)).total_seconds()"
 
@@ -18,17 +18,17 @@ def config_topic(prefix: str, fleet: str, experiment: str, statistic: str) -> st
     return f"{prefix}/sensor/{node}/{check_fleet(experiment)}-{statistic}/config"
 
 
-def sensor(result: Result, learned: Learned, expire_s: int) -> bytes:
+def sensor(result: Result, statistic: str, expire_s: int) -> bytes:
     """A sensor's configuration, JSON; expire_s: seconds without a result after which it is unavailable."""
     topic = result_topic(result.fleet, result.experiment)
-    share = learned.quantity == "share"
+    share = result.quantity == "share"
     config: dict[str, Any] = {
-        "name": f"{result.experiment} {learned.name}",
-        "unique_id": f"hushmote/{result.fleet}/{result.experiment}/{learned.id}",
+        "name": f"{result.experiment} {result.statistics[statistic].name}",
+        "unique_id": f"hushmote/{result.fleet}/{result.experiment}/{statistic}",
         "state_topic": topic,
-        "value_template": _value_template(learned.id, share),
+        "value_template": _value_template(statistic, share),
         "json_attributes_topic": topic,
-        "json_attributes_template": _attributes_template(learned.id, share),
+        "json_attributes_template": _attributes_template(statistic, share),
         "availability_topic": topic,
         # The broker keeps a result after its aggregator is gone: its age counts, also after a restart here.
         "availability_template": (

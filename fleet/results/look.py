@@ -80,10 +80,10 @@ def retained(seen: Look, publication: Publication, at: datetime.datetime) -> dic
         if (prefix := publication.home_assistant) is not None:
             for statistic in possible_statistics(version.experiment):
                 wanted.setdefault(home_assistant.config_topic(prefix, fleet, name, statistic), b"")
-            for one in result.statistics if result else ():
-                topic = home_assistant.config_topic(prefix, fleet, name, one.id)
+            for statistic in result.statistics if result else ():
+                topic = home_assistant.config_topic(prefix, fleet, name, statistic)
                 assert result
-                wanted[topic] = home_assistant.sensor(result, one, publication.expire_s)
+                wanted[topic] = home_assistant.sensor(result, statistic, publication.expire_s)
         wanted[result_topic(fleet, name)] = b"" if result is None else replace(result, at=at).to_json()
     return wanted
 
@@ -99,8 +99,8 @@ def _of_result(result: Result) -> list[Gauge]:
     }
     gauges = [Gauge(name, labels, value) for name, value in values.items() if value is not None]
     gauges.append(Gauge("hushmote_experiment_info", labels | {"type": result.type, "unit": result.unit}, 1))
-    for one in result.statistics:
-        which = labels | {"statistic": one.name, "quantity": one.quantity}
+    for one in result.statistics.values():
+        which = labels | {"statistic": one.name, "quantity": result.quantity}
         ends = (("", one.value), ("_low", one.low), ("_high", one.high))
         gauges += [Gauge(f"hushmote_estimate{end}", which, value) for end, value in ends]
     return gauges

@@ -3,9 +3,9 @@
 import datetime
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from ...device.ldp_client import Experiment
 from ...server.answers import second_epsilon
@@ -14,7 +14,7 @@ from ...server.answers.ask import answers_of_estimate, estimate_of
 from ...server.answers.finding import find
 from ...server.answers.query import Facts, Selected
 from ...server.answers.question import Question, Selection
-from ...server.answers.rows import CONFIDENCE, Row
+from ...server.answers.rows import CONFIDENCE, Quantity, Row
 from ...server.answers.second_epsilon import ENDED, LEARNS_SINGLE
 from ...server.answers.windows import has_ended
 from ...server.epsilon import MICRO
@@ -63,43 +63,13 @@ class Epsilons:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """One statistic with its interval; quantity: "reading" in the unit, or "share" of the fleet, 0 to 1.
-
-    id: mean, median or share_INDEX of the label: letters, digits and _, whatever the label is.
-    """
-
-    id: str
-    name: str
-    quantity: Literal["reading", "share"]
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One row of the histogram; lower, upper: its edges in the unit, None for a label."""
-
-    name: str
-    lower: float | None
-    upper: float | None
-    share: float
-    low: float
-    high: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {{"lower": "from", "upper": "to"}.get(name, name): value for name, value in vars(self).items()}
-
-
-@dataclass(frozen=True)
 class Result:
     """What an experiment has learned at a time.
 
     windows: the newest ones it rests on, at most 8, oldest first; window_count: how many there are.
     reports: that it rests on. finding: what is known, in a sentence.
-    note: why there are no statistics, or an empty text. statistics, histogram:
+    note: why there are no statistics, or an empty text. statistics: by their ids, which are mean, median or
+    share_INDEX of a label, and so have letters, digits and _ alone. histogram: a row for each bar. Both are
     unbiased, as `hushmote estimate` shows them; of a choice with many or long labels those with the largest
     shares; empty where the experiment does not answer them. purpose, owner: of the newest version, shortened;
     empty where the store does not know them. approximate: whether the mechanism has an error that more
@@ -118,15 +88,28 @@ class Result:
     at: datetime.datetime
     confidence: float
     epsilon: Epsilons
-    statistics: tuple[Learned, ...] = ()
-    histogram: tuple[Bar, ...] = ()
+    statistics: Mapping[str, Row] = field(default_factory=dict)
+    histogram: tuple[Row, ...] = ()
     note: str = ""
     finding: str = ""
     approximate: bool = False
 
+    @property
+    def quantity(self) -> Quantity:
+        """What statistics are: readings in the unit, or shares of the fleet, 0 to 1."""
+        return "reading" if self.type == "number" else "share"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; no number is NaN or infinite."""
-        values = {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+        values = {one.name: plain(getattr(self, one.name)) for one in fields(self)}
+        values["statistics"] = [
+            {"id": id, "name": row.name, "quantity": self.quantity, "value": row.value, **_ends(row)}
+            for id, row in self.statistics.items()
+        ]
+        values["histogram"] = [
+            {"name": row.name, "from": row.lower, "to": row.upper, "share": row.value, **_ends(row)}
+            for row in self.histogram
+        ]
         return {"v": 1} | values | {"at": f"{self.at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"}
 
     def to_json(self) -> bytes:
@@ -210,35 +193,36 @@ def _of_each(facts: Facts, selection: Selection) -> Epsilons:
     return Epsilons(two.report, float(rounded_up(two.histogram)), two.delta, ENDED)
 
 
-def _statistics(experiment: Experiment, answers: Answers) -> tuple[Learned, ...]:
+def _statistics(experiment: Experiment, answers: Answers) -> dict[str, Row]:
     """A number's mean and median; otherwise the share of each label, where "no" is what "yes" leaves."""
     if experiment.type == "number":
         ids = {"moments": "mean", "quantiles": "median"}
-        named = [(ids[one.kind], one.rows[0]) for one in answers if one.kind in ids]
-        learned = [Learned(id, row.name, "reading", *_reading(row)) for id, row in sorted(named)]
-    else:
-        rows = enumerate(_bars(answers))
-        learned = [Learned(f"share_{i}", visible(row.name), "share", *_share(row)) for i, row in rows]
-        learned = learned[1:] if experiment.type == "bool" else learned
-    return _largest([one for one in learned if _finite(one.value, one.low, one.high)], "value")
+        rows = {ids[one.kind]: _reading(one.rows[0]) for one in answers if one.kind in ids}
+        return dict(sorted((id, row) for id, row in rows.items() if _finite(row)))
+    rows = {f"share_{i}": _share(row) for i, row in enumerate(_bars(answers))}
+    if experiment.type == "bool":
+        rows.pop("share_0", None)
+    return _largest_shares({id: row for id, row in rows.items() if _finite(row)})
 
 
 def _bars(answers: Answers) -> Sequence[Row]:
     return next((one.rows for one in answers if one.kind == "histogram"), ())
 
 
-def _histogram(answers: Answers) -> tuple[Bar, ...]:
-    edges = [(row, _short(row.lower), _short(row.upper)) for row in _bars(answers)]
-    bars = [Bar(visible(row.name), lower, upper, *_share(row)) for row, lower, upper in edges]
-    return _largest([bar for bar in bars if _finite(bar.share, bar.low, bar.high)], "share")
+def _histogram(answers: Answers) -> tuple[Row, ...]:
+    return _largest(filter(_finite, map(_share, _bars(answers))))
 
 
-def _largest(rows: list[Any], by: str, most: int = MOST_ROWS) -> tuple[Any, ...]:
+def _largest(rows: Iterable[Row], most: int = MOST_ROWS) -> tuple[Row, ...]:
     """The rows with the largest values, in their order."""
-    if len(rows) <= most:
-        return tuple(rows)
-    least = sorted(rows, key=lambda row: getattr(row, by))[: len(rows) - most]
+    rows = tuple(rows)
+    least = sorted(rows, key=lambda row: row.value)[: max(0, len(rows) - most)]
     return tuple(row for row in rows if row not in least)
+
+
+def _largest_shares(rows: Mapping[str, Row], most: int = MOST_ROWS) -> dict[str, Row]:
+    kept = _largest(rows.values(), most)
+    return {id: row for id, row in rows.items() if row in kept}
 
 
 def _fitting(result: Result) -> Result:
@@ -251,26 +235,27 @@ def _fitting(result: Result) -> Result:
     for most in range(MOST_ROWS, 0, -1):
         if len(result.to_json()) <= MOST_BYTES:
             break
-        shares = _largest(list(result.statistics), "value", most)
-        result = replace(result, statistics=shares, histogram=_largest(list(result.histogram), "share", most))
+        statistics = _largest_shares(result.statistics, most)
+        result = replace(result, statistics=statistics, histogram=_largest(result.histogram, most))
     return result
 
 
-def _share(row: Row) -> tuple[float, float, float]:
-    return round(row.value, 6), round(row.low, 6), round(row.high, 6)
+def _share(row: Row) -> Row:
+    """A share as it is published: fewer digits, and no control characters."""
+    edges = (None if edge is None else float(f"{edge:.9g}") for edge in (row.lower, row.upper))
+    return Row(visible(row.name), *(round(x, 6) for x in (row.value, row.low, row.high)), None, *edges)
 
 
-def _reading(row: Row) -> tuple[float, float, float]:
-    value, low, high = (float(f"{x:.6g}") for x in (row.value, row.low, row.high))
-    return value, low, high
+def _reading(row: Row) -> Row:
+    return Row(row.name, *(float(f"{x:.6g}") for x in (row.value, row.low, row.high)))
 
 
-def _short(edge: float | None) -> float | None:
-    return None if edge is None else float(f"{edge:.9g}")
+def _ends(row: Row) -> dict[str, float]:
+    return {"low": row.low, "high": row.high}
 
 
-def _finite(*numbers: float) -> bool:
-    return all(map(math.isfinite, numbers))
+def _finite(row: Row) -> bool:
+    return all(map(math.isfinite, (row.value, row.low, row.high)))
 
 
 def possible_statistics(experiment: Experiment) -> list[str]:

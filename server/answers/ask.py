@@ -24,7 +24,7 @@ from . import second_epsilon
 from .answer import Answer, Answers, Frame
 from .finding import Findings, change_sentences, find
 from .fleet_estimate import MEAN, FleetEstimate, trend
-from .guide import NOISY, Guide, guide, half_width
+from .guide import Guide, guide, is_noisy
 from .periods import Period, period_of
 from .query import Facts
 from .question import FINE, Question, ResolvedQuestion, Selection
@@ -281,8 +281,7 @@ def _fine_enough(estimate: FleetEstimate) -> int:
     for rows in (*_FINER, estimate.experiment.domain):
         if rows > estimate.experiment.domain or estimate.experiment.type != "number":
             break
-        answer = estimate.histogram(rows)
-        if half_width(answer) > NOISY * max(row.value for row in answer.rows):
+        if is_noisy(estimate.histogram(rows)):
             break
         good = rows
     return good

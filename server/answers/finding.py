@@ -44,13 +44,13 @@ from ..plain_text import visible
 from ..wire.experiments import value_count
 from ..words import answers as words
 from ..words import findings as sentences
-from ..words.numbers import ENGLISH, Numbers, counted
+from ..words.numbers import ENGLISH, Numbers, counted, is_too_wide
 from . import moments, pair_tables
 from .daily import Series, below_edge, scan_quantile, series_of
 from .fleet_estimate import FleetEstimate
 from .periods import Period, completed, day_of, of_whole_days, period_of, start_of, usual
 from .query import Facts, Selected, Selection, version_key
-from .rows import APPROXIMATE_MARK, CONFIDENCE, WIDEST, CandidateRow, DifferenceRow, Quantity, Row, TrendRow
+from .rows import APPROXIMATE_MARK, CONFIDENCE, CandidateRow, DifferenceRow, Quantity, Row, TrendRow
 from .windows import end_of
 
 _MOST_POINTS = 30  # of a series
@@ -410,9 +410,9 @@ class _Asker:
         title = f"Most common is {visible(row.name)}" if is_text else self._title(row, of)
         unit = None if quantity == "share" else self.unit
         none = Finding(ask.text, title, "", quantity=quantity, unit=unit or "", period=self._period)
-        scale = 1.0 if unit is None else float(np.ptp(bin_edges(of.experiment)))
-        if _width(row) > WIDEST * scale:
-            return replace(none, sentence=self._too_few(of, ask, title, _width(row), scale, unit))
+        scale = self._extent(unit)
+        if is_too_wide(row.half_width, scale):
+            return replace(none, sentence=self._too_few(of, ask, title, row.half_width, scale, unit))
         if ask.kind == "named":
             if isinstance(row, CandidateRow) and (row.p_adjusted or 0.0) >= 1 - CONFIDENCE:
                 text = f"None of the {len(ask.texts)} listed texts stands out yet."
@@ -431,8 +431,8 @@ class _Asker:
         share = replace(ask, text=index_names(of.experiment)[at], kind="share")
         row, _ = _row(share, of)
         none = Finding(ask.text, "Most common", "", period=self._period)
-        if _width(row) > WIDEST:
-            return replace(none, sentence=self._too_few(of, share, "Most common", _width(row), 1.0, None))
+        if is_too_wide(row.half_width):
+            return replace(none, sentence=self._too_few(of, share, "Most common", row.half_width, 1.0, None))
         named = [names[i] for i in first.indices]
         text = sentences.leading(named, first.chance, sentences.amount(row, None, self.write))
         none = replace(none, title=words.begun(names[at]), sentence=text, approximate=of.approximate)
@@ -452,7 +452,9 @@ class _Asker:
         finding = replace(head, value=row.value, low=row.low, high=row.high)
         finding = replace(finding, sentence=sentences.ended(f"{head.sentence}{when}"))
         finding = self._with_change(finding, row, unit, answer)
-        return replace(finding, series=self._series(again)) if self.wants_series else finding
+        return (
+            replace(finding, series=self._series(again, self._extent(unit))) if self.wants_series else finding
+        )
 
     def _with_change(self, finding: Finding, row: Row, unit: str | None, answer: _Answer | None) -> Finding:
         """Return a finding whose sentence also says whether the answer changed, as far as that is known."""
@@ -463,8 +465,7 @@ class _Asker:
             sentence = f"{finding.sentence} {line}"
             return replace(finding, sentence=sentence, change=replace(change, text=text))
         since, detectable = outcome.since, outcome.detectable
-        scale = 1.0 if unit is None else float(np.ptp(bin_edges(self.whole.newest.experiment)))
-        if since is None or detectable is None or detectable > WIDEST * scale:
+        if since is None or detectable is None or is_too_wide(detectable, self._extent(unit)):
             return finding
         size = sentences.size(detectable, unit, self.write)
         text = sentences.unchanged(sentences.day(since, self._facts.at, self.write), size)
@@ -536,10 +537,10 @@ class _Asker:
         return words.begun(visible(row.name))
 
     def _too_few(
-        self, of: FleetEstimate, ask: Ask, title: str, width: float, scale: float, unit: str | None
+        self, of: FleetEstimate, ask: Ask, title: str, half_width: float, scale: float, unit: str | None
     ) -> str:
         half, reports = rounded_target(scale), of.reports
-        needed = _needed(of, ask, half / scale, width / scale)
+        needed = _needed(of, ask, half / scale, half_width / scale)
         size, noun = (100 * half, "points") if unit is None else (half, unit)
         target = f"±{words.reading(size, noun, self.write)}"
         at, there, windows = self._facts.at, tuple(self.whole.there), self.chosen.selection.windows
@@ -553,14 +554,23 @@ class _Asker:
         text = sentences.too_few(reports, needed, target, when, a_day, days, at, self.write)
         return f"{title}: {text}" if len(self.questions) > 1 else text
 
-    def _series(self, row_of: Callable[[FleetEstimate], Row]) -> tuple[TrendRow, ...]:
-        """Return the answer in each completed window, or in each few of them if they are many."""
+    def _extent(self, unit: str | None) -> float:
+        """Return the distance from the lowest to the highest answer; unit: of a reading, None of a share."""
+        return 1.0 if unit is None else float(np.ptp(bin_edges(self.whole.newest.experiment)))
+
+    def _series(self, row_of: Callable[[FleetEstimate], Row], extent: float) -> tuple[TrendRow, ...]:
+        """Return the answer in each completed window, or in each few of them if they are many.
+
+        Answers whose interval says nothing are left out; extent: from the lowest to the highest one.
+        """
         windows, rows = completed(tuple(self.whole.there), self._facts.at), list[TrendRow]()
         each = -(-len(windows) // _MOST_POINTS)
         for first in range(0, len(windows), each or 1):
             try:
                 row = row_of(of := self._estimate(windows[first : first + each]))
             except HushmoteError:  # too few reports there, or an older version without the answer
+                continue
+            if is_too_wide(row.half_width, extent):
                 continue
             ends = {"window": windows[first], "reports": of.reports}
             rows.append(TrendRow(row.name, row.value, row.low, row.high, **ends))
@@ -572,10 +582,10 @@ class _Asker:
         none = Finding(ask.text, ask.text, "", period=self._period)
         if len(cases) != 2:
             table = of.pairs.conditional(ask.of, "".join(cases))
-            share = table.quantity == "share"
-            clear = sorted((r for r in table.rows if not share or _width(r) <= WIDEST), key=lambda r: r.value)
+            clear = sorted(filter(table.tells, table.rows), key=lambda row: row.value)
             if len(clear) < 2:
-                second = sorted(map(_width, table.rows))[1] if share and len(table.rows) > 1 else math.inf
+                halves = sorted(row.half_width for row in table.rows)
+                second = halves[1] if table.quantity == "share" and len(halves) > 1 else math.inf
                 return replace(none, sentence=self._too_few(of, ask, ask.text, second, 1.0, None))
             cases = (clear[-1].name, clear[0].name)
         both, less = of.pairs.difference(ask.of, *cases)
@@ -596,9 +606,9 @@ class _Asker:
         finding = self._with_case_change(finding, ask, cases, both.rows, unit)
         if not self.wants_series:
             return finding
-        return replace(
-            finding, series=self._series(lambda one: one.pairs.difference(ask.of, *cases)[1].rows[0])
-        )
+        extent = 1.0 if unit is None else math.inf
+        series = self._series(lambda one: one.pairs.difference(ask.of, *cases)[1].rows[0], extent)
+        return replace(finding, series=series)
 
     def _with_case_change(
         self, finding: Finding, ask: Ask, cases: Sequence[str], rows: Sequence[Row], unit: str | None
@@ -762,11 +772,11 @@ def _row(ask: Ask, of: FleetEstimate) -> tuple[Row, Quantity]:
             )
 
 
-def _needed(of: FleetEstimate, ask: Ask, target: float, width: float) -> int | None:
+def _needed(of: FleetEstimate, ask: Ask, target: float, now: float) -> int | None:
     """Return how many reports an answer takes; None if that is not known.
 
-    target, width: half an interval, and its width now, of all shares or all readings. The width counts only
-    if the mechanism's own variance is not known: of few reports it is noise.
+    target, now: half an interval, and half of the present one, as parts of all shares or all readings. The
+    present one counts only if the mechanism's own variance is not known: of few reports it is noise.
     """
     experiment, answer = of.experiment, _needed_for(of, ask)
     if of.approximate:
@@ -774,7 +784,7 @@ def _needed(of: FleetEstimate, ask: Ask, target: float, width: float) -> int | N
     if (
         answer is None or value_count(experiment) < experiment.domain
     ):  # a ratio's variance is not planned here
-        return math.ceil(of.reports * (width / 2 / target) ** 2) if math.isfinite(width) else None
+        return math.ceil(of.reports * (now / target) ** 2) if math.isfinite(now) else None
     target *= 1 if isinstance(answer, RangeShare) else experiment.domain
     population = likely_population(of.estimates) if of.reports >= _FEWEST_KNOWN else None
     count = reports_needed(experiment, answer, target, population)
@@ -790,7 +800,3 @@ def _needed_for(of: FleetEstimate, ask: Ask) -> Answer | None:
         return None
     indices = parse_range(of.experiment, ask.text)
     return RangeShare(indices.low, indices.high)
-
-
-def _width(row: Row) -> float:
-    return row.high - row.low

@@ -210,7 +210,7 @@ class FleetEstimate(Tables):
         middles = units.bin_middles(self.experiment)
         true = None if self.truth is None else float(self.truth @ middles)
         rows = [self._row("mean", moments.mean(self.estimates), true)]
-        note = moments.bins_note(self.estimates, self.unit, (rows[0].high - rows[0].low) / 2)
+        note = moments.bins_note(self.estimates, self.unit, rows[0].half_width)
         if moments.has_deviation(self.estimates):
             if true is not None and self.truth is not None:
                 true = float(np.sqrt(self.truth @ (middles - true) ** 2))

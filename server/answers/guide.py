@@ -13,9 +13,7 @@ from .second_epsilon import TwoEpsilons
 
 A = TypeVar("A", bound=AnswerRows)
 
-NOISY = 0.25
-"""Part of the largest share: an interval of more on each side hides what the others are."""
-
+_NOISY = 0.25  # of the largest share: half an interval of more hides what the others are
 _OF_PAIRS = ("difference", "conditional", "marginal", "joint")
 _MOMENTS = ("mean", "standard deviation")  # shown unasked; a quantile was asked for
 
@@ -41,7 +39,12 @@ def guide(answers: Sequence[AnswerRows], epsilons: TwoEpsilons, windows: int) ->
 def half_width(answer: AnswerRows) -> float:
     """Half the width of the table's middle interval, of moments the mean's; 0 where all hold everything."""
     rows = answer.rows[:1] if answer.kind == "moments" else answer.rows
-    return median([(row.high - row.low) / 2 for row in rows if row.high > row.low] or [0.0])
+    return median([row.half_width for row in rows if row.high > row.low] or [0.0])
+
+
+def is_noisy(answer: AnswerRows) -> bool:
+    """Return whether a table's rows are too many for its reports: noise hides all but the largest shares."""
+    return half_width(answer) > _NOISY * max(row.value for row in answer.rows)
 
 
 def asked_about(answers: Sequence[A]) -> A:
@@ -55,7 +58,7 @@ def exact(answers: Sequence[AnswerRows]) -> str:
     confidence = answers[0].confidence
     if answers[0].kind in _OF_PAIRS:
         about = asked_about(answers)
-        widths = sorted(((row.name, (row.high - row.low) / 2) for row in about.rows), key=lambda row: row[1])
+        widths = sorted(((row.name, row.half_width) for row in about.rows), key=lambda row: row[1])
         unit = None if about.quantity == "share" else about.unit
         ends = widths if len(widths) == 1 else [widths[0], widths[-1]]
         return words.best_to_worst(about.heading, ends, unit, confidence)
@@ -70,13 +73,13 @@ def exact(answers: Sequence[AnswerRows]) -> str:
     asked = [row for a in shares if a.kind == "ranges" for row in a.rows]
     if asked:  # the widest of them: what holds for it holds for each
         which = "the share that you asked for" if len(asked) == 1 else "each share that you asked for"
-        parts.append((which, max(row.high - row.low for row in asked) / 2, None))
+        parts.append((which, max(row.half_width for row in asked), None))
     elif shares and half_width(shares[0]):
         parts.append(("a share", half_width(shares[0]), None))
     if readings:
         rows = [row for a in readings for row in a.rows]
         first = next((row for row in rows if row.name not in _MOMENTS), rows[0])
-        halves = [(row.high - row.low) / 2 for row in rows if row.name == first.name]
+        halves = [row.half_width for row in rows if row.name == first.name]
         parts.append((f"the {first.name}", median(halves), readings[0].unit))
     if not parts:
         return "What was asked for holds all reports, whatever the readings are."
@@ -101,7 +104,7 @@ def _next(answers: Sequence[AnswerRows], windows: int) -> str:
     if not _any_tells(answers):
         return "Wait for more reports, or ask more devices."
     text = words.halved(first.reports)
-    if first.quantity == "share" and half_width(first) > NOISY * max(row.value for row in first.rows):
+    if first.quantity == "share" and is_noisy(first):
         wider = (
             f"Ask for fewer, wider rows ({option('rows', '8')}, {option('range')}), or wait: "
             if first.rows[0].upper is not None

@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 
 from ..arrays import Floats
 from ..plain_text import shorten
+from ..words.numbers import READING_STEPS, decimals
 from ..words.which import titled
 from . import figure as pictures
 from .figure import COLOURS, LINE_ROWS, QUIET, number_axis
@@ -165,7 +166,7 @@ def _subtitle(panel: _Panel, alone: bool) -> str:
     answer = panel.answer
     about = f"{answer.title}; " if answer.title and alone else ""
     if _drawing(answer) is _heat_map:
-        half = float(np.median([50 * (row.high - row.low) for row in answer.rows]))
+        half = float(np.median([100 * row.half_width for row in answer.rows]))
         about += f"a cell ±{half:.2g} points; "
     return f"{about}{answer.reports:,} private reports, {panel.interval_name}s"
 
@@ -389,8 +390,12 @@ def _heat_map(p: _Panel) -> _Labels:
             label.set_horizontalalignment("right")
     if max(shape) <= _MOST_WRITTEN:
         dark = np.nanmax(shares) * 0.55
+        places = decimals(0.0, 2 * float(np.nanmin(half)), READING_STEPS)
         for (y, x), share in np.ndenumerate(shares):
-            text, colour = f"{share + 0.0:.1f}\n±{half[y, x]:.1f}", "white" if share > dark else "#222222"
+            text, colour = (
+                f"{share + 0.0:.{places}f}\n±{half[y, x]:.{places}f}",
+                "white" if share > dark else "#222222",
+            )
             axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8.5, color=colour)
     else:
         y, x = np.nonzero(low.reshape(shape).T <= 0)

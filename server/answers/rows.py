@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..words.answers import APPROXIMATE
+from ..words.numbers import ENGLISH, decimals, format_estimate, is_too_wide
 
 if TYPE_CHECKING:  # NumPy takes long to load
     from ..estimate.statistic import Told
@@ -21,9 +22,6 @@ CONFIDENCE = 0.95
 
 APPROXIMATE_MARK = ", approximate"
 """Behind the heading of a table, and behind the value of a finding."""
-
-WIDEST = 0.6
-"""Of all shares or of all readings: an interval that is wider tells nothing, and is not shown."""
 
 _OfValues = Literal["histogram", "ranges", "cdf", "quantiles", "moments", "top", "ties"]
 _OfPairs = Literal["joint", "marginal", "conditional", "difference"]
@@ -73,6 +71,11 @@ class Row:
     lower: float | None = None
     upper: float | None = None
     statistic: Told | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the interval."""
+        return (self.high - self.low) / 2
 
     @property
     def se(self) -> float | None:
@@ -235,7 +238,11 @@ class AnswerRows:
 
     def tells(self, row: Row) -> bool:
         """Whether a row's interval is narrow enough to be shown."""
-        return row.high - row.low <= WIDEST * (1.0 if self.quantity == "share" else self.extent)
+        return not is_too_wide(row.half_width, 1.0 if self.quantity == "share" else self.extent)
+
+    def telling(self) -> Self:
+        """Return the same with the rows whose interval is narrow enough to be shown."""
+        return replace(self, rows=tuple(filter(self.tells, self.rows)))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -245,7 +252,7 @@ class AnswerRows:
             notes.append(APPROXIMATE)
         if self.missing and self.kind == "histogram":
             notes.insert(0, _missing_note(self.missing))
-        if self.quantity == "share" and any(map(_outside, filter(self.tells, self.shown().rows))):
+        if self.quantity == "share" and any(map(_outside, self.shown().telling().rows)):
             better = " With post-processing (nonnegative) every share is possible."
             notes.append(OUTSIDE + better * (self.kind in ("histogram", "ranges") and not self.post))
         changes = [row for row in self.rows if isinstance(row, ChangeRow)]
@@ -267,9 +274,12 @@ class AnswerRows:
 
 def _missing_note(row: Row) -> str:
     """Return a sentence on the share of the fleet that has no reading."""
-    share, low, high = (f"{x * 100:.2f}" for x in (row.value, row.low, row.high))
-    truth = "" if row.truth is None else f", true {row.truth * 100:.2f}%"
-    return f"no reading: {share}% ({low} to {high}%{truth}). All else is about devices with a reading."
+    share, interval = format_estimate(row.value, row.low, row.high)
+    places = decimals(100 * row.low, 100 * row.high)
+    truth = "" if row.truth is None else f"true {ENGLISH.percent(row.truth, places)}"
+    more = ", ".join(filter(None, [interval, truth]))
+    share = f"{share} ({more})" if more else share
+    return f"no reading: {share}. All else is about devices with a reading."
 
 
 def _outside(row: Row) -> bool:

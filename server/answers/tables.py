@@ -1,18 +1,28 @@
-"""Tables for the terminal, readable on 80 columns."""
+"""Tables for the terminal and for notebooks.
+
+They fit a terminal of at least LEAST_WIDTH columns and never cut a number. Where room is short, headings
+break first, then bars go, then labels are shortened and texts break. A table whose numbers need more room
+than that goes beyond the terminal's edge.
+"""
+
+from __future__ import annotations
 
 import io
-import math
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.table import Column, Table
 from rich.text import Text
 
 from ..plain_text import visible
 from ..words.epsilon import rounded_up
-from .fitted_table import FittedTable, plain
+from ..words.numbers import decimals
+from ..words.text_table import TextTable
 from .rows import AnswerRows, CandidateRow, CellRow, ChangeRow, DifferenceRow, PostRow, Row, TopRow, TrendRow
 
 
@@ -56,6 +66,169 @@ class Shown:
     __repr__ = __str__
 
 
+_GAP = 2  # columns of a terminal between two columns of a table
+_LEAST = 8  # what a shortened label or a broken text keeps
+_LONG_WORD = 20  # a longer word of a text may be broken
+_WIDEST = 100_000
+LEAST_WIDTH = 60
+"""The narrowest terminal that tables are fitted to, in columns."""
+
+
+def plain(text: str) -> Text:
+    """A text that is shown as it is on any console, also one that reads markup."""
+    return Text(visible(text))
+
+
+class FittedTable(Table):
+    """A table whose texts are shown as they are, and which fits the console's width.
+
+    A right-justified column has numbers, which are never cut or broken. One with no_wrap has labels, which
+    are shortened with …; others have texts, which break at spaces. One with overflow="crop" has bars.
+    """
+
+    def add_column(self, header: Any = "", *arguments: Any, **options: Any) -> None:
+        """Add a column with a heading."""
+        super().add_column(plain(header) if isinstance(header, str) else header, *arguments, **options)
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        """Add a row."""
+        super().add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render it, fitted to the console's width."""
+        columns = [_Measured(console, column, self.show_header) for column in self.columns]
+        fitted = _fitted(columns, max(options.max_width, LEAST_WIDTH))
+        width = max(options.max_width, _total([width for _, width in fitted]))
+        yield from self._plain(fitted).__rich_console__(console, options.update_width(width))
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """Return its natural width, and the least to which it can be fitted."""
+        columns = [_Measured(console, column, self.show_header) for column in self.columns]
+        widest, least = (_total([getattr(c, name) for c in columns]) for name in ("natural", "least"))
+        return Measurement(least, widest).with_maximum(options.max_width)
+
+    def _plain(self, fitted: Sequence[tuple[_Measured, int]]) -> Table:
+        table = Table(
+            title=self.title,
+            title_justify=self.title_justify,
+            title_style=self.title_style,
+            box=None,
+            pad_edge=False,
+            padding=(0, 1),
+            show_header=self.show_header,
+        )
+        for measured, width in fitted:
+            column = measured.column
+            shortened = not measured.number and column.no_wrap
+            header = column.header
+            if (
+                shortened and width and isinstance(header, Text)
+            ):  # headings break, also where cells are shortened
+                header = Text("\n".join(textwrap.wrap(header.plain, width)))
+            table.add_column(
+                header,
+                justify=column.justify,
+                style=column.style,
+                overflow="ellipsis" if shortened else "fold",
+                no_wrap=shortened,
+                width=width,
+            )
+        for cells in zip(*(measured.column.cells for measured, _ in fitted), strict=True):
+            table.add_row(*cells)
+        return table
+
+
+class _Measured:
+    """A column with its widths: natural, with its heading broken, and the least that loses no number."""
+
+    def __init__(self, console: Console, column: Column, header: bool) -> None:
+        self.column = column
+        self.number = column.justify == "right"
+        self.bar = column.overflow == "crop"
+        options = console.options.update_width(_WIDEST)
+        cells = [Measurement.get(console, options, cell) for cell in column.cells]
+        head = Measurement.get(console, options, column.header) if header else Measurement(0, 0)
+        body = max((cell.maximum for cell in cells), default=0)
+        self.natural = max(body, head.maximum)
+        self.broken = max(body, head.minimum)
+        if self.number:
+            self.least = self.broken
+        elif column.no_wrap:
+            self.least = min(self.broken, max(_LEAST, head.minimum))
+        else:
+            words = max([cell.minimum for cell in cells] + [head.minimum], default=0)
+            self.least = min(self.broken, max(min(words, _LONG_WORD), _LEAST))
+
+
+def _total(widths: Sequence[int]) -> int:
+    """Return the width of a table whose columns have these widths."""
+    return sum(widths) + _GAP * max(0, len(widths) - 1)
+
+
+def _fitted(columns: Sequence[_Measured], room: int) -> list[tuple[_Measured, int]]:
+    """Return the columns to show, with widths that fit the room unless their numbers need more."""
+    without_bars = [column for column in columns if not column.bar]
+    for chosen in (columns, without_bars):
+        for widths in ([c.natural for c in chosen], [c.broken for c in chosen]):
+            if _total(widths) <= room:
+                return list(zip(chosen, widths, strict=True))
+    widths = [column.broken for column in without_bars]
+    while _total(widths) > room:
+        over = [i for i, column in enumerate(without_bars) if widths[i] > column.least]
+        if not over:
+            break
+        widths[max(over, key=lambda i: widths[i])] -= 1  # the widest label or text gives way first
+    return list(zip(without_bars, widths, strict=True))
+
+
+def table(
+    title: str = "", headings: Iterable[str] = (), left: Sequence[int] = (0,), *, header: bool = True
+) -> FittedTable:
+    """Return an empty table in the project's one style; left: the columns of words, not of numbers."""
+    style = {"box": None, "pad_edge": False, "padding": (0, 1), "show_header": header}
+    made = FittedTable(
+        title=plain(title) if title else None, title_justify="left", title_style="bold", **style
+    )
+    for number, heading in enumerate(headings):
+        made.add_column(heading, justify="left" if number in left else "right")
+    return made
+
+
+def text_table(of: TextTable) -> RenderableType:
+    """Return a table of texts with its notes."""
+    made = table("", of.headings, of.left)
+    for row in of.rows:
+        made.add_row(*row, style="bold" if row[0].startswith("> ") else "")
+    title = [Text(visible(of.title), style="bold")] if of.title else []
+    return Group(*([*title, made] if of.rows else []), *map(plain, of.notes))
+
+
+def named(facts: Iterable[tuple[str, str]]) -> FittedTable:
+    """Return facts, each with its name before it; without a name the last one goes on."""
+    made = table(header=False)
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column()
+    for fact in facts:
+        made.add_row(*fact)
+    return made
+
+
+def sheet(
+    lines: Iterable[str], facts: Iterable[tuple[str, str]], sections: Iterable[TextTable]
+) -> RenderableType:
+    """Return sentences, facts and tables, with empty lines between."""
+    parts: list[RenderableType] = [*map(plain, lines), "", named(facts)]
+    for section in sections:
+        parts += ["", text_table(section)] if section.rows else [text_table(section)]
+    return Group(*parts)
+
+
+def facts_html(lines: Iterable[str], facts: Iterable[tuple[str, str]]) -> str:
+    """Return lines and facts for a notebook."""
+    rows = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts)
+    return f"{''.join(f'<p>{escape(line)}</p>' for line in lines)}<table>{''.join(rows)}</table>"
+
+
 _BAR_CELLS = 14
 _BLOCKS = "▁▂▃▄▅▆▇█"
 DEVIATION = "standard deviation"
@@ -75,7 +248,7 @@ def blocks(values: Sequence[float], low: float | None = None) -> str:
 
 def over_time(table_of: AnswerRows) -> FittedTable:
     """A trend with a line for each statistic: what it was at first, its course in blocks, what it is."""
-    number = _percent if table_of.quantity == "share" else _reading(table_of)
+    number = _number(table_of)
     unit = " %" if table_of.quantity == "share" else f" {table_of.unit}".rstrip()
     result = table(table_of.heading)
     for heading in ("", "first", "", "last"):
@@ -97,13 +270,6 @@ def _bar(share: float, most: float) -> str:
 
 def _mark(row: Row) -> Text:
     return Text("yes", style="green") if row.covered else Text("no", style="red")
-
-
-def table(title: str | None = None, header: bool = True) -> FittedTable:
-    """A table in the project's one style."""
-    style = {"box": None, "pad_edge": False, "padding": (0, 1), "show_header": header}
-    shown = None if title is None else plain(title)
-    return FittedTable(title=shown, title_justify="left", title_style="bold", **style)
 
 
 @dataclass(frozen=True)
@@ -161,7 +327,7 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     kind = _row_class(table_of)
     share = table_of.quantity == "share"
     unit = "%" if share else table_of.unit
-    number = _percent if share else _reading(table_of)
+    number = _number(table_of)
     known, level = any(row.truth is not None for row in table_of.rows), 1 - table_of.confidence
     # A range of numbers is no label that may be shortened.
     words = all(row.upper is None for row in table_of.rows)
@@ -211,16 +377,12 @@ def _heading(table_of: AnswerRows) -> str:
     return table_of.unit or table_of.experiment if headed else ""
 
 
-def _percent(x: float) -> str:
-    return f"{round(x * 100, 2) + 0.0:.2f}"  # no -0.00
-
-
-def _reading(table_of: AnswerRows) -> Callable[[float], str]:
-    """How readings are written: with the digits that their intervals leave a meaning."""
-    widths = [row.high - row.low for row in table_of.rows if row.high > row.low]
-    narrowest = min(widths, default=1.0) / 2
-    decimals = min(12, max(0, 2 - math.floor(math.log10(narrowest))))
-    return lambda x: f"{round(x, decimals) + 0.0:.{decimals}f}"
+def _number(table_of: AnswerRows) -> Callable[[float], str]:
+    """Return how numbers are written: shares in percent, with the decimals of the narrowest one shown."""
+    scale = 100 if table_of.quantity == "share" else 1
+    halves = [scale * row.half_width for row in table_of.telling().rows if row.high > row.low]
+    places = decimals(0.0, 2 * min(halves, default=0.0))
+    return lambda x: f"{round(scale * x, places) + 0.0:.{places}f}"  # no -0.00
 
 
 def _p_value(p: float | None, level: float) -> Text:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from .numbers import ENGLISH, Numbers, counted, few_boards, two_digits
+from .numbers import ENGLISH, Numbers, counted, decimals, few_boards, two_digits
 
 _CHANGED, _CHANCE = "It changed.", "That may be chance."
 
@@ -37,12 +37,6 @@ class Change(Interval, Protocol):
     def p_adjusted(self) -> float: ...
 
 
-def digits(low: float, high: float) -> int:
-    """How many digits behind the point an interval leaves a meaning: two of its half."""
-    half = (high - low) / 2
-    return 2 if not half or not math.isfinite(half) else min(9, max(0, 1 - math.floor(math.log10(half))))
-
-
 def begun(text: str) -> str:
     """A text that begins a sentence."""
     return text[:1].upper() + text[1:]
@@ -65,26 +59,6 @@ def bins(lower: float, upper: float, ends: tuple[float, float], unit: str, write
     if last:
         return f"{reading(lower, unit, write)} and above"
     return f"{reading(lower, '', write)} to {reading(upper, unit, write)}"
-
-
-def share(of: Interval, name: str, write: Numbers) -> str:
-    """18 to 22 °C: 41.2 % of the fleet, between 40.1 % and 42.3 %."""
-    value, between = _share(of, write)
-    return f"{name}: {value} of the fleet, {between}"
-
-
-def _share(of: Interval, write: Numbers) -> tuple[str, str]:
-    places = digits(of.low * 100, of.high * 100)
-    value, low, high = (write.percent(x, places) for x in (of.value, of.low, of.high))
-    return value, f"between {low} and {high}"
-
-
-def value(of: Interval, name: str, unit: str, write: Numbers) -> str:
-    """Mean: 21.58 °C, between 21.01 and 22.14 °C."""
-    places = digits(of.low, of.high)
-    low = reading(of.low, "", write, places)
-    between = f"between {low} and {reading(of.high, unit, write, places)}"
-    return begun(f"{name}: {reading(of.value, unit, write, places)}, {between}")
 
 
 def period(chosen: Sequence[str], windows: Sequence[str], write: Numbers) -> str:
@@ -188,7 +162,7 @@ def change(of: Change, name: str, unit: str | None, confidence: float, rows: int
     unit: of a reading; None of a share. rows: that are compared.
     """
     scale, points = scaled(unit)
-    places = digits(of.low * scale, of.high * scale)
+    places = decimals(of.low * scale, of.high * scale)
 
     def number(x: float) -> str:
         return write.number(x * scale, places)

@@ -5,8 +5,17 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from .answers import Change, Interval, begun, digits, reading, scaled
-from .numbers import ENGLISH, Numbers, counted, two_digits
+from .answers import Change, Interval, begun, reading, scaled
+from .numbers import (
+    ENGLISH,
+    READING_STEPS,
+    SHARE_STEPS,
+    Numbers,
+    counted,
+    decimals,
+    format_estimate,
+    two_digits,
+)
 
 CERTAIN = 1e-4
 """A chance below which a change is called certain."""
@@ -76,63 +85,17 @@ def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
         unit: Of a reading; None of a share.
         write: How numbers are written.
     """
-    value, interval = value_and_interval(of, unit, write)
+    value, interval = format_estimate(of.value, of.low, of.high, unit, write)
     value = f"{value} of devices" if unit is None else value
     return f"{value} ({interval})" if interval else value
-
-
-def value_and_interval(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> tuple[str, str]:
-    """Return a share or a reading and its interval apart: "24%" and "17 to 30%".
-
-    The interval is "" if the value says it already, as "at most 5%" does. Arguments as amount().
-    """
-    if unit is not None:
-        places = _places(of.low, of.high)
-        value, low, high = (write.number(x, places) for x in (of.value, of.low, of.high))
-        if low == high:
-            return f"{value} {unit}".rstrip(), ""
-        return reading(of.value, unit, write, places), f"{low} to {high}"
-    low, value, high = (100 * min(max(x, 0.0), 1.0) for x in (of.low, of.value, of.high))
-    places = _share_places(low, high)
-    lowest, highest = round(low, places), round(high, places)
-    if lowest <= 0 and highest >= 100:
-        return "any share", ""
-    if lowest <= 0:
-        return f"at most {_percent(_bound(high), write)}", ""
-    if highest >= 100:
-        return f"at least {_percent(100 - _bound(100 - low), write)}", ""
-    ends = f"{write.number(lowest, places)} to {write.percent(highest / 100, places)}"
-    return write.percent(value / 100, places), ends
 
 
 def level(value: float, of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
     """Return another value as exactly as one with an interval is written: "6%", "21.0 °C"."""
     if unit is not None:
-        return reading(value, unit, write, _places(of.low, of.high))
+        return reading(value, unit, write, decimals(of.low, of.high, READING_STEPS))
     low, high, percent = (100 * min(max(x, 0.0), 1.0) for x in (of.low, of.high, value))
-    return write.percent(percent / 100, min(1, _share_places(low, high)))
-
-
-def _places(low: float, high: float) -> int:
-    """Return the decimals that an interval leaves a meaning: one of its half or two."""
-    places = digits(low, high)
-    return places if (high - low) / 2 * 10**places < 30 else max(0, places - 1)
-
-
-def _share_places(low: float, high: float) -> int:
-    """Return the decimals of a percentage: half its interval is one unit of the last digit or more."""
-    half = (high - low) / 2
-    return 2 if half <= 0 else min(4, max(0, math.ceil(-math.log10(half) - 1e-9)))
-
-
-def _bound(percent: float) -> float:
-    """Round a percentage up: to whole ones from 1 on, to tenths below, and to 0.1 at least."""
-    step = 1.0 if percent >= 1 else 0.1
-    return max(0.1, round(math.ceil(percent / step - 1e-9) * step, 1))
-
-
-def _percent(percent: float, write: Numbers) -> str:
-    return write.percent(percent / 100, 0 if percent == round(percent) else 1)
+    return write.percent(percent / 100, min(1, decimals(low, high, SHARE_STEPS)))
 
 
 def size(amount: float, unit: str | None, write: Numbers = ENGLISH) -> str:
@@ -219,7 +182,7 @@ def compared(
     sides: of the value before and the one after: dates, or a fleet.
     """
     scale, of = scaled(unit)
-    places = digits(by.low * scale, by.high * scale)
+    places = decimals(by.low * scale, by.high * scale)
     before, after = (
         write.percent(min(max(x, 0.0), 1.0), places) if unit is None else reading(x, unit, write, places)
         for x in (by.before, by.after)

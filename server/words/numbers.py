@@ -4,8 +4,11 @@ import datetime
 import math
 from typing import Protocol
 
-NOTHING = 0.5
-"""The half-width of a share from which on an interval says nothing."""
+SHARE_STEPS, READING_STEPS = 1, 3
+"""Units of the last decimal in half an interval, in a sentence: most percentages are whole ones."""
+
+MAX_HALF_WIDTH = 0.3
+"""Half of the widest interval that says something, as a part of all shares or of all readings."""
 
 DAY_S = 86_400
 _LENGTHS = (("year", 365 * DAY_S), ("week", 7 * DAY_S), ("day", DAY_S), ("hour", 3600), ("minute", 60))
@@ -65,6 +68,60 @@ def expected(count: float) -> str:
     return f"{count:,.0f}" if count >= 10 else f"{count:.2g}"
 
 
+def decimals(low: float, high: float, steps: int = 10) -> int:
+    """Return how many decimals a number with this interval has: so many that noise is not shown as digits.
+
+    Half the interval is at least `steps` units of the last decimal: 10 leave two digits of it.
+    """
+    half = (high - low) / 2
+    if not 0 < half < math.inf:
+        return 2
+    return min(9, max(0, math.ceil(math.log10(steps / half) - 1e-9)))
+
+
+def format_estimate(
+    value: float, low: float, high: float, unit: str | None = None, write: Numbers = ENGLISH
+) -> tuple[str, str]:
+    """Return an estimate and its interval for a sentence: "24%" and "17 to 30%".
+
+    The interval is "" if the estimate says it already, as "at most 5%" does.
+
+    Args:
+        value: A share from 0 to 1, which noise may put outside, or a reading.
+        low: The lower end of its interval.
+        high: The upper end.
+        unit: Of a reading; None of a share.
+        write: How numbers are written.
+    """
+    if unit is not None:
+        places = decimals(low, high, READING_STEPS)
+        text, lowest, highest = (write.number(x, places) for x in (value, low, high))
+        return f"{text} {unit}".rstrip(), "" if lowest == highest else f"{lowest} to {highest}"
+    low, value, high = (100 * min(max(x, 0.0), 1.0) for x in (low, value, high))
+    places = decimals(low, high, SHARE_STEPS)
+    least, most = round(low, places), round(high, places)
+    if least <= 0 and most >= 100:
+        return "any share", ""
+    if least <= 0:
+        return f"at most {_bound(high, write)}", ""
+    if most >= 100:
+        return f"at least {_bound(100 - low, write, most=100)}", ""
+    return write.percent(
+        value / 100, places
+    ), f"{write.number(least, places)} to {write.percent(most / 100, places)}"
+
+
+def _bound(percent: float, write: Numbers, *, most: float = 0.0) -> str:
+    """Return a percentage rounded up: to whole ones from 1 on, to tenths below, and to 0.1 at least.
+
+    most: from which the result is taken.
+    """
+    step = 1.0 if percent >= 1 else 0.1
+    bound = max(0.1, round(math.ceil(percent / step - 1e-9) * step, 1))
+    bound = most - bound if most else bound
+    return write.percent(bound / 100, 0 if bound == round(bound) else 1)
+
+
 def two_digits(number: float, write: Numbers = ENGLISH) -> str:
     """A number with the two digits that count: "0.57", "1,200"."""
     rounded = float(f"{number:.2g}")
@@ -77,9 +134,14 @@ def few_boards(boards: float) -> int:
     return max(2, math.ceil(boards / unit) * unit)
 
 
-def percent(error: float) -> str:
-    """The half-width of a share in a table: "±1.59%"; a dash where an interval would say nothing."""
-    return "—" if error >= NOTHING else f"±{100 * error:.3g}%"
+def is_too_wide(half_width: float, extent: float = 1.0) -> bool:
+    """Return whether an interval says nothing, so that there are too few reports.
+
+    Args:
+        half_width: Half of the interval's width, in the unit of `extent`.
+        extent: From the lowest to the highest value that there can be; 1 of shares.
+    """
+    return half_width > MAX_HALF_WIDTH * extent
 
 
 def points(error: float, of: str = "points") -> str:

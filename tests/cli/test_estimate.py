@@ -125,7 +125,7 @@ def test_a_trend_has_every_window(store: Path, hushmote):
     assert [row["value"] for row in share["rows"]] == sorted(row["value"] for row in share["rows"])
     assert [one["quantity"] for one in ask(hushmote, "temp", "--trend")["answers"]] == ["reading"]
     drawn = " ".join(hushmote("temp", "--trend", "--range", "16:").split())
-    assert re.search(r"16 and above \d+\.\d\d % ▁[▂▃▄▅▆▇]█ \d+\.\d\d %", drawn)
+    assert re.search(r"16 and above \d+\.\d+ % ▁[▂▃▄▅▆▇]█ \d+\.\d+ %", drawn)
     assert hushmote("temp", "--trend", "--range", "16:", "--rows", "9").count("16 and above") == len(DAYS)
     days = ask(hushmote, "temp", "--by", "day", "--range", "16:", "--window", f"{DAYS[0]}..{DAYS[-1]}")
     assert [row["window"] for row in days["answers"][0]["rows"]] == list(DAYS)

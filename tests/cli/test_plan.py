@@ -257,7 +257,7 @@ def test_as_many_devices_as_a_life_s_error_takes_meet_it_and_one_less_does_not()
         ("--devices 1000 --values 16 --for quantile --error 1s", "--error 1s is for"),
         (
             "--devices 1000 --values 16 --for quantile --low 0 --high 1 --unit s --error 9s",
-            "between 0 and 0.5",
+            "between 0 and 0.3",
         ),
         ("--devices 1000 --epsilon 1 --values 16 --horizon 2y", "goes with --lifetime"),
         ("--devices 1000 --epsilon 1 --values 16 --plot plan.txt", "must end in .toml or .png"),
@@ -312,6 +312,7 @@ def test_the_page_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.Monk
             "--devices 500 --values 16 --epsilon 0.1",
             "is not known then: take more devices, a larger ε or fewer",
         ),
+        ("--devices 900 --values yes-no --epsilon 0.2", "The share of yes is not known then"),
         (
             LIFE + " --values yes-no --share 0.05",
             "Let a device make 1 report of ε = 2 in its life. One call in 17,513",

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from once import once
 
+from hushmote.server.words.text_table import TextTable
 from hushmote.simulator.workers import workers
 from hushmote.studies import ranges_findings as findings
 from hushmote.studies import ranges_tables as tables
 from hushmote.studies.flawed import FlawedStructure
-from hushmote.studies.frame import StudyTable
 from hushmote.studies.ranges_findings import CASES, exponent, line, measured_rms, rms
 from hushmote.studies.ranges_run import (
     EVEN_LENGTHS,
@@ -88,7 +88,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return Ran(once(tmp_path_factory, "page of the study of ranges", make))
 
 
-def held(table: StudyTable) -> None:
+def held(table: TextTable) -> None:
     text = tables.markdown(table)
     assert text in PAGE.read_text(encoding="utf-8"), f"the page should have:\n{text}"
 

@@ -28,7 +28,8 @@ from hushmote.server.answers.rows import Row
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
-from hushmote.server.words.answers import digits
+from hushmote.server.words.findings import amount
+from hushmote.server.words.numbers import decimals
 from hushmote.simulator import vectorised
 from hushmote.web.in_locale import in_locale
 from hushmote.web.reader import Reader
@@ -87,9 +88,7 @@ class Filled:
 
 def said(row: Row) -> str:
     """The end of the sentence on a share, as an English reader has it."""
-    places = digits(row.low * 100, row.high * 100)
-    value, low, high = (f"{x * 100:.{places}f}%" for x in (row.value, row.low, row.high))
-    return f"{value} of the fleet, between {low} and {high}"
+    return amount(row, None)
 
 
 @pytest.fixture(scope="module")
@@ -175,12 +174,12 @@ def test_the_range_is_typed_too_and_stays_while_the_store_grows(filled: Filled, 
     for end, value in (("From", "10"), ("To", "20")):
         typed(browser.find(f"input[aria-label='{end} °C']"), value)
     (before,) = filled.estimate().share("10:20").rows
-    browser.until(lambda: browser.text_of("share").startswith(f"10 to 20 °C: {said(before)} ("), said(before))
+    browser.until(lambda: browser.text_of("share").startswith(f"10 to 20 °C: {said(before)}, "), said(before))
     browser.find("input[aria-label='To °C']").send_keys(Keys.ARROW_UP)  # one bin more
     browser.until(lambda: browser.text_of("share").startswith("10 to 20.5 °C"))
     filled.count("temp", DAYS[2], 15_000, bell(64, 60, 2))
     (after,) = filled.estimate().share("10:20.5").rows
-    browser.until(lambda: browser.text_of("share").startswith(f"10 to 20.5 °C: {said(after)} ("), said(after))
+    browser.until(lambda: browser.text_of("share").startswith(f"10 to 20.5 °C: {said(after)}, "), said(after))
     browser.until(lambda: "ranges=10%3A20.5" in browser.driver.current_url)
     assert said(after) != said(before)
     # What is wrong is said, and the answer stays.
@@ -214,11 +213,11 @@ def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page:
         shares, readings = asked.estimate(DAYS[1]).change_since(asked.estimate(DAYS[0]), "10:20")
     (row,) = shares.rows
     mean = readings.rows[0]
-    places = digits(row.low * 100, row.high * 100)
+    places = decimals(row.low * 100, row.high * 100)
     browser.until(
         lambda: f"10 to 20 °C fell by {-row.value * 100:.{places}f} points" in browser.text_of("change")
     )
-    assert f"Mean rose by {mean.value:.{digits(mean.low, mean.high)}f} °C" in browser.text_of("change")
+    assert f"Mean rose by {mean.value:.{decimals(mean.low, mean.high)}f} °C" in browser.text_of("change")
     clipped = """return [...document.querySelectorAll('.experiment-chart svg')].flatMap(svg => {
       const [l, r] = [svg.getBoundingClientRect().left, svg.getBoundingClientRect().right];
       return [...svg.querySelectorAll('text')].filter(t => {
@@ -260,7 +259,9 @@ def test_a_period_is_a_button_and_its_link_shows_the_same(filled: Filled, page: 
         week, before = asked.estimate(filled.recent[1]), asked.estimate(filled.recent[0])
         mean = week.change_since(before)[-1].rows[0]
     browser.until(
-        lambda: f"Mean fell by {-mean.value:.{digits(mean.low, mean.high)}f} °C" in browser.text_of("change")
+        lambda: (
+            f"Mean fell by {-mean.value:.{decimals(mean.low, mean.high)}f} °C" in browser.text_of("change")
+        )
     )
     command = commanded(browser, "--against", "change")
     assert {f"--window={filled.recent[1]}", f"--against={filled.recent[0]}"} <= set(command)
@@ -275,7 +276,7 @@ def test_labels_are_ticked_together_and_hostile_words_are_text(filled: Filled, p
     browser.named("<b>door</b>", "[role=checkbox]").click()
     row = filled.estimate("mode").together("idle", "<b>door</b>").rows[0]
     browser.until(
-        lambda: browser.text_of("share").startswith(f"idle or <b>door</b>: {said(row)} ("), said(row)
+        lambda: browser.text_of("share").startswith(f"idle or <b>door</b>: {said(row)}, "), said(row)
     )
     assert HOSTILE in browser.find("h1").text
     drawing = browser.find(".experiment-chart svg")
@@ -317,7 +318,7 @@ def test_what_cannot_be_estimated_is_said(filled: Filled, page: str, browser: Br
     with Store(filled.url) as store:
         store.withdraw_experiment("home", "leaving")
     browser.says("It was withdrawn")
-    assert " of the fleet, between " in browser.text_of("share")  # what was learned is still shown
+    assert " of devices (" in browser.text_of("share")  # what was learned is still shown
     assert not browser.errors()
     gone = Path(filled.url.removeprefix("sqlite:///"))
     gone.rename(gone.with_suffix(".gone"))
@@ -405,7 +406,7 @@ class TestSelection:
         assert not [part for part in commanded(browser, "hushmote") if part.startswith("--range")]
         assert barriers(browser) == []
         drag(browser, 16, 22)
-        browser.until(lambda: " of the fleet, between " in browser.text_of("share"))
+        browser.until(lambda: " of devices (" in browser.text_of("share"))
         browser.until(lambda: "ranges=" in browser.driver.current_url)
         assert brushed(browser) == 1
         assert fields[0].get_property("value")
@@ -431,7 +432,7 @@ class TestSelection:
     def test_the_most_common_label_is_ticked(self, filled: Filled, page: str, browser: Browser):
         drawn(browser, f"{page}/mode")
         row = filled.estimate("mode").share("idle").rows[0]
-        browser.until(lambda: browser.text_of("share").startswith(f"idle: {said(row)} ("))
+        browser.until(lambda: browser.text_of("share").startswith(f"idle: {said(row)}, "))
         assert browser.named("idle", "[role=checkbox]").get_attribute("aria-checked") == "true"
         filled.count("mode", DAYS[2], 20_000, np.array([0, 1, 0, 0]))
         browser.until(lambda: browser.text_of("share").startswith("heating: "))

@@ -19,8 +19,8 @@ from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.experiments import definition
 from hushmote.server.store import Store
 from hushmote.server.wire import experiments as wire
-from hushmote.server.words.answers import digits
-from hushmote.server.words.findings import value_and_interval
+from hushmote.server.words.findings import amount
+from hushmote.server.words.numbers import decimals, format_estimate
 from hushmote.simulator import days, texts
 from hushmote.simulator.days import Course
 from hushmote.simulator.population import weighted
@@ -112,13 +112,10 @@ def page(store: str) -> Iterator[str]:
 
 def test_a_mean_is_the_headline_and_its_trend_the_picture(store: str, page: str, browser: Browser):
     browser.open(f"{page}/experiment/home/delay")
-    browser.until(lambda: ", between " in browser.text_of("mean"), "no mean")
+    browser.until(lambda: " min (" in browser.text_of("mean"), "no mean")
     with StoreReader(store) as reader:
         row = reader.fleet("home").experiment("delay").estimate().mean().rows[0]
-    places = digits(row.low, row.high)
-    assert browser.text_of("mean").startswith(
-        f"Mean: {row.value:.{places}f} min, between {row.low:.{places}f}"
-    )
+    assert browser.text_of("mean").startswith(f"Mean: {amount(row, 'min')}, ")
     browser.until(lambda: browser.text_of("trend").startswith("Nov 19, 2026 to Nov 21, 2026"), "no trend")
     assert not browser.driver.find_elements(By.ID, "share")
     assert "hushmote estimate delay --fleet home" in browser.text_of("command-estimate")
@@ -154,7 +151,7 @@ class TestTexts:
         with StoreReader(store) as reader:
             estimate = reader.fleet("home").experiment("firmware").estimate()
         row = estimate.candidates(["1.0.0", "9.9.9"]).rows[0]
-        value = f"{row.value * 100:.{digits(row.low * 100, row.high * 100)}f}%"
+        value = f"{row.value * 100:.{decimals(row.low * 100, row.high * 100)}f}%"
         assert value in browser.text_of("tables")
         assert {"1.0.0", "9.9.9"} <= set(bars(browser))
         browser.until(lambda: "ranges=1.0.0&ranges=9.9.9" in browser.driver.current_url)
@@ -188,9 +185,9 @@ class TestMissing:
             estimate = reader.fleet("home").experiment("door").estimate()
         assert estimate.missing is not None
         assert abs(estimate.missing.value - 0.136) < 0.05
-        value, interval = value_and_interval(estimate.missing, None)
+        share = amount(estimate.missing, None)
         assert browser.text_of("missing") == (
-            f"No reading: {value} ({interval}). All other numbers are about devices with a reading."
+            f"No reading: {share}. All other numbers are about devices with a reading."
         )
         axis = "return getElement(+document.querySelector('.experiment-chart').id.slice(1)).chart.getOption()"
         bars = browser.until(lambda: browser.script(f"return ({axis[7:]}).series[0].data.length"))
@@ -206,7 +203,7 @@ class TestHeadline:
         with StoreReader(store) as reader:
             first = reader.fleet("home").experiment(name).finding.findings[0]
         row = Row(first.title, first.value or 0.0, first.low or 0.0, first.high or 0.0)
-        value, interval = value_and_interval(row, "min")
+        value, interval = format_estimate(row.value, row.low, row.high, "min")
         browser.until(lambda: f": {value} ({interval})" in browser.text_of("finding"), "no headline")
         place = "readings" if name == "room" else "mean"
         browser.until(lambda: value.split()[0] in browser.text_of(place), "another number")

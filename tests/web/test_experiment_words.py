@@ -24,6 +24,7 @@ from hushmote.server.overview.fleets import days_left
 from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
 from hushmote.server.words import answers as words
+from hushmote.server.words import findings
 from hushmote.simulator import vectorised
 from hushmote.web.experiment import charts, files, sentences
 from hushmote.web.experiment.asking import Asking, BothEpsilons
@@ -147,10 +148,8 @@ def test_sentences_are_in_the_readers_numbers(store):
         experiment = described(reader, "home", "temp").newest.experiment
     row = Row("18 to 22", 0.41234, 0.40123, 0.42345, None, 18.0, 22.5)
     name = sentences.span(row, experiment, "°C", GERMAN)
-    assert (
-        words.share(row, name, GERMAN)
-        == "18 to 22,5 °C: 41,2\xa0% of the fleet, between 40,1\xa0% and 42,3\xa0%"
-    )
+    assert name == "18 to 22,5 °C"
+    assert findings.amount(row, None, GERMAN) == "41\xa0% of devices (40 to 42\xa0%)"
     first, last = replace(row, lower=-4.0), replace(row, upper=28.0)
     assert sentences.span(first, experiment, "°C", ENGLISH) == "below 22.5 °C"
     assert sentences.span(last, experiment, "°C", ENGLISH) == "18 °C and above"

@@ -169,7 +169,7 @@ def test_both_epsilons_are_named_with_whom_they_hold_against():
         ({"devices": float("nan")}, "devices", "whole number"),
         ({"epsilon": 1e30}, "epsilon", "ε must be from 0.001 to 16, not 1e+30"),
         ({"epsilon": float("inf")}, "epsilon", "write a number"),
-        ({"answer": "devices", "error": 0.0}, "error", "above 0 and below 50"),
+        ({"answer": "devices", "error": 0.0}, "error", "above 0 and up to 30"),
         ({"domain": 1e9}, "domain", "a domain has from 2 to 16777216 values"),
         ({"low": 40.0}, "high", "write a number above the lowest reading, 40"),
         ({"form": "labels", "labels": "a,,b"}, "values", "different, none empty"),

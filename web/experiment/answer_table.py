@@ -4,12 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from nicegui import ui
 
-from ...device.ldp_client import Experiment
-from ...server.answers.rows import WIDEST, Row
-from ...server.experiments.units import bin_edges
+from ...server.answers.answer import Answer
+from ...server.answers.rows import Row
 from ...server.words import answers as words
 from ...server.words import findings
-from ...server.words.answers import digits
+from ...server.words.numbers import decimals, format_estimate
 from ..frame import tag
 from ..in_locale import in_locale
 from ..reader import Reader
@@ -22,27 +21,21 @@ def format_row(row: Row, reader: Reader, *more: float, share: bool = True) -> li
     share: of a population, in percent; otherwise a reading.
     """
     scale, write = (100, reader.percent) if share else (1, reader.number)
-    places = digits(row.low * scale, row.high * scale)
+    places = decimals(row.low * scale, row.high * scale)
     return [write(x, places) for x in (row.value, row.low, row.high, *more)]
 
 
 _SPREAD = "standard deviation"
 
 
-def tells(row: Row, experiment: Experiment | None = None) -> bool:
-    """Whether the interval of a share says anything, or that of a number experiment's reading."""
-    edges = (0.0, 1.0) if experiment is None else bin_edges(experiment)
-    return row.high - row.low <= WIDEST * (edges[-1] - edges[0])
-
-
-def number_tiles(place: ui.element, rows: Iterable[Row], of: PanelContext) -> None:
+def number_tiles(place: ui.element, answers: Iterable[Answer], of: PanelContext) -> None:
     """Readings in the place of others: the name, the number, and its interval, a tile for each."""
     unit, reader = of.unit, of.reader
     place.clear()
     with place:
-        for row in (row for row in rows if tells(row, of.experiment)):
+        for row in (row for answer in answers for row in answer.telling().rows):
             at_most = row.low <= 0 and row.name == _SPREAD
-            value, interval = findings.value_and_interval(row, unit, reader)  # as the headline has it
+            value, interval = format_estimate(row.value, row.low, row.high, unit, reader)
             high = findings.level(row.high, row, unit, reader)
             with ui.element("li"):
                 tag("span", in_locale(words.begun(row.name), reader)).classes("faint")

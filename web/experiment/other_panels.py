@@ -10,10 +10,11 @@ from ...server.errors import UsageError
 from ...server.experiments.asking import answers_of, answers_only
 from ...server.plain_text import visible
 from ...server.words import answers as words
+from ...server.words import findings
 from ..frame import heading, sentence
 from ..in_locale import in_locale
 from . import charts, sentences
-from .answer_table import format_row, number_tiles, rows_table, tells
+from .answer_table import format_row, number_tiles, rows_table
 from .chart import DraggedChart
 from .choices import Choices, typed_texts
 from .controls import PanelContext
@@ -44,12 +45,12 @@ class MeanPanel:
     def show(self, answer: Answer, when: str) -> None:
         """Show the mean, and what else is known with it; when: the windows, in words."""
         mean, *others = answer.rows
-        text = words.value(mean, mean.name, self._unit, self._reader)
-        text = text if tells(mean, self._context.experiment) else "Mean: too few reports to tell"
-        self._sentence.text = f"{text} ({when})"
+        is_told = answer.tells(mean)
+        value = findings.amount(mean, self._unit, self._reader) if is_told else "too few reports to tell"
+        self._sentence.text = f"{words.begun(mean.name)}: {value}, {when}"
         more = words.begun(words.halved(answer.reports, self._reader, approximate=answer.approximate))
         self._exact.text = f"{words.sure(answer.confidence, self._reader)} {more}"
-        number_tiles(self._readings, others, self._context)
+        number_tiles(self._readings, [replace(answer, rows=tuple(others))], self._context)
         self._missing.text = sentence(sentences.missing(answer, self._reader))
         self._approximate.visible = answer.approximate
 
@@ -118,9 +119,7 @@ class AskedPanel:
                 self._table(answer)
 
     def _show_picture(self, answer: Answer | None) -> None:
-        rows = (
-            [] if answer is None else [row for row in answer.shown().rows if answer.tells(row)][:_MOST_BARS]
-        )
+        rows = () if answer is None else answer.shown().telling().rows[:_MOST_BARS]
         self._chart.element.visible = self._title.visible = bool(rows)
         if answer is None or not rows:
             return
@@ -128,13 +127,13 @@ class AskedPanel:
         values = ", ".join(f"{visible(row.name)} {format_row(row, self._reader)[0]}" for row in rows)
         share = answer.quantity == "share"
         summary = f"{answer.heading}: {values}" if share else answer.heading
-        options = charts.named_bars(replace(answer, rows=tuple(rows)), (), summary, self._reader.tag)
+        options = charts.named_bars(replace(answer, rows=rows), (), summary, self._reader.tag)
         self._chart.show(options, None, charts.rows_height(len(rows)))
 
     def _table(self, answer: Answer) -> None:
         share = answer.quantity == "share"
         heading(_heading_of(answer), 3)
-        rows = [r for r in answer.rows if not share or tells(r)]
+        rows = answer.telling().rows
         if rows:
             rows_table(_COLUMNS, [(visible(r.name), *format_row(r, self._reader, share=share)) for r in rows])
         if len(rows) < len(answer.rows):

@@ -81,17 +81,14 @@ def missing(answer: Answer, reader: Reader) -> str:
     """Return the share of devices without a reading, or "" if the experiment does not count them."""
     if answer.missing is None:
         return ""
-    value, interval = findings.value_and_interval(answer.missing, None, reader)
-    share = f"{value} ({interval})" if interval else value
+    share = findings.amount(answer.missing, None, reader)
     return f"no reading: {share}. All other numbers are about devices with a reading."
 
 
 def exact(histogram: Answer, selected: Row | None, reader: Numbers) -> str:
     """How sure this is: of the share that was selected, of single bars, and what would halve that."""
     bars = half_width(histogram)
-    parts = (
-        [] if selected is None else [("the share that you chose", (selected.high - selected.low) / 2, None)]
-    )
+    parts = [] if selected is None else [("the share that you chose", selected.half_width, None)]
     parts += [("a single bar", bars, None)] if bars else []
     if not parts:
         return ""

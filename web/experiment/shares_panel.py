@@ -1,7 +1,5 @@
 """The histogram: drag over it, or type two numbers or tick labels, and read the share with its interval."""
 
-from dataclasses import replace
-
 from nicegui import ui
 
 from ...server.answers.answer import Answer, Answers
@@ -9,10 +7,11 @@ from ...server.answers.rows import OUTSIDE, PostRow
 from ...server.experiments.units import UnitsError, bin_edges, index_names
 from ...server.plain_text import visible
 from ...server.words import answers as words
+from ...server.words import findings
 from ..frame import heading, sentence
 from ..in_locale import in_locale
 from . import charts, sentences
-from .answer_table import format_row, keyed, number_tiles, rows_table, tells
+from .answer_table import format_row, keyed, number_tiles, rows_table
 from .chart import CHOSEN, DraggedChart, Ends
 from .choices import Choices, ends, range_between, typed_range
 from .controls import PanelContext, select
@@ -146,7 +145,7 @@ class SharesPanel:
     ) -> None:
         """Show answers to these choices; when: the windows, in words. share: None if nothing is selected."""
         there = len(histogram.rows)
-        self._answer = histogram = replace(histogram, rows=tuple(filter(tells, histogram.rows)))
+        self._answer = histogram = histogram.telling()
         self._wide.visible = len(histogram.rows) < there
         self._chart.element.visible = bool(histogram.rows)
         self.show_share(choices, when, share)
@@ -163,8 +162,7 @@ class SharesPanel:
         approximate = words.APPROXIMATE if histogram.approximate else ""
         note = " ".join(filter(None, [histogram.note, approximate, OUTSIDE if outside else ""]))
         self._note.text = in_locale(note, self._reader)
-        rows = [row for answer in readings for row in answer.rows]
-        number_tiles(self._readings, rows, self._context)
+        number_tiles(self._readings, readings, self._context)
         self._fill()
 
     def read_aloud(self) -> None:
@@ -184,14 +182,14 @@ class SharesPanel:
             self._ticked = choices.ranges
             self._tick(choices.ranges)
         assert self._answer is not None  # a share follows its picture
-        is_told = row is None or tells(row)
+        is_told = row is None or share is None or share.tells(row)
         self._exact.text = sentences.exact(self._answer, row, self._reader) if is_told else ""
         if row is None or share is None:
             self._sentence.text, self._processed.visible = "", False
             return
         name = sentences.span(row, self._experiment, self._unit, self._reader)
-        text = words.share(row, name, self._reader) if tells(row) else f"{name}: too few reports to tell"
-        self._sentence.text = f"{text} ({when})"
+        value = findings.amount(row, None, self._reader) if is_told else "too few reports to tell"
+        self._sentence.text = f"{name}: {value}, {when}"
         processed = isinstance(row, PostRow)
         self._processed.visible = processed
         if isinstance(row, PostRow):

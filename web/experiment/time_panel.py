@@ -1,7 +1,6 @@
 """Windows on a time axis: which are looked at, how a statistic went over them, and whether it changed."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from nicegui import ui
 
@@ -12,7 +11,6 @@ from ...server.answers.rows import TrendRow
 from ...server.words import answers as words
 from ..frame import heading
 from . import charts, sentences
-from .answer_table import tells
 from .chart import DraggedChart, Ends
 from .choices import SHARE, Choices, over_names
 from .controls import PanelContext, offer, select, summarize
@@ -24,7 +22,7 @@ class TimePanel:
     def __init__(self, context: PanelContext):
         self._can, self._reader, self._choose = context.can, context.reader, context.choose
         self._windows: tuple[str, ...] = ()
-        self._windows: tuple[str, ...] = ()
+        self._drawn_windows: tuple[str, ...] = ()
         heading("Over time", 2).props('id="over-time"')
         with ui.row().classes("experiment-controls"):
             self._over = select({}, "What is shown over time", self._statistic)
@@ -40,7 +38,7 @@ class TimePanel:
         await self._choose(over=self._over.value)
 
     async def _dragged(self, area: Ends) -> None:
-        windows = self._windows
+        windows = self._drawn_windows
         low, high = max(0, round(area[0])), min(len(windows) - 1, round(area[1]))
         if low <= high:
             await self._choose_windows(windows[low : high + 1])
@@ -79,10 +77,9 @@ class TimePanel:
         windows = tuple(dict.fromkeys(row.window for row in answer.rows if isinstance(row, TrendRow)))
         period = words.period(windows, self._windows, self._reader)
         self._sentence.text = f"{words.begun(period)}. {verdict}".strip()
-        if answer.quantity == "share":
-            answer = replace(answer, rows=tuple(filter(tells, answer.rows)))
-        self._windows = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
-        at = [i for i, window in enumerate(self._windows) if window in choices.windows]
+        answer = answer.telling()
+        self._drawn_windows = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
+        at = [i for i, window in enumerate(self._drawn_windows) if window in choices.windows]
         area = (at[0], at[-1]) if at else None
         self._hint.visible = self._chart.element.visible = bool(answer.rows)
         if answer.rows:

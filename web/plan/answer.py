@@ -12,7 +12,7 @@ from ...server.epsilon import MICRO, nats
 from ...server.estimate.shuffled import LIMITS
 from ...server.mechanisms.about import said_of
 from ...server.words.epsilon import rounded_up
-from ...server.words.numbers import NOTHING, points
+from ...server.words.numbers import is_too_wide, points
 from .entries import Fourth
 
 _POINTS = 41
@@ -50,7 +50,7 @@ class Worked:
 
     def error(self, half: float) -> str:
         """An error in words; a dash where an interval would say nothing."""
-        return "—" if half >= NOTHING else points(half, self.points)
+        return "—" if is_too_wide(half) else points(half, self.points)
 
     @property
     def curve(self) -> list[tuple[float, float]]:

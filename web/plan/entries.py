@@ -8,6 +8,7 @@ from typing import Any, Literal
 from ...planning.devices import PlanError
 from ...planning.request import YES_NO, PlanRequest
 from ...server.epsilon import MICRO, check_epsilon
+from ...server.words.numbers import MAX_HALF_WIDTH
 
 Fourth = Literal["devices", "epsilon", "domain", "error"]
 Entries = Mapping[str, Any]
@@ -32,11 +33,12 @@ START: dict[str, Any] = {
     "call": "1 hour",
 }
 
+_MAX_POINTS = 100 * MAX_HALF_WIDTH
 _NEEDS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "devices": ("write a whole number of devices", lambda x: x == int(x) and abs(x) <= 1e15),
     "domain": ("write a whole number of values", lambda x: x == int(x) and abs(x) <= 1e15),
     "epsilon": ("write a number: 1 is usual", lambda x: True),
-    "error": ("write a number of points above 0 and below 50", lambda x: 0 < x < 50),
+    "error": (f"write a number of points above 0 and up to {_MAX_POINTS:g}", lambda x: 0 < x <= _MAX_POINTS),
     "quantile": ("write a number between 0 and 100: 50 is the median", lambda x: 0 < x < 100),
     "lifetime": ("write a number from 0.001 to 1000", lambda x: 0.001 <= x <= 1000),
 }

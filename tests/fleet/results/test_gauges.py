@@ -69,7 +69,7 @@ def test_every_statistic_has_its_value_between_the_ends_of_its_interval(store: S
     shown = {(gauge.name, gauge.labels.get("statistic")): gauge.value for gauge in found.gauges}
     statistics = found.results["home", "temp"].statistics
     assert statistics
-    for one in statistics:
+    for one in statistics.values():
         ends = [shown["hushmote_estimate" + part, one.name] for part in ("_low", "", "_high")]
         assert ends == [one.low, one.value, one.high]
         assert one.low < one.value < one.high

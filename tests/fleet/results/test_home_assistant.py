@@ -71,9 +71,9 @@ def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, house
     send(broker, retained(look(store, PUBLICATION, now), PUBLICATION, now))
     seen = 0
     for result in results(store, "one", "temp", "mode", "door"):
-        for one in result.statistics:
-            factor, digits = (100, 3) if one.quantity == "share" else (1, 9)
-            sensor = house.until(named(result, one.id), str(round(one.value * factor, digits)))
+        for id, one in result.statistics.items():
+            factor, digits = (100, 3) if result.quantity == "share" else (1, 9)
+            sensor = house.until(named(result, id), str(round(one.value * factor, digits)))
             attributes = sensor["attributes"]
             assert attributes["friendly_name"] == f"Hushmote one {result.experiment} {one.name}"
             assert attributes["unit_of_measurement"] == ("%" if factor == 100 else "°C")
@@ -103,12 +103,12 @@ def test_hostile_text_is_text(store: Store, broker: MosquittoBroker, house: Home
     now = datetime.datetime.now(datetime.UTC)
     send(broker, retained(look(store, PUBLICATION, now), PUBLICATION, now))
     mode, temp = results(store, "two", "mode", "temp")
-    for one in mode.statistics:
-        sensor = house.until(named(mode, one.id), str(round(one.value * 100, 3)))
+    for id, one in mode.statistics.items():
+        sensor = house.until(named(mode, id), str(round(one.value * 100, 3)))
         assert sensor["attributes"]["friendly_name"] == f"Hushmote two mode {one.name}"
         assert sensor["attributes"]["low"] == round(one.low * 100, 3)
-    assert [one.name for one in mode.statistics] == [*HOSTILE, "other"]
-    mean = house.until(named(temp, "mean"), str(temp.statistics[0].value))
+    assert [one.name for one in mode.statistics.values()] == [*HOSTILE, "other"]
+    mean = house.until(named(temp, "mean"), str(temp.statistics["mean"].value))
     assert mean["attributes"]["unit_of_measurement"] == temp.unit
     assert "mqtt" not in house.log()
     assert "template" not in house.log()
@@ -119,20 +119,20 @@ def test_a_result_that_stays_away_or_is_old_makes_sensors_unavailable(
 ):
     fill(store, "three", experiment_json(name="door"), DAYS)
     (door,) = results(store, "three", "door")
-    (yes,) = door.statistics
-    config = home_assistant.config_topic(DISCOVERY_PREFIX, "three", "door", yes.id)
+    ((id, yes),) = door.statistics.items()
+    config = home_assistant.config_topic(DISCOVERY_PREFIX, "three", "door", id)
     topic, state = result_topic("three", "door"), str(round(yes.value * 100, 3))
-    send(broker, {config: home_assistant.sensor(door, yes, 5), topic: door.to_json()})
-    house.until(named(door, yes.id), state)
-    house.until(named(door, yes.id), "unavailable")  # once 5 s have gone
+    send(broker, {config: home_assistant.sensor(door, id, 5), topic: door.to_json()})
+    house.until(named(door, id), state)
+    house.until(named(door, id), "unavailable")  # once 5 s have gone
     send(broker, {topic: replace(door, at=datetime.datetime.now(datetime.UTC)).to_json()})
-    house.until(named(door, yes.id), state)
+    house.until(named(door, id), state)
     # What the broker has kept from before an aggregator's end says how old it is.
-    send(broker, {config: home_assistant.sensor(door, yes, 1800)})
+    send(broker, {config: home_assistant.sensor(door, id, 1800)})
     send(broker, {topic: replace(door, at=NOW - datetime.timedelta(hours=1)).to_json()})
-    house.until(named(door, yes.id), "unavailable")
+    house.until(named(door, id), "unavailable")
     send(broker, {topic: replace(door, at=datetime.datetime.now(datetime.UTC)).to_json()})
-    house.until(named(door, yes.id), state)
+    house.until(named(door, id), state)
 
 
 def test_no_persons_text_is_in_a_template(store: Store):

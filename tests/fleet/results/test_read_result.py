@@ -42,7 +42,7 @@ def test_a_board_reads_what_was_learned(tmp_path: Path):
         result = result_of(store, "home", "temp", NOON)
         publish(broker, [(result_topic("home", "temp"), result.to_json())], retain=True)
         mean, median, last = shown(runtime, broker.port, "temp").splitlines()
-        for line, one in ((mean, result.statistics[0]), (median, result.statistics[1])):
+        for line, one in zip((mean, median), result.statistics.values(), strict=True):
             name, _, numbers = line.partition(": ")
             assert name == one.name
             assert abs(float(numbers.split()[0]) - one.value) < 1e-4 * abs(one.value)  # a board's floats

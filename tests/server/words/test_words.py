@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hushmote.server.words.epsilon import belief, rounded_down, rounded_up
-from hushmote.server.words.numbers import chance, counted, few_boards, length, two_digits
+from hushmote.server.words.numbers import chance, counted, few_boards, is_too_wide, length, two_digits
 
 
 def test_chances_are_said_as_people_say_them_and_an_at_most_is_never_less():
@@ -25,6 +25,14 @@ def test_counts_and_lengths_have_their_plurals():
     told = ["2 years", "1 week", "1 day", "2 hours", "1 minute", "90 seconds"]
     assert list(map(length, seconds)) == told
     assert [two_digits(x) for x in (0.5678, 1234.5)] == ["0.57", "1,200"]
+
+
+class TestTooFewReports:
+    def test_is_too_wide_beyond_30_points_either_way(self):
+        assert [is_too_wide(half) for half in (0.05, 0.3, 0.31)] == [False, False, True]
+
+    def test_is_too_wide_beyond_30_percent_of_all_readings(self):
+        assert [is_too_wide(half, 40.0) for half in (0.5, 12.0, 12.4)] == [False, False, True]
 
 
 @pytest.mark.parametrize("boards", [0.5, 2, 99, 101, 12_345, 1e9 + 1])

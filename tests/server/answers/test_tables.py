@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hushmote.server.answers import tables
 from hushmote.server.answers.answer import Answer
-from hushmote.server.answers.fitted_table import FittedTable
 from hushmote.server.answers.rows import TITLES, ChangeRow, Kind, PostRow, Row, TopRow, TrendRow
+from hushmote.server.answers.tables import FittedTable
 
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")
 
@@ -90,8 +90,8 @@ def test_every_number_of_a_wide_terminal_is_on_a_narrow_one(answer: Answer, widt
 def test_bars_go_first_then_labels_end_in_dots(part: str, width: int, drawn: str) -> None:
     rows = tuple(Row(f"the state of the {part}, {name}", 0.5, 0.25, 0.75) for name in ("on", "off"))
     text = shown(tables.answer(Answer("histogram", "mode", "share", "", 9, 0.95, rows)), width)
-    assert text.count("50.00") == 2
-    assert text.count("25.00 to 75.00") == 2
+    assert text.count("50") == 2
+    assert text.count("25 to 75") == 2
     assert max(map(len, text.splitlines())) <= width
     assert "".join(dict.fromkeys(letter for letter in text if letter in "█…")) == drawn
 
@@ -125,4 +125,4 @@ def test_readings_have_the_digits_that_their_intervals_leave_a_meaning() -> None
     big = Answer("moments", "x", "reading", "", 9, 0.95, (Row("mean", 1234567.125, 1234000, 1235000),))
     assert "1234567  1234000 to 1235000" in str(big)
     small = Answer("moments", "x", "reading", "", 9, 0.95, (Row("mean", 0.00123456, 0.001, 0.0014),))
-    assert "0.001235  0.001000 to 0.001400" in str(small)
+    assert "0.00123  0.00100 to 0.00140" in str(small)

@@ -194,9 +194,9 @@ def arrivals_table() -> str:
     for row in read("arrival_simulated.json")["rows"]:
         cores = f"{row['cores']} core{'s' if row['cores'] > 1 else ''}"
         half = "-" if row["half_s"] is None else f"{row['half_s']:.0f}"
-        late = f"{int(1000 * row['there']) / 10:g} % after 300"
+        late = f"{int(1000 * row['there']) / 10:g}% after 300"
         back = late if row["all_s"] is None else f"{row['all_s']:.0f}"
-        numbers = (f"{row['attempts']:.2f}", f"{row['peak_tried']:,}", f"{100 * row['wasted']:.0f} %")
+        numbers = (f"{row['attempts']:.2f}", f"{row['peak_tried']:,}", f"{100 * row['wasted']:.0f}%")
         who = f"{big(row['boards'])}, {label_of(row['broker'])}, {cores}"
         rows.append((who, row["way"], half, back, *numbers))
     said = "boards, they try, half back s, all back s, attempts, most a second, for nothing"

@@ -80,7 +80,7 @@ def test_systemd_takes_the_lines_for_mosquitto_s_unit(tmp_path):
     assert verified(unit) == ""
     folder = "/etc/mosquitto/hushmote"
     assert f"ExecStart=/usr/sbin/mosquitto -c {folder}/mosquitto.conf\n" in lines.read_text()
-    page = (DEPLOY.parent / "docs/operations.md").read_text()
+    page = (DEPLOY.parent / "docs/run-it.md").read_text()
     assert f"--broker-folder {folder}\n" in page
     assert f"cp -r /root/home/broker/. {folder}/\n" in page
 

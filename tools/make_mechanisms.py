@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from textwrap import wrap
 
 from hushmote.server.epsilon import MICRO
 from hushmote.server.mechanisms import MECHANISMS
@@ -21,21 +22,21 @@ FILE = Path(__file__).parents[1] / "docs" / "mechanisms.md"
 DOMAIN, SLOTS = 64, 65_536
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 
-# What somebody wants, as a number of values and a workload, and why what is picked is picked.
+# The question, as a number of values and a workload, and the reason for the choice.
 WANTS: tuple[tuple[int, Workload, str, str], ...] = (
     (
         DOMAIN,
         FREQUENCIES,
         "how many boards hold a value, or each value",
-        "few values or a large ε: a board names its value. Many values: it names something that many values"
-        " share, so the error does not grow with their number",
+        "for few values or a large ε a board sends its value; for many values it sends something that many"
+        " values share, so that the error does not grow with their number",
     ),
     (
         DOMAIN,
         ALL_RANGES,
         "how many lie between two limits",
-        "a range adds up a few nodes of a tree instead of many values, and each board answers for one level"
-        " ([ranges](ranges.md))",
+        "a range is the sum of a few nodes of a tree instead of many values, and each report is about one"
+        " level ([ranges](ranges.md))",
     ),
     (
         DOMAIN,
@@ -47,7 +48,7 @@ WANTS: tuple[tuple[int, Workload, str, str], ...] = (
         DOMAIN,
         MEAN,
         "the mean",
-        "codes near a reading say more about the mean than whether it was this value or that one"
+        "codes near a reading carry more information about the mean than its exact value"
         " ([means](estimates.md#means))",
     ),
     (
@@ -61,7 +62,7 @@ WANTS: tuple[tuple[int, Workload, str, str], ...] = (
         DOMAIN**2,
         Workload("tables", shape=(DOMAIN, DOMAIN)),
         "one reading by another: do old versions crash more?",
-        "some boards answer for one part, some for the other, some for both, and least squares joins them"
+        "some reports are about one part, some about the other, some about both; least squares joins them"
         " ([pairs](estimates.md#pairs))",
     ),
 )
@@ -91,17 +92,21 @@ def _each() -> Iterator[str]:
     for mechanism in dict.fromkeys(MECHANISMS.values()):
         words = [word for word, one in MECHANISMS.items() if one is mechanism]
         said = about(mechanism)
-        yield f"**{', '.join(f'`{word}`' for word in words)}.** {said.what}\n"
+        yield from _wrapped(f"**{', '.join(f'`{word}`' for word in words)}.** {said.what}")
+        yield ""
         for name in ("privacy", "utility", "citation"):
             part = getattr(said, name)
             if part:
-                yield f"* {name.capitalize()}: {part}"
+                yield from _wrapped(f"* {name.capitalize()}: {part}", indent="  ")
         yield ""
+
+
+def _wrapped(line: str, indent: str = "") -> list[str]:
+    return wrap(line, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _list() -> Iterator[str]:
     """Yield `hushmote mechanisms` and what it prints."""
-    yield "These are the mechanisms, and what `auto` picks each for:\n"
     yield "```sh\nhushmote mechanisms\n```\n\n```text"
     command = [sys.executable, "-m", "hushmote", "mechanisms"]
     printed = subprocess.run(

@@ -343,7 +343,8 @@ def test_codes():
         assert peer(name).variance(np.array([0.2, 0.8]), 1.0) == wide
 
 
-def test_the_page_has_the_tables_of_the_formulas():
-    page = peer_errors.PAGE.read_text(encoding="utf-8")
-    assert page.count(": made by benchmarks/peer_errors.py -->") == 2
-    assert peer_errors.with_tables(page) == page, "run benchmarks/peer_errors.py"
+def test_the_pages_have_the_tables_of_the_formulas():
+    for path in peer_errors.PAGES:
+        page = path.read_text(encoding="utf-8")
+        assert page.count(": made by benchmarks/peer_errors.py -->") == 1
+        assert peer_errors.with_tables(page) == page, "run benchmarks/peer_errors.py"

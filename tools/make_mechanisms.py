@@ -48,7 +48,7 @@ WANTS: tuple[tuple[int, Workload, str, str], ...] = (
         DOMAIN,
         MEAN,
         "the mean",
-        "codes near a reading carry more information about the mean than its exact value"
+        "codes near a reading carry more information about the mean than randomized exact values"
         " ([means](estimates.md#means))",
     ),
     (

@@ -26,7 +26,7 @@ def rows(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-MISTAKES = [(row[0].strip("` "), row[1].strip("` ")) for row in rows("What is said of a mistake")]
+MISTAKES = [(row[0].strip("` "), row[1].strip("` ")) for row in rows("Error messages")]
 # A field of a board's JSON -> the text with which its row says that boards refuse it.
 REFUSED = {
     re.findall(r"`(\w+)`", row[0])[0]: texts[-1]

@@ -34,13 +34,13 @@ def test_the_pages_commands_print_what_it_shows(arguments, expected, tmp_path, m
     assert [line.rstrip() for line in found.output.rstrip().splitlines()] == expected
 
 
-def test_there_are_four_such_commands_and_the_policy_lets_the_experiment_through():
-    assert len(PAIRS) == 4
+def test_there_are_three_such_commands_and_the_policy_lets_the_experiment_through():
+    assert len(PAIRS) == 3
     assert EXAMPLE.read_text("utf-8") == TOML
     asked = parse(TOML).experiment()
     made = policy.policy_for(2.9, 0, ("night_heating",), 1_450_000, ("sum",))
     assert policy.literal(made).splitlines() == [
-        line for line in PAIRS[2][1] if line.startswith(("POLICY", '    "', "}"))
+        line for line in PAIRS[1][1] if line.startswith(("POLICY", '    "', "}"))
     ]
     assert made.left(asked.epsilon) == asked.cap // asked.cost() == 2
 
@@ -65,7 +65,7 @@ def test_the_policy_reaches_a_board_and_its_status_comes_back(bench: Bench):
     text = Path(main.__file__).read_text("utf-8")
     text = text.replace('READINGS = {"room_temp"', 'READINGS = {"night_heating"')
     application.write_text(text, encoding="utf-8")
-    written = CliRunner().invoke(app, [*PAIRS[2][0][:-1], str(application)])
+    written = CliRunner().invoke(app, [*PAIRS[1][0][:-1], str(application)])
     assert "READINGS" not in written.output
     with bench.board() as board:
         bench.flash(board, main=application)

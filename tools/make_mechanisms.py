@@ -107,6 +107,7 @@ def _wrapped(line: str, indent: str = "") -> list[str]:
 
 def _list() -> Iterator[str]:
     """Yield `hushmote mechanisms` and what it prints."""
+    yield "These are the mechanisms, and what `auto` picks each for:\n"
     yield "```sh\nhushmote mechanisms\n```\n\n```text"
     command = [sys.executable, "-m", "hushmote", "mechanisms"]
     printed = subprocess.run(

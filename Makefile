@@ -142,7 +142,7 @@ $(VENV)/.simulator $(VENV)/.nats $(VENV)/.page $(VENV)/.test $(VENV)/.bench: $(V
 	@# not in linked/, where lint-imports reads the packages as one tree.
 	@echo "import os, sys; os.path.exists('hushmote/__init__.py') or sys.meta_path.sort(key=lambda finder: getattr(finder, '__name__', '') != '_EditableFinder')" \
 	  > $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/hushmote-first.pth
-	@mkdir -p $(VENV)/linked/hushmote
+	@rm -rf $(VENV)/linked && mkdir -p $(VENV)/linked/hushmote
 	@# The packages as one tree, for tools that do not follow setuptools' package-dir.
 	@ln -sfn $(addprefix ../../../,device server planning fleet simulator studies web cli $(wildcard hushmote/*.py)) $(VENV)/linked/hushmote/
 	@touch $@

@@ -85,7 +85,7 @@ def _privacy(life: LifetimePlan) -> str:
     if best.composition == "basic":
         return belief(best.cap * best.epsilon / MICRO, seen=ITS_REPORT if best.cap == 1 else ALL_SEEN)
     together = f"All reports of a device together are ({budget.epsilon / MICRO:g}, {budget.delta:g})-LDP."
-    return f"{together} Of one report: {belief(best.epsilon / MICRO)}"
+    return f"{together} {belief(best.epsilon / MICRO)}"
 
 
 def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:

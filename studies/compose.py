@@ -129,7 +129,7 @@ def _answer(history: History, rows: list[ComposedRow]) -> list[str]:
     kind = f"({epsilon}, {rounded_up(delta)})-LDP" if delta else f"{epsilon}-LDP"
     answer = [f"{number} {'is' if history.count == 1 else 'are'} {kind} together, by {_title(best)}."]
     if not history.delta:
-        told = belief(history.sum / MICRO, seen="all of them")
+        told = belief(history.sum / MICRO, seen="All of them together")
         answer.append(f"By adding up, which cannot fail, {told[0].lower()}{told[1:]}")
     return answer
 

@@ -11,8 +11,8 @@ WORDS = {
         "another. Small ε is more private and less exact. ε is in nats."
     ),
     "What an ε means": (
-        "With ε = 2, someone 10% sure of a device's reading can become at most 46% sure by seeing its "
-        "report. With ε = 1 it is 24%, with ε = 0.5 it is 16%."
+        "With ε = 2, one report can raise someone's confidence in a guess about the reading from 10% to at "
+        "most 46%. With ε = 1 it is 24%, with ε = 0.5 it is 16%."
     ),
     "ε of a report": (
         "What a report says of its device, to anybody: the broker, the aggregator, a thief. The device's "

@@ -164,7 +164,7 @@ def _listed(experiment: Experiment) -> Experiment:
     if experiment.type == "text":
         raise UsageError(
             f"{experiment.name} is a text, and no list holds all texts: say instead of it how many an "
-            f"attacker may think of. However many: {belief(experiment.epsilon / MICRO, 'text')} "
+            f"attacker may think of. However many there are: {belief(experiment.epsilon / MICRO, 'text')} "
             "Leave the text itself out: hushmote epsilon 1000 --risk 0.5"
         )
     return experiment

@@ -152,7 +152,7 @@ def _of_counts(q: FleetQuestion) -> str:
         return "No report has come yet."
     if q.epsilons.histogram is None:
         return begun(f"{q.epsilons.holds}.")
-    told = belief(q.epsilons.histogram, seen="the counts")
+    told = belief(q.epsilons.histogram, seen="The counts")
     return f"{_but(q.epsilons.delta, told)} It holds {LIMITS}."
 
 

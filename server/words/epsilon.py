@@ -5,9 +5,9 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from .numbers import ENGLISH, Numbers
 
-ITS_REPORT = "its report"
-ALL_SEEN = "all that it ever sends"
-ALL_REPORTS = "all of its reports"
+ITS_REPORT = "One report"
+ALL_SEEN = "All the reports that a device ever sends"
+ALL_REPORTS = "All of a device's reports"
 
 _MOST_NATS = 16.0  # of all reports of a board: beyond, no belief is bounded in any useful way
 
@@ -37,25 +37,30 @@ def confidence(nats: float) -> int:
 
 
 def belief(nats: float, what: str = "reading", seen: str = ITS_REPORT) -> str:
-    """What reports can tell at most, as a sentence that needs no ε; rounded up.
+    """Return what reports reveal at most, as a sentence that needs no ε.
 
-    nats: of all the reports that are seen. what: that somebody was 10 % sure of beforehand. seen: the
-    reports. The bound holds for any prior and any knowledge (Kasiviswanathan and Smith 2014): odds grow by
-    e^ε at most.
+    The bound holds for any prior and any knowledge (Kasiviswanathan and Smith 2014): the odds of a guess
+    grow by a factor of e^ε at most.
+
+    Args:
+        nats: ε of all the reports that are seen.
+        what: The subject of the guess.
+        seen: The reports, as the subject of the sentence.
     """
     sure = confidence(nats)
-    after = f"at most {sure} % sure" if sure < 100 else "all but certain"
-    return f"Someone 10 % sure of a device's {what} can become {after} by seeing {seen}."
+    after = f"at most {sure}%" if sure < 100 else "near certainty"
+    return f"{seen} can raise someone's confidence in a guess about the {what} from 10% to {after}."
 
 
 def belief_of_all(nats: float, own: int) -> str:
-    """What one report tells at most, and what all do. nats: of one. own: reports of a board, at most."""
+    """Return what one report reveals at most, and what all do; nats: of one, own: reports of a device, at most."""
     one = belief(nats)
     if own == 1:
         return one
     if own * nats > _MOST_NATS:
         return f"{one} A device's many reports about one reading that never changes tell more than that."
-    return f"{one} {belief(own * nats, seen=f'all {own:,} of its reports')}"
+    together = belief(own * nats, seen=f"All {own:,} of a device's reports")
+    return f"{one} {together}"
 
 
 def own_reports(own: int, write: Numbers = ENGLISH) -> str:

@@ -52,7 +52,7 @@ def test_the_answer_stands_first_and_is_a_sentence(hushmote, arguments: str, say
     ],
 )
 def test_what_an_epsilon_means_stands_beside_each_that_is_chosen(hushmote, arguments: str):
-    assert "omeone 10 % sure of a device's reading can become at most" in " ".join(
+    assert "can raise someone's confidence in a guess about the reading from 10% to at most" in " ".join(
         hushmote(*arguments.split()).split()
     )
 

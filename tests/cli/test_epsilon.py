@@ -144,7 +144,7 @@ def test_the_answer_stands_first_and_is_a_sentence(hushmote, arguments: str, say
     text = hushmote(*arguments.split())
     assert says in " ".join(text.split("\n\n")[0].split())
     if "No ε" not in says:
-        assert "can become at most" in " ".join(text.split("\n\n")[0].split())
+        assert "can raise someone's confidence" in " ".join(text.split("\n\n")[0].split())
         assert " ".join(ask(hushmote, *arguments.split())["answer"]) in " ".join(text.split())
 
 

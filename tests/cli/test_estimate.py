@@ -249,7 +249,7 @@ def test_shares_below_nothing_carry_one_footnote_a_table(store: Path, hushmote):
 @pytest.mark.slow
 def test_the_output_says_how_private_how_exact_and_what_next(store: Path, hushmote):
     text = " ".join(hushmote("temp", "--window", DAYS[0], "--unit", "°C").split())
-    assert "How private: Someone 10 % sure of a device's reading can become at most 46 % sure" in text
+    assert "How private: One report can raise someone's confidence in a guess about the reading" in text
     assert "How exact: A share is known to about ±" in text
     assert "points and the mean to about ±" in text
     assert "What next: Four times as many reports (160,000) halve the intervals." in text

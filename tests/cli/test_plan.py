@@ -328,7 +328,7 @@ def test_the_answer_stands_first_and_is_a_sentence(line: str, says: str) -> None
     text = plan(line)
     answer = " ".join(text.split("\n\n")[0].split())
     assert says in answer
-    assert "Someone 10 % sure of a device's reading can become at most" in answer
+    assert "confidence in a guess about the reading from 10% to at most" in answer
     assert " ".join(json.loads(plan(line + " --json"))["answer"]) == answer
     assert text.rstrip().splitlines()[-1].startswith("next: ")
 

@@ -27,7 +27,7 @@ def test_few_reports_are_said_with_what_to_do(folder: Path):
     assert "Too few reports: a share is known to ±" in told
     assert "--calls 360 makes about 6,446 reports" in told  # not 8,000: some boards are slower
     better = hushmote(*arguments, cwd=folder)
-    assert "can become at most 24 % sure" in " ".join(better.split())
+    assert "from 10% to at most 24%" in " ".join(better.split())
     assert "8,000 reports of 2,000 devices that hold normal:16:2 °C" in better
     assert "Too few" not in better
     for paragraph in ("how private", "how exact", "what next"):

@@ -90,7 +90,7 @@ def test_a_file_that_is_no_list_of_releases_is_one_line(hushmote, tmp_path: Path
             "compose --releases 0.1x100,0.2x50,0.1:1e-9x50",
             "These 200 releases are (9.93, 1.05e-06)-LDP together, by optimal.",
         ),
-        ("compose --releases 1x2", "someone 10 % sure of a device's reading can become at most"),
+        ("compose --releases 1x2", "all of them together can raise someone's confidence"),
         (
             "majority --total 2 --reports 20",
             "This is not local differential privacy: 20 reports of ε = 0.5112",

@@ -145,9 +145,10 @@ def test_a_policy_is_told_with_what_it_guarantees():
     allowed, promised, *_ = budget(line(), profiles={(0,): 10}, policy=policy_for(8, 1e-6, ("room",))).life
     assert "Σε up to 8, or Σε² up to 1.81941" in allowed
     assert "(8, 1e-06)-LDP" in promised
-    assert "Except with that probability, someone 10 % sure" in promised
+    assert "Except with that probability, all the reports that a device ever sends can raise" in promised
     _, pure, *_ = budget(line(), profiles={(0,): 10}, policy=policy_for(2, 0, ("room",))).life
-    assert pure.startswith("Someone 10 % sure of a device's reading can become at most 46 % sure")
+    assert pure.startswith("All the reports that a device ever sends can raise")
+    assert "from 10% to at most 46%" in pure
 
 
 def test_what_an_experiment_promises_rests_on_its_dearest_version():

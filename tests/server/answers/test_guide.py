@@ -27,9 +27,12 @@ def readings(error: float, kind: str = "moments") -> Answer:
 
 def test_how_private_is_the_belief_after_one_report_and_after_all_of_a_boards():
     one = guide([histogram((0.5, 0.01))], epsilons(2, 1), 1).private
-    assert one == "Someone 10 % sure of a device's reading can become at most 46 % sure by seeing its report."
+    assert (
+        one
+        == "One report can raise someone's confidence in a guess about the reading from 10% to at most 46%."
+    )
     four = guide([histogram((0.5, 0.01))], epsilons(1, 4), 1).private
-    assert "at most 24 % sure by seeing its report" in four
+    assert "from 10% to at most 24%" in four
     assert "at most 86 % sure by seeing all 4 of its reports" in four
     assert "tell more than that" in guide([histogram((0.5, 0.01))], epsilons(1, 100), 1).private
 

@@ -91,8 +91,8 @@ async function choose(name) {
     $('leaves').textContent = `A report of ${5 + 4 + board.exp.code_bytes} bytes with one code, which chance helped to choose. Beside it goes only this board’s random name, ${board.state.device}.`;
     const line = board.state.experiments[name];
     const all = line.reports + line.left;
-    const together = all > 1 ? ` ${belief(all * board.exp.epsilon, `all ${number(all)} reports that its budget allows`)}` : '';
-    $('learn').textContent = belief(board.exp.epsilon, 'one report') + together;
+    const together = all > 1 ? ` ${belief(all * board.exp.epsilon, `All ${number(all)} reports that its budget allows`)}` : '';
+    $('learn').textContent = belief(board.exp.epsilon) + together;
     showState();
     drain();
   } catch (error) {

@@ -131,7 +131,7 @@ export function makeView(exp, to) {
       $('beside').hidden = !rows.length;
       if (rows.length) drawHistogram($('chart'), rows, Math.max($('chart').clientWidth, 280));
       else $('chart').replaceChildren();
-      $('live').textContent = `Someone who watches this change report by report learns as much as from the reports themselves, each of ε ${nats(exp.epsilon)}: ${belief(exp.epsilon, 'one report')}`;
+      $('live').textContent = `Anyone watching this change report by report learns as much as from the reports themselves, each of ε ${nats(exp.epsilon)}. ${belief(exp.epsilon)}`;
       return last;
     },
   };

@@ -33,11 +33,11 @@ export function element(tag, attributes = {}, ...children) {
 }
 
 /** What reports can tell at most, rounded up; as server/words/epsilon.py::belief. */
-export function belief(micro, seen = 'its report') {
+export function belief(micro, seen = 'One report') {
   const odds = Math.exp(Math.min(micro / 1e6, 700)) / 9;
   const sure = Math.ceil((100 * odds) / (1 + odds));
-  const after = sure < 100 ? `at most ${sure} % sure` : 'all but certain';
-  return `Someone 10 % sure of a device's reading can become ${after} by seeing ${seen}.`;
+  const after = sure < 100 ? `at most ${sure}%` : 'near certainty';
+  return `${seen} can raise someone's confidence in a guess about the reading from 10% to ${after}.`;
 }
 
 /** The parts of a report without a tag, [hex, what it is]; codeBytes of the experiment. */

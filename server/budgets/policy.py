@@ -108,14 +108,14 @@ def policy_for(
     of range, PolicyError where a board would not take the policy or could never report under it.
     """
     caps = Filter(total, delta)
-    if caps.left(ldp_client.EPSILON_MIN) < 1:
+    if caps.remaining_reports(ldp_client.EPSILON_MIN) < 1:
         raise PolicyError(
             f"a total of {total:g} holds no report: the smallest that devices make has ε = 0.001"
         )
     if most_epsilon is None:
         most_epsilon = min(round(USUAL_EPSILON * MICRO), caps.sum_cap)
     check_epsilon(most_epsilon, PolicyError, "the most that a report may cost")
-    if caps.left(most_epsilon) < 1:
+    if caps.remaining_reports(most_epsilon) < 1:
         raise PolicyError(
             f"no report of ε = {most_epsilon / MICRO:g} would ever be made within a total of {total:g}: "
             "allow less for one report"

@@ -89,7 +89,7 @@ def test_no_mixture_of_experiments_versions_and_epsilons_passes_both_caps(total,
             fits = filter.allows(epsilon)
             left = client.status()["experiments"][name]["left"]
             assert left <= made.left(epsilon, filter.history.sum, filter.history.squares)
-            assert left <= filter.left(epsilon)
+            assert left <= filter.remaining_reports(epsilon)
             report = client.report(name, True)
             assert (report is not None) == (left > 0)
             if rule == "unlimited":
@@ -118,7 +118,7 @@ def check_guarantee(path: list[int], total: float, delta: float) -> None:
 def test_both_ways_of_spending_a_life_are_exactly_as_long_as_stated():
     made = policy.policy_for(8, 1e-6, ("a",))
     for epsilon, reports in ((4_000_000, 2), (1_000_000, 8), (500_000, 16), (100_000, 181)):
-        assert policy.examples(made)[epsilon] == reports == Filter(8, 1e-6).left(epsilon)
+        assert policy.examples(made)[epsilon] == reports == Filter(8, 1e-6).remaining_reports(epsilon)
         client = boot(made)
         client.enroll(experiment_json(name="a", epsilon=epsilon, budget={"rule": "sum", "cap": 1 << 50}))
         count = 0
@@ -197,7 +197,10 @@ def test_a_firmware_file_gets_the_policy_and_keeps_everything_else(tmp_path):
     ("arguments", "text"),
     [
         (("--epsilon", "0", "--experiments", "a"), "the total is a number above 0"),
-        (("--epsilon", "8", "--delta", "1", "--experiments", "a"), "delta is a number from 0 to below 1"),
+        (
+            ("--epsilon", "8", "--delta", "1", "--experiments", "a"),
+            "delta is a number from 0 to below 1",
+        ),
         (("--epsilon", "0.0005", "--experiments", "a"), "holds no report"),
         (("--epsilon", "8", "--experiments", ","), "name the experiments"),
         (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "0"), "millionths above 0"),

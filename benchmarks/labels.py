@@ -224,7 +224,7 @@ FLEETS: tuple[tuple[str, Population | None, int, float, int], ...] = (
 
 def levels(mechanism: Prefix, held: np.ndarray, slots: np.ndarray | None, rng: Any) -> list[SlotShares]:
     """What reports tell of each level's slots; held: of each text, or of all where all are different."""
-    chances, left = np.array(mechanism.drawn), held.copy()
+    chances, left = np.array(mechanism.stratum_chances), held.copy()
     result = []
     for number, code in enumerate(mechanism.codes):
         mine = rng.binomial(left, min(1.0, chances[number] / chances[number:].sum()))

@@ -79,9 +79,9 @@ class _VersionSums:
 
 def _sums(version: VersionDays, statistic: Floats, days: int) -> _VersionSums | None:
     mechanism = mechanism_of(version.experiment)
-    if mechanism.unknown(statistic, mechanism.drawn):
+    if mechanism.unknown(statistic, mechanism.stratum_chances):
         return None
-    parts, constant = mechanism.weights(statistic, mechanism.drawn)
+    parts, constant = mechanism.weights(statistic, mechanism.stratum_chances)
     weights = list(parts)
     if not any(w is not None for w in weights):
         return None

@@ -187,9 +187,9 @@ def _covariance(mechanism: Mechanism, statistics: npt.ArrayLike, shares: Floats)
 
     Its diagonal is what Mechanism.variances() returns.
     """
-    weights, _ = mechanism.weights(np.asarray(statistics, float), mechanism.drawn)
+    weights, _ = mechanism.weights(np.asarray(statistics, float), mechanism.stratum_chances)
     result: Floats | float = 0.0
-    for w, chance, law in zip(weights, mechanism.drawn, mechanism.law(shares), strict=True):
+    for w, chance, law in zip(weights, mechanism.stratum_chances, mechanism.law(shares), strict=True):
         if w is not None:
             w = w - law @ w
             result = result + (w.T * law) @ w / chance

@@ -29,7 +29,7 @@ def test_a_real_one_while_its_broker_comes_and_goes(tmp_path):
         with served(*arguments, "--broker", f"mqtt://127.0.0.1:{broker.port}") as process:
             process.ready()
             health = ask(url, WAIT_S)
-            assert (health.answered, health.connected, health.trouble) == (True, True, "")
+            assert (health.is_reachable, health.connected, health.problem) == (True, True, "")
             temp = experiment()
             sent = [(topics.report_topic("open", "d"), one) for one in reports("d", temp, 3)]
             publish(broker, [*sent, (topics.report_topic("open", "d"), b"nonsense")])
@@ -110,7 +110,7 @@ def test_whatever_answers_is_one_short_sentence(say, words):
     finally:
         answering.close()
     assert words in health.words
-    assert not health.answered
+    assert not health.is_reachable
     assert "\n" not in health.words
     assert "\x1b" not in health.words
     assert len(health.words) < 400

@@ -10,7 +10,7 @@ from sqlalchemy import event
 from hushmote.server.estimate import plausibility
 from hushmote.server.ingest import pipeline
 from hushmote.server.overview.fleets import StoreOverview, overview, state_words
-from hushmote.server.overview.rejects import Rejected, rejected
+from hushmote.server.overview.rejects import Rejected, rejected_reports
 from hushmote.server.store import Description, Store, StoreError, schema
 from hushmote.server.wire import topics
 
@@ -175,7 +175,7 @@ def test_every_reason_has_words(reason: str):
 
 
 def test_numbers_in_words_are_written_as_the_reader_writes_them():
-    assert rejected({"bad tag": 12_000})[0].words(lambda n: f"{n:_}").startswith("12_000 reports")
+    assert rejected_reports({"bad tag": 12_000})[0].words(lambda n: f"{n:_}").startswith("12_000 reports")
 
 
 def test_an_empty_store(tmp_path):

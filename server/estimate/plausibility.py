@@ -65,10 +65,15 @@ def check(experiment: Experiment, counts: npt.ArrayLike) -> Plausibility:
         return Plausibility(reports, (), None, words)
     checks = [*mechanism_of(experiment).invariants(codes)]
     if not checks:
-        return Plausibility(reports, (), None, "nothing that readings do not change: there is no check of it")
+        return Plausibility(
+            reports,
+            (),
+            None,
+            "every part of these reports depends on the readings, so nothing can be checked",
+        )
     p = min(1.0, min(one.p for one in checks) * len(checks))
     worst = min(checks, key=lambda one: one.p)
-    words = "nothing that honest devices cannot do"
+    words = "honest devices can send this"
     if p < ALARM:
         words = f"honest devices do not send this: {worst.words}"
     return Plausibility(reports, tuple(checks), p, words)

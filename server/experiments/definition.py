@@ -108,7 +108,7 @@ class Definition(ReadingDefinition):
         self._check_reads()
         self._check_candidates()
         if self.type == "text" and self.statistics not in (None, "frequencies"):
-            raise ValueError("of a text shares alone are estimated: leave statistics out")
+            raise ValueError("only shares are estimated for a text: leave statistics out")
         if self.statistics == "mean" and self.type != "number":
             raise ValueError(f"a mean is of a number, not of a {self.type}: leave statistics out")
         if self.planned is not None and self.type not in ("bool", "choice", "number"):
@@ -121,7 +121,7 @@ class Definition(ReadingDefinition):
             if self.type != "number":
                 raise ValueError("ranges are only for a number")
             if self.statistics is not None:
-                raise ValueError("ranges or statistics say what is to be answered, not both")
+                raise ValueError("give ranges or statistics, not both")
             if self.parameters:
                 raise ValueError("ranges are what the mechanism is chosen for: leave the mechanism out")
         return self

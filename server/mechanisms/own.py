@@ -50,11 +50,11 @@ def mechanism_class(word: str) -> type[Mechanism]:
         raise MechanismError(f"mechanism {word}: {e}") from None
     if not (isinstance(loaded, type) and issubclass(loaded, Mechanism)):
         raise MechanismError(
-            f"{word} is no mechanism: make it a subclass of hushmote.server.mechanisms.Mechanism"
+            f"{word} is not a mechanism: make it a subclass of hushmote.server.mechanisms.Mechanism"
         )
     missing = sorted(loaded.__abstractmethods__)
     if missing:
-        raise MechanismError(f"{word} is no mechanism yet: it lacks {', '.join(missing)}")
+        raise MechanismError(f"{word} is not a complete mechanism: it lacks {', '.join(missing)}")
     registered: Mapping[str, object] = vars(ldp_client)["MECHANISMS"]
     if word not in registered:
         raise MechanismError(

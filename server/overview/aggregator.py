@@ -61,7 +61,7 @@ class AggregatorHealth:
                 "the aggregator's log says which, and how to sign."
             )
         if not self.uncommitted:
-            return "The aggregator is connected to the broker, and all that came is counted."
+            return "The aggregator is connected to the broker, and has counted all reports."
         n = self.uncommitted
         return (
             f"The aggregator is connected to the broker; {n:,} report{' waits' if n == 1 else 's wait'} "
@@ -79,7 +79,7 @@ def check_url(url: str) -> str:
             return f"{parts.scheme}://{parts.netloc}"
     except ValueError:
         pass
-    raise UsageError(f"{one_line(url)} is no aggregator's address: write http://HOST:PORT, of its --http")
+    raise UsageError(f"{one_line(url)} is not an aggregator's address: write http://HOST:PORT, of its --http")
 
 
 def ask(url: str, timeout_s: float = TIMEOUT_S) -> AggregatorHealth:
@@ -95,9 +95,9 @@ def ask(url: str, timeout_s: float = TIMEOUT_S) -> AggregatorHealth:
     except (OSError, http.client.HTTPException) as e:
         why = getattr(e, "reason", e)
         why = getattr(why, "strerror", None) or str(why) or type(e).__name__
-        return AggregatorHealth(False, f"The aggregator at {url} gives no answer: {_fit(why)}.")
+        return AggregatorHealth(False, f"The aggregator at {url} does not answer: {_fit(why)}.")
     except (KeyError, OverflowError, RecursionError, ValueError) as e:
-        return AggregatorHealth(False, f"What answers at {url} is no aggregator: {_fit(str(e))}.")
+        return AggregatorHealth(False, f"The server at {url} is not an aggregator: {_fit(str(e))}.")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -136,7 +136,7 @@ def _reason(body: bytes) -> str:
     reason = document.get("reason") if isinstance(document, dict) else None
     if not isinstance(reason, str):
         raise ValueError("/healthz gives no reason")
-    return f"The aggregator is not well: {_fit(reason)}."
+    return f"The aggregator reports a problem: {_fit(reason)}."
 
 
 def _read(text: str, trouble: str) -> AggregatorHealth:

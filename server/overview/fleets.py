@@ -257,9 +257,9 @@ def state_words(experiment: ExperimentOverview, number: Callable[[int], str] = "
     sentence = {
         "withdrawn": "It was withdrawn: devices are no longer asked.",
         "expired": f"It ended on {e.expires}: devices are no longer asked.",
-        "current": "Devices are asked, with no end.",
+        "current": "Devices are asked without an end date.",
     }[e.state]
     if e.state == "current" and e.days_left is not None:
         days = "Today is the last day" if e.days_left == 1 else f"{number(e.days_left)} days are left"
         sentence = f"Devices are asked until {e.expires}. {days}."
-    return sentence if e.reports else f"{sentence} No report has come yet."
+    return sentence if e.reports else f"{sentence} No reports have arrived yet."

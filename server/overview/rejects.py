@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ..ingest import pipeline
 
 _WHY = {
-    pipeline.MALFORMED: "they are no reports as the wire format has them",
+    pipeline.MALFORMED: "they do not follow the wire format",
     pipeline.UNKNOWN_DIGEST: "they answer an experiment that this store does not have",
     pipeline.EXPIRED_VERSION: "they came after the last day on which their experiment counts",
     pipeline.BAD_TAG: "their tag was wrong, so another key signed them or nobody did",
@@ -38,7 +38,7 @@ class Rejected:
         """Return one sentence with the number and the reason; number: formats a whole number."""
         n, why = self.reports, _WHY.get(self.reason, self.reason)
         reports = f"{number(n)} report was" if n == 1 else f"{number(n)} reports were"
-        return f"{reports} {'not counted a second time' if self.harmless else 'thrown away'}: {why}."
+        return f"{reports} {'not counted a second time' if self.harmless else 'rejected'}: {why}."
 
 
 def rejected_reports(counts: Mapping[str, int]) -> tuple[Rejected, ...]:

@@ -110,9 +110,9 @@ def _words(fleets: int, rng: np.random.Generator) -> Iterator[dict]:
             codes = mechanism.draw(pieces[rng.choice(number, reports, p=f)], rng)
             found = discover(exp, np.bincount(codes, minlength=exp.code_count))
             truth = dict(zip(words, f, strict=True))
-            wrong += any(one.text not in truth for one in found.found)
-            listed += len(found.found)
-            for one, ends in zip(found.found, found.intervals(), strict=True):
+            wrong += any(one.text not in truth for one in found.texts)
+            listed += len(found.texts)
+            for one, ends in zip(found.texts, found.intervals(), strict=True):
                 tally.count("share", ends, truth.get(one.text, 0.0))
         about = {"words": number, "reports": reports, "fleets": fleets, "listed_of_each": listed / fleets}
         yield about | {"share": tally.of("share"), "tables_with_a_word_that_nobody_sent": wrong}

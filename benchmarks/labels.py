@@ -136,7 +136,7 @@ def by_prefix(names: list[str], held: np.ndarray, epsilon: float, rng: np.random
     counts = vectorised.histogram(of, held, rng, of=[of.bucket(name) or 0 for name in names])
 
     def answer() -> Found:
-        found = discovery.discover(of, counts, LETTERS).found
+        found = discovery.discover(of, counts, LETTERS).texts
         return {one.text: one.share.value for one in found}
 
     return timed(of, answer)
@@ -224,7 +224,7 @@ FLEETS: tuple[tuple[str, Population | None, int, float, int], ...] = (
 
 def levels(mechanism: Prefix, held: np.ndarray, slots: np.ndarray | None, rng: Any) -> list[SlotShares]:
     """What reports tell of each level's slots; held: of each text, or of all where all are different."""
-    chances, left = np.array(mechanism.drawn), held.copy()
+    chances, left = np.array(mechanism.stratum_chances), held.copy()
     result = []
     for number, code in enumerate(mechanism.codes):
         mine = rng.binomial(left, min(1.0, chances[number] / chances[number:].sum()))
@@ -255,13 +255,13 @@ def mistaken(options: Options) -> list[dict[str, Any]]:
                 slots = mechanism.drawable([mechanism.experiment.bucket(one) or 0 for one in names])
                 held = rng.multinomial(reports, shares)
             answer = discovery.discover_in(mechanism, levels(mechanism, held, slots, rng), FEW_LETTERS)
-            texts = {one.text for one in answer.found}
+            texts = {one.text for one in answer.texts}
             false += bool(texts - truth.keys())
             listed += len(texts)
             promised = {t for t, share in truth.items() if share >= answer.least and t == t.lower()}
             nameable, found = nameable + len(promised), found + len(promised & texts)
             left_out += answer.left_out
-            for one, ends in zip(answer.found, answer.intervals(), strict=True):
+            for one, ends in zip(answer.texts, answer.intervals(), strict=True):
                 if one.text in truth:
                     covered.count("", ends, truth[one.text])
             sure = {text for text, share in truth.items() if answer.least <= share <= 1.3 * answer.least}

@@ -95,7 +95,7 @@ def _variances(experiment: Experiment, shape: tuple[int, ...]) -> dict[str, floa
     cell, part = np.eye(256, 1), factors.spread_out(np.eye(16, 1), shape, (0,))
 
     def variance(statistic: Floats, shares: Floats) -> float | None:
-        unknown = mechanism.unknown(statistic, mechanism.drawn)
+        unknown = mechanism.unknown(statistic, mechanism.stratum_chances)
         return None if unknown else float(mechanism.variances(statistic, shares)[0])
 
     asked = {"cell": (cell, even), "marginal": (part, even), "cell_of_nobody": (cell, without)}

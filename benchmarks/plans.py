@@ -86,7 +86,7 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> di
     asked = expected_error.asked(design, plan.question)
     squares, variances = np.empty((groups, PLACES, FLEETS)), np.empty((groups, PLACES))
     for group in range(groups):
-        reports = rng.multinomial(plan.devices, mechanism.drawn)
+        reports = rng.multinomial(plan.devices, mechanism.stratum_chances)
         chosen = rng.integers(0, len(asked.variance), PLACES).tolist()
         statistic = np.stack([asked.statistic(design.domain, place) for place in chosen], axis=1)
         shares = np.stack([asked.population(design.domain, place) for place in chosen], axis=1)
@@ -103,7 +103,7 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> di
     choice, root = design.choice, math.sqrt(ratio)
     row = {"asked": words, "domain": design.domain, "epsilon": plan.epsilon}
     row["mechanism"] = " ".join([choice.mechanism, *(str(value) for _, value in choice.parameters[:1])])
-    fewest = plan.devices * min(chance for chance in mechanism.drawn if chance)
+    fewest = plan.devices * min(chance for chance in mechanism.stratum_chances if chance)
     row |= {"devices": plan.devices, "fewest": fewest, "fleets": squares.size, "predicted": plan.error}
     return row | {"measured": plan.error * root, "uncertainty": plan.error * uncertainty / (2 * root)}
 

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ..device.ldp_client import LDPError
 from ..server.errors import HushmoteError, os_reason
-from ..server.hints import speaking
+from ..server.hints import use_interface
 from ..server.plain_text import one_line
 from ..server.wire.experiments import FOLDERS
 from ..server.wrong_value import wrong_value
@@ -170,7 +170,7 @@ def hushmote(
 def main() -> None:
     """Entry point: run the command of sys.argv and exit; a mistake is a line or two, never a traceback."""
     FOLDERS[:] = [""]  # the folder it is run in, for mechanisms of one's own
-    with speaking("command"):
+    with use_interface("command"):
         status = _run()
     sys.exit(status)
 

@@ -299,9 +299,9 @@ def parabola(design: Design, weights: npt.ArrayLike) -> Parabola:
     a, b, c = np.zeros((3, asked.shape[1]))
     mechanism = design.mechanism
     of_all = mechanism.law(np.ones((design.domain, 1)))
-    weights_of, _ = mechanism.weights(asked, mechanism.drawn)
+    weights_of, _ = mechanism.weights(asked, mechanism.stratum_chances)
     for w, chance, of_asked, whole in zip(
-        weights_of, mechanism.drawn, mechanism.law(asked), of_all, strict=True
+        weights_of, mechanism.stratum_chances, mechanism.law(asked), of_all, strict=True
     ):
         if w is None:
             continue

@@ -88,8 +88,8 @@ def mechanism_variances(
     shares = with_reading * (1 - missing)
     shares[-1] = missing
     result = np.zeros(statistics.shape[1])
-    weights, _ = mechanism.weights(statistics, mechanism.drawn)
-    for w, chance, law in zip(weights, mechanism.drawn, mechanism.law(shares), strict=True):
+    weights, _ = mechanism.weights(statistics, mechanism.stratum_chances)
+    for w, chance, law in zip(weights, mechanism.stratum_chances, mechanism.law(shares), strict=True):
         if w is not None:
             result += ((law * w * w).sum(axis=0) - (law * w).sum(axis=0) ** 2) / chance
     return result / (1 - missing) ** 2

@@ -25,9 +25,9 @@ def worst_population(mechanism: Mechanism, statistic: Floats) -> tuple[Floats, f
 
 def moments(mechanism: Mechanism, statistic: Floats) -> tuple[Floats, Floats]:
     """Return for each value the mean square of the weight and, of each stratum, its mean; see climb()."""
-    weights_of, _ = mechanism.weights(statistic[:, None], mechanism.drawn)
+    weights_of, _ = mechanism.weights(statistic[:, None], mechanism.stratum_chances)
     squares, means = np.zeros(mechanism.domain), []
-    for number, (weights, chance) in enumerate(zip(weights_of, mechanism.drawn, strict=True)):
+    for number, (weights, chance) in enumerate(zip(weights_of, mechanism.stratum_chances, strict=True)):
         if weights is not None:
             numbers = [np.zeros(len(size)) for size in mechanism.class_sizes]
             numbers[number] = weights[:, 0] ** 2

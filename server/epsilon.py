@@ -1,4 +1,4 @@
-"""The ε of one report: a whole number of micro-nats in code and on boards, nats where people read it."""
+"""The ε of one report: a whole number of micro-nats in code and on boards, nats in texts for people."""
 
 import math
 from collections.abc import Callable
@@ -10,17 +10,17 @@ MICRO = 1_000_000
 """Micro-nats in a nat."""
 
 SCALES = {"sum": MICRO, "squares": MICRO * MICRO, "count": 1}
-"""What a cap is multiplied by on boards, for each rule that has one."""
+"""The factor from a file's cap to a board's, for each rule that has one."""
 
 LEAST: int = EPSILON_MIN
-"""The smallest ε of a report that boards take, micro-nats."""
+"""The smallest ε of a report that boards accept, micro-nats."""
 
 MOST: int = EPSILON_MAX
 """The largest one."""
 
 
 def micro_nats(nats: float, error: type[Exception]) -> int:
-    """Return an ε in nats as micro-nats; raises error where they are not a whole number above 0."""
+    """Return an ε in nats as micro-nats; raises error unless that is a whole number above 0."""
     whole = round(nats * MICRO) if math.isfinite(nats) else 0
     if whole < 1 or abs(whole - nats * MICRO) > 1e-6:
         raise error(f"epsilon is a whole number of millionths above 0, not {nats}")
@@ -28,16 +28,16 @@ def micro_nats(nats: float, error: type[Exception]) -> int:
 
 
 def nats(micro: int) -> str:
-    """The exact number of nats in micro-nats, without zeros at its end."""
+    """Return the exact number of nats in micro-nats, without zeros at its end."""
     return f"{Decimal(micro) / MICRO:f}"
 
 
 def check_epsilon(
     micro: float, error: Callable[[str], Exception], name: str = "epsilon", shown: object = None
 ) -> None:
-    """Raise error unless boards take the micro-nats for one report: 1,000 to 16,000,000.
+    """Raise error unless boards accept the micro-nats for one report: 1,000 to 16,000,000.
 
-    name: what the text calls them. shown: how they were given, if not as micro-nats.
+    name: the name in the message. shown: the original value, if it was not in micro-nats.
     """
     if not EPSILON_MIN <= micro <= EPSILON_MAX:
         given = f"{micro / MICRO:.12g}" if shown is None else shown

@@ -1,4 +1,4 @@
-"""How a hint names what can be asked for: an option, an argument in Python, a word on the page."""
+"""Names in hints: an option of a command, an argument in Python, or a word on the page."""
 
 import contextlib
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ _of_file: ContextVar[bool] = ContextVar("of_file", default=False)
 
 
 @contextlib.contextmanager
-def speaking(interface: Interface) -> Iterator[None]:
-    """Have the hints of this process name what this interface has; the innermost one holds."""
+def use_interface(interface: Interface) -> Iterator[None]:
+    """Use the names of this interface in the hints of this process; the innermost call wins."""
     _interfaces.append(interface)
     try:
         yield
@@ -29,8 +29,8 @@ def speaking(interface: Interface) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def writing_a_file() -> Iterator[None]:
-    """Have the hints of this thread or task name the command's options: a file is read anywhere."""
+def use_command_hints() -> Iterator[None]:
+    """Use the command's options in the hints of this thread or task, for files that are read elsewhere."""
     token = _of_file.set(True)
     try:
         yield
@@ -43,7 +43,7 @@ def _interface() -> Interface:
 
 
 def option(name: str, value: str = "") -> str:
-    """Return how the interface in use names what `hushmote estimate --name value` asks for."""
+    """Return the current interface's name for `hushmote estimate --name value`."""
     match _interface():
         case "command":
             return f"--{name} {value}".rstrip()
@@ -56,5 +56,5 @@ def option(name: str, value: str = "") -> str:
 
 
 def command(text: str, name: str = "", value: str = "") -> str:
-    """Return a command in full where a person types commands, elsewhere how its option is named."""
+    """Return a command in full on the command line, elsewhere the name of its option."""
     return text if _interface() == "command" else option(name, value)

@@ -1,4 +1,4 @@
-"""Makes text from elsewhere safe for a terminal or a log: no control characters, no passwords."""
+"""Make untrusted text safe for a terminal or a log: no control characters, no passwords."""
 
 import re
 

@@ -1,6 +1,6 @@
-"""SciPy's special functions, by name: the compiled ones alone, and all of scipy.special for any other.
+"""SciPy's special functions by name; scipy.special itself is imported only for those that are not compiled.
 
-scipy.special takes a tenth of a second of CPU time to load, nearly all of it for arrays that are not NumPy's.
+Importing scipy.special takes a tenth of a second of CPU time, nearly all of it for arrays of other libraries.
 Its compiled functions take a few milliseconds.
 """
 
@@ -10,11 +10,11 @@ from typing import Any
 
 _spec = find_spec("scipy.special")
 assert _spec is not None
-_bare = module_from_spec(_spec)  # a package whose own code does not run
+_bare = module_from_spec(_spec)  # the package without running its __init__
 _package = sys.modules.setdefault(_spec.name, _bare)
 try:
     from scipy.special import _ufuncs
-except ImportError:  # a SciPy that is built otherwise: all of it, then
+except ImportError:  # a different build of SciPy: use all of scipy.special
     _ufuncs = None
 finally:
     if _package is _bare:

@@ -1,6 +1,6 @@
-"""What is wrong with a value that a pydantic model refuses, in our words: "must be a number, not 'abc'".
+"""Our own messages for values that a pydantic model rejects, such as "must be a number, not 'abc'".
 
-The same for a line that is not TOML.
+Also for lines that are not TOML.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-# By what a type's name begins with; the first that fits.
+# By the start of an error type's name; the first match counts.
 _MUST_BE = {
     "string_pattern_mismatch": "must be {allowed}",
     "string_too_short": "must not be empty",
@@ -53,14 +53,14 @@ _PATTERNS = {"^[a-z0-9_-]{1,32}$": "1 to 32 of a-z, 0-9, _ and -"}
 
 
 def wrong_value(error: ErrorDetails, shown: bool = True) -> str:
-    """What a value must be, without its field's name, on one line; shown: whether it may hold the value."""
+    """Return what a value must be, without its field's name; shown: whether to include the value."""
     kind, context = error["type"], error.get("ctx", {})
     if kind == "value_error":
         return error["msg"].removeprefix("Value error, ")
     words = next((text for start, text in _MUST_BE.items() if kind.startswith(start)), "is not right")
     pattern = context.get("pattern", "")
     text = words.format(**context, allowed=_PATTERNS.get(pattern, f"a text that matches {pattern}"))
-    shows = shown and words.startswith("must be")  # of what is missing, empty or too long it says nothing
+    shows = shown and words.startswith("must be")  # not for missing, empty or too long values
     return text + _not(error["input"]) + _plain_number(words, error["input"]) if shows else text
 
 
@@ -85,7 +85,7 @@ def _plain_number(words: str, value: Any) -> str:
 
 
 def _not(value: Any) -> str:
-    """What there is instead; nothing where it is too much to show."""
+    """Return the value received as ", not ...", or "" if it is not worth showing."""
     if isinstance(value, str):
         return f", not {value if len(value) <= 40 else value[:39] + '…'!r}"
     if isinstance(value, bool):

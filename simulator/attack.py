@@ -181,7 +181,7 @@ def forged(experiment: Experiment, attack: Attack, reports: int, rng: np.random.
         return out
     for stratum, n, chances in zip(
         mechanism.strata,
-        rng.multinomial(reports, mechanism.drawn),
+        rng.multinomial(reports, mechanism.stratum_chances),
         _best_codes(mechanism, attack),
         strict=True,
     ):
@@ -199,7 +199,7 @@ def gain(experiment: Experiment, attack: Attack, share: float, truth: Floats, ta
     mechanism = mechanism_of(experiment)
     codes = _distribution(mechanism, attack)
     of_stratum = [float(codes[_codes(s)].sum()) for s in mechanism.strata]
-    mixed = [(1 - share) * h + share * f for h, f in zip(mechanism.drawn, of_stratum, strict=True)]
+    mixed = [(1 - share) * h + share * f for h, f in zip(mechanism.stratum_chances, of_stratum, strict=True)]
     weights = _weights(mechanism, target, mixed)
     worth = mechanism.expand(weights)
     total = 0.0
@@ -226,7 +226,7 @@ def _weights(mechanism: Mechanism, target: Floats, reports: Sequence[float]) -> 
 def _best_codes(mechanism: Mechanism, attack: Attack) -> list[Floats]:
     """For each stratum and run the chances of the codes that promote the target most, shape (runs, codes)."""
     target = attack.weights(mechanism.experiment)
-    worth = mechanism.expand(_weights(mechanism, target, mechanism.drawn))
+    worth = mechanism.expand(_weights(mechanism, target, mechanism.stratum_chances))
     weights = [worth[_codes(s)].reshape(s.runs, -1) for s in mechanism.strata]
     best = [w >= w.max(axis=1, keepdims=True) - 1e-9 for w in weights]
     return [b / b.sum(axis=1, keepdims=True) for b in best]
@@ -240,8 +240,8 @@ def _distribution(mechanism: Mechanism, attack: Attack) -> Floats:
     out = np.zeros(codes)
     if attack.kind == "flood":
         # The fewer reports a stratum has, the more a report moves its mean.
-        weights = _weights(mechanism, attack.weights(mechanism.experiment), mechanism.drawn)
-        parts = zip(weights, mechanism.drawn, strict=True)
+        weights = _weights(mechanism, attack.weights(mechanism.experiment), mechanism.stratum_chances)
+        parts = zip(weights, mechanism.stratum_chances, strict=True)
         scores = mechanism.expand([w / chance if chance else w for w, chance in parts])
         out[int(np.argmax(scores >= scores.max() * (1 - 1e-12)))] = 1.0
         return out

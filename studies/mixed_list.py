@@ -27,7 +27,7 @@ from ..server.accounting import (
     exact,
 )
 from ..server.accounting.errors import probability
-from ..server.accounting.optimal import unspoilt
+from ..server.accounting.optimal import no_failure_chance
 from ..server.accounting.theorem import Reports, exact_arithmetic, float_above
 from ..server.epsilon import MICRO
 from .mixture import mixed_total
@@ -136,7 +136,7 @@ def _added(history: History, slack: float) -> float:
 
 def _product(history: History, slack: float) -> float:
     with exact_arithmetic():
-        return float_above(1 - (1 - exact(slack)) * unspoilt(history))
+        return float_above(1 - (1 - exact(slack)) * no_failure_chance(history))
 
 
 def _halved(history: History, slack: float) -> float:

@@ -36,7 +36,7 @@ from ..server import special
 from ..server.accounting import AccountingError, History, exact
 from ..server.accounting.binomial import falls_below, log_chances
 from ..server.accounting.errors import positive, probability
-from ..server.accounting.optimal import unspoilt
+from ..server.accounting.optimal import no_failure_chance
 from ..server.accounting.theorem import Reports, exact_arithmetic, float_above, largest
 from ..server.epsilon import MICRO
 
@@ -150,7 +150,7 @@ def mixed_delta(reports: Reports, total: float) -> float:
     if not history.delta:
         return delta
     with exact_arithmetic():
-        return min(1.0, float_above(1 - (1 - Decimal(delta)) * unspoilt(history)))
+        return min(1.0, float_above(1 - (1 - Decimal(delta)) * no_failure_chance(history)))
 
 
 def mixed_total(reports: Reports, delta: float) -> Decimal:

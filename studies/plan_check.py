@@ -101,7 +101,7 @@ def _part(work: float, fleets: int, design: Design, reports_per_work: float = 1.
 
 
 def _least_chance(design: Design) -> float:
-    return min(chance for chance in design.mechanism.drawn if chance)
+    return min(chance for chance in design.mechanism.stratum_chances if chance)
 
 
 def window_reports(spending: Spending, devices: int, days: float) -> _DrawReports:
@@ -200,8 +200,10 @@ def excess_kurtosis(design: Design, asked: Places | OfMean, reports: float) -> f
     for place in chosen:
         variance = asked.variance[place]
         laws = mechanism.law(asked.population(design.domain, place))
-        weights, _ = mechanism.weights(asked.statistic(design.domain, place)[:, None], mechanism.drawn)
-        for w, law, chance in zip(weights, laws, mechanism.drawn, strict=True):
+        weights, _ = mechanism.weights(
+            asked.statistic(design.domain, place)[:, None], mechanism.stratum_chances
+        )
+        for w, law, chance in zip(weights, laws, mechanism.stratum_chances, strict=True):
             if w is not None:
                 off = w[:, 0] - law @ w[:, 0]
                 fourth = law @ off**4 - 3 * (law @ off**2) ** 2

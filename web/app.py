@@ -19,7 +19,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from ..fleet.results.result import result_of
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import HushmoteError, UsageError
-from ..server.hints import speaking
+from ..server.hints import use_interface
 from ..server.service.bounded_http import listen
 from ..server.store.store import StoreError
 from ..server.wire.topics import SIMULATED_PREFIX
@@ -49,7 +49,7 @@ def serve(settings: PageSettings, on_ready: Callable[[str], None] | None = None)
 
     Raises EndpointError where it cannot listen, and StoreError for an invalid URL of a store.
     """
-    with speaking("page"), listen(settings.host, settings.port) as listener:
+    with use_interface("page"), listen(settings.host, settings.port) as listener:
         asyncio.run(_serve(settings, listener, on_ready))
 
 

@@ -177,7 +177,7 @@ class FleetView:
                 self._rejects[fleet.name] = tag("p", "")
 
     def _say_health(self, store_overview: StoreOverview) -> None:
-        """One line on how it goes, and what was thrown away of each fleet."""
+        """One line on the aggregator, and the rejected reports of each fleet."""
         aggregator, number = self._page.aggregator, partial(self._reader.number, digits=0)
         for fleet in store_overview.fleets:
             label = self._rejects[fleet.name]
@@ -193,7 +193,7 @@ class FleetView:
             "" if aggregator.is_monitored else _UNMONITORED,
             aggregator.health.words if aggregator.health else "",
             *(one.words(number) for one in store_overview.rejects),
-            "" if bad or store_overview.rejects else "No report was thrown away.",
+            "" if bad or store_overview.rejects else "No reports were rejected.",
         ]
         state: Health = "unknown" if aggregator.health is None else "well"
         if marked or bad or store_overview.rejects or aggregator.trouble:

@@ -24,7 +24,7 @@ class AskedAggregator:
     @property
     def trouble(self) -> str:
         """Why it is not well, one sentence; empty where it is, or is not asked."""
-        return "" if self.health is None else self.health.trouble
+        return "" if self.health is None else self.health.problem
 
     async def run(self) -> None:
         """Ask it until cancelled, and tell of every change."""

@@ -58,7 +58,7 @@ class LiveStore:
 
     async def look(self) -> None:
         """Look once, and wake the followers where something changed."""
-        state = await asyncio.get_running_loop().run_in_executor(self._looking, self._watch.look)
+        state = await asyncio.get_running_loop().run_in_executor(self._looking, self._watch.refresh)
         if state != self.state:
             self.state, self.at = state, _now()
             self.wake()

@@ -213,7 +213,7 @@ def policy_command(
         _names(rules),
     )
     promised = policy.guarantee(epsilon, delta)
-    statement = policy.literal(made, _comment(made, promised))
+    statement = policy.policy_statement(made, _comment(made, promised))
     lacking = [] if write is None else policy.write(write, statement, made.experiments)
     if as_json:
         reports = {nats(e): n for e, n in policy.examples(made).items()}

@@ -82,7 +82,7 @@ def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> 
         "devices": {
             device: {
                 name: {"made": made, "left": left}
-                for name, made, left in zip(names, profile, ledger.left(profile), strict=True)
+                for name, made, left in zip(names, profile, ledger.remaining_reports(profile), strict=True)
             }
             for device, profile in ledger.devices.items()
         },
@@ -99,7 +99,7 @@ def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
     if ledger.devices:
         table = show.table("devices", ("device", "experiment", "made", "left"), (0, 1))
         for device, profile in ledger.devices.items():
-            for line, made, left in zip(lines, profile, ledger.left(profile), strict=True):
+            for line, made, left in zip(lines, profile, ledger.remaining_reports(profile), strict=True):
                 table.add_row(device, line.budget.experiment.name, f"{made:,}", words.count(left))
         show.out.print(table)
     for note in _notes(ledger, lines):
@@ -121,7 +121,7 @@ def _notes(ledger: FleetLedger, lines: list[Remaining]) -> Iterator[str]:
 def _board(status: BoardStatus, known: Policy | None, per_day: float | None, as_json: bool) -> None:
     if per_day is not None and not per_day > 0:
         raise UsageError(f"--per-day is a number above 0, not {per_day:g}")
-    life = None if known is None else status.life(known)
+    life = None if known is None else status.lifetime_use(known)
     days = [line.days(per_day) if per_day else None for line in status.experiments]
     if as_json:
         said = status.model_dump()

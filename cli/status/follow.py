@@ -38,7 +38,7 @@ def follow(store: str, url: str | None) -> None:
     with contextlib.suppress(KeyboardInterrupt), StoreWatch(store) as watch, drawn as live:
         while True:
             began_s = time.monotonic()
-            state = watch.look()
+            state = watch.refresh()
             try:
                 seen = Watched(state) if watch.store is None else counting.look(watch.store, state)
             except StoreError as e:  # damaged, or gone since the look

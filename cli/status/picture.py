@@ -55,7 +55,7 @@ def picture(seen: Watched) -> Group:
     """All of it, for a terminal of any width."""
     lines: list[Text | Padding] = []
     if seen.health is not None:
-        lines.append(Text(seen.health.words, "red" if seen.health.trouble else "green"))
+        lines.append(Text(seen.health.words, "red" if seen.health.problem else "green"))
         if seen.health.certificates:
             lines.append(Text(seen.health.certificates))
     if seen.overview is None:

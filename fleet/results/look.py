@@ -124,5 +124,5 @@ def _of_budget(fleet: str, line: remaining.Remaining) -> list[Gauge]:
     if not line.boards:
         return []
     labels = {"fleet": fleet, "experiment": line.budget.experiment.name}
-    numbers = {"boards": line.boards, "boards_silent": line.silent, "reports_left": line.left}
+    numbers = {"boards": line.boards, "boards_silent": line.silent, "reports_left": line.total_left}
     return [Gauge(f"hushmote_budget_{what}", labels, n) for what, n in numbers.items() if n is not None]

@@ -194,7 +194,7 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
     hours = None if endless else kept_hours(said["keep"])
     keep = words.ENDLESS if endless else words.UNDECIDED if hours is None else words.keeping(hours * 3600)
     own = reports_in_budget(experiment)
-    life = policy.left(experiment.epsilon)
+    life = policy.remaining_reports(experiment.epsilon)
     return FleetQuestion(
         replace(version, owner=said["owner"], purpose=said["purpose"], unit=selected.unit),
         asked,

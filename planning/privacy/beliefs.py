@@ -133,7 +133,7 @@ def worst_posterior(experiment: Experiment, prior: Floats, target: Target) -> fl
     worst = target.prior(prior)
     mechanism = mechanism_of(experiment)
     laws = mechanism.law(np.stack([prior, inside], axis=1))
-    for chance, law in zip(mechanism.drawn, laws, strict=True):
+    for chance, law in zip(mechanism.stratum_chances, laws, strict=True):
         if chance:
             worst = max(worst, float((law[:, 1] / law[:, 0]).max()))
     return min(worst, 1.0)

@@ -1,4 +1,4 @@
-"""What a device's reports reveal together: composition theorems, their caps, and what they guarantee."""
+"""The privacy loss of all reports of a device together: composition theorems, their caps and guarantees."""
 
 from ..epsilon import MICRO
 from .adaptive import BudgetExceeded, Filter, Odometer

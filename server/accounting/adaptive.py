@@ -1,6 +1,6 @@
-"""Running accounts: what may still be reported (`Filter`), what was revealed so far (`Odometer`).
+"""Running accounts: the reports that a budget still allows (`Filter`), the loss so far (`Odometer`).
 
-Both hold if each ε is chosen with all earlier outputs in view. Neither looks at readings or outputs.
+Both hold even if each ε is chosen after seeing all earlier outputs. Neither looks at readings or outputs.
 """
 
 import math
@@ -24,35 +24,34 @@ from .theorem import (
 
 
 class BudgetExceeded(AccountingError):
-    """A report would exceed its filter; the text says by how much."""
+    """A report would exceed its filter; the message says by how much."""
 
 
 class Filter:
-    """Lets reports through while they are (total, delta)-LDP together, by the theorem that allows more.
+    """Allows reports while they are (total, delta)-LDP together, by whichever theorem allows more.
 
-    A report is let through while Σε <= total, or while Σε² is within the zCDP filter's cap, the new report
-    included; and while Σδ <= own, the part of delta that is set aside for the reports' own. This is what a
-    board's policy does with its `sum` and `squares`. With delta = own only the sum counts, and where both are
-    0 all is total-LDP.
+    A report is allowed if, counting it, Σε <= total or Σε² is within the zCDP filter's cap; and if
+    Σδ <= own, the part of delta that is set aside for the reports' own δ. A board's policy does the same with
+    its `sum` and `squares`. With delta = own only the sum counts; if both are 0, the reports are total-LDP.
 
-    Privacy: the theorem that allows more may decide although every report's ε and the moment to stop may
-    depend on all earlier outputs. Let L be the loss of all reports that were let through, S their Σε², λ > 0.
-    Where they end with Σε <= total, L <= total for certain: there is nothing to fail. So L > total happens
-    only where they end with S <= S_max, and there M = e^{λL - λ(1+λ)S/2} is at least e^{λ total -
-    λ(1+λ)S_max/2}, which is 1/(delta - own) at the best λ. M is where a non-negative supermartingale that
-    starts at 1 is stopped, since each ε and the decision to go on are made before the report that they
-    govern; so the mean of M is at most 1, and Pr[L > total] <= delta - own by Markov's inequality. The
-    reports' own failures add at most own. The argument needs one of the two to be infallible: of two theorems
-    that both fail now and then, whichever allows more has the sum of their deltas.
+    Privacy: either theorem may decide, even though every report's ε and the moment to stop may depend on all
+    earlier outputs. Let L be the loss of all reports that were allowed, S their Σε², λ > 0. If they end with
+    Σε <= total, then L <= total for certain. So L > total is possible only if they end with S <= S_max, and
+    then M = e^{λL - λ(1+λ)S/2} is at least e^{λ total - λ(1+λ)S_max/2}, which is 1/(delta - own) at the
+    best λ. M is the value at which a non-negative supermartingale that starts at 1 is stopped, since each ε
+    and the decision to go on are made before the report that they govern; so the mean of M is at most 1, and
+    Pr[L > total] <= delta - own by Markov's inequality. The reports' own failures add at most own. The
+    argument needs one of the two theorems to hold for certain: if both could fail, taking whichever allows
+    more would cost the sum of their deltas.
 
-    A report that is refused changes nothing, and a smaller one may still be let through.
+    A refused report changes nothing, and a smaller one may still be allowed.
 
     Source: `ZcdpFilter`, `Basic`; the argument above.
     """
 
     def __init__(self, total: float, delta: float = 0.0, own: float = 0.0) -> None:
         """total: nats, > 0. delta, own: in [0, 1), own <= delta. AccountingError otherwise."""
-        self.delta, self.own = _part(delta, own)
+        self.delta, self.own = _check_part(delta, own)
         self.total = positive("the total", total)
         self.history = History()
         self.sum_cap = Basic(total).cap(1)
@@ -65,21 +64,21 @@ class Filter:
         return new.delta <= exact(self.own) and (by_sum or by_squares)
 
     def spend(self, report: ReportCost | int) -> None:
-        """Count a report that is about to be made, or raise BudgetExceeded and count nothing."""
+        """Count a report that is about to be sent, or raise BudgetExceeded and count nothing."""
         new = _then(self.history, report, exact(self.own))
         if not self.allows(report):
             raise BudgetExceeded(self._refusal(new))
         self.history = new
 
-    def left(self, epsilon: int) -> int:
-        """Return how many more reports of epsilon micro-nats, without a δ of their own, still fit."""
+    def remaining_reports(self, epsilon: int) -> int:
+        """Return how many more reports of epsilon micro-nats, without a δ of their own, are allowed."""
         epsilon = ReportCost(epsilon).epsilon
         by_sum = (self.sum_cap - self.history.sum) // epsilon
         by_squares = (self.squares_cap - self.history.squares) // (epsilon * epsilon)
         return max(0, by_sum, by_squares)
 
     def guarantee(self) -> Guarantee:
-        """Return what holds for all reports that are let through."""
+        """Return the guarantee of all reports that are allowed."""
         if self.squares_cap == 0:
             return Basic(self.total, self.delta).guarantee()
         return ZcdpFilter(self.total, self.delta, self.own).guarantee()
@@ -93,13 +92,13 @@ class Filter:
 
 
 class Odometer:
-    """What the reports have revealed so far; valid at every moment, however that moment was chosen.
+    """A bound on the loss so far that is valid at every moment, however that moment was chosen.
 
-    spent() holds for all times at once: with probability 1 - delta no loss ever exceeds what was shown.
-    Stopping because of what it shows, or of what the reports were, is safe, unlike with a theorem for a
-    number of reports that was fixed beforehand. The price against a filter is least at `sharpest`.
+    spent() holds for all times at once: with probability 1 - delta, no loss ever exceeds the bound at its
+    time. Stopping because of the bound or of the reports is safe, unlike with a theorem for a number of
+    reports that is fixed beforehand. Compared with a filter, the bound is tightest at `sharpest`.
 
-    It shows the less of Σε, which cannot fail, and of
+    The bound is the smaller of Σε, which holds for certain, and
 
         ½S + sqrt((S + ρ)(2 ln(1/δ') + ln(1 + S/ρ))),  S = Σε_i², δ' = delta - own,
 
@@ -110,8 +109,8 @@ class Odometer:
     """
 
     def __init__(self, delta: float = 0.0, own: float = 0.0, sharpest: float = 1.0) -> None:
-        """delta, own: in [0, 1), own <= delta; at delta = own it shows Σε. sharpest: nats, > 0."""
-        self.delta, self.own = _part(delta, own)
+        """delta, own: in [0, 1), own <= delta; at delta = own the bound is Σε. sharpest: nats, > 0."""
+        self.delta, self.own = _check_part(delta, own)
         self.history = History()
         self._aside = exact(own)
         self._slack = exact(delta) - self._aside
@@ -119,7 +118,7 @@ class Odometer:
         self._offset = _sharpest_offset(sharpest, delta, own) if self._slack else Decimal(0)
 
     def add(self, report: ReportCost | int) -> None:
-        """Count a report; raises BudgetExceeded, and counts nothing, if Σδ would pass its limit."""
+        """Count a report, or raise BudgetExceeded and count nothing if Σδ would pass its limit."""
         self.history = _then(self.history, report, self._aside)
 
     def spent(self) -> Spent:
@@ -138,15 +137,14 @@ class Odometer:
         return above(squares / 2 + boundary.sqrt())
 
 
-def _part(delta: float, own: float) -> tuple[float, float]:
-    """Return both, if own is a part of delta."""
+def _check_part(delta: float, own: float) -> tuple[float, float]:
     if probability("own", own) > probability("delta", delta):
-        raise AccountingError(f"own is a part of delta = {delta:g}: it cannot be {own:g}")
+        raise AccountingError(f"own must be at most delta = {delta:g}, not {own:g}")
     return float(delta), float(own)
 
 
 def _then(history: History, report: ReportCost | int, own: Decimal) -> History:
-    """Return the history with one more report; BudgetExceeded if the reports' own δ would pass `own`."""
+    """Return the history with one more report, or raise BudgetExceeded if the reports' δ would pass `own`."""
     new = history.then(report)
     if new.delta > own:
         raise BudgetExceeded(f"the reports' own δ would come to {float(new.delta):g}, above {float(own):g}")
@@ -154,9 +152,9 @@ def _then(history: History, report: ReportCost | int, own: Decimal) -> History:
 
 
 def _sharpest_offset(total: float, delta: float, own: float) -> Decimal:
-    """The ρ that makes (S + ρ)(2 ln(1/δ') + ln(1 + S/ρ)) least at the S where a filter of `total` stops.
+    """Return the ρ that minimizes (S + ρ)(2 ln(1/δ') + ln(1 + S/ρ)) at the S where a filter of `total` stops.
 
-    Any ρ > 0 that is fixed beforehand is valid. With x = S/ρ the least is where x = 2 ln(1/δ') + ln(1 + x).
+    Any ρ > 0 that is fixed beforehand is valid. With x = S/ρ the minimum is at x = 2 ln(1/δ') + ln(1 + x).
     """
     twice = -2 * math.log(delta - own)
     x = twice + 1

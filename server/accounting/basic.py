@@ -1,4 +1,4 @@
-"""The first theorems, basic and advanced composition, and no composition theorem at all."""
+"""The classic theorems, basic and advanced composition, and no limit at all."""
 
 import math
 from dataclasses import dataclass, replace
@@ -37,23 +37,24 @@ class Basic(Theorem):
         return self.micro_total
 
     def spent(self, reports: Reports) -> Spent:
-        """Σε_i and Σδ_i."""
+        """Return Σε_i and Σδ_i."""
         history = History.of(reports)
         spent = super().spent(history)
         own = float_above(history.delta)
         return replace(spent, delta=own, kind=Kind.APPROXIMATE) if own else spent
 
     def guarantee(self) -> Guarantee:
-        """(total, delta)-LDP, which is total-LDP where delta is 0."""
-        return self._promised(Kind.APPROXIMATE, ON_THE_WAY) if self.delta else super().guarantee()
+        """Return (total, delta)-LDP, which is total-LDP if delta is 0."""
+        return self._guarantee(Kind.APPROXIMATE, ON_THE_WAY) if self.delta else super().guarantee()
 
 
 class Advanced(Theorem):
     """Σε_i (e^{ε_i} - 1) + sqrt(2 Σε_i² ln(1/δ')) <= total, with δ' = delta - Σδ_i.
 
     For k reports of one ε this is ε sqrt(2k ln(1/δ')) + kε(e^ε - 1): (total, kδ + δ')-LDP. The ε_i and δ_i
-    are fixed before the first report; what is asked may be chosen on the way. (A much-read tutorial's code
-    lacks the ε before the root: at ε = 0.5, k = 350, δ' = 0.1 it prints 153.67; the theorem says 133.60.)
+    are fixed before the first report; the questions may be chosen on the way. (The code of a much-read
+    tutorial lacks the ε before the root: at ε = 0.5, k = 350, δ' = 0.1 it prints 153.67; the theorem gives
+    133.60.)
 
     Dwork, Rothblum, Vadhan 2010, Boosting and differential privacy, FOCS, Theorem III.3.
     """
@@ -67,7 +68,7 @@ class Advanced(Theorem):
     )
 
     def loss(self, history: History) -> Decimal:
-        """Return the formula's value; infinite if the reports' own δ leave nothing of delta."""
+        """Return the formula's value; infinite if the reports' own δ use up delta."""
         slack = exact(self.delta) - history.delta
         if slack <= 0:
             return Decimal("Infinity")
@@ -77,7 +78,7 @@ class Advanced(Theorem):
 
 @dataclass(frozen=True)
 class Unlimited(Theorem):
-    """No theorem and no cap: every report keeps its own ε, and no total holds for all together."""
+    """No theorem and no cap: each report keeps its own ε, but nothing bounds their total."""
 
     total: float = math.inf
 
@@ -92,12 +93,12 @@ class Unlimited(Theorem):
 
     def __post_init__(self) -> None:
         if self.total != math.inf or self.delta != 0:
-            raise AccountingError("none keeps no total and no delta: leave them out, or choose a theorem")
+            raise AccountingError("none has no total and no delta: leave them out, or choose a theorem")
 
     def loss(self, history: History) -> Decimal:
-        """Return Σε_i, which is all that can be said."""
+        """Return Σε_i."""
         return Decimal(history.sum) / MICRO
 
     def cap(self, epsilon: int) -> int:
-        """Return 0, which the device compares with nothing."""
+        """Return 0; the device does not compare it with anything."""
         return 0

@@ -1,4 +1,4 @@
-"""Chances of a binomial distribution to nearly full precision, however large it is."""
+"""Probabilities of a binomial distribution to nearly full precision, however many trials."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -11,11 +11,11 @@ from ..arrays import Floats
 
 
 def log_chances(successes: Floats, trials: Floats, nats: float) -> Floats:
-    """Natural logarithm of the Binomial(trials, 1/(1 + e^nats)) probabilities; 0 <= successes <= trials.
+    """Return the logarithm of Binomial(trials, 1/(1 + e^nats)) at `successes`, 0 <= successes <= trials.
 
-    successes, trials: whole numbers, trials >= 1, of shapes that go together. Loader's saddle-point form: the
-    large parts of the factorials and powers, which would cancel, are taken away on paper. Loader 2000, Fast
-    and accurate computation of binomial probabilities.
+    successes, trials: whole numbers, trials >= 1, of shapes that broadcast. Loader's saddle-point form, in
+    which the large parts of the factorials and powers cancel analytically. Loader 2000, Fast and accurate
+    computation of binomial probabilities.
     """
     x = successes
     y = trials - x
@@ -45,13 +45,13 @@ def falls_below(bound: float, inside: int, limit: int, trials: int, nats: float)
 
 
 def _deviance(x: Floats, mean: Floats) -> Floats:
-    """x ln(x / mean) + mean - x, without cancellation near the mean."""
+    """Return x ln(x / mean) + mean - x, without cancellation near the mean."""
     u = (x - mean) / mean
     return mean * ((1 + u) * np.log1p(u) - u)
 
 
 def _stirling_error(n: Floats) -> Floats:
-    """ln n! - ln(sqrt(2 π n) (n/e)^n) for n >= 1."""
+    """Return ln n! - ln(sqrt(2 π n) (n/e)^n) for n >= 1."""
     inverse = 1 / n
     square = inverse * inverse
     series = inverse * (

@@ -12,12 +12,17 @@ THEOREMS: dict[str, type[Theorem]] = {x.name: x for x in (Basic, ZcdpFilter, Opt
 
 
 def choose(name: str, total: float | None = None, delta: float = 0.0) -> Theorem:
-    """Return the theorem of that name with a total (nats; None only for "none") and a delta to keep.
+    """Return the theorem of that name with a total (nats; None only for "none") and a delta.
 
-    name: one of THEOREMS, or "package.module:Class" for one of your own. AccountingError for an unknown name,
-    or if total and delta do not fit it.
+    Args:
+        name: One of THEOREMS, or "package.module:Class" for one of your own.
+        total: The limit on the loss of all reports, nats.
+        delta: The probability with which the limit may fail, in [0, 1).
+
+    Raises:
+        AccountingError: If the name is unknown, or total and delta do not fit the theorem.
     """
-    cls = THEOREMS.get(name) or _imported(name)
+    cls = THEOREMS.get(name) or _import_theorem(name)
     if total is None:
         if cls is not Unlimited:
             raise AccountingError(f"{name} composition needs a total in nats")
@@ -25,12 +30,12 @@ def choose(name: str, total: float | None = None, delta: float = 0.0) -> Theorem
     return cls(total, delta)
 
 
-def _imported(name: str) -> type[Theorem]:
+def _import_theorem(name: str) -> type[Theorem]:
     try:
         named = pkgutil.resolve_name(name) if ":" in name else None
     except (ImportError, AttributeError, ValueError) as error:
         raise AccountingError(f"no theorem {name}: {error}") from None
     if not (isinstance(named, type) and issubclass(named, Theorem)):
-        known = ", ".join(THEOREMS)
-        raise AccountingError(f"no theorem {name}: there are {known}, or package.module:Class for your own")
+        names = ", ".join(THEOREMS)
+        raise AccountingError(f"no theorem {name}: there are {names}, or package.module:Class for your own")
     return named

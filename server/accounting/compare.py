@@ -8,14 +8,14 @@ from ..epsilon import MICRO
 from . import THEOREMS, Guarantee, Kind, Theorem, choose
 
 TITLES = {"zcdp": "zCDP filter"}
-"""Titles of theorems that people name differently from the files."""
+"""Titles of theorems whose usual name differs from their name in files."""
 
 
 @dataclass(frozen=True)
 class TheoremRow:
-    """One theorem: what it allows (None: anything), what the board compares, and what it guarantees.
+    """One theorem: the reports it allows (None: any), the board's rule and cap, and its guarantee.
 
-    epsilon: nats per report. reports: how many. sum: what these reports are for certain, Σε in nats.
+    epsilon: nats per report. reports: how many. sum: the loss of these reports for certain, Σε in nats.
     """
 
     theorem: str
@@ -30,7 +30,7 @@ class TheoremRow:
 
 
 def theorems(total: float, delta: float) -> list[Theorem]:
-    """Every theorem that a total in nats and a delta in [0, 1) allow; with delta 0, those that need none."""
+    """Return all theorems for a total in nats and a delta in [0, 1); at 0 only those that need no delta."""
     allowed: list[Theorem] = []
     for name, theorem in THEOREMS.items():
         if name == "none":
@@ -44,12 +44,12 @@ def theorems(total: float, delta: float) -> list[Theorem]:
 
 
 def for_reports(total: float, delta: float, reports: int) -> list[TheoremRow]:
-    """The largest ε of equal reports under every theorem. total: nats, > 0; delta: in [0, 1)."""
+    """Return the largest ε of equal reports under every theorem. total: nats, > 0; delta: in [0, 1)."""
     return [_row(x, x.most_epsilon(reports), reports) for x in theorems(total, delta)]
 
 
 def for_epsilon(total: float, delta: float, epsilon: int) -> list[TheoremRow]:
-    """The number of reports of epsilon micro-nats each under every theorem."""
+    """Return how many reports of epsilon micro-nats each are allowed under every theorem."""
     return [_row(x, epsilon, x.most_reports(epsilon)) for x in theorems(total, delta)]
 
 
@@ -59,8 +59,8 @@ def plain_guarantee(guarantee: Guarantee) -> dict[str, Any]:
     return asdict(guarantee) | {"epsilon": epsilon}
 
 
-def holds(theorem: Theorem) -> str:
-    """Return a theorem's promise in a few words, as tables and legends show it."""
+def short_guarantee(theorem: Theorem) -> str:
+    """Return a theorem's guarantee in a few words, for tables and legends."""
     if theorem.kind == Kind.PURE:
         return f"{theorem.total:g}-LDP"
     if theorem.kind == Kind.APPROXIMATE:
@@ -74,7 +74,7 @@ def _row(theorem: Theorem, epsilon: int | None, reports: int | None) -> TheoremR
     return TheoremRow(
         theorem=theorem.name,
         kind=theorem.kind,
-        guarantee=holds(theorem),
+        guarantee=short_guarantee(theorem),
         rule=theorem.rule,
         cap=min(cap, reports) if theorem.rule == "count" and reports is not None else cap,
         epsilon=nats,

@@ -1,4 +1,4 @@
-"""The package's one kind of error, and the checks that raise it."""
+"""The package's exception, and the checks that raise it."""
 
 import math
 from numbers import Real
@@ -7,7 +7,7 @@ from ..errors import HushmoteError
 
 
 class AccountingError(HushmoteError):
-    """A budget is invalid; the text says what was wrong and what would be right."""
+    """A budget is invalid; the message says what was wrong and what would be right."""
 
 
 def positive(name: str, value: float) -> float:

@@ -27,7 +27,7 @@ class ZcdpFilter(Theorem):
     Solved for S this is the cap S_max = (sqrt(2 ln(1/δ') + 2 total) - sqrt(2 ln(1/δ')))². own is the part of
     delta, fixed beforehand, that is set aside for the reports' own δ_i; boards need none.
 
-    Proof: e^{λL - λ(1+λ)S/2} is a supermartingale of mean at most 1, so where S never exceeds S_max,
+    Proof: e^{λL - λ(1+λ)S/2} is a supermartingale of mean at most 1, so if S never exceeds S_max,
     Pr[L > E] <= e^{-λE + λ(1+λ)S_max/2}, which is δ' at the best λ.
 
     Whitehouse, Ramdas, Rogers, Wu 2023, Fully-adaptive composition in differential privacy, ICML, Theorem 1;
@@ -44,23 +44,21 @@ class ZcdpFilter(Theorem):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not probability("own", self.own) < self.delta:
-            raise AccountingError(
-                f"own must leave something of delta = {self.delta:g}, not take {self.own:g}"
-            )
+            raise AccountingError(f"own must be below delta = {self.delta:g}, not {self.own:g}")
 
     def guarantee(self) -> Guarantee:
-        """(total, delta)-LDP; where the reports have no δ of their own, the odds are bounded as well."""
-        return self._promised(self.kind, ON_THE_WAY) if self.own else super().guarantee()
+        """Return (total, delta)-LDP; if the reports have no δ of their own, the odds are bounded as well."""
+        return self._guarantee(self.kind, ON_THE_WAY) if self.own else super().guarantee()
 
     def loss(self, history: History) -> Decimal:
-        """The formula; infinite where Σδ_i > own."""
+        """Return the formula's value; infinite if Σδ_i > own."""
         if history.delta > exact(self.own):
             return Decimal("Infinity")
         squares = Decimal(history.squares) / MICRO**2
         return above(squares / 2 + (-2 * squares * self._slack.ln()).sqrt())
 
     def cap(self, epsilon: int) -> int:
-        """S_max in micro-nats squared, rounded down, whatever the epsilon."""
+        """Return S_max in micro-nats squared, rounded down, whatever the epsilon."""
         with exact_arithmetic():
             twice = -2 * self._slack.ln()
             root = (twice + 2 * exact(self.total)).sqrt() - twice.sqrt()

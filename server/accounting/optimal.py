@@ -1,15 +1,15 @@
 """Optimal composition of equal reports, in nats: the smallest δ, the largest ε, the most reports.
 
-k reports that are each ε-LDP are never easier to tell apart than k answers of binary randomized response, and
-that is an ε-LDP mechanism itself: what holds for it is the exact answer. An observer sees i lies among k
-answers; under one value i is Binomial(k, q), under the other Binomial(k, 1 - q), with q = 1/(1 + e^ε). The
-two have density ratio e^{(k - 2i)ε} at i, so
+k reports that are each ε-LDP are never easier to tell apart than k answers of binary randomized response,
+which is an ε-LDP mechanism itself, so its bound is exact. An observer sees i lies among k answers; under one
+value i is Binomial(k, q), under the other Binomial(k, 1 - q), with q = 1/(1 + e^ε). The two have density
+ratio e^{(k - 2i)ε} at i, so
 
     δ(E) = Σ_i P_i max(0, 1 - e^{E - (k - 2i) ε}),  P = Binomial(k, q).
 
-The sum has no negative term, so nothing cancels; it is done relative to its largest P_i, so nothing
-overflows. It also holds when each report's mechanism is chosen in view of the earlier reports, as long as
-every one is ε-LDP with this same ε and there are at most k.
+The sum has no negative term, so nothing cancels; it is computed relative to its largest P_i, so nothing
+overflows. The bound also holds if each report's mechanism is chosen after seeing the earlier reports, as long
+as every one is ε-LDP with this same ε and there are at most k.
 
 Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, ICML, Theorem 3.3.
 """
@@ -47,9 +47,9 @@ _HALVES = 134_217_729.0  # 2**27 + 1: Veltkamp's constant, splits a double into 
 def optimal_delta(epsilon: float, reports: int, total: float) -> float:
     """Return the smallest δ for which `reports` reports of ε each are (total, δ)-LDP, rounded up.
 
-    epsilon: of one report, nats, > 0. reports: 1 to MOST_REPORTS. total: nats, > 0. The answer is 0 where
-    total >= reports * epsilon and a number in (0, 1] elsewhere, above the exact one by less than
-    1e-11 + 2e-15 * reports * (1 + epsilon), relatively. AccountingError on anything else.
+    epsilon: of one report, nats, > 0. reports: 1 to MOST_REPORTS. total: nats, > 0. The result is 0 if
+    total >= reports * epsilon and in (0, 1] otherwise; its relative error is less than
+    1e-11 + 2e-15 * reports * (1 + epsilon). Raises AccountingError for other arguments.
     """
     k = whole("the number of reports", reports, high=MOST_REPORTS)
     return _delta(k, *_units(positive("epsilon", epsilon), positive("the total", total)))
@@ -58,8 +58,8 @@ def optimal_delta(epsilon: float, reports: int, total: float) -> float:
 def optimal_epsilon(reports: int, total: float, delta: float) -> float:
     """Return the largest ε per report for which `reports` reports are (total, delta)-LDP, rounded down.
 
-    reports: 1 to MOST_REPORTS. total: nats, > 0. delta: in [0, 1); at 0 the answer is total / reports.
-    `optimal_delta(answer, reports, total) <= delta` always. AccountingError on anything else.
+    reports: 1 to MOST_REPORTS. total: nats, > 0. delta: in [0, 1); at 0 the result is total / reports.
+    `optimal_delta(result, reports, total) <= delta` always. Raises AccountingError for other arguments.
     """
     k = whole("the number of reports", reports, high=MOST_REPORTS)
     total, delta = positive("the total", total), probability("delta", delta)
@@ -81,8 +81,8 @@ def optimal_epsilon(reports: int, total: float, delta: float) -> float:
 def optimal_total(epsilon: float, reports: int, delta: float) -> float:
     """Return the smallest total for which `reports` reports of ε each are (total, delta)-LDP, rounded up.
 
-    epsilon: nats, > 0. reports: 1 to MOST_REPORTS. delta: in [0, 1); at 0 the answer is reports * epsilon, at
-    a large delta it may be 0. AccountingError on anything else.
+    epsilon: nats, > 0. reports: 1 to MOST_REPORTS. delta: in [0, 1); at 0 the result is reports * epsilon, at
+    a large delta it may be 0. Raises AccountingError for other arguments.
     """
     k = whole("the number of reports", reports, high=MOST_REPORTS)
     epsilon, delta = positive("epsilon", epsilon), probability("delta", delta)
@@ -101,20 +101,20 @@ def optimal_total(epsilon: float, reports: int, delta: float) -> float:
 def optimal_reports(epsilon: float, total: float, delta: float) -> int:
     """Return the largest number of reports of ε each that are (total, delta)-LDP together; 0 if not even one.
 
-    epsilon, total: nats, > 0. delta: in [0, 1). MOST_REPORTS where more would do. AccountingError on anything
-    else.
+    epsilon, total: nats, > 0. delta: in [0, 1). At most MOST_REPORTS. Raises AccountingError for other
+    arguments.
     """
     units = _units(positive("epsilon", epsilon), positive("the total", total))
     return _reports(*units, probability("delta", delta))
 
 
-def unspoilt(history: History) -> Decimal:
-    """Return Π(1 - δ_i): the chance that none of the reports' own δ strikes."""
+def no_failure_chance(history: History) -> Decimal:
+    """Return Π(1 - δ_i): the chance that none of the reports fails with its own δ."""
     with exact_arithmetic():
-        kept = Decimal(1)
+        chance = Decimal(1)
         for report, n in history.runs:
-            kept *= (1 - exact(report.delta)) ** n
-        return kept
+            chance *= (1 - exact(report.delta)) ** n
+        return chance
 
 
 class Optimal(Theorem):
@@ -131,30 +131,30 @@ class Optimal(Theorem):
     words = f"{EVENTS} Every report has the same ε, fixed beforehand; no rule can allow more of them."
 
     def loss(self, history: History) -> Decimal:
-        """Return `optimal_total`; infinite where the reports' own δ leave nothing of delta."""
+        """Return `optimal_total`; infinite if the reports' own δ use up delta."""
         if len(history.epsilons) != 1:
             several = ", ".join(f"{x / MICRO:g}" for x in history.epsilons[:4])
             raise AccountingError(f"optimal composition is for reports of one epsilon, not of {several}")
-        slack = 1 - (1 - exact(self.delta)) / unspoilt(history)
+        slack = 1 - (1 - exact(self.delta)) / no_failure_chance(history)
         if slack < 0:
             return Decimal("Infinity")
         room = math.nextafter(float(slack), 0.0) if history.delta else float(self.delta)
         return exact(optimal_total(history.epsilons[0] / MICRO, history.count, room))
 
     def allowed(self, reports: Reports) -> bool:
-        """Whether these reports stay within the total."""
+        """Return whether these reports stay within the total."""
         history = History.of(reports)
         if history.delta or len(history.epsilons) != 1:
             return super().allowed(history)
         return self._fits(*history.epsilons, history.count)
 
     def cap(self, epsilon: int) -> int:
-        """The number of reports of epsilon micro-nats."""
+        """Return the number of reports of epsilon micro-nats each that are allowed."""
         total = self.micro_total
         return _reports(ReportCost(epsilon).epsilon, total, MICRO, self.delta) if total else 0
 
     def most_epsilon(self, reports: int) -> int:
-        """The largest epsilon in micro-nats for n reports, rounded down; reports: n."""
+        """Return the largest epsilon in micro-nats for `reports` reports, rounded down."""
         epsilon = math.floor(optimal_epsilon(reports, self.micro_total / MICRO, self.delta) * MICRO) + 1
         while epsilon and not self._fits(epsilon, reports):
             epsilon -= 1
@@ -165,7 +165,7 @@ class Optimal(Theorem):
 
 
 def _units(epsilon: float, total: float) -> tuple[float, float, float]:
-    """Return (epsilon, total, unit) in 1 / unit nats: micro-nats where both are a whole number of them.
+    """Return (epsilon, total, unit) in 1 / unit nats: micro-nats if both are whole numbers of micro-nats.
 
     The double 0.1 is a little more than a tenth, and ten of them more than 1. 100,000 micro-nats are exact.
     """
@@ -176,13 +176,13 @@ def _units(epsilon: float, total: float) -> tuple[float, float, float]:
 
 
 def _delta(reports: int, epsilon: float, total: float, unit: float) -> float:
-    """`optimal_delta` without its checks, with epsilon and total in 1 / unit nats."""
+    """Return `optimal_delta` without its checks, with epsilon and total in 1 / unit nats."""
     last = _last_positive(epsilon, reports, total)
     if last < 0:
         return 0.0
     nats = epsilon / unit
     lie = float(special.expit(-nats))
-    # The most P_i in [0, last] is at the mode or, if that is not in reach, at the end.
+    # The largest P_i in [0, last] is at the mode or, if that is beyond the range, at its end.
     trials = np.array([float(reports)])
     peak = min(last, math.floor((reports + 1) * lie))
     top = log_chances(np.array([float(peak)]), trials, nats)[0]
@@ -199,15 +199,15 @@ def _delta(reports: int, epsilon: float, total: float, unit: float) -> float:
 
 
 def _reports(epsilon: float, total: float, unit: float, delta: float) -> int:
-    """`optimal_reports` without its checks, with epsilon and total in 1 / unit nats."""
+    """Return `optimal_reports` without its checks, with epsilon and total in 1 / unit nats."""
     fewest = max(0, math.floor(min(total / epsilon, MOST_REPORTS)) - 1)  # these fit by basic composition
     return fewest + largest(
         lambda n: _delta(fewest + n, epsilon, total, unit) <= delta, MOST_REPORTS - fewest
     )
 
 
-def _crossing(delta_of: Callable[[float], float], delta: float, kept: float, broken: float) -> float:
-    """Bisect between an argument that keeps delta and one that breaks it; returns one that keeps it."""
+def _crossing(delta_of: Callable[[float], float], delta: float, valid: float, invalid: float) -> float:
+    """Return the argument nearest to `invalid` that keeps delta; `valid` keeps it, `invalid` does not."""
 
     def over(x: float) -> float:
         return math.log(max(delta_of(x) if x else 1.0, 1e-320) / delta)
@@ -215,15 +215,15 @@ def _crossing(delta_of: Callable[[float], float], delta: float, kept: float, bro
     from scipy import optimize  # only here: it takes long to load, and few searches need it
 
     search = cast("Any", optimize).root_scalar  # SciPy has no types
-    root = float(search(over, bracket=(kept, broken), method="brentq", xtol=1e-300, rtol=1e-14).root)
-    step = math.copysign(root * 1e-15, kept - broken)
+    root = float(search(over, bracket=(valid, invalid), method="brentq", xtol=1e-300, rtol=1e-14).root)
+    step = math.copysign(root * 1e-15, valid - invalid)
     while delta_of(root) > delta:
         root, step = root + step, 2 * step
     return root
 
 
 def _last_positive(epsilon: float, reports: int, total: float) -> int:
-    """The most lies i with (reports - 2i) epsilon > total, exactly; -1 if there are none."""
+    """Return the largest number of lies i with (reports - 2i) epsilon > total, exactly; -1 if none."""
     guess = math.floor((reports - min(total / epsilon, 2.0 * reports)) / 2)
     near = np.arange(max(0, guess - 2), max(0, guess + 3), dtype=float)
     fits = near[_minus_product(total, reports - 2 * near, epsilon) < 0]
@@ -231,7 +231,7 @@ def _last_positive(epsilon: float, reports: int, total: float) -> int:
 
 
 def _minus_product(total: float, factor: np.ndarray, epsilon: float) -> np.ndarray:
-    """total - factor * epsilon with one rounding where the two are close; factor whole and below 2**27."""
+    """Return total - factor * epsilon with one rounding if the two are close; factor: whole, below 2**27."""
     carry = _HALVES * epsilon
     high = carry - (carry - epsilon)
     return (total - factor * high) - factor * (epsilon - high)

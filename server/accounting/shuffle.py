@@ -1,21 +1,22 @@
-"""ε of a histogram, in nats: what somebody who sees only counts of codes learns about one device.
+"""ε of a histogram, in nats: how much someone who sees only counts of codes learns about one device.
 
-A histogram does not say who sent which code. A board's report hides among all that any other board could as
-well have sent: whatever its reading, a board draws from one law, the *blanket*, with a chance γ. Let E be the
-odds of a report, a and b two readings of one board, and K the chance of codes in the blanket that support a
-and not b, which is that of those that support b and not a. With x = e^ε' a histogram of n reports, one of
-them the board's, is (ε', δ)-DP with
+A histogram does not show who sent which code. A board's report hides among the codes that any other board
+could have sent as well: whatever its reading, a board draws with a chance γ from one common distribution, the
+*blanket*. Let E be the odds of a report, a and b two readings of one board, and K the chance in the blanket
+of the codes that support a and not b, which is also that of the codes that support b and not a. With x = e^ε'
+a histogram of n reports, one of them the board's, is (ε', δ)-DP with
 
     δ = E[(N0 (E - x) - N1 (xE - 1) - N2 (x - 1))_+] / n
 
 where (N0, N1, N2, rest) is multinomial, n trials with chances K, K, γ - 2K: codes for a, for b, for neither.
-Codes that support both are taken for neither, which only adds to δ. It holds in both directions, as a and b
-stand for each other, whatever the other boards' readings are.
+Codes that support both are counted as neither, which only increases δ. It holds in both directions, since a
+and b are interchangeable, and whatever the other boards' readings are.
 
-What is computed is at most a few parts in a thousand above it and never below. Given M = N0 + N1, N0 is
+The computed value is at most a few parts in a thousand too high and never too low. Given M = N0 + N1, N0 is
 Binomial(M, ½) and the mean of a positive part has a closed form. Of neighbouring M only the largest is
-looked at, with the drift of the smallest: moving from one to the other adds noise of mean 0 to a convex
-function. In N2 the function is convex, and lies below its chords. What lies outside the windows is added.
+evaluated, with the drift of the smallest: moving from one to the other adds noise of mean 0 to a convex
+function. In N2 the function is convex, and lies below its chords. The probability outside the windows is
+added.
 
 Balle, Bell, Gascón, Nissim, "The Privacy Blanket of the Shuffle Model", CRYPTO 2019, Lemma 5.3. The clones,
 which need the odds alone: Feldman, McMillan, Talwar, "Stronger Privacy Amplification by Shuffling for Rényi
@@ -40,20 +41,20 @@ from .binomial import log_chances
 from .errors import AccountingError, positive, probability, whole
 
 MOST_SHUFFLED = 10**9
-"""The most reports of a histogram for which its ε is computed; more count as this many."""
+"""The largest number of reports for which the ε of a histogram is computed; more count as this many."""
 
 USUAL_HISTOGRAM_DELTA = 1e-6
-"""δ of a histogram's ε where none was chosen."""
+"""The default δ of a histogram's ε."""
 
-_MARGIN = 1e-8  # relative error of the sums, with room: the tests compare with 40 digits
-_SLACK = 1e-13  # relative error of a distribution function, with room
-_FINE = 0.0003  # of M, what is looked at together: the relative error of ε' is about this
+_MARGIN = 1e-8  # generous bound on the relative error of the sums: the tests compare with 40 digits
+_SLACK = 1e-13  # generous bound on the relative error of a distribution function
+_FINE = 0.0003  # part of M that is evaluated together: about the relative error of ε'
 _RUNG_BITS = 8  # numbers of reports are rounded down to this many binary digits
 
 
 @dataclass(frozen=True)
 class Blanket:
-    """The blanket: the part of a report's law that all readings share.
+    """The blanket: the part of a report's distribution that all readings share.
 
     odds   how much likelier a code can be for one value than for another: e to the ε of a report, above 1
     pair   K: chance that a report is drawn from the blanket and supports the first of two given values only
@@ -72,7 +73,7 @@ class Blanket:
 
     @staticmethod
     def of_clones(odds: float) -> Blanket:
-        """The blanket that every mechanism of these odds has at least, whatever the law of its reports."""
+        """Return the blanket that every mechanism of these odds has at least."""
         return Blanket(odds, 1 / (odds + 1), 2 / (odds + 1))
 
     @property
@@ -82,31 +83,33 @@ class Blanket:
 
 
 def histogram_delta(blanket: Blanket, reports: int, epsilon: float) -> float:
-    """A δ for which a histogram of these reports is (epsilon, δ)-DP for a board with one of them.
+    """Return a δ for which a histogram of these reports is (epsilon, δ)-DP for a board with one of them.
 
-    reports: of honest boards, the board's own included, from 1 up; more than MOST_SHUFFLED count as these.
-    epsilon: nats, > 0. Rounded up, in [0, 1]; 0 from the ε of a report on. AccountingError on anything else.
+    reports: of honest boards, the board's own included, at least 1; more count as MOST_SHUFFLED. epsilon:
+    nats, > 0. The result is rounded up, in [0, 1]; it is 0 if epsilon is at least the ε of a report. Raises
+    AccountingError for other arguments.
     """
     n, epsilon = whole("the number of reports", reports), positive("epsilon", epsilon)
     n = min(n, MOST_SHUFFLED)
-    return min(_Sum(b, n, epsilon, 80.0).delta(epsilon) for b in _valid(blanket))
+    return min(_Sum(b, n, epsilon, 80.0).delta(epsilon) for b in _valid_blankets(blanket))
 
 
 def histogram_epsilon(blanket: Blanket, reports: int, delta: float, own: int = 1) -> float:
-    """The ε' for which a histogram of these reports is (ε', delta)-DP for a board with `own` of them.
+    """Return the ε' for which a histogram of these reports is (ε', delta)-DP for a board with `own` of them.
 
-    reports: of honest boards, the board's own included. own: from 1 up. delta: in [0, 1). Nats, rounded up;
-    never above own times the ε of a report, and never less for fewer reports: their number is rounded down
-    to 8 binary digits. AccountingError on anything else.
+    reports: of honest boards, the board's own included. own: at least 1. delta: in [0, 1). The result is in
+    nats, rounded up; it is never above own times the ε of a report, and never smaller for fewer reports:
+    their number is rounded down to 8 binary digits. Raises AccountingError for other arguments.
     """
     return composed_epsilon([(blanket, reports)], delta, own)
 
 
 def composed_epsilon(parts: Sequence[tuple[Blanket, int]], delta: float, own: int = 1) -> float:
-    """ε' of several histograms that are seen together, each with its blanket and its number of reports.
+    """Return ε' of several histograms seen together, each with its blanket and its number of reports.
 
-    own: the most reports of one board in all of them. They lie where they hide worst: group privacy, one
-    report after another, in whichever histograms give them the largest ε'. Otherwise as histogram_epsilon().
+    own: the largest number of reports of one board in all of them. They are assumed to be where they are
+    least hidden: group privacy, one report after another, in the histograms with the largest ε'. Otherwise
+    the same as histogram_epsilon().
     """
     own, delta = whole("the number of own reports", own), probability("delta", delta)
     sizes = [(b, min(whole("the number of reports", n), MOST_SHUFFLED)) for b, n in parts]
@@ -120,7 +123,7 @@ def composed_epsilon(parts: Sequence[tuple[Blanket, int]], delta: float, own: in
     each = delta / steps
     while each > 1e-300:
         worst = _worst([(_one_epsilon(b, _rung(n), each), n) for b, n in sizes], steps)
-        # A step that costs the ε of a report fails with no δ; the others' are multiplied on the way.
+        # A step that costs the full ε of a report adds no δ; those of the others grow with each later step.
         factor, before = 0.0, 0.0
         for epsilon, count in worst:
             if before + epsilon * count >= 700 or not epsilon:
@@ -137,7 +140,7 @@ def composed_epsilon(parts: Sequence[tuple[Blanket, int]], delta: float, own: in
 
 
 def _fewest(parts: Sequence[tuple[Blanket, int]], steps: int) -> list[tuple[Blanket, int]]:
-    """The parts that can hold the steps' largest ε': of each blanket those with the fewest reports."""
+    """Return the parts that can have the largest ε': of each blanket those with the fewest reports."""
     room: dict[Blanket, int] = {}
     chosen: list[tuple[Blanket, int]] = []
     for blanket, n in sorted(parts, key=lambda part: part[1]):
@@ -148,9 +151,9 @@ def _fewest(parts: Sequence[tuple[Blanket, int]], steps: int) -> list[tuple[Blan
 
 
 def _worst(parts: Sequence[tuple[float, int]], steps: int) -> list[tuple[float, int]]:
-    """The largest ε's and how often each, `steps` in all, each at most as often as its part has reports.
+    """Return the largest ε's with counts, `steps` in all, each at most as often as its part has reports.
 
-    Smallest first: on that way the δ of the steps grow least.
+    The smallest comes first: in that order the δ of the steps grow least.
     """
     chosen: list[tuple[float, int]] = []
     for epsilon, n in sorted(parts, reverse=True):
@@ -166,24 +169,24 @@ def _total(steps: Sequence[tuple[float, int]]) -> float:
 
 
 def _rung(reports: int) -> int:
-    """The number rounded down to a few binary digits: more reports never have a larger ε'."""
+    """Return the number rounded down to a few binary digits: more reports never have a larger ε'."""
     shift = max(0, reports.bit_length() - _RUNG_BITS)
     return reports >> shift << shift
 
 
-def _valid(blanket: Blanket) -> list[Blanket]:
-    """The blanket and, where they can be better, the clones: both bounds hold."""
+def _valid_blankets(blanket: Blanket) -> list[Blanket]:
+    """Return the blanket and, if they can give a better bound, the clones: both bounds hold."""
     clones = Blanket.of_clones(blanket.odds)
     return [blanket] if blanket.pair >= clones.pair * (1 - 1e-12) else [blanket, clones]
 
 
 @lru_cache(maxsize=4096)
 def _one_epsilon(blanket: Blanket, reports: int, delta: float) -> float:
-    """`histogram_epsilon` of one own report, for delta > 0."""
-    return min(_solved(b, reports, delta) for b in _valid(blanket))
+    """Return `histogram_epsilon` for one own report and delta > 0."""
+    return min(_solve(b, reports, delta) for b in _valid_blankets(blanket))
 
 
-def _solved(blanket: Blanket, reports: int, delta: float) -> float:
+def _solve(blanket: Blanket, reports: int, delta: float) -> float:
     local = blanket.epsilon
     guess = min(_guess(blanket, reports, delta), local / 2)
     rare = 9.0 + math.log(blanket.odds / delta)
@@ -206,16 +209,16 @@ def _solved(blanket: Blanket, reports: int, delta: float) -> float:
             break
         root += step
         if abs(step) < 1e-9 * root:
-            return _kept(sums, root, delta)
+            return _round_up(sums, root, delta)
     from scipy import optimize  # only here: it takes long to load, and few searches need it
 
     search = cast("Any", optimize).root_scalar  # SciPy has no types
     root = float(search(over, bracket=(0.0, local), method="brentq", xtol=1e-9 * guess, rtol=1e-9).root)
-    return _kept(sums, root, delta)
+    return _round_up(sums, root, delta)
 
 
 def _guess(blanket: Blanket, reports: int, delta: float) -> float:
-    """ε' of a normal distribution with the sum's mean and variance."""
+    """Return ε' of a normal distribution with the sum's mean and variance."""
     odds, pair = blanket.odds, blanket.pair
     spread = (odds - 1) * math.sqrt(2 * pair / reports)
     low, high = 0.0, 40.0
@@ -227,8 +230,8 @@ def _guess(blanket: Blanket, reports: int, delta: float) -> float:
     return high * spread / (pair * (odds - 1) + blanket.whole)
 
 
-def _kept(sums: _Sum, near: float, delta: float) -> float:
-    """The first ε' from a root on, by small steps, that surely keeps delta."""
+def _round_up(sums: _Sum, near: float, delta: float) -> float:
+    """Return the first ε' at or just above a root that keeps delta for certain."""
     local, step = sums.blanket.epsilon, 1e-10 * near
     while near < local and sums.delta(near) > delta:
         near, step = near + step, 2 * step
@@ -236,7 +239,7 @@ def _kept(sums: _Sum, near: float, delta: float) -> float:
 
 
 class _Sum:
-    """The sum that is δ of ε', over windows of M and N2 that leave out e^-rare; guess: of ε', for speed."""
+    """The sum for δ at ε', over windows of M and N2 that leave out e^-rare; guess: of ε', for speed."""
 
     def __init__(self, blanket: Blanket, reports: int, guess: float, rare: float):
         n, self.blanket = reports, blanket
@@ -250,11 +253,11 @@ class _Sum:
         last = np.minimum(first + width - 1, high)
         ends = np.append(low - 1.0, last)
         up, down = _at_most(ends, n, pairs), _at_most(n - ends - 1, n, 1 - pairs)
-        # Each side by its own tail, of which the error is relative.
+        # Each side is computed from its own tail, whose error is relative.
         chances = np.where(last < n * pairs, np.diff(up), -np.diff(down))
         chances += _SLACK * np.minimum(up[1:], down[:-1])
         self.first, self.last = first[:, None], last[:, None]
-        # N2 is taken alike in neighbouring blocks of M: of the fewest trials that one of them leaves.
+        # Neighbouring blocks of M share the nodes of N2: those for the smallest number of trials left.
         alike = max(1, int(_FINE * n * blanket.whole / width))
         group = np.arange(len(last)) // alike
         trials = n - last[np.minimum(np.arange(int(group[-1]) + 1) * alike + alike - 1, len(last) - 1)]
@@ -270,7 +273,7 @@ class _Sum:
         self.lost = 4 * math.exp(-rare)
 
     def delta(self, epsilon: float) -> float:
-        """δ of this ε', rounded up, in [0, 1]."""
+        """Return δ at this ε', rounded up, in [0, 1]."""
         odds, x1 = self.blanket.odds, float(math.expm1(epsilon))
         if epsilon >= self.blanket.epsilon:
             return 0.0
@@ -292,7 +295,7 @@ class _Sum:
 
 
 def _tents(nodes: Floats, trials: Floats, chance: float, step: float) -> Floats:
-    """Weights of nodes, `step` apart, that give a chord's mean over a binomial number; rounded up."""
+    """Return weights of nodes, `step` apart, for a chord's mean over a binomial number; rounded up."""
     if nodes.shape[1] == 1:
         return np.ones_like(nodes)
     cdf = _at_most(nodes, trials, chance)
@@ -311,13 +314,13 @@ def _tents(nodes: Floats, trials: Floats, chance: float, step: float) -> Floats:
     weights[:, :-1] += inside - right
     weights[:, 0] += cdf[:, 0]
     weights[:, -1] += 1 - cdf[:, -1]
-    # A difference errs by as much as its larger number does; nodes further up hold smaller values.
+    # A difference has the error of its larger term; nodes further up have smaller values.
     errors = np.append(cdf[:, 1:], np.ones_like(cdf[:, :1]), axis=1)
     return weights + _SLACK * (1 + trials * chance / step) * errors
 
 
 def _window(trials: int, chance: float, rare: float) -> tuple[int, int]:
-    """Bounds that a binomial number leaves with a chance of at most 2 e^-rare. Bernstein's inequality."""
+    """Return bounds that a binomial number exceeds with a chance of at most 2 e^-rare (Bernstein)."""
     low, high = _windows(np.array([float(trials)]), chance, rare)
     return int(low[0]), int(high[0])
 
@@ -329,7 +332,7 @@ def _windows(trials: Floats, chance: float, rare: float) -> tuple[Floats, Floats
 
 
 def _at_most(successes: Floats, trials: Floats | int, chance: float) -> Floats:
-    """Distribution function of binomial numbers; any whole numbers."""
+    """Return the distribution function of binomial numbers at any whole numbers."""
     inner = np.clip(successes, 0, np.maximum(np.asarray(trials) - 1, 0))
     cdf = special.betaincc(inner + 1, np.maximum(trials - inner, 1), chance)
     return np.where(successes < 0, 0.0, np.where(successes >= trials, 1.0, cdf))

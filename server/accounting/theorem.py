@@ -1,13 +1,13 @@
-"""Defines a composition theorem: the reports made go in, the nats that they cost together come out.
+"""Composition theorems: from a history of reports to the nats that they cost together.
 
-A theorem of your own is one class: derive from `Theorem`, say `name`, `rule`, `kind` and `words`, write
-`loss`, and with rule "sum" or "squares" `cap`. All else (`cost`, the cap of a count, `allowed`, `spent`,
-`most_reports`, `most_epsilon`, `guarantee`) follows. docs/theorems.md shows one.
+A theorem of your own is one class: derive from `Theorem`, set `name`, `rule`, `kind` and `words`, write
+`loss`, and with rule "sum" or "squares" `cap`. Everything else (`cost`, the cap of a count, `allowed`,
+`spent`, `most_reports`, `most_epsilon`, `guarantee`) follows. docs/theorems.md shows one.
 
 Units: the ε of a report is a whole number of micro-nats, as on the board; totals and losses are nats.
 A total or a delta counts as the decimal that prints its float, so 0.1 is a tenth; any other number (a
-fraction, NumPy's float32) counts as the float next to it. `optimal` computes with binary
-doubles instead, and its margins cover what these differ by.
+fraction, NumPy's float32) counts as the nearest float. `optimal` computes with binary doubles
+instead, and its margins cover the difference.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..epsilon import MICRO
 from .errors import AccountingError, positive, probability, whole
 
 MOST_REPORTS = 1 << 27
-"""No cap counts further: optimal composition is exact up to here, and a lower cap is a safe one."""
+"""The largest cap: optimal composition is exact up to here, and a lower cap is safe."""
 
 _MOST_EPSILON = 10**12  # micro-nats: a bound for searches only
 
@@ -36,7 +36,7 @@ EVENTS = (
     "readings than e^{total} times its chance under another, plus {delta}; the odds may move by more than "
     "e^{total} more often than that."
 )
-"""What (total, delta)-LDP says by itself, where nothing bounds the odds."""
+"""The guarantee of (total, delta)-LDP by itself, if nothing bounds the odds."""
 
 ON_THE_WAY = f"{EVENTS} Each report's ε may be chosen on the way."
 
@@ -44,7 +44,7 @@ Rule = Literal["sum", "squares", "count", "unlimited"]
 
 
 class Kind(StrEnum):
-    """What a theorem's numbers mean. The value is what tables and legends say."""
+    """The kind of a theorem's guarantee; the value is the text in tables and legends."""
 
     PURE = "ε-LDP"
     APPROXIMATE = "(ε, δ)-LDP"
@@ -66,7 +66,7 @@ class ReportCost:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Reports that were made: how many of each. Their order does not matter to any theorem here."""
+    """The reports so far: how many of each. Their order does not matter to any theorem here."""
 
     runs: tuple[tuple[ReportCost, int], ...] = ()
 
@@ -84,7 +84,7 @@ class History:
         return cls(((ReportCost(epsilon), whole("the number of reports", count)),))
 
     def then(self, report: ReportCost | int) -> History:
-        """Return this history with one report more; a bare integer is its epsilon in micro-nats."""
+        """Return this history with one more report; a bare integer is its epsilon in micro-nats."""
         counted = dict(self.runs)
         cost = report if isinstance(report, ReportCost) else ReportCost(report)
         counted[cost] = counted.get(cost, 0) + 1
@@ -92,7 +92,7 @@ class History:
 
     @property
     def nats(self) -> tuple[tuple[Decimal, int], ...]:
-        """Each ε in nats, and how many reports have it; to be read in `exact_arithmetic`."""
+        """Each ε in nats with its number of reports; read it within `exact_arithmetic`."""
         return tuple((Decimal(report.epsilon) / MICRO, n) for report, n in self.runs)
 
     @property
@@ -127,7 +127,7 @@ Reports = History | Iterable[ReportCost | int]
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a history cost: epsilon in nats, rounded up (inf: more than the theorem can tell), and delta."""
+    """The loss of a history: epsilon in nats, rounded up (inf: the theorem has no bound), and delta."""
 
     epsilon: float
     delta: float
@@ -136,7 +136,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What holds for all reports together: epsilon in nats, delta, and the same in words."""
+    """The guarantee for all reports together: epsilon in nats, delta, and the same in words."""
 
     kind: Kind
     epsilon: float
@@ -146,12 +146,12 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Theorem(ABC):
-    """A composition theorem with a total to keep: total in nats, > 0; delta in [0, 1).
+    """A composition theorem with a limit: total in nats, > 0; delta in [0, 1).
 
-    name: how users call it. rule: what the board compares with the cap. kind: what the guarantee is.
-    words: the guarantee as a sentence, with {total} and {delta} where they belong. deltas: whether a delta is
-    "required", "optional" or makes no sense ("none").
-    AccountingError where total or delta is out of range or the pair contradicts the theorem.
+    name: its name for users. rule: what the board compares with the cap. kind: of the guarantee. words: the
+    guarantee as a sentence, with {total} and {delta} as placeholders. deltas: whether a delta is "required",
+    "optional" or makes no sense ("none").
+    Raises AccountingError if total or delta is out of range or does not fit the theorem.
     """
 
     total: float
@@ -171,38 +171,38 @@ class Theorem(ABC):
                 f"{self.name} composition needs a delta above 0 (1e-6, say); basic needs none"
             )
         if self.deltas == "none" and self.delta != 0:
-            raise AccountingError(f"{self.name} says nothing about a delta: leave it out")
+            raise AccountingError(f"{self.name} has no delta: leave it out")
 
     @abstractmethod
     def loss(self, history: History) -> Decimal:
-        """Return the nats that the history costs at this delta, rounded up; infinite where none are enough.
+        """Return the nats that the history costs at this delta, rounded up; infinite if there is no bound.
 
-        Must not fall when a report is added or a report's epsilon raised. Runs in `exact_arithmetic`.
+        Must not fall when a report is added or a report's epsilon rises. Runs within `exact_arithmetic`.
         """
 
     def cost(self, epsilon: int) -> int:
-        """The board's debit for a report of epsilon micro-nats: micro-nats, their square, 1, or 0."""
+        """Return the board's debit for a report of epsilon micro-nats: micro-nats, their square, 1, or 0."""
         epsilon = ReportCost(epsilon).epsilon
         return {"sum": epsilon, "squares": epsilon * epsilon, "count": 1, "unlimited": 0}[self.rule]
 
     def cap(self, epsilon: int) -> int:
-        """The cap on the board's debits for reports of epsilon micro-nats, rounded down.
+        """Return the cap on the board's debits for reports of epsilon micro-nats, rounded down.
 
         Micro-nats (sum) or micro-nats squared (squares), whatever the epsilon; or reports (count).
         """
         if self.rule != "count":
-            raise NotImplementedError(f"{type(self).__name__} has rule {self.rule}: it must say its cap")
+            raise NotImplementedError(f"{type(self).__name__} has rule {self.rule}: it must define cap()")
         return largest(lambda n: self.allowed(History.equal(epsilon, n)), MOST_REPORTS)
 
     def most_reports(self, epsilon: int) -> int | None:
-        """How many reports of epsilon micro-nats each are allowed; None where nothing bounds them."""
+        """Return how many reports of epsilon micro-nats each are allowed; None if any number is."""
         cost = self.cost(epsilon)
         return self.cap(epsilon) // cost if cost else None
 
     def most_epsilon(self, reports: int) -> int | None:
-        """The largest epsilon in micro-nats that allows n equal reports, rounded down; reports: n.
+        """Return the largest epsilon in micro-nats for `reports` equal reports, rounded down.
 
-        0 where none does, None where nothing bounds it.
+        0 if none is allowed, None if any is.
         """
         n = whole("the number of reports", reports, high=MOST_REPORTS)
         if self.rule == "unlimited":
@@ -214,23 +214,23 @@ class Theorem(ABC):
         return largest(lambda epsilon: self.allowed(History.equal(epsilon, n)), _MOST_EPSILON)
 
     def allowed(self, reports: Reports) -> bool:
-        """Whether these reports stay within the total."""
+        """Return whether these reports stay within the total."""
         history = History.of(reports)
         with exact_arithmetic():
             return not history.runs or self.loss(history) <= exact(self.total)
 
     def spent(self, reports: Reports) -> Spent:
-        """The cost of these reports together."""
+        """Return the loss of these reports together."""
         history = History.of(reports)
         with exact_arithmetic():
             loss = self.loss(history) if history.runs else Decimal(0)
         return Spent(float_above(loss), float(self.delta), self.kind)
 
     def guarantee(self) -> Guarantee:
-        """What holds for all reports together while they stay within the cap."""
-        return self._promised(self.kind, self.words)
+        """Return the guarantee for all reports together while they stay within the cap."""
+        return self._guarantee(self.kind, self.words)
 
-    def _promised(self, kind: Kind, words: str) -> Guarantee:
+    def _guarantee(self, kind: Kind, words: str) -> Guarantee:
         words = words.format(total=f"{self.total:g}", delta=f"{self.delta:g}")
         return Guarantee(kind, float(self.total), float(self.delta), words)
 
@@ -250,29 +250,29 @@ _ABOVE = Decimal("1e-40")
 
 
 def exact_arithmetic() -> AbstractContextManager[decimal.Context]:
-    """The context of losses: 60 digits, exponents without bound."""
+    """Return the decimal context of losses: 60 digits, unbounded exponents."""
     wide = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
     return decimal.localcontext(wide)
 
 
 def above(value: Decimal) -> Decimal:
-    """Return a little more than value: more than a few roundings at 60 digits could add."""
+    """Return slightly more than value: by more than a few roundings at 60 digits could add."""
     return value * (1 + _ABOVE)
 
 
 def below(value: Decimal) -> Decimal:
-    """Return a little less than value: less than a few roundings at 60 digits could take off."""
+    """Return slightly less than value: by more than a few roundings at 60 digits could subtract."""
     return value * (1 - _ABOVE)
 
 
 def float_above(value: Decimal) -> float:
-    """Return the smallest float that prints as no less than value."""
+    """Return the smallest float that prints as at least value."""
     nearest = float(value)
     return math.nextafter(nearest, math.inf) if math.isfinite(nearest) and exact(nearest) < value else nearest
 
 
 def largest(fits: Callable[[int], bool], limit: int) -> int:
-    """Return the largest n in [0, limit] that fits; everything below an n that fits must fit, too."""
+    """Return the largest n in [0, limit] that fits; every number below an n that fits must fit as well."""
     low, high = 0, 1
     while high <= limit and fits(high):
         low, high = high, 2 * high

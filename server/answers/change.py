@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from .. import special
-from ..estimate.conditional import Apart, Ratio, difference_apart
+from ..estimate.conditional import DerivedDifference, Ratio, difference_apart
 from ..estimate.estimate import Estimates
 from ..estimate.pooling import check_same_quantity, pool
-from ..estimate.statistic import Difference, EstimateError, Statistic, Told, difference, mean
+from ..estimate.statistic import Difference, EstimateError, HasInterval, Statistic, difference, mean
 from ..experiments.units import IndexRange, range_edges
 from . import moments
 from .answer import PLAIN, Answer, Frame
@@ -42,7 +42,9 @@ def together(
     return frame.answer("change", after, final, reports=before.reports + after.reports, **fields)
 
 
-def change_row(name: str, before: Told, after: Told, confidence: float, p: float | None = None) -> ChangeRow:
+def change_row(
+    name: str, before: HasInterval, after: HasInterval, confidence: float, p: float | None = None
+) -> ChangeRow:
     """One statistic of both sides, and after less before, with the p of no change, worked out if None."""
     change = _less(after, before)
     low, high = change.interval(confidence)
@@ -51,12 +53,12 @@ def change_row(name: str, before: Told, after: Told, confidence: float, p: float
     return ChangeRow(name, change.value, low, high, statistic=change, **values, p=p)
 
 
-def _less(after: Told, before: Told) -> Difference | Apart:
+def _less(after: HasInterval, before: HasInterval) -> Difference | DerivedDifference:
     if isinstance(after, Ratio) and isinstance(before, Ratio):
         return difference_apart(after, before)
     if isinstance(after, Statistic) and isinstance(before, Statistic):
         return difference(after, before)
-    return Apart(after, before)
+    return DerivedDifference(after, before)
 
 
 def changed_shares(
@@ -174,7 +176,7 @@ def quantile_trend(
 
 def _over_time(
     windows: Mapping[str, Estimates],
-    told: Mapping[str, Sequence[Told]],
+    told: Mapping[str, Sequence[HasInterval]],
     p_values: Mapping[str, float],
     frame: Frame,
     quantity: Quantity,

@@ -16,7 +16,7 @@ from ..estimate.estimate import Estimates
 from ..estimate.own_post import method_of
 from ..estimate.postprocess import Shares
 from ..estimate.readings import missing_share
-from ..estimate.statistic import Floats, Told
+from ..estimate.statistic import Floats, HasInterval
 from ..estimate.top_k import RankedValue, top
 from ..experiments import units
 from ..experiments.asking import OF_VALUES, answers_of, answers_only, require
@@ -311,7 +311,7 @@ class FleetEstimate(Tables):
         share = missing_share(self.estimates)
         return share and self._row(units.NO_READING, share, self.missing_truth)
 
-    def _row(self, name: str, told: Told, truth: float | None, *edges: float | None) -> Row:
+    def _row(self, name: str, told: HasInterval, truth: float | None, *edges: float | None) -> Row:
         ends = edges or (None, None)
         return Row(name, told.value, *told.interval(self.confidence), truth, *ends, statistic=told)
 

@@ -87,7 +87,7 @@ def _unbiased(experiment: Experiment, statistics: Floats) -> bool:
         return True
     rest = np.zeros((mechanism.domain - len(statistics), statistics.shape[1]))  # of no reading
     statistics = np.append(statistics, rest, axis=0)
-    weights, constant = mechanism.weights(statistics, mechanism.drawn)
+    weights, constant = mechanism.weights(statistics, mechanism.stratum_chances)
     both = zip(weights, mechanism.class_sizes, strict=True)
     classes = [np.zeros((len(size), len(constant))) if w is None else w for w, size in both]
     for i, constant_part in enumerate(constant):

@@ -144,7 +144,7 @@ def _known(
             (condition, ratio, estimates.reports)
             for estimates, statistic in zip(of, told, strict=True)
             for condition, ratio in pair_tables.denominators(one, statistic)
-            if not ratio.known
+            if not ratio.is_known
         ]
         lost += unknown
         if not unknown:

@@ -16,7 +16,7 @@ from ..words.answers import APPROXIMATE
 from ..words.numbers import ENGLISH, decimals, format_estimate, is_too_wide
 
 if TYPE_CHECKING:  # NumPy takes long to load
-    from ..estimate.statistic import Told
+    from ..estimate.statistic import HasInterval
 
 CONFIDENCE = 0.95
 
@@ -70,7 +70,7 @@ class Row:
     truth: float | None = None
     lower: float | None = None
     upper: float | None = None
-    statistic: Told | None = field(default=None, repr=False, compare=False)
+    statistic: HasInterval | None = field(default=None, repr=False, compare=False)
 
     @property
     def half_width(self) -> float:

@@ -177,7 +177,7 @@ def discovered(estimates: Estimates, alphabet: str | None, frame: Frame, truth: 
     decoded = estimates.decoded
     discovery = discover(estimates.experiment, decoded.mechanism.expand(decoded.counts), alphabet)
     rows: list[FoundRow] = []
-    for one, ends in zip(discovery.found, discovery.intervals(frame.confidence), strict=True):
+    for one, ends in zip(discovery.texts, discovery.intervals(frame.confidence), strict=True):
         name = (one.text or "(an empty text)") + ("" if one.whole else MORE)
         numbers = (one.share.value, *ends, _true_of(one, truth, estimates.experiment))
         rows.append(FoundRow(name, *numbers, text=one.text, whole=one.whole))
@@ -205,10 +205,10 @@ def _found_note(discovery: Discovery) -> str:
     if discovery.left_out:
         one = "1 text is" if discovery.left_out == 1 else f"{discovery.left_out} texts are"
         hidden += f"\n{one} left out: they share slots, and reports cannot tell texts of one slot apart."
-    if not discovery.found:
+    if not discovery.texts:
         return f"No text stands out; one is {from_share}{hidden}"
-    came = f"{discovery.stated} texts came to the last level, whether anybody sent them or not"
+    came = f"{discovery.candidate_count} texts came to the last level, whether anybody sent them or not"
     sure = f"Chance lists a text that nobody sent in {100 * MISTAKEN:g} of 100 such tables at most."
-    goes_on = "" if all(one.whole for one in discovery.found) else f" What ends with {MORE} may go on."
-    listed = f"{came}: {len(discovery.found)} of them are listed. A text is {from_share}"
+    goes_on = "" if all(one.whole for one in discovery.texts) else f" What ends with {MORE} may go on."
+    listed = f"{came}: {len(discovery.texts)} of them are listed. A text is {from_share}"
     return f"{listed}{hidden}\n{sure}{goes_on}"

@@ -1,4 +1,4 @@
-"""What one device can still report, from what `client.status()` returned there."""
+"""The reports that one device has left, from the output of its `client.status()`."""
 
 import ast
 import json
@@ -24,7 +24,7 @@ class _Status(BaseModel):
 
 
 class BoardLine(_Status):
-    """One experiment on a board: reports made in its life, left, and ε in micro-nats (None: not enrolled)."""
+    """One experiment on a board: reports sent so far, left, and ε in micro-nats (None: not enrolled)."""
 
     name: str
     state: Literal["reporting", "spent", "refused", "absent"]
@@ -34,12 +34,12 @@ class BoardLine(_Status):
     reason: str | None = None
 
     def days(self, per_day: float) -> float | None:
-        """Days until it is silent at per_day reports a day, > 0; None if what is left is not known."""
+        """Return the days until it is silent at per_day reports a day, > 0; None if `left` is unknown."""
         return None if self.left is None else self.left / per_day
 
 
 class BoardStatus(_Status):
-    """A board's own ledger. sum: Σε in micro-nats, squares: Σε² in micro-nats squared, of its whole life."""
+    """A board's ledger. sum: Σε in micro-nats, squares: Σε² in micro-nats squared, of its whole lifetime."""
 
     locked: str | None
     consent: bool | None
@@ -48,15 +48,17 @@ class BoardStatus(_Status):
     squares: Count
     experiments: Annotated[tuple[BoardLine, ...], Field(strict=False)]
 
-    def life(self, policy: Policy) -> dict[str, Any]:
-        """Return how much of a policy's life is spent, and whether its sum or squares allows more reports."""
-        left = [policy.left(e.epsilon, self.sum, self.squares) for e in self.experiments if e.epsilon]
+    def lifetime_use(self, policy: Policy) -> dict[str, Any]:
+        """Return how much of a policy's lifetime budget is used, and whether it is spent."""
+        reports_left = [
+            policy.remaining_reports(e.epsilon, self.sum, self.squares) for e in self.experiments if e.epsilon
+        ]
         return {
             "sum": self.sum / 1e6,
             "sum_cap": policy.sum / 1e6,
             "squares": self.squares / 1e12,
             "squares_cap": policy.squares / 1e12,
-            "spent": bool(left) and max(left) == 0,
+            "spent": bool(reports_left) and max(reports_left) == 0,
         }
 
 

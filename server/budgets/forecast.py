@@ -1,8 +1,9 @@
-"""How long devices' budgets last, if they speak by the coin of `every` until nothing is left.
+"""Forecasts of how long devices' budgets last, if they report with chance 1/every until nothing is left.
 
-A device that still can makes a report at each call with chance 1/every, so after m calls it has made
-Binomial(m, 1/every), limited by its budget: `Forecast`, exact. If several experiments share a
-policy's life, devices are drawn at random: `SharedForecast`. Pure functions of counts; no clock, no store.
+While a device has budget, it makes a report at each call with chance 1/every, so after m calls it has made
+Binomial(m, 1/every) reports, limited by its budget: `Forecast`, exact. If several experiments share a
+policy's lifetime budget, devices are simulated: `SharedForecast`. Pure functions of counts; no clock, no
+store.
 """
 
 import datetime
@@ -16,37 +17,37 @@ from .. import special
 from ..accounting.theorem import largest
 
 DRY = 0.05
-"""A fleet is called dry when at most this share of its devices can still report."""
+"""A fleet's budget counts as used up when at most this share of its devices can still report."""
 
 _MOST_CALLS = 10**9
 _MOST_REPORTS = 20_000
-_DRAWN = 4_000
+_SAMPLE_SIZE = 4_000
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What devices that have some reports left will still report.
+    """A forecast for devices that have some reports left.
 
-    left: reports left -> devices, None for devices without a limit. every: calls to report() for one report
-    on average. per_day: reports a day of one device that still can, > 0.
+    devices_by_reports: reports left -> devices, None for devices without a limit. every: calls to report()
+    for one report on average. per_day: reports a day of one device with budget left, > 0.
     """
 
-    left: Mapping[int | None, int]
+    devices_by_reports: Mapping[int | None, int]
     every: int
     per_day: float
 
     @property
     def boards(self) -> int:
         """Number of boards."""
-        return sum(self.left.values())
+        return sum(self.devices_by_reports.values())
 
     def able(self, days: np.ndarray) -> np.ndarray:
-        """Expected share of devices that can still report after the days, shape of days; 0 to 1."""
+        """Return the expected share of devices that can still report after the days, same shape; 0 to 1."""
         calls = np.floor(np.asarray(days, float) * self.per_day * self.every + 1e-9)
         return self._able(calls.astype(np.int64))
 
     def reports_a_day(self, days: np.ndarray) -> np.ndarray:
-        """Expected reports a day of all boards after the days, shape of days."""
+        """Return the expected reports a day of all boards after the days, same shape."""
         return self.able(days) * self.boards * self.per_day
 
     def days_until(self, share: float) -> float | None:
@@ -59,22 +60,22 @@ class Forecast:
         return None if calls > _MOST_CALLS else calls / (self.every * self.per_day)
 
     def _able(self, calls: np.ndarray) -> np.ndarray:
-        """P[Binomial(calls, 1/every) < left], the mean over boards."""
+        """Return P[Binomial(calls, 1/every) < reports left], the mean over boards."""
         able = np.zeros(calls.shape)
-        for left, boards in self.left.items():
-            if left is None:
+        for reports_left, boards in self.devices_by_reports.items():
+            if reports_left is None:
                 able += boards
-            elif left:
-                able += boards * special.bdtr(np.minimum(left - 1, calls), calls, 1 / self.every)
+            elif reports_left:
+                able += boards * special.bdtr(np.minimum(reports_left - 1, calls), calls, 1 / self.every)
         return able / max(1, self.boards)
 
 
 @dataclass(frozen=True)
 class SharedForecast:
-    """What devices will still report to one of several experiments that share their life; from drawn devices.
+    """A forecast for one of several experiments that share a lifetime budget, from simulated devices.
 
-    silent_after: days until each drawn device can no longer report to it, ascending. boards: of the fleet.
-    per_day: reports a day of one device that still can. A share is good to 0.8 points (one standard error).
+    silent_after: days until each simulated device can no longer report to it, ascending. boards: of the
+    fleet. per_day: reports a day of one device with budget left. A share has a standard error of 0.8 points.
     """
 
     silent_after: np.ndarray
@@ -82,54 +83,56 @@ class SharedForecast:
     per_day: float
 
     def able(self, days: np.ndarray) -> np.ndarray:
-        """Share of devices that can still report after the days, shape of days; 0 to 1."""
-        gone = np.searchsorted(self.silent_after, np.asarray(days, float), side="right")
-        return 1 - gone / len(self.silent_after)
+        """Return the share of devices that can still report after the days, same shape; 0 to 1."""
+        silent_count = np.searchsorted(self.silent_after, np.asarray(days, float), side="right")
+        return 1 - silent_count / len(self.silent_after)
 
     def reports_a_day(self, days: np.ndarray) -> np.ndarray:
-        """Expected reports a day of all boards after the days, shape of days."""
+        """Return the expected reports a day of all boards after the days, same shape."""
         return self.able(days) * self.boards * self.per_day
 
     def days_until(self, share: float) -> float | None:
         """Return the days until at most this share of the devices can still report; None if never."""
-        gone = math.ceil(len(self.silent_after) * (1 - share) - 1e-9)
-        days = float(self.silent_after[gone - 1]) if gone else 0.0
+        silent_count = math.ceil(len(self.silent_after) * (1 - share) - 1e-9)
+        days = float(self.silent_after[silent_count - 1]) if silent_count else 0.0
         return days if math.isfinite(days) else None
 
 
 @dataclass(frozen=True)
-class Purse:
-    """One of several experiments of a board: ε in micro-nats, every, reports a day of a board that can."""
+class ReportRate:
+    """One of several experiments of a board: ε in micro-nats, every, reports a day while budget is left."""
 
     epsilon: int
     every: int
     per_day: float
 
 
-def shared(
-    purses: Sequence[Purse],
+def draw_forecasts(
+    rates: Sequence[ReportRate],
     life: tuple[int, int],
     starts: Sequence[tuple[Sequence[int | None], int, int]],
     weights: Sequence[int],
 ) -> list[SharedForecast]:
-    """Draw 4,000 boards and let them speak until they are silent, or have made 20,000 reports.
+    """Simulate 4,000 boards until they are silent or have made 20,000 reports.
 
-    life: the caps of Σε and Σε², micro-nats and their squares; a report is made while either is kept. starts:
-    for each kind of board the reports that each experiment's own budget still holds (None: any), and the
-    board's Σε and Σε²; weights: how many boards of that kind there are. Always the same draws.
+    life: the caps of Σε and Σε², micro-nats and their squares; a report is made while either holds. starts:
+    for each kind of board the reports left in each experiment's own budget (None: any), and the board's Σε
+    and Σε²; weights: how many boards of that kind there are. The random draws are always the same.
     """
     rng = np.random.default_rng(0)
-    kinds = rng.choice(len(starts), _DRAWN, p=np.array(weights) / sum(weights))
-    own = np.array([[np.inf if n is None else n for n in left] for left, _, _ in starts], float)[kinds]
+    kinds = rng.choice(len(starts), _SAMPLE_SIZE, p=np.array(weights) / sum(weights))
+    own = np.array(
+        [[np.inf if n is None else n for n in reports_left] for reports_left, _, _ in starts], float
+    )[kinds]
     spent = np.array([[total, squares] for _, total, squares in starts], float)[kinds]
-    epsilon = np.array([x.epsilon for x in purses], float)
-    chance = np.array([1 / x.every for x in purses])
-    calls_a_day = np.array([x.per_day * x.every for x in purses])
+    epsilon = np.array([x.epsilon for x in rates], float)
+    chance = np.array([1 / x.every for x in rates])
+    calls_a_day = np.array([x.per_day * x.every for x in rates])
     speaks = calls_a_day > 0
     wait = np.where(speaks, calls_a_day, 1.0)
     following = np.where(speaks, rng.geometric(chance, own.shape) / wait, np.inf)
     silent = np.full(own.shape, np.inf)
-    now = np.zeros(_DRAWN)
+    now = np.zeros(_SAMPLE_SIZE)
     for _ in range(_MOST_REPORTS):
         by_sum = spent[:, :1] + epsilon <= life[0]
         able = (own > 0) & (by_sum | (spent[:, 1:] + epsilon**2 <= life[1]))
@@ -146,13 +149,13 @@ def shared(
         spent[rows, 1] += epsilon[which] ** 2
         following[rows, which] += rng.geometric(chance[which]) / wait[which]
     boards = sum(weights)
-    return [SharedForecast(np.sort(silent[:, i]), boards, x.per_day) for i, x in enumerate(purses)]
+    return [SharedForecast(np.sort(silent[:, i]), boards, x.per_day) for i, x in enumerate(rates)]
 
 
 def daily(windows: Mapping[str, int], today: datetime.date) -> dict[datetime.date, int]:
-    """Reports per full UTC day, from a version's first window to yesterday; days without any are 0.
+    """Return reports per full UTC day, from a version's first window to yesterday; days without any are 0.
 
-    windows: 2026-11-21 or 2026-11-21T14 -> reports. A window that has no day ("all") gives nothing.
+    windows: 2026-11-21 or 2026-11-21T14 -> reports. A window without a day ("all") is ignored.
     """
     days: dict[datetime.date, int] = {}
     for window, count in windows.items():
@@ -168,6 +171,6 @@ def daily(windows: Mapping[str, int], today: datetime.date) -> dict[datetime.dat
 
 
 def rate(days: Mapping[datetime.date, int], last: int) -> float | None:
-    """Mean reports a day over the last full days, `last` of them or all there are; None without any."""
+    """Return the mean reports a day over the `last` last full days, or all there are; None if none."""
     counts = [days[day] for day in sorted(days)][-last:]
     return sum(counts) / len(counts) if counts else None

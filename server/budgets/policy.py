@@ -1,7 +1,7 @@
-"""The firmware's POLICY: what a device allows for its whole life, whatever a server asks.
+"""The firmware's POLICY: a device's limits for its whole lifetime, whatever a server asks.
 
-`policy_for` makes one from a total (ε, δ); `literal` writes it as Python, `replaced` into a firmware's file;
-`read` finds it there again.
+`policy_for` derives one from a total (ε, δ); `policy_statement` formats it as Python, `write` puts it into a
+firmware's file; `read` reads it from there.
 """
 
 import ast
@@ -21,30 +21,30 @@ from ..wire.topics import is_fleet
 
 RULES = ("sum", "squares", "count")
 USUAL_EPSILON = 4.0
-"""Nats: the most that one report may cost by default, or the total if that is less."""
+"""Default limit for one report, nats; the total if that is less."""
 
 STARTED = "The policy lets devices be started over the network."
-"""What is said of a policy whose consent_from is "network"."""
+"""The note on a policy whose consent_from is "network"."""
 
 _NAME = "POLICY"
 _UNKNOWN = object()  # of a constant that a firmware's file does not have
-_MOST_EXPERIMENTS = 64  # what a ledger holds
-_SHOWN = (1_000_000, 500_000, 100_000)  # micro-nats
+_MOST_EXPERIMENTS = 64  # capacity of a board's ledger
+_EXAMPLES = (1_000_000, 500_000, 100_000)  # micro-nats
 
 
 class PolicyError(HushmoteError):
-    """No device would accept the policy, or a file has none; the text says what would be right."""
+    """No device would accept the policy, or a file has none; the message says what would be right."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What `ldp_client.Client` takes as its policy.
+    """The policy of an `ldp_client.Client`.
 
-    sum: micro-nats, squares: micro-nats squared; reports go on while the life's Σε <= sum or Σε² <= squares.
-    epsilon: micro-nats, the most that one report may cost. rules, experiments: what may be asked for. ask:
-    "each" for a yes to each experiment, "once" for one to all. consent_from: "network" if what comes over the
-    network may start a board, "board" if only somebody at it can.
-    Raises PolicyError if a device would not accept it, or could never do what it says.
+    sum: micro-nats, squares: micro-nats squared; reports continue while the lifetime's Σε <= sum or
+    Σε² <= squares. epsilon: micro-nats, the limit for one report. rules, experiments: those that the device
+    accepts. ask: "each" for consent to each experiment, "once" for one consent to all. consent_from:
+    "network" if messages from the network may start a board, "board" if only someone at the board can.
+    Raises PolicyError if a device would not accept it, or could never report under it.
     """
 
     sum: int
@@ -58,8 +58,8 @@ class Policy:
     def __post_init__(self) -> None:
         _check(self)
 
-    def left(self, epsilon: int, total: int = 0, squares: int = 0) -> int:
-        """How many reports of epsilon micro-nats the life still holds after Σε = total and Σε² = squares.
+    def remaining_reports(self, epsilon: int, total: int = 0, squares: int = 0) -> int:
+        """Return how many reports of epsilon micro-nats remain after Σε = total and Σε² = squares.
 
         Micro-nats and micro-nats squared, as in a board's status().
         """
@@ -101,21 +101,22 @@ def policy_for(
     most_epsilon: int | None = None,
     rules: Sequence[str] = RULES,
 ) -> Policy:
-    """Return the policy under which all reports of a board's life are (total, delta)-LDP.
+    """Return the policy under which all reports of a board's lifetime are (total, delta)-LDP.
 
-    total: nats, > 0. delta: in [0, 1); 0 leaves only the sum, and all is total-LDP. most_epsilon: micro-nats.
-    Privacy: `accounting.Filter`, whose two caps these are. Raises AccountingError where total or delta is out
-    of range, PolicyError where a board would not take the policy or could never report under it.
+    total: nats, > 0. delta: in [0, 1); with 0 only the sum counts, and the reports are total-LDP.
+    most_epsilon: micro-nats. Privacy: `accounting.Filter`, which defines the two caps. Raises AccountingError
+    if total or delta is out of range, PolicyError if a board would not accept the policy or could never
+    report under it.
     """
     caps = Filter(total, delta)
-    if caps.left(ldp_client.EPSILON_MIN) < 1:
+    if caps.remaining_reports(ldp_client.EPSILON_MIN) < 1:
         raise PolicyError(
             f"a total of {total:g} holds no report: the smallest that devices make has ε = 0.001"
         )
     if most_epsilon is None:
         most_epsilon = min(round(USUAL_EPSILON * MICRO), caps.sum_cap)
     check_epsilon(most_epsilon, PolicyError, "the most that a report may cost")
-    if caps.left(most_epsilon) < 1:
+    if caps.remaining_reports(most_epsilon) < 1:
         raise PolicyError(
             f"no report of ε = {most_epsilon / MICRO:g} would ever be made within a total of {total:g}: "
             "allow less for one report"
@@ -148,12 +149,16 @@ def guarantee_of(policy: Policy, delta: float = USUAL_DELTA) -> Guarantee:
 
 
 def examples(policy: Policy) -> dict[int, int]:
-    """Return micro-nats of a report -> how many such reports a life holds, for a few allowed ones."""
-    return {e: policy.left(e) for e in sorted({policy.epsilon, *_SHOWN}, reverse=True) if e <= policy.epsilon}
+    """Return micro-nats of a report -> how many such reports a lifetime allows, for a few examples."""
+    return {
+        e: policy.remaining_reports(e)
+        for e in sorted({policy.epsilon, *_EXAMPLES}, reverse=True)
+        if e <= policy.epsilon
+    }
 
 
-def literal(policy: Policy, comment: Iterable[str] = ()) -> str:
-    """The Python statement that a firmware's file holds, below comment lines; it ends with a newline."""
+def policy_statement(policy: Policy, comment: Iterable[str] = ()) -> str:
+    """Return the Python statement for a firmware's file, below comment lines; it ends with a newline."""
     lines = [f"# {line}" for line in comment]
     lines.append(f"{_NAME} = {{")
     for field in fields(policy):
@@ -164,8 +169,8 @@ def literal(policy: Policy, comment: Iterable[str] = ()) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def replaced(text: str, statement: str) -> str:
-    """A firmware file's text with its POLICY, and the comment right above it, replaced by a statement."""
+def replace_policy(text: str, statement: str) -> str:
+    """Return a firmware file's text with its POLICY and the comment above it replaced by a statement."""
     node, lines = _policy_of(text), text.splitlines(keepends=True)
     start = node.lineno - 1
     while start and lines[start - 1].startswith("#"):
@@ -174,29 +179,29 @@ def replaced(text: str, statement: str) -> str:
 
 
 def write(path: Path, statement: str, experiments: Iterable[str]) -> list[str]:
-    """Replace the POLICY in a firmware's file; returns the experiments that its READINGS lacks.
+    """Replace the POLICY in a firmware's file and return the experiments that its READINGS lacks.
 
     Raises PolicyError if the file has no POLICY, or cannot be read or written.
     """
     text = read_text(path)
     try:
-        path.write_text(replaced(text, statement), encoding="utf-8")
+        path.write_text(replace_policy(text, statement), encoding="utf-8")
     except OSError as e:
         raise PolicyError(f"cannot write {path}: {e.strerror}") from None
     except PolicyError as e:
         raise PolicyError(f"{path}: {e}") from None
-    known = {
+    readings = {
         key.value
         for node in _assignments(text, "READINGS")
         if isinstance(node.value, ast.Dict)
         for key in node.value.keys
         if isinstance(key, ast.Constant)
     }
-    return [name for name in experiments if name not in known]
+    return [name for name in experiments if name not in readings]
 
 
 def read(path: Path) -> Policy:
-    """Return the policy in a firmware's Python file, or in a JSON file, as `budget policy` prints both.
+    """Return the policy in a firmware's Python file or in a JSON file; `budget policy` prints both.
 
     JSON may also be the policy's fields alone. Raises PolicyError.
     """
@@ -270,7 +275,7 @@ def _policy_of(text: str) -> ast.Assign:
 
 
 def _assignments(text: str, name: str) -> list[ast.Assign]:
-    """The statements `name = ...` of a Python text."""
+    """Return the statements `name = ...` of a Python text."""
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError):

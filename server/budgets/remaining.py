@@ -1,9 +1,9 @@
-"""What a fleet's devices can still report: reports left of each budget, by the reports that arrived.
+"""The reports that a fleet's devices have left of each budget, computed from the reports that arrived.
 
-The store knows which report numbers of a device it has accepted. Numbers have no gaps, so the highest one
-says how many reports the device had made by then; its own ledger may be further. If versions of an experiment
-had several ε, each report counts as the dearest. So at least this much is left, except for reports that have
-not arrived, and for devices that pinned a cap below the present one.
+The store records the accepted report numbers of each device. Numbers have no gaps, so the highest one is the
+number of reports made by then; its own ledger may be further. If versions of an experiment
+had several ε, each report counts as the most expensive one. So at least this much is left, except for reports
+that have not arrived, and for devices that pinned a cap below the present one.
 """
 
 import datetime
@@ -16,20 +16,20 @@ from typing import Any
 from ...device.ldp_client import Experiment
 from ..errors import UsageError
 from ..store.store import Store, Version, VersionRefused
-from .forecast import DRY, Forecast, Purse, SharedForecast, daily, rate, shared
+from .forecast import DRY, Forecast, ReportRate, SharedForecast, daily, draw_forecasts, rate
 from .policy import Policy
 
 Profile = tuple[int, ...]
-"""How many reports a board has made for each of a fleet's experiments, in their order."""
+"""The number of reports that a board has made for each of a fleet's experiments, in their order."""
 
 _AHEAD = 3
 _LEAST_DAYS = 30.0
-_NEVER_DAYS = 365.0  # how far a picture looks if nothing ever runs dry
+_NEVER_DAYS = 365.0  # range of a picture if no budget is ever used up
 
 
 @dataclass(frozen=True)
 class BudgetLine:
-    """One experiment of a fleet: its newest version, and what a device's reports may have cost.
+    """One experiment of a fleet: its newest version, and the possible costs of a device's reports.
 
     state: "current", "withdrawn", "expired" or, with a policy, "refused". dearest, cheapest: micro-nats of a
     report over all versions that have any. days: reports on each full day.
@@ -42,32 +42,33 @@ class BudgetLine:
     accepted: int
     days: Mapping[datetime.date, int]
 
-    def left(self, made: int) -> int | None:
-        """Reports at the present ε that a board's own budget for the experiment holds after those it made."""
+    def remaining_reports(self, reports: int) -> int | None:
+        """Return how many reports at the present ε a board's budget for the experiment has left."""
         e = self.experiment
         if self.state != "current":
             return 0
         if e.rule == "unlimited":
             return None
         cost = {"sum": self.dearest, "squares": self.dearest**2, "count": 1}[e.rule]
-        return max(0, (e.cap - made * cost) // e.cost())
+        return max(0, (e.cap - reports * cost) // e.cost())
 
 
 @dataclass(frozen=True)
 class Remaining:
-    """What a fleet can still report to one experiment.
+    """The reports that a fleet has left for one experiment.
 
-    boards: of the fleet, those not heard from yet included where their number was given; silent: those with
-    nothing left. holds: reports that a new board's budget and policy hold; left: in all boards together (None
-    for both: unbounded). per_day: reports of the fleet a day. half, dry: the days when half of the boards,
-    and all but 5 %, will be silent; None where no rate is known or it never comes. forecast: None likewise.
+    boards: of the fleet, including those that have not reported yet if their number is known; silent: those
+    with nothing left. holds: reports that a new board's budget and policy allow; total_left: those of all
+    boards together (None for both: unbounded). left_counts: reports left -> boards. per_day: reports of the
+    fleet a day. half, dry: the days when half of the boards, and all but 5%, will be silent; None if the rate
+    is unknown or it never happens. forecast: None likewise.
     """
 
     budget: BudgetLine
     boards: int
     silent: int
     holds: int | None
-    left: int | None
+    total_left: int | None
     per_day: float | None
     left_counts: Mapping[int | None, int]
     forecast: Forecast | SharedForecast | None = None
@@ -76,13 +77,13 @@ class Remaining:
 
     @property
     def able_share(self) -> float | None:
-        """The share of devices that can still report, 0 to 1; None where it is asked once or without end."""
+        """The share of devices that can still report, 0 to 1; None if asked only once, or without end."""
         if self.budget.state != "current" or self.holds in (None, 1) or not self.boards:
             return None
         return 1 - self.silent / self.boards
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; ε in nats."""
+        """Return plain values for JSON; ε in nats."""
         b, e = self.budget, self.budget.experiment
         return {
             "experiment": e.name,
@@ -96,7 +97,7 @@ class Remaining:
             "boards": self.boards,
             "silent": self.silent,
             "holds": self.holds,
-            "left": self.left,
+            "left": self.total_left,
             "left_counts": {"any" if n is None else str(n): c for n, c in self.left_counts.items()},
             "per_day": self.per_day,
             "half_silent": self.half and self.half.isoformat(),
@@ -114,22 +115,22 @@ class FleetLedger:
     policy: Policy | None = None
     devices: Mapping[str, Profile] = field(default_factory=dict)
 
-    def left(self, profile: Profile) -> tuple[int | None, ...]:
-        """Return the reports that a device has left of each experiment, as its status() would say."""
-        own = [b.left(made) for b, made in zip(self.budgets, profile, strict=True)]
+    def remaining_reports(self, profile: Profile) -> tuple[int | None, ...]:
+        """Return the reports that a device has left for each experiment, as in its status()."""
+        own = [b.remaining_reports(reports) for b, reports in zip(self.budgets, profile, strict=True)]
         if self.policy is None:
             return tuple(own)
         total, squares = self._spent(profile)
-        life = [self.policy.left(b.experiment.epsilon, total, squares) for b in self.budgets]
+        life = [self.policy.remaining_reports(b.experiment.epsilon, total, squares) for b in self.budgets]
         return tuple(y if x is None else min(x, y) for x, y in zip(own, life, strict=True))
 
     def lines(self, today: datetime.date, last_days: int = 7) -> list[Remaining]:
         """Return one line for each experiment; the rate is the mean of the last last_days full days."""
         left_counts: list[Counter[int | None]] = [Counter() for _ in self.budgets]
         for profile, boards in self.profiles.items():
-            for counts, n in zip(left_counts, self.left(profile), strict=True):
+            for counts, n in zip(left_counts, self.remaining_reports(profile), strict=True):
                 counts[n] += boards
-        new = self.left((0,) * len(self.budgets))
+        new = self.remaining_reports((0,) * len(self.budgets))
         rates = [rate(b.days, last_days) for b in self.budgets]
         able = [counts.total() - counts[0] for counts in left_counts]
         each = [r / n if r and n else 0.0 for r, n in zip(rates, able, strict=True)]
@@ -144,7 +145,7 @@ class FleetLedger:
                     boards=sum(counts.values()),
                     silent=counts[0],
                     holds=new[i],
-                    left=None if None in counts else sum((n or 0) * c for n, c in counts.items()),
+                    total_left=None if None in counts else sum((n or 0) * c for n, c in counts.items()),
                     per_day=rates[i],
                     left_counts=dict(sorted(counts.items(), key=lambda x: (x[0] is None, x[0] or 0))),
                     forecast=forecast,
@@ -157,24 +158,27 @@ class FleetLedger:
     def _forecasts(
         self, each: Sequence[float], left_counts: Sequence[Mapping[int | None, int]]
     ) -> list[Forecast | SharedForecast | None]:
-        """A forecast for each experiment, from the reports a day of one board; None where it makes none."""
+        """Return a forecast for each experiment, from the daily reports of a board; None without reports."""
         if self.policy is not None and sum(rate > 0 for rate in each) > 1:
             experiments = [b.experiment for b in self.budgets]
-            purses = [Purse(e.epsilon, e.every, r) for e, r in zip(experiments, each, strict=True)]
+            report_rates = [ReportRate(e.epsilon, e.every, r) for e, r in zip(experiments, each, strict=True)]
             starts = [
-                ([b.left(made) for b, made in zip(self.budgets, profile, strict=True)], *self._spent(profile))
+                (
+                    [b.remaining_reports(reports) for b, reports in zip(self.budgets, profile, strict=True)],
+                    *self._spent(profile),
+                )
                 for profile in self.profiles
             ]
-            drawn = shared(
-                purses, (self.policy.sum, self.policy.squares), starts, list(self.profiles.values())
+            forecasts = draw_forecasts(
+                report_rates, (self.policy.sum, self.policy.squares), starts, list(self.profiles.values())
             )
-            return [x if x.per_day else None for x in drawn]
+            return [x if x.per_day else None for x in forecasts]
         parts = zip(self.budgets, left_counts, each, strict=True)
-        return [Forecast(left, b.experiment.every, r) if r else None for b, left, r in parts]
+        return [Forecast(counts, b.experiment.every, r) if r else None for b, counts, r in parts]
 
     def _spent(self, profile: Profile) -> tuple[int, int]:
-        """A board's Σε and Σε² in micro-nats, if each report cost the dearest ε of its experiment."""
-        costs = [(made, b.dearest) for b, made in zip(self.budgets, profile, strict=True)]
+        """Return a board's Σε and Σε² in micro-nats, at the most expensive ε of each experiment."""
+        costs = [(reports, b.dearest) for b, reports in zip(self.budgets, profile, strict=True)]
         return sum(n * e for n, e in costs), sum(n * e * e for n, e in costs)
 
 
@@ -188,10 +192,10 @@ def read(
 ) -> FleetLedger:
     """Return a fleet's ledger from the store.
 
-    policy: of the boards' firmware, None where it is not known. boards: how many are in the field; those that
-    were never heard from have their whole budget. devices: ids whose own numbers are wanted.
-    Raises StoreError, also VersionRefused for a fleet that is not there, and UsageError where more than so
-    many have reported.
+    policy: of the boards' firmware, None if it is not known. boards: how many are in the field; those that
+    have not reported have their whole budget. devices: ids whose own numbers are requested.
+    Raises StoreError, also VersionRefused for a fleet that does not exist, and UsageError if more than
+    `boards` have reported.
     """
     if fleet not in store.fleets():
         raise VersionRefused(f"no fleet {fleet} in {store.where}")
@@ -202,26 +206,26 @@ def read(
         _budget([v for v in versions if v.experiment.name == name], windows, today, policy) for name in names
     )
     profiles: Counter[Profile] = Counter()
-    wanted, known = set(devices), {}
+    ids, profile_of = set(devices), {}
     for device, rows in groupby(store.accepted_numbers(fleet), key=lambda row: row[0]):
-        made = {name: numbers.highest for _, name, numbers in rows}
-        profile = tuple(made.get(name, 0) for name in names)
+        highest = {name: numbers.highest for _, name, numbers in rows}
+        profile = tuple(highest.get(name, 0) for name in names)
         profiles[profile] += 1
-        if device in wanted:
-            known[device] = profile
+        if device in ids:
+            profile_of[device] = profile
     nothing, heard = (0,) * len(names), profiles.total()
     if boards is not None:
         if boards < heard:
             raise UsageError(f"{heard:,} devices have reported: --devices is all that are in the field")
         profiles[nothing] += boards - heard
-    known |= dict.fromkeys(wanted - known.keys(), nothing)
-    return FleetLedger(fleet, budgets, {p: n for p, n in profiles.items() if n}, policy, known)
+    profile_of |= dict.fromkeys(ids - profile_of.keys(), nothing)
+    return FleetLedger(fleet, budgets, {p: n for p, n in profiles.items() if n}, policy, profile_of)
 
 
 def shown_days(lines: Sequence[Remaining], today: datetime.date) -> tuple[float, float]:
-    """Return how many days ahead a picture shows: of reports a day, and of devices that can still report.
+    """Return the days ahead in a picture: for reports a day, and for devices that can still report.
 
-    Reports reach some times as far as the counted days, so that these can be seen; devices until hardly any
+    Reports extend over a few times the counted days, so that these remain visible; devices until hardly any
     can still report.
     """
     ends = [x.forecast.days_until(DRY / 5) for x in lines if x.forecast]
@@ -237,7 +241,7 @@ def _budget(
     today: datetime.date,
     policy: Policy | None,
 ) -> BudgetLine:
-    """The ledger's line for all versions of one name, oldest first."""
+    """Return the ledger's line for all versions of one name, oldest first."""
     newest = next((v for v in versions if v.current), versions[-1])
     e = newest.experiment
     heard = {v.experiment.epsilon for v in versions if v.id in windows} or {e.epsilon}
@@ -246,8 +250,8 @@ def _budget(
         together.update(windows.get(v.id, {}))
     state = "current" if newest.published_on(today) else "expired" if newest.current else "withdrawn"
     if state == "current" and policy is not None:
-        known = e.name in policy.experiments and e.rule in policy.rules
-        state = state if known and e.epsilon <= policy.epsilon else "refused"
+        is_allowed = e.name in policy.experiments and e.rule in policy.rules
+        state = state if is_allowed and e.epsilon <= policy.epsilon else "refused"
     return BudgetLine(e, state, max(heard), min(heard), together.total(), daily(together, today))
 
 

@@ -1,4 +1,4 @@
-"""What devices can still report, in words: of the ledger's table, and of the page's views and tiles."""
+"""The remaining budgets in words, for the ledger's table and for the page."""
 
 import datetime
 
@@ -11,7 +11,7 @@ from .policy import Policy, guarantee_of
 from .remaining import Remaining
 
 HEADINGS = ("reports left", "used-up devices", "reports a day", "half used by", f"{1 - DRY:.0%} used by")
-"""Of the columns that cells() fills."""
+"""The headings of the columns of cells()."""
 
 COUNTED = "Counted from the reports that arrived; the devices' own ledgers may be further."
 NO_POLICY = "The devices' policy may allow less: give their firmware file as --policy."
@@ -20,16 +20,16 @@ _NEARLY_SPENT = 0.1  # of the devices can still report
 
 
 def count(reports: int | None) -> str:
-    """Return a number of reports that a budget still holds; None is without limit."""
+    """Return a number of reports left in a budget as text; None means without limit."""
     return "no cap" if reports is None else f"{reports:,}"
 
 
 def cells(line: Remaining) -> tuple[str, ...]:
     """Return an experiment's row under HEADINGS."""
     state = line.budget.state
-    left = "0 (once)" if line.holds == 1 and not line.left else count(line.left)
+    reports_left = "0 (once)" if line.holds == 1 and not line.total_left else count(line.total_left)
     return (
-        left if state == "current" else state,
+        reports_left if state == "current" else state,
         f"{line.silent:,}",
         "" if line.per_day is None else f"{line.per_day:,.1f}",
         str(line.half or ""),
@@ -38,12 +38,12 @@ def cells(line: Remaining) -> tuple[str, ...]:
 
 
 def sentences(fleet: str, line: Remaining, today: datetime.date) -> tuple[str, ...]:
-    """Return what devices can still give to one experiment, the most important sentence first."""
-    return (_left(fleet, line), *_dates(line, today), *_devices(line))
+    """Return sentences on the reports left for one experiment, the most important one first."""
+    return (_left_sentence(fleet, line), *_dates(line, today), *_devices(line))
 
 
 def warning(line: Remaining, write: Numbers = ENGLISH) -> str:
-    """Return a sentence where few devices can still report, else an empty text."""
+    """Return a sentence if few devices can still report, else ""."""
     able = line.able_share
     if able is None or able >= _NEARLY_SPENT:
         return ""
@@ -52,8 +52,8 @@ def warning(line: Remaining, write: Numbers = ENGLISH) -> str:
     return f"The budget is nearly spent: {write.percent(able, 0)} of devices can still report."
 
 
-def life(policy: Policy | None) -> tuple[str, ...]:
-    """Return what a device's firmware allows over its whole life, and what that promises."""
+def lifetime_sentences(policy: Policy | None) -> tuple[str, ...]:
+    """Return sentences on what a device's firmware allows over its lifetime, and on the guarantee."""
     if policy is None:
         return ()
     allowed = f"Σε up to {nats(policy.sum)}"
@@ -62,54 +62,54 @@ def life(policy: Policy | None) -> tuple[str, ...]:
     return (
         f"The firmware allows {allowed}, over a device's whole life and all experiments; and"
         f" ε = {nats(policy.epsilon)} for one report. No server can raise this.",
-        promise(guarantee_of(policy)),
+        guarantee_sentence(guarantee_of(policy)),
     )
 
 
 def notes(policy: Policy | None, experiments: int) -> tuple[str, ...]:
-    """Return what to know of these numbers; experiments: how many share a device's life."""
+    """Return notes on these numbers; experiments: how many share a device's lifetime budget."""
     shared = "Experiments share a device's life, so together they give less than each of them alone."
     if policy is not None:
         shared += " The dates are for devices that take part in all of them."
     return (COUNTED, *(() if policy else (NO_POLICY,)), *((shared,) if experiments > 1 else ()))
 
 
-def promise(promised: Guarantee) -> str:
-    """Return what a guarantee means, and then what it says; where it may fail, the other way round."""
-    told = belief(promised.epsilon, seen=ALL_SEEN)
+def guarantee_sentence(promised: Guarantee) -> str:
+    """Return the meaning of a guarantee, then the guarantee; if it may fail, in the opposite order."""
+    sentence = belief(promised.epsilon, seen=ALL_SEEN)
     if promised.delta:
-        return f"{promised.words} {within(promised.delta, told)}"
-    return f"{told} {promised.words}"
+        return f"{promised.words} {within(promised.delta, sentence)}"
+    return f"{sentence} {promised.words}"
 
 
-def _left(fleet: str, line: Remaining) -> str:
+def _left_sentence(fleet: str, line: Remaining) -> str:
     name, state = line.budget.experiment.name, line.budget.state
     if state == "refused":
         return f"The devices' policy refuses {name}: devices of {fleet} send no report to it."
     if state != "current":
         sent = counted(line.budget.accepted)
         return f"{name} is {state}: devices of {fleet} send no more to it. They sent {sent}."
-    if line.left is None:
+    if line.total_left is None:
         return f"Nothing limits how many reports devices of {fleet} send to {name}: its budget has no cap."
     if not line.boards:
         return f"No device has reported to {name} yet."
     if line.holds == 1:
         answered = counted(line.silent, "device")
         return f"{name} asks each device once: {answered} {'has' if line.silent == 1 else 'have'} answered."
-    if not line.left:
+    if not line.total_left:
         return f"No device of {fleet} heard from so far can send anything more to {name}."
-    return f"Devices of {fleet} can still send {counted(line.left)} to {name}."
+    return f"Devices of {fleet} can still send {counted(line.total_left)} to {name}."
 
 
 def _dates(line: Remaining, today: datetime.date) -> list[str]:
-    """Return when devices fall silent at the present rate; where each is asked once, they are meant to."""
-    if line.budget.state != "current" or line.left == 0 or line.holds == 1:
+    """Return when devices fall silent at the present rate; nothing if each is asked only once."""
+    if line.budget.state != "current" or line.total_left == 0 or line.holds == 1:
         return []
     if line.per_day is None:
         return ["No full day has been counted yet, so it is not known when they fall silent."]
     if line.forecast is None:
         return ["No report arrived in the last full days: at this rate they never fall silent."]
-    if line.left is None:
+    if line.total_left is None:
         return [f"They send {_rate(line.per_day)} a day, and never fall silent."]
     rate = f"At the present rate of {_rate(line.per_day)} a day"
     if line.half is None:
@@ -124,8 +124,8 @@ def _rate(per_day: float) -> str:
 
 
 def _devices(line: Remaining) -> list[str]:
-    """Return how many devices have nothing left, and what a new one gives."""
-    if line.budget.state != "current" or line.left is None:
+    """Return how many devices have no reports left, and how many a new one has."""
+    if line.budget.state != "current" or line.total_left is None:
         return []
     e = line.budget.experiment
     silent = f"{line.silent:,} of {line.boards:,} devices have nothing left to give."

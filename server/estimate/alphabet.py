@@ -1,4 +1,4 @@
-"""Which bytes may follow which in UTF-8 texts of given characters, with zeros behind their end."""
+"""The possible byte sequences of UTF-8 texts of given characters, padded with zeros at the end."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _BETWEEN, _ENDED = 0, 1
 
 
 def characters(text: str) -> str:
-    """Return the characters that a text like "a-z0-9_-" stands for.
+    """Return the characters of an alphabet written like "a-z0-9_-".
 
-    A hyphen between two digits or two letters of a kind is a range, elsewhere a hyphen. Raises
-    EstimateError for no characters, a falling range, or a character that cannot be printed.
+    A hyphen between two digits or two letters of the same kind makes a range, elsewhere it is a hyphen.
+    Raises EstimateError for no characters, a falling range, or a character that cannot be printed.
     """
     letters: set[str] = set()
     i = 0
@@ -52,8 +52,8 @@ class Beginnings:
     """Beginnings of texts, all of one length.
 
     rows     their bytes, shape (n, length)
-    states   where each stands: between two characters, behind the end, or within a character; shape (n,)
-    origin   which of the extended beginnings each comes from; shape (n,)
+    states   the position of each: between two characters, behind the end, or within a character; shape (n,)
+    origin   the number of the shorter beginning that each was extended from; shape (n,)
     """
 
     rows: npt.NDArray[np.uint8]
@@ -74,10 +74,10 @@ NOTHING = Beginnings(np.zeros((1, 0), np.uint8), np.zeros(1, np.int64), np.zeros
 class Alphabet:
     """The bytes of some characters, and zeros behind a text's end."""
 
-    def __init__(self, of: str = PRINTABLE):
-        """of: its characters, each as it is."""
+    def __init__(self, letters: str = PRINTABLE):
+        """letters: its characters, without ranges."""
         self._next: list[dict[int, int]] = [{0: _ENDED}, {0: _ENDED}]
-        for character in of:
+        for character in letters:
             state = _BETWEEN
             *first, last = character.encode()
             for byte in first:
@@ -88,15 +88,15 @@ class Alphabet:
             self._next[state][last] = _BETWEEN
 
     def ways(self, states: Ints, length: int) -> Ints:
-        """Return how many beginnings, longer by `length` bytes, each of these states leads to."""
+        """Return in how many ways a beginning in each of these states can continue for `length` bytes."""
         count = np.ones(len(self._next))
         for _ in range(length):  # floats: a number that overflows an integer is far too many
             count = np.array([sum(count[to] for to in following.values()) for following in self._next])
         return np.minimum(count, 2.0**53).astype(np.int64)[states]
 
-    def extended(self, given: Beginnings, length: int) -> Beginnings:
-        """Extend these beginnings by `length` bytes, in every way."""
-        now = Beginnings(given.rows, given.states, np.arange(len(given)))
+    def extend(self, beginnings: Beginnings, length: int) -> Beginnings:
+        """Return all extensions of these beginnings by `length` bytes."""
+        now = Beginnings(beginnings.rows, beginnings.states, np.arange(len(beginnings)))
         for _ in range(length):
             parts: list[Beginnings] = []
             for state, following in enumerate(self._next):

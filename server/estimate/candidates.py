@@ -1,18 +1,18 @@
-"""Shares of texts that are asked about, from a histogram over slots.
+"""Shares of a given list of texts, from a histogram over slots.
 
-An experiment of texts knows a text by its slot, a salted hash (device/ldp_text.py). The analyst has a list
-of candidates. Candidates in one slot cannot be told apart and are one row: only their sum is known. The free
-slots, which no candidate has, hold only other texts. The hash spreads these evenly, so a free slot's
-mean share is every slot's part of them. With F the shares of the m slots and T the sum of F over the slots
-that have candidates, a row's share is F - (1 - T) / free, and that of all other texts (1 - T) m / free. If
-the candidates are all the texts there are, T is 1 and nothing is subtracted; for one candidate alone the
-share is (F - 1/m) / (1 - 1/m).
+In an experiment of texts, each text has a slot, a salted hash of it (device/ldp_text.py). The analyst has a
+list of candidates. Candidates in the same slot cannot be told apart and form one row: only their sum can be
+estimated. The free slots, those without a candidate, hold only other texts. The hash spreads these evenly, so
+the mean share of a free slot is also the share of other texts in every slot. With F the shares of the m slots
+and T the sum of F over the slots that have candidates, a row's share is F - (1 - T) / free, and that of all
+other texts (1 - T) m / free. If no other text exists, T is 1 and nothing is subtracted; for a single
+candidate the share is (F - 1/m) / (1 - 1/m).
 
-Both are linear in the histogram. The hash's own error comes on top: another text is in a row's slot or it is
+Both are linear in the histogram. The hash adds an error of its own: another text is in a row's slot or it is
 not. Over salts its variance is that of the free slots' shares, minus the noise in them.
 
 Bassily, Smith, "Local, Private, Efficient Protocols for Succinct Histograms", STOC 2015, also hash texts to
-slots; the free slots tell what others put into a slot because the hash is uniform.
+slots; since the hash is uniform, the free slots show how much other texts add to a slot.
 """
 
 from collections import Counter
@@ -33,11 +33,11 @@ _FEWEST_FREE = 2  # slots without a candidate: fewer give no variance
 
 @dataclass(frozen=True)
 class Candidates:
-    """Texts, and the slots and rows that they fall into.
+    """Texts with their slots and rows.
 
     texts   different, in the order of the list
-    row     of each text, shape (texts,); texts of one row share a slot in one of the experiments, or through
-            others, so only their sum is known
+    row     of each text, shape (texts,); texts of one row share a slot in one of the experiments, directly or
+            through others, so only their sum can be estimated
     slots   for each experiment's salt and number of slots: each text's slot, shape (texts,)
     """
 
@@ -75,7 +75,7 @@ class CandidateShares:
 
     @property
     def p_values(self) -> Floats:
-        """For each row, one-sided: how likely noise shows as much if no device has one of its texts."""
+        """For each row, one-sided: the chance of a share this large if no device has any of its texts."""
         value, stderr = self.listed.value, self.listed.stderr
         exact = np.where(value > 0, np.inf, -np.inf)
         return special.ndtr(-np.divide(value, stderr, out=exact, where=stderr > 0))
@@ -87,7 +87,7 @@ def place(texts: Sequence[str], experiments: Sequence[Experiment]) -> Candidates
     Raises EstimateError without candidates, or for a repeated one.
     """
     if not texts:
-        raise EstimateError("there is no candidate: name at least one text")
+        raise EstimateError("the list of candidates is empty: name at least one text")
     if len(set(texts)) != len(texts):
         (twice, _), *_ = Counter(texts).most_common(1)
         raise EstimateError(f"{twice!r} is listed twice: name every candidate once")
@@ -100,13 +100,13 @@ def place(texts: Sequence[str], experiments: Sequence[Experiment]) -> Candidates
 
 
 def _key(experiment: Experiment) -> tuple[bytes, int]:
-    """What a text's slot depends on."""
+    """Return the parameters that a text's slot depends on."""
     fields = vars(experiment)  # set by device/ldp_text.py
     return fields["salt"], fields["slots"]
 
 
 def _rows(slots: Sequence[Ints]) -> Ints:
-    """Return the row of each text: those that share a slot anywhere, also through others, are in one."""
+    """Return the row of each text: texts that share a slot anywhere, also through others, share a row."""
     numbers = [np.unique(one, return_inverse=True)[1] for one in slots]
     first = np.arange(len(slots[0]))  # the first text known to be in the same row
     before = None
@@ -130,25 +130,25 @@ class _Moments:
 
 
 def shares_of(estimates: Estimates, candidates: Candidates) -> CandidateShares:
-    """The candidates' shares of the population, over windows and versions as the estimate pools them.
+    """Return the candidates' shares of the population, over windows and versions as the estimate pools them.
 
     candidates: placed in all the estimate's versions, see place(). Intervals hold over reports and salts.
-    Raises EstimateError if candidates fill an experiment's slots.
+    Raises EstimateError if candidates fill all but one of an experiment's slots.
     """
     pooled = [np.zeros(candidates.rows + 1) for _ in range(3)]
     hashed: dict[tuple[bytes, int], Floats] = {}
     free = 1.0
     for weight, part in estimates.parts:
         key = _key(part.experiment)
-        taken, first = np.unique(candidates.slots[key], return_index=True)
-        left = part.domain - len(taken)
-        if left < _FEWEST_FREE:
+        filled, first = np.unique(candidates.slots[key], return_index=True)
+        empty = part.domain - len(filled)
+        if empty < _FEWEST_FREE:
             raise EstimateError(
                 f"{len(candidates.texts):,} candidates fill the {part.domain:,} slots of "
                 f"{part.experiment.name}: list fewer, or ask with more slots"
             )
-        free = min(free, left / part.domain)
-        one = _moments(part, taken, candidates.row[first], candidates.rows)
+        free = min(free, empty / part.domain)
+        one = _moments(part, filled, candidates.row[first], candidates.rows)
         for total, moment, power in zip(pooled, (one.value, one.variance, one.third), (1, 2, 3), strict=True):
             total += weight**power * moment
         # One salt makes the same error in all versions that have it.
@@ -161,15 +161,15 @@ def shares_of(estimates: Estimates, candidates: Candidates) -> CandidateShares:
     return CandidateShares(candidates, listed, statistics[candidates.rows], free)
 
 
-def _moments(part: Estimates, taken: Ints, row: Ints, rows: int) -> _Moments:
+def _moments(part: Estimates, filled: Ints, row: Ints, rows: int) -> _Moments:
     """Return moments of each row, and last of all other texts, in one experiment.
 
-    taken: slots that have candidates, and row: of each of them.
+    filled: slots that have candidates, and row: of each of them.
     """
     slots = part.domain
-    left = slots - len(taken)
+    empty = slots - len(filled)
     mask = np.ones(slots, bool)
-    mask[taken] = False
+    mask[filled] = False
     x, spread = part.frequencies, part.spread
     total = part.linear(~mask)
     by_hash = max(
@@ -179,18 +179,18 @@ def _moments(part: Estimates, taken: Ints, row: Ints, rows: int) -> _Moments:
     def summed(numbers: Floats) -> Floats:
         return np.bincount(row, numbers, rows).astype(np.float64)
 
-    held = summed(np.ones(len(taken)))  # slots of each row
-    value = summed(x[taken]) - held * ((1 - total.value) / left)
-    variance, third = summed(spread.variance[taken]), summed((spread.variance * spread.skew)[taken])
+    slot_counts = summed(np.ones(len(filled)))  # slots of each row
+    value = summed(x[filled]) - slot_counts * ((1 - total.value) / empty)
+    variance, third = summed(spread.variance[filled]), summed((spread.variance * spread.skew)[filled])
     # The subtracted part has an error too, correlated with the slot's own: together at most their sum.
-    variance = (np.sqrt(variance) + held * (total.stderr / left)) ** 2
-    hash_error = np.sqrt(by_hash * held * (1 + held / left))
-    spread_out = slots / left
+    variance = (np.sqrt(variance) + slot_counts * (total.stderr / empty)) ** 2
+    hash_error = np.sqrt(by_hash * slot_counts * (1 + slot_counts / empty))
+    spread_out = slots / empty
     return _Moments(
         np.append(value, (1 - total.value) * spread_out),
         np.append(variance, (total.stderr * spread_out) ** 2),
         np.append(third, -total.skew * total.stderr**2 * spread_out**3),
-        np.append(hash_error, np.sqrt(by_hash * len(taken) * spread_out)),
+        np.append(hash_error, np.sqrt(by_hash * len(filled) * spread_out)),
     )
 
 

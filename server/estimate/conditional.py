@@ -1,13 +1,13 @@
 """Ratios of linear statistics: the share of b among those with a, the mean of a number for a label.
 
-A ratio θ = X / Y of two unbiased linear statistics is off by L / Y to first order (the delta method), where
-L = X - θ Y is linear again, so that its error comes from the histogram as every other. Where Y itself is not
-is not known well, that is too narrow. Fieller's interval holds the θ for which X - θ Y lies within z of its
-own standard errors of 0: it needs no approximation but normality, and is the same where Y is known well.
-Intervals here are the union of both, the first with its skew. Where Y is so small that it may be 0, nothing
-can be said, and the interval has no bounds: `Ratio.known` tells. Fieller, "Some problems in interval
-estimation", JRSS B 1954; of a difference, Zou and Donner, "Construction of confidence limits about effect
-measures", Statistics in Medicine 2008, with the correlation of the two.
+The error of a ratio θ = X / Y of two unbiased linear statistics is L / Y to first order (the delta method),
+where L = X - θ Y is linear again, so its error follows from the histogram like any other. If Y itself is
+uncertain, that interval is too narrow. Fieller's interval contains the θ for which X - θ Y is within z of its
+own standard errors of 0: it assumes only normality, and is the same if Y is precise. Intervals here are the
+union of both, the first with its skew. If Y is so small that it may be 0, the ratio is unknown
+(`Ratio.is_known`) and its interval unbounded. Fieller, "Some problems in interval estimation", JRSS B 1954;
+for a difference, Zou and Donner, "Construction of confidence limits about effect measures", Statistics in
+Medicine 2008, with the correlation of the two.
 """
 
 import math
@@ -18,7 +18,7 @@ import numpy as np
 
 from ..arrays import Floats
 from .estimate import Estimates
-from .statistic import Difference, EstimateError, Statistic, Told, difference, normal_quantile
+from .statistic import Difference, EstimateError, HasInterval, Statistic, difference, normal_quantile
 
 ONE = Statistic(1.0, 0.0)
 LEAST_ERRORS = 3.0
@@ -37,12 +37,12 @@ class Ratio(Statistic):
     correlation: float = 0.0
 
     @property
-    def known(self) -> bool:
-        """Whether the denominator is clearly above 0."""
+    def is_known(self) -> bool:
+        """Return whether the denominator is clearly above 0."""
         return self.below.value > LEAST_ERRORS * self.below.stderr
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Interval that holds the population's ratio with probability confidence; infinite if unknown."""
+        """Return an interval with the population's ratio with probability confidence; infinite if unknown."""
         low, high = super().interval(confidence)
         z = normal_quantile(confidence)
         # With δ the ratio less its estimate: (δ Y)² <= z² (V_L - 2 δ C + δ² V_Y), of which V_L = (Y s)².
@@ -55,7 +55,7 @@ class Ratio(Statistic):
         return min(low, self.value + (middle - half) / rest), max(high, self.value + (middle + half) / rest)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Two-sided p value of the population's ratio being this one: where interval() first holds it."""
+        """Return the two-sided p value of a ratio: one minus the confidence to reach it."""
         return p_of(self, value)
 
 
@@ -63,11 +63,11 @@ NOTHING = Ratio(0.0, 0.0)
 
 
 @dataclass(frozen=True)
-class Apart:
-    """A difference, with an interval made from both sides' own; correlation: of their errors."""
+class DerivedDifference:
+    """A difference whose interval is derived from those of its two sides; correlation: of their errors."""
 
-    first: Told
-    second: Told
+    first: HasInterval
+    second: HasInterval
     correlation: float = 0.0
 
     @property
@@ -81,7 +81,7 @@ class Apart:
         return p_of(self, 0.0)
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Interval that holds the population's difference with probability confidence."""
+        """Return an interval that contains the population's difference with probability confidence."""
         (l1, u1), (l2, u2) = self.first.interval(confidence), self.second.interval(confidence)
         a, b = self.first.value, self.second.value
         if not all(map(math.isfinite, (l1, u1, l2, u2))):
@@ -101,20 +101,20 @@ class RatioDifference(Difference):
     correlation: float = 0.0
 
     @property
-    def known(self) -> bool:
-        """Whether both denominators are clearly above 0."""
-        return self.first.known and self.second.known
+    def is_known(self) -> bool:
+        """Return whether both denominators are clearly above 0."""
+        return self.first.is_known and self.second.is_known
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Interval that holds the population's difference with probability confidence."""
-        return Apart(self.first, self.second, self.correlation).interval(confidence)
+        """Return an interval that contains the population's difference with probability confidence."""
+        return DerivedDifference(self.first, self.second, self.correlation).interval(confidence)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Two-sided p value of the population's difference: where interval() first holds this value."""
+        """Return the two-sided p value of a difference: one minus the confidence to reach it."""
         return p_of(self, value)
 
 
-def p_of(statistic: Told, value: float) -> float:
+def p_of(statistic: HasInterval, value: float) -> float:
     """Return one minus the confidence at which a statistic's interval first reaches a value, rounded up."""
     low, high = 0.0, 1.0 - 1e-12
     for _ in range(50):
@@ -128,7 +128,7 @@ def p_of(statistic: Told, value: float) -> float:
 
 
 def ratios(estimates: Estimates, above: Floats, below: Floats) -> list[Ratio]:
-    """Ratios of weighted sums of the frequencies, n of each: weights of shape (domain, n), finite.
+    """Return ratios of weighted sums of the frequencies, n of each: weights of shape (domain, n), finite.
 
     A denominator estimated as 0 or less gives an unknown ratio, of value 0. Raises
     EstimateError for other weights.
@@ -175,10 +175,10 @@ def difference_apart(first: Ratio, second: Ratio) -> RatioDifference:
     return RatioDifference(apart.value, apart.stderr, apart.skew, first, second)
 
 
-def reports_needed(reports: int, of: Sequence[Ratio]) -> int:
-    """Return about how many reports would make all denominators known, if the estimates are right."""
+def reports_needed(reports: int, denominators: Sequence[Ratio]) -> int:
+    """Return about how many reports would make all denominators clearly positive, if the estimates hold."""
     worst = 1.0
-    for ratio in of:
+    for ratio in denominators:
         least = max(ratio.below.value, ratio.below.stderr / 2)
         worst = max(worst, (LEAST_ERRORS * ratio.below.stderr / least) ** 2)
     return math.ceil(reports * worst)

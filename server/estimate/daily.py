@@ -1,10 +1,10 @@
 """Turn histograms of days into series of linear statistics and ratios for the change detector.
 
-Every statistic is a weighted sum of a histogram, so a day is known by a few sums over its reports: of the
+Every statistic is a weighted sum of a histogram, so a few sums over its reports describe a day: of the
 weights, their squares and their cubes, for each version and stratum. Series of years are sums of arrays.
 
-A ratio A / B is followed as R + (A - R B) / mean(B), where R is the ratio over all days so far: it is linear
-in a day's histogram, also when the share B of the devices that it concerns moves.
+A ratio A / B is tracked as R + (A - R B) / mean(B), where R is the ratio over all days so far: it is linear
+in a day's histogram, even if the share B of the devices that it concerns changes.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class DayCounts:
     versions: tuple[VersionDays, ...]
 
     def series(self, weights: Weights) -> "LinearDays | None":
-        """Return the series of a statistic; None if a version cannot tell it."""
+        """Return the series of a statistic; None if a version cannot estimate it."""
         parts = [_sums(version, weights(version.experiment), len(self.weekdays)) for version in self.versions]
         if not parts or any(part is None for part in parts):
             return None
@@ -72,16 +72,16 @@ class _VersionSums:
     needed: npt.NDArray[np.bool_]
 
     @cached_property
-    def tells(self) -> npt.NDArray[np.bool_]:
-        """Whether a day has reports in every stratum that is needed, shape (days,)."""
+    def has_estimate(self) -> npt.NDArray[np.bool_]:
+        """Return whether a day has reports in every stratum that is needed, shape (days,)."""
         return (self.reports[:, self.needed] > 0).all(axis=1) & (self.reports.sum(axis=1) > 0)
 
 
 def _sums(version: VersionDays, statistic: Floats, days: int) -> _VersionSums | None:
     mechanism = mechanism_of(version.experiment)
-    if mechanism.unknown(statistic, mechanism.drawn):
+    if mechanism.unknown(statistic, mechanism.stratum_chances):
         return None
-    parts, constant = mechanism.weights(statistic, mechanism.drawn)
+    parts, constant = mechanism.weights(statistic, mechanism.stratum_chances)
     weights = list(parts)
     if not any(w is not None for w in weights):
         return None
@@ -114,7 +114,7 @@ class LinearDays:
     is_ratio: bool
 
     def level(self, start: int, stop: int) -> float | None:
-        """Return the statistic over days start..stop-1 together; None if no day tells it."""
+        """Return the statistic over days start..stop-1 together; None if no day has an estimate."""
         days, reports = slice(start, stop), self._reports[start:stop]
         total = reports.sum()
         if not total:
@@ -128,7 +128,7 @@ class LinearDays:
         total = reports.sum()
         if not total:
             return None
-        known = reports > 0
+        has_reports = reports > 0
         above, below = self._sides[:, days]
         ratio, scale = 0.0, 1.0
         if self.is_ratio:
@@ -139,22 +139,22 @@ class LinearDays:
             ratio = float(reports @ above / total) / scale
         second, third = self._of_report(start, stop, 1.0, ratio)
         value = ratio + (above - ratio * below) / scale
-        variance = np.where(known, self._second[days] @ second / scale**2, np.inf)
+        variance = np.where(has_reports, self._second[days] @ second / scale**2, np.inf)
         return DailyView(value, variance, self._third[days] @ third / scale**3)
 
     @cached_property
     def _own(self) -> list[Floats]:
-        """Reports of each day that tell the statistic, for each version."""
-        return [np.where(v.tells, v.reports.sum(axis=1), 0.0) for v in self.versions]
+        """Reports of each day that has an estimate, for each version."""
+        return [np.where(v.has_estimate, v.reports.sum(axis=1), 0.0) for v in self.versions]
 
     @cached_property
     def _reports(self) -> Floats:
-        """Reports of each day that tell the statistic, shape (days,)."""
+        """Reports of each day that has an estimate, shape (days,)."""
         return np.sum(self._own, axis=0)
 
     @cached_property
     def _sides(self) -> Floats:
-        """Numerator and denominator of each day, shape (2, days): versions are weighed by their reports."""
+        """Numerator and denominator of each day, shape (2, days): versions are weighted by their reports."""
         parts = [
             [own * (v.constant[side] + _over(v.sums[side], v.reports).sum(axis=1)) for side in (0, 1)]
             for v, own in zip(self.versions, self._own, strict=True)

@@ -53,7 +53,7 @@ class Days(Protocol):
         ...
 
     def view(self, start: int, stop: int) -> "DailyView | None":
-        """Return days start..stop-1 as they looked at the end of the last one; None if they tell nothing."""
+        """Return days start..stop-1 as seen at the end of the last one; None if they allow no estimate."""
         ...
 
 
@@ -74,16 +74,16 @@ class DailyView:
 class DetectedChange:
     """A reported change; days count from 0.
 
-    first   the earliest first day after it that the days allow; all before it are before the change
-    last    the latest one; all from it on are after the change
-    found   the day at whose end it was first reported
-    size    the step, with its interval low to high, which excludes 0 and allows for the selection
-    chance  of a false alarm at least as clear, within a year, over all questions that share the allowance
+    first       the earliest day that may be the first after the change
+    last        the latest day that may be the first after the change
+    report_day  the day at whose end it was first reported
+    size        the step, with its interval low to high, which excludes 0 and allows for the selection
+    chance      of a false alarm at least as clear, within a year, over all questions that share the allowance
     """
 
     first: int
     last: int
-    found: int
+    report_day: int
     size: float
     low: float
     high: float
@@ -92,7 +92,7 @@ class DetectedChange:
 
 @dataclass(frozen=True)
 class Scan:
-    """All changes of a series, and what the current scan could have found.
+    """All changes of a series, and the smallest step that the current scan could have detected.
 
     start       the day on which the current scan starts: after the last change, or the first day
     days        how many days with an estimate it has seen
@@ -147,16 +147,16 @@ def scan(days_from: Callable[[int], Days | None], count: int, questions: int = 1
 
 
 def _follow(
-    days: Days, start: int, found: int, count: int, questions: int, before: int
+    days: Days, start: int, report_end: int, count: int, questions: int, before: int
 ) -> tuple[DetectedChange, int]:
-    """Return a change that was reported at the end of day found - 1, and the next day to look at.
+    """Return a change that was reported at the end of day report_end - 1, and the next day to look at.
 
-    Later days improve its date, among those before it was found, and its size, until they are enough for a
+    Later days improve its date, among those before it was reported, and its size, until they are enough for a
     scan of their own.
     """
-    fit = _Fit.of(days, start, found)
+    fit = _Fit.of(days, start, report_end)
     assert fit is not None
-    most, stop, best = found - start - 1, found, fit
+    most, stop, best = report_end - start - 1, report_end, fit
     first, k, last = fit.plausible(most)
     while stop < min(count, start + 1 + last + FEWEST_DAYS):
         stop += 1
@@ -171,7 +171,7 @@ def _follow(
     low, high = (max(ends[0], 0.0), ends[1]) if size > 0 else (ends[0], min(ends[1], 0.0))
     chance = false_alarm_chance(clear, fit.days + before, questions)
     first, last = start + 1 + first, start + 1 + last
-    return DetectedChange(first, last, found - 1, (low + high) / 2, low, high, chance), stop
+    return DetectedChange(first, last, report_end - 1, (low + high) / 2, low, high, chance), stop
 
 
 def _finish(
@@ -195,9 +195,9 @@ def _finish(
 class _Fit:
     """Steps fitted beside weekday effects, for each first day k = 1..n-1 of a view.
 
-    raw          the step over its standard error; 0 where the days cannot tell
+    raw          the step over its standard error; 0 if the days do not determine it
     numerator    information times step
-    information  1 over the step's variance; 0 where the days cannot tell
+    information  1 over the step's variance; 0 if the days do not determine it
     days         how many days have an estimate
     part         of each weekday's weight, the part from day k on, shape (n - 1, 7)
     thirds       third cumulants above 0 and below it, summed from day k on, shape (2, n - 1, 7)
@@ -218,12 +218,12 @@ class _Fit:
         if view is None:
             return None
         n = stop - start
-        known = np.isfinite(view.variance) & (view.variance > 0)
-        weight = np.divide(1.0, view.variance, out=np.zeros(n), where=known)
-        third = np.where(known, view.third, 0.0) * weight**3
+        has_estimate = np.isfinite(view.variance) & (view.variance > 0)
+        weight = np.divide(1.0, view.variance, out=np.zeros(n), where=has_estimate)
+        third = np.where(has_estimate, view.third, 0.0) * weight**3
         by_weekday = np.zeros((n, 4, 7))
         at = np.arange(n), slice(None), days.weekdays[start:stop] % 7
-        value = np.where(known, view.value, 0.0)
+        value = np.where(has_estimate, view.value, 0.0)
         by_weekday[at] = np.stack(
             [weight, weight * value, np.maximum(third, 0), np.maximum(-third, 0)], axis=1
         )
@@ -235,11 +235,11 @@ class _Fit:
         information[information <= _LEAST_INFORMATION * all_w.sum()] = 0.0
         z = np.divide(numerator, np.sqrt(information), out=np.zeros(n - 1), where=information > 0)
         thirds = sums[1:, 2:].swapaxes(0, 1)
-        return _Fit(z, numerator, information, int(known.sum()), part, thirds, np.array(all_thirds))
+        return _Fit(z, numerator, information, int(has_estimate.sum()), part, thirds, np.array(all_thirds))
 
     def exceeds(self, limit: float) -> bool:
-        """Whether some step is clearer than a limit."""
-        # The correction never makes a step clearer, so it is not needed where none is clear without it.
+        """Return whether any step exceeds a limit."""
+        # The correction only reduces |z|, so it is not needed if no raw step exceeds the limit.
         return bool(np.abs(self.raw).max() > limit and np.abs(self.z).max() > limit)
 
     @cached_property
@@ -270,7 +270,7 @@ class _Fit:
         return float(self.numerator[k] / self.information[k]), float(self.information[k] ** -0.5)
 
     def error_in_the_middle(self) -> float | None:
-        """Return the standard error of a step in the middle of the days; None if they cannot tell."""
+        """Return the standard error of a step in the middle of the days; None if they do not determine it."""
         information = self.information[len(self.information) // 2]
         return float(information**-0.5) if information > 0 else None
 

@@ -1,32 +1,32 @@
-"""Finds texts that nobody listed by their beginnings, level by level, then measures their shares afresh.
+"""Discover unknown texts by their beginnings, level by level, then measure their shares with other reports.
 
 The levels of `prefix` hash longer and longer beginnings of a text. Each beginning that survives a level is
-tried with each character behind it at the next one, and the best survive. A text's share is no larger than
-that of any of its beginnings; so a beginning is judged by the least, over all levels, of the mean of the
+extended by every character at the next one, and the best survive. A text's share is no larger than that of
+any of its beginnings; so the score of a beginning is the minimum, over all levels, of the mean of the
 estimates from there on: for shares that do not rise, this is the likeliest share of the longest (isotonic
-regression). It gets no more than 3 standard errors above any of its own beginnings. The last level has the
-whole length once more, with other reports and a hash of its own, and measures the shares of the few texts
-that got there; their shares and errors depend on no other reports.
+regression). It is at most 3 standard errors above the estimate of any of its own beginnings. The last level
+has the whole length once more, with other reports and a hash of its own, and measures the shares of the few
+texts that remain; their shares and errors depend on no other reports.
 
-Which texts are listed. A candidate that shares its slot in the last level with another candidate is left
-out: the reports cannot tell which of them was sent. The slot of a text that nobody sent is random, whatever
-was reported: where no other candidate has it, it is drawn evenly from the slots that no other candidate has.
-The contents of these slots are exactly the distribution of an estimate of its share, noise and collisions
-included. So a candidate's p value is the part of these slots that have as much as its own, and Holm's
-procedure keeps the chance of listing any text that nobody sent below MISTAKEN. Nothing is assumed about the
-population.
+Selection of the texts to list. A candidate that shares its slot in the last level with another candidate is
+left out: the reports cannot tell which of them was sent. The slot of a text that nobody sent is random,
+whatever was reported: if no other candidate has it, it is uniform over the slots without another candidate.
+The contents of these slots are exactly the distribution of an estimate of its share, including noise and
+collisions. So a candidate's p value is the part of these slots with at least its own content, and Holm's
+procedure keeps the chance of listing any text that nobody sent below MISTAKEN. This assumes nothing about
+the population.
 
-Texts that cannot be tried, such as those of other letters, hide what is below them. K heavy slots of such
-texts raise the p value of each candidate: a text that nobody sent looks heavy with the chance
+Texts that cannot be tried, such as those with other letters, hide smaller ones. K heavy slots of such texts
+raise the p value of each candidate: a text that nobody sent looks heavy with the chance
 
     K / slots + (1 - K / slots) P(an empty slot has as much),
 
-so that a text is listed only while K + 1 <= MISTAKEN slots / candidates. The fewer candidates are compared,
-the more may be hidden. The search and the slots' contents determine how many are compared. That choice does
-not look at which slots the candidates have, apart from those they share, so the p values stay what they are.
+so a text is listed only while K + 1 <= MISTAKEN slots / candidates. The fewer candidates are compared, the
+more texts may be hidden. The search and the slots' contents determine how many are compared. That choice does
+not depend on which slots the candidates have, apart from those they share, so the p values remain valid.
 
-A mechanism of your own searches by itself (Mechanism.search), and hands on candidates and the estimates of
-texts that nobody sent. These take the place of the free slots: p values, listing and errors are the same.
+A mechanism of your own has its own search (Mechanism.search), which returns candidates and the estimates of
+texts that nobody sent. These replace the free slots; p values, listing and errors are the same.
 
 Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021, for the
 levels; Barlow et al., "Statistical Inference under Order Restrictions", 1972; Holm, "A simple sequentially
@@ -57,7 +57,7 @@ MISTAKEN = 0.04
 """Highest chance of listing a text that nobody sent."""
 _NOISE = 0.01  # chance that an empty slot is called heavy in a level
 _HIGHEST = 3.0  # standard errors that a text may have above its beginning
-_CONFIDENCE = 0.95  # of the intervals for which wide tails are looked at
+_CONFIDENCE = 0.95  # of the intervals that are widened for heavy tails
 _SURE = 1.9  # standard errors above each level's threshold; all levels let it through about 9 times in 10
 
 
@@ -80,9 +80,9 @@ class SearchLimits:
 class FoundText:
     """A text found in the reports.
 
-    text   its characters, as one could ask about them
-    whole  False if it fills the last prefix, so that it may go on
-    share  of it, and if it is not whole of all texts that begin with it
+    text   its characters
+    whole  False if it fills the last prefix, so that it may continue
+    share  its share, or if it is not whole, that of all texts that begin with it
     """
 
     text: str
@@ -92,33 +92,33 @@ class FoundText:
 
 @dataclass(frozen=True)
 class Discovery:
-    """The texts found, by falling share.
+    """The discovered texts, by falling share.
 
-    stated        how many candidates the last level judged
+    candidate_count  how many candidates the last level judged
     least         share that a text needs to be found about nine times in ten
-    hidden        how many slots surely hold a common text, and have no candidate
-    hidden_share  what they hold together
-    left_out      how many candidates share with others a slot that surely holds a common text
+    hidden        how many slots certainly hold a common text but have no candidate
+    hidden_share  the total share of these slots
+    left_out      how many candidates share a slot that certainly holds a common text
     """
 
     experiment: Experiment
     reports: int
-    found: tuple[FoundText, ...]
-    stated: int
+    texts: tuple[FoundText, ...]
+    candidate_count: int
     least: float
     hidden: int = 0
     hidden_share: float = 0.0
     left_out: int = 0
 
     def intervals(self, confidence: float = 0.95) -> list[tuple[float, float]]:
-        """Return intervals of the shares found, of which this part holds its share on average.
+        """Return intervals of the texts' shares; on average this part of them contains the true share.
 
-        The listed texts were chosen by their size, so each interval is a little wider than alone.
+        The texts were selected by their size, so each interval is slightly wider than for a given text.
         Raises EstimateError for a confidence that is not between 0 and 1.
         """
         normal_quantile(confidence)
-        each = 1 - (1 - confidence) * len(self.found) / max(self.stated, 1)
-        return [one.share.interval(each) for one in self.found]
+        each = 1 - (1 - confidence) * len(self.texts) / max(self.candidate_count, 1)
+        return [one.share.interval(each) for one in self.texts]
 
 
 def discover(
@@ -129,7 +129,7 @@ def discover(
 ) -> Discovery:
     """Find texts in a histogram of codes of a mechanism with discovery, counts of shape (code_count,).
 
-    alphabet: characters that texts are made of, ranges such as a-z among them; printable ASCII if None. Only
+    alphabet: the characters of the texts, with ranges such as a-z; printable ASCII if None. Only
     prefix takes one. limits: of its search.
     Raises EstimateError for an experiment of another mechanism, one whose last prefix is not repeated,
     counts that do not fit or are too few, and an alphabet of too many characters for the first prefix, or of
@@ -174,12 +174,12 @@ def _discover_own(mechanism: Mechanism, counts: Counts, alphabet: str | None) ->
         each = 1 - (1 - _CONFIDENCE) * len(listed) / len(values)
         wide = float(np.quantile(np.abs(chance - mean), each, method="higher"))
         spread = max(spread, wide / normal_quantile(each))
-    found = tuple(
+    texts = tuple(
         FoundText(search.texts[i], bool(search.whole[i]), Statistic(float(values[i]) - mean, spread, 0.0))
         for i in map(int, listed)
     )
     least = max(needed - mean + _SURE * float(chance.std()), search.needs)
-    return Discovery(experiment, reports, found, len(values), least)
+    return Discovery(experiment, reports, texts, len(values), least)
 
 
 def discover_in(
@@ -188,86 +188,86 @@ def discover_in(
     letters: str,
     limits: SearchLimits = SearchLimits(),
 ) -> Discovery:
-    """Find texts in the estimates of all levels; letters: all characters that texts are made of."""
+    """Find texts in the estimates of all levels; letters: all characters of the texts."""
     *search, last = levels
-    candidates = searched(mechanism, search, Alphabet(letters), limits)
+    candidates = search_texts(mechanism, search, Alphabet(letters), limits)
     slots = slots_of(mechanism, len(search), candidates.rows)
-    hidden = unexplained(last, slots)
-    # Those that may be listed, and all others that the search holds for surely common.
-    count = max(compared(last, candidates), int((candidates.scores > _heavy(last)).sum()))
+    hidden = hidden_slots(last, slots)
+    # The candidates that may be listed, and all others that are certainly common by the search.
+    count = max(compared_count(last, candidates), int((candidates.scores > _heavy(last)).sum()))
     slots = slots[:count]
     alone = _alone(slots)
     left_out = int((last.shares[slots[~alone]] > _heavy(last)).sum())
     rest, slots = _without(last, slots[~alone], slots[alone])
     candidates = candidates.chosen(np.flatnonzero(alone))
-    count = compared(rest, candidates)
-    # A compared text that nobody sent has none of the others' slots either.
-    listed, shares, least = stated(*_without(rest, slots[count:], slots[:count]))
-    found = tuple(
+    count = compared_count(rest, candidates)
+    # The slot of a compared text that nobody sent is not one of the others' either.
+    listed, shares, least = list_texts(*_without(rest, slots[count:], slots[:count]))
+    texts = tuple(
         FoundText(_text(candidates.rows[i]), not candidates.rows[i, -1], share)
         for i, share in zip(listed, shares, strict=True)
     )
     if count:
         least = max(least, float(candidates.needs[count - 1]))
     reports = sum(level.reports for level in levels)
-    return Discovery(mechanism.experiment, reports, found, count, least, *hidden, left_out)
+    return Discovery(mechanism.experiment, reports, texts, count, least, *hidden, left_out)
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchResult:
     """The search's results: the best beginnings of full length, best first.
 
     rows    their bytes, shape (n, length)
     scores  their shares by the search alone, shape (n,)
-    needs   for each number of them, the share that gets a text among so many 9 times in 10; shape (n,)
+    needs   for each number of them, the share with which a text is among these 9 times in 10; shape (n,)
     """
 
     rows: npt.NDArray[np.uint8]
     scores: Floats
     needs: Floats
 
-    def chosen(self, numbers: Ints) -> Searched:
+    def chosen(self, numbers: Ints) -> SearchResult:
         """Return some of them; numbers: rising, shape (m,)."""
-        return Searched(self.rows[numbers], self.scores[numbers], self.needs[numbers])
+        return SearchResult(self.rows[numbers], self.scores[numbers], self.needs[numbers])
 
 
-def searched(
+def search_texts(
     mechanism: Prefix,
     levels: Sequence[SlotShares],
     alphabet: Alphabet,
     limits: SearchLimits = SearchLimits(),
-) -> Searched:
+) -> SearchResult:
     """Return the texts that may be common, from the levels used for the search."""
-    kept, path, scores, cut = NOTHING, np.zeros((1, 0)), np.zeros(1), 0.0
+    survivors, path, scores, cut = NOTHING, np.zeros((1, 0)), np.zeros(1), 0.0
     needs = scores
     for number, level in enumerate(levels):
-        longer = mechanism.lengths[number] - kept.rows.shape[1]
-        tried = np.cumsum(alphabet.ways(kept.states, longer))
+        longer = mechanism.lengths[number] - survivors.rows.shape[1]
+        tried = np.cumsum(alphabet.ways(survivors.states, longer))
         if tried[0] > limits.tried:
             raise EstimateError(
                 f"{tried[0]:,} beginnings of {mechanism.lengths[number]} bytes are too many to try: name "
                 f"fewer characters by {option('alphabet')}"
             )
         fitting = int(np.searchsorted(tried, limits.tried, side="right"))
-        kept = alphabet.extended(kept[:fitting], longer)
-        shares = level.shares[slots_of(mechanism, number, kept.rows)]
-        path = np.column_stack([path[kept.origin], shares])
+        survivors = alphabet.extend(survivors[:fitting], longer)
+        shares = level.shares[slots_of(mechanism, number, survivors.rows)]
+        path = np.column_stack([path[survivors.origin], shares])
         score = _score(path, levels[: number + 1])
         best = np.argsort(-score, kind="stable")
         some = best[: limits.beam]
-        kept, path, scores = kept[some], path[some], score[some]
+        survivors, path, scores = survivors[some], path[some], score[some]
         needs = scores + _SURE * level.variance(0.0) ** 0.5
         if len(best) <= limits.beam:
             needs[-1] = 0.0  # nothing was left out
         cut = max(cut, float(needs[-1]))
     count = max(limits.texts, len(levels[0].shares) // limits.slots_each)
-    return Searched(kept.rows[:count], scores[:count], np.maximum(needs, cut)[:count])
+    return SearchResult(survivors.rows[:count], scores[:count], np.maximum(needs, cut)[:count])
 
 
-def compared(level: SlotShares, candidates: Searched) -> int:
-    """Return how many candidates, best first, to compare with chance, so that the smallest share is found.
+def compared_count(level: SlotShares, candidates: SearchResult) -> int:
+    """Return how many candidates, best first, to test, so that the smallest share can be found.
 
-    Each is assumed to have in its slot about what the search says, whatever slot that is.
+    The content of each candidate's slot is assumed to be about its share in the search.
     """
     if not len(candidates.scores):
         return 0
@@ -287,24 +287,24 @@ def compared(level: SlotShares, candidates: Searched) -> int:
 
 
 def _heavy(level: SlotShares) -> float:
-    """Return whether a slot is heavy: its share's lower bound, over all slots, is above the usual slot's."""
+    """Return the share above which a slot is heavy: its lower bound, over all slots, exceeds the median."""
     usual = max(float(np.median(level.shares)), 0.0)
     quantile = normal_quantile(1 - 2 * _NOISE / len(level.shares))
     above = usual + quantile * level.variance(usual) ** 0.5
     return usual + quantile * level.variance(above) ** 0.5
 
 
-def unexplained(level: SlotShares, slots: Ints) -> tuple[int, float]:
-    """Return how many heavy slots have no candidate, and what they hold in all; slots: the candidates'."""
-    left = np.delete(level.shares, slots)
-    heavy = left[left > _heavy(level)] - float(np.median(level.shares))
+def hidden_slots(level: SlotShares, slots: Ints) -> tuple[int, float]:
+    """Return the number and total share of the heavy slots without a candidate; slots: the candidates'."""
+    other_shares = np.delete(level.shares, slots)
+    heavy = other_shares[other_shares > _heavy(level)] - float(np.median(level.shares))
     return len(heavy), float(heavy.sum())
 
 
 def _alone(slots: Ints) -> npt.NDArray[np.bool_]:
     """Return which candidates have a slot of their own, shape (n,)."""
-    _, number, held = np.unique(slots, return_inverse=True, return_counts=True)
-    return held[number] == 1
+    _, number, counts = np.unique(slots, return_inverse=True, return_counts=True)
+    return counts[number] == 1
 
 
 def _without(level: SlotShares, removed: Ints, slots: Ints) -> tuple[SlotShares, Ints]:
@@ -315,7 +315,7 @@ def _without(level: SlotShares, removed: Ints, slots: Ints) -> tuple[SlotShares,
 
 
 def _score(path: Floats, levels: Sequence[SlotShares]) -> Floats:
-    """The share of each longest beginning, shape (n,), by estimates of it and of its own, (n, levels)."""
+    """Return the share of each longest beginning, shape (n,), by the estimates of its levels, (n, levels)."""
     errors = np.array([level.variance(0.0) ** 0.5 for level in levels])
     weights = np.array([float(level.reports) for level in levels])
     return np.minimum(_last_of_falling(path, weights), (path + _HIGHEST * errors).min(axis=1))
@@ -328,7 +328,7 @@ def _last_of_falling(path: Floats, weights: Floats) -> Floats:
 
 
 def slots_of(mechanism: Prefix, number: int, rows: npt.NDArray[np.uint8]) -> Ints:
-    """The slot of each beginning at a level, numbered from 0, as device/ldp_text.py has it."""
+    """Return the slot of each beginning at a level, numbered from 0, as in device/ldp_text.py."""
     start = mechanism.salt + bytes((number + 1,))
     data, size = rows.tobytes(), rows.shape[1]
     sha256 = hashlib.sha256
@@ -337,10 +337,10 @@ def slots_of(mechanism: Prefix, number: int, rows: npt.NDArray[np.uint8]) -> Int
     return numbers & (mechanism.slots - 1)
 
 
-def stated(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float]:
-    """Return which candidates are listed, by falling share; their shares; and the share listed 9 in 10 times.
+def list_texts(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float]:
+    """Return the candidates to list, by falling share; their shares; and the share listed 9 times in 10.
 
-    slots: of the candidates. Those that share a slot are not listed, as the reports cannot tell them apart.
+    slots: of the candidates. Candidates that share a slot are left out: the reports cannot tell them apart.
     """
     alone = _alone(slots)
     level, slots = _without(level, slots[~alone], slots[alone])
@@ -357,7 +357,7 @@ def stated(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float
 
 
 def _listed(values: Floats, chance: Floats) -> tuple[Ints, float]:
-    """Return which candidates are listed, by falling share, and the share above which one more would be.
+    """Return the candidates to list, by falling share, and the share above which one more would be listed.
 
     values: of the candidates. chance: of texts that nobody sent, rising.
     """

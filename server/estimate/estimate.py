@@ -3,7 +3,7 @@
 Every linear statistic is a constant plus, for each stratum of the mechanism, the mean of a weight w(code)
 over its reports, and its error is stderr² = Σ (variance of w over the stratum's histogram) / N. That holds
 for every mechanism and includes the correlations between values and the sampling of the population:
-intervals are for the population that the reports were drawn from. Nothing is clipped or normalised.
+intervals are for the population that the reports are a sample of. Nothing is clipped or normalised.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _CHUNK = 1 << 22  # floats held at once
 
 
 class Estimates:
-    """The common part of an Estimate and a Pool of estimates: statistics made from linear ones.
+    """The common part of an Estimate and a Pool of estimates: statistics derived from linear ones.
 
-    experiment, domain, reports: of the newest, or only, experiment; number of values; reports in all.
+    experiment, domain, reports: the newest, or only, experiment; number of values; total number of reports.
     stderr_method: "exact" or "approximate", by this table; a pair is a class of codes and a value. The
-    model of a hierarchy's covariances is mostly within 2 % of the exact errors, at worst some 10 % off.
+    model of a hierarchy's covariances is mostly within 2% of the exact errors, and at worst some 10% off.
 
     ====================================  ============================  =====================================
     errors of                             exact up to                   beyond that
@@ -50,17 +50,17 @@ class Estimates:
 
     @property
     def parts(self) -> Sequence[tuple[float, Estimate]]:
-        """The one-histogram estimates that it was pooled from, with their weights; or itself."""
+        """The estimates from one histogram each that it was pooled from, with their weights; or itself."""
         raise NotImplementedError
 
     @property
     def versions(self) -> Sequence[Experiment]:
-        """The experiments whose reports it rests on, the newest last."""
+        """The experiments whose reports it is based on, the newest last."""
         return [part.experiment for _, part in self.parts]
 
     @property
     def approximate(self) -> bool:
-        """Whether the mechanism has a bias that more reports do not remove; the intervals include it."""
+        """Return whether the mechanism has a bias that more reports do not remove; intervals include it."""
         return any(part.decoded.mechanism.approximate for _, part in self.parts)
 
     @property
@@ -90,7 +90,7 @@ class Estimates:
 
     @property
     def answers(self) -> frozenset[str]:
-        """What one can ask, as for a Mechanism."""
+        """The statistics that it can estimate, as for a Mechanism."""
         raise NotImplementedError
 
     def halves(self) -> tuple[Estimates, Estimates] | None:
@@ -101,7 +101,7 @@ class Estimates:
         raise NotImplementedError
 
     def rare_variance(self) -> float:
-        """Return the variance of the frequency of a value that nobody has; it depends only on the design."""
+        """Return the variance of the frequency of a value that no device has; depends only on the design."""
         raise NotImplementedError
 
     def mean_variance(self) -> float:
@@ -119,19 +119,19 @@ class Estimates:
         return np.sqrt(self.cdf_spread.variance)
 
     def cdf(self) -> Floats:
-        """Share of values at or below each index, shape (domain,); unbiased, so not always rising."""
+        """Return the share of values up to each index, shape (domain,); unbiased, so not always rising."""
         return np.cumsum(self.frequencies)
 
     def frequency_intervals(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """Ends of the intervals of the frequencies, two arrays of shape (domain,)."""
+        """Return the ends of the intervals of the frequencies, two arrays of shape (domain,)."""
         return intervals(self.frequencies, self.stderr, self.spread.skew, confidence)
 
     def cdf_intervals(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """Ends of the intervals of cdf(), each for itself, two arrays of shape (domain,)."""
+        """Return the ends of the separate intervals of cdf(), two arrays of shape (domain,)."""
         return intervals(self.cdf(), self.cdf_stderr, self.cdf_spread.skew, confidence)
 
     def linear_many(self, weights: npt.ArrayLike) -> Statistics:
-        """Weighted sums of the frequencies; weights of shape (domain, n), n >= 1, finite, a column for each.
+        """Return weighted sums of the frequencies; weights of shape (domain, n), n >= 1, finite.
 
         Raises EstimateError for other weights.
         """
@@ -143,7 +143,7 @@ class Estimates:
         return self._chunked(lambda c: r[:, c], r.shape[1])
 
     def linear(self, weights: npt.ArrayLike) -> Statistic:
-        """Weighted sum of the frequencies; weights of shape (domain,), finite.
+        """Return the weighted sum of the frequencies; weights of shape (domain,), finite.
 
         Raises EstimateError for other weights.
         """
@@ -153,21 +153,23 @@ class Estimates:
         return self.linear_many(r[:, None])[0]
 
     def frequency(self, index: int) -> Statistic:
-        """Share of one value. Raises EstimateError for an index outside the domain."""
+        """Return the share of one value. Raises EstimateError for an index outside the domain."""
         return self.range(index, index + 1)
 
     def range(self, lo: int, hi: int) -> Statistic:
-        """Share of the indices lo..hi-1. Raises EstimateError unless 0 <= lo <= hi <= domain."""
+        """Return the share of the indices lo..hi-1. Raises EstimateError unless 0 <= lo <= hi <= domain."""
         return self.ranges([lo], [hi])[0]
 
     def ranges(self, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Statistics:
-        """Shares of many ranges at once, lows[i]..highs[i]-1: integers of shape (n,).
+        """Return the shares of many ranges at once, lows[i]..highs[i]-1: integers of shape (n,).
 
         Raises EstimateError unless 0 <= lo <= hi <= domain for each.
         """
         lo, hi = np.atleast_1d(np.asarray(lows)), np.atleast_1d(np.asarray(highs))
         if lo.shape != hi.shape or lo.ndim != 1:
-            raise EstimateError(f"lower and upper ends must be equally many, not {lo.shape} and {hi.shape}")
+            raise EstimateError(
+                f"lower and upper ends must have the same shape (n,), not {lo.shape} and {hi.shape}"
+            )
         wrong = (lo < 0) | (lo > hi) | (hi > self.domain)
         if wrong.any():
             at = int(np.argmax(wrong))
@@ -177,8 +179,8 @@ class Estimates:
     def quantile(self, q: float, confidence: float = 0.95) -> Quantile:
         """Return the smallest index whose cdf reaches q, 0 < q < 1, with its interval.
 
-        The index is read off the running maximum of cdf(). The interval inverts the test at each index: it
-        holds those i for which cdf(i) is not significantly below q, nor cdf(i - 1) above it; each side
+        The index is taken from the running maximum of cdf(). The interval inverts the test at each index: it
+        contains the i for which cdf(i) is not significantly below q, nor cdf(i - 1) above it; each side
         misses with half of the remaining probability. Raises EstimateError for q or confidence out of range.
         """
         index, (below, above) = self.quantile_index(q), self.cdf_intervals(confidence)
@@ -188,7 +190,7 @@ class Estimates:
         return Quantile(q, index, min(low, index), max(high, index))
 
     def quantile_index(self, q: float) -> int:
-        """The index of a quantile, without its interval, which takes far longer. Errors as quantile()."""
+        """Return the index of a quantile without its slow interval. Raises like quantile()."""
         if not 0 < q < 1:
             raise EstimateError(f"a quantile is between 0 and 1, 0.5 for the median, not {q:g}")
         cdf = self.cdf()

@@ -1,4 +1,4 @@
-"""The most common value, or the few values one of which it is, named only as far as the reports allow."""
+"""The most common value, or a few candidates for it, named only if the reports allow it."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ from .estimate import Estimates
 from .top_k import top
 
 CONFIDENCE = 0.95
-"""Chance that the most common value is among those that are named."""
+"""Chance that the most common value is among the named ones."""
 LEAST_CHANCE = 0.5
-"""Below this chance of the first one, no value is named."""
+"""If the first value has a smaller chance than this, no value is named."""
 MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Leaders:
-    """The values one of which is the most common with a chance of CONFIDENCE.
+    """The values that include the most common one with a chance of CONFIDENCE.
 
     indices  the likeliest first, MOST_NAMED at most; none if no value leads yet
     chance   that the likeliest value is the most common, whether it is named or not
@@ -28,15 +28,15 @@ class Leaders:
 
     @property
     def one_leads(self) -> bool:
-        """Whether one value alone is the most common."""
+        """Return whether one value alone is the most common."""
         return len(self.indices) == 1
 
 
 def leaders(estimate: Estimates) -> Leaders:
     """Return the values to name as the most common.
 
-    Chances are those of top_k.top(); if several values are equally common, each of them has its part, so none
-    is named alone however many reports there are. Raises EstimateError where frequencies are not known.
+    Chances are those of top_k.top(); equally common values share the chance, so none of them is named alone,
+    however many reports there are. Raises EstimateError if the frequencies cannot be estimated.
     """
     return leading(top(estimate, 1).probabilities)
 

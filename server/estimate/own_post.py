@@ -22,9 +22,9 @@ def method_of(name: str) -> Callable[[Estimates], Shares]:
     if name in METHODS:
         return METHODS[name]
     if not is_own(name):
-        known = ", ".join(METHODS)
+        names = ", ".join(METHODS)
         text = (
-            f"no post-processing is called {name}; there are {known}, and your own as package.module:function"
+            f"no post-processing is called {name}; there are {names}, and your own as package.module:function"
         )
         raise UsageError(text)
     try:
@@ -33,7 +33,7 @@ def method_of(name: str) -> Callable[[Estimates], Shares]:
         raise UsageError(f"post-processing {name}: {e}") from None
     if not (callable(function) and _takes_one(function)):
         raise UsageError(f"{name} is not a function of one argument, the estimates")
-    return lambda estimates: _called(name, function, estimates)
+    return lambda estimates: _call(name, function, estimates)
 
 
 def _takes_one(function: Callable[..., object]) -> bool:
@@ -44,7 +44,7 @@ def _takes_one(function: Callable[..., object]) -> bool:
     return True
 
 
-def _called(name: str, function: Callable[..., object], estimates: Estimates) -> Shares:
+def _call(name: str, function: Callable[..., object], estimates: Estimates) -> Shares:
     try:
         result: Any = function(copy.deepcopy(estimates))  # a copy, so that it cannot change the intervals
     except (Exception, SystemExit) as e:  # foreign code: it may raise anything
@@ -63,5 +63,5 @@ def _called(name: str, function: Callable[..., object], estimates: Estimates) ->
         )
     if not np.isfinite(shares).all():
         raise EstimateError(f"{name} gave shares that are not finite")
-    said = " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
-    return shares_of(name, estimates, shares, (said,) if said else ())
+    summary = " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
+    return shares_of(name, estimates, shares, (summary,) if summary else ())

@@ -1,8 +1,8 @@
-"""Whether honest devices can produce a histogram of codes at all, whatever their readings are.
+"""Check whether honest devices can produce a histogram of codes, whatever their readings are.
 
-Each mechanism knows what honest devices cannot produce (Mechanism.invariants). A histogram that breaks one of
-these rules did not come from honest devices alone. The converse is not true: the check misses forgers who
-draw the parts that no reading changes as devices do, and keep every value's supports possible.
+Each mechanism defines what honest devices cannot produce (Mechanism.invariants). A histogram that breaks one
+of these rules did not come from honest devices alone. The converse is not true: the check misses forgers who
+draw the parts that do not depend on the reading as devices do, and keep every value's supports possible.
 """
 
 from dataclasses import asdict, dataclass
@@ -38,11 +38,11 @@ class Plausibility:
 
     @property
     def implausible(self) -> bool:
-        """Whether honest devices cannot have made this histogram: p below ALARM."""
+        """Return whether honest devices cannot have sent this histogram: p below ALARM."""
         return self.p is not None and self.p < ALARM
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return asdict(self) | {"implausible": self.implausible}
 
 
@@ -65,10 +65,15 @@ def check(experiment: Experiment, counts: npt.ArrayLike) -> Plausibility:
         return Plausibility(reports, (), None, words)
     checks = [*mechanism_of(experiment).invariants(codes)]
     if not checks:
-        return Plausibility(reports, (), None, "nothing that readings do not change: there is no check of it")
+        return Plausibility(
+            reports,
+            (),
+            None,
+            "every part of these reports depends on the readings, so nothing can be checked",
+        )
     p = min(1.0, min(one.p for one in checks) * len(checks))
     worst = min(checks, key=lambda one: one.p)
-    words = "nothing that honest devices cannot do"
+    words = "honest devices can send this"
     if p < ALARM:
         words = f"honest devices do not send this: {worst.words}"
     return Plausibility(reports, tuple(checks), p, words)

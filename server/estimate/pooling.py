@@ -1,4 +1,4 @@
-"""Makes one estimate from several: versions of an experiment, weighted by reports or by variance."""
+"""Pool several estimates into one: versions of an experiment, weighted by reports or by variance."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -32,7 +32,7 @@ class Pool(Estimates):
         """Number of values."""
         return self.estimates[-1].domain
 
-    def _mixed(self, spreads: Sequence[Spread]) -> Spread:
+    def _mix(self, spreads: Sequence[Spread]) -> Spread:
         pairs = list(zip(self.weights, spreads, strict=True))
         if self.approximate:  # the same hash functions may bias all of them the same way
             variance = np.sum([w * np.sqrt(s.variance) for w, s in pairs], axis=0) ** 2
@@ -52,15 +52,15 @@ class Pool(Estimates):
 
     @cached_property
     def spread(self) -> Spread:
-        return self._mixed([e.spread for e in self.estimates])
+        return self._mix([e.spread for e in self.estimates])
 
     @cached_property
     def cdf_spread(self) -> Spread:
-        return self._mixed([e.cdf_spread for e in self.estimates])
+        return self._mix([e.cdf_spread for e in self.estimates])
 
     def _linear(self, weights: Floats, at_once: int) -> Statistics:
         parts = [e._linear(weights, at_once) for e in self.estimates]
-        spread = self._mixed([Spread(part.stderr**2, part.skew) for part in parts])
+        spread = self._mix([Spread(part.stderr**2, part.skew) for part in parts])
         value = self.weights @ np.array([part.value for part in parts])
         return Statistics(value, np.sqrt(spread.variance), spread.skew)
 
@@ -77,12 +77,12 @@ class Pool(Estimates):
         return Pool(one, self.weights), Pool(other, self.weights)
 
     def rare_variance(self) -> float:
-        return self._of_design([e.rare_variance() for e in self.estimates])
+        return self._design_variance([e.rare_variance() for e in self.estimates])
 
     def mean_variance(self) -> float:
-        return self._of_design([e.mean_variance() for e in self.estimates])
+        return self._design_variance([e.mean_variance() for e in self.estimates])
 
-    def _of_design(self, variances: Sequence[float]) -> float:
+    def _design_variance(self, variances: Sequence[float]) -> float:
         return float(self.weights**2 @ np.array(variances))
 
 
@@ -93,7 +93,7 @@ def _fields(reading: Any) -> dict[str, Any]:
 
 
 def _parts(experiment: Experiment) -> list[tuple[object, ...]]:
-    """Return what a pair is made of; for another type nothing."""
+    """Return the parts of a pair; for another type nothing."""
     parts = parts_of(experiment)
     return [(part.name, part.domain, *_fields(part).values()) for part in parts]
 
@@ -121,10 +121,10 @@ def check_same_quantity(estimates: Sequence[Estimates]) -> None:
 def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "reports") -> Pool:
     """Pool estimates of the same quantity that share no reports, for example versions of an experiment.
 
-    by: "reports" weighs each by its number of reports: the population is everything that was reported on.
-    "variance" weighs by the inverse variance of a rare value, or of the mean if one of them has no shares
-    of values; the design fixes both. Its error is lower if the populations are the same. If only some of them
-    set `missing`, their shares are among those with a reading, and the others' are as they are. Raises
+    by: "reports" weights each by its number of reports: the population is all reports. "variance" weights by
+    the inverse variance of a rare value, or of the mean if one of them does not estimate shares of values;
+    the design fixes both. Its error is smaller if the populations are the same. If only some of them set
+    `missing`, their shares are among devices with a reading, and the others' are unchanged. Raises
     EstimateError if type, range, bins or labels differ.
     """
     if not estimates:

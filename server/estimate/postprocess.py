@@ -1,6 +1,6 @@
-"""Post-processing by name: estimates as they are, as a distribution, or as a smooth one.
+"""Post-processing by name: estimates unchanged, as a distribution, or as a smooth one.
 
-Nothing here is done silently, and processed shares have no intervals: intervals belong to the unbiased
+Nothing here is applied silently, and processed shares have no intervals: intervals belong to the unbiased
 estimates. benchmarks/post_processing.py measures what each method gains and what it distorts;
 docs/post-processing.md has the tables.
 """
@@ -19,7 +19,7 @@ from .pooling import Pool
 from .statistic import EstimateError
 
 _ROUNDS = 40  # each of three steps of the fixed-point iteration
-_STILL = 1e-9  # relative changes of the log-likelihood below this count as none
+_STILL = 1e-9  # relative change of the log-likelihood at which the iteration stops
 _FLOOR = 0.002  # part of the start that is spread evenly: a share that starts at zero would stay there
 _PROBED = 33  # frequencies of a population's cosine series at which the noise is computed
 
@@ -29,7 +29,7 @@ class Shares:
     """Shares of the values after a post-processing step.
 
     method: "raw", "nonnegative", "smooth", or your own package.module:function. frequencies:
-    shape (domain,), read-only. reports: behind them. notes: sentences about the bias, for readers.
+    shape (domain,), read-only. reports: their number. notes: sentences about the bias, for readers.
     """
 
     method: str
@@ -53,7 +53,7 @@ _POOLED = "All reports of the pool are taken to be about one population."
 
 
 def raw(estimate: Estimates) -> Shares:
-    """The unbiased estimates, unchanged.
+    """Return the unbiased estimates, unchanged.
 
     Bias: none. Single shares may be negative; all sum to 1.
     """
@@ -63,9 +63,9 @@ def raw(estimate: Estimates) -> Shares:
 def nonnegative(estimate: Estimates) -> Shares:
     """Return shares near the estimates that are not negative and sum to 1.
 
-    On a flat mechanism the nearest ones: every estimate falls by the same amount, then what is below zero
-    becomes zero. On a hierarchy the same family by family from the root down (tree.nonnegative). A pool goes
-    by the tree of its hierarchy with the most reports, as a flat mechanism where it has none.
+    On a flat mechanism the nearest ones: every estimate is reduced by the same amount, then negative ones
+    become zero. On a hierarchy the same, family by family from the root down (tree.nonnegative). A pool uses
+    the tree of its hierarchy with the most reports, or is treated as flat if it has none.
 
     Bias, measured at D = 64 and ε = 1 in units of raw's error of a value: empty values come out high by up to
     0.43 (olh) and 0.13 (hh), the most common one low by up to 2.1. Over ten populations, ε 0.5 to 4 and N
@@ -82,8 +82,8 @@ def nonnegative(estimate: Estimates) -> Shares:
         raise EstimateError(f"{text}: use smooth")
     whole = _over_all_indices(estimate, "nonnegative")
     parts = [part for _, part in estimate.parts]
-    guide = max(parts, key=lambda part: (len(part.decoded.counts) > 1, part.reports))
-    shares = guide.decoded.nonnegative(whole.frequencies)
+    largest = max(parts, key=lambda part: (len(part.decoded.counts) > 1, part.reports))
+    shares = largest.decoded.nonnegative(whole.frequencies)
     return shares_of("nonnegative", estimate, _of_values(shares, estimate), _NONNEGATIVE)
 
 
@@ -118,7 +118,7 @@ def smooth(estimate: Estimates) -> Shares:
         raise EstimateError(f"{text}: use nonnegative")
     whole = _over_all_indices(estimate, "smooth")
     strength, noise = smoothing(estimate)
-    start = simplex(blurred(estimate.frequencies, strength))
+    start = simplex(blur(estimate.frequencies, strength))
     if whole.domain > estimate.domain:  # no reading has no neighbors, and keeps its share
         missing = float(np.clip(whole.frequencies[-1], 0, 1))
         start = np.append(start * (1 - missing), missing)
@@ -138,7 +138,7 @@ METHODS: dict[str, Callable[[Estimates], Shares]] = {
 
 
 def _over_all_indices(estimate: Estimates, method: str) -> Estimates:
-    """Return the estimate over all indices; EstimateError where only some versions set `missing`."""
+    """Return the estimate over all indices, or raise EstimateError if only some versions set `missing`."""
     if any(part.domain != estimate.whole.domain for _, part in estimate.parts):
         text = f"{method} needs versions that all set missing, or none"
         raise EstimateError(f"{text}: choose one with {option('version')}")
@@ -164,7 +164,7 @@ def shares_of(method: str, estimate: Estimates, frequencies: Floats, notes: tupl
     return Shares(method, estimate.experiment, values, estimate.reports, notes)
 
 
-def blurred(values: Floats, strength: float) -> Floats:
+def blur(values: Floats, strength: float) -> Floats:
     """Return the minimiser of ||x - values||² + strength/4 Σ (x_i+1 - x_i)²: keeps sums, reflects at ends."""
     n = len(values)
     waves = np.fft.rfft(np.concatenate([values, values[::-1]]))
@@ -172,12 +172,12 @@ def blurred(values: Floats, strength: float) -> Floats:
 
 
 def _roughness(n: int) -> Floats:
-    """Return what one binomial kernel takes off the waves 0..n of n values and their mirror image."""
+    """Return how much one binomial kernel damps the waves 0..n of n values and their mirror image."""
     return (1 - np.cos(np.pi * np.arange(n + 1) / n)) / 2
 
 
 def smoothing(estimate: Estimates) -> tuple[float, float]:
-    """Return the strength of blurred() with the least estimated risk, and one coefficient's mean variance."""
+    """Return the strength of blur() with the least estimated risk, and one coefficient's mean variance."""
     x = estimate.frequencies
     n = len(x)
     power = np.abs(np.fft.rfft(np.concatenate([x, x[::-1]]))[1:n]) ** 2 / (2 * n)
@@ -230,15 +230,15 @@ def _fixed_point(
 ) -> Floats:
     """Iterate maximisation and blurring until the shares no longer move; only the first `blurs` are blurred.
 
-    Two steps tell how fast it converges, then one goes as far as that allows, on logarithms so that shares
-    stay positive; a step that would lower the likelihood by more than one step gains is not taken.
+    Two steps estimate the rate of convergence, then one extrapolates, on logarithms so that shares stay
+    positive; a step that would lower the likelihood by more than one step gains is not taken.
     """
 
     def step(shares: Floats) -> tuple[Floats, float]:
         moved, likelihood = expectation_maximisation(histograms, shares)
         if strength:
             values, rest = np.split(moved, [len(moved) if blurs is None else blurs])
-            moved = np.append(np.maximum(blurred(values, strength), 0), rest)
+            moved = np.append(np.maximum(blur(values, strength), 0), rest)
         moved = np.maximum(moved, 1e-30)
         return moved / moved.sum(), likelihood
 
@@ -252,7 +252,7 @@ def _fixed_point(
         two, after = step(one)
         a, b, c = np.log(shares), np.log(one), np.log(two)
         r, v = b - a, (c - b) - (b - a)
-        # The common values give the pace; the logarithms of the rarest diverge.
+        # The common values determine the rate; the logarithms of the rarest diverge.
         length = np.sqrt((shares * r * r).sum() / max((shares * v * v).sum(), 1e-300))
         shares = two
         while length > 1:

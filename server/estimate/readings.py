@@ -1,9 +1,9 @@
-"""Estimates among the devices that have a reading, where an experiment gives no reading an index of its own.
+"""Estimates among the devices that have a reading, for experiments in which a missing reading has an index.
 
-Its values are the indices below the last one. With M the share without a reading, every share, cumulative
+The values are the indices below the last one. With M the share without a reading, every share, cumulative
 share and linear statistic of the values is a ratio X / (1 - M) of two unbiased linear statistics of the same
 reports; conditional.py has its error and its interval. So sums over all values are exactly 1, and everything
-that is made of linear statistics (quantiles, the most common values, changes) holds for those with a reading.
+derived from linear statistics (quantiles, the most common values, changes) holds for devices with a reading.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Ratios(Statistics):
 class ReadingEstimates(Estimates):
     """Estimates among the devices that have a reading; made by among_readings().
 
-    missing: the share of all devices that have none. A statistic raises EstimateError unless the share with a
-    reading is clearly above 0.
+    missing: the share of all devices without a reading. A statistic raises EstimateError unless the share
+    with a reading is clearly above 0.
     """
 
     def __init__(self, whole: Estimates):
@@ -77,7 +77,7 @@ class ReadingEstimates(Estimates):
 
     @property
     def domain(self) -> int:
-        """Number of values, no reading not among them."""
+        """Number of values, not counting the missing reading."""
         return value_count(self.experiment)
 
     @property
@@ -114,8 +114,8 @@ class ReadingEstimates(Estimates):
         if halves is None:
             return None
         one, other = (ReadingEstimates(half) for half in halves)
-        known = all(half.with_reading_known for half in (one, other))
-        return (one, other) if known else None
+        enough = all(half.with_reading_known for half in (one, other))
+        return (one, other) if enough else None
 
     def rare_variance(self) -> float:
         return self._whole.rare_variance() / self._with_reading.value**2
@@ -146,8 +146,8 @@ class ReadingEstimates(Estimates):
 
     @property
     def with_reading_known(self) -> bool:
-        """Whether the share of the devices that have a reading is clearly above 0."""
-        return self._denominator.known
+        """Return whether the share of the devices that have a reading is clearly above 0."""
+        return self._denominator.is_known
 
     @property
     def _with_reading(self) -> Statistic:
@@ -172,7 +172,7 @@ def among_readings(estimates: Estimates) -> Estimates:
     """Return the estimates among the devices that have a reading.
 
     Those are the estimates themselves unless the experiment sets `missing`. A pair keeps its joint table, in
-    which no reading is a value of its part.
+    which a missing reading is a value of its part.
     """
     if value_count(estimates.experiment) == estimates.domain:
         return estimates

@@ -1,15 +1,14 @@
-"""How many reports an answer takes: from its mechanism's own variance, not from an interval made by noise.
+"""The number of reports that an answer needs: from the mechanism's variance, not from one noisy interval.
 
 For a share or a mean the half-width of an interval is z sqrt(v / N), v the variance of one report's part in
 the estimate (docs/mathematics.md). For a quantile the interval inverts the test of the share below each edge
-between bins: it goes from the first edge where the share below may reach the level to the last. So its width
-depends on the errors at all edges, not on the one at the quantile alone: where readings are rare it is wider
-than the density there suggests. It is averaged over fleets whose errors have the mechanism's covariances.
-Ends are taken between edges, along straight lines; bins widen the interval by one on average, as it has whole
-ones.
+between bins: it extends from the first edge where the share below may reach the level to the last. So its
+width depends on the errors at all edges, not only at the quantile: if readings are rare, it is wider than the
+density there suggests. It is averaged over fleets whose errors have the mechanism's covariances. Its ends are
+interpolated between edges; rounding to whole bins widens the interval by one bin on average.
 
-Everything depends on the population. Where nothing is known of it, it is taken to be even, or a bell around
-the middle of a number's range.
+Everything depends on the population. If nothing is known about it, it is assumed to be even, or for a number
+a bell around the middle of its range.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from .statistic import EstimateError, normal_quantile
 FEWEST = 2
 """Reports of any estimate."""
 MOST = 1 << 53
-"""Reports from here on are the same as never."""
+"""This many reports stand for "never"."""
 _FLEETS = 64  # whose intervals of a quantile are averaged, and as many with the opposite errors
 _MOST_PAIRS = 1 << 23  # of a class of codes and an edge: with more, only some edges are looked at,
 _FEWEST_EDGES = 17  # but so many
 _MOST_EDGES = 257
 USUAL_SPREAD = 1 / 6
-"""Standard deviation of a number of which nothing is known, a part of its range."""
+"""Assumed standard deviation of a number, as a part of its range."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def bell(domain: int, spread: float) -> Floats:
 
 
 def usual_population(experiment: Experiment) -> Floats:
-    """Return the shares to assume where nothing is known: a bell of a number, else even; shape (domain,)."""
+    """Return the shares to assume by default: a bell for a number, otherwise even; shape (domain,)."""
     if experiment.type == "number":
         return bell(experiment.domain, USUAL_SPREAD)
     return np.full(experiment.domain, 1 / experiment.domain)
@@ -88,7 +87,7 @@ def usual_population(experiment: Experiment) -> Floats:
 def likely_population(estimates: Estimates) -> Floats:
     """Return the shares that an estimate suggests, none negative, sum 1; shape (domain,).
 
-    Those of a number are smoothed: noise would leave it gaps, in which no quantile could be found.
+    Those of a number are smoothed: noise would leave gaps, in which no quantile could be found.
     """
     if estimates.experiment.type == "number":
         return postprocess.smooth(estimates).frequencies
@@ -107,15 +106,15 @@ def reports_needed(
     """Return how many reports make half the interval of an answer at most a target, on average.
 
     Args:
-        experiment: The version whose mechanism the reports come by.
-        answer: What the interval is of.
+        experiment: The version whose mechanism randomizes the reports.
+        answer: The statistic whose interval it is.
         target: Half of the interval: a share of 0 to 1, or of a number in bins.
         population: Shares of the values, shape (domain,), none negative, sum 1; None: usual_population().
         confidence: Of the interval, between 0 and 1.
         most_pairs: Of a class of codes and an edge: with more, a quantile looks at some edges only.
 
     Returns:
-        The reports, FEWEST to MOST; MOST where no number of them does, as an interval has whole bins.
+        The number of reports, FEWEST to MOST; MOST if no number is enough, since an interval has whole bins.
 
     Raises:
         EstimateError: The target is not positive, the level of a quantile is not between 0 and 1, or a range
@@ -188,9 +187,9 @@ def _covariance(mechanism: Mechanism, statistics: npt.ArrayLike, shares: Floats)
 
     Its diagonal is what Mechanism.variances() returns.
     """
-    weights, _ = mechanism.weights(np.asarray(statistics, float), mechanism.drawn)
+    weights, _ = mechanism.weights(np.asarray(statistics, float), mechanism.stratum_chances)
     result: Floats | float = 0.0
-    for w, chance, law in zip(weights, mechanism.drawn, mechanism.law(shares), strict=True):
+    for w, chance, law in zip(weights, mechanism.stratum_chances, mechanism.law(shares), strict=True):
         if w is not None:
             w = w - law @ w
             result = result + (w.T * law) @ w / chance
@@ -198,7 +197,7 @@ def _covariance(mechanism: Mechanism, statistics: npt.ArrayLike, shares: Floats)
 
 
 def _crossing(edges: npt.NDArray[np.integer], line: Floats, level: float) -> float:
-    """Return the first place where a line through values at edges reaches a level, which its last does."""
+    """Return the first place where a line through values at edges reaches a level; the last one does."""
     at = int(np.argmax(line >= level))
     if not at:
         return 0.0

@@ -1,7 +1,7 @@
-"""The second ε: what someone who sees only an experiment's histograms learns about one device.
+"""The second ε: how much someone who sees only an experiment's histograms learns about one device.
 
-It does not hold against the broker, the aggregator's operator or the database's journal: they see a report
-with its device. Anything published from a histogram, an estimate or a picture, reveals no more than it does.
+It does not hold against the broker, the aggregator's operator or the database's journal: they can link a
+report to its device. An estimate or a picture derived from a histogram reveals no more than the histogram.
 """
 
 import math
@@ -17,9 +17,9 @@ LIMITS = (
     "against whoever sees histograms only; not against the broker, the aggregator's operator or the "
     "database's journal"
 )
-"""Whom the ε of a histogram holds against; shown beside it everywhere."""
+"""The observers against whom the ε of a histogram holds; shown beside it everywhere."""
 
-# Multiples of the ε that was found, where to look for a larger one.
+# Multiples of the ε found so far at which to look for a larger one.
 _AHEAD = tuple(1.03**n for n in range(10, 0, -1))
 
 
@@ -31,8 +31,8 @@ def blanket_of(experiment: Experiment) -> Blanket:
     if is_own(experiment.mechanism):
         return Blanket.of_clones(math.exp(experiment.epsilon / MICRO) * (1 + 1e-12))
     mechanism = mechanism_of(experiment)
-    known = mechanism.blanket()
-    return Blanket.of_clones(mechanism.odds * (1 + 1e-12)) if known is None else Blanket(*known)
+    blanket = mechanism.blanket()
+    return Blanket.of_clones(mechanism.odds * (1 + 1e-12)) if blanket is None else Blanket(*blanket)
 
 
 def histogram_epsilon(
@@ -40,8 +40,8 @@ def histogram_epsilon(
 ) -> float:
     """Return the ε of a histogram, (ε, delta)-DP for a device with `own` of its reports; nats, rounded up.
 
-    reports: of honest devices, the device's own included, from 1 up. own: from 1 up. Never above own times
-    the ε of a report. Raises AccountingError for anything else.
+    reports: of honest devices, the device's own included, at least 1. own: at least 1. Never above own times
+    the ε of a report. Raises AccountingError for other arguments.
     """
     return histograms_epsilon([(experiment, reports)], delta, own)
 
@@ -51,8 +51,8 @@ def histograms_epsilon(
 ) -> float:
     """Return the ε of several histograms seen together, windows or versions, each with its reports.
 
-    own: the most reports of one device in all of them together, wherever they lie. Otherwise as
-    histogram_epsilon().
+    own: the largest number of reports of one device in all of them together, wherever they are. Otherwise the
+    same as histogram_epsilon().
     """
     blankets = {experiment.digest: blanket_of(experiment) for experiment, _ in parts}
     return composed_epsilon([(blankets[experiment.digest], n) for experiment, n in parts], delta, own)
@@ -68,7 +68,7 @@ def local_epsilon_for(
     """Return the largest ε of a report found, in micro-nats, that keeps (epsilon, delta) for a histogram.
 
     design: the experiment for an ε of a report in micro-nats, None if the mechanism does not fit. reports,
-    own: as in histogram_epsilon(). epsilon: wanted for the histogram, nats. Rounded down, to within a
+    own: as in histogram_epsilon(). epsilon: the target for the histogram, nats. Rounded down, to within a
     thousandth; None if no ε that a device accepts keeps it.
     """
 
@@ -82,17 +82,17 @@ def local_epsilon_for(
         return MOST
     if not keeps(LEAST):
         return None
-    largest = _last_kept(keeps, LEAST, MOST)
-    for ahead in _AHEAD:  # with more ε a mechanism may choose other cells, and its histogram give away less
+    largest = _last_that_keeps(keeps, LEAST, MOST)
+    for ahead in _AHEAD:  # with more ε a mechanism may choose other cells, whose histogram reveals less
         low, high = int(largest * ahead), int(largest * ahead * _AHEAD[-1])
         if high <= MOST and keeps(low):
-            largest = _last_kept(keeps, low, high)
+            largest = _last_that_keeps(keeps, low, high)
             break
     return None if design(largest) is None else largest
 
 
-def _last_kept(keeps: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the last number between low, which is kept, and high that is kept; to within a thousandth."""
+def _last_that_keeps(keeps: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the last number from low, which keeps, to high that keeps; to within a thousandth."""
     while high - low > max(1, low // 1000):
         middle = math.isqrt(low * high)
         low, high = (middle, high) if keeps(middle) else (low, middle)

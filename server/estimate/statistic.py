@@ -1,9 +1,9 @@
 """The results of an estimate: a value with its standard error, a quantile with its interval, a difference.
 
-Where a statistic rests on few reports of a rare code, its variance grows with its value, and an interval of
-z standard errors around the estimate misses too often on one side. A score interval holds the values within z
-standard errors of the estimate, where the standard error is the one for that value.
-Intervals here are the union of both, on the safe side; with many reports the two are the same.
+If a statistic is based on few reports of a rare code, its variance grows with its value, and an interval of
+z standard errors around the estimate misses too often on one side. A score interval contains the values
+within z standard errors of the estimate, where the standard error is the one for that value.
+Intervals here are the union of both, to be on the safe side; with many reports the two are the same.
 Wilson, "Probable inference", JASA 1927; Hall, "On the removal of skewness by transformation", JRSS B 1992.
 """
 
@@ -37,7 +37,7 @@ def intervals(value: Floats, stderr: Floats, skew: Floats, confidence: float = 0
     return value + np.minimum(shift - score, -normal), value + np.maximum(shift + score, normal)
 
 
-class Told(Protocol):
+class HasInterval(Protocol):
     """Anything with a value and an interval: a Statistic, or a number's standard deviation or quantile."""
 
     @property
@@ -58,13 +58,13 @@ class Statistic:
     skew: float = 0.0
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Interval that holds the population's value with probability confidence."""
+        """Return an interval that contains the population's value with probability confidence."""
         value, stderr, skew = (np.array(x) for x in (self.value, self.stderr, self.skew))
         low, high = intervals(value, stderr, skew, confidence)
         return float(low), float(high)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Two-sided p value of the population's value being this one; at most 1 - c outside interval(c)."""
+        """Return the two-sided p value of the population's value; at most 1 - c outside interval(c)."""
         off = abs(self.value - value)
         variance = self.stderr**2 + max(self.skew * (value - self.value), 0.0)
         if not off or not variance:
@@ -87,7 +87,7 @@ class Statistics:
         return Statistic(float(self.value[number]), float(self.stderr[number]), float(self.skew[number]))
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """Ends of the intervals, each of which holds its population's value with probability confidence."""
+        """Return the ends of intervals that contain the population's values with probability confidence."""
         return intervals(self.value, self.stderr, self.skew, confidence)
 
 

@@ -9,13 +9,13 @@ above it. Their number is a sum of independent coins of unequal chances, the Poi
 which is summed exactly (Hong, "On computing the distribution function for the Poisson binomial distribution",
 Computational Statistics & Data Analysis 2013).
 
-A value's own estimate counts half in the prior that it is read with. If it counted fully, the largest
-estimate would find its own place in the prior and be believed too readily; not at all, as in collapsed
-variational Bayes (Asuncion et al., "On smoothing and inference for topic models", UAI 2009), it would count
-too little.
+A value's own estimate counts half in the prior that is applied to it. If it counted fully, the largest
+estimate would find itself in the prior and be trusted too much; if it did not count, as in collapsed
+variational Bayes (Asuncion et al., "On smoothing and inference for topic models", UAI 2009), it would be
+trusted too little.
 
-Neglected: everything in the errors' correlations but their mean, and what is known of the sum of the
-frequencies. benchmarks/top_k.py measures how well the probabilities hold anyway.
+The model neglects everything in the errors' correlations except their mean, and the fact that frequencies
+sum to 1. benchmarks/top_k.py measures how well the probabilities hold anyway.
 """
 
 import math
@@ -34,16 +34,16 @@ _GRID_CONFIDENCE = 1 - 2e-9  # confidence of the interval in which true frequenc
 _GRID_STEP = 0.25  # of the grid, in standard errors
 _ROUNDS = 60  # of the maximum likelihood: stopping early smooths
 _PRIOR_PSEUDOCOUNT = 1.0  # values' worth of prior that is spread over the whole grid,
-_FEW_VALUES = 16  # and in proportion more where there are fewer than these to learn a prior from
-_OWN_SHARE = 0.5  # of a value's own estimate in the prior that this very estimate is read with
-_PRIOR_SAMPLE = 4096  # values that the prior is made from, and as many of the rest
+_FEW_VALUES = 16  # and in proportion more if there are fewer values than this to learn a prior from
+_OWN_SHARE = 0.5  # of a value's own estimate in the prior that is applied to it
+_PRIOR_SAMPLE = 4096  # values that the prior is estimated from, and as many of the rest
 _RARE = 0.02  # chances up to this are summed as a power series
 _END_CHANCES = np.array([0, _RARE / 2, _RARE, 1 - _RARE, 1 - _RARE / 2, 1])
-_NODE_CHANCES = np.linspace(0, 1, 65)  # more chances than these are put together with their neighbours
-_COUNT_DEVIATIONS = 7.0  # standard deviations of a number of values within which it is looked for
-_CHERNOFF = 21.0  # minus the logarithm of a probability that counts as none
+_NODE_CHANCES = np.linspace(0, 1, 65)  # if there are more chances than these, they are interpolated
+_COUNT_DEVIATIONS = 7.0  # range of a number of values, in standard deviations
+_CHERNOFF = 21.0  # minus the logarithm of a negligible probability
 _NO_VALUE = 1e-8  # atoms with fewer values than this are skipped
-_GAUSS = (0.5 - math.sqrt(1 / 12), 0.5 + math.sqrt(1 / 12))  # places in a part of an atom that stand for it
+_GAUSS = (0.5 - math.sqrt(1 / 12), 0.5 + math.sqrt(1 / 12))  # Gauss's two nodes in a part of an atom
 _MOST_PARTS = 500
 _ALSO_LISTED_ABOVE = 0.05
 
@@ -117,8 +117,8 @@ def _posterior(estimate: Estimates) -> Posterior:
     common = estimate.linear(np.ones(domain)).stderr ** 2 - variance.sum()
     variance = variance - common / (domain * (domain - 1))
     variance = np.maximum(variance, max(1e-6 * variance.max(), 1e-24))
-    # An estimate is taken as a multiple of a Poisson number less a constant, which has the right mean,
-    # variance and third cumulant whatever the true frequency; for little skew that is normal.
+    # An estimate is modelled as a multiple of a Poisson number minus a constant, which has the right mean,
+    # variance and third cumulant whatever the true frequency; with little skew that is normal.
     unit = np.maximum(skew, 1e-3 * np.sqrt(variance))
     at = (1 - IMPLIED_SHARE) * x + IMPLIED_SHARE * simplex(x)
     floor = np.maximum(variance - unit * at, 0.1 * variance)
@@ -127,13 +127,11 @@ def _posterior(estimate: Estimates) -> Posterior:
     low, high = intervals(x, np.sqrt(floor + unit * np.maximum(x, 0)), unit, _GRID_CONFIDENCE)
     v, u = np.quantile(floor, 0.1), np.quantile(unit, 0.1)
     # Frequencies in standard errors from zero, which grow with them. The grid moves smoothly with the data:
-    # an atom that is added is at its end, where no value is.
+    # a new atom is added at its end, where no value is.
     largest = 2 / u * (np.sqrt(v + u * max(high.max(), 0.0)) - np.sqrt(v)) / _GRID_STEP
     count = int(np.ceil(largest)) + 1
     steps = np.arange(count) * _GRID_STEP
-    grid = steps * (
-        np.sqrt(v) + u * steps / 4
-    )  # the first is zero to the last digit: no window is to miss it
+    grid = steps * (np.sqrt(v) + u * steps / 4)  # the first is exactly zero, so that every window contains it
     first = np.minimum(np.searchsorted(grid, np.maximum(low, 0)), count - 1)
     last = np.maximum(np.searchsorted(grid, np.maximum(high, 0), side="right"), first + 1)
     window = int((last - first).max())
@@ -146,17 +144,17 @@ def _posterior(estimate: Estimates) -> Posterior:
         log = np.where(n > 0, n * np.log(mean / np.maximum(n, 1e-300)), 0) - (mean - n)
     log[outside] = -np.inf
     likelihood = np.exp(log - log.max(axis=1, keepdims=True))
-    told, weight = _prior_sample(x)
+    sample, weight = _prior_sample(x)
     pseudo = _PRIOR_PSEUDOCOUNT * max(1.0, _FEW_VALUES / domain) / (largest + 1)
-    prior, own = _prior(likelihood[told], index[told], weight, count, pseudo)
+    prior, own = _prior(likelihood[sample], index[sample], weight, count, pseudo)
     mass = likelihood * prior[index]
     mass /= mass.sum(axis=1, keepdims=True)
-    mass[told] = own
+    mass[sample] = own
     return Posterior(first, mass, count)
 
 
 def _prior_sample(x: Floats) -> tuple[Ints, Floats]:
-    """Return the values for the prior, and how many each stands for: the largest, and some of the rest."""
+    """Return the values for the prior, the largest and some of the rest, and how many each represents."""
     order = np.argsort(-x, kind="stable")
     stride = max(1, len(x) // _PRIOR_SAMPLE)
     rest = order[_PRIOR_SAMPLE:]
@@ -219,20 +217,20 @@ def membership(posterior: Posterior, k: int) -> Floats:
         rows = np.arange(begin, end)
         column = atom - first[begin:end]
         here, higher = mass[rows, column], tail[rows, column + 1]
-        asked = np.flatnonzero(here > 0)
+        values = np.flatnonzero(here > 0)
         # Gauss's two places in each part: the chance is smooth over the √k values that a part has at most.
         parts = int(np.clip(np.ceil(per_atom[atom] / np.sqrt(k)), 1, _MOST_PARTS))
         for place in (part + inside for part in range(parts) for inside in _GAUSS):
-            fewer = fewer_above(higher + here * (place / parts), asked, k - (len(first) - end))
-            result[begin + asked] += here[asked] / (2 * parts) * fewer
+            fewer = fewer_above(higher + here * (place / parts), values, k - (len(first) - end))
+            result[begin + values] += here[values] / (2 * parts) * fewer
     result += tail[np.arange(len(first)), np.clip(certain - first, 0, window)]
     back = np.empty_like(result)
     back[order] = np.clip(result, 0, 1)
     return back
 
 
-def fewer_above(chance: Floats, asked: Ints, k: int) -> Floats:
-    """Return the probability that fewer than k of all values but i succeed, for each asked i: shape (asked,).
+def fewer_above(chance: Floats, values: Ints, k: int) -> Floats:
+    """Return the probability, for each i of `values`, that fewer than k of all other values succeed.
 
     chance: of success of each value, shape (domain,), independent of each other.
     """
@@ -240,9 +238,9 @@ def fewer_above(chance: Floats, asked: Ints, k: int) -> Floats:
     size = min(len(chance) + 1, int(2 * (_COUNT_DEVIATIONS * deviation + 16))) | 1  # odd: z is never -1
     start = max(0, min(int(chance.sum()) - size // 2, len(chance) + 1 - size))
     if start + size <= k:
-        return np.ones(len(asked))
+        return np.ones(len(values))
     if k <= start:
-        return np.zeros(len(asked))
+        return np.zeros(len(values))
     z = np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)
     off = z - 1
 
@@ -256,10 +254,10 @@ def fewer_above(chance: Floats, asked: Ints, k: int) -> Floats:
     points = middle
     if many:
         place = middle * (len(_NODE_CHANCES) - 1)
-        left = np.minimum(place.astype(np.int64), len(_NODE_CHANCES) - 2)
-        right = place - left
+        node = np.minimum(place.astype(np.int64), len(_NODE_CHANCES) - 2)
+        part = place - node
         points = _NODE_CHANCES
-        weight = np.bincount(left, 1 - right, len(points)) + np.bincount(left + 1, right, len(points))
+        weight = np.bincount(node, 1 - part, len(points)) + np.bincount(node + 1, part, len(points))
         log += weight @ np.log(1 + points[:, None] * off)
     else:
         log += np.log(1 + points[:, None] * off).sum(axis=0)
@@ -273,7 +271,7 @@ def fewer_above(chance: Floats, asked: Ints, k: int) -> Floats:
     result[~rare & ~common] = np.interp(middle, _NODE_CHANCES, answers) if many else answers
     result[rare] = _parabola(low, chance[rare] / _RARE)
     result[common] = _parabola(high, (chance[common] - 1 + _RARE) / _RARE)
-    return np.clip(result[asked], 0, 1)
+    return np.clip(result[values], 0, 1)
 
 
 def _parabola(values: Floats, x: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""What an experiment can be asked: not every one has a share for each value of its readings."""
+"""The questions that an experiment can answer: not every one estimates a share of each value."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,7 @@ from ..errors import HushmoteError
 from ..mechanisms import mechanism_of
 
 OF_VALUES = frozenset({"frequencies", "ranges", "quantiles", "mean"})
-"""What is asked of shares of the values that a reading can have."""
+"""Questions about the shares of values."""
 
 _OF_LABELS = frozenset({"frequencies", "ranges"})
 _ONLY = {
@@ -21,16 +21,16 @@ _ONLY = {
 
 
 class NotAnswered(HushmoteError):
-    """A question that an experiment has no answer to; the text says what it answers."""
+    """An experiment cannot answer a question; the message says what it answers."""
 
 
 def answers_of(*versions: Experiment) -> frozenset[str]:
-    """Words for what an experiment answers, by its type and its mechanism: what all these versions do.
+    """Return the kinds of questions that all these versions answer, by their type and mechanism.
 
-    "frequencies", "ranges" (labels are such), "quantiles" and "mean" are of the values; "candidates" are
-    shares of texts that somebody names, "discovery" is texts that nobody named, and "pairs" are shares of two
-    or three readings together. Without "frequencies" there is no histogram of values, and the domain may be
-    larger than any array.
+    "frequencies", "ranges" (including labels), "quantiles" and "mean" are about values; "candidates" are
+    shares of named texts, "discovery" means unknown texts, and "pairs" are shares of two or three readings
+    together. Without "frequencies" there is no histogram of values, and the domain may be too large for an
+    array.
     """
     return frozenset.intersection(*map(_of_one, versions))
 
@@ -47,7 +47,7 @@ def _of_one(experiment: Experiment) -> frozenset[str]:
 
 
 def answers_only(*versions: Experiment) -> str:
-    """A clause on what an experiment answers: "delay answers only its mean"."""
+    """Return a clause on the questions of an experiment: "delay answers only its mean"."""
     can = answers_of(*versions)
     listed = " and ".join(words for word, words in _ONLY.items() if word in can)
     some = any(_of_one(version) != can for version in versions)
@@ -55,9 +55,9 @@ def answers_only(*versions: Experiment) -> str:
 
 
 def require(versions: Sequence[Experiment], words: str | Iterable[str], instead: str = "") -> None:
-    """Raise NotAnswered where versions do not all answer one of the words of answers_of().
+    """Raise NotAnswered unless all versions answer one of these kinds of answers_of().
 
-    instead: what to do, as it stands after the colon.
+    instead: the advice after the colon.
     """
     if answers_of(*versions).isdisjoint([words] if isinstance(words, str) else words):
         only = answers_only(*versions)

@@ -1,4 +1,4 @@
-"""What an experiment's file asks for with `asks`: the questions that its finding answers."""
+"""The questions in an experiment's file, `asks`, which its finding answers."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from .units import UnitsError, index_names, parse_range
 MOST_COMMON = "most common"
 MEDIAN = "median"
 MOST_ASKS = 8
-"""Questions of a file; a text may list more texts, which are then one question."""
+"""Most questions of a file; an experiment of texts may list more texts, which are then one question."""
 _GIVEN = " given "
 
 AskKind = Literal["share", "mean", "quantile", "most common", "texts", "pair", "named"]
@@ -22,10 +22,10 @@ AskKind = Literal["share", "mean", "quantile", "most common", "texts", "pair", "
 
 @dataclass(frozen=True)
 class Ask:
-    """One question: its text in the file, and what it is of.
+    """One question: its text in the file, and its subject.
 
-    level: of a quantile, from 0 to 1. of, given: of a pair, as `hushmote estimate --of --given` takes them.
-    texts: of named texts, among which the most common one is looked for; none if the file lists none.
+    level: of a quantile, from 0 to 1. of, given: of a pair, as for `hushmote estimate --of --given`. texts:
+    the named texts of which the most common one is sought; empty if the file lists none.
     """
 
     text: str
@@ -37,11 +37,11 @@ class Ask:
 
 
 def asks_of(experiment: Experiment, texts: Sequence[str] = ()) -> tuple[Ask, ...]:
-    """What is asked: the file's questions, or without any the usual one of the experiment's kind.
+    """Return the file's questions, or if there are none the default one for the experiment's type.
 
     That is the median of a number, or its mean; yes; the most common label; the last part of a pair given the
-    first; the texts that most devices sent. Raises UnitsError or NotAnswered for one that does
-    not fit. More than MOST_ASKS listed texts are one question: which of them is the most common.
+    first; the texts that most devices sent. Raises UnitsError or NotAnswered if one does not fit. More than
+    MOST_ASKS listed texts are one question: which of them is the most common.
     """
     if experiment.type == "text" and len(texts) > MOST_ASKS:
         asking.require([experiment], "candidates", "leave candidates out")
@@ -90,15 +90,17 @@ def _ask(experiment: Experiment, text: str) -> Ask:
 
 
 def _ask_of_pair(experiment: Experiment, text: str) -> Ask:
-    """What the finding compares; UnitsError where there are no two sides to it."""
+    """Return the comparison of a finding; raises UnitsError if it does not have two sides."""
     of, _, given = (side.strip() for side in text.partition(_GIVEN))
     conditions = tuple(one.strip() for one in given.split(",") if one.strip())
-    asked, *told = (parts_in(experiment, one) for one in (of, *conditions))
-    compared = {parse(experiment, one).text for one in conditions if len(conditions) > 1}
-    if ("=" in given) != (len(compared) == 2):
+    target_parts, *condition_parts = (parts_in(experiment, one) for one in (of, *conditions))
+    sides = {parse(experiment, one).text for one in conditions if len(conditions) > 1}
+    if ("=" in given) != (len(sides) == 2):
         raise UnitsError(f"{text}: name a part, or two conditions that differ, as in a=1, a=2")
-    if "=" not in of and parts_of(experiment)[asked[0]].type == "choice":
+    if "=" not in of and parts_of(experiment)[target_parts[0]].type == "choice":
         raise UnitsError(f"{text}: say which {of}, as in {of}=VALUE")
-    if not {*asked}.isdisjoint(sum(told, ())) or len({*asked}) == len(parts_of(experiment)):
+    if not {*target_parts}.isdisjoint(sum(condition_parts, ())) or len({*target_parts}) == len(
+        parts_of(experiment)
+    ):
         raise UnitsError(f"{text}: what is asked and what is given must be different parts")
     return Ask(text, "pair", of=of, given=conditions)

@@ -1,4 +1,4 @@
-"""An experiment's budget as the analyst writes it; the board's rule and cap, and what they guarantee.
+"""An experiment's budget as the analyst writes it; the board's rule and cap, and their guarantee.
 
     [budget]                    [budget]
     theorem = "zcdp"            rule = "sum"
@@ -6,7 +6,7 @@
     delta = 1e-6
     reports = 20
 
-On the left a total under a theorem, from which rule and cap follow; on the right the board's rule itself.
+On the left a total under a theorem, which determines rule and cap; on the right the board's rule itself.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from ..epsilon import MICRO, SCALES, nats
 Quantity = Annotated[Decimal, Field(allow_inf_nan=False, ge=-(10**15), le=10**15)]
 
 USUAL_DELTA = 1e-6
-"""For which a bare rule's guarantee is put into words, where there is one for every δ."""
+"""The δ in the words of a rule's guarantee, if the rule has a guarantee for every δ."""
 
 
 class ExperimentBudget(BaseModel):
-    """What one board may spend on the experiment: a theorem with its total, or a rule with its cap.
+    """The budget of one board for the experiment: a theorem with its total, or a rule with its cap.
 
-    theorem: a name of `accounting.choose`. epsilon: nats, and delta: what all reports of a board together
-    keep. reports: how many at most, at the experiment's ε; None for as many as the theorem allows.
+    theorem: a name of `accounting.choose`. epsilon, delta: the limit for all reports of a board together,
+    epsilon in nats. reports: how many at most, at the experiment's ε; None for as many as the theorem allows.
     rule, cap: the board's own, in nats, nats squared, or reports.
     """
 
@@ -63,14 +63,14 @@ class ExperimentBudget(BaseModel):
             try:
                 self._check_theorem(self.theorem)
             except AccountingError as e:
-                raise ValueError(str(e)) from None  # the only kind that pydantic takes from a check
+                raise ValueError(str(e)) from None  # pydantic expects a ValueError from a validator
         return self
 
     def board_fields(self, epsilon: int) -> dict[str, Any]:
-        """Rule and cap as boards get them, for reports of epsilon micro-nats; the cap is rounded down.
+        """Return rule and cap for boards and reports of epsilon micro-nats; the cap is rounded down.
 
-        Micro-nats (sum), micro-nats squared (squares), or reports (count). AccountingError where the theorem
-        allows no report of that epsilon, or fewer than were asked for.
+        Micro-nats (sum), micro-nats squared (squares), or reports (count). Raises AccountingError if the
+        theorem allows no report of that epsilon, or fewer than requested.
         """
         if self.theorem is None:
             if self.rule == "unlimited":
@@ -94,15 +94,15 @@ class ExperimentBudget(BaseModel):
         return {"rule": theorem.rule, "cap": cap}
 
     def guarantee(self, epsilon: int) -> Guarantee:
-        """What holds for all reports of a board to the experiment, each of epsilon micro-nats."""
+        """Return the guarantee for all reports of a board to the experiment, each of epsilon micro-nats."""
         if self.theorem is not None:
             return self._chosen(self.theorem).guarantee()
         return rule_guarantee(self.rule or "unlimited", self.board_fields(epsilon).get("cap", 0), epsilon)
 
     def spent(self, epsilon: int) -> tuple[int, float] | None:
-        """How many reports of epsilon micro-nats the board makes, and the nats of the total that they take.
+        """Return how many reports of epsilon micro-nats a board sends, and their nats of the total.
 
-        By the theorem; None where a rule was written, or nothing bounds the reports.
+        By the theorem; None if the file has a rule instead, or nothing bounds the reports.
         """
         if self.theorem is None:
             return None
@@ -145,21 +145,21 @@ class ExperimentBudget(BaseModel):
 
 
 def rule_guarantee(rule: str, cap: int, epsilon: int) -> Guarantee:
-    """What holds for all reports of epsilon micro-nats under a board's rule and cap.
+    """Return the guarantee for all reports of epsilon micro-nats under a board's rule and cap.
 
-    cap: micro-nats, micro-nats squared, or reports. squares and count hold with every δ; the words say one.
+    cap: micro-nats, micro-nats squared, or reports. squares and count hold for every δ; the words use one.
     """
     if rule == "sum":
         return Basic(cap / MICRO).guarantee()
     if rule == "squares":
-        # The history's squares are the cap itself, though no whole number of reports may reach it.
+        # The history's squares equal the cap, even if no whole number of reports reaches it.
         root = math.isqrt(cap - 1) + 1
         total = ZcdpFilter(1.0, USUAL_DELTA).spent(History.equal(root, 1)).epsilon
         return ZcdpFilter(total, USUAL_DELTA).guarantee()
     if rule == "count":
         pure = Basic(cap * epsilon / MICRO).guarantee()
         total = optimal_total(epsilon / MICRO, min(cap, MOST_REPORTS), USUAL_DELTA)
-        # A gain of less than a thousandth would only print the same total twice.
+        # If the difference is below a thousandth, the same total would be printed twice.
         if cap > MOST_REPORTS or not total < 0.999 * pure.epsilon:
             return pure
         words = f"{pure.words.split(':')[0]}, and ({total:.6g}, {USUAL_DELTA:g})-LDP. All have one ε."
@@ -168,15 +168,15 @@ def rule_guarantee(rule: str, cap: int, epsilon: int) -> Guarantee:
 
 
 def cap_in_nats(rule: str, cap: int) -> float | None:
-    """A cap as people write it: nats (sum), nats squared (squares), reports (count), None (unlimited)."""
+    """Return a cap in the units of files: nats (sum), nats² (squares), reports (count), None (unlimited)."""
     return None if rule == "unlimited" else cap if rule == "count" else cap / SCALES[rule]
 
 
-def _too_many(theorem: Theorem, epsilon: int, wanted: int, allowed: int) -> str:
+def _too_many(theorem: Theorem, epsilon: int, requested: int, allowed: int) -> str:
     reports = f"{allowed:,} report{'s' * (allowed > 1)} of ε = {nats(epsilon)} within {_total(theorem)}"
-    text = f"{theorem.name} composition allows {reports}, not {wanted:,}"
-    most = theorem.most_epsilon(wanted) or 0
-    return f"{text}: for {wanted:,} reports, ε is at most {nats(most)}" if most >= 1000 else text
+    text = f"{theorem.name} composition allows {reports}, not {requested:,}"
+    most = theorem.most_epsilon(requested) or 0
+    return f"{text}: for {requested:,} reports, ε is at most {nats(most)}" if most >= 1000 else text
 
 
 def _total(theorem: Theorem) -> str:
@@ -184,6 +184,6 @@ def _total(theorem: Theorem) -> str:
 
 
 def _float_below(value: Decimal) -> float:
-    """The float that prints as value, or the next one below: totals are never rounded up."""
+    """Return the float that prints as value, or the next one below: totals are never rounded up."""
     nearest = float(value)
     return nearest if exact(nearest) <= value else math.nextafter(nearest, -math.inf)

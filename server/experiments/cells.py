@@ -1,4 +1,4 @@
-"""Cells of a pair's table as people call them: "version=1.2", "delay=15:", "crashed=yes&version!=1.2"."""
+"""Conditions that select cells of a pair's table: "version=1.2", "delay=15:", "crashed=yes&version!=1.2"."""
 
 import math
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ EXAMPLE = (
 
 @dataclass(frozen=True)
 class CellCondition:
-    """Cells of the joint table that are meant.
+    """A condition on cells of the joint table.
 
-    text   what they are called
-    parts  numbers of the parts that they are told by, rising
-    cells  1 for those that are meant and 0 for all others, shape (domain,)
+    text   its name
+    parts  numbers of the parts that it depends on, rising
+    cells  1 for the cells that fulfil it and 0 for all others, shape (domain,)
     """
 
     text: str
@@ -33,14 +33,14 @@ class CellCondition:
 
 
 def shape(experiment: Experiment) -> tuple[int, ...]:
-    """Number of values of each part. Raises UnitsError for another type than a pair."""
+    """Return the number of values of each part. Raises UnitsError unless the type is a pair."""
     if experiment.type != "pair":
         raise UnitsError(f"{experiment.name} is a {experiment.type}: only a pair has parts")
     return tuple(part.domain for part in parts_of(experiment))
 
 
 def part_number(experiment: Experiment, name: str) -> int:
-    """The number of a part by its name. Raises UnitsError that lists them for another."""
+    """Return the number of a part by its name. Raises UnitsError, which lists the parts, if there is none."""
     shape(experiment)
     names = [part.name for part in parts_of(experiment)]
     if name not in names:
@@ -49,17 +49,17 @@ def part_number(experiment: Experiment, name: str) -> int:
 
 
 def parts_in(experiment: Experiment, text: str) -> tuple[int, ...]:
-    """Numbers of the parts that a condition, or a part's name, tells of. Raises UnitsError as these do."""
+    """Return the numbers of the parts in a condition or in a part's name. Raises UnitsError."""
     return parse(experiment, text).parts if "=" in text else (part_number(experiment, text),)
 
 
 def where(part: Reading, name: str) -> str:
-    """A part and its value in words: "version=1.2"."""
+    """Return a part and its value in words: "version=1.2"."""
     return f"{part.name}={name}"
 
 
 def _as_range(text: str) -> str:
-    """A range as tables name it, "5 to 10", in the way that it is asked for, 5:10; another text as it is."""
+    """Return a range with the name of a table, "5 to 10", in the notation 5:10; other texts unchanged."""
     if text.startswith("below "):
         return f":{text.removeprefix('below ')}"
     if text.endswith(" and above"):
@@ -68,12 +68,12 @@ def _as_range(text: str) -> str:
 
 
 def indicator(experiment: Experiment, part: int, own: Floats) -> Floats:
-    """A number for each value of a part, as one for each cell of the joint table; (values, n) too."""
+    """Return numbers for a part's values as numbers for the cells of the joint table; also (values, n)."""
     return factors.spread_out(own, shape(experiment), (part,))
 
 
 def values(experiment: Experiment, part: int) -> list[CellCondition]:
-    """Each value of a part as a condition, in order; no reading is not among them."""
+    """Return each value of a part as a condition, in order, without a missing reading."""
     reading = parts_of(experiment)[part]
     alone = np.eye(reading.domain)
     return [
@@ -93,9 +93,9 @@ def having(experiment: Experiment, parts: Sequence[int]) -> Floats:
 
 
 def groups(experiment: Experiment, part: int, most: int) -> list[CellCondition]:
-    """A part's values as conditions, a number's in at most so many ranges of equally many bins.
+    """Return a part's values as conditions, those of a number in at most `most` ranges of equal width.
 
-    The last one is no reading, where the part sets `missing`.
+    The last one is a missing reading, if the part sets `missing`.
     """
     reading = parts_of(experiment)[part]
     count = value_count(reading)
@@ -122,16 +122,16 @@ def _value_groups(experiment: Experiment, part: int, most: int) -> list[CellCond
 
 
 def parse(experiment: Experiment, text: str) -> CellCondition:
-    """The cells of a condition; UnitsError for one that does not fit.
+    """Return the cells of a condition; raises UnitsError if it does not fit.
 
     "part=value", "part!=value", several values with |, several parts with &. A number's values are ranges
     low:high in its unit, moved to the nearest edges of its bins, or "below 5", "5 to 10", "10 and above".
-    "no reading" is a value of a part that sets `missing`; no reading is not "!=" another value.
+    "no reading" is a value of a part that sets `missing`; "!=" never includes it.
     """
-    cells, told, shown = np.ones(experiment.domain), set[int](), list[str]()
+    cells, part_numbers, clauses = np.ones(experiment.domain), set[int](), list[str]()
     shape(experiment)
     for clause in text.split("&"):
-        name, equals, wanted = clause.partition("=")
+        name, equals, alternatives = clause.partition("=")
         others = name.endswith("!")
         name = name.removesuffix("!").strip()
         if not equals:
@@ -139,7 +139,7 @@ def parse(experiment: Experiment, text: str) -> CellCondition:
         part = part_number(experiment, name)
         reading = parts_of(experiment)[part]
         own, words = np.zeros(reading.domain), []
-        for one in wanted.split("|"):
+        for one in alternatives.split("|"):
             value = one.strip()
             if value == NO_READING and value_count(reading) < reading.domain:
                 own[-1] = 1
@@ -151,8 +151,8 @@ def parse(experiment: Experiment, text: str) -> CellCondition:
         if others:
             own = (np.arange(reading.domain) < value_count(reading)) * (1 - own)
         cells = cells * indicator(experiment, part, own)
-        told.add(part)
-        shown.append(f"{name}{'!=' if others else '='}{'|'.join(words)}")
+        part_numbers.add(part)
+        clauses.append(f"{name}{'!=' if others else '='}{'|'.join(words)}")
     if not cells.any():
         raise UnitsError(f"{text} holds no cell: nothing can be both")
-    return CellCondition(" & ".join(shown), tuple(sorted(told)), cells)
+    return CellCondition(" & ".join(clauses), tuple(sorted(part_numbers)), cells)

@@ -1,8 +1,8 @@
-"""The analyst's side of an experiment: a TOML file that says what is asked, why, by whom, until when.
+"""The analyst's side of an experiment: a TOML file with the question, its purpose, owner and last day.
 
-`load(path)` gives a frozen `Definition`; `Definition.payload()` the bytes that go out to boards. What the
-analyst leaves out (a mechanism, its parameters) is chosen by variance formulas, for
-what is to be answered: `statistics`, or a list of `ranges` in the reading's unit.
+`load(path)` returns a frozen `Definition`; `Definition.payload()` the bytes that are published to boards. If
+the analyst leaves out the mechanism or its parameters, variance formulas choose them for the requested
+`statistics`, or for a list of `ranges` in the reading's unit.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _WORKLOADS = {"ranges": ALL_RANGES, "frequencies": FREQUENCIES, "quantiles": PRE
 
 
 class Definition(ReadingDefinition):
-    """One experiment as the analyst wrote it; numbers are in whole units and nats, exact decimals."""
+    """An experiment as written by the analyst; numbers are exact decimals in whole units and nats."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,32}$")]
     purpose: Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(without_nul)]
@@ -75,18 +75,18 @@ class Definition(ReadingDefinition):
     @model_validator(mode="before")
     @classmethod
     def _gather_parameters(cls, data: Any) -> Any:
-        """A mechanism's own fields stand beside the others in the file."""
+        """Move a mechanism's own fields, which are beside the others in the file, to `parameters`."""
         if not isinstance(data, dict) or "parameters" in data:
             return data
-        given = cast(dict[str, Any], data)
+        table = cast(dict[str, Any], data)
         names = {name for of in MECHANISMS.values() for name in of.parameters}
-        word = given.get("mechanism")
+        word = table.get("mechanism")
         if isinstance(word, str) and is_own(word):
-            with contextlib.suppress(MechanismError):  # said below
+            with contextlib.suppress(MechanismError):  # reported below
                 names |= set(class_of(word).parameters)
-        names &= given.keys()
-        rest = {name: value for name, value in given.items() if name not in names}
-        return rest | {"parameters": {name: _plain(name, given[name]) for name in given if name in names}}
+        names &= table.keys()
+        rest = {name: value for name, value in table.items() if name not in names}
+        return rest | {"parameters": {name: _plain(name, table[name]) for name in table if name in names}}
 
     @model_validator(mode="after")
     def _fields_fit_type(self) -> Definition:
@@ -108,7 +108,7 @@ class Definition(ReadingDefinition):
         self._check_reads()
         self._check_candidates()
         if self.type == "text" and self.statistics not in (None, "frequencies"):
-            raise ValueError("of a text shares alone are estimated: leave statistics out")
+            raise ValueError("only shares are estimated for a text: leave statistics out")
         if self.statistics == "mean" and self.type != "number":
             raise ValueError(f"a mean is of a number, not of a {self.type}: leave statistics out")
         if self.planned is not None and self.type not in ("bool", "choice", "number"):
@@ -121,7 +121,7 @@ class Definition(ReadingDefinition):
             if self.type != "number":
                 raise ValueError("ranges are only for a number")
             if self.statistics is not None:
-                raise ValueError("ranges or statistics say what is to be answered, not both")
+                raise ValueError("give ranges or statistics, not both")
             if self.parameters:
                 raise ValueError("ranges are what the mechanism is chosen for: leave the mechanism out")
         return self
@@ -141,7 +141,7 @@ class Definition(ReadingDefinition):
                 raise ValueError(f"candidates: {text} is listed twice")
 
     def _check_reads(self) -> None:
-        """Raise ValueError where the mechanism is for other readings than these."""
+        """Raise ValueError if the mechanism does not support these readings."""
         if self.mechanism == AUTO:
             return
         if self.missing and not class_of(self.mechanism).takes_missing:
@@ -177,18 +177,18 @@ class Definition(ReadingDefinition):
 
     @property
     def expired(self) -> bool:
-        """Whether its last day is over."""
+        """Return whether its last day is over."""
         return self.expires < datetime.datetime.now(datetime.UTC).date()
 
     def check_not_expired(self) -> None:
-        """Raise DefinitionError where the experiment's last day is over."""
+        """Raise DefinitionError if the experiment's last day is over."""
         if self.expired:
             raise DefinitionError(f"{self.name} expired on {self.expires}: set a later day if it is needed")
 
     def payload(self) -> bytes:
-        """The JSON that is published to boards: ASCII, integers only, the same bytes every time.
+        """Return the JSON that is published to boards: ASCII, integers only, the same bytes every time.
 
-        Raises DefinitionError where a board would refuse it, or a mechanism of one's own is above its ε.
+        Raises DefinitionError if a board would refuse it, or a mechanism of your own exceeds its ε.
         """
         reading, epsilon = self.type_fields(self.name), self._epsilon()
         check_epsilon(epsilon, DefinitionError, shown=self.epsilon)
@@ -222,11 +222,11 @@ class Definition(ReadingDefinition):
         return published
 
     def experiment(self) -> ldp_client.Experiment:
-        """What boards will read from payload()."""
+        """Return the experiment as boards will read it from payload()."""
         return parse_experiment(self.payload())
 
     def mechanism_fields(self) -> Fields:
-        """The mechanism and its own fields, as boards get them."""
+        """Return the mechanism and its own fields as in the payload."""
         return self._mechanism_fields(self._epsilon())
 
     def _mechanism_fields(self, epsilon: int) -> Fields:
@@ -254,19 +254,19 @@ class Definition(ReadingDefinition):
         return _WORKLOADS[self.statistics or usual]
 
     def description(self) -> Description:
-        """The words for it that a store keeps: the unit, why it is asked, by whom."""
+        """Return the description that a store keeps: unit, purpose, owner, questions and retention."""
         from ..store.versions import Description  # only here: planning has no store, and it loads slowly
 
-        # For a text both keys list the texts whose shares are wanted, so a store has one place for them.
+        # For a text both keys list the texts whose shares are requested, so a store has one field for them.
         questions = "\n".join(self.asks or self.candidates)
         return Description(self.unit, self.purpose, self.owner, questions, self.keep)
 
     def guarantee(self) -> Guarantee:
-        """What holds for all of a board's reports to this experiment together."""
+        """Return the guarantee for all of a board's reports to this experiment together."""
         return self.budget.guarantee(self._epsilon())
 
     def spent(self) -> tuple[int, float] | None:
-        """A board's number of reports and the nats they take of the total; None without a theorem's total."""
+        """Return a board's number of reports and their nats of the total; None without a theorem's total."""
         return self.budget.spent(self._epsilon())
 
     def _epsilon(self) -> int:
@@ -280,7 +280,7 @@ class Definition(ReadingDefinition):
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A parameter as JSON has it: text, whole numbers, or lists of them."""
+    """Return a parameter as a JSON value: text, whole numbers, or lists of them."""
     if isinstance(value, list):
         return [_plain(name, each) for each in cast(list[Any], value)]
     if not isinstance(value, int | str):
@@ -289,7 +289,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _bins_of(edges: np.ndarray, text: str) -> tuple[int, int]:
-    """The half-open indices of a range in the reading's unit."""
+    """Return the half-open indices of a range in the reading's unit."""
     try:
         bins = parse_bins(edges, text)
     except UnitsError as e:
@@ -302,7 +302,7 @@ def _decimal(text: str) -> Decimal:
         value = Decimal(text)
     except ArithmeticError:
         value = None
-    # Written out, which is what becoming an integer takes, 1e999999999 does not fit in memory.
+    # Converted to an integer, 1e999999999 would not fit in memory.
     if value is None or (value.is_finite() and abs(value.adjusted()) > 30):
         raise DefinitionError(f"{text:.40} is out of reach: write 0, or a number from 1e-30 to 1e30")
     return value
@@ -342,9 +342,9 @@ def load(path: Path) -> Definition:
 
 
 def _one_line(error: ValidationError) -> tuple[str, str]:
-    """What is wrong in a line, and the name of the field."""
+    """Return the message in one line, and the name of the field."""
     errors = error.errors()
-    # A misspelled field is missing, too: what is there says more.
+    # A misspelled field is also missing: the name in the file is more helpful.
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     if first["type"] != "extra_forbidden":
         missing = [".".join(map(str, e["loc"])) for e in errors if e["type"] == "missing"]
@@ -353,7 +353,7 @@ def _one_line(error: ValidationError) -> tuple[str, str]:
     where = ".".join(str(x) for x in first["loc"])
     where = "".join(c if c.isprintable() else "?" for c in where)  # a quoted key may hold a line's end
     if first["type"] == "extra_forbidden":
-        return f"{where} is not a field of an experiment" + _meant(first["loc"]), where
+        return f"{where} is not a field of an experiment" + _suggestion(first["loc"]), where
     name = next((str(x) for x in reversed(first["loc"]) if isinstance(x, str)), "")
     if name in _LISTS and first["type"] != "value_error":
         return f"{name} must be a list of {_LISTS[name]}", where
@@ -362,8 +362,8 @@ def _one_line(error: ValidationError) -> tuple[str, str]:
     return (f"{where}{between}{text}" if where else text), where
 
 
-def _meant(where: tuple[int | str, ...]) -> str:
-    """What somebody may have meant by a field that there is not."""
+def _suggestion(where: tuple[int | str, ...]) -> str:
+    """Return a suggestion for a field that does not exist."""
     name, in_budget = str(where[-1]), len(where) > 1
     above, budget = Definition.model_fields, ExperimentBudget.model_fields
     if where[0] == "of":

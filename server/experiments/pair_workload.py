@@ -1,4 +1,4 @@
-"""What a pair's experiment is to answer well, by the words that its file has for it."""
+"""The workload of a pair's experiment, from the `statistics` of its file."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ PAIR_STATISTICS = ("joint", "marginals", "tables", "conditional", "differences")
 def pair_workload(
     statistics: str | None, names: Sequence[str], shape: tuple[int, ...], given: str | None
 ) -> Workload:
-    """The workload of a word of PAIR_STATISTICS, None for "conditional".
+    """Return the workload for one of PAIR_STATISTICS; None means "conditional".
 
-    given: the part among whose values the last other part is asked for; None for the first.
+    given: the name of the conditioning part; None for the first. The target is the last other part.
     """
     if statistics == "joint":
         return FREQUENCIES
@@ -21,7 +21,7 @@ def pair_workload(
         return Workload("marginals", shape=shape)
     if statistics == "tables":
         return Workload("tables", shape=shape)
-    told = 0 if given is None else names.index(given)
-    of = max(part for part in range(len(names)) if part != told)
+    condition = 0 if given is None else names.index(given)
+    target = max(part for part in range(len(names)) if part != condition)
     kind = "differences" if statistics == "differences" else "conditional"
-    return Workload(kind, shape=shape, of_parts=(of,), given=(told,))
+    return Workload(kind, shape=shape, of_parts=(target,), given=(condition,))

@@ -1,4 +1,4 @@
-"""An experiment's JSON from its parts: what boards get, and experiments made up to compute with."""
+"""An experiment's JSON, for publishing to boards and for computations."""
 
 import contextlib
 import json
@@ -17,11 +17,11 @@ AUTO = "auto"
 MECHANISM_NAMES = (AUTO, *MECHANISMS)
 
 Fields = dict[str, Any]
-"""Some of an experiment's fields, as its JSON has them."""
+"""Some of the fields of an experiment's JSON."""
 
 
 class NoMechanism(HushmoteError):
-    """No mechanism fits a domain at an ε; the text says what to change."""
+    """No mechanism fits a domain at an ε; the message says what to change."""
 
 
 def payload(
@@ -37,7 +37,7 @@ def payload(
     """Return an experiment's JSON: ASCII, the same bytes every time.
 
     reading: type, and labels or low, high (milli-units) and bins. epsilon: micro-nats. budget: rule and cap,
-    default unlimited. Checks nothing: who parses it does.
+    default unlimited. Nothing is checked here: the parser does that.
     """
     fields = {"v": 1, "name": name, **reading, **mechanism, "epsilon": epsilon, "every": every}
     fields |= {"budget": budget or {"rule": "unlimited"}, "window": window}
@@ -45,51 +45,56 @@ def payload(
 
 
 def mechanism_fields(name: str, **parameters: Any) -> Fields:
-    """A mechanism and its parameters as its JSON has them; what is None is left out."""
+    """Return the JSON fields of a mechanism and its parameters; those that are None are left out."""
     return Choice(name, tuple((k, v) for k, v in parameters.items() if v is not None), 0.0).fields()
 
 
 def chosen_fields(
     domain: int, epsilon: int, workload: Workload, name: str = AUTO, missing: bool = False
 ) -> Fields:
-    """The mechanism of least variance for a workload, or the parameters of the one of this name.
+    """Return the mechanism of least variance for a workload, or the parameters of the one of this name.
 
-    A name that is not for the workload is chosen for what it is for. epsilon: micro-nats. missing: whether
-    the last index is that of no reading. Raises NoMechanism where none fits.
+    A named mechanism that does not suit the workload gets the parameters for one that it suits. epsilon:
+    micro-nats. missing: whether the last index is that of a missing reading. Raises NoMechanism if none fits.
     """
     try:
         if name == AUTO:
             return choose(domain, epsilon, workload, missing).fields()
-        if workload.kind == "list":  # others go on with what the mechanism is for
+        if workload.kind == "list":  # other kinds fall back to a workload that suits the mechanism
             suited = {choice.mechanism for choice in designs(domain, epsilon, workload)}
             if name not in suited:
                 raise NoMechanism("ranges are what the mechanism is chosen for: leave the mechanism out")
         if not class_of(name).parameters:
             return mechanism_fields(name)
         others = () if workload.kind == "list" else (FREQUENCIES, ALL_RANGES, MEAN)
-        for asked in dict.fromkeys((workload, *others)):
+        for candidate in dict.fromkeys((workload, *others)):
             with contextlib.suppress(ValueError):
-                return min(designs(domain, epsilon, asked, name), key=lambda choice: choice.variance).fields()
+                return min(
+                    designs(domain, epsilon, candidate, name), key=lambda choice: choice.variance
+                ).fields()
     except (ValueError, WorkloadError) as e:
         raise NoMechanism(str(e)) from None
     raise NoMechanism(f"no {name} fits {domain} values at ε = {nats(epsilon)}: take mechanism auto")
 
 
 def experiment_over(domain: int, epsilon: int, mechanism: Fields) -> Experiment:
-    """An experiment over values without a meaning, with no cap. Raises ExperimentRefused where none fits."""
+    """Return an experiment over arbitrary values, without a cap. Raises ExperimentRefused if invalid."""
     number = {"type": "number", "low": 0, "high": 1000 * domain, "bins": domain}
     reading = {"type": "bool"} if domain == 2 else number
     return parse_experiment(payload("values", reading, mechanism, epsilon))
 
 
 def at_epsilon(experiment: Experiment, epsilon: int) -> Experiment:
-    """The same question and cells at another ε in micro-nats, with no cap. Raises ExperimentRefused."""
+    """Return the same question and cells at another ε in micro-nats, without a cap.
+
+    Raises ExperimentRefused if that is invalid.
+    """
     e = experiment
     return parse_experiment(payload(e.name, reading_fields(e), mechanism_of(e).fields(), epsilon))
 
 
 def reading_fields(reading: Any) -> Fields:
-    """What an experiment's JSON has for what is read; of a pair's part too."""
+    """Return the JSON fields of an experiment's reading, or of a pair's part."""
     fields: Fields = {"type": reading.type}
     if reading.type == "choice":
         fields["labels"] = list(reading.labels)

@@ -9,11 +9,11 @@ Part = Annotated[Decimal, Field(ge=0, le=1)]
 
 
 class PlannedCase(BaseModel):
-    """The table [planned]: the question that the error is of, and the fleet that it is for.
+    """The table [planned]: the question and the fleet that the planned error is for.
 
-    of, share, width, ranges, spread: as of planning's Question. devices, calls: how many, and how often each
-    calls report() in its life. missing: the share of the devices that was taken to have no reading. error:
-    half-width of the 95 % interval of all their reports, a share of the devices or, of a mean, a part of the
+    of, share, width, ranges, spread: as in planning's Question. devices, calls: how many, and how often each
+    calls report() in its lifetime. missing: the assumed share of the devices without a reading. error:
+    half-width of the 95% interval of all their reports, a share of the devices or, for a mean, a part of the
     range.
     """
 

@@ -1,4 +1,4 @@
-"""What boards read, as the analyst wrote it: its type, its labels or its range, its unit."""
+"""The reading of an experiment as written by the analyst: its type, its labels or its range, its unit."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ MILLI = 1_000
 SALT, _LABEL = (rf"[ !#-\[\]-~]{{1,{most}}}" for most in (32, 64))
 _TEXT = 'printable ASCII characters, none of them " or a backslash'
 USUAL_SLOTS = 1 << 16
-"""Slots of texts where the file does not say how many: two of 100 common texts share one 7 times in 100."""
+"""Default number of slots of texts: two of 100 common texts share a slot 7 times in 100."""
 MOST_SLOTS = 1 << 20
 LONGEST_PREFIX = 16
 LONGEST_TEXT = 255
 """Bytes of a text that a board reads."""
-FEWEST_SEARCHED = 1 << 13  # below it too few texts can be told from those that share their slots
+FEWEST_SEARCHED = 1 << 13  # with fewer slots, too few texts can be distinguished from others in their slots
 
 
 class DefinitionError(HushmoteError):
-    """An experiment file that does not fit; the text says which field and what would be right.
+    """An experiment file is invalid; the message says which field and what would be right.
 
-    field: its name, as the text begins with it; empty where it is about several or about none.
+    field: its name, with which the message starts; empty if the error concerns several fields or none.
     """
 
     def __init__(self, text: str, field: str = "") -> None:
@@ -49,14 +49,14 @@ class DefinitionError(HushmoteError):
 
 
 def without_nul(text: str) -> str:
-    """Return a text; ValueError where a database would not keep it."""
+    """Return a text, or raise ValueError if it contains the character \\u0000, which databases reject."""
     if "\0" in text:
-        raise ValueError("the character \\u0000 is in it, which no database keeps: leave it out")
+        raise ValueError("the character \\u0000 is in it, which databases cannot store: leave it out")
     return text
 
 
 def candidate_text(text: str) -> str:
-    """Return a text to look for; raises ValueError unless it is one line that a board reads as a whole."""
+    """Return a candidate text; raises ValueError unless it is one line that a board reads as a whole."""
     size = len(text.encode(errors="surrogatepass"))
     if not 1 <= size <= LONGEST_TEXT:
         raise ValueError(
@@ -68,7 +68,7 @@ def candidate_text(text: str) -> str:
 
 
 class _Values(BaseModel):
-    """What a single reading can be, as the analyst wrote it; low and high in its unit."""
+    """The possible values of a single reading; low and high in its unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -82,13 +82,13 @@ class _Values(BaseModel):
 
     @property
     def domain(self) -> int:
-        """Number of indices a reading can fall into, that of no reading included."""
+        """Number of indices of a reading, including that of a missing reading."""
         if self.type == "choice":
             return len(self.labels or ()) + 1 + self.missing
         return (2 if self.type == "bool" else (self.bins or 0)) + self.missing
 
     def type_fields(self, name: str = "") -> Fields:
-        """The same for boards; DefinitionError for low or high that no integer holds."""
+        """Return its fields for boards; raises DefinitionError if low or high is not whole in milli-units."""
         fields: Fields = {"type": self.type}
         if self.type == "choice":
             fields["labels"] = list(self.labels or ())
@@ -101,7 +101,7 @@ class _Values(BaseModel):
         return fields
 
     def check_values(self) -> None:
-        """Raise ValueError where labels or a range are missing, or are those of another type."""
+        """Raise ValueError if labels or a range are missing, or belong to another type."""
         if bad := [label for label in self.labels or () if not re.fullmatch(_LABEL, label)]:
             raise ValueError(f"label {bad[0]!r} must be 1 to 64 {_TEXT}")
         number = (self.low, self.high, self.bins)
@@ -142,9 +142,9 @@ def _own_type(value: Any, check: Callable[[Any], Any]) -> Any:
 
 
 class ReadingDefinition(_Values):
-    """What a board reads, as the analyst wrote it.
+    """The reading of an experiment as written by the analyst.
 
-    type: one of these, or one that the board file of a mechanism of one's own enters, whose fields are the
+    type: one of these, or one that the board file of a mechanism of your own registers, whose fields are the
     mechanism's parameters. salt, slots: of a text. of: the parts of a pair.
     """
 
@@ -179,7 +179,7 @@ class ReadingDefinition(_Values):
     @model_validator(mode="before")
     @classmethod
     def _take_unit(cls, data: Any) -> Any:
-        """A pair's unit is that of its number, where it has one."""
+        """Use the unit of a pair's number, if it has one, as the unit of the pair."""
         of = data.get("of") if isinstance(data, dict) else None
         if not isinstance(of, list | tuple) or "unit" in data:
             return data
@@ -199,9 +199,9 @@ class ReadingDefinition(_Values):
         return math.prod(self.shape) if self.type == "pair" else super().domain
 
     def type_fields(self, name: str = "") -> Fields:
-        """The same for boards; name: the experiment's, of which a salt is made where the file has none.
+        """Return its fields for boards; name: the experiment's, from which the default salt is derived.
 
-        Raises DefinitionError for low or high that no integer holds.
+        Raises DefinitionError if low or high is not whole in milli-units.
         """
         fields = super().type_fields()
         if self.type == "text":
@@ -225,7 +225,7 @@ class ReadingDefinition(_Values):
 
 
 def whole(value: Decimal | None, scale: int, name: str, grain: str) -> int:
-    """A quantity times scale; DefinitionError where that is not whole."""
+    """Return a quantity times scale; raises DefinitionError if that is not a whole number."""
     scaled = (value or Decimal(0)) * scale
     if scaled != scaled.to_integral_value():
         raise DefinitionError(f"{name} must be a whole number of {grain}, not {value}")

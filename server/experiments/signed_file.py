@@ -1,4 +1,4 @@
-"""A signed experiment as a file: what an aggregator without the signing key publishes, and how it ends it."""
+"""Files of signed experiments, which an aggregator without the signing key can publish and withdraw."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUFFIX = ".signed.json"
 
 @dataclass(frozen=True)
 class SignedExperiment:
-    """An experiment's version for one fleet, with its signatures and the key that made them.
+    """An experiment's version for one fleet, with its signatures and the public key.
 
     expires: its last day, UTC.
     """
@@ -36,7 +36,7 @@ class SignedExperiment:
 
 
 def sign(definition: Definition, fleet: str, signing_key: bytes, serial: int) -> SignedExperiment:
-    """Return a definition, signed for a fleet under a serial; raises MasterKeyError and NameRefused."""
+    """Return a definition signed for a fleet with a serial; raises MasterKeyError and NameRefused."""
     payload, topic = definition.payload(), experiment_topic(check_fleet(fleet), definition.name)
     return SignedExperiment(
         fleet,
@@ -50,7 +50,7 @@ def sign(definition: Definition, fleet: str, signing_key: bytes, serial: int) ->
 
 
 def to_text(signed: SignedExperiment, signing_key: bytes) -> str:
-    """Return a signed experiment as a file's content, all of which is signed; raises MasterKeyError."""
+    """Return the content of a signed experiment's file, all of which is signed; raises MasterKeyError."""
     document = {
         "format": FORMAT,
         "fleet": signed.fleet,
@@ -68,7 +68,7 @@ def to_text(signed: SignedExperiment, signing_key: bytes) -> str:
 
 
 def load_signed(path: Path) -> SignedExperiment:
-    """Read a signed experiment; raises DefinitionError for one that is damaged, altered or over."""
+    """Read a signed experiment; raises DefinitionError if it is damaged, altered or expired."""
     with refusing(DefinitionError, f"read {path}"):
         content = path.read_bytes()
     try:

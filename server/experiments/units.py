@@ -1,4 +1,4 @@
-"""From an experiment's indices to what people read: labels, bin edges, ranges in the reading's own unit."""
+"""Names for an experiment's indices: labels, bin edges, ranges in the reading's own unit."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,36 +13,36 @@ from ..mechanisms.views.factors import parts_of
 from ..wire.experiments import value_count
 
 Reading = Experiment | Part
-"""What has values: an experiment, or a part of a pair."""
+"""An experiment, or a part of a pair: both have values."""
 
 NO_READING = "no reading"
 """The name of the last index of an experiment or a part that sets `missing`."""
 
 
 class UnitsError(HushmoteError):
-    """A range or label that the experiment does not have; the text says what it has."""
+    """The experiment does not have a range or label; the message says what it has."""
 
 
 @dataclass(frozen=True)
 class IndexRange:
-    """Indices low to high, half-open, and what they are called: `text` names what is really covered.
+    """Indices low to high, half-open; `text` is the name of the range that they cover.
 
-    asked: what was asked for, where that is another range; otherwise an empty text.
+    original_text: the requested range if it is a different one, else "".
     """
 
     low: int
     high: int
     text: str
-    asked: str = ""
+    original_text: str = ""
 
 
 def edges_between(low: int, high: int, bins: int) -> np.ndarray:
-    """The edges of equal bins from low to high (milli-units), in whole units; shape (bins + 1,)."""
+    """Return the edges of equal bins from low to high (milli-units), in whole units; shape (bins + 1,)."""
     return (low + (high - low) * (np.arange(bins + 1) / bins)) / 1000
 
 
 def bin_edges(experiment: Reading) -> np.ndarray:
-    """The edges of a number's bins in whole units, shape (values + 1,)."""
+    """Return the edges of a number's bins in whole units, shape (values + 1,)."""
     if experiment.type != "number":
         raise UnitsError(f"{experiment.name} is a {experiment.type}: only a number has bins")
     return edges_between(experiment.low, experiment.high, value_count(experiment))
@@ -72,19 +72,19 @@ def index_names(experiment: Reading) -> list[str]:
 
 
 def all_names(reading: Reading) -> list[str]:
-    """Return the names of the values and, if the reading sets `missing`, of no reading behind them."""
+    """Return the names of the values and, if the reading sets `missing`, "no reading" after them."""
     return index_names(reading) + [NO_READING] * (reading.domain - value_count(reading))
 
 
 def range_name(experiment: Reading, low: int, high: int, edges: np.ndarray | None = None) -> str:
-    """How indices low to high (half-open) read; the end bins hold all that lies beyond them."""
+    """Return the name of indices low to high (half-open); the end bins include everything beyond them."""
     if experiment.type != "number":
         return ", ".join(index_names(experiment)[low:high])
     return _bins_name(bin_edges(experiment) if edges is None else edges, low, high)
 
 
 def range_edges(experiment: Reading, r: IndexRange) -> tuple[float, float] | tuple[None, None]:
-    """The outer edges of a number's bins in whole units; None twice for another type."""
+    """Return the outer edges of a number's bins in whole units; None twice for another type."""
     if experiment.type != "number":
         return None, None
     edges = bin_edges(experiment)
@@ -94,7 +94,7 @@ def range_edges(experiment: Reading, r: IndexRange) -> tuple[float, float] | tup
 def parse_range(experiment: Reading, text: str) -> IndexRange:
     """Return the indices of a number's "low:high", as parse_bins does, or the index of a label or a text.
 
-    Raises UnitsError for another text.
+    Raises UnitsError if there is none.
     """
     if experiment.type == "number":
         return parse_bins(bin_edges(experiment), text)
@@ -111,8 +111,8 @@ def parse_range(experiment: Reading, text: str) -> IndexRange:
 def parse_bins(edges: np.ndarray, text: str) -> IndexRange:
     """Return the bins of "low:high", in the unit of the bins' edges; either bound may be left out.
 
-    A bound that is not an edge moves to the nearest one: the result's text says which, and `asked` what was
-    asked for. Raises UnitsError for another text, or where no whole bin is left.
+    A bound that is not an edge moves to the nearest one: the result's `text` has the new range, and
+    `original_text` the requested one. Raises UnitsError if the text is not a range, or no whole bin remains.
     """
     low_text, colon, high_text = text.partition(":")
     try:
@@ -140,18 +140,18 @@ def _is_edge(edges: np.ndarray, i: int, bound: float) -> bool:
 
 
 def moved_note(experiment: Experiment, ranges: Iterable[IndexRange], unit: str = "") -> str:
-    """A sentence on the ranges that are not counted as they were asked for; empty where all are."""
-    moved = [f"{r.asked} is counted as {r.text}" for r in ranges if r.asked]
+    """Return a sentence on the ranges that moved to bin edges, or "" if none did."""
+    moved = [f"{r.original_text} is counted as {r.text}" for r in ranges if r.original_text]
     return f"{'; '.join(moved)}: {_bins_are(bin_edges(experiment), unit)}." if moved else ""
 
 
 def _bins_are(edges: np.ndarray, unit: str = "") -> str:
-    """How wide bins are, and where they begin."""
+    """Return a clause on the width of the bins and their first edge."""
     return f"bins are {f'{edges[1] - edges[0]:g} {unit}'.strip()} wide, from {edges[0]:g}"
 
 
 def edge_names(edges: np.ndarray) -> list[str]:
-    """Edges of bins as short numbers, each within a thousandth of a bin of what it is."""
+    """Return the edges of bins as short numbers, each exact to a thousandth of a bin."""
     return [_edge_name(float(edge), float(edges[1] - edges[0])) for edge in edges]
 
 
@@ -169,9 +169,9 @@ def _bins_name(edges: np.ndarray, low: int, high: int) -> str:
 
 
 def histogram_ranges(experiment: Experiment, most_rows: int) -> list[IndexRange]:
-    """All values in at most most_rows ranges, or one for each label: labels are never put together.
+    """Return all values in at most most_rows ranges, or one for each label: labels are never merged.
 
-    A hierarchical histogram's own nodes come first: those were asked directly and are known best.
+    The nodes of a hierarchical histogram are preferred: their estimates are the most precise.
     """
     width, edges, count = 1, None, value_count(experiment)
     if experiment.type == "number":

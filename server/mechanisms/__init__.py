@@ -1,4 +1,4 @@
-"""The server's side of every mechanism: one line each here, one file for each family beside it."""
+"""The server's side of every mechanism: a registry, and one module or package for each family."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -27,11 +27,11 @@ MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
         "views": Views,
     }
 )
-"""Mechanisms by the word that an experiment has for each."""
+"""Mechanisms by their name in an experiment."""
 
 
 def class_of(word: str) -> type[Mechanism]:
-    """Return the mechanism of a word: from the registry, or your own by package.module:Class.
+    """Return the mechanism of this name: from the registry, or your own by package.module:Class.
 
     Raises MechanismError.
     """
@@ -47,9 +47,9 @@ def class_of(word: str) -> type[Mechanism]:
 
 def mechanism_of(experiment: Experiment) -> Mechanism:
     """Return the mechanism of an experiment. Raises MechanismError if your own cannot be loaded or made."""
-    made_by = class_of(experiment.mechanism)
+    mechanism = class_of(experiment.mechanism)
     with own_code(experiment.mechanism, "constructor"):
-        return made_by(experiment)
+        return mechanism(experiment)
 
 
 __all__ = ["MECHANISMS", "Mechanism", "MechanismError", "Stratum", "TextSearch", "class_of", "mechanism_of"]

@@ -1,4 +1,4 @@
-"""What a mechanism's own file says about it: the paragraphs of its docstring, in the field's words."""
+"""A mechanism's description: the paragraphs of its docstring."""
 
 import inspect
 import re
@@ -15,12 +15,12 @@ _PART = re.compile(rf"\b({'|'.join(_PARTS)}):\s")
 class About:
     """Sentences about a mechanism; a part that its docstring lacks is empty.
 
-    what      it is
+    what      a one-line definition
     privacy   why ε holds
-    utility   what it is good for
-    cost      codes, and work of board and server
-    auto      what the mechanism "auto" of an experiment's file picks it for
-    citation  where it was published
+    utility   its strengths
+    cost      codes, and the work of board and server
+    auto      the questions for which the mechanism "auto" of an experiment's file selects it
+    citation  its publication
     """
 
     what: str
@@ -31,8 +31,8 @@ class About:
     citation: str = ""
 
 
-def said_of(mechanism: Mechanism) -> str:
-    """Say in a sentence for people how a device answers; by default the first sentence of its docstring."""
+def plain_description(mechanism: Mechanism) -> str:
+    """Return a sentence for readers on how a device answers; by default from the mechanism's docstring."""
     return mechanism.plainly or about(type(mechanism)).what
 
 
@@ -41,14 +41,14 @@ def about(mechanism: type[Mechanism]) -> About:
     of_class, of_module = inspect.cleandoc(mechanism.__doc__ or ""), sys.modules[mechanism.__module__].__doc__
     text = of_module if of_module and not _PART.search(of_class) and _PART.search(of_module) else of_class
     what, *parts = _PART.split(text)
-    said = dict(zip(parts[::2], map(_joined, parts[1::2]), strict=True))
-    # A module begins with the word that an experiment has: "olh: the value's cell ...".
-    what = _joined(what)
+    sections = dict(zip(parts[::2], map(_first_paragraph, parts[1::2]), strict=True))
+    # A module's docstring starts with the mechanism's name: "olh: the value's cell ...".
+    what = _first_paragraph(what)
     head, colon, rest = what.partition(": ")
     what = rest if colon and len(head) < 20 else what
-    return About(what[:1].upper() + what[1:], *(said.get(part, "") for part in _PARTS))
+    return About(what[:1].upper() + what[1:], *(sections.get(part, "") for part in _PARTS))
 
 
-def _joined(text: str) -> str:
+def _first_paragraph(text: str) -> str:
     """Return the first paragraph as one line."""
     return " ".join(text.strip().partition("\n\n")[0].split())

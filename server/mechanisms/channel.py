@@ -1,8 +1,8 @@
 """A level's randomized response in numbers: how often a report supports a value, and the law of its codes.
 
-Every level of rr, grr, olh and hh draws a seed, hashes the node under it into g cells and keeps or changes
-the cell. So a class of codes is likelier for the nodes that it supports than for all others, by one ratio,
-the odds.
+Every level of rr, grr, olh and hh draws a seed, hashes the node with it into g cells and keeps or changes
+the cell. So a class of codes is likelier for the nodes that it supports than for all others, by one common
+ratio, the odds.
 """
 
 import math
@@ -20,12 +20,12 @@ from .points import lines
 
 @dataclass(frozen=True)
 class Channel:
-    """How often a report supports a value: its own with probability p, any other with probability q.
+    """The probabilities that a report supports a value: p for its own, q for any other.
 
     domain     number of values
     g          cells
-    p          probability that the truth is kept, threshold / ONE as the board has it
-    collision  probability that two different values share a cell; 0 where the value is the cell
+    p          probability that the truth is kept, threshold / ONE on the board
+    collision  probability that two different values share a cell; 0 if the value is the cell
     """
 
     domain: int
@@ -35,7 +35,7 @@ class Channel:
 
     @property
     def ratio(self) -> float:
-        """How many codes there are (for one seed, if there are seeds) for each that supports a value."""
+        """Number of codes (of one seed, if there are seeds) per code that supports a given value."""
         return self.g
 
     @property
@@ -45,7 +45,7 @@ class Channel:
 
     @property
     def odds(self) -> float:
-        """How much likelier a code is for a value that it supports than for another value."""
+        """Probability of a code for a value that it supports, divided by that for another value."""
         return self.p * (self.ratio - 1) / (1 - self.p)
 
     @property
@@ -55,12 +55,12 @@ class Channel:
 
     @property
     def variance(self) -> float:
-        """Variance, times the number of reports, of the frequency of a value that nobody holds."""
+        """Variance, times the number of reports, of the frequency of a value that no device has."""
         return self.q * (1 - self.q) / (self.p - self.q) ** 2
 
     @property
     def off_line(self) -> float:
-        """Probability that three values share a cell that are not on one line in the space of digits."""
+        """Probability that three values that are not on one line in the space of digits share a cell."""
         size = self.g ** lines.digits(self.domain, self.g)
         return max(size / self.g**2 - 1, 0.0) / (size - 1)
 
@@ -71,15 +71,15 @@ class Channel:
 
     @property
     def on_line(self) -> float:
-        """Probability that a third value is on one line with two, of all that the digits tell apart."""
+        """Probability that a third value, of all that the digits distinguish, is on one line with two."""
         return (self.g - 2) / (self.g ** lines.digits(self.domain, self.g) - 2)
 
     @property
     def third_collides(self) -> float:
         """Probability that a third value shares the cell of two that collide, a mean over third values.
 
-        On one line with the two it does so always. The mean is over all values that the digits tell apart. 0
-        where nothing collides.
+        A value on one line with the two always does. The mean is over all values that the digits distinguish.
+        0 if nothing collides.
         """
         if not self.collision:
             return 0.0
@@ -92,11 +92,11 @@ class Channel:
         return self.collision * (third * self.p + (1 - third) * self.lie)
 
     def node_variance(self, share: float) -> float:
-        """Variance of a value less its covariance with others, times reports, where all hold this share.
+        """Return the variance of a value minus its covariance with others, times reports, at this share.
 
-        Half the variance of a difference of two such values, the sampling of the population included: all
-        that matters where the sum of all values is known. Where domain is no power of g, it is a mean over
-        pairs of values.
+        Half the variance of a difference of two values of this share, including the sampling of the
+        population: all that matters if the sum of all values is known. If domain is not a power of g, it is
+        a mean over pairs of values.
         """
         support = self.q + (self.p - self.q) * share
         other = self.both_supported
@@ -105,15 +105,15 @@ class Channel:
 
     @property
     def even(self) -> float:
-        """node_variance of a population that holds all values equally often."""
+        """The node_variance of a population in which all values are equally common."""
         return self.node_variance(1 / self.domain)
 
     @property
     def assumed(self) -> float:
-        """What least squares over a tree takes for the variance of a node, times reports.
+        """The variance of a node that least squares over a tree assumes, times reports.
 
-        Between those of a rare value and of an even population, so that neither a population on few values
-        nor one on all of them is served badly.
+        Between those of a rare value and of an even population, so that it suits populations on a few values
+        as well as on all of them.
         """
         return math.sqrt(self.variance * self.even)
 
@@ -128,11 +128,11 @@ def level_channel(level: Level) -> Channel:
 class SupportCode(ABC):
     """Codes that support values, as a linear map from shares of values to chances of their classes, and back.
 
-    level    as boards have it, with its offset, code_count and weight
-    channel  its numbers
-    seed     the part of a class in the codes that support one value: the chance of its seeds, for a hash
-    runs     equal runs of codes that are drawn alike whatever the value: of a hash its seeds
-    even     whether each code supports as many values as any other
+    level    as on boards, with its offset, code_count and weight
+    channel  its probabilities
+    seed     the part of a class in the codes that support one value: for a hash, the chance of its seeds
+    runs     number of equally long runs of codes, equally likely whatever the value: for a hash, its seeds
+    even     whether all codes support the same number of values
     """
 
     def __init__(self, level: Any, channel: Channel, seed: float, runs: int, even: bool):
@@ -194,11 +194,11 @@ class SupportCode(ABC):
         return 1 / (self.channel.p - self.channel.q)
 
     def weights(self, nodes: Floats) -> Floats:
-        """Class weights whose mean, with constant(), estimates the weighted sum of the nodes' shares."""
+        """Return class weights whose mean plus constant() estimates the weighted sum of the nodes' shares."""
         return self.class_weights(nodes * self.scale)
 
     def constant(self, nodes: Floats) -> Floats:
-        """Return a report's weight beside that, whatever its code."""
+        """Return the part of a report's weight that does not depend on its code."""
         return -self.channel.q * self.scale * nodes.sum(axis=0)
 
 

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 JOINT = ""
-"""The mechanism of a Choice that asks for all parts together, in the best way for their number."""
+"""The mechanism of a Choice that reports all parts together, by the best mechanism for their number."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A mechanism and its parameters, as an Experiment takes them.
+    """A mechanism and its parameters, as in an Experiment.
 
-    mechanism   the word that an experiment has for it
-    parameters  names and values of its own fields; lists are tuples, so that a choice can be a key
+    mechanism   its name in an experiment
+    parameters  names and values of its own fields; lists are tuples, so that a choice is hashable
     variance    times reports: mean variance over the workload, of a population without common values
     """
 
@@ -21,9 +21,9 @@ class Choice:
     variance: float
 
     def fields(self) -> dict[str, Any]:
-        """The same as in an experiment's JSON."""
-        return {"mechanism": self.mechanism} | {name: _listed(value) for name, value in self.parameters}
+        """Return the fields of an experiment's JSON."""
+        return {"mechanism": self.mechanism} | {name: _as_lists(value) for name, value in self.parameters}
 
 
-def _listed(value: Any) -> Any:
-    return [*map(_listed, cast(tuple[Any, ...], value))] if isinstance(value, tuple) else value
+def _as_lists(value: Any) -> Any:
+    return [*map(_as_lists, cast(tuple[Any, ...], value))] if isinstance(value, tuple) else value

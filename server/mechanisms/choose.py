@@ -1,4 +1,4 @@
-"""Chooses a mechanism by variance formulas: the one that states the least."""
+"""Choose the mechanism of least variance by the mechanisms' variance formulas."""
 
 import json
 from dataclasses import replace
@@ -21,10 +21,10 @@ _SHORT = 2
 def choose(domain: int, epsilon: int, workload: Workload, missing: bool = False) -> Choice:
     """Return the mechanism of least mean variance over the workload for range(domain) at epsilon micro-nats.
 
-    A newer one needs a reason, since devices without its file refuse it: 10 % less variance, or a code byte
-    less. missing: whether the last index is that of no reading, which not all mechanisms can have. Raises
-    ValueError for a domain below 2, an epsilon outside what an Experiment allows, or if none fits, and
-    WorkloadError for a workload outside the domain.
+    A newer one must have 10% less variance or a shorter code, since devices without its file refuse it.
+    missing: whether the last index stands for a missing reading, which not all mechanisms support. Raises
+    ValueError for a domain below 2, an epsilon that an Experiment does not allow, or if no mechanism fits,
+    and WorkloadError for a workload outside the domain.
     """
     offered = sorted(designs(domain, epsilon, workload), key=lambda choice: choice.variance)
     if missing:

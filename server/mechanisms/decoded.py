@@ -1,17 +1,17 @@
-"""What a histogram says under its mechanism: values, second and third moments of the weights behind them.
+"""A histogram decoded under its mechanism: values, and second and third moments of the weights behind them.
 
 A statistic is a constant plus, for every stratum, the mean of a weight w(class) over the stratum's reports.
 Its variance is Σ (variance of w) / N and its third cumulant Σ (third central moment of w) / N².
 
-A thin histogram often lacks codes in which few reports are expected, and with them their part of
-the variance. The distribution of codes that the estimates imply has all of them, but knows about a report
-only what the estimates kept. Moments are over a mixture: IMPLIED_SHARE of the implied one, the rest as
-counted. With many reports the two agree; benchmarks/interval_coverage.py has the coverage of each.
+A sparse histogram often lacks codes in which few reports are expected, and with them their part of the
+variance. The distribution of codes that the estimates imply has all of them, but it contains only as much
+information as the estimates. Moments are over a mixture: IMPLIED_SHARE of the implied distribution, the rest
+as counted. With many reports the two agree; benchmarks/interval_coverage.py has the coverage of each.
 
-An approximate mechanism's estimate has a bias b(v) where all devices hold v, and Σ g(v) b(v) where they hold
-the population g that the histogram implies. As g is an estimate, which errs by such biases itself, its square
-alone is too little: Σ g(v)² (b(v)² + the mean of b² over all values) is added, the mean square of a bias
-whose signs are not known, and of one whose values are not.
+An approximate mechanism's estimate has a bias b(v) if all devices have v, and Σ g(v) b(v) if they are the
+population g that the histogram implies. Since g is an estimate with such biases itself, the square of that
+sum is too small: Σ g(v)² (b(v)² + the mean of b² over all values) is added, the mean square of a bias with
+unknown signs plus that of one with unknown values.
 benchmarks/approximate_coverage.py has the coverage.
 """
 
@@ -42,8 +42,8 @@ class Spread:
 
     @staticmethod
     def of(variance: Floats, third: Floats) -> Spread:
-        """Make it from second and third cumulants."""
-        # What is known exactly leaves rounding errors, of which no ratio is to be made.
+        """Return the spread with these second and third cumulants."""
+        # Statistics without noise leave rounding errors, whose ratio would be meaningless.
         safe = variance > 1e-12 * variance.max(initial=0)
         skew = np.divide(third, variance, out=np.zeros_like(variance), where=safe)
         return Spread(np.maximum(variance, 0), skew)
@@ -57,7 +57,7 @@ def simplex(values: Floats) -> Floats:
 
 
 class Decoded:
-    """A histogram, stratum by stratum, and what follows from it by the mechanism's law and weights.
+    """A histogram, stratum by stratum, and the estimates that follow by the mechanism's law and weights.
 
     counts   reports of each class
     reports  of each stratum
@@ -119,7 +119,7 @@ class Decoded:
         return total
 
     def spread(self, statistic: Floats, at_once: int = 1) -> Spread:
-        """Return their moments; at_once: how many columns are requested together, these included."""
+        """Return moments of statistics; at_once: how many columns are requested together, including these."""
         cumulants = np.zeros((2, statistic.shape[1]))
         weights, _ = self.weights(statistic)
         for w, shares, n in zip(weights, self.shares, self.reports, strict=True):
@@ -138,13 +138,13 @@ class Decoded:
         bias = self.mechanism.bias(statistic, self.reports)
         if "frequencies" not in self.mechanism.answers:
             return (bias**2).max(axis=0)
-        known, weights = self.implied @ bias, self.implied**2
+        mean_bias, weights = self.implied @ bias, self.implied**2
         bias *= bias
-        return known**2 + weights @ bias + weights.sum() * bias.mean(axis=0)
+        return mean_bias**2 + weights @ bias + weights.sum() * bias.mean(axis=0)
 
     @cached_property
     def frequency_spread(self) -> Spread:
-        """Of all frequencies."""
+        """Moments of all frequencies."""
         return self._spread_of(lambda alone: alone)
 
     @cached_property
@@ -157,7 +157,7 @@ class Decoded:
         return Spread(np.concatenate([p.variance for p in parts]), np.concatenate([p.skew for p in parts]))
 
     def ranges(self, low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> Spread | None:
-        """Return moments of the shares of low[i]..high[i]-1 if there is a short way to them, else None."""
+        """Return moments of the shares of low[i]..high[i]-1 if there is a fast way, else None."""
         return None
 
     def nonnegative(self, frequencies: Floats) -> Floats:
@@ -165,7 +165,7 @@ class Decoded:
         return simplex(frequencies)
 
     def rare_variance(self) -> float:
-        """Return the frequency variance of a value that nobody holds, a mean over values if it differs."""
+        """Return the frequency variance of a value that no device has, a mean over values if it differs."""
         mechanism = self.mechanism
         total = 0.0
         for _, alone in mechanism.columns():

@@ -57,7 +57,7 @@ class Direct(SupportMechanism):
 
 
 class DirectDecoded(SupportDecoded):
-    """A histogram of direct answers: a report supports what is asked for or not."""
+    """A histogram of direct answers: a report either supports a statistic or does not."""
 
     @cached_property
     def frequency_spread(self) -> Spread:
@@ -75,7 +75,7 @@ class DirectDecoded(SupportDecoded):
         return self.codes[0].channel.variance / self.reports[0]
 
     def _binomial(self, supports: Floats) -> Spread:
-        """Of statistics that a report either supports or not: a share of supports each, shape (n,)."""
+        """Return moments of statistics that a report either supports or not, from shares of shape (n,)."""
         share = np.clip(supports, 0, 1)
         variance = share * (1 - share)
         data = self._leaf.data

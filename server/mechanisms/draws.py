@@ -1,7 +1,7 @@
 """Codes of levels as boards draw them, an array at a time: the level, the seed, truth or lie, which lie.
 
 The same draws as `Experiment.randomize`. Probabilities are compared as integers, threshold against 30 uniform
-bits, so the distribution is the boards' own to the last bit, not a floating-point neighbour of it.
+bits, so the distribution is exactly that of the boards, not a floating-point approximation.
 """
 
 from collections.abc import Callable
@@ -12,23 +12,23 @@ import numpy.typing as npt
 
 from ...device.ldp_client import ONE, Experiment, Level
 
-Drawn = npt.NDArray[np.uint32]
+Uint32s = npt.NDArray[np.uint32]
 
 _TABLE_CELLS = 1 << 16
 
 
-Nodes = Callable[[Level, Drawn], Drawn]
+Nodes = Callable[[Level, Uint32s], Uint32s]
 
 
-def neighbours(level: Level, indices: Drawn) -> Drawn:
-    """Nodes of indices in a tree's level."""
+def neighbours(level: Level, indices: Uint32s) -> Uint32s:
+    """Return the nodes of indices in a tree's level."""
     return indices // np.uint32(level.width) if level.width > 1 else indices
 
 
 def codes(
-    experiment: Experiment, indices: Drawn, rng: np.random.Generator, nodes: Nodes = neighbours
-) -> Drawn:
-    """One code for each index; nodes: of indices in a level."""
+    experiment: Experiment, indices: Uint32s, rng: np.random.Generator, nodes: Nodes = neighbours
+) -> Uint32s:
+    """Return one code for each index; nodes: of indices in a level."""
     levels = experiment.levels
     if len(levels) == 1:
         return _draw_level(levels[0], nodes(levels[0], indices), rng)
@@ -43,7 +43,7 @@ def codes(
     return out
 
 
-def _draw_level(level: Level, node: Drawn, rng: np.random.Generator) -> Drawn:
+def _draw_level(level: Level, node: Uint32s, rng: np.random.Generator) -> Uint32s:
     n = len(node)
     g = np.uint32(level.g)
     base = None
@@ -65,11 +65,11 @@ def _draw_level(level: Level, node: Drawn, rng: np.random.Generator) -> Drawn:
     return code
 
 
-def _hash(level: Level, node: Drawn, seed: Drawn) -> Drawn:
-    """Dot product of the base-g digits of node and seed, not yet reduced mod g."""
+def _hash(level: Level, node: Uint32s, seed: Uint32s) -> Uint32s:
+    """Return the dot product of the base-g digits of node and seed, not yet reduced mod g."""
     block, blocks, table = _digit_products(level.g, level.t)
     size = np.uint32(block)
-    total: Drawn | None = None
+    total: Uint32s | None = None
     for i in range(blocks):
         last = i == blocks - 1
         node, node_digits = (node, node) if last else _divide(node, size)
@@ -80,14 +80,14 @@ def _hash(level: Level, node: Drawn, seed: Drawn) -> Drawn:
     return total
 
 
-def _divide(x: Drawn, n: np.uint32) -> tuple[Drawn, Drawn]:
+def _divide(x: Uint32s, n: np.uint32) -> tuple[Uint32s, Uint32s]:
     quotient = x // n
     return quotient, x - quotient * n
 
 
 @lru_cache(maxsize=64)
-def _digit_products(g: int, t: int) -> tuple[int, int, Drawn]:
-    """Dot products mod g of all pairs of several digits at once: a few look-ups instead of t products.
+def _digit_products(g: int, t: int) -> tuple[int, int, Uint32s]:
+    """Return dot products mod g of all pairs of several digits at once: a few look-ups instead of t products.
 
     Returns the number of digit vectors in a block, the number of blocks in t digits, and the table, uint32,
     at vector * vectors + vector.

@@ -1,9 +1,9 @@
-"""Checks of a histogram for what no fleet of honest devices can send, whatever its readings.
+"""Checks of a histogram for counts that no fleet of honest devices can send, whatever its readings.
 
-Some of what a report says is drawn without looking at the reading: the stratum (a hierarchy's level) and the
-run (a hash's seed). Their counts must fit their chances. The rest is bounded by the mechanism: where codes
-support values, a value is supported by a report with probability between q (nobody holds it) and p (everybody
-does), and the supports of all values together have one known mean.
+Parts of a report are drawn without looking at the reading: the stratum (a hierarchy's level) and the run (a
+hash's seed). Their counts must fit their chances. The mechanism bounds the rest: if codes support values, a
+report supports a value with a probability between q (no device has it) and p (all devices have it), and the
+supports of all values together have one known mean.
 
 Citation: the sum by Maurer and Pontil, "Empirical Bernstein Bounds and Sample Variance Penalization", COLT
 2009, Theorem 4; shares by binomial bounds, which stochastic dominance makes exact.
@@ -20,21 +20,21 @@ from .. import special
 from ..arrays import Array, Counts
 from .channel import SupportCode
 
-GROUP_REPORTS = 20  # expected in a group of runs or strata; at least half of it where groups are uneven
+GROUP_REPORTS = 20  # expected in a group of runs or strata; at least half of it if groups are uneven
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that honest devices cannot send.
+    """The result of one check.
 
     kind       "levels" and "seeds": how often each is drawn; "shares": supports of each value, or reports
-               of each code, between what none and all of the devices bring about; "sum": supports of all
+               of each code, between the numbers for none and for all of the devices; "sum": supports of all
                values together
     level      of the hierarchy, from 0 at the top; None for all together
-    statistic  chi-square, or how many reports there are of levels that are never drawn; for shares the
-               count, out of 1, that is furthest out; for sum the estimated shares' sum, 1 of honest boards
-    p          largest chance that honest devices send something this far out
-    words      what was seen
+    statistic  chi-square, or the number of reports of levels that are never drawn; for shares the most
+               extreme count, as a part of all reports; for sum the estimated shares' sum, 1 for honest boards
+    p          largest chance that honest devices send something this extreme
+    words      the finding
     """
 
     kind: Literal["levels", "seeds", "shares", "sum"]
@@ -53,29 +53,29 @@ def known_chances(chances: Sequence[float], reports: Sequence[int]) -> Iterator[
         yield Check("levels", None, float(never), 0.0, f"{never:,} reports of levels that are never drawn")
         return
     total = sum(reports)
-    drawn = sorted((chance, n) for n, chance in zip(reports, chances, strict=True) if chance)
-    expected, seen = [0.0], [0]
-    for chance, n in drawn:  # rare strata are put together until enough reports are expected
+    strata = sorted((chance, n) for n, chance in zip(reports, chances, strict=True) if chance)
+    expected, observed = [0.0], [0]
+    for chance, n in strata:  # rare strata are merged until enough reports are expected
         if expected[-1] >= GROUP_REPORTS:
             expected.append(0.0)
-            seen.append(0)
+            observed.append(0)
         expected[-1] += total * chance
-        seen[-1] += n
-    if len(seen) > 1 and expected[-1] < GROUP_REPORTS:
-        expected[-2:], seen[-2:] = [sum(expected[-2:])], [sum(seen[-2:])]
-    if len(seen) > 1:
-        statistic, p = _chi_square(np.array(seen), np.array(expected))
+        observed[-1] += n
+    if len(observed) > 1 and expected[-1] < GROUP_REPORTS:
+        expected[-2:], observed[-2:] = [sum(expected[-2:])], [sum(observed[-2:])]
+    if len(observed) > 1:
+        statistic, p = _chi_square(np.array(observed), np.array(expected))
         yield Check("levels", None, statistic, p, "levels are not drawn by their weights")
 
 
 def even_runs(counts: Counts, runs: int, level: int | None) -> Iterator[Check]:
-    """Check that the runs of a stratum, whose counts of codes these are, are drawn equally often."""
+    """Check that the runs of a stratum with these counts of codes are drawn equally often."""
     reports = int(counts.sum())
     groups = min(runs, reports // GROUP_REPORTS)
     if groups > 1:
         edges = np.arange(groups + 1) * runs // groups
-        seen = np.add.reduceat(counts.reshape(runs, -1).sum(axis=1), edges[:-1])
-        statistic, p = _chi_square(seen, reports * np.diff(edges) / runs)
+        observed = np.add.reduceat(counts.reshape(runs, -1).sum(axis=1), edges[:-1])
+        statistic, p = _chi_square(observed, reports * np.diff(edges) / runs)
         words = f"the hash seeds{_where(level)} are not drawn evenly (chi-square {statistic:.4g}, "
         yield Check("seeds", level, statistic, p, f"{words}{groups - 1} degrees)")
 
@@ -91,7 +91,7 @@ def bounded_supports(code: SupportCode, classes: Counts, level: int | None) -> I
 
 
 def _shares(code: SupportCode, supports: Counts, reports: int, level: int | None) -> Check:
-    """Supports are sums of coins of chances from q to p."""
+    """Check supports, which are sums of coins of chances from q to p."""
     channel = code.channel
     above = f"a value{_where(level)} has more supports than if all devices held it"
     below = f"a value{_where(level)} has fewer supports than if no device held it"
@@ -107,7 +107,7 @@ def bounded(
 ) -> Check:
     """Check counts of an event whose chance lies between the two given, whatever the reading.
 
-    words: what is said where a count is too low, and where it is too high. Binomials bound the tails.
+    words: the finding if a count is too low, and if it is too high. Binomials bound the tails.
     """
     most, least = int(counts.max()), int(counts.min())
     high = float(special.betainc(most, reports - most + 1, chances[1])) if most else 1.0
@@ -138,6 +138,6 @@ def _where(level: int | None) -> str:
     return "" if level is None else f" of level {level}"
 
 
-def _chi_square(seen: Array, expected: Array) -> tuple[float, float]:
-    statistic = float(((seen - expected) ** 2 / expected).sum())
-    return statistic, float(special.chdtrc(len(seen) - 1, statistic))
+def _chi_square(observed: Array, expected: Array) -> tuple[float, float]:
+    statistic = float(((observed - expected) ** 2 / expected).sum())
+    return statistic, float(special.chdtrc(len(observed) - 1, statistic))

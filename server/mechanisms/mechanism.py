@@ -1,8 +1,8 @@
-"""What a mechanism is to the server: a linear map from a population to the chances of its codes, and back.
+"""The server's view of a mechanism: a linear map from a population to the chances of its codes, and back.
 
-Everything that the server knows of a fleet follows from `law` and `weights`: estimates and their errors, what
-a design will err by, what an attacker can believe, what an audit expects, what forged reports move. Here that
-is written once, for every mechanism. A mechanism overrides what it can do faster, and nothing else.
+Everything that the server computes about a fleet follows from `law` and `weights`: estimates, their errors,
+the expected error of a design, the beliefs of an attacker, the expectations of an audit, the effect of forged
+reports. It is written here once, for every mechanism. A mechanism overrides only what it can do faster.
 """
 
 import math
@@ -28,13 +28,13 @@ _CHUNK = 1 << 22  # floats held at once
 
 @dataclass(frozen=True)
 class Stratum:
-    """Codes that a report falls among with a chance that no reading changes.
+    """A group of codes whose total chance does not depend on the reading.
 
-    chance  of a report to fall here; the strata's sum is 1
+    chance  of a report to be in this stratum; the strata's sum is 1
     first   number of the first of its codes
     codes   how many there are
-    runs    equal runs of neighbouring codes, each as likely as any other whatever the reading (of a hash: its
-            seeds); 1 where all of the code depends on the reading
+    runs    number of equally long runs of neighbouring codes, all equally likely whatever the reading (for a
+            hash: its seeds); 1 if all of the code depends on the reading
     """
 
     chance: float
@@ -48,11 +48,11 @@ class TextSearch:
     """Texts that devices may have sent, with estimates from reports that the search did not use.
 
     texts     the candidates
-    whole     for each, whether it is complete; False if it may go on
+    whole     for each, whether it is complete; False if it may continue
     shares    their estimates, shape (n,)
     chance    the same estimates for texts that nobody sent, placed as the hash functions place any text; at
               least 25 for each candidate, shape (m,)
-    needs     share above which the search finds a text about 9 times in 10; 0 if it tries every text
+    needs     share above which the search finds a text about 9 times in 10; 0 if it tries all texts
     """
 
     texts: Sequence[str]
@@ -63,24 +63,24 @@ class TextSearch:
 
 
 Weights = tuple[Iterable[Floats | None], Floats]
-"""Of n statistics: for each stratum weights of its classes, shape (classes, n), or None where it has no
+"""For n statistics: for each stratum the weights of its classes, shape (classes, n), or None if it has no
 reports, and the constants, shape (n,)."""
 
 
 class Mechanism(ABC):
-    """An experiment's channel: how its codes follow from readings, and what they tell of the readings.
+    """An experiment's channel: the distribution of its codes given the readings, and the estimators.
 
-    A *class* is codes that mean the same; classes come stratum by stratum, an array for each. A statistic of
-    weights r, shape (domain, n), is estimated by a constant plus, for each stratum, the mean of a weight over
-    its reports. What a mechanism must have is law, weights and draw, and collapse and expand where several
-    codes mean the same.
+    A *class* is a set of codes that mean the same; classes are ordered by stratum, an array for each. A
+    statistic of weights r, shape (domain, n), is estimated by a constant plus, for each stratum, the mean of
+    a weight over its reports. A mechanism must define law, weights and draw, and also collapse and expand if
+    several codes mean the same.
 
     Privacy: of the board's code; tests/contracts enumerates it. Utility: `weights` is unbiased, unless the
     mechanism is approximate.
     """
 
     answers: ClassVar[frozenset[str]] = frozenset({"frequencies", "ranges", "quantiles", "mean"})
-    """What can be asked: "frequencies", "ranges", "quantiles", "mean"; or "discovery" by search()."""
+    """The possible questions: "frequencies", "ranges", "quantiles", "mean"; or "discovery" by search()."""
     approximate: ClassVar[bool] = False
     """Whether estimates have a bias that more reports do not remove, such as that of fixed hash functions.
 
@@ -91,17 +91,17 @@ class Mechanism(ABC):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     """Fields of small experiments, which tests/contracts enumerates: type, mechanism and what they need."""
     generation: ClassVar[int] = 1
-    """1 for what boards have always known; a later one is chosen only where it is worth a file on them."""
+    """1 for mechanisms that all boards have; a later one is chosen only if it is worth a file on boards."""
     board: ClassVar[Path | None] = None
-    """The file that boards need for it, of a mechanism of one's own; the shipped ones are in device/."""
+    """The file that boards need for a mechanism of your own; those of shipped mechanisms are in device/."""
     direct: ClassVar[bool] = False
     """Whether a code is a value, drawn anew for each report by one fixed rule."""
 
     takes_missing: ClassVar[bool] = True
-    """Whether one more index, for no reading, is an index like any other."""
+    """Whether it supports one more index for a missing reading."""
 
     reads: ClassVar[Literal["", "pair", "prefixes"]] = ""
-    """The one kind of reading that it is for: a pair, or a text with prefixes; "" for all with values."""
+    """The only kind of reading that it supports: a pair, or a text with prefixes; "" for all with values."""
 
     def __init__(self, experiment: Experiment):
         self.experiment = experiment
@@ -109,10 +109,10 @@ class Mechanism(ABC):
 
     @classmethod
     def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
-        """Its parameters of least variance for a workload; none where it does not fit, or is not for that.
+        """Return its parameters of least variance for a workload; none if it does not fit or suit it.
 
-        domain: 2 or more. epsilon: micro-nats. The variance is the mean over the workload, times reports, for
-        single frequencies that of a value of the workload's share, for anything else of an even population.
+        domain: 2 or more. epsilon: micro-nats. The variance is the mean over the workload, times reports; for
+        single frequencies that of a value of the workload's share, otherwise that of an even population.
         """
         return ()
 
@@ -123,24 +123,24 @@ class Mechanism(ABC):
 
     @abstractmethod
     def law(self, shares: Floats) -> list[Floats]:
-        """Chance of each class in its stratum; linear. Shape (domain,) or (domain, n) to (classes, ...).
+        """Return the chance of each class in its stratum; linear. (domain,) or (domain, n) to (classes, ...).
 
-        New arrays, as from weights(), which the caller may change.
+        The arrays are new, as from weights(): the caller may change them.
         """
 
     @abstractmethod
     def weights(self, statistic: Floats, reports: Sequence[float]) -> Weights:
-        """Weights and constants that estimate statistics, shape (domain, n), without bias.
+        """Return weights and constants that estimate statistics, shape (domain, n), without bias.
 
         reports: of each stratum, or any numbers in proportion to them.
         """
 
     @abstractmethod
     def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
-        """A code for each index of an array as the board draws it, for simulations."""
+        """Return a code for each index of an array, with the same distribution as on the board."""
 
     def bias(self, statistic: Floats, reports: Sequence[float]) -> Floats:
-        """Return the bias of each statistic in a fleet that holds one value alone, shape (domain, n).
+        """Return the bias of each statistic in a fleet whose devices all have one value, shape (domain, n).
 
         Args:
             statistic: Weights of values, shape (domain, n).
@@ -159,20 +159,20 @@ class Mechanism(ABC):
         raise NotImplementedError
 
     def drawable(self, indices: Sequence[int]) -> Array:
-        """Indices as draw() takes them: a row for each."""
+        """Return indices in the form that draw() expects: a row for each."""
         return np.array(indices, np.uint32)
 
     def fields(self) -> dict[str, Any]:
-        """What an experiment's JSON has for it: its name, and its parameters if it has any."""
+        """Return its fields in an experiment's JSON: its name, and its parameters if it has any."""
         return {"mechanism": self.experiment.mechanism}
 
     def words(self) -> str:
-        """Name and parameters as people read them."""
+        """Return the name and parameters for readers."""
         return self.experiment.mechanism
 
     @property
     def plainly(self) -> str:
-        """How a board answers, in a sentence for people outside the field; empty if nobody wrote it."""
+        """A sentence for people outside the field on how a board answers; empty if it is not written."""
         return ""
 
     def collapse(self, counts: Counts) -> list[Counts]:
@@ -183,52 +183,52 @@ class Mechanism(ABC):
         """Give every code its class's value, shape (code_count,)."""
         return np.concatenate(values)
 
-    def answered(self) -> Floats:
-        """Statistics of which it answers every combination, shape (domain, n): all, or the mean alone."""
+    def answered_statistics(self) -> Floats:
+        """Return statistics of which it answers every combination: all, (domain, n), or only the mean."""
         if "frequencies" in self.answers:
             return np.eye(self.domain)
         return np.linspace(0, 1, self.domain)[:, None][:, : "mean" in self.answers]
 
     def lacks(self, reports: Sequence[int]) -> str:
-        """Why nothing can be estimated from these numbers of reports of the strata, or ""."""
+        """Return why nothing can be estimated from these numbers of reports of the strata, or ""."""
         return ""
 
     def unknown(self, statistic: Floats, reports: Sequence[float]) -> str:
-        """Why some of these statistics cannot be estimated though others can, or ""; shape (domain, n).
+        """Return why some of these statistics, (domain, n), cannot be estimated while others can, or "".
 
-        What cannot is then left out of their weights. reports: of the strata.
+        Weights leave out the parts that cannot be estimated. reports: of the strata.
         """
         return ""
 
     def decode(self, counts: Counts) -> Decoded:
-        """What a histogram of codes tells; counts of shape (code_count,), with reports."""
+        """Return the decoded histogram of codes; counts of shape (code_count,), not all 0."""
         return Decoded(self, self.collapse(counts))
 
     def invariants(self, counts: Counts) -> Iterator[Check]:
-        """What no honest fleet can break: the chances of strata and of runs. counts: shape (code_count,)."""
+        """Check what no honest fleet can break: the chances of strata and runs; counts: (code_count,)."""
         parts = [counts[s.first : s.first + s.codes] for s in self.strata]
         yield from known_chances([s.chance for s in self.strata], [int(part.sum()) for part in parts])
         for number, (stratum, part) in enumerate(zip(self.strata, parts, strict=True)):
-            yield from even_runs(part, stratum.runs, self.numbered(number))
+            yield from even_runs(part, stratum.runs, self.stratum_number(number))
 
-    def numbered(self, stratum: int) -> int | None:
-        """A stratum's number where there are several."""
+    def stratum_number(self, stratum: int) -> int | None:
+        """Return a stratum's number, or None if there is only one."""
         return stratum if len(self.strata) > 1 else None
 
     def blanket(self) -> tuple[float, float, float] | None:
-        """Odds of a report, and chances of being drawn from the law that all readings have in common.
+        """Return the odds of a report, and the chances of the distribution that all readings share.
 
-        (E, K, γ) of accounting.Blanket: E no smaller than `odds`, K for codes that support the one of two
-        readings and not the other, γ for any code. None where only the odds are known. Asked of shipped
-        mechanisms alone: of one's own, whose check nobody may have run, the ε of a report has to do.
+        (E, K, γ) of accounting.Blanket: E at least `odds`, K for codes that support one of two readings and
+        not the other, γ for any code. None if only the odds are known. Used for shipped mechanisms only: for
+        your own, whose check may not have been run, the ε of a report is used.
         """
         return None
 
-    # --- What follows ------------------------------------------------------------------------------
+    # --- Derived from the above --------------------------------------------------------------------
 
     @cached_property
     def class_sizes(self) -> list[Floats]:
-        """How many codes each class has."""
+        """Number of codes of each class."""
         return [size.astype(float) for size in self.collapse(np.ones(self.experiment.code_count, np.int64))]
 
     @cached_property
@@ -237,38 +237,38 @@ class Mechanism(ABC):
         return sum(len(size) for size in self.class_sizes)
 
     @property
-    def drawn(self) -> list[float]:
+    def stratum_chances(self) -> list[float]:
         """The strata's chances."""
         return [stratum.chance for stratum in self.strata]
 
     def code_law(self, shares: Floats) -> Floats:
-        """Chance of every code, shape (code_count,)."""
-        parts = zip(self.law(shares), self.class_sizes, self.drawn, strict=True)
+        """Return the chance of every code, shape (code_count,)."""
+        parts = zip(self.law(shares), self.class_sizes, self.stratum_chances, strict=True)
         return self.expand([law / size * chance for law, size, chance in parts])
 
     def frequency_variance(self, share: float | None) -> float | None:
-        """Variance, times reports, of the frequency of a value of this share, where there is a short way.
+        """Return the variance, times reports, of the frequency of a value of this share if a formula exists.
 
-        A mean over values, others sharing the rest evenly; share None: the one for which it is largest.
+        A mean over values; the others share the rest evenly. share None: the one with the largest variance.
         """
         return None
 
     def variances(self, statistics: Floats, shares: Floats) -> Floats:
-        """Variances of estimates, times reports, where readings have these shares, shape (domain,).
+        """Return the variances of estimates, times reports, if readings have these shares, shape (domain,).
 
-        statistics: weights of values, shape (domain, n); the result has shape (n,). Exact but for the number
-        of reports of each stratum, which is taken as expected; the drawing of readings is included
+        statistics: weights of values, shape (domain, n); the result has shape (n,). Exact, except that the
+        number of reports of each stratum is its expectation; includes the sampling of readings
         (docs/mathematics.md).
         """
-        weights, _ = self.weights(statistics, self.drawn)
+        weights, _ = self.weights(statistics, self.stratum_chances)
         result = np.zeros(statistics.shape[1])
-        for w, chance, law in zip(weights, self.drawn, self.law(shares), strict=True):
+        for w, chance, law in zip(weights, self.stratum_chances, self.law(shares), strict=True):
             if w is not None:
                 result += (law @ w**2 - (law @ w) ** 2) / chance
         return result
 
     def columns(self) -> Iterator[tuple[slice, Floats]]:
-        """Yield runs of neighbouring values, and a population for each that holds it alone."""
+        """Yield runs of neighbouring values, and for each value a population in which all devices have it."""
         step = max(1, _CHUNK // max(self.domain, self.class_count))
         for first in range(0, self.domain, step):
             values = slice(first, min(first + step, self.domain))
@@ -282,18 +282,18 @@ class Mechanism(ABC):
         return result
 
     def lift(self, prior: Floats) -> Floats:
-        """How many times as likely one report can make each value at most, shape (domain,)."""
+        """Return the largest factor by which one report can raise the belief in each value, (domain,)."""
         result = np.zeros(self.domain)
         before = self.law(prior)
         for values, alone in self.columns():
-            for chance, total, law in zip(self.drawn, before, self.law(alone), strict=True):
+            for chance, total, law in zip(self.stratum_chances, before, self.law(alone), strict=True):
                 if chance:
                     result[values] = np.maximum(result[values], (law / total[:, None]).max(axis=0))
         return result
 
     @property
     def odds(self) -> float:
-        """How much likelier a code can be for one value than for another: e to the real ε of a report."""
+        """Largest ratio of a code's chances under two values: e to the actual ε of a report."""
         worst = 0.0
         least = [np.full(len(size), math.inf) for size in self.class_sizes]
         most = [np.zeros(len(size)) for size in self.class_sizes]
@@ -302,8 +302,8 @@ class Mechanism(ABC):
                 np.minimum(low, law.min(axis=1), out=low)
                 np.maximum(high, law.max(axis=1), out=high)
         with np.errstate(divide="ignore"):
-            for chance, low, high in zip(self.drawn, least, most, strict=True):
-                if chance:  # a class that is never drawn tells nothing
+            for chance, low, high in zip(self.stratum_chances, least, most, strict=True):
+                if chance:  # a class that is never drawn reveals nothing
                     ratios = np.divide(high, np.maximum(low, 0), out=np.ones_like(high), where=high != 0)
                     worst = float(np.maximum(worst, ratios.max()))  # NaN stays
         return worst

@@ -1,7 +1,7 @@
-"""A mechanism of one's own, by the word that its experiments have for it: `package.module:Class`.
+"""Mechanisms of your own, named `package.module:Class` in experiments.
 
-The module holds a subclass of Mechanism, and imports its board file, which enters the same word in
-ldp_client.MECHANISMS. docs/own-mechanism.md builds one from nothing.
+The module holds a subclass of Mechanism, and imports its board file, which registers the same name in
+ldp_client.MECHANISMS. docs/own-mechanism.md builds one from scratch.
 """
 
 import contextlib
@@ -16,32 +16,32 @@ from ..wire import board_files
 from ..wire.experiments import OwnCodeError, describe_error, is_own, load_name, need_pair
 from .mechanism import Mechanism
 
-_MOST_ODDS = 4_000_000  # numbers in a law that odds are taken from: under a second
+_MOST_ODDS = 4_000_000  # size of a law from which odds are computed: takes less than a second
 _ROUNDING = 1e-12  # of floats
 
 
 class MechanismError(HushmoteError):
-    """A word that names no mechanism; the text says what is missing."""
+    """A name does not refer to a mechanism; the message says what is missing."""
 
 
 @contextlib.contextmanager
 def own_code(word: str, what: str) -> Generator[None]:
-    """Turn what a mechanism of one's own raises within into MechanismError; a shipped one's goes through."""
+    """Convert exceptions of a mechanism of your own to MechanismError; those of shipped ones pass through."""
     try:
         yield
     except MechanismError:
         raise
-    except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
+    except (Exception, SystemExit) as e:  # foreign code may raise anything
         if not is_own(word):
             raise
         raise MechanismError(f"{word}: its {what} raises {describe_error(e)}") from None
 
 
 def mechanism_class(word: str) -> type[Mechanism]:
-    """The class of a `package.module:Class`.
+    """Return the class of a `package.module:Class`.
 
-    Raises MechanismError where there is no such module or class, it raises on import, it is no Mechanism or
-    lacks what one must have, or its board file has not entered the word.
+    Raises MechanismError if there is no such module or class, it raises on import, it is not a Mechanism or
+    lacks a required method, or its board file has not registered the name.
     """
     try:
         loaded = load_name(word)
@@ -50,13 +50,13 @@ def mechanism_class(word: str) -> type[Mechanism]:
         raise MechanismError(f"mechanism {word}: {e}") from None
     if not (isinstance(loaded, type) and issubclass(loaded, Mechanism)):
         raise MechanismError(
-            f"{word} is no mechanism: make it a subclass of hushmote.server.mechanisms.Mechanism"
+            f"{word} is not a mechanism: make it a subclass of hushmote.server.mechanisms.Mechanism"
         )
     missing = sorted(loaded.__abstractmethods__)
     if missing:
-        raise MechanismError(f"{word} is no mechanism yet: it lacks {', '.join(missing)}")
-    known: Mapping[str, object] = vars(ldp_client)["MECHANISMS"]
-    if word not in known:
+        raise MechanismError(f"{word} is not a complete mechanism: it lacks {', '.join(missing)}")
+    registered: Mapping[str, object] = vars(ldp_client)["MECHANISMS"]
+    if word not in registered:
         raise MechanismError(
             f'{word}: its board file enters no such word: ldp_client.MECHANISMS["{word}"] = (take, randomize)'
         )
@@ -64,9 +64,9 @@ def mechanism_class(word: str) -> type[Mechanism]:
 
 
 def need_private(mechanism: Mechanism) -> None:
-    """Raise MechanismError where the law of a mechanism of one's own is above e^ε, or cannot be computed.
+    """Raise MechanismError if the law of a mechanism of your own exceeds e^ε, or cannot be computed.
 
-    Looked at where domain times classes is at most 4 million; of a shipped one nothing is.
+    Checked only if domain times classes is at most 4 million; shipped mechanisms are not checked.
     """
     experiment = mechanism.experiment
     word, most = experiment.mechanism, experiment.epsilon / MICRO
@@ -77,7 +77,7 @@ def need_private(mechanism: Mechanism) -> None:
             return
         odds = mechanism.odds
         private = odds <= math.exp(most) * (1 + _ROUNDING)
-        # The law alone is compared; that boards do as it says, check-mechanism proves.
+        # Only the law is compared; check-mechanism proves that boards follow it.
         real = f"{math.log(odds):.9g}" if odds > 0 else str(odds)
     if not private:
         raise MechanismError(
@@ -87,16 +87,16 @@ def need_private(mechanism: Mechanism) -> None:
 
 
 def files_of(word: str) -> tuple[Path, ...]:
-    """What lies beside ldp_client.py on boards with a mechanism: all shipped files, and its own.
+    """Return the files that boards need beside ldp_client.py for a mechanism: all shipped ones, and its own.
 
-    Raises MechanismError where a class of one's own names no board file.
+    Raises MechanismError if a class of your own does not name a board file.
     """
     shipped = tuple(board_files.shipped_files().values())
     return (*shipped, board_file(word)) if is_own(word) else shipped
 
 
 def board_file(word: str) -> Path:
-    """The board file of a `package.module:Class`; raises MechanismError where it names none that is there."""
+    """Return the board file of a `package.module:Class`; raises MechanismError if it is missing."""
     board = mechanism_class(word).board
     if board is None:
         raise MechanismError(f"{word} names no board file: board = Path(my_channel.__file__)")

@@ -1,7 +1,7 @@
 """Mechanisms whose codes support values: the value itself, those of its cell, or those of a level's node.
 
-With C[v] the number of reports that support v, (C[v]/N - q) / (p - q) is its frequency without bias, so that
-a weighted sum of frequencies is a mean of weights over the reports: those of the values that one supports.
+With C[v] the number of reports that support v, (C[v]/N - q) / (p - q) is an unbiased estimate of its
+frequency, so a weighted sum of frequencies is a mean over reports of the weights of the supported values.
 Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security
 2017.
 """
@@ -28,13 +28,13 @@ from .tree.influence import influences
 # A hierarchy's errors of all frequencies, or of the distribution function, are exact up to this many pairs of
 # a class of codes and a value, about 20 ns each; beyond it they come from a model of the covariances.
 _MAX_EXACT_PAIRS = 25_000_000
-# The same where many statistics of a hierarchy are asked for at once, in numbers that the butterflies add.
+# The same for many statistics of a hierarchy at once, in numbers that the butterflies add.
 _MAX_EXACT_WORK = 500_000_000
 _ALWAYS_EXACT = 16
 
 
 class SupportMechanism(Mechanism):
-    """What they have in common: levels, each a stratum; most have one."""
+    """The common base of these mechanisms: levels, each a stratum; most have one."""
 
     def __init__(self, experiment: Experiment):
         super().__init__(experiment)
@@ -54,7 +54,7 @@ class SupportMechanism(Mechanism):
         return sum(code.class_count for code in self.codes)
 
     def tree(self, reports: Sequence[float]) -> hierarchy.Tree | None:
-        """Least squares over levels of these numbers of reports; None where nothing has to agree."""
+        """Return least squares over levels with these numbers of reports; None without constraints."""
         return None
 
     def collapse(self, counts: Counts) -> list[Counts]:
@@ -89,14 +89,14 @@ class SupportMechanism(Mechanism):
 
     def invariants(self, counts: Counts) -> Iterator[Check]:
         parts = Mechanism.collapse(self, counts)
-        yield from known_chances(self.drawn, [int(part.sum()) for part in parts])
+        yield from known_chances(self.stratum_chances, [int(part.sum()) for part in parts])
         for number, (code, part) in enumerate(zip(self.codes, parts, strict=True)):
-            yield from even_runs(part, code.runs, self.numbered(number))
-            yield from bounded_supports(code, code.collapse(part), self.numbered(number))
+            yield from even_runs(part, code.runs, self.stratum_number(number))
+            yield from bounded_supports(code, code.collapse(part), self.stratum_number(number))
 
     def lift(self, prior: Floats) -> Floats:
         result = np.zeros(self.domain)
-        for code, chance in zip(self.codes, self.drawn, strict=True):
+        for code, chance in zip(self.codes, self.stratum_chances, strict=True):
             if chance:  # the belief in a value rises most by the code whose class is lightest
                 masses = code.class_weights(code.node_sums(prior))
                 odds, lightest = code.channel.odds, code.least_supports(masses)
@@ -106,18 +106,21 @@ class SupportMechanism(Mechanism):
 
     @property
     def odds(self) -> float:
-        """Every pair of values that differs on a level reaches that level's: some seed separates them."""
-        return max(c.channel.odds for c, chance in zip(self.codes, self.drawn, strict=True) if chance)
+        """Two values that differ on a level reach that level's odds: some seed separates them."""
+        return max(
+            c.channel.odds for c, chance in zip(self.codes, self.stratum_chances, strict=True) if chance
+        )
 
     def blanket(self) -> tuple[float, float, float]:
-        """Two readings that differ on every level hide worst; untrue cells are what all have in common.
+        """Return the blanket of two readings that differ on every level, which are least hidden.
 
-        Thresholds are rounded, so that levels' odds differ a little. A level of lower odds is one of the
-        highest whose cells are sometimes drawn anew: all levels are taken at the highest, which hides less.
+        All readings have untrue cells in common. Since thresholds are rounded, the odds of levels differ
+        slightly. A level of lower odds is like one of the highest odds whose cells are sometimes drawn again:
+        all levels are treated as having the highest odds, which hides less.
         """
-        odds = self.odds * (1 + 1e-12)  # above what rounding can have taken
+        odds = self.odds * (1 + 1e-12)  # a margin for rounding
         pair = whole = 0.0
-        for code, chance in zip(self.codes, self.drawn, strict=True):
+        for code, chance in zip(self.codes, self.stratum_chances, strict=True):
             lie = chance / (odds + code.channel.ratio - 1)
             pair += (1 - code.channel.collision) * lie
             whole += code.channel.ratio * lie
@@ -168,7 +171,7 @@ class SupportDecoded(Decoded):
 
 
 class TreeDecoded(SupportDecoded):
-    """A histogram of a hierarchy; moments by the short ways there are, or by a model of the covariances."""
+    """A histogram of a hierarchy; moments by fast exact methods, or by a model of the covariances."""
 
     def __init__(self, mechanism: SupportMechanism, counts: Sequence[Counts]):
         super().__init__(mechanism, counts)
@@ -178,14 +181,14 @@ class TreeDecoded(SupportDecoded):
         self.exact = pairs * mechanism.domain <= _MAX_EXACT_PAIRS
 
     @property
-    def _known(self) -> hierarchy.Tree:
+    def _joined_tree(self) -> hierarchy.Tree:
         tree = self._tree
         assert tree is not None
         return tree
 
     def spread(self, statistic: Floats, at_once: int = 1) -> Spread:
         if at_once > _ALWAYS_EXACT and at_once * self._work > _MAX_EXACT_WORK:
-            parts, _ = hierarchy.transpose(self._known, statistic)
+            parts, _ = hierarchy.transpose(self._joined_tree, statistic)
             return covariance.model_of(parts, self._smoothed, self._values)
         return super().spread(statistic, at_once)
 
@@ -200,13 +203,13 @@ class TreeDecoded(SupportDecoded):
     @cached_property
     def _spreads(self) -> tuple[Spread, Spread]:
         if self.exact:
-            return covariance.exact(self._known, self._smoothed, self.mechanism.domain)
-        return covariance.model(self._known, self._smoothed, self._values)
+            return covariance.exact(self._joined_tree, self._smoothed, self.mechanism.domain)
+        return covariance.model(self._joined_tree, self._smoothed, self._values)
 
     def nonnegative(self, frequencies: Floats) -> Floats:
-        return hierarchy.nonnegative(self._known, frequencies)
+        return hierarchy.nonnegative(self._joined_tree, frequencies)
 
     def rare_variance(self) -> float:
         own = [x.code.channel.variance / x.reports if x else 0.0 for x in self._levels]
-        d = [np.full(n, v) for n, v in zip(self._known.nodes, own, strict=True)]
-        return float(influences(self._known, d)[0].squares.mean())
+        d = [np.full(n, v) for n, v in zip(self._joined_tree.nodes, own, strict=True)]
+        return float(influences(self._joined_tree, d)[0].squares.mean())

@@ -1,11 +1,11 @@
 """sw: codes around the value are likelier than all others; means need about a third of a tree's reports.
 
 Value v of D becomes one of D + 2b codes. Those from v to v + 2b have chance p each, all others q; p / q is at
-most e^ε. The mean of a weight over the reports is a linear statistic without bias where, for every value, the
-weights' mean over its codes is what the statistic gives that value. Between neighbours that says
-w(v + 2b + 1) - w(v) = (r(v + 1) - r(v)) / (p - q): weights 2b + 1 codes apart are known from each other, and
-the start of each of these 2b + 1 chains is free but for one condition. Least variance in an even population
-is then one division a chain: no matrix, whatever b and D, and nothing to be ill-conditioned.
+most e^ε. The mean of a weight over the reports estimates a linear statistic without bias if, for every value,
+the weights' mean over its codes equals the statistic's weight of that value. For neighbours this means
+w(v + 2b + 1) - w(v) = (r(v + 1) - r(v)) / (p - q): weights 2b + 1 codes apart determine each other, and the
+start of each of these 2b + 1 chains is free except for one condition. Least variance in an even population
+then takes one division per chain: no matrix, whatever b and D, and nothing that could be ill-conditioned.
 
 Privacy: a code around the value is at most e^ε times likelier than another, and b is fixed beforehand.
 Utility: the mean without bias; docs/estimates.md has errors, docs/mathematics.md the derivation. Cost: D + 2b
@@ -31,7 +31,7 @@ from .mechanism import Mechanism, Weights
 from .workload import Workload, positions
 
 _MAX_CODES = 1 << 24
-_MOST_SEARCHED = 1 << 16  # values over which reaches are compared
+_MOST_SEARCHED = 1 << 16  # largest domain for which reaches are compared
 
 
 class Wave:
@@ -45,23 +45,23 @@ class Wave:
         self.q = (ONE - threshold) / ONE / (domain - 1)
 
     def law(self, shares: Floats) -> Floats:
-        """Chance of each code: of shape (domain,) or (domain, n), linear."""
+        """Return the chance of each code: of shape (domain,) or (domain, n), linear."""
         below = np.concatenate([np.zeros((1, *shares.shape[1:])), np.cumsum(shares, axis=0)])
         code = np.arange(self.code_count)
         within = below[np.minimum(code + 1, self.domain)] - below[np.maximum(code + 1 - self.inside, 0)]
         return within * (self.p - self.q) + self.q * below[-1]
 
     def law_transposed(self, numbers: Floats) -> Floats:
-        """Mean of a number for each code over a value's reports."""
+        """Return the mean of a number for each code over a value's reports."""
         below = np.append(0.0, np.cumsum(numbers))
         within = below[self.inside :] - below[: self.domain]
         return within * (self.p - self.q) + self.q * below[-1]
 
     @cached_property
     def _chains(self) -> tuple[Floats, Floats, Floats]:
-        """Chances of the codes where the population is even, and which places hold one: (links, chains, 1).
+        """Chances of the codes in an even population, and which places have a code: (links, chains, 1).
 
-        And what a unit of each chain's start adds to the mean of the weights over the first value's codes.
+        Also what a unit of each chain's start adds to the mean of the weights over the first codes.
         """
         links = -(-self.code_count // self.inside)
         chances, there = np.zeros((2, links * self.inside))
@@ -71,14 +71,14 @@ class Wave:
         return chances, there, self.q * there[:, :, 0].sum(axis=0) + self.p - self.q
 
     def weights(self, statistic: Floats) -> Floats:
-        """A weight for each code, shape (code_count, n), from one for each value, shape (domain, n)."""
+        """Return weights of the codes, shape (code_count, n), from those of the values, shape (domain, n)."""
         chances, there, gain = self._chains
         weights = np.zeros((there.size, statistic.shape[1]))
         weights[self.inside : self.code_count] = np.diff(statistic, axis=0) / (self.p - self.q)
         weights = weights.reshape(*there.shape[:2], -1).cumsum(axis=0)
         total = chances.sum(axis=0)
         start = -(chances * weights).sum(axis=0) / total
-        # The first value's mean is right as well: the starts move where that costs the least.
+        # The first value's mean must be right as well: the starts move at the least cost in variance.
         moved = gain[:, None] / total
         missing = statistic[0] - self.q * (there * weights).sum(axis=(0, 1)) - gain @ start
         start += moved * (missing / (gain @ moved))
@@ -86,9 +86,9 @@ class Wave:
 
 
 def even_variance(domain: int, epsilon: int, reach: int) -> float:
-    """Variance of the mean, times reports, parts of the range squared, where values are equally common.
+    """Return the variance of the mean, times reports, in squared ranges, if values are equally common.
 
-    epsilon: micro-nats. Infinite where boards refuse the experiment.
+    epsilon: micro-nats. Infinite if boards refuse the experiment.
     """
     wave = Wave(domain, reach, truth_threshold(epsilon, domain, 2 * reach + 1))
     if wave.p <= wave.q:
@@ -100,11 +100,11 @@ def even_variance(domain: int, epsilon: int, reach: int) -> float:
 
 @lru_cache(maxsize=4096)
 def best_reach(domain: int, epsilon: int) -> tuple[int, float]:
-    """The reach of least even_variance(), and that variance; epsilon in micro-nats.
+    """Return the reach of least even_variance(), and that variance; epsilon in micro-nats.
 
     The variance falls up to the best reach, which is below half of the domain, and rises from there on.
     """
-    if domain > _MOST_SEARCHED:  # the best part of the range no longer changes
+    if domain > _MOST_SEARCHED:  # beyond this the best reach is a fixed part of the range
         reach, variance = best_reach(_MOST_SEARCHED, epsilon)
         reach = min(reach * domain // _MOST_SEARCHED, (_MAX_CODES - domain) // 2)
         wave = Wave(domain, reach, truth_threshold(epsilon, domain, 2 * reach + 1))
@@ -192,12 +192,12 @@ class SquareWave(Mechanism):
 
     @property
     def odds(self) -> float:
-        """Any two values differ in a code that is inside for one of them alone."""
+        """Any two values differ in a code that is inside for only one of them."""
         return self.wave.p / self.wave.q
 
 
 def _least(values: Floats, width: int) -> Floats:
-    """Least of every run of width neighbours."""
+    """Return the least of every run of width neighbours."""
     result, have = values, 1
     while have < width:
         step = min(have, width - have)

@@ -1,4 +1,4 @@
-"""What an experiment has to answer well: sums of neighbouring frequencies, judged by their mean variance."""
+"""Workloads, the statistics that an experiment must estimate well, judged by their mean variance."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class WorkloadError(HushmoteError):
 
 @dataclass(frozen=True)
 class Workload:
-    """Linear statistics, all of them equally important.
+    """Linear statistics that are all equally important.
 
     kind    "frequencies": every single value; "ranges": every range lo < hi; "prefixes": every cumulative
-            share, which quantiles are read off; "mean": of the values' positions, 0 to 1; "list": those in
-            ranges; "texts": none of these, but which texts are common, by prefixes
-    ranges  half-open pairs of indices (lo, hi), for "list" alone
-    share   what a single value holds, for "frequencies" alone; None: the share of the largest variance
+            share, for quantiles; "mean": of the values' positions, 0 to 1; "list": those in ranges; "texts":
+            none of these, but the common texts, by prefixes
+    ranges  half-open pairs of indices (lo, hi), only for "list"
+    share   that of a single value, only for "frequencies"; None: the share of the largest variance
 
-    Of readings of several parts, kind may also be "marginals": the values of `of_parts`, or of each part by
+    For readings of several parts, kind may also be "marginals": the values of `of_parts`, or of each part by
     itself; "tables": these and the joint table alike; "conditional": the values of `of_parts` among those
     of each value of `given`; "differences": between two values of `given`.
 
-    levels  how many prefixes, for "texts" alone; the domain is a slot for each
+    levels  number of prefixes, only for "texts"; the domain is a slot for each
     shape   values of each part
     of_parts, given   numbers of parts, rising
     """
@@ -61,7 +61,7 @@ class Workload:
 
     @staticmethod
     def of(ranges: Iterable[tuple[int, int]]) -> Workload:
-        """The ranges lo..hi-1. Raises WorkloadError unless there is one and 0 <= lo < hi for each."""
+        """Return the workload of ranges lo..hi-1. Raises WorkloadError if one is invalid or none is given."""
         pairs = tuple((int(lo), int(hi)) for lo, hi in ranges)
         if not pairs:
             raise WorkloadError("at least one range is needed")
@@ -71,21 +71,21 @@ class Workload:
         return Workload("list", pairs)
 
     def check(self, domain: int) -> None:
-        """Raise WorkloadError where a range lies outside range(domain)."""
+        """Raise WorkloadError if a range lies outside range(domain)."""
         for lo, hi in self.ranges:
             if hi > domain:
                 raise WorkloadError(f"a range needs hi <= {domain}, not {lo} and {hi}")
 
     def energy(self, domain: int, width: int) -> float:
-        """Mean squared length of the statistics once averaged within blocks of width values.
+        """Return the mean squared length of the statistics after averaging within blocks of width values.
 
         That is the mean over the workload of the sum over blocks of (values of the block in it)² / size; the
-        last block may be smaller. At width 1 it is the mean length, at width domain what the root knows.
+        last block may be smaller. At width 1 it is the mean length, at width domain the root's part.
         """
         return _energy(self, domain, width)
 
     def mean_variance(self, tree: hierarchy.Tree, variances: Sequence[float | Floats]) -> float:
-        """Mean variance over the workload; variances as for tree_influence.mean_range_variance."""
+        """Return the mean variance over the workload; variances as for tree_influence.mean_range_variance."""
         if self.kind == "ranges":
             return tree_influence.mean_range_variance(tree, variances)
         d = tree_influence.node_variances(tree, variances)
@@ -112,7 +112,7 @@ MEAN = Workload("mean")
 
 
 def positions(domain: int) -> Floats:
-    """Where in the range the middle of each value lies, 0 to 1: what a mean is of; shape (domain,)."""
+    """Return the middle of each value as a position in the range, 0 to 1, shape (domain,)."""
     return (np.arange(domain) + 0.5) / domain
 
 
@@ -127,8 +127,8 @@ def _energy(workload: Workload, domain: int, width: int) -> float:
         return float((sums**2 / np.diff(starts, append=domain)).sum())
     if workload.kind == "list":
         return _energy_of_list(workload.ranges, domain, width)
-    # A prefix of n values, n = 0..domain, holds clip(n - start, 0, size) values of a block: all of it for
-    # `after` values of n. Of full blocks that is an arithmetic progression; the sums are exact integers.
+    # A prefix of n values, n = 0..domain, has clip(n - start, 0, size) values of a block: all of it for
+    # `after` values of n. For full blocks that is an arithmetic progression; the sums are exact integers.
     after = full * (domain + 1) - width * full * (full + 1) // 2
     after_squared = full * (domain + 1) ** 2 - (domain + 1) * width * full * (full + 1)
     after_squared += width**2 * full * (full + 1) * (2 * full + 1) // 6
@@ -149,8 +149,8 @@ def _energy_of_list(ranges: tuple[tuple[int, int], ...], domain: int, width: int
     lo, hi = np.array(ranges, dtype=np.int64).T
     first, last = lo // width, (hi - 1) // width
     end = np.minimum((first + 1) * width, domain)
-    left = np.minimum(end, hi) - lo
-    right = hi - last * width
+    first_part = np.minimum(end, hi) - lo
+    last_part = hi - last * width
     whole = np.maximum(last * width - end, 0)
-    beyond = np.where(last > first, whole + right**2 / np.minimum(width, domain - last * width), 0.0)
-    return float((left**2 / (end - first * width) + beyond).mean())
+    beyond = np.where(last > first, whole + last_part**2 / np.minimum(width, domain - last * width), 0.0)
+    return float((first_part**2 / (end - first * width) + beyond).mean())

@@ -1,1 +1,1 @@
-"""What there is to see of a store at a glance, and when it changes."""
+"""An overview of a store, and a watch that notices when it changes."""

@@ -1,4 +1,4 @@
-"""How an aggregator is, asked over HTTP at its /metrics and /healthz."""
+"""The health of an aggregator, requested over HTTP from its /metrics and /healthz."""
 
 import datetime
 import http.client
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from ..errors import UsageError
 from ..extras import require
 from ..plain_text import one_line, shorten
-from .rejects import Rejected, rejected
+from .rejects import Rejected, rejected_reports
 
 TIMEOUT_S = 2.0  # for both answers together
 _MOST_BYTES = 1 << 20
@@ -23,17 +23,17 @@ _MOST_LETTERS = 200
 
 @dataclass(frozen=True)
 class AggregatorHealth:
-    """An aggregator at a moment; where it gave no answer, the numbers are 0 and the truths false.
+    """The health of an aggregator at a moment; if it did not answer, numbers are 0 and conditions False.
 
-    answered: whether it did. trouble: why it is not well, or gave no answer; one sentence, "" where it is
-    well. connected: to the broker, with its subscription. failing: the store failed at the last attempt.
-    uncommitted: messages received and not committed. lag_s: age of the oldest of these, seconds. accepted and
-    rejects: since its start. unsigned: experiments that wait for a signature. expiries: option -> the
-    time, UTC, at which the first of its certificates expires.
+    is_reachable: whether it answered. problem: why it is unhealthy or did not answer; one sentence, "" if it
+    is healthy. connected: to the broker, with its subscription. failing: the store failed at the last
+    attempt. uncommitted: messages received and not committed. lag_s: age of the oldest of these, seconds.
+    accepted and rejects: since its start. unsigned: experiments that wait for a signature. expiries: option
+    -> the time, UTC, at which the first of its certificates expires.
     """
 
-    answered: bool
-    trouble: str
+    is_reachable: bool
+    problem: str
     connected: bool = False
     failing: bool = False
     uncommitted: int = 0
@@ -52,16 +52,16 @@ class AggregatorHealth:
 
     @property
     def words(self) -> str:
-        """How it is, as one sentence."""
-        if not self.answered or self.trouble:
-            return self.trouble
+        """Its health as one sentence."""
+        if not self.is_reachable or self.problem:
+            return self.problem
         if self.unsigned:
             return (
                 f"{self.unsigned:,} experiment{'s wait' if self.unsigned > 1 else ' waits'} for a signature: "
                 "the aggregator's log says which, and how to sign."
             )
         if not self.uncommitted:
-            return "The aggregator is connected to the broker, and all that came is counted."
+            return "The aggregator is connected to the broker, and has counted all reports."
         n = self.uncommitted
         return (
             f"The aggregator is connected to the broker; {n:,} report{' waits' if n == 1 else 's wait'} "
@@ -79,11 +79,11 @@ def check_url(url: str) -> str:
             return f"{parts.scheme}://{parts.netloc}"
     except ValueError:
         pass
-    raise UsageError(f"{one_line(url)} is no aggregator's address: write http://HOST:PORT, of its --http")
+    raise UsageError(f"{one_line(url)} is not an aggregator's address: write http://HOST:PORT, of its --http")
 
 
 def ask(url: str, timeout_s: float = TIMEOUT_S) -> AggregatorHealth:
-    """Ask an aggregator, for so many seconds at most; url: as check_url() returns it. Never raises."""
+    """Ask an aggregator for its health, within a timeout; url: from check_url(). Never raises."""
     until = time.monotonic() + timeout_s
     try:
         status, body = _get(f"{url}/healthz", until)
@@ -95,29 +95,29 @@ def ask(url: str, timeout_s: float = TIMEOUT_S) -> AggregatorHealth:
     except (OSError, http.client.HTTPException) as e:
         why = getattr(e, "reason", e)
         why = getattr(why, "strerror", None) or str(why) or type(e).__name__
-        return AggregatorHealth(False, f"The aggregator at {url} gives no answer: {_fit(why)}.")
+        return AggregatorHealth(False, f"The aggregator at {url} does not answer: {_fit(why)}.")
     except (KeyError, OverflowError, RecursionError, ValueError) as e:
-        return AggregatorHealth(False, f"What answers at {url} is no aggregator: {_fit(str(e))}.")
+        return AggregatorHealth(False, f"The server at {url} is not an aggregator: {_fit(str(e))}.")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """An aggregator redirects nobody."""
+    """Do not follow redirects: an aggregator does not send any."""
 
     def redirect_request(self, *arguments: Any, **options: Any) -> None:
         return None
 
 
-# Nor is it behind the proxy that the environment names for the internet.
+# An aggregator is not behind the proxy that the environment sets for the internet.
 _OPENER = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
 
 
 def _get(url: str, until: float) -> tuple[int, bytes]:
-    """Status and body; OSError where it takes longer."""
-    left = until - time.monotonic()
-    if left <= 0:
+    """Return status and body; raises OSError if it takes longer."""
+    remaining_s = until - time.monotonic()
+    if remaining_s <= 0:
         raise TimeoutError("timed out")
     try:
-        answer = _OPENER.open(url, timeout=left)
+        answer = _OPENER.open(url, timeout=remaining_s)
     except urllib.error.HTTPError as e:
         answer = e
     with answer:
@@ -126,7 +126,7 @@ def _get(url: str, until: float) -> tuple[int, bytes]:
             body += part
             if len(body) > _MOST_BYTES:
                 raise ValueError("its answer is longer than 1 MiB")
-            if time.monotonic() > until:  # one that sends a byte a second would never time out
+            if time.monotonic() > until:  # a server that sends a byte a second would never time out
                 raise TimeoutError("timed out")
         return answer.status or 0, body
 
@@ -136,11 +136,11 @@ def _reason(body: bytes) -> str:
     reason = document.get("reason") if isinstance(document, dict) else None
     if not isinstance(reason, str):
         raise ValueError("/healthz gives no reason")
-    return f"The aggregator is not well: {_fit(reason)}."
+    return f"The aggregator reports a problem: {_fit(reason)}."
 
 
 def _read(text: str, trouble: str) -> AggregatorHealth:
-    from prometheus_client.parser import text_string_to_metric_families  # only where somebody asks
+    from prometheus_client.parser import text_string_to_metric_families  # only when needed
 
     metrics: dict[str, float] = {}
     reasons: dict[str, int] = {}
@@ -161,14 +161,14 @@ def _read(text: str, trouble: str) -> AggregatorHealth:
         return metrics[name]
 
     return AggregatorHealth(
-        answered=True,
-        trouble=trouble,
+        is_reachable=True,
+        problem=trouble,
         connected=bool(number("hushmote_connected") and number("hushmote_subscribed")),
         failing=bool(number("hushmote_store_failing")),
         uncommitted=int(number("hushmote_uncommitted_messages")),
         lag_s=number("hushmote_oldest_uncommitted_seconds"),
         accepted=int(number("hushmote_reports_accepted_total")),
-        rejects=rejected(reasons),
+        rejects=rejected_reports(reasons),
         unsigned=int(metrics.get("hushmote_experiments_unsigned", 0)),
         expiries=expiries,
     )

@@ -1,7 +1,7 @@
-"""A store's fleets at a glance: experiments with what people call them, how many reports came, what is wrong.
+"""An overview of a store's fleets: experiments with their descriptions, numbers of reports and problems.
 
-Read anew after each commit, so it has to be cheap: of the histograms only the newest windows are added up
-again, and devices' numbers are never looked at.
+It is read again after each commit, so it has to be cheap: only the newest windows of the histograms are added
+up again, and devices' numbers are not read.
 """
 
 import datetime
@@ -21,12 +21,12 @@ from ..store.counting import clock_fault, last_time
 from ..store.erase import unfinished_erasures
 from ..store.store import Store, StoreError
 from ..store.versions import Version
-from .rejects import Rejected, rejected
+from .rejects import Rejected, rejected_reports
 
 State = Literal["current", "expired", "withdrawn"]
 
-# By which part reports have to grow until a histogram is judged again: to judge it costs as much as to decode
-# it. 1,000 commits of a store that doubles are 7 times.
+# Growth of the reports after which a histogram is checked again: a check costs as much as decoding. In 1,000
+# commits of a store that doubles, that is 7 times.
 _GROWTH = 0.1
 
 
@@ -34,14 +34,14 @@ _GROWTH = 0.1
 class ExperimentOverview:
     """An experiment of a fleet, all its versions together.
 
-    purpose, owner, unit: the analyst's words, of the newest version that has any; made visible, and otherwise
-    a stranger's text. state: "current" while devices are asked. expires: the last day, UTC, they are,
-    None for good. days_left: as days_left() counts; None for good, 0 where they are asked no more.
-    reports: in all. today: on the day, UTC; None where the windows do not tell. newest: the newest window
-    with reports, "" before the first, and newest_reports: in it. implausible: why honest boards cannot have
-    made the histogram of a version, else "". keep: for how long windows are kept, "" for good. erased:
-    reports of windows that were erased since. due: what is erased next, and what is overdue. unsigned:
-    devices should be asked, and nobody has signed it.
+    purpose, owner, unit: the analyst's words, from the newest version that has them; untrusted text with
+    control characters escaped. state: "current" while devices are asked. expires: the last day, UTC, on which
+    they are, None for no end. days_left: by days_left(); None for no end, 0 if devices are no longer asked.
+    reports: in all. today: on the day, UTC; None if windows are not days. newest: the newest window with
+    reports, "" before the first, and newest_reports: in it. implausible: why honest boards cannot have sent
+    the histogram of a version, else "". keep: for how long windows are kept, "" for ever. erased: reports of
+    windows that were erased. due: the next window to erase, and overdue ones. unsigned: devices should be
+    asked, but the experiment is not signed.
     """
 
     fleet: str
@@ -82,8 +82,8 @@ class FleetOverview:
 
 
 @dataclass(frozen=True)
-class _Counted:
-    """What is known of a version's reports: window -> reports; and what was said of how many."""
+class _VersionCounts:
+    """A version's reports by window, and the verdict of plausibility with the number it was based on."""
 
     windows: Mapping[str, int]
     judged: int = 0
@@ -98,15 +98,15 @@ class _Counted:
 class StoreOverview:
     """A store's fleets, by name.
 
-    rejects: reports of no fleet that it has. minute: of what time, UTC. unfinished: erasures that are not
-    finished, a line for each kind. clock: why this time cannot be right, or an operator must accept it; else
-    "".
+    rejects: reports for fleets that it does not have. minute: the time of the overview, UTC. unfinished:
+    unfinished erasures, a line for each kind. clock: why this time cannot be right, or why an operator must
+    accept it; else "".
     """
 
     fleets: tuple[FleetOverview, ...]
     rejects: tuple[Rejected, ...]
     minute: datetime.datetime
-    counted: Mapping[int, _Counted] = field(default_factory=dict, repr=False)
+    version_counts: Mapping[int, _VersionCounts] = field(default_factory=dict, repr=False)
     unfinished: tuple[str, ...] = ()
     clock: str = ""
 
@@ -117,11 +117,11 @@ class StoreOverview:
 
 
 def overview(store: Store, now: datetime.datetime, before: StoreOverview | None = None) -> StoreOverview:
-    """Read a store's overview as it is at one moment; raises StoreError.
+    """Return a store's overview at one moment; raises StoreError.
 
-    before: what this function returned of the same store. Within a minute only the newest windows are then
-    added up, and a histogram is judged again only once it has grown. Each minute all is: older windows change
-    where stores are merged or windows erased.
+    before: an earlier result for the same store. Within a minute only the newest windows are then added up,
+    and a histogram is checked again only after it has grown. Everything is read again each minute: older
+    windows change when stores are merged or windows erased.
     """
     try:
         return _overview(store, now, before)
@@ -131,30 +131,30 @@ def overview(store: Store, now: datetime.datetime, before: StoreOverview | None 
 
 def _overview(store: Store, now: datetime.datetime, before: StoreOverview | None) -> StoreOverview:
     minute = now.astimezone(datetime.UTC).replace(second=0, microsecond=0)
-    known = before.counted if before is not None and before.minute == minute else {}
+    counts_before = before.version_counts if before is not None and before.minute == minute else {}
     with store.snapshot() as connection:
         keyed = dict(connection.execute(select(schema.fleet.c.name, schema.fleet.c.keyed)).all())
         versions = store.versions(connection, None)
-        counted = {v.id: _count(connection, v.id, known.get(v.id)) for v in versions}
-        counted = {v.id: _judged(connection, v, counted[v.id]) for v in versions}
+        counted = {v.id: _count(connection, v.id, counts_before.get(v.id)) for v in versions}
+        counted = {v.id: _check_plausibility(connection, v, counted[v.id]) for v in versions}
         rejects = schema.reject
         rows = connection.execute(select(rejects.c.fleet, rejects.c.reason, rejects.c.count)).all()
         unfinished = unfinished_erasures(connection)
         clock = str(clock_fault(now, last_time(connection)) or "")
 
-    def thrown_away(fleet: str) -> tuple[Rejected, ...]:
-        return rejected({reason: n for of, reason, n in rows if of == fleet})
+    def rejects_of(fleet: str) -> tuple[Rejected, ...]:
+        return rejected_reports({reason: n for of, reason, n in rows if of == fleet})
 
     fleets: list[FleetOverview] = []
     for name, is_keyed in sorted(keyed.items()):
         of_fleet = [v for v in versions if v.fleet == name]
         experiments = _experiments(of_fleet, counted, minute)
-        fleets.append(FleetOverview(name, bool(is_keyed), experiments, thrown_away(name)))
-    return StoreOverview(tuple(fleets), thrown_away(""), minute, counted, unfinished, clock)
+        fleets.append(FleetOverview(name, bool(is_keyed), experiments, rejects_of(name)))
+    return StoreOverview(tuple(fleets), rejects_of(""), minute, counted, unfinished, clock)
 
 
-def _count(connection: Connection, version: int, before: _Counted | None) -> _Counted:
-    """The reports of a version by window; those before the two newest known are taken as they were."""
+def _count(connection: Connection, version: int, before: _VersionCounts | None) -> _VersionCounts:
+    """Return a version's reports by window; windows before the two newest known ones are reused."""
     table = schema.histogram
     since = min(sorted(before.windows)[-2:], default="") if before is not None else ""
     query = select(table.c.window, func.sum(table.c.count)).where(table.c.experiment == version)
@@ -162,12 +162,12 @@ def _count(connection: Connection, version: int, before: _Counted | None) -> _Co
         query = query.where(table.c.window >= since)
     newer = {window: int(n) for window, n in connection.execute(query.group_by(table.c.window))}
     if before is None:
-        return _Counted(newer)
-    return _Counted({**before.windows, **newer}, before.judged, before.implausible)
+        return _VersionCounts(newer)
+    return _VersionCounts({**before.windows, **newer}, before.judged, before.implausible)
 
 
-def _judged(connection: Connection, version: Version, counted: _Counted) -> _Counted:
-    """The same with what plausibility says, where enough came since it was asked."""
+def _check_plausibility(connection: Connection, version: Version, counted: _VersionCounts) -> _VersionCounts:
+    """Return the counts with the verdict of plausibility, checked again if they have grown enough."""
     reports = counted.reports
     if reports < plausibility.LEAST_REPORTS or reports < counted.judged * (1 + _GROWTH):
         return counted
@@ -175,18 +175,18 @@ def _judged(connection: Connection, version: Version, counted: _Counted) -> _Cou
     query = select(table.c.code, func.sum(table.c.count)).where(table.c.experiment == version.id)
     counts = np.zeros(version.experiment.code_count, np.int64)
     for code, n in connection.execute(query.group_by(table.c.code)):
-        if 0 <= code < len(counts):  # `hushmote store check` says what is wrong with others
+        if 0 <= code < len(counts):  # `hushmote store check` reports the others
             counts[code] = n
     verdict = plausibility.check(version.experiment, counts)
-    return _Counted(counted.windows, reports, verdict.words if verdict.implausible else "")
+    return _VersionCounts(counted.windows, reports, verdict.words if verdict.implausible else "")
 
 
 def _experiments(
-    versions: Iterable[Version], counted: Mapping[int, _Counted], at: datetime.datetime
+    versions: Iterable[Version], counted: Mapping[int, _VersionCounts], at: datetime.datetime
 ) -> tuple[ExperimentOverview, ...]:
     names: dict[str, list[Version]] = {}
     versions = list(versions)
-    # Where something was signed elsewhere, no aggregator is known to have the signing key.
+    # If anything was signed elsewhere, the aggregator may not have the signing key.
     is_signed = any(v.signatures for v in versions)
     for v in versions:
         names.setdefault(v.experiment.name, []).append(v)
@@ -196,7 +196,7 @@ def _experiments(
 
 
 def _experiment(
-    versions: list[Version], counted: list[_Counted], at: datetime.datetime, is_signed: bool
+    versions: list[Version], counted: list[_VersionCounts], at: datetime.datetime, is_signed: bool
 ) -> ExperimentOverview:
     day = at.date()
     newest_first = sorted(versions, key=lambda v: v.serial, reverse=True)
@@ -207,40 +207,40 @@ def _experiment(
         state = "current" if current.published_on(day) else "expired"
     windows = sum((Counter(one.windows) for one in counted), Counter[str]())
     last = max((w for w in windows if w != "all"), default="all" if windows else "")
-    shown = current or newest
-    expires = shown.expires
+    version = current or newest
+    expires = version.expires
 
-    def said(word: Literal["purpose", "owner", "unit"]) -> str:
+    def description(word: Literal["purpose", "owner", "unit"]) -> str:
         return visible(next((getattr(v, word) for v in newest_first if getattr(v, word)), ""))
 
     return ExperimentOverview(
         newest.fleet,
         newest.experiment.name,
-        shown.experiment.type,
-        shown.experiment.window,
-        said("purpose"),
-        said("owner"),
-        said("unit"),
+        version.experiment.type,
+        version.experiment.window,
+        description("purpose"),
+        description("owner"),
+        description("unit"),
         state,
         expires,
         0 if state != "current" else None if expires is None else days_left(expires, day),
         len(versions),
         windows.total(),
-        _today(windows, shown.experiment.window, day),
+        _today(windows, version.experiment.window, day),
         last,
         windows[last],
         next((one.implausible for one in counted if one.implausible), ""),
         newest.keep,
         sum(v.erased for v in versions),
         due(windows, newest.keep, at),
-        is_signed and state == "current" and shown.signatures is None,
+        is_signed and state == "current" and version.signatures is None,
     )
 
 
 def days_left(expires: datetime.date, day: datetime.date) -> int:
-    """On how many days devices are still asked: a day counts as long as they are asked on it, today too.
+    """Return the number of days on which devices are still asked, including today.
 
-    expires: the last one, UTC. 1 on that day, 0 after it.
+    expires: the last day, UTC. The result is 1 on that day, 0 after it.
     """
     return max(0, (expires - day).days + 1)
 
@@ -252,14 +252,14 @@ def _today(windows: Mapping[str, int], window: str, day: datetime.date) -> int |
 
 
 def state_words(experiment: ExperimentOverview, number: Callable[[int], str] = "{:,}".format) -> str:
-    """How an experiment is, as one sentence or two: whether devices are asked, until when, and what came."""
+    """Return a sentence or two: whether and until when devices are asked, and whether reports came."""
     e = experiment
-    asked = {
+    sentence = {
         "withdrawn": "It was withdrawn: devices are no longer asked.",
         "expired": f"It ended on {e.expires}: devices are no longer asked.",
-        "current": "Devices are asked, with no end.",
+        "current": "Devices are asked without an end date.",
     }[e.state]
     if e.state == "current" and e.days_left is not None:
         days = "Today is the last day" if e.days_left == 1 else f"{number(e.days_left)} days are left"
-        asked = f"Devices are asked until {e.expires}. {days}."
-    return asked if e.reports else f"{asked} No report has come yet."
+        sentence = f"Devices are asked until {e.expires}. {days}."
+    return sentence if e.reports else f"{sentence} No reports have arrived yet."

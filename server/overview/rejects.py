@@ -1,4 +1,4 @@
-"""Why reports were not counted, in words that a person understands who never read the wire format."""
+"""Reasons why reports were not counted, in words for readers who do not know the wire format."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ..ingest import pipeline
 
 _WHY = {
-    pipeline.MALFORMED: "they are no reports as the wire format has them",
+    pipeline.MALFORMED: "they do not follow the wire format",
     pipeline.UNKNOWN_DIGEST: "they answer an experiment that this store does not have",
     pipeline.EXPIRED_VERSION: "they came after the last day on which their experiment counts",
     pipeline.BAD_TAG: "their tag was wrong, so another key signed them or nobody did",
@@ -31,17 +31,17 @@ class Rejected:
 
     @property
     def harmless(self) -> bool:
-        """Whether that happens where everything is in order."""
+        """Return whether this also happens in normal operation."""
         return self.reason in _HARMLESS
 
     def words(self, number: Callable[[int], str] = "{:,}".format) -> str:
-        """One sentence: how many, and why; number: how a whole number is written."""
+        """Return one sentence with the number and the reason; number: formats a whole number."""
         n, why = self.reports, _WHY.get(self.reason, self.reason)
         reports = f"{number(n)} report was" if n == 1 else f"{number(n)} reports were"
-        return f"{reports} {'not counted a second time' if self.harmless else 'thrown away'}: {why}."
+        return f"{reports} {'not counted a second time' if self.harmless else 'rejected'}: {why}."
 
 
-def rejected(counts: Mapping[str, int]) -> tuple[Rejected, ...]:
-    """What was not counted, by reason -> reports; most first, what is harmless last."""
-    said = [Rejected(reason, n) for reason, n in counts.items() if n]
-    return tuple(sorted(said, key=lambda one: (one.harmless, -one.reports, one.reason)))
+def rejected_reports(counts: Mapping[str, int]) -> tuple[Rejected, ...]:
+    """Return the reports that were not counted, from reason -> reports; most first, harmless ones last."""
+    entries = [Rejected(reason, n) for reason, n in counts.items() if n]
+    return tuple(sorted(entries, key=lambda one: (one.harmless, -one.reports, one.reason)))

@@ -1,6 +1,6 @@
-"""Has anything been committed to a store since last time, or an hour ended? Asked several times a second.
+"""A watch that notices commits to a store, and the end of an hour, when checked several times a second.
 
-Nothing of the store's rows is read for that: SQLite and PostgreSQL themselves count what is committed.
+It does not read the store's rows: SQLite and PostgreSQL themselves count commits.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from ..store.store import Store
 
 Kind = Literal["ready", "absent", "other schema", "locked", "unreadable"]
 
-# Whole, because transactions do not end in the order of their numbers.
+# The whole snapshot, because transactions do not end in the order of their numbers.
 _MARK = {"sqlite": "PRAGMA data_version", "postgresql": "SELECT pg_current_snapshot()::text"}
 
 
 @dataclass(frozen=True)
 class StoreState:
-    """How a store is at a moment.
+    """The state of a store at a moment.
 
-    kind: "ready", or what keeps it from being read. words: what that is and what would be right, one
-    sentence; empty where it is ready. version: another number after each commit and each change of kind, and
-    each hour once its windows are settled, since what is said of a quiet store ages too.
+    kind: "ready", or why it cannot be read. words: the problem and what would be right, one sentence; empty
+    if it is ready. version: changes after each commit, each change of kind, and each hour after its windows
+    are settled, since views of a quiet store become outdated as well.
     """
 
     kind: Kind
@@ -42,12 +42,12 @@ class StoreState:
 
     @property
     def ready(self) -> bool:
-        """Whether it can be read."""
+        """Return whether it can be read."""
         return self.kind == "ready"
 
 
 def kind_of(error: StoreError) -> Kind:
-    """What keeps a store from being read, by the error that says so."""
+    """Return the kind of a store's state for an error."""
     kinds: dict[type[StoreError], Kind] = {
         StoreAbsent: "absent",
         OtherSchema: "other schema",
@@ -57,10 +57,10 @@ def kind_of(error: StoreError) -> Kind:
 
 
 class StoreWatch:
-    """A look at a store by SQLAlchemy URL, again and again; a context manager, safe in several threads.
+    """Repeated checks of a store by SQLAlchemy URL; a context manager, safe to use from several threads.
 
-    Raises StoreError for an invalid URL; what becomes of the store is a StoreState and never raises. A
-    file that was replaced, removed or made anew, or a server that was away, is opened again by itself.
+    Raises StoreError for an invalid URL; later problems of the store are in its StoreState and never raise. A
+    file that was replaced, removed or created again, or a server that was down, is opened again by itself.
     """
 
     def __init__(self, url: str) -> None:
@@ -69,25 +69,25 @@ class StoreWatch:
         self._path = (parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
         self._lock = threading.Lock()
         self._reader: StoreReader | None = None
-        self._kept: Connection | None = None
+        self._connection: Connection | None = None
         self._file: Any = None
         self._mark: Any = None
         self._state = StoreState("absent", "nobody has looked yet", 0)
 
     @property
     def store(self) -> Store | None:
-        """The store, which can only be read; None where the last look could not open it."""
+        """The store, read-only; None if the last check could not open it."""
         return None if self._reader is None else self._reader.store
 
     def reader(self) -> StoreReader:
-        """The store, to ask it for estimates; raises StoreError where the last look could not open it."""
+        """Return a reader for estimates; raises StoreError if the last check could not open the store."""
         reader = self._reader
         if reader is None:
             raise StoreError(self._state.words)
         return reader
 
-    def look(self) -> StoreState:
-        """Return how the store is now."""
+    def refresh(self) -> StoreState:
+        """Check the store and return its state."""
         with self._lock:
             try:
                 mark = self._look()
@@ -99,7 +99,7 @@ class StoreWatch:
             return self._state
 
     def close(self) -> None:
-        """Close all connections; the next look opens the store again."""
+        """Close all connections; the next check opens the store again."""
         with self._lock:
             self._close()
 
@@ -115,7 +115,7 @@ class StoreWatch:
             self._state = StoreState(kind, words, self._state.version + 1)
 
     def _look(self) -> Any:
-        """What is another after each commit and each hour; raises StoreError."""
+        """Return a mark that changes with each commit and each hour; raises StoreError."""
         file = None if self._path is None else _file(self._path)
         if self._reader is not None and file != self._file:
             self._close()
@@ -123,30 +123,30 @@ class StoreWatch:
             self._reader, self._file = StoreReader(self._url), file
         store = self._reader.store
         with store.errors():
-            if self._kept is None:
-                self._kept = store.engine.connect()
-            mark = self._kept.exec_driver_sql(_MARK[self._kept.dialect.name]).scalar()
-            self._kept.rollback()  # what is kept open would see the store as it is now for ever
+            if self._connection is None:
+                self._connection = store.engine.connect()
+            mark = self._connection.exec_driver_sql(_MARK[self._connection.dialect.name]).scalar()
+            self._connection.rollback()  # an open transaction would see this state of the store for ever
             mark = mark, _hour(), file, None if self._path is None else _content(self._path)
             if mark != self._mark:
-                store.check_version(self._kept)
-                self._kept.rollback()
+                store.check_version(self._connection)
+                self._connection.rollback()
         return mark
 
     def _close(self) -> None:
         with suppress(SQLAlchemyError):
-            if self._kept is not None:
-                self._kept.close()
-        self._kept = self._reader = None  # who is still asking it closes it by letting it go
+            if self._connection is not None:
+                self._connection.close()
+        self._connection = self._reader = None  # callers that still use the reader close it by dropping it
 
 
 def _hour() -> str:
-    """The hour whose windows run, or are not settled yet."""
+    """Return the hour whose windows are open or not settled yet."""
     return f"{datetime.datetime.now(datetime.UTC) - SETTLED:%Y-%m-%dT%H}"
 
 
 def _file(path: str) -> Any:
-    """Which file stands at a path, how it has to be opened and, where nobody writes to it, in which state."""
+    """Return the identity of a file, whether it is being written and, if not, the state of its content."""
     with suppress(OSError):
         status, writing = os.stat(path), is_being_written(path)
         return status.st_dev, status.st_ino, writing, None if writing else _content(path)
@@ -154,7 +154,7 @@ def _file(path: str) -> Any:
 
 
 def _content(path: str) -> Any:
-    """What is another where a file was changed in another way than by commits, as by a copy over it."""
+    """Return a mark that changes if a file is changed other than by commits, such as by copying over it."""
     with suppress(OSError):
         status = os.stat(path)
         return status.st_size, status.st_mtime_ns

@@ -84,7 +84,7 @@ class Case:
     @cached_property
     def asked(self) -> Floats:
         """Statistics that the mechanism answers, every combination of them; shape (domain, n)."""
-        return self.mechanism.answered()
+        return self.mechanism.answered_statistics()
 
     @cached_property
     def shares(self) -> Floats:

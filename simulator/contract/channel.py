@@ -142,7 +142,7 @@ def blanket(case: Case) -> str:
 def classes(case: Case) -> str:
     """Chances of strata and of runs do not depend on the reading; codes of one class are equally likely."""
     mechanism, count = case.mechanism, case.experiment.code_count
-    total = sum(mechanism.drawn)
+    total = sum(mechanism.stratum_chances)
     if abs(total - 1) > _SAME:
         raise Broken(f"the strata's chances sum to {total:.12g}")
     covered = [code for s in mechanism.strata for code in range(s.first, s.first + s.codes)]

@@ -143,4 +143,4 @@ def _asked(case: Case) -> np.ndarray:
 
 def _reports(case: Case) -> list[float]:
     rng = np.random.default_rng(2)
-    return [float(rng.integers(9, 99)) if chance else 0.0 for chance in case.mechanism.drawn]
+    return [float(rng.integers(9, 99)) if chance else 0.0 for chance in case.mechanism.stratum_chances]

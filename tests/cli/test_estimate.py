@@ -18,7 +18,7 @@ from hushmote.server.answers.ask import ask as reply
 from hushmote.server.answers.query import Facts
 from hushmote.server.answers.question import Question
 from hushmote.server.answers.store_reader import StoreReader
-from hushmote.server.hints import speaking
+from hushmote.server.hints import use_interface
 from hushmote.server.store import Store
 
 MODES = (0.6, 0.3, 0.1, 0.0)
@@ -314,7 +314,7 @@ def test_the_questions_command_line_asks_the_same(store: Path, hushmote):
         home.replace(against=(DAYS[2],), quantiles=(0.1,)),
         Question(experiment="mode", fleet="home", ranges=("idle", "door"), together=True, post="nonnegative"),
     ]
-    with StoreReader(url) as reader, speaking("command"):
+    with StoreReader(url) as reader, use_interface("command"):
         for question in questions:
             expected = json.loads(reply(Facts(reader.store), question).to_json())
             assert ask(hushmote, *question.arguments()) == expected

@@ -91,17 +91,17 @@ def test_what_is_left_is_what_the_boards_own_status_says(url):
         calls(client, "a", of_a)
         calls(client, "b", of_b)
         own = client.status()["experiments"]
-        assert found.left(MADE[device]) == (own["a"]["left"], own["b"]["left"])
+        assert found.remaining_reports(MADE[device]) == (own["a"]["left"], own["b"]["left"])
 
 
 def test_totals_of_a_fleet_with_and_without_its_policy_and_with_boards_never_heard_from(url):
     own = {line.budget.experiment.name: line for line in read(url).lines(TODAY)}
-    assert (own["a"].holds, own["a"].left, own["a"].silent) == (4, 4 + 3 + 0 + 1, 1)
+    assert (own["a"].holds, own["a"].total_left, own["a"].silent) == (4, 4 + 3 + 0 + 1, 1)
     assert own["a"].left_counts == {0: 1, 1: 1, 3: 1, 4: 1}
-    assert (own["b"].holds, own["b"].left, own["b"].silent) == (6, 0 + 6 + 4 + 5, 1)
+    assert (own["b"].holds, own["b"].total_left, own["b"].silent) == (6, 0 + 6 + 4 + 5, 1)
     under = {line.budget.experiment.name: line for line in read(url, POLICY, boards=10).lines(TODAY)}
-    assert (under["a"].left, under["a"].boards) == (2 + 3 + 0 + 1 + 6 * 4, 10)
-    assert under["b"].left == 0 + 6 + 0 + 3 + 6 * 6
+    assert (under["a"].total_left, under["a"].boards) == (2 + 3 + 0 + 1 + 6 * 4, 10)
+    assert under["b"].total_left == 0 + 6 + 0 + 3 + 6 * 6
 
 
 def test_reports_that_were_lost_on_the_way_are_known_from_later_ones(tmp_path):
@@ -111,7 +111,7 @@ def test_reports_that_were_lost_on_the_way_are_known_from_later_ones(tmp_path):
         third = calls(boot("d", MemoryStorage(), (A,)), "a", 3)[2]
         receive(store, [("hushmote/v1/home/report/d", third)])
     line = read(url).lines(TODAY)[0]
-    assert (line.budget.accepted, line.left) == (1, 1)
+    assert (line.budget.accepted, line.total_left) == (1, 1)
 
 
 def test_versions_of_several_epsilons_count_as_the_dearest_and_withdrawn_ones_are_over(url):
@@ -125,7 +125,7 @@ def test_versions_of_several_epsilons_count_as_the_dearest_and_withdrawn_ones_ar
     line = found.lines(TODAY)[0]
     assert (line.budget.cheapest, line.budget.dearest, line.holds) == (500_000, 1_000_000, 8)
     # It has 6 of a; the server cannot know, and says no more than is certain.
-    assert found.left(found.devices["d9"]) == (4, 0)
+    assert found.remaining_reports(found.devices["d9"]) == (4, 0)
     assert found.budgets[1].state == "withdrawn"
     output = ledger("--store", url).output
     assert "a: versions differ in ε" in output
@@ -140,7 +140,7 @@ def test_an_experiment_that_the_policy_refuses_has_nothing_left(url):
     ):
         lines = read(url, other).lines(TODAY)
         assert [line.budget.state for line in lines] == ["refused", "current"]
-        assert lines[0].left == 0
+        assert lines[0].total_left == 0
 
 
 def test_dates_follow_from_the_counted_rate_and_the_shared_life():
@@ -166,7 +166,7 @@ def test_dates_follow_from_the_counted_rate_and_the_shared_life():
 
 
 def test_the_table_fits_80_columns_and_says_what_it_does_not_know(url, tmp_path):
-    (tmp_path / "main.py").write_text(policy.literal(POLICY))
+    (tmp_path / "main.py").write_text(policy.policy_statement(POLICY))
     found = ledger("--store", url, "--policy", str(tmp_path / "main.py"), "--device", "d3")
     assert found.exit_code == 0, found.output
     assert "the devices' own ledgers may be further" in " ".join(found.output.split())
@@ -210,7 +210,7 @@ def test_options_that_make_no_sense_are_one_line(url, arguments, error, text):
 def test_a_boards_status_is_read_as_json_and_as_python_prints_it(tmp_path):
     client = boot("d", MemoryStorage(), (A,))
     calls(client, "a", 3)
-    (tmp_path / "policy.py").write_text(policy.literal(POLICY))
+    (tmp_path / "policy.py").write_text(policy.policy_statement(POLICY))
     for text in (json.dumps(client.status()), f"boot\n{client.status()}\n"):
         arguments = ("--status", "-", "--policy", str(tmp_path / "policy.py"), "--per-day", "0.5")
         found = CliRunner().invoke(app, ["ledger", *arguments], input=text)

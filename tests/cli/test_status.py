@@ -115,7 +115,9 @@ def test_what_was_thrown_away_is_said(store, url, tmp_path):
     said = json.loads(hushmote("status", "--store", url, "--json", cwd=tmp_path))
     assert said["rejected"] == {"home": {"malformed": 1}}
     assert "aggregator" not in said
-    assert "1 report was thrown away: they are no reports" in hushmote("status", "--store", url, cwd=tmp_path)
+    assert "1 report was rejected: they do not follow the wire format" in hushmote(
+        "status", "--store", url, cwd=tmp_path
+    )
 
 
 @pytest.mark.micropython  # check-mechanism runs it where it is
@@ -151,4 +153,4 @@ def test_mistakes_are_one_line(store, url, tmp_path):
     said = hushmote("status", "--store", "sqlite:///none.sqlite", cwd=tmp_path, expect=1)
     assert said.startswith("hushmote: there is no store at none.sqlite")
     away = hushmote("status", "--store", url, "--aggregator", "http://127.0.0.1:1", cwd=tmp_path)
-    assert "gives no answer: Connection refused." in " ".join(away.split())
+    assert "does not answer: Connection refused." in " ".join(away.split())

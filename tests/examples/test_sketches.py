@@ -160,12 +160,12 @@ def test_a_puzzle_is_solved():
     pieces = server.drawable([experiment.bucket(word) for word in words])
     codes = server.draw(pieces[rng.choice(3, 200_000, p=[0.5, 0.3, 0.2])], rng)
     found = discover(experiment, np.bincount(codes, minlength=experiment.code_count))
-    assert [(one.text, one.whole) for one in found.found] == [
+    assert [(one.text, one.whole) for one in found.texts] == [
         ("abcdef", False),
         ("hgfedc", False),
         ("cab", True),
     ]
-    assert [one.share.value for one in found.found] == pytest.approx([0.5, 0.3, 0.2], abs=0.05)
+    assert [one.share.value for one in found.texts] == pytest.approx([0.5, 0.3, 0.2], abs=0.05)
     assert found.least < 0.2
 
 
@@ -175,7 +175,7 @@ def test_a_puzzle_of_noise_lists_no_word():
     experiment = parsed(SFP | fields, epsilon=4_000_000)
     rng = np.random.default_rng(8)
     even = np.full(experiment.code_count, 1 / experiment.code_count)
-    wrong = [discover(experiment, rng.multinomial(50_000, even)).found for _ in range(20)]
+    wrong = [discover(experiment, rng.multinomial(50_000, even)).texts for _ in range(20)]
     assert sum(map(bool, wrong)) < 11
 
 

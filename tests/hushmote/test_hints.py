@@ -90,5 +90,5 @@ def test_answers_name_no_option(home: hushmote.FleetReader, name: str):
 )
 def test_each_interface_has_its_own_names(home: hushmote.FleetReader, interface: hints.Interface, named: str):
     pairs = home.experiment("crash_by_version").estimate("2026-11-19").pairs
-    with hints.speaking(interface), pytest.raises(HushmoteError, match=named):
+    with hints.use_interface(interface), pytest.raises(HushmoteError, match=named):
         pairs.ask(PairQuestion("crashed", "crashed"))

@@ -67,7 +67,7 @@ def enumerated_variance(design: Design, population: np.ndarray, asked: np.ndarra
             chance[code] += share * float(p)
     parts = [asked[:, None]]
     assert isinstance(design.mechanism, SupportMechanism)
-    tree = design.mechanism.tree(design.mechanism.drawn)
+    tree = design.mechanism.tree(design.mechanism.stratum_chances)
     if tree:
         parts, _ = hierarchy.transpose(tree, asked[:, None])
     total = 0.0

@@ -39,10 +39,10 @@ def test_there_are_three_such_commands_and_the_policy_lets_the_experiment_throug
     assert EXAMPLE.read_text("utf-8") == TOML
     asked = parse(TOML).experiment()
     made = policy.policy_for(2.9, 0, ("night_heating",), 1_450_000, ("sum",))
-    assert policy.literal(made).splitlines() == [
+    assert policy.policy_statement(made).splitlines() == [
         line for line in PAIRS[1][1] if line.startswith(("POLICY", '    "', "}"))
     ]
-    assert made.left(asked.epsilon) == asked.cap // asked.cost() == 2
+    assert made.remaining_reports(asked.epsilon) == asked.cap // asked.cost() == 2
 
 
 def test_the_numbers_in_the_text_follow_from_the_theorems():

@@ -22,7 +22,7 @@ POLICY = policy.policy_for(8, 1e-6, ["room_temp"])
 def firmware(folder: Path) -> Path:
     """An application of one's own, with POLICY."""
     path = folder / "main.py"
-    path.write_text(policy.replaced(flash.EXAMPLE.read_text(), policy.literal(POLICY)))
+    path.write_text(policy.replace_policy(flash.EXAMPLE.read_text(), policy.policy_statement(POLICY)))
     return path
 
 

@@ -508,7 +508,7 @@ class TestStart:
             ),
             (["--http", "nonsense"], "must be host:port"),
             (["--store", "nonsense"], "not a store"),
-            (["--aggregator", "nonsense"], "is no aggregator's address"),
+            (["--aggregator", "nonsense"], "is not an aggregator's address"),
             (["--store", store, "--fleet", "nope"], "no fleet nope in this store; its fleets: home"),
         ):
             said = hushmote("page", "--http", "127.0.0.1:0", *arguments, cwd=tmp_path, expect=1)

@@ -48,8 +48,8 @@ def test_what_is_left_stands_first_and_agrees_with_the_ledger():
     ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
     told, (row,) = fleet_supply(ledger, TODAY), ledger.lines(TODAY)
     (e,) = told.experiments
-    assert row.left == 600 * 4 + 300 * 2
-    assert e.sentences[0] == f"Devices of home can still send {row.left:,} reports to room."
+    assert row.total_left == 600 * 4 + 300 * 2
+    assert e.sentences[0] == f"Devices of home can still send {row.total_left:,} reports to room."
     assert e.sentences[1].startswith(
         f"At the present rate of 100 reports a day, half are silent by {row.half}"
     )

@@ -73,7 +73,7 @@ def test_what_there_is_while_it_grows(browser, store):
         browser.says("Fleet work: every report has a tag that only its own device can make.")
         browser.says("Health: unknown.")
         browser.says(
-            "Nothing monitors the aggregator: start the page with --aggregator URL. No report was thrown"
+            "Nothing monitors the aggregator: start the page with --aggregator URL. No reports were rejected"
         )
         swiss = Reader(Locale("de", "CH"))
         for line in find(Facts(store), Selection("temp", "home"), swiss).lines:
@@ -88,7 +88,7 @@ def test_what_there_is_while_it_grows(browser, store):
         pipeline.ingest(
             store, sent, pipeline.fleets(store, names=["home"]), datetime.datetime.now(datetime.UTC)
         )
-        browser.says("3 reports were thrown away: they are no reports as the wire format has them.")
+        browser.says("3 reports were rejected: they do not follow the wire format.")
         browser.says("Something is wrong.")
         store.withdraw_experiment("home", "temp")
         browser.says("Withdrawn: no device is asked any more.")
@@ -109,7 +109,7 @@ def test_nothing_bars_anybody_in_light_and_in_dark(browser, store):
             browser.resize(width, dark=dark)
             browser.open(page)
             browser.says("Honest devices do not send this")
-            browser.says("The aggregator at http://127.0.0.1:1 gives no answer: Connection refused.")
+            browser.says("The aggregator at http://127.0.0.1:1 does not answer: Connection refused.")
             assert browser.overflow() <= 0
             assert barriers(browser) == []
 
@@ -281,7 +281,7 @@ class TestHealth:
             with paged(url(store), "--aggregator", f"http://127.0.0.1:{endpoint.port}") as page:
                 browser.open(page)
                 browser.says(
-                    "The aggregator is connected to the broker, and all that came is counted. No report was"
+                    "The aggregator is connected to the broker, and has counted all reports. No reports were"
                 )
                 browser.says("All is well.")
                 assert "well" in browser.find(".health-mark").get_attribute("class").split()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...server.budgets.remaining import FleetLedger, Remaining, shown_days
-from ...server.budgets.words import life, notes, promise, sentences
+from ...server.budgets.words import guarantee_sentence, lifetime_sentences, notes, sentences
 from ...server.experiments.budget import rule_guarantee
 
 _POINTS = 80
@@ -53,7 +53,7 @@ def fleet_supply(ledger: FleetLedger, today: datetime.date) -> FleetSupply:
     spans = [np.linspace(0, days, _POINTS) for days in shown_days(lines, today)]
     experiments = tuple(_experiment(ledger.fleet, line, today, *spans) for line in lines)
     boards = sum(ledger.profiles.values())
-    life_lines = (*life(ledger.policy), *notes(ledger.policy, len(lines)))
+    life_lines = (*lifetime_sentences(ledger.policy), *notes(ledger.policy, len(lines)))
     return FleetSupply(ledger.fleet, boards, experiments, life_lines)
 
 
@@ -64,7 +64,7 @@ def _experiment(
     promised = rule_guarantee(e.rule, e.cap, line.budget.dearest)
     return ExperimentSupply(
         sentences(fleet, line, today),
-        promised.words if e.rule == "unlimited" else promise(promised),
+        promised.words if e.rule == "unlimited" else guarantee_sentence(promised),
         line,
         tuple((day.isoformat(), float(n)) for day, n in line.budget.days.items()),
         _series(today, near, forecast.reports_a_day(near)) if forecast and line.holds != 1 else (),

@@ -17,7 +17,7 @@ from ...server.answers.question import Question, Selection
 from ...server.answers.store_reader import StoreReader
 from ...server.errors import HushmoteError
 from ...server.experiments.asking import OF_VALUES
-from ...server.hints import writing_a_file
+from ...server.hints import use_command_hints
 from ..frame import heading
 from ..page import Page
 from .choices import Choices, fitting, from_query
@@ -88,7 +88,7 @@ def register(page: Page) -> None:
             one = question(table, fitted, of)
             if kind == "png" and table == "estimate" and "candidates" not in of.can:  # what the page draws
                 one = one.replace(ranges=(), together=False, quantiles=())
-            with writing_a_file():
+            with use_command_hints():
                 return file_of(ask(facts, one), kind)
 
         try:

@@ -10,7 +10,7 @@ from ...planning.request import PlanRequest
 from ...planning.sentences import mechanism, unit_of
 from ...server.epsilon import MICRO, nats
 from ...server.estimate.shuffled import LIMITS
-from ...server.mechanisms.about import said_of
+from ...server.mechanisms.about import plain_description
 from ...server.words.epsilon import rounded_up
 from ...server.words.numbers import is_too_wide, points
 from .entries import Fourth
@@ -40,7 +40,7 @@ class Worked:
         return [
             ("ε of a report", f"ε = {nats(design.epsilon)}, against everybody, the broker included."),
             ("ε of the histogram", f"{histogram}, {LIMITS}. {ONCE}"),
-            ("How devices answer", f"{said_of(design.mechanism)} ({mechanism(design)})".strip()),
+            ("How devices answer", f"{plain_description(design.mechanism)} ({mechanism(design)})".strip()),
         ]
 
     @property

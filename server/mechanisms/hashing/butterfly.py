@@ -7,7 +7,7 @@ digit of the seed at a time. Additions: about t g**(t+1), whatever the number of
 
 Classes are laid out by the position j of the seed's leading digit, block j being an array of shape
 (g, g**j): the cell y, then the seed's lower digits. The butterfly of block j maps it to the values'
-lowest j + 1 digits in the same layout, so that blocks add up with no permutation.
+lowest j + 1 digits in the same layout, so that blocks can be added without a permutation.
 """
 
 import numpy as np
@@ -22,14 +22,14 @@ _GATHERED = 1 << 18  # numbers gathered at once
 
 
 def class_count(level: Level) -> int:
-    """Number of classes of codes: of codes that support the same nodes."""
+    """Return the number of classes of codes: of codes that support the same nodes."""
     return level.code_count // (level.g - 1) if level.t else level.code_count
 
 
 def collapse(level: Level, histogram: npt.ArrayLike) -> Counts:
     """Sum a level's histogram, shape (code_count,), over its classes: shape (class_count,), integers.
 
-    Raises ValueError where the shape is another.
+    Raises ValueError for another shape.
     """
     counts = np.ascontiguousarray(histogram, dtype=np.int64)
     if counts.shape != (level.code_count,):
@@ -65,7 +65,7 @@ def expand(level: Level, values: Array) -> Array:
 
 
 def class_supports(level: Level, classes: Array) -> Array:
-    """Supports C[v] of the level's nodes, shape (domain,), from counts per class, shape (class_count,).
+    """Return the supports C[v] of the nodes, shape (domain,), from counts per class, shape (class_count,).
 
     Exact for integers; the sum of the counts must stay below 2**63.
     """
@@ -73,7 +73,7 @@ def class_supports(level: Level, classes: Array) -> Array:
 
 
 def values_supported(g: int, t: int, classes: Array) -> Array:
-    """class_supports of all g**t values that t digits can tell apart."""
+    """Return class_supports of all g**t values that t digits can tell apart."""
     total = np.zeros(1, dtype=classes.dtype)
     for j, start in enumerate(_starts(g, t)):
         block = classes[start : start + g ** (j + 1)]
@@ -84,16 +84,15 @@ def values_supported(g: int, t: int, classes: Array) -> Array:
 
 
 def least_supports(level: Level, masses: Floats) -> Floats:
-    """The least number among the classes that support each node, shape (class_count,) to (domain,).
+    """Return the least number among the classes that support each node, shape (class_count,) to (domain,).
 
-    class_supports with the minimum in place of the sum: the butterfly needs no more than that order does not
-    matter.
+    class_supports with the minimum instead of the sum: the butterfly only needs the order not to matter.
     """
     return least_supported(level.g, level.t, masses)[: level.domain] if level.t else masses
 
 
 def least_supported(g: int, t: int, masses: Floats) -> Floats:
-    """least_supports of all g**t values that t digits can tell apart."""
+    """Return least_supports of all g**t values that t digits can tell apart."""
     least = np.array([np.inf])
     for j, start in enumerate(_starts(g, t)):
         block = masses[start : start + g ** (j + 1)]
@@ -107,7 +106,7 @@ def class_weights(level: Level, weights: npt.ArrayLike) -> Floats:
     """Sum weights over the nodes that each class supports; the transpose of class_supports.
 
     weights: shape (domain,) or, several at once, (domain, batch); returns (class_count,) or
-    (class_count, batch), floats. Raises ValueError where the shape is another.
+    (class_count, batch), floats. Raises ValueError for another shape.
     """
     r = np.asarray(weights, dtype=np.float64)
     if r.ndim not in (1, 2) or len(r) != level.domain:
@@ -116,7 +115,7 @@ def class_weights(level: Level, weights: npt.ArrayLike) -> Floats:
 
 
 def classes_supporting(g: int, t: int, values: Floats) -> Floats:
-    """class_weights of n <= g**t values, shape (n,) or (n, batch)."""
+    """Return class_weights of n <= g**t values, shape (n,) or (n, batch)."""
     batch = values.shape[1] if values.ndim == 2 else 1
     block = np.zeros((g**t, batch))
     block[: len(values)] = values.reshape(len(values), batch)
@@ -132,18 +131,18 @@ def classes_supporting(g: int, t: int, values: Floats) -> Floats:
 
 
 def supports(level: Level, histogram: npt.ArrayLike) -> Counts:
-    """Number of reports that support each node: shape (code_count,) to (domain,), exact integers.
+    """Return the number of reports that support each node: shape (code_count,) to (domain,), exact integers.
 
-    Raises ValueError where the shape is another.
+    Raises ValueError for another shape.
     """
     return class_supports(level, collapse(level, histogram)).astype(np.int64, copy=False)
 
 
 def class_cells(level: Level, first: int, last: int) -> npt.NDArray[np.int32]:
-    """Cells of all nodes under the class seeds first..last-1, shape (last - first, domain).
+    """Return cells of all nodes under the class seeds first..last-1, shape (last - first, domain).
 
-    Class seeds are numbered in the order of blocks; there are class_count / g of them. Row s tells, with
-    class_index, which class of seed s supports which node. Hashed levels only.
+    Class seeds are numbered in the order of blocks; there are class_count / g of them. Row s and class_index
+    determine which class of seed s supports which node. Hashed levels only.
     """
     g, t = level.g, level.t
     number = np.arange(first, last, dtype=np.int64)
@@ -161,7 +160,7 @@ def class_cells(level: Level, first: int, last: int) -> npt.NDArray[np.int32]:
 
 
 def class_index(level: Level, first: int, last: int) -> npt.NDArray[np.int64]:
-    """Class numbers of the class seeds first..last-1, shape (last - first, g): one for each cell."""
+    """Return class numbers of the class seeds first..last-1, shape (last - first, g): one for each cell."""
     g = level.g
     number = np.arange(first, last, dtype=np.int64)
     index = np.empty((len(number), g), dtype=np.int64)
@@ -177,13 +176,13 @@ def _starts(g: int, t: int) -> list[int]:
 
 
 def _blocks_of_two(level: Level, counts: Counts) -> Counts:
-    """Each code is its own class when g = 2; only the layout changes."""
+    """Return counts by class for g = 2, where each code is its own class; only the layout changes."""
     pairs = counts.reshape(-1, 2)
     return np.concatenate([pairs[2**j - 1 : 2 ** (j + 1) - 1].T.reshape(-1) for j in range(level.t)])
 
 
 def _scaled(g: int, j: int, k: int) -> npt.NDArray[np.int64]:
-    """Where (k a, k y) stands in an array (g**j, g) of seeds' lower digits and cells, for all (a, y)."""
+    """Return the positions of (k a, k y) in an array (g**j, g) of seeds' lower digits and cells."""
     times = np.arange(g) * k % g
     low = np.zeros(1, dtype=np.int64)
     for i in range(j):
@@ -198,7 +197,7 @@ def _butterfly(block: Array, g: int, high: int, low: int, sign: int) -> Array:
     if g <= _SLICED_G:
         for v in range(g):
             sums = out[:, :, v]
-            added = s[:, :, 0]  # for a = 0, which nothing shifts; then the sums so far
+            added = s[:, :, 0]  # for a = 0, without a shift; then the sums so far
             for a in range(1, g):
                 shift = sign * a * v % g
                 np.add(added[: g - shift], s[shift:, :, a], out=sums[: g - shift])

@@ -1,4 +1,4 @@
-"""Chooses the cells of least variance for questions about single values: randomized response, or a hash.
+"""Choose the cells of least variance for questions about single values: randomized response or a hash.
 
 Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security
 2017, with the collision probability of the linear hash, which is exact.
@@ -56,10 +56,10 @@ _EVEN: Cost = attrgetter("even")
 def best_hash(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Cost = _RARE) -> Channel | None:
     """Return the channel of local hashing over range(domain) with the prime g of least cost, or None.
 
-    epsilon in micro-nats. Only primes g below the domain count, with at most max_codes codes and
-    threshold * g > ONE. cost is by default the variance of a value that nobody holds.
+    epsilon in micro-nats. Only primes g below the domain are considered, with at most max_codes codes and
+    threshold * g > ONE. cost is by default the variance of a value that no device has.
     """
-    # Local hashing has t >= 2 digits, so that g**3 - g codes are the fewest.
+    # Local hashing has t >= 2 digits, so at least g**3 - g codes.
     limit = min(domain, round(max_codes ** (1 / 3)) + 2)
     channels = (flat_channel(domain, g, epsilon, max_codes) for g in primes(limit))
     return min((c for c in channels if c is not None), key=cost, default=None)
@@ -82,18 +82,18 @@ def best_channel(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Co
 def channels_together(domains: Iterable[int], epsilon: int) -> tuple[Channel, ...]:
     """Return the best channel over each domain for an even population, with at most 2**24 codes together.
 
-    epsilon in micro-nats. Raises ValueError where no choice fits.
+    epsilon in micro-nats. Raises ValueError if no choice fits.
     """
-    asked, most = tuple(domains), MAX_CODES
+    sizes, most = tuple(domains), MAX_CODES
     while True:
-        channels = tuple(best_channel(domain, epsilon, most, _EVEN) for domain in asked)
+        channels = tuple(best_channel(domain, epsilon, most, _EVEN) for domain in sizes)
         if sum(map(code_count, channels)) <= MAX_CODES:
             return channels
         most = most * 4 // 5  # fewer codes for the largest
 
 
 def code_count(channel: Channel) -> int:
-    """Codes of a level with this channel."""
+    """Return the number of codes of a level with this channel."""
     if channel.g == channel.domain:
         return channel.g
     size = channel.g

@@ -2,8 +2,8 @@
 
 A class (a, y) supports v where a·v = y mod g, and the indicator of that is the mean over k of ω^(k (a·v - y))
 with ω = exp(2πi/g). As a runs over the seeds with leading digit 1 and k over 1..g-1, k a runs over all
-seeds, each once: one Fourier transform over the digits of k a does for the whole butterfly, for about
-g / (2 log g) of its cost. Counts stay with the butterfly, which is exact. Layouts are butterfly.py's.
+seeds, each once: one Fourier transform over the digits of k a replaces the whole butterfly, at about
+2 log g / g of its cost. Counts use the butterfly, which is exact. Layouts are those of butterfly.py.
 """
 
 from functools import lru_cache
@@ -14,21 +14,19 @@ import numpy.typing as npt
 
 from ...arrays import Floats
 
-_FEW = (
-    8  # rows of values, one for each top digit, up to which a product with a matrix is the faster transform
-)
+_FEW = 8  # rows of values, one for each top digit, up to which a product with a matrix is faster
 _MANY = 1 << 14  # values from which SciPy's transforms save more time than they take to load
-_MAX_KEPT = 1 << 18  # values up to which the order of seeds, 8 bytes for each, is kept for the next time
+_MAX_CACHED = 1 << 18  # values up to which the order of seeds, 8 bytes for each, is cached
 
 
 def class_supports(g: int, t: int, *numbers: Floats, count: int | None = None) -> list[Floats]:
-    """Sums of numbers over the classes that support each value: (class_count,) to (g**t,) for each.
+    """Return sums of numbers over the classes that support each value: (class_count,) to (g**t,) for each.
 
-    Two at a time cost as much as one. count: of values that are wanted, all by default.
+    Two at a time cost as much as one. count: the number of values to return, all by default.
     """
     if not numbers:
         return []
-    fft, wanted = _fft(g**t), count or int(g**t)
+    fft, value_count = _fft(g**t), count or int(g**t)
     pairs = np.zeros((g * (g**t - 1) // (g - 1), (len(numbers) + 1) // 2), dtype=np.complex128)
     for k, number in enumerate(numbers):
         (pairs.imag if k % 2 else pairs.real)[:, k // 2] = number
@@ -36,14 +34,14 @@ def class_supports(g: int, t: int, *numbers: Floats, count: int | None = None) -
     waves[0] = pairs.sum(axis=0)
     for block, at in blocks(g, t):
         waves[at] = fft.fft(pairs[block].reshape(g, -1, pairs.shape[1]), axis=0)[1:]
-    rows = -(-wanted // g ** (t - 1))
+    rows = -(-value_count // g ** (t - 1))
     few = t > 1 and rows <= _FEW
     if few:
         waves = _phases(g, 1)[:rows] @ waves.reshape(g, -1)
     cube = waves.reshape(-1, *(g,) * (t - 1), pairs.shape[1])
     axes = range(1 if few else 0, t)
     sums: npt.NDArray[np.complex128] = fft.ifftn(cube, axes=axes, norm="forward")
-    sums = sums.reshape(-1, pairs.shape[1])[:wanted] / g
+    sums = sums.reshape(-1, pairs.shape[1])[:value_count] / g
     return [(sums.imag if k % 2 else sums.real)[:, k // 2] for k in range(len(numbers))]
 
 
@@ -58,7 +56,7 @@ def class_weights(g: int, t: int, values: Floats) -> Floats:
     padded = np.zeros(((rows if few else g) * g ** (t - 1), *rest))
     padded[: len(values)] = values
     cube = padded.reshape(-1, *(g,) * (t - 1), *rest)
-    # Of the top digit's waves half are enough: the others are their conjugates.
+    # Half of the top digit's waves are enough: the others are their conjugates.
     if few:
         waves = fft.fftn(cube, axes=range(1, t)).reshape(rows, -1)
         waves = (_phases(g, -1)[: g // 2 + 1, :rows] @ waves).reshape(-1, *rest)
@@ -74,7 +72,7 @@ def class_weights(g: int, t: int, values: Floats) -> Floats:
 
 
 def _fft(values: int) -> Any:
-    """NumPy's transforms, or of many values SciPy's: twice as fast, but 0.1 s of CPU time to load."""
+    """Return NumPy's transforms, or for many values SciPy's: twice as fast, but 0.1 s of CPU time to load."""
     if values < _MANY:
         return np.fft
     from scipy import fft  # pyright: ignore[reportMissingTypeStubs]
@@ -84,7 +82,7 @@ def _fft(values: int) -> Any:
 
 @lru_cache(maxsize=8)
 def _phases(g: int, sign: int) -> npt.NDArray[np.complex128]:
-    """ω to the power of sign times the product of two digits, ω = exp(2πi/g)."""
+    """Return ω to the power of sign times the product of two digits, ω = exp(2πi/g)."""
     return np.exp(2j * np.pi * sign / g * (np.outer(np.arange(g), np.arange(g)) % g))
 
 
@@ -92,11 +90,11 @@ _Blocks = list[tuple[slice, npt.NDArray[np.intp]]]
 
 
 def blocks(g: int, t: int) -> _Blocks:
-    """Where each block's classes stand, and where k a stands for k = 1..g-1 and its seeds a."""
-    return _kept_blocks(g, t) if g**t <= _MAX_KEPT else _made_blocks(g, t)
+    """Return the positions of each block's classes, and those of k a for k = 1..g-1 and its seeds a."""
+    return _cached_blocks(g, t) if g**t <= _MAX_CACHED else _compute_blocks(g, t)
 
 
-def _made_blocks(g: int, t: int) -> _Blocks:
+def _compute_blocks(g: int, t: int) -> _Blocks:
     k = np.arange(1, g)[:, None]
     times = k * np.arange(g) % g
     lower = np.zeros((g - 1, 1), dtype=np.intp)
@@ -111,4 +109,4 @@ def _made_blocks(g: int, t: int) -> _Blocks:
     return result
 
 
-_kept_blocks = lru_cache(maxsize=8)(_made_blocks)
+_cached_blocks = lru_cache(maxsize=8)(_compute_blocks)

@@ -47,8 +47,8 @@ class LocalHashing(SupportMechanism):
         return frequency_variance(self.codes[0].channel, share)
 
     def tree(self, reports: Sequence[float]) -> Tree | None:
-        # The values are the children of a root that is known to be 1. In a domain of g**t values each code
-        # supports as many as any other, so that estimates sum to 1 by themselves.
+        # The values are the children of a root that is known to be 1. In a domain of g**t values all codes
+        # support the same number of values, so estimates sum to 1 by themselves.
         level = self.experiment.levels[0]
         return None if level.g**level.t == level.domain else one_family(self.domain)
 
@@ -71,7 +71,7 @@ class LocalHashing(SupportMechanism):
 
 @lru_cache(maxsize=16)
 def one_family(domain: int) -> Tree:
-    """The tree of values whose sum is known and no more."""
+    """Return the tree of one level: values whose sum is known."""
     return tree(domain, domain, [1.0])
 
 
@@ -79,16 +79,16 @@ class CodeMoments(Protocol):
     """Cumulants of the weight of one report."""
 
     def frequencies(self) -> tuple[Floats, Floats]:
-        """Second and third cumulants of the weight in each value, two arrays of shape (domain,)."""
+        """Return the second and third cumulants of the weight in each value, two of shape (domain,)."""
         ...
 
     def prefixes(self) -> tuple[Floats, Floats]:
-        """The same of the sums of values 0..v, for each v."""
+        """Return the cumulants of the weight in the sums of values 0..v, for each v."""
         ...
 
 
 class FlatDecoded(SupportDecoded, ABC):
-    """A histogram of codes that are about single values; all moments are exact."""
+    """A histogram of codes for single values; all moments are exact."""
 
     @cached_property
     @abstractmethod
@@ -106,7 +106,7 @@ class FlatDecoded(SupportDecoded, ABC):
         return frequency_variance(self.codes[0].channel, 0.0) / self.reports[0]
 
     def _spread(self, cumulants: tuple[Floats, Floats]) -> Spread:
-        """From the second and third cumulants of one report's supports."""
+        """Return the spread for the second and third cumulants of one report's supports."""
         data = self._leaf.data
         second, third = cumulants
         return Spread.of(second * data.factor, third * data.code.scale**3 / data.reports**2)

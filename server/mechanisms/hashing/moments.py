@@ -1,12 +1,12 @@
 """Moments of the frequencies and of the distribution function of flat local hashing, exact at any size.
 
-What a report weighs in a value is whether it supports the value, less W / D, the part of all D values that it
-supports. Both W and the number of a prefix's values that it supports depend on the seed's lowest digit that
-is not 0. Let that be digit i: the hash is then the same for g**i neighbouring values, a *block*, and differs
-for the g blocks of a *group*. A report supports one block of each group. So of a prefix's last group, of
-which it has some whole blocks and a part of the next, a report supports a whole block, that part or nothing:
-three outcomes for each i. Second and third moments follow from how often each block is supported, and from
-the same sums weighted by the *excess* W - D / g and its square. docs/mathematics.md derives it.
+The weight of a report in a value is 1 or 0, whether it supports the value, minus W / D, the part of all D
+values that it supports. Both W and the number of a prefix's values that it supports depend on the seed's
+lowest nonzero digit. Let that be digit i: the hash is then the same for g**i neighbouring values, a *block*,
+and differs for the g blocks of a *group*. A report supports one block of each group. In the last group of a
+prefix, which consists of some whole blocks and a part of the next, a report supports a whole block, that part
+or nothing: three outcomes for each i. Second and third moments follow from how often each block is supported,
+and from the same sums weighted by the *excess* W - D / g and its square. docs/mathematics.md derives this.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _POINTS = np.arange(4) / 3  # parts of a block at which third moments, cubic ins
 
 @dataclass(frozen=True)
 class _Seeds:
-    """Means over all reports of what those with seeds of some kind have.
+    """Means over all reports, counting only those whose seeds are of some kind.
 
     supported  of 1, excess and excess² times whether a block is supported, shape (3, blocks)
     totals     of excess**k, k = 0..3
@@ -35,7 +35,7 @@ class _Seeds:
     totals: Floats
 
     def without(self, rarer: _Seeds, g: int) -> _Seeds:
-        """Less those of some of the seeds, whose blocks are g times as wide."""
+        """Return the means without those of some of the seeds, whose blocks are g times as wide."""
         repeated = np.repeat(rarer.supported, g, axis=1)[:, : self.supported.shape[1]]
         return _Seeds(self.supported - repeated, self.totals - rarer.totals)
 
@@ -73,19 +73,19 @@ class Moments:
         return _seeds(self._values, self._weighted, self._supports)
 
     def frequencies(self) -> tuple[Floats, Floats]:
-        """Second and third cumulants of the weight in each value, two arrays of shape (domain,)."""
+        """Return the second and third cumulants of the weight in each value, two of shape (domain,)."""
         _, once, twice = self._all.supported
         return of_values(self._supports, once, twice, self._all.totals)
 
     def prefixes(self) -> tuple[Floats, Floats]:
-        """The same of the sums of values 0..v, for each v; all values together are known: 0."""
+        """Return the cumulants of the sums of values 0..v, for each v; 0 for all values."""
         result = np.zeros((2, self._values.domain))
         result[:, :-1] = cumulants(before_values(self._values, self._weighted, self._all))[:, 1:]
         return result[0], result[1]
 
 
 def by_excess(shares: Floats, excess: Floats | None) -> Floats:
-    """Shares times excess**k for k = 0..3, shape (4, classes); for k = 0 alone where there is no excess."""
+    """Return shares times excess**k for k = 0..3, shape (4, classes); only k = 0 if there is no excess."""
     if excess is None:
         return shares[None]
     result = np.empty((4, len(shares)))
@@ -96,7 +96,7 @@ def by_excess(shares: Floats, excess: Floats | None) -> Floats:
 
 
 def of_values(supports: Floats, once: Floats, twice: Floats, totals: Floats) -> tuple[Floats, Floats]:
-    """Second and third cumulants of the weight in each value of the domain.
+    """Return the second and third cumulants of the weight in each value of the domain.
 
     supports, once, twice: means of 1, excess and excess² times whether it is supported, shape (domain,);
     totals: of excess**k, k = 0..3.
@@ -112,23 +112,23 @@ def of_values(supports: Floats, once: Floats, twice: Floats, totals: Floats) -> 
 
 
 def cumulants(moments: Floats) -> Floats:
-    """Second and third cumulants, shape (2, n), of first three moments, shape (3, n)."""
+    """Return the second and third cumulants, shape (2, n), of first three moments, shape (3, n)."""
     first, second, third = moments
     return np.stack([second - first**2, third - 3 * first * second + 2 * first**3])
 
 
 def before_values(values: ValueRun, weighted: Floats, whole: _Seeds | None = None) -> Floats:
-    """First three moments of what one report weighs in the values before each one of a run, shape (3, count).
+    """Return the first three moments of one report's weight before each value of a run, shape (3, count).
 
-    What it weighs is how many of the run's own it supports, less one in g, and less the part of the excess
-    that falls to all values of the domain so far. weighted: as of by_excess.
+    The weight is the number of the run's values that it supports, minus one in g, and minus the part of the
+    excess for all values of the domain so far. weighted: from by_excess().
     """
     g, t = values.g, values.t
     nested = [whole or _seeds(values, weighted)]  # the seeds whose lowest 0, 1, ... digits are 0
     for i in range(1, t):
         weighted = _lowest_digit_zero(g, weighted)
         nested.append(_seeds(replace(values, t=t - i, count=-(-values.count // g**i)), weighted))
-    # From wide blocks to single values: what the rarer seeds have is cubic inside each block.
+    # From wide blocks to single values: the moments of the rarer seeds are cubic inside each block.
     moments = _at_points(nested[-1], values, g ** (t - 1))
     for i in range(t - 2, -1, -1):
         finer = _at_points(nested[i].without(nested[i + 1], g), values, g**i)
@@ -138,9 +138,9 @@ def before_values(values: ValueRun, weighted: Floats, whole: _Seeds | None = Non
 
 
 def _seeds(values: ValueRun, weighted: Floats, supports: Floats | None = None) -> _Seeds:
-    """Of a run of blocks; weighted: as of by_excess; supports: of the blocks, where they are known."""
-    known = supports is not None
-    sums = _class_supports(values, *weighted[known:3])
+    """Return the means for a run of blocks; weighted: from by_excess(); supports: of the blocks, if any."""
+    has_supports = supports is not None
+    sums = _class_supports(values, *weighted[has_supports:3])
     if supports is not None:
         sums.insert(0, supports)
     supported, totals = np.zeros((3, values.count)), np.zeros(4)
@@ -151,73 +151,75 @@ def _seeds(values: ValueRun, weighted: Floats, supports: Floats | None = None) -
 
 
 def _at_points(seeds: _Seeds, values: ValueRun, size: int) -> Floats:
-    """First three moments of reports' weights, with these seeds, of prefixes, shape (3, blocks, points).
+    """Return the first three moments of the weights of prefixes with these seeds, (3, blocks, points).
 
-    The prefixes end at the points of each block of size values; of a single value, before it.
+    The prefixes end at the points of each block of `size` values; for a single value, before it.
     """
     g = values.g
     partly = _POINTS if size > 1 else _POINTS[:1]
     block: Floats = np.arange(seeds.supported.shape[1], dtype=np.float64)[:, None]
-    taken = (block % g + partly) / g * size  # the last group's values in the prefix, over g
+    expected = (block % g + partly) / g * size  # the last group's values in the prefix, over g
     part = (values.before + (block + partly) * size) / values.domain
     before, last = _before(seeds.supported, g)[:, :, None], seeds.supported[:, :, None]
 
     def inside(power: int, k: int) -> Floats:
-        """Moment of the values supported in the last group, times the excess to the power k."""
+        """Return the moment of the values supported in the last group, times excess**k."""
         return (before[k] + last[k] * partly**power) * size**power
 
     n0, n1, n2, n3 = seeds.totals
     one, two = inside(1, 0), inside(2, 0)
-    first = one - taken * n0
-    second = two - 2 * taken * one + taken**2 * n0
-    third = inside(3, 0) - 3 * taken * (two - taken * one) - taken**3 * n0
-    if n2:  # the sum of all estimates errs
-        once, twice = inside(1, 1), taken * n1
+    first = one - expected * n0
+    second = two - 2 * expected * one + expected**2 * n0
+    third = inside(3, 0) - 3 * expected * (two - expected * one) - expected**3 * n0
+    if n2:  # the sum of all estimates has an error
+        once, twice = inside(1, 1), expected * n1
         first -= part * n1
         second += part * (2 * (twice - once) + part * n2)
-        third += 3 * part * (taken * (2 * once - twice) - inside(2, 1) + part * (inside(1, 2) - taken * n2))
+        third += (
+            3 * part * (expected * (2 * once - twice) - inside(2, 1) + part * (inside(1, 2) - expected * n2))
+        )
         third -= part**3 * n3
     return np.stack([first, second, third])
 
 
 @lru_cache(maxsize=16)
 def _inside_blocks(g: int, points: int) -> Floats:
-    """From cubics at the points of a block to their values at the points of its g parts, (4, g points)."""
+    """Return the map of cubics at a block's points to their values at those of its g parts."""
     at = (np.arange(g)[:, None] + _POINTS[:points]) / g
     between = np.linalg.solve(np.vander(_POINTS).T, np.vander(at.reshape(-1), len(_POINTS)).T)
     return between.astype(np.float64)
 
 
 def _before(values: Floats, g: int) -> Floats:
-    """Sums over the blocks before each in its group, shape (3, blocks)."""
+    """Return sums over the blocks before each in its group, shape (3, blocks)."""
     total = np.cumsum(values, axis=1) - values
     return total - np.repeat(total[:, ::g], g, axis=1)[:, : values.shape[1]]
 
 
 def _class_supports(values: ValueRun, *numbers: Floats) -> list[Floats]:
-    if values.g == 2:  # whose butterfly has no multiplications that a Fourier transform could save
+    if values.g == 2:  # a Fourier transform would not be faster than this butterfly
         return [butterfly.values_supported(2, values.t, one) for one in numbers]
     return fourier.class_supports(values.g, values.t, *numbers, count=values.count)
 
 
 def _lowest_digit_zero(g: int, classes: Floats) -> Floats:
-    """Of the classes of t > 1 digits, shape (n, classes), those of seeds that end in 0: of t - 1 digits."""
-    kept: list[Floats] = []
+    """Return the classes of t > 1 digits, shape (n, classes), whose seeds end in 0: those of t - 1 digits."""
+    parts: list[Floats] = []
     start = size = g
     while start < classes.shape[1]:  # the first block's seeds have one digit, and it is not 0
         size *= g
-        kept.append(classes[:, start : start + size].reshape(len(classes), -1, g)[:, :, 0])
+        parts.append(classes[:, start : start + size].reshape(len(classes), -1, g)[:, :, 0])
         start += size
-    return np.concatenate(kept, axis=1)
+    return np.concatenate(parts, axis=1)
 
 
 @lru_cache(maxsize=4)
 def excess_supported(g: int, t: int, domain: int) -> Floats | None:
-    """How many more than domain / g values each class supports, shape (classes,); None where none does."""
+    """Return by how many values each class exceeds domain / g, shape (classes,); None if none does."""
     if g**t == domain:
         return None
     digits = [domain // g**i % g for i in range(t)]
-    # By the seed's lowest digit that is not 0, and by the block of the domain's last group that is supported.
+    # By the seed's lowest nonzero digit, and by the supported block of the domain's last group.
     table = np.zeros((t, g))
     for i, digit in enumerate(digits):
         table[i, :digit] = g**i

@@ -1,9 +1,10 @@
-"""Variance of one value's share where values are asked for directly: rr, grr, olh and pgr, in closed form.
+"""Variance of one value's share in mechanisms for single values: rr, grr, olh and pgr, in closed form.
 
-With s_v whether a report supports v, and T the number of values that it supports, the estimate of a share is
-(s_v - q - (T - E T) / D) / (p - q), a mean over reports: shares sum to 1, so that what T is off says nothing.
-How often two values are supported at once depends, for the report of a third, on whether the three lie on one
-line in the space of digits. Over all values v, lines through three values of range(D) are counted exactly.
+With s_v = 1 if a report supports v, else 0, and T the number of values that it supports, the estimate of a
+share is the mean over reports of (s_v - q - (T - E T) / D) / (p - q): shares sum to 1, so the deviation of T
+carries no information. The chance that two values are supported at once depends, for the report of a third,
+on whether the three are on one line in the space of digits. Over all values v, lines through three values of
+range(D) are counted exactly.
 """
 
 from functools import lru_cache
@@ -12,9 +13,10 @@ from ..channel import Channel
 
 
 def frequency_variance(channel: Channel, share: float | None) -> float:
-    """Variance, times reports, of the frequency of a value that holds this share, others sharing the rest.
+    """Return the variance, times reports, of the frequency of a value with this share.
 
-    Population sampling included; the mean over values, for None at the share for which that is largest.
+    The other values share the rest evenly. Includes the sampling of the population; the mean over values; for
+    None at the share with the largest variance.
     """
     constant, linear = _parabola(channel)
     if share is None:
@@ -24,7 +26,7 @@ def frequency_variance(channel: Channel, share: float | None) -> float:
 
 @lru_cache(maxsize=4096)
 def _parabola(channel: Channel) -> tuple[float, float]:
-    """The a and b of the variance a + b f - f² of the share f."""
+    """Return the a and b of the variance a + b f - f² of the share f."""
     n, p, q, c, lie = channel.domain, channel.p, channel.q, channel.collision, channel.lie
     spread = p - q
     a, b = q * (1 - q), spread * (1 - 2 * q)
@@ -34,7 +36,7 @@ def _parabola(channel: Channel) -> tuple[float, float]:
         # Two values are supported by the report of one of them, and of a third, a mean over third values.
         own = c * p
         other = on_line * own + (1 - on_line) * (third * p + (c - third) * lie)
-        supported = p + (n - 1) * q  # E T, whatever is held
+        supported = p + (n - 1) * q  # E T, whatever the value
         squared = supported + 2 * (n - 1) * own + (n - 1) * (n - 2) * other  # E T²
         a -= 2 / n * (q + own + (n - 2) * other - q * supported)
         a += (squared - supported**2) / n**2

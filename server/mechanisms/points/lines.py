@@ -1,10 +1,10 @@
-"""Lines through three of a domain's values, which codes support together more often than three others."""
+"""Lines through three of a domain's values, which codes support together more often than other triples."""
 
 import math
 
 
 def digits(domain: int, g: int) -> int:
-    """Number of base-g digits that tell range(domain) apart; 1 at least."""
+    """Return the number of base-g digits that distinguish range(domain), at least 1."""
     count = 1
     while g**count < domain:
         count += 1
@@ -12,10 +12,11 @@ def digits(domain: int, g: int) -> int:
 
 
 def affine(domain: int, g: int) -> int:
-    """Number of ordered triples of different values of range(domain) on one line in the space of digits.
+    """Return the number of ordered triples of different values on one line in the space of digits.
 
-    A line whose direction has its top digit at place j stays in one block of g**(j+1) values and meets each
-    of its g parts of g**j values once. At most one block is not whole: it has `full` parts and r values more.
+    The values are range(domain). A line whose direction has its top digit at place j stays in one block of
+    g**(j+1) values and meets each of its g parts of g**j values once. At most one block is not whole: it has
+    `full` parts and r more values.
     """
     triples = 0
     for j in range(digits(domain, g)):
@@ -28,9 +29,9 @@ def affine(domain: int, g: int) -> int:
 
 
 def projective(domain: int, q: int) -> int:
-    """The same of the first points of a projective space mod q (projective.py).
+    """Return the same for the first points of a projective space mod q (projective.py).
 
-    They are a whole space, at infinity, and values before it. Any line of those meets the space once.
+    They are a whole space, at infinity, and finite values. Any line through finite values meets it once.
     """
     infinity = 1
     while infinity * q + 1 <= domain:

@@ -1,9 +1,9 @@
 """Moments of the frequencies and of the distribution function of pgr, exact at any size.
 
-As those of flat local hashing (hashing/moments.py): a report weighs in a value whether it supports it, less
-the part W / D of the values that it supports. The values with their 1 at digit j are those of a linear hash
-of j digits, shifted: all values before them, K of them, are a projective space, of which a code supports (K
-- 1) / q, or all of it where its lower j digits are 0.
+As for flat local hashing (hashing/moments.py), the weight of a report in a value is 1 or 0, whether it
+supports the value, minus the part W / D of the values that it supports. The values with their 1 at digit j
+are those of a linear hash of j digits, shifted: the K values before them are a projective space, of which a
+code supports (K - 1) / q, or all of it if its lower j digits are 0.
 """
 
 from functools import cached_property, lru_cache
@@ -34,7 +34,7 @@ class PointMoments:
         return totals
 
     def frequencies(self) -> tuple[Floats, Floats]:
-        """Second and third cumulants of the weight in each value, two arrays of shape (domain,)."""
+        """Return the second and third cumulants of the weight in each value, two of shape (domain,)."""
         domain = len(self._supports)
         once = twice = np.zeros(domain)
         if len(self._weighted) > 1:
@@ -42,7 +42,7 @@ class PointMoments:
         return of_values(self._supports, once, twice, self._totals)
 
     def prefixes(self) -> tuple[Floats, Floats]:
-        """The same of the sums of values 0..v, for each v; all values together are known: 0."""
+        """Return the cumulants of the sums of values 0..v, for each v; 0 for all values."""
         q, domain = self._q, len(self._supports)
         moments = np.zeros((3, domain))  # of the values before each one
         weighted, zeros = self._weighted, np.zeros(len(self._weighted))
@@ -51,7 +51,7 @@ class PointMoments:
             before = np.arange(first, min(projective.point_count(q, j + 1), domain))
             hashed = projective.by_class(q, j + 1, weighted)
             values = ValueRun(q, j, first, len(before), domain)
-            # All weights are taken less the q-th part of the values before.
+            # All weights are reduced by the q-th part of the values before.
             part = _shifted(before_values(values, hashed), -1 / q, float(hashed[0].sum()))
             alone = weighted[:, first]  # of codes whose lower j digits are 0, and the next is not
             part += _of_equals(first - before / q, before / domain, alone)
@@ -65,7 +65,7 @@ class PointMoments:
 
 
 def _shifted(moments: Floats, by: float, total: float) -> Floats:
-    """First three moments, shape (3, n), of weights of this total, of numbers that a constant is added to."""
+    """Return the first three moments, shape (3, n), after adding a constant; total: of the weights."""
     first, second, third = moments
     return np.stack(
         [
@@ -77,7 +77,7 @@ def _shifted(moments: Floats, by: float, total: float) -> Floats:
 
 
 def _of_equals(numbers: Floats, times: Floats, weights: Floats) -> Floats:
-    """First three moments, shape (3, n), of numbers less times the excess; weights: by_excess's, summed."""
+    """Return the first three moments, (3, n), of numbers minus times the excess; weights: by_excess sums."""
     w = np.zeros(4)
     w[: len(weights)] = weights
     first, second = numbers * w[0] - times * w[1], numbers**2 * w[0] - 2 * numbers * times * w[1]
@@ -87,7 +87,7 @@ def _of_equals(numbers: Floats, times: Floats, weights: Floats) -> Floats:
 
 @lru_cache(maxsize=4)
 def excess_supported(q: int, t: int, domain: int) -> Floats | None:
-    """How many more values each code supports than the mean code, shape (codes,); None where none does."""
+    """Return by how many values each code exceeds the mean code, shape (codes,); None if none does."""
     codes = projective.point_count(q, t)
     if domain == codes:
         return None

@@ -43,7 +43,7 @@ class PointsChannel(Channel):
 
     @property
     def digits(self) -> int:
-        """Of a point."""
+        """Number of digits of a point."""
         return projective.digits(self.g, self.domain)
 
     @property
@@ -72,16 +72,16 @@ class PointsChannel(Channel):
 
 
 def points_channel(points: Points) -> PointsChannel:
-    """Channel of an experiment's points."""
+    """Return the channel of an experiment's points."""
     both = projective.point_count(points.q, points.t - 2)
     return PointsChannel(points.domain, points.q, points.threshold / ONE, both / points.inside)
 
 
 @lru_cache(maxsize=1024)
 def _channels(domain: int, epsilon: int) -> tuple[PointsChannel, ...]:
-    """Channels of points of three digits or more with primes that can be the best, or all that there are.
+    """Return the channels of points of at least three digits with primes that can be best, or all of them.
 
-    Two digits are randomized response over no fewer codes than values.
+    Two digits are randomized response over at least as many codes as values.
     """
     small = [q for q in primes(_MAX_Q) if q + 1 < domain]
     fitting = [q for q in small if projective.point_count(q, projective.digits(q, domain)) <= MAX_CODES]
@@ -142,11 +142,11 @@ class ProjectiveGeometry(SupportMechanism):
 
     @property
     def points(self) -> Points:
-        """The experiment's, as boards have them."""
+        """The experiment's points, as on boards."""
         return self.codes[0].level
 
     def tree(self, reports: Sequence[float]) -> Tree | None:
-        # As of olh: estimates sum to 1 by themselves where all points are values.
+        # As for olh: estimates sum to 1 by themselves if all points are values.
         return None if self.codes[0].even else one_family(self.domain)
 
     def fields(self) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class PointsDecoded(FlatDecoded):
 def draw_points(
     points: Points, nodes: npt.NDArray[np.uint32], rng: np.random.Generator
 ) -> npt.NDArray[np.uint32]:
-    """A code for each node as the board draws it, from the first of the points' own."""
+    """Return a code for each node as the board draws it, numbered from the first code of these points."""
     parts = [
         _draw(points, nodes[first : first + _DRAWN_AT_ONCE].astype(np.int64), rng)
         for first in range(0, len(nodes), _DRAWN_AT_ONCE)
@@ -191,27 +191,27 @@ def draw_points(
 
 
 def _draw(points: Points, nodes: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """The steps of Points.respond, an array at a time."""
+    """Follow the steps of Points.respond, an array at a time."""
     q, n = points.q, len(nodes)
     product = (rng.integers(0, ONE, n) >= points.threshold).astype(np.int64)
     rest = np.where(product, rng.integers(0, points.outside, n), rng.integers(1, points.outside, n))
     digits = np.empty((points.t, n), np.int64)
     at = np.zeros(n, np.int64)
-    left = product
+    target = product
     for i in range(points.t):
         rest, digits[i] = np.divmod(rest, q)
         at += nodes > 0
         more, digit = np.divmod(nodes - 1, q)
-        left = left - digits[i] * np.where(nodes > 0, digit, nodes == 0)
+        target = target - digits[i] * np.where(nodes > 0, digit, nodes == 0)
         nodes = more
     solved = digits[at, np.arange(n)]
     digits[-1] = solved
-    digits[at, np.arange(n)] = (solved + left) % q
+    digits[at, np.arange(n)] = (solved + target) % q
     inverse = np.array([0, *(pow(a, -1, q) for a in range(1, q))])
-    top = np.zeros(n, np.int64)  # the inverse of the highest digit but zeros, once it is seen
+    top = np.zeros(n, np.int64)  # the inverse of the highest nonzero digit, once it is reached
     codes = np.zeros(n, np.int64)
     for digit in digits[::-1]:
-        seen = top > 0
-        codes = codes * q + (1 + digit * top % q) * seen
-        top = np.where(seen, top, inverse[digit])
+        below_top = top > 0
+        codes = codes * q + (1 + digit * top % q) * below_top
+        top = np.where(below_top, top, inverse[digit])
     return codes

@@ -1,8 +1,8 @@
 """prefix: discovers unknown texts: pgr reports the slot of a text's beginning, at one of several lengths.
 
-An index is a slot for each level, slots**levels of them: far more than any array holds. What has that size is
-made for small domains alone (law, weights, lift); of real ones a histogram tells level by level, and which
-texts are behind the slots is found by estimate/discovery.py.
+An index has a slot for each level, so there are slots**levels of them: far too many for an array. Arrays of
+that size are only for small domains (law, weights, lift); real histograms are decoded level by level, and
+estimate/discovery.py finds the texts behind the slots.
 
 Privacy: of pgr over one level's slots; the level is drawn without looking at the reading. Utility: each
 level's slots are estimated without bias; how often slots of two levels come together no report tells. Cost:
@@ -37,7 +37,7 @@ _TEXT = {"type": "text", "salt": "s", "mechanism": "prefix"}
 
 @dataclass(frozen=True)
 class SlotShares:
-    """What a level's reports say of its slots.
+    """Estimates for the slots of one level.
 
     shares   of each slot, shape (slots,), unbiased
     reports  of the level; channel: how often one supports a slot
@@ -48,12 +48,12 @@ class SlotShares:
     channel: Channel
 
     def variance(self, share: float) -> float:
-        """Variance of the estimate of a slot of this share, the sampling of the population included."""
+        """Return the variance of the estimate of a slot of this share, including population sampling."""
         support = self._support(share)
         return support * (1 - support) / (self.channel.p - self.channel.q) ** 2 / self.reports
 
     def skew(self, share: float) -> float:
-        """How much it grows as the share grows by one."""
+        """Return by how much the variance grows as the share grows by one."""
         return (1 - 2 * self._support(share)) / (self.channel.p - self.channel.q) / self.reports
 
     def _support(self, share: float) -> float:
@@ -61,7 +61,7 @@ class SlotShares:
 
 
 class SlotCode(PointsCode):
-    """A level's codes; its nodes are the slots that an index has there."""
+    """A level's codes; its nodes are the level's slots."""
 
     def __init__(self, points: Points):
         super().__init__(points)
@@ -87,9 +87,9 @@ class Prefix(SupportMechanism):
 
     @classmethod
     def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
-        """The q of least variance of a slot; variance: of the level that states shares.
+        """Return the q of least variance of a slot; variance: of the last level, which measures shares.
 
-        That one has twice the reports of others, and the first half: it has few beginnings to tell apart.
+        The last level gets twice the reports of others, and the first half of them: it has few beginnings.
         """
         if workload.kind != "texts":
             return
@@ -125,16 +125,16 @@ class Prefix(SupportMechanism):
         return cast(tuple[SlotCode, ...], self.codes)
 
     def weights(self, statistic: Floats, reports: Sequence[float]) -> Weights:
-        """As ever, of a statistic that is a sum of numbers for each level's slots; ValueError for another."""
+        """Return weights as the base class; raises ValueError unless the statistic is a sum over levels."""
         mean = statistic.mean(axis=0)
         share = self.experiment.levels[0].domain / self.domain
         nodes = [code.node_sums(statistic) * share - mean for code in self.codes]
-        left = (
+        remainder = (
             statistic
             - mean
             - sum(code.spread_out(part, self.domain) for code, part in zip(self.codes, nodes, strict=True))
         )
-        if np.abs(left).max() > 1e-9 * np.abs(statistic).max():
+        if np.abs(remainder).max() > 1e-9 * np.abs(statistic).max():
             raise ValueError("no report tells how often slots of two levels come together")
         constant = mean + sum(code.constant(part) for code, part in zip(self.codes, nodes, strict=True))
         parts = zip(self.codes, nodes, reports, strict=True)
@@ -144,12 +144,12 @@ class Prefix(SupportMechanism):
         return "" if min(reports) > 1 else "each level needs at least 2 reports: wait for more"
 
     def drawable(self, indices: Sequence[int]) -> npt.NDArray[np.uint32]:
-        """The slots of indices of a domain of any size, shape (n, levels)."""
+        """Return the slots of indices of a domain of any size, shape (n, levels)."""
         rows = [[index >> level.shift & (self.slots - 1) for level in self._levels] for index in indices]
         return np.array(rows, np.uint32).reshape(len(rows), len(self.codes))
 
     def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
-        """As ever, of indices of shape (n,), or of their slots, shape (n, levels)."""
+        """Return codes as the base class; indices have shape (n,), or (n, levels) for their slots."""
         slots = indices
         if indices.ndim == 1:
             shifts = np.array([level.shift for level in self._levels], np.uint32)
@@ -166,7 +166,7 @@ class Prefix(SupportMechanism):
         return Decoded(self, self.collapse(counts))
 
     def slot_shares(self, counts: Counts) -> list[SlotShares]:
-        """What a histogram of codes, shape (code_count,), tells of each level's slots."""
+        """Return the estimates for each level's slots from a histogram of codes, shape (code_count,)."""
         levels: list[SlotShares] = []
         for code, part in zip(self.codes, self.collapse(counts), strict=True):
             reports = int(part.sum())

@@ -1,14 +1,14 @@
-"""Sums over the points of a projective space whose dot product with each point is 0, and the least of them.
+"""Sums and minima over the points of a projective space that are orthogonal to each point.
 
-A point of t digits mod q, q prime, is the vector among its multiples whose highest digit but zeros is 1.
-Its number is that vector's place among all of them, so that the points whose top digit is 0, *at infinity*,
-come first, numbered as those of t - 1 digits. The others are 1 on top and any t - 1 digits below, in order.
+A point of t digits mod q, q prime, is the vector among its multiples whose highest nonzero digit is 1. Its
+number is that vector's place among all of them, so that the points whose top digit is 0, *at infinity*, come
+first, numbered like those of t - 1 digits. The others have 1 on top and any t - 1 digits below, in order.
 
-A point is 1 on top and v below, or v at infinity; another one, of top digit x and lower digits a ≠ 0, is
-orthogonal to it where a·v = -x, or a·v = 0. Scaled so that the highest digit of a is 1, (a, -x) is a class
-of the linear hash of t - 1 digits (butterfly.py), which so does for all but the points at infinity; for
-those its cells are added up, and one digit less remains. As the product is symmetric, so are the sums: what
-maps numbers of codes to values maps numbers of values to codes.
+A point has 1 on top and v below, or is v at infinity; another one, of top digit x and lower digits a ≠ 0, is
+orthogonal to it if a·v = -x, or a·v = 0. Scaled so that the highest nonzero digit of a is 1, (a, -x) is a
+class of the linear hash of t - 1 digits (butterfly.py), which thus covers all but the points at infinity; for
+those its cells are added up, and a problem with one digit less remains. Since the product is symmetric, so
+are the sums: the same map takes numbers of codes to values and numbers of values to codes.
 """
 
 from functools import lru_cache
@@ -19,16 +19,16 @@ import numpy.typing as npt
 from ...arrays import Array, Counts, Floats
 from ..hashing import butterfly, fourier
 
-_MAX_KEPT = 1 << 18  # points up to which their order, 8 bytes for each, is kept for the next time
+_MAX_CACHED = 1 << 18  # points up to which their order, 8 bytes for each, is cached
 
 
 def point_count(q: int, t: int) -> int:
-    """Number of points of t digits; 0 for t <= 0."""
+    """Return the number of points of t digits; 0 for t <= 0."""
     return (q**t - 1) // (q - 1) if t > 0 else 0
 
 
 def digits(q: int, domain: int) -> int:
-    """Return the fewest digits for this many points, 2 or more."""
+    """Return the smallest number of digits for this many points."""
     t = 1
     while point_count(q, t) < domain:
         t += 1
@@ -36,7 +36,7 @@ def digits(q: int, domain: int) -> int:
 
 
 def sums(q: int, t: int, numbers: Floats) -> Floats:
-    """Sums of the first points' numbers over those orthogonal to each point.
+    """Return sums of the first points' numbers over those orthogonal to each point.
 
     Shape (n,) or (n, batch), of points that t digits tell apart and no fewer, to (points, ...).
     """
@@ -55,9 +55,9 @@ def sums(q: int, t: int, numbers: Floats) -> Floats:
 
 
 def supported(q: int, t: int, count: int, *numbers: Floats) -> list[Floats]:
-    """Sums over the points orthogonal to each of the first ones, (points,) to (count,) for each of numbers.
+    """Return sums over the points orthogonal to each of the first `count` points, for each of numbers.
 
-    count: the number of points, which needs all t digits. Two at a time cost as much as one.
+    Numbers have shape (points,), results (count,); count needs all t digits. Two cost as much as one.
     """
     below = point_count(q, t - 1)
     classes = [by_class(q, t, each) for each in numbers]
@@ -70,7 +70,7 @@ def supported(q: int, t: int, count: int, *numbers: Floats) -> list[Floats]:
 
 
 def supports(q: int, t: int, counts: Counts) -> Counts:
-    """Sums of counts over the points orthogonal to each, shape (points,) to the same, in exact integers."""
+    """Return sums of counts over the points orthogonal to each, both of shape (points,); exact integers."""
     if t == 1:
         return np.zeros_like(counts)
     infinity = supports(q, t - 1, at_infinity(q, t, counts)) + counts[point_count(q, t - 1)]
@@ -78,7 +78,7 @@ def supports(q: int, t: int, counts: Counts) -> Counts:
 
 
 def least(q: int, t: int, masses: Floats) -> Floats:
-    """The least number among the points orthogonal to each, shape (points,) to the same."""
+    """Return the least number among the points orthogonal to each, both of shape (points,)."""
     if t == 1:
         return np.full(1, np.inf)
     seeds = np.concatenate([masses[order].min(axis=0) for _, _, order in _blocks(q, t)])
@@ -87,17 +87,17 @@ def least(q: int, t: int, masses: Floats) -> Floats:
 
 
 def by_class(q: int, t: int, numbers: Array) -> Array:
-    """Numbers of points, shape (..., points), as those of the classes of a hash of t - 1 digits.
+    """Return numbers of points, shape (..., points), as numbers of the classes of a hash of t - 1 digits.
 
-    The point that stands alone, top digit 1 and zeros below, is left out.
+    The point with top digit 1 and zeros below has no class and is left out.
     """
     return np.concatenate([numbers[..., order.reshape(-1)] for _, _, order in _blocks(q, t)], axis=-1)
 
 
 def at_infinity(q: int, t: int, numbers: Array) -> Array:
-    """Sums of numbers over the points that agree in all but the top digit: points of t - 1 digits.
+    """Return sums of numbers over the points that agree in all but the top digit: points of t - 1 digits.
 
-    Shape (..., points). The point that stands alone is left out.
+    Shape (..., points). The point with top digit 1 and zeros below is left out.
     """
     return np.concatenate([numbers[..., order].sum(axis=-2) for _, _, order in _blocks(q, t)], axis=-1)
 
@@ -111,8 +111,8 @@ def _class_weights(q: int, t: int, values: Floats) -> Floats:
 _Blocks = list[tuple[slice, int, npt.NDArray[np.intp]]]
 
 
-def _made_blocks(q: int, t: int) -> _Blocks:
-    """For each block of the classes of t - 1 digits: where it stands, its first seed, its points.
+def _compute_blocks(q: int, t: int) -> _Blocks:
+    """Return for each block of the classes of t - 1 digits its position, its first seed and its points.
 
     Points have shape (cells, seeds). A seed a of cell 0 is the point a at infinity; of cell y it is the one
     of top digit 1 and lower digits -a / y.
@@ -131,8 +131,8 @@ def _made_blocks(q: int, t: int) -> _Blocks:
     return result
 
 
-_kept_blocks = lru_cache(maxsize=16)(_made_blocks)
+_cached_blocks = lru_cache(maxsize=16)(_compute_blocks)
 
 
 def _blocks(q: int, t: int) -> _Blocks:
-    return _kept_blocks(q, t) if q**t <= _MAX_KEPT * (q - 1) else _made_blocks(q, t)
+    return _cached_blocks(q, t) if q**t <= _MAX_CACHED * (q - 1) else _compute_blocks(q, t)

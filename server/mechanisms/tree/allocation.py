@@ -1,17 +1,17 @@
-"""How many of the reports each level of a tree gets, for the least mean variance over a workload.
+"""The shares of the reports for each level of a tree, for the least mean variance over a workload.
 
-In a complete tree whose nodes err equally within a level, least squares falls apart into the contrasts
-between siblings. A contrast at level k is seen by level k and by every finer one: with a share w_l of the
-reports, variance V_l of a node and width_l values to a node, level l tells w_l width_l / V_l about it. With
-T_k the workload's mean squared length along the contrasts of level k,
+In a complete tree whose nodes have equal errors within a level, least squares separates into the contrasts
+between siblings. Level k and every finer one measure a contrast at level k: with a share w_l of the reports,
+variance V_l of a node and width_l values to a node, level l has the information w_l width_l / V_l about it.
+With T_k the workload's mean squared length along the contrasts of level k,
 
     mean variance = Σ_k T_k / μ_k,    μ_k = Σ_{l >= k} w_l width_l / V_l.
 
 It is convex in the shares. With c_k = V_k / width_k the condition Σ w = 1 reads Σ_k (c_k - c_{k-1}) μ_k = 1,
-so that μ_k is proportional to sqrt(T_k / (c_k - c_{k-1})), save that it must not rise with k: where it would,
-neighbouring levels are pooled and all of them but the finest get no reports. That is isotonic regression, and
-its result the optimum over all shares and over all trees that leave out levels. In an incomplete tree it is
-an approximation, as its last nodes are smaller.
+so μ_k is proportional to sqrt(T_k / (c_k - c_{k-1})), except that it must not rise with k: where it would,
+neighbouring levels are pooled, and only the finest of them gets reports. That is isotonic regression, and its
+result is the optimum over all shares and over all trees that leave out levels. In an incomplete tree it is an
+approximation, since the last nodes are smaller.
 
 Pukelsheim, Optimal Design of Experiments, 1993 (the criterion); Barlow, Bartholomew, Bremner, Brunk,
 Statistical Inference under Order Restrictions, 1972 (pooling).
@@ -25,16 +25,16 @@ import numpy as np
 from ...arrays import Floats
 
 _MOST = 64  # the weights' largest sum: one report in 64 for a level is fine enough
-_SLACK = 1.001  # of the variance, given for smaller weights
+_SLACK = 1.001  # factor of the variance that is accepted for smaller weights
 
 
 @dataclass(frozen=True)
 class Levels:
-    """What the levels of a tree are worth to a workload; arrays of shape (levels,), top first.
+    """The value of a tree's levels for a workload; arrays of shape (levels,), top first.
 
     energy   the workload's mean squared length along each level's contrasts
     cost     variance of a node's estimate times reports on its level, over the values to a node
-    assumed  the same as least squares takes it to be
+    assumed  the cost that least squares assumes
     """
 
     energy: Floats
@@ -42,15 +42,15 @@ class Levels:
     assumed: Floats
 
     def variance(self, shares: Floats) -> float:
-        """Mean variance over the workload times reports, shares of the reports adding up to 1."""
+        """Return the mean variance over the workload times reports, shares of the reports adding up to 1."""
         information = np.cumsum((shares / self.assumed)[::-1])[::-1]
         noise = np.cumsum((shares * self.cost / self.assumed**2)[::-1])[::-1]
         return float((self.energy * noise / information**2).sum())
 
 
 def shares(levels: Levels) -> Floats:
-    """Shares of least variance where least squares assumes the true costs, shape (levels,); some are 0."""
-    if not levels.energy.any():  # nothing is asked for but what the root knows
+    """Return the shares of least variance if least squares assumes the true costs, (levels,); some are 0."""
+    if not levels.energy.any():  # the workload needs only the root
         return np.append(np.zeros(len(levels.cost) - 1), 1.0)
     groups: list[tuple[float, float, int]] = []  # energy, increase of cost, finest level
     before = 0.0
@@ -68,18 +68,18 @@ def shares(levels: Levels) -> Floats:
     return result / result.sum()
 
 
-def rounded(levels: Levels, wanted: Floats) -> tuple[int, ...]:
-    """Small integers in proportion to wanted shares, the last of them positive, of nearly least variance."""
-    return small_integers(wanted, lambda w: levels.variance(np.array(w) / sum(w)), least_of_last=1)
+def rounded(levels: Levels, target: Floats) -> tuple[int, ...]:
+    """Return small integers in proportion to target shares, the last one positive, nearly optimal."""
+    return small_integers(target, lambda w: levels.variance(np.array(w) / sum(w)), least_of_last=1)
 
 
 def small_integers(
-    wanted: Floats, variance: Callable[[tuple[int, ...]], float], least_of_last: int = 0
+    target: Floats, variance: Callable[[tuple[int, ...]], float], least_of_last: int = 0
 ) -> tuple[int, ...]:
-    """Small integers in proportion to wanted shares, of nearly least variance."""
+    """Return small integers in proportion to target shares, of nearly least variance."""
     tried: list[tuple[float, tuple[int, ...]]] = []
     for total in range(1, _MOST + 1):
-        exact = wanted * total
+        exact = target * total
         weights = np.floor(exact).astype(int)
         most_missed = np.argsort(weights - exact, kind="stable")[: total - int(weights.sum())]
         weights[most_missed] += 1

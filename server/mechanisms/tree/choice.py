@@ -1,4 +1,4 @@
-"""The fanout, cells and weights of least variance for a workload, of a tree of histograms."""
+"""Choose the fanout, cells and weights of a tree of histograms with the least variance for a workload."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,9 +22,9 @@ _FINALISTS = 4
 
 @cache
 def level_channels(domain: int, fanout: int, epsilon: int) -> tuple[Channel, ...]:
-    """Best channel of each level of a hierarchy for an even population, top first; at most 2**24 codes.
+    """Return the best channel of each level of a hierarchy for an even population, top first.
 
-    epsilon in micro-nats. Raises ValueError where no choice fits.
+    At most 2**24 codes; epsilon in micro-nats. Raises ValueError if no choice fits.
     """
     return channels_together(hierarchy.heights(domain, fanout), epsilon)
 
@@ -32,10 +32,10 @@ def level_channels(domain: int, fanout: int, epsilon: int) -> tuple[Channel, ...
 def workload_variance(
     domain: int, fanout: int, channels: Sequence[Channel], weights: Sequence[int], workload: Workload
 ) -> float:
-    """Mean variance over a workload of a hierarchy's answers to it, times reports, levels drawn by weights.
+    """Return the mean variance of a hierarchy's answers to a workload, times reports.
 
-    Of an even population, its sampling included. Errors of a level's nodes are taken as equally correlated,
-    which they are but for the lines of the linear hash.
+    For an even population, including its sampling. Errors of a level's nodes are assumed to be equally
+    correlated, which is true except for the lines of the linear hash.
     """
     share = np.array(weights) / sum(weights)
     with np.errstate(divide="ignore"):
@@ -61,12 +61,12 @@ def _levels(domain: int, fanout: int, channels: Sequence[Channel], workload: Wor
 
 
 def _plan(domain: int, epsilon: int, fanout: int, workload: Workload) -> Choice:
-    """The best weights, and cells, of one fanout; variance as in a complete tree."""
+    """Return the best weights and cells for one fanout; variance as in a complete tree."""
     channels = level_channels(domain, fanout, epsilon)
     levels = _levels(domain, fanout, channels, workload)
     weights = allocation.rounded(levels, allocation.shares(levels))
     variance = levels.variance(np.array(weights) / sum(weights))
-    # Cells of a level without reports are those that take the fewest codes.
+    # A level without reports gets the cells with the fewest codes.
     unused = (c.domain if truth(epsilon, c.domain) is not None else 2 for c in channels)
     cells = tuple(c.g if w else u for c, w, u in zip(channels, weights, unused, strict=True))
     parameters = (("fanout", fanout), ("cells", cells))
@@ -85,15 +85,15 @@ def _exact(choice: Choice, domain: int, epsilon: int, workload: Workload) -> Cho
 
 @cache
 def best_tree(domain: int, epsilon: int, workload: Workload) -> Choice:
-    """The tree of least mean variance over a workload; epsilon in micro-nats.
+    """Return the tree of least mean variance over a workload; epsilon in micro-nats.
 
-    Dropped levels are included: with fanout 2 every mixture of 2, 4, 8, ... is a candidate. Raises ValueError
-    where none fits.
+    Levels may be left out: with fanout 2 every mixture of 2, 4, 8, ... is a candidate. Raises ValueError if
+    none fits.
     """
     plans: list[Choice] = []
     fanouts = [*range(2, min(domain, _MAX_FANOUT + 1))]
     if domain <= _MAX_FLAT:
-        fanouts.append(domain)  # one level: no hierarchy, but what all frequencies sum to is known
+        fanouts.append(domain)  # one level: no hierarchy, but the sum of all frequencies is known
     for fanout in fanouts:
         try:
             plans.append(_plan(domain, epsilon, fanout, workload))

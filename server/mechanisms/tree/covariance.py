@@ -1,7 +1,7 @@
 """Moments of all frequencies, or of the whole distribution function, of the levels of a tree.
 
-Here are two ways: the effect of every class of codes on all values at once, and where there are too many
-pairs of the two, a model of the covariances of supports with few numbers.
+There are two methods: the effect of every class of codes on all values, and if there are too many pairs of
+the two, a model of the covariances of supports with few parameters.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LevelCounts:
 
     @property
     def factor(self) -> float:
-        """Variance of a mean over the level's reports of estimates, for one of a report's weight."""
+        """Variance of a mean over the level's reports, per unit of variance of a report's weight."""
         return self.code.scale**2 / self.reports
 
 
@@ -58,7 +58,7 @@ class Smoothed:
 
     @staticmethod
     def of(data: LevelCounts, shares: Floats, implied: Floats) -> Smoothed:
-        """From the mixture of counted and implied shares of classes, and the nodes' implied frequencies."""
+        """Return the inputs for a mixture of counted and implied shares, and the implied frequencies."""
         channel = data.code.channel
         supports = (1 - decoded.IMPLIED_SHARE) * data.supports / data.reports
         supports += decoded.IMPLIED_SHARE * (channel.q + (channel.p - channel.q) * implied)
@@ -66,7 +66,7 @@ class Smoothed:
 
 
 def exact(tree: hierarchy.Tree, levels: Sequence[Smoothed | None], domain: int) -> tuple[Spread, Spread]:
-    """Of all frequencies and of the distribution function, by the effect of every class of codes on them."""
+    """Return moments of all frequencies and of the distribution function, by the effect of every class."""
     cumulants = np.zeros((2, 2, domain))  # of frequencies or prefixes; second or third
     for number, smoothed in enumerate(levels):
         if smoothed is None:
@@ -90,23 +90,23 @@ def exact(tree: hierarchy.Tree, levels: Sequence[Smoothed | None], domain: int) 
 
 
 def _shares(smoothed: Smoothed, values: Floats) -> Floats:
-    """Shares of the nodes: of their consistent values and of the implied ones."""
+    """Return shares of the nodes: of their consistent values and of the implied ones."""
     return (1 - decoded.IMPLIED_SHARE) * values + decoded.IMPLIED_SHARE * smoothed.implied
 
 
 def _diagonal(smoothed: Smoothed, shares: Floats) -> Floats:
-    """Variance of each node's estimate, less what _quadratic holds of it."""
+    """Return the variance of each node's estimate, minus its part in _quadratic."""
     channel, both = smoothed.data.code.channel, smoothed.data.code.channel.both_supported
     if_own = channel.collision * channel.p - both
     return (smoothed.supports - both - 2 * shares * if_own) * smoothed.data.factor
 
 
 def _quadratic(smoothed: Smoothed, total: Floats, weighted: Floats) -> Floats:
-    """Variance of weights whose sum is total, and weighted by the nodes' shares is weighted.
+    """Return the variance of weights whose sum is total, and weighted by the nodes' shares is weighted.
 
-    Two values are supported at once as often as the exact channel says for a report of one of them. For a
-    report of a third value that depends on whether the three stand on one line in the space of digits: the
-    model takes the mean over third values. For g = 2, and for direct answers, it is exact.
+    For a report of one of two values, the chance that both are supported is that of the exact channel. For a
+    report of a third value it depends on whether the three are on one line in the space of digits: the model
+    uses the mean over third values. For g = 2, and for direct answers, it is exact.
     """
     channel, neither_own = smoothed.data.code.channel, smoothed.data.code.channel.both_supported
     if_own = channel.collision * channel.p - neither_own
@@ -118,9 +118,9 @@ def _quadratic(smoothed: Smoothed, total: Floats, weighted: Floats) -> Floats:
 def model(
     tree: hierarchy.Tree, levels: Sequence[Smoothed | None], values: Sequence[Floats]
 ) -> tuple[Spread, Spread]:
-    """Of all frequencies and of the distribution function, by a model of the covariances; skew left at 0.
+    """Return moments of all frequencies and of the distribution function, by a model; the skew is 0.
 
-    In O(nodes levels). values: the nodes' estimates, by level.
+    Takes O(nodes levels) time. values: the nodes' estimates, by level.
     """
     d = [np.zeros(n) for n in tree.nodes]
     e = [np.zeros((n, 2)) for n in tree.nodes]
@@ -141,7 +141,7 @@ def model(
 
 
 def model_of(parts: Sequence[Floats], levels: Sequence[Smoothed | None], values: Sequence[Floats]) -> Spread:
-    """Of statistics with weights parts[l], shape (nodes, n), on each level's estimates, by the same model."""
+    """Return the moments of statistics with weights parts[l], (nodes, n), on each level's estimates."""
     variance = np.zeros(parts[0].shape[1])
     for r, smoothed, x in zip(parts, levels, values, strict=True):
         if smoothed:
@@ -152,7 +152,7 @@ def model_of(parts: Sequence[Floats], levels: Sequence[Smoothed | None], values:
 
 
 def _class_chunks(smoothed: Smoothed, size: int) -> Iterator[tuple[Floats, Floats]]:
-    """Yield (which nodes a class supports, shape (nodes, classes), the classes' shares), few at a time."""
+    """Yield a few classes at a time: which nodes each supports, shape (nodes, classes), and their shares."""
     level, all_shares = smoothed.data.code.level, smoothed.shares
     if not level.t:
         for first in range(0, level.domain, size):

@@ -42,7 +42,7 @@ class Hierarchy(SupportMechanism):
                 yield best_tree(domain, epsilon, workload)
 
     def tree(self, reports: Sequence[float]) -> Tree:
-        # The least squares must not depend on what was reported, or it would not be linear.
+        # Least squares must not depend on the reported values, or it would not be linear.
         parts = zip(self.codes, reports, strict=True)
         variances = [code.channel.assumed / n if n else math.inf for code, n in parts]
         return _tree(self.domain, self.experiment.fanout, tuple(variances))

@@ -1,7 +1,8 @@
-"""How all estimates of a tree act on every leaf and on every prefix: sums of squares, in O(nodes levels).
+"""The influence of all estimates of a tree on leaves and prefixes: sums of squares, in O(nodes levels).
 
-The weights behind one leaf are never formed: inside a subtree that does not hold the leaf they are a multiple
-of those of the subtree's upward pass, so that sums over subtrees are enough. docs/mathematics.md derives it.
+The weights behind one leaf are never computed: inside a subtree that does not contain the leaf they are a
+multiple of those of the subtree's upward pass, so sums over subtrees are enough. docs/mathematics.md derives
+this.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from .least_squares import Tree, transpose
 
 @dataclass(frozen=True)
 class Influence:
-    """What a covariance model needs of the weights r_l behind every leaf's value, or every prefix's.
+    """The sums of the weights r_l behind every leaf's value, or every prefix's, for a covariance model.
 
     squares  sum over levels and nodes of d r², shape (domain,)
     sums     sum over a level's nodes of e r for each level and each e, shape (domain, levels, len(e))
@@ -29,8 +30,8 @@ class Influence:
 class _Gathered:
     """For each node of a level, the weights behind one value: the node's, or the prefix's that ends with it.
 
-    inside   what the node's upward pass is multiplied by
-    outside  Influence of all estimates that are not below the node, nor its own
+    inside   the factor of the node's upward pass
+    outside  Influence of all estimates except the node's own and those below it
     """
 
     inside: Floats
@@ -52,14 +53,14 @@ class Carried:
 def influences(
     tree: Tree, d: Sequence[Floats], e: Sequence[Floats] | None = None
 ) -> tuple[Influence, Influence]:
-    """Influence on every leaf's value, and on every prefix (the sum of leaves 0..i).
+    """Return the influence on every leaf's value, and on every prefix (the sum of leaves 0..i).
 
     d: per level, shape (nodes,). e: per level, shape (nodes, k), or None for k = 0.
     """
     if e is None:
         e = [np.zeros((n, 0)) for n in tree.nodes]
     passes = _upward(tree, d, e)
-    # Of the root all is known: no estimate has influence on it.
+    # The root is known: no estimate has influence on it.
     nothing = Influence(np.zeros(1), np.zeros((1, len(tree.nodes), e[0].shape[1])))
     root = _Gathered(np.zeros(1), nothing)
     carried = Carried(root, root, np.zeros(1))
@@ -69,7 +70,7 @@ def influences(
 
 
 def _upward(tree: Tree, d: Sequence[Floats], e: Sequence[Floats]) -> list[Influence]:
-    """Influence of each node's subtree, itself included, on the node's upward pass, by level."""
+    """Return the influence of each node's subtree, itself included, on the node's upward pass, by level."""
     height, k = len(tree.nodes), e[0].shape[1]
     passes: list[Influence] = []
     for level in range(height - 1, -1, -1):
@@ -92,10 +93,10 @@ def _down(
     d: Sequence[Floats],
     e: Sequence[Floats],
 ) -> Carried:
-    """What the nodes of a level carry, from what their parents do; here: of the level's upward pass."""
+    """Return the values carried by a level's nodes, from their parents'; here: the level's upward pass."""
     gamma = tree.share[level]
-    taken = _before(tree, gamma) + gamma
-    keep = 1 - taken
+    up_to = _before(tree, gamma) + gamma
+    keep = 1 - up_to
     in_prefix, in_node, cross = (
         tree.to_children(x, level) for x in (above.prefix.inside, above.node.inside, above.cross)
     )
@@ -105,9 +106,9 @@ def _down(
     else:
         own, d_own, e_own = np.zeros(1), np.zeros(1), np.zeros((1, e[0].shape[1]))
 
-    # The parent's upward pass is own of its estimate and 1 - own of its children's passes.
+    # The parent's upward pass is own times its estimate plus 1 - own times its children's passes.
     parent_prefix, parent_node = in_prefix - keep * in_node, gamma * in_node
-    left, right = parent_prefix * (1 - own) + keep, parent_prefix * (1 - own) - taken
+    before_factor, after_factor = parent_prefix * (1 - own) + keep, parent_prefix * (1 - own) - up_to
     other = parent_node * (1 - own) - gamma
     before = Influence(_before(tree, here.squares), _before(tree, here.sums))
     after = Influence(
@@ -118,34 +119,34 @@ def _down(
     own_d = own**2 * d_own
     prefix_squares = of_prefix.squares - 2 * keep * cross + keep**2 * of_node.squares
     prefix_squares = prefix_squares + own_d * parent_prefix**2
-    prefix_squares = prefix_squares + left**2 * before.squares + right**2 * after.squares
+    prefix_squares = prefix_squares + before_factor**2 * before.squares + after_factor**2 * after.squares
     node_squares = gamma**2 * of_node.squares + own_d * parent_node**2
     node_squares += other**2 * (before.squares + after.squares)
     cross = gamma * (cross - keep * of_node.squares) + own_d * parent_prefix * parent_node
-    cross += other * (left * before.squares + right * after.squares)
+    cross += other * (before_factor * before.squares + after_factor * after.squares)
 
     prefix_sums = of_prefix.sums - keep[:, None, None] * of_node.sums
-    prefix_sums += left[:, None, None] * before.sums + right[:, None, None] * after.sums
+    prefix_sums += before_factor[:, None, None] * before.sums + after_factor[:, None, None] * after.sums
     node_sums = gamma[:, None, None] * of_node.sums + other[:, None, None] * (before.sums + after.sums)
     if level:
         prefix_sums[:, level - 1] += (parent_prefix * own)[:, None] * e_own
         node_sums[:, level - 1] += (parent_node * own)[:, None] * e_own
     return Carried(
-        _Gathered(left, Influence(prefix_squares, prefix_sums)),
+        _Gathered(before_factor, Influence(prefix_squares, prefix_sums)),
         _Gathered(other + 1, Influence(node_squares, node_sums)),
         cross,
     )
 
 
 def _whole(leaves: _Gathered, passes: Influence) -> Influence:
-    """All influence on leaves, or on the prefixes that end with them, their own estimates' included."""
+    """Return all influence on leaves, or on the prefixes that end with them, including their own."""
     inside, outside = leaves.inside, leaves.outside
     sums = inside[:, None, None] * passes.sums + outside.sums
     return Influence(inside**2 * passes.squares + outside.squares, sums)
 
 
 def _before(tree: Tree, values: Floats) -> Floats:
-    """Sums over earlier nodes of the same parent."""
+    """Return sums over earlier nodes of the same parent."""
     total = np.cumsum(values, axis=0) - values
     return total - np.repeat(total[:: tree.fanout], tree.fanout, axis=0)[: len(total)]
 
@@ -155,16 +156,16 @@ def _repeated(tree: Tree, level: int, above: Influence) -> Influence:
 
 
 def node_variances(tree: Tree, variances: Sequence[float | Floats]) -> list[Floats]:
-    """Variances of all nodes, by level, shape (nodes,), 0 for infinity, from one for each level or node."""
+    """Return variances of all nodes, by level, shape (nodes,), 0 for infinity; given per level or node."""
     full = (np.broadcast_to(np.float64(v), n) for n, v in zip(tree.nodes, variances, strict=True))
     return [np.where(np.isfinite(v), v, 0.0) for v in full]
 
 
 def mean_range_variance(tree: Tree, variances: Sequence[float | Floats]) -> float:
-    """Mean variance over all ranges lo < hi, one-value ranges and the whole domain included.
+    """Return the mean variance over all ranges lo < hi, including single values and the whole domain.
 
-    variances: of a node's estimate, for each level or, shape (nodes,), each of its nodes; taken as
-    independent; infinity where there is none.
+    variances: of a node's estimate, for each level or, shape (nodes,), each of its nodes; assumed to be
+    independent; infinity if there is no estimate.
     """
     d = node_variances(tree, variances)
     _, prefix = influences(tree, d)

@@ -1,9 +1,9 @@
 """Least squares over a tree of histograms whose root is known, and its transpose.
 
 Minimise the sum over levels of ||x_l - z_l||² / V_l, with every node the sum of its children and the root
-1. Two passes are exact for variances that are equal within a level: up, each node weighs itself against
-the sum of its children by inverse variance; down, what is left of the difference goes to the children in
-proportion to their variances, so that trees whose last nodes have fewer children come out exact too.
+1. Two passes are exact for variances that are equal within a level: up, each node is averaged with the sum
+of its children by inverse variance; down, the remaining difference is distributed to the children in
+proportion to their variances, so that trees whose last nodes have fewer children are exact as well.
 Hay, Rastogi, Miklau, Suciu, "Boosting the accuracy of differentially private histograms through
 consistency", VLDB 2010, section 4, generalised.
 
@@ -23,9 +23,9 @@ from ...arrays import Floats
 class Tree:
     """A tree over range(domain) and the weights that least squares gives to its nodes.
 
-    own[l]    share that a node of level l gives to its own estimate; the rest goes to its children's sum
-    share[l]  part of what a parent's sum is off that a node of level l takes
-    variance[l]  of a node after the upward pass, in the units of the variances given
+    own[l]       weight of a node's own estimate on level l; the rest is that of its children's sum
+    share[l]     part of a parent's difference that a node of level l takes
+    variance[l]  of a node after the upward pass, in the units of the input variances
     """
 
     domain: int
@@ -36,19 +36,19 @@ class Tree:
     variance: tuple[Floats, ...]
 
     def children_sum(self, values: Floats) -> Floats:
-        """Sums over the nodes of one parent: shape (children, ...) to (parents, ...)."""
+        """Return sums over the nodes of one parent: shape (children, ...) to (parents, ...)."""
         count = len(values)
         if count % self.fanout == 0:
             return values.reshape(count // self.fanout, self.fanout, *values.shape[1:]).sum(axis=1)
         return np.add.reduceat(values, np.arange(0, count, self.fanout), axis=0)
 
     def to_children(self, values: Floats, level: int) -> Floats:
-        """Parents' values, repeated for the nodes of a level below them."""
+        """Return the parents' values, repeated for the nodes of a level below them."""
         return np.repeat(values, self.fanout, axis=0)[: self.nodes[level]]
 
 
 def heights(domain: int, fanout: int) -> tuple[int, ...]:
-    """Number of nodes of every level below the root, top first; as many as it takes to reach domain."""
+    """Return the number of nodes of every level below the root, top first, down to `domain` leaves."""
     nodes = [domain]
     while nodes[0] > fanout:
         nodes.insert(0, -(-nodes[0] // fanout))
@@ -56,7 +56,7 @@ def heights(domain: int, fanout: int) -> tuple[int, ...]:
 
 
 def tree(domain: int, fanout: int, variances: Sequence[float]) -> Tree:
-    """Tree over range(domain) with the variance of a node's estimate on each level, infinity for none.
+    """Return the tree over range(domain) for the variance of a node's estimate on each level, or infinity.
 
     Raises ValueError unless there is a positive variance for each level, and a finite one for leaves.
     """
@@ -81,9 +81,9 @@ def _times(factors: Floats, values: Floats) -> Floats:
 
 
 def solve(tree: Tree, estimates: Sequence[Floats | None], root: float = 1.0) -> list[Floats]:
-    """Consistent values of all nodes, by level, from each level's own estimates.
+    """Return consistent values of all nodes, by level, from each level's own estimates.
 
-    estimates: per level shape (nodes,) or (nodes, batch), or None for zeros. root: what the leaves sum to.
+    estimates: per level shape (nodes,) or (nodes, batch), or None for zeros. root: the sum of the leaves.
     """
     up: list[Floats | None] = [None] * len(tree.nodes)
     below: list[Floats | None] = [None] * len(tree.nodes)
@@ -113,7 +113,7 @@ def solve(tree: Tree, estimates: Sequence[Floats | None], root: float = 1.0) -> 
 
 
 def transpose(tree: Tree, weights: Floats) -> tuple[list[Floats], Floats]:
-    """Weights on each level's estimates, and the constant, that give the leaves' weighted sum.
+    """Return weights on each level's estimates, and the constant, that give the leaves' weighted sum.
 
     weights: shape (domain,) or (domain, batch). With (r, k) the result and root 1, the weighted sum of the
     leaves of solve(tree, z) is k plus the sum over levels of r[l] · z[l].
@@ -139,12 +139,12 @@ def transpose(tree: Tree, weights: Floats) -> tuple[list[Floats], Floats]:
 
 
 def nonnegative(tree: Tree, leaves: Floats) -> Floats:
-    """Shares that are not negative and sum to 1, from consistent estimates of the leaves, shape (domain,).
+    """Return non-negative shares that sum to 1, from consistent estimates of the leaves, shape (domain,).
 
-    From the root down, the children of each node become the nearest values that are not negative and sum to
-    what their parent was given; near is by their variances after the upward pass, so that of a tree's last
-    nodes each moves as least squares would move it. Shares that are not negative stay as they are. In a tree
-    of one level it is the projection on the simplex.
+    From the root down, the children of each node become the nearest non-negative values that sum to their
+    parent's; distances are weighted by their variances after the upward pass, so that the last nodes move
+    as in least squares. If no share is negative, all are unchanged. In a tree of one level it is the
+    projection on the simplex.
     """
     sums = [leaves]
     for _ in tree.nodes[1:]:
@@ -156,15 +156,15 @@ def nonnegative(tree: Tree, leaves: Floats) -> Floats:
 
 
 def _families(tree: Tree, values: Floats, variance: Floats, parents: Floats) -> Floats:
-    """Minimise the squared distance over variance, none below 0, the children of each parent its sum."""
+    """Return the nearest non-negative values, weighted by variance, whose sums are those of their parents."""
     missing = len(parents) * tree.fanout - len(values)
     wide = (len(parents), tree.fanout)
     x = np.append(values, np.full(missing, -np.inf)).reshape(wide)
     v = np.append(variance, np.ones(missing)).reshape(wide)
     falling = np.argsort(-x / v, axis=1)
     x_falling, v_falling = (np.take_along_axis(a, falling, axis=1) for a in (x, v))
-    # What each child gives up for a unit of its variance, if those up to it stay above zero.
+    # The reduction of each child per unit of its variance, if those up to it stay above zero.
     over = (x_falling.cumsum(axis=1) - parents[:, None]) / v_falling.cumsum(axis=1)
     above = np.maximum((x_falling > over * v_falling).sum(axis=1), 1)
-    taken = np.take_along_axis(over, above[:, None] - 1, axis=1)
-    return np.maximum(x - taken * v, 0).ravel()[: len(values)]
+    reduction = np.take_along_axis(over, above[:, None] - 1, axis=1)
+    return np.maximum(x - reduction * v, 0).ravel()[: len(values)]

@@ -1,15 +1,15 @@
-"""A table over two or three parts, taken apart into what its mean, each part and each interaction add.
+"""A table over two or three parts, decomposed into its mean, its parts and their interactions.
 
 A table x over range(D_0) x range(D_1) x ... is the sum of its *components* x_F, one for each set F of parts:
 x_F depends on the parts of F alone, and its sum over any one of them is 0. Let n_M be the product of the
 domains of the parts in M. The marginal of x over a set S of parts has for F within S the component n_R x_F,
-R the parts outside S, and none for other F. So if a *view* S errs by V_S in each of its numbers,
-independently, what it tells of x_F has the precision n_R / V_S for each unit of r_F's squared length, where r
-is a statistic:
+R the parts outside S, and none for other F. So if each number of a *view* S has an independent error of
+variance V_S, its information about x_F has the precision n_R / V_S for each unit of r_F's squared length,
+where r is a statistic:
 
     variance of r's estimate = Σ_F |r_F|² / Σ_{S ⊇ F} n_R / V_S
 
-by generalised least squares, which falls apart into the components because every view's errors do. The mean
+by generalised least squares, which separates into the components because every view's errors do. The mean
 is known: shares sum to 1. Fisher, Statistical Methods for Research Workers, 1925, chapter VII; Yang, Wang,
 Li, Cheng, Su, "Answering Multi-Dimensional Range Queries under Local Differential Privacy", VLDB 2021, for
 tables of several attributes beside those of each.
@@ -30,17 +30,17 @@ Parts = tuple[int, ...]
 
 
 def parts_of(experiment: Any) -> tuple[Part, ...]:
-    """The parts of a pair's reading; empty for other types."""
+    """Return the parts of a pair's reading; empty for other types."""
     return experiment.parts if experiment.type == "pair" else ()
 
 
 def size(shape: Sequence[int], parts: Parts) -> int:
-    """Number of cells of the marginal over some parts."""
+    """Return the number of cells of the marginal over some parts."""
     return math.prod(shape[part] for part in parts)
 
 
 def within(parts: Sequence[int]) -> Iterator[Parts]:
-    """Every set of some of these parts but the empty one, smaller ones first."""
+    """Return all nonempty sets of these parts, smaller ones first."""
     for count in range(1, len(parts) + 1):
         yield from combinations(parts, count)
 
@@ -51,21 +51,21 @@ def outside(shape: Sequence[int], parts: Parts) -> Parts:
 
 
 def marginal(table: Floats, shape: Sequence[int], parts: Parts) -> Floats:
-    """Sums of a table, shape (domain,) or (domain, n), over all but some parts: (nodes,) or (nodes, n)."""
+    """Return sums of a table over all but some parts: (domain,) or (domain, n) to (nodes,) or (nodes, n)."""
     rest = table.shape[1:]
     summed = table.reshape(*shape, *rest).sum(axis=outside(shape, parts))
     return summed.reshape(-1, *rest)
 
 
 def spread_out(marginals: Floats, shape: Sequence[int], parts: Parts) -> Floats:
-    """Each cell's number in a marginal, (nodes,) or (nodes, n) to (domain,) or (domain, n)."""
+    """Return each cell's number in a marginal, (nodes,) or (nodes, n) to (domain,) or (domain, n)."""
     rest = marginals.shape[1:]
-    kept = [length if part in parts else 1 for part, length in enumerate(shape)]
-    return np.broadcast_to(marginals.reshape(*kept, *rest), (*shape, *rest)).reshape(-1, *rest)
+    broadcast_shape = [length if part in parts else 1 for part, length in enumerate(shape)]
+    return np.broadcast_to(marginals.reshape(*broadcast_shape, *rest), (*shape, *rest)).reshape(-1, *rest)
 
 
 def components(table: Floats, shape: Sequence[int]) -> dict[Parts, Floats]:
-    """Each component of a table, shape (domain, n), on its parts: F -> (cells of F, n); () is the mean."""
+    """Return each component of a table, (domain, n), on its parts: F -> (cells of F, n); () is the mean."""
     result: dict[Parts, Floats] = {(): table.mean(axis=0, keepdims=True)}
     for parts in within(range(len(shape))):
         own = [shape[part] for part in parts]
@@ -80,18 +80,18 @@ def components(table: Floats, shape: Sequence[int]) -> dict[Parts, Floats]:
 def precision(
     shape: Sequence[int], views: Sequence[Parts], variances: Sequence[float]
 ) -> dict[Parts, dict[int, float]]:
-    """What each view tells of each component: F -> number of a view that has it -> n_R / V.
+    """Return the precision of each component in each view: F -> number of a view that has it -> n_R / V.
 
-    variances: of a view's numbers, infinity where there are none. Components that no view tells of have no
-    entry but the empty one.
+    variances: of a view's numbers, infinity if it has no reports. A component without a view has an empty
+    entry.
     """
-    told = {
+    view_precisions = {
         number: size(shape, outside(shape, view)) / variance
         for number, (view, variance) in enumerate(zip(views, variances, strict=True))
         if math.isfinite(variance)
     }
     return {
-        parts: {number: p for number, p in told.items() if set(parts) <= set(views[number])}
+        parts: {number: p for number, p in view_precisions.items() if set(parts) <= set(views[number])}
         for parts in within(range(len(shape)))
     }
 
@@ -100,56 +100,58 @@ Energy = Mapping[Parts, float]
 """Mean squared length of a workload's statistics, component by component."""
 
 
-def cell_energy(shape: Sequence[int], of: Parts) -> dict[Parts, float]:
-    """Of the share of one cell of the marginal over some parts."""
-    rest = size(shape, outside(shape, of))
+def cell_energy(shape: Sequence[int], table: Parts) -> dict[Parts, float]:
+    """Return the energy of the share of one cell of the marginal over the parts of `table`."""
+    rest = size(shape, outside(shape, table))
     return {
         parts: rest
         * math.prod(1 - 1 / shape[p] for p in parts)
-        / size(shape, tuple(p for p in of if p not in parts))
-        for parts in within(of)
+        / size(shape, tuple(p for p in table if p not in parts))
+        for parts in within(table)
     }
 
 
-def conditional_energy(shape: Sequence[int], of: Parts, given: Parts, differ: bool) -> dict[Parts, float]:
-    """Of the share of a cell of `of` among those in a cell of `given`, and of a difference of two such.
+def conditional_energy(
+    shape: Sequence[int], table: Parts, condition: Parts, differ: bool
+) -> dict[Parts, float]:
+    """Return the energy of the share of a cell of `table` among those in a cell of `condition`.
 
-    As the delta method has it at an even population: n_G (1{g} 1{b} - 1{g} / n_B). differ: of the difference
-    between two cells of `given` instead, a mean over pairs of different ones.
+    By the delta method at an even population: n_G (1{g} 1{b} - 1{g} / n_B). differ: that of the difference
+    between two cells of `condition` instead, a mean over pairs of different ones.
     """
-    rest, cells = size(shape, outside(shape, tuple(sorted(of + given)))), size(shape, given)
+    rest, cells = size(shape, outside(shape, tuple(sorted(table + condition)))), size(shape, condition)
     result: dict[Parts, float] = {}
-    for main in within(of):
-        left = size(shape, tuple(p for p in of if p not in main))
-        length = rest * cells**2 * math.prod(1 - 1 / shape[p] for p in main) / left
-        for more in ((), *within(given)):
+    for main in within(table):
+        rest_cells = size(shape, tuple(p for p in table if p not in main))
+        length = rest * cells**2 * math.prod(1 - 1 / shape[p] for p in main) / rest_cells
+        for more in ((), *within(condition)):
             if differ and not more:
                 continue
-            others = size(shape, tuple(p for p in given if p not in more))
+            others = size(shape, tuple(p for p in condition if p not in more))
             square = length * math.prod(1 - 1 / shape[p] for p in more) / others
             result[tuple(sorted(main + more))] = square * (2 * cells / (cells - 1) if differ else 1.0)
     return result
 
 
 def least_variance(shape: Sequence[int], costs: Mapping[Parts, float], energy: Energy) -> dict[Parts, float]:
-    """How often to ask each view for the least mean variance: view -> share of the reports; some are 0.
+    """Return the share of the reports for each view with the least mean variance; some are 0.
 
     costs: variance of a view's numbers times its reports. The variance is convex in the shares; each step
-    multiplies a share by the square root of what more of it would gain, which never makes it worse (Yu,
+    multiplies a share by the square root of its marginal gain, which never increases the variance (Yu,
     "Monotonic convergence of a general algorithm for computing optimal designs", Annals of Statistics 2010).
     """
     views = list(costs)
-    asked = {parts: square for parts, square in energy.items() if square > 0}
-    told = np.array(
+    energies = {parts: square for parts, square in energy.items() if square > 0}
+    precisions = np.array(
         [
             [size(shape, outside(shape, v)) / costs[v] if set(f) <= set(v) else 0.0 for v in views]
-            for f in asked
+            for f in energies
         ]
     )
-    squares = np.array(list(asked.values()))
+    squares = np.array(list(energies.values()))
     shares = np.full(len(views), 1 / len(views))
     for _ in range(5_000):
-        gains = (squares / (told @ shares) ** 2) @ told
+        gains = (squares / (precisions @ shares) ** 2) @ precisions
         shares *= np.sqrt(gains)
         shares /= shares.sum()
         if gains.max() <= (1 + 1e-9) * float(shares @ gains):  # Kiefer's condition: no share gains more

@@ -56,7 +56,7 @@ class ViewCode(LevelCode):
 
 
 def _nodes(level: Any, indices: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Nodes of indices in a view, as boards compute them."""
+    """Return nodes of indices in a view, as boards compute them."""
     nodes = np.zeros_like(indices)
     for stride, count in level.steps:
         nodes *= np.uint32(count)
@@ -90,43 +90,43 @@ class Views(SupportMechanism):
         self.codes = tuple(ViewCode(level, self.shape, view) for level, view in levels)
 
     def precision(self, reports: Sequence[float]) -> dict[Parts, dict[int, float]]:
-        """What each view tells of each component at these numbers of reports; see factors.precision()."""
-        # As for a tree: least squares must not depend on what was reported, or it would not be linear.
+        """Return the precision of each component in each view at these numbers of reports."""
+        # As for a tree: least squares must not depend on the reported values, or it would not be linear.
         parts = zip(self.codes, reports, strict=True)
         variances = [code.channel.assumed / n if n else math.inf for code, n in parts]
         return factors.precision(self.shape, self.views, variances)
 
     def weights(self, statistic: Floats, reports: Sequence[float]) -> Weights:
-        told = self.precision(reports)
-        taken = factors.components(statistic, self.shape)
+        precisions = self.precision(reports)
+        components = factors.components(statistic, self.shape)
         own: list[Floats | None] = [None] * len(self.codes)
-        constant = taken[()][0]
+        constant = components[()][0]
         for number, (code, n) in enumerate(zip(self.codes, reports, strict=True)):
             if not n:
                 continue
             nodes = np.zeros((code.level.domain, statistic.shape[1]))
             shape = [self.shape[part] for part in code.parts]
-            for parts, by_view in told.items():
+            for parts, by_view in precisions.items():
                 if number in by_view:
                     share = by_view[number] / sum(by_view.values())
                     within = tuple(code.parts.index(part) for part in parts)
-                    nodes += share * factors.spread_out(taken[parts], shape, within)
+                    nodes += share * factors.spread_out(components[parts], shape, within)
             own[number] = code.weights(nodes)
             constant = constant + code.constant(nodes)
         return own, constant
 
     def unknown(self, statistic: Floats, reports: Sequence[float]) -> str:
-        told, scale = self.precision(reports), np.abs(statistic).max(initial=0)
+        precisions, scale = self.precision(reports), np.abs(statistic).max(initial=0)
         for parts, part in factors.components(statistic, self.shape).items():
-            if parts and not told[parts] and np.abs(part).max(initial=0) > 1e-9 * scale:
+            if parts and not precisions[parts] and np.abs(part).max(initial=0) > 1e-9 * scale:
                 names = [self._names[number] for number in parts]
                 together = f"{' and '.join(names)} together" if len(names) > 1 else names[0]
                 return f"no report tells of {together}: {self._remedy(parts)}"
         return ""
 
     def _remedy(self, parts: Parts) -> str:
-        asked = zip(self.views, self.experiment.levels, strict=True)
-        if any(set(parts) <= set(view) and level.weight for view, level in asked):
+        levels = zip(self.views, self.experiment.levels, strict=True)
+        if any(set(parts) <= set(view) and level.weight for view, level in levels):
             return "wait for more reports"
         return 'it asks each by itself; statistics = "joint" in a new version\'s file asks all parts together'
 
@@ -145,11 +145,11 @@ class Views(SupportMechanism):
     def words(self) -> str:
         names = self._names
         total = self.experiment.weight_sum
-        asked = (
+        shares = (
             f"{' x '.join(names[part] for part in view)} {100 * level.weight / total:.3g} %"
             for view, level in zip(self.views, self.experiment.levels, strict=True)
         )
-        return f"views, {', '.join(asked)}"
+        return f"views, {', '.join(shares)}"
 
     @property
     def plainly(self) -> str:
@@ -168,7 +168,7 @@ class ViewsDecoded(Decoded):
 
     @cached_property
     def frequencies(self) -> Floats:
-        shape, told = self.views.shape, self.views.precision(self.reports)
+        shape, precisions = self.views.shape, self.views.precision(self.reports)
         result = np.full(self.views.domain, 1 / self.views.domain)
         for number, (code, part, n) in enumerate(
             zip(self.views.codes, self.counts, self.reports, strict=True)
@@ -181,7 +181,7 @@ class ViewsDecoded(Decoded):
             for within, component in factors.components(estimates, own).items():
                 parts = tuple(code.parts[p] for p in within)
                 if parts:
-                    by_view = told[parts]
+                    by_view = precisions[parts]
                     share = by_view[number] / sum(by_view.values()) / rest
                     result += share * factors.spread_out(component[:, 0], shape, parts)
         return result

@@ -111,8 +111,8 @@ def test_no_adversary_makes_the_loss_pass_the_odometer_more_often_than_delta(sha
 
 def test_a_filter_uses_whichever_theorem_allows_more():
     few_large, many_small = Filter(8, 1e-6), Filter(8, 1e-6)
-    assert few_large.left(500_000) == 16  # the zCDP filter alone allows 7
-    assert many_small.left(100_000) == 181  # the sum alone allows 80
+    assert few_large.remaining_reports(500_000) == 16  # the zCDP filter alone allows 7
+    assert many_small.remaining_reports(100_000) == 181  # the sum alone allows 80
     for _ in range(181):
         many_small.spend(100_000)
     assert many_small.history == History.equal(100_000, 181)
@@ -134,7 +134,7 @@ def test_a_filter_stops_at_the_first_report_that_overruns_both_theorems(history,
     theorems = [Basic(total), *([ZcdpFilter(total, delta)] if delta else [])]
     for i, epsilon in enumerate(history):
         fits = any(theorem.allowed(history[: i + 1]) for theorem in theorems)
-        assert rule.allows(epsilon) == fits == (rule.left(epsilon) > 0)
+        assert rule.allows(epsilon) == fits == (rule.remaining_reports(epsilon) > 0)
         if not fits:
             with pytest.raises(BudgetExceeded):
                 rule.spend(epsilon)
@@ -180,9 +180,9 @@ def test_an_odometer_is_close_to_a_filter_where_it_is_sharpest_and_never_above_t
 @refusals(
     (lambda: Filter(0), "the total is a number above 0"),
     (lambda: Filter(1, 1), "delta is a number from 0"),
-    (lambda: Filter(1, 1e-6, 2e-6), "own is a part of delta"),
+    (lambda: Filter(1, 1e-6, 2e-6), "own must be at most delta"),
     (lambda: Odometer(-1), "delta is a number from 0"),
-    (lambda: Odometer(1e-6, 2e-6), "own is a part of delta"),
+    (lambda: Odometer(1e-6, 2e-6), "own must be at most delta"),
     (lambda: Odometer(1e-6, sharpest=0), "sharpest is a number above 0"),
     (lambda: Filter(1).spend(0), "from 1 up"),
     call=lambda make: make(),

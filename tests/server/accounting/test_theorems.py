@@ -275,8 +275,8 @@ def test_a_delta_outside_0_to_1_is_refused(name, delta):
 @refusals(
     ("zcdp", 4, 0, "zcdp composition needs a delta above 0"),
     ("advanced", 4, 0, "advanced composition needs a delta above 0"),
-    ("none", 4, 0, "none keeps no total"),
-    ("none", None, 1e-6, "none keeps no total"),
+    ("none", 4, 0, "none has no total"),
+    ("none", None, 1e-6, "none has no total"),
     ("basic", None, 0, "basic composition needs a total"),
     ("best", 4, 0, "no theorem best: there are basic, zcdp"),
     ("nowhere:Class", 4, 0, "no theorem nowhere:Class"),
@@ -297,7 +297,7 @@ def test_reports_that_make_no_sense_are_refused():
         ReportCost(1, 1.0)
     with pytest.raises(AccountingError, match="the number of reports"):
         Basic(4).most_epsilon(0)
-    with pytest.raises(AccountingError, match="own must leave something"):
+    with pytest.raises(AccountingError, match="own must be below delta"):
         ZcdpFilter(4, 1e-6, own=1e-6)
     with pytest.raises(AccountingError, match=r"one epsilon, not of 0.1, 0.2"):
         Optimal(4, 1e-6).spent([100_000, 200_000])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hushmote.server.budgets.forecast import Forecast, Purse, daily, rate, shared
+from hushmote.server.budgets.forecast import Forecast, ReportRate, daily, draw_forecasts, rate
 
 
 def test_the_forecast_is_the_binomial_course_of_boards_that_toss_a_coin():
@@ -36,11 +36,13 @@ def test_the_rate_is_that_of_full_days_with_the_empty_ones():
 
 def test_drawn_boards_whose_life_is_long_do_as_the_exact_forecast_says():
     """4,000 boards drawn with one fixed seed; a forecast that is right passes a new one but once in 2.5e9."""
-    purses = [Purse(500_000, 5, 0.2), Purse(1_000_000, 2, 0.1)]
+    rates = [ReportRate(500_000, 5, 0.2), ReportRate(1_000_000, 2, 0.1)]
     kinds = [((3, 8), 0, 0), ((0, 2), 0, 0)]
     counts: list[dict[int | None, int]] = [{3: 300, 0: 100}, {8: 300, 2: 100}]
-    for drawn, purse, left in zip(shared(purses, (10**9, 0), kinds, [300, 100]), purses, counts, strict=True):
-        exact = Forecast(left, purse.every, purse.per_day)
+    for drawn, report_rate, left in zip(
+        draw_forecasts(rates, (10**9, 0), kinds, [300, 100]), rates, counts, strict=True
+    ):
+        exact = Forecast(left, report_rate.every, report_rate.per_day)
         for days in np.array([[10.0], [40.0]]):
             expected = float(exact.able(days)[0])
             low, high = stats.binom.interval(1 - 1e-10, 4_000, expected)
@@ -52,16 +54,18 @@ def test_drawn_boards_whose_life_is_long_do_as_the_exact_forecast_says():
 
 
 def test_an_experiment_without_a_cap_is_ended_by_the_life_it_shares():
-    forecasts = shared([Purse(10**6, 1, 1.0), Purse(10**6, 1, 1.0)], (10**7, 0), [((None, None), 0, 0)], [5])
+    forecasts = draw_forecasts(
+        [ReportRate(10**6, 1, 1.0), ReportRate(10**6, 1, 1.0)], (10**7, 0), [((None, None), 0, 0)], [5]
+    )
     assert [x.days_until(0.05) for x in forecasts] == [5.0, 5.0]
     assert forecasts[0].reports_a_day(np.array([4.9, 5.0])) == pytest.approx([5.0, 0.0])
 
 
 def test_a_life_of_squares_is_spent_by_the_squares():
     """Without a coin two experiments cost 1 + 4 a day: 25 last 5 days, and 4 where 5 are spent already."""
-    purses = [Purse(10**6, 1, 1.0), Purse(2 * 10**6, 1, 1.0)]
+    rates = [ReportRate(10**6, 1, 1.0), ReportRate(2 * 10**6, 1, 1.0)]
     for spent, days in ((0, 5.0), (5 * 10**12, 4.0)):
-        forecasts = shared(purses, (0, 25 * 10**12), [((None, None), 0, spent)], [3])
+        forecasts = draw_forecasts(rates, (0, 25 * 10**12), [((None, None), 0, spent)], [3])
         assert [x.days_until(0.0) for x in forecasts] == [days, days]
 
 
@@ -69,5 +73,5 @@ def test_a_life_goes_on_while_either_of_its_two_caps_is_kept():
     """One report of ε = 1 a day: a sum of 3 ends after 3 days, squares of 7 after 7, both after the later."""
     for caps, days in (((3, 0), 3.0), ((0, 7), 7.0), ((3, 7), 7.0), ((7, 3), 7.0)):
         life = (caps[0] * 10**6, caps[1] * 10**12)
-        (forecast,) = shared([Purse(10**6, 1, 1.0)], life, [((None,), 0, 0)], [1])
+        (forecast,) = draw_forecasts([ReportRate(10**6, 1, 1.0)], life, [((None,), 0, 0)], [1])
         assert forecast.days_until(0.0) == days

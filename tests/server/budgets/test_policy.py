@@ -88,8 +88,8 @@ def test_no_mixture_of_experiments_versions_and_epsilons_passes_both_caps(total,
         for _ in range(calls):
             fits = filter.allows(epsilon)
             left = client.status()["experiments"][name]["left"]
-            assert left <= made.left(epsilon, filter.history.sum, filter.history.squares)
-            assert left <= filter.left(epsilon)
+            assert left <= made.remaining_reports(epsilon, filter.history.sum, filter.history.squares)
+            assert left <= filter.remaining_reports(epsilon)
             report = client.report(name, True)
             assert (report is not None) == (left > 0)
             if rule == "unlimited":
@@ -118,7 +118,7 @@ def check_guarantee(path: list[int], total: float, delta: float) -> None:
 def test_both_ways_of_spending_a_life_are_exactly_as_long_as_stated():
     made = policy.policy_for(8, 1e-6, ("a",))
     for epsilon, reports in ((4_000_000, 2), (1_000_000, 8), (500_000, 16), (100_000, 181)):
-        assert policy.examples(made)[epsilon] == reports == Filter(8, 1e-6).left(epsilon)
+        assert policy.examples(made)[epsilon] == reports == Filter(8, 1e-6).remaining_reports(epsilon)
         client = boot(made)
         client.enroll(experiment_json(name="a", epsilon=epsilon, budget={"rule": "sum", "cap": 1 << 50}))
         count = 0
@@ -132,7 +132,7 @@ def test_both_ways_of_spending_a_life_are_exactly_as_long_as_stated():
 def test_without_a_delta_only_the_sum_counts_and_everything_is_pure():
     made = policy.policy_for(1, 0, ("a",))
     assert (made.sum, made.squares, made.epsilon) == (1_000_000, 0, 1_000_000)
-    assert made.left(100_000) == 10
+    assert made.remaining_reports(100_000) == 10
     assert exact_delta([100_000] * 10, 1) == 0
 
 
@@ -144,7 +144,7 @@ ASKS_FIRST = {"ask": "once", "consent_from": "board"}
 
 def test_what_else_a_policy_may_say_of_consent_is_written_and_read(tmp_path):
     told = replace(policy.policy_for(8, 1e-6, ("room_temp",)), ask="each", consent_from="network")
-    (tmp_path / "p.py").write_text(policy.literal(told), encoding="utf-8")
+    (tmp_path / "p.py").write_text(policy.policy_statement(told), encoding="utf-8")
     assert policy.read(tmp_path / "p.py") == told
     with pytest.raises(policy.PolicyError, match=r"^policy: ask must be once or each$"):
         replace(told, ask="never")
@@ -197,7 +197,10 @@ def test_a_firmware_file_gets_the_policy_and_keeps_everything_else(tmp_path):
     ("arguments", "text"),
     [
         (("--epsilon", "0", "--experiments", "a"), "the total is a number above 0"),
-        (("--epsilon", "8", "--delta", "1", "--experiments", "a"), "delta is a number from 0 to below 1"),
+        (
+            ("--epsilon", "8", "--delta", "1", "--experiments", "a"),
+            "delta is a number from 0 to below 1",
+        ),
         (("--epsilon", "0.0005", "--experiments", "a"), "holds no report"),
         (("--epsilon", "8", "--experiments", ","), "name the experiments"),
         (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "0"), "millionths above 0"),
@@ -236,8 +239,8 @@ def test_a_file_without_a_policy_is_refused_in_one_line(name, content, text, tmp
 def test_a_life_counts_what_was_spent():
     made = policy.policy_for(8, 1e-6, ("a",))
     spent = History.equal(500_000, 3)
-    assert made.left(500_000, spent.sum, spent.squares) == 13
-    assert made.left(ldp_client.EPSILON_MAX) == 0
+    assert made.remaining_reports(500_000, spent.sum, spent.squares) == 13
+    assert made.remaining_reports(ldp_client.EPSILON_MAX) == 0
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ def test_each_report_is_taken_to_have_cost_the_dearest_and_the_next_one_costs_wh
     budget = {"rule": rule} if cap is None else {"rule": rule, "cap": cap}
     experiment = Experiment.parse(experiment_json(budget=budget))
     line = BudgetLine(experiment, "current", 2_000_000, 1_000_000, 100, {})
-    assert line.left(made) == left
-    assert BudgetLine(experiment, "withdrawn", 2_000_000, 1_000_000, 100, {}).left(made) == 0
+    assert line.remaining_reports(made) == left
+    assert BudgetLine(experiment, "withdrawn", 2_000_000, 1_000_000, 100, {}).remaining_reports(made) == 0
 
 
 def test_the_life_of_a_board_is_spent_by_the_squares_of_the_dearest():
@@ -42,8 +42,8 @@ def test_the_life_of_a_board_is_spent_by_the_squares_of_the_dearest():
     line = BudgetLine(experiment, "current", 2_000_000, 1_000_000, 100, {})
     policy = Policy(0, 25 * 10**12, 2_000_000, ("count",), ("e",))
     ledger = FleetLedger("home", (line,), {(3,): 1}, policy)
-    assert ledger.left((3,)) == (13,)
-    assert ledger.left((0,)) == (25,)
+    assert ledger.remaining_reports((3,)) == (13,)
+    assert ledger.remaining_reports((0,)) == (25,)
 
 
 def test_the_reports_of_a_day_are_those_of_the_boards_that_have_some_left():

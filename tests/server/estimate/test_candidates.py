@@ -203,7 +203,7 @@ def test_very_many_candidates_fit(many: int):
 
 def test_what_cannot_be_asked_is_one_clear_line():
     e = asked()
-    with pytest.raises(EstimateError, match="there is no candidate: name at least one text"):
+    with pytest.raises(EstimateError, match="the list of candidates is empty: name at least one text"):
         place([], [e])
     with pytest.raises(EstimateError, match="'v1' is listed twice: name every candidate once"):
         place(["v0", "v1", "v2", "v1"], [e])

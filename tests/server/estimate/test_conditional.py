@@ -54,7 +54,7 @@ def test_a_ratio_is_that_of_the_estimates_and_its_error_that_of_the_delta_method
         line = estimates.linear(CRASHED * EACH[:, i] - ratio.value * EACH[:, i])
         assert ratio.stderr == pytest.approx(line.stderr / below.value)
         assert (ratio.below.value, ratio.below.stderr) == pytest.approx((below.value, below.stderr))
-        assert ratio.known
+        assert ratio.is_known
 
 
 def test_a_mean_does_not_depend_on_where_its_unit_begins():
@@ -94,7 +94,7 @@ def test_where_the_denominator_is_known_well_intervals_are_those_of_the_delta_me
 def test_a_denominator_that_may_be_nothing_leaves_nothing_known():
     table = np.array([0, 0, 0.5, 0.1, 0.3, 0.1])
     ratio = given_versions(fleet(2_000, 5, table))[0]
-    assert not ratio.known
+    assert not ratio.is_known
     assert ratio.interval() == (-math.inf, math.inf)
     assert ratio.p_value(0.5) == pytest.approx(1, abs=1e-6) or ratio.below.value > 0
     assert reports_needed(2_000, [ratio]) > 2_000
@@ -119,7 +119,7 @@ def test_a_difference_is_less_and_its_error_knows_that_both_are_of_the_same_repo
     lines = CRASHED[:, None] * EACH - np.array([first.value, 0, second.value]) * EACH
     joined = lines[:, 0] / first.below.value - lines[:, 2] / second.below.value
     assert found.stderr == pytest.approx(estimates.linear(joined).stderr)
-    assert found.known
+    assert found.is_known
     turned = two(estimates, 2, 0)
     np.testing.assert_allclose(turned.interval(), (-found.interval()[1], -found.interval()[0]))
 
@@ -182,7 +182,7 @@ def hits(kind: str, reports: int, fleets: int) -> tuple[int, int]:
         else:
             found, truths = given_versions(estimates), RATES.tolist()
         for one, truth in zip(found, truths, strict=True):
-            if one.known:
+            if one.is_known:
                 low, high = one.interval()
                 shown += 1
                 held += low <= truth <= high
@@ -205,12 +205,12 @@ def test_intervals_hold_the_population_s_ratio(kind, reports):
 def test_what_is_shown_has_a_denominator_clearly_above_nothing():
     below = Statistic(0.03, 0.01001)
     assert LEAST_ERRORS == 3
-    assert not Ratio(0.1, 0.1, 0.0, below).known
-    assert Ratio(0.1, 0.1, 0.0, Statistic(0.03, 0.00999)).known
+    assert not Ratio(0.1, 0.1, 0.0, below).is_known
+    assert Ratio(0.1, 0.1, 0.0, Statistic(0.03, 0.00999)).is_known
     known, unknown = Ratio(0.1, 0.1), Ratio(0.1, 0.1, 0.0, below)
     for first, second in ((known, unknown), (unknown, known)):
-        assert not difference_apart(first, second).known
-    assert difference_apart(known, known).known
+        assert not difference_apart(first, second).is_known
+    assert difference_apart(known, known).is_known
 
 
 def test_four_times_the_reports_halve_the_error_of_a_denominator():

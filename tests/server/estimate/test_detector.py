@@ -98,7 +98,7 @@ class TestSteps:
         value = rng.standard_normal(80) + 3 * (np.arange(80) >= 30) - 3 * (np.arange(80) >= 55)
         reported: list[int] = []
         for days in range(1, 81):
-            found = [change.found for change in scanned(value[:days]).changes]
+            found = [change.report_day for change in scanned(value[:days]).changes]
             assert found[: len(reported)] == reported
             reported = found
         assert len(reported) == 2

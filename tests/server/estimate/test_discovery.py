@@ -16,13 +16,13 @@ from hushmote.server.estimate.alphabet import NOTHING, PRINTABLE, Alphabet, char
 from hushmote.server.estimate.discovery import (
     MISTAKEN,
     Discovery,
-    Searched,
     SearchLimits,
-    compared,
+    SearchResult,
+    compared_count,
     discover,
+    hidden_slots,
+    list_texts,
     slots_of,
-    stated,
-    unexplained,
 )
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.mechanisms import mechanism_of
@@ -59,9 +59,9 @@ def test_what_many_boards_hold_is_found_with_its_share():
     """100,000 reports; each share 15 standard errors or more. Intervals at 1 - 1e-10 hold each."""
     shares = {"E1042": 0.4, "E7": 0.25, "W-100": 0.2, "": 0.15}
     answer = found(shares, 100_000, "0-9EW-")
-    assert [one.text for one in answer.found] == [*shares]
-    assert all(one.whole for one in answer.found)
-    for one in answer.found:
+    assert [one.text for one in answer.texts] == [*shares]
+    assert all(one.whole for one in answer.texts)
+    for one in answer.texts:
         low, high = one.share.interval(1 - 1e-10)
         assert low < shares[one.text] < high
     assert answer.reports == 100_000
@@ -71,8 +71,8 @@ def test_what_many_boards_hold_is_found_with_its_share():
 @pytest.mark.slow
 def test_a_text_that_fills_the_last_prefix_may_go_on():
     answer = found({"abcdefgh": 0.5, "abcdef": 0.2, "abc": 0.3}, 50_000, "a-h")
-    assert {one.text: one.whole for one in answer.found} == {"abcdef": False, "abc": True}
-    assert answer.found[0].share.value == pytest.approx(0.7, abs=0.05)
+    assert {one.text: one.whole for one in answer.texts} == {"abcdef": False, "abc": True}
+    assert answer.texts[0].share.value == pytest.approx(0.7, abs=0.05)
 
 
 @pytest.mark.slow
@@ -80,14 +80,14 @@ def test_texts_have_letters_of_several_bytes():
     """The last prefix cuts a letter of 東京都 in two: what is before it is shown."""
     shares = {"größe": 0.3, "東京": 0.3, "東京都": 0.2, "a": 0.2}
     answer = found(shares, 50_000, "a-zöß東京都", prefixes=[2, 4, 5, 6, 7, 7])
-    listed = {(one.text, one.whole) for one in answer.found}
+    listed = {(one.text, one.whole) for one in answer.texts}
     assert listed == {("größe", False), ("東京", True), ("東京", False), ("a", True)}
 
 
 @pytest.mark.slow
 def test_printable_ascii_is_what_is_looked_for_where_nobody_says():
     answer = found({"a b~": 0.5, "ä": 0.5}, 20_000, prefixes=[1, 2, 3, 4, 5, 5])
-    assert [one.text for one in answer.found] == ["a b~"]
+    assert [one.text for one in answer.texts] == ["a b~"]
 
 
 @pytest.mark.parametrize("text", ["", "a", "abc", "abcdefghi", "größe", "\0\0"])
@@ -134,7 +134,7 @@ def test_chance_lists_a_text_in_one_of_twenty_tables_at_most(reports):
     rng = np.random.default_rng(4)
     mistaken = 0
     for _ in range(500):
-        listed, _, _ = stated(noise(rng, 4096, reports), rng.integers(0, 4096, 100))
+        listed, _, _ = list_texts(noise(rng, 4096, reports), rng.integers(0, 4096, 100))
         mistaken += len(listed) > 0
     assert mistaken <= stats.binom.isf(1e-9, 500, MISTAKEN)
     assert MISTAKEN <= 0.05
@@ -149,7 +149,7 @@ def test_texts_that_no_candidate_explains_hide_no_other_and_chance_lists_no_more
     """
     rng = np.random.default_rng(8)
     scores = np.append(np.full(20, 0.03), np.linspace(0.02, 0.001, 80))
-    candidates = Searched(np.zeros((100, 6), np.uint8), scores, scores)
+    candidates = SearchResult(np.zeros((100, 6), np.uint8), scores, scores)
     mistaken = unshared = 0
     for _ in range(300):
         texts = rng.choice(8192, 28, replace=False)
@@ -160,14 +160,14 @@ def test_texts_that_no_candidate_explains_hide_no_other_and_chance_lists_no_more
             dict.fromkeys(texts[:20].tolist(), 9000) | dict.fromkeys(texts[20:].tolist(), 15_000),
         )
         slots = np.append(texts[:20], rng.integers(0, 8192, 80))
-        count = compared(last, candidates)
+        count = compared_count(last, candidates)
         assert 20 < count <= MISTAKEN * 8192 / (8 + 1)
-        listed, _, _ = stated(last, slots[:count])
+        listed, _, _ = list_texts(last, slots[:count])
         assert {i for i in range(20) if texts[i] not in slots[20:count]} <= {*listed.tolist()}
         unshared += len({*range(20)} & {*listed.tolist()})
         mistaken += bool((listed >= 20).any())
         left = 8 - len({*texts[20:].tolist()} & {*slots.tolist()})
-        hidden, share = unexplained(last, slots)
+        hidden, share = hidden_slots(last, slots)
         assert left <= hidden <= left + 1  # chance makes an empty slot heavy in one level of 100
         assert share == pytest.approx(0.05 * left, abs=0.03)
     assert mistaken <= stats.binom.isf(1e-9, 300, MISTAKEN)
@@ -180,9 +180,9 @@ def test_without_anything_hidden_all_candidates_that_may_be_common_are_compared(
     last = noise(rng, 8192, 300_000, dict.fromkeys(texts.tolist(), 2900))
     scores = np.full(100, 0.011)
     needs = np.append(np.full(99, 0.02), 0.0)
-    assert compared(last, Searched(np.zeros((100, 6), np.uint8), scores, needs)) == 100
-    assert len(stated(last, texts)[0]) == 100
-    assert unexplained(last, texts)[0] <= 1
+    assert compared_count(last, SearchResult(np.zeros((100, 6), np.uint8), scores, needs)) == 100
+    assert len(list_texts(last, texts)[0]) == 100
+    assert hidden_slots(last, texts)[0] <= 1
 
 
 def test_slots_of_equal_shares_do_not_hide_each_other():
@@ -191,7 +191,7 @@ def test_slots_of_equal_shares_do_not_hide_each_other():
     shares = level.shares.copy()
     shares[:10] = 0.1
     slots = np.append(np.arange(10), np.full(90, int(shares.argmin())))
-    listed, _, _ = stated(SlotShares(shares, level.reports, level.channel), slots)
+    listed, _, _ = list_texts(SlotShares(shares, level.reports, level.channel), slots)
     assert sorted(listed.tolist()) == [*range(10)]
 
 
@@ -215,7 +215,7 @@ def test_twenty_texts_are_found_beside_eight_heavier_ones_of_other_letters():
     """300,000 reports: 3 % are 10 standard errors or more."""
     own, others = many(20, 0.03, "abcdefgh"), many(8, 0.05, "ABCDEFGH", 100)
     answer = found(own | others, 300_000, "a-h", slots=8192)
-    assert {one.text for one in answer.found} == own.keys()
+    assert {one.text for one in answer.texts} == own.keys()
     assert answer.least < 0.03
     assert answer.hidden == 8
     assert answer.hidden_share == pytest.approx(0.4, abs=0.02)
@@ -227,7 +227,7 @@ def test_of_more_common_texts_than_a_hundred_all_are_found_that_are_promised():
     held = many(176, 1 / 176, "abcdefgh")
     answer = found(held, 1_000_000, "a-h", slots=65_536)
     assert answer.least < 1 / 176
-    assert len({one.text for one in answer.found} & held.keys()) >= 175
+    assert len({one.text for one in answer.texts} & held.keys()) >= 175
     assert answer.hidden <= 1
 
 
@@ -236,7 +236,7 @@ def test_promised_share_gets_through_with_few_candidates():
     """Room for 32 of 176: what is promised is above the share that all have."""
     few = SearchLimits(texts=32, slots_each=2048)
     answer = found(many(176, 1 / 176, "abcdefgh"), 1_000_000, "a-h", few, slots=65_536)
-    assert answer.stated <= 32
+    assert answer.candidate_count <= 32
     assert answer.least > 1 / 176
     assert answer.hidden > 100
 
@@ -247,7 +247,7 @@ class TestSharedSlots:
     def test_leaves_out_texts_of_one_slot(self):
         """Half of all reports are of a slot that two candidates share: either may have been sent."""
         level = noise(np.random.default_rng(6), 8192, 40_000, {7: 20_000, 9: 4000})
-        listed, shares, _ = stated(level, np.array([3, 7, 7, 9]))
+        listed, shares, _ = list_texts(level, np.array([3, 7, 7, 9]))
         assert listed.tolist() == [3]
         assert shares[0].value == pytest.approx(0.1, abs=0.03)
 
@@ -256,7 +256,7 @@ class TestSharedSlots:
         shared, own = np.arange(20), np.arange(20, 80)
         held = dict.fromkeys(shared.tolist(), 5000) | dict.fromkeys(own.tolist(), 3000)
         level = noise(np.random.default_rng(12), 8192, 300_000, held)
-        listed, _, _ = stated(level, np.concatenate([own, shared, shared]))
+        listed, _, _ = list_texts(level, np.concatenate([own, shared, shared]))
         assert sorted(listed.tolist()) == [*range(60)]
 
     def test_p_value_is_exact_rank_among_free_slots(self):
@@ -264,10 +264,10 @@ class TestSharedSlots:
         channel = noise(np.random.default_rng(13), 8192, 1000).channel
         shares = np.append(np.arange(99.0), [97.5, 98.5])
         level = SlotShares(shares / shares.sum(), 1000, channel)
-        assert stated(level, np.array([99, 100]))[0].tolist() == [1, 0]
+        assert list_texts(level, np.array([99, 100]))[0].tolist() == [1, 0]
         shares[99] = 94.5  # four free slots have more
         level = SlotShares(shares / shares.sum(), 1000, channel)
-        assert stated(level, np.array([99, 100]))[0].tolist() == [1]
+        assert list_texts(level, np.array([99, 100]))[0].tolist() == [1]
 
     def test_discovery_counts_texts_left_out(self):
         """Texts of 30% each, of which two share a slot in the last level; 60,000 reports."""
@@ -280,7 +280,7 @@ class TestSharedSlots:
         alone = next(i for i in range(16) if last.count(last[i]) == 1)
         shares = {texts[one]: 0.3, texts[other]: 0.3, texts[alone]: 0.4}
         answer = found(shares, 60_000, "a-h", slots=64, prefixes=[1, 2, 2])
-        assert [text.text for text in answer.found] == [texts[alone]]
+        assert [text.text for text in answer.texts] == [texts[alone]]
         assert answer.left_out == 2
 
     @pytest.mark.slow
@@ -297,7 +297,7 @@ class TestSharedSlots:
             level = noise(
                 rng, 8192, 300_000, dict(zip(numbers.tolist(), (held * 2700).tolist(), strict=True))
             )
-            listed, _, _ = stated(level, slots)
+            listed, _, _ = list_texts(level, slots)
             wrong += bool((listed < 18).any())
             right += int((listed >= 18).sum())
         assert wrong <= stats.binom.isf(1e-9, 300, MISTAKEN)
@@ -310,7 +310,7 @@ def test_standard_errors_are_those_of_repeated_fleets():
     rng = np.random.default_rng(7)
     values, errors = [], []
     for _ in range(1000):
-        _, (share,), _ = stated(noise(rng, 4096, 20_000, {7: 6000}), np.array([7]))
+        _, (share,), _ = list_texts(noise(rng, 4096, 20_000, {7: 6000}), np.array([7]))
         values.append(share.value)
         errors.append(share.stderr)
     # The reports of the slot are fixed here: their sampling, f(1 - f)/N, is missing from the deviation.
@@ -321,8 +321,8 @@ def test_standard_errors_are_those_of_repeated_fleets():
 
 def test_more_candidates_widen_the_intervals_of_those_that_were_chosen():
     answer = found({"a": 0.6, "b": 0.4}, 30_000, "ab")
-    assert answer.stated > len(answer.found) == 2
-    (low, high), (alone_low, alone_high) = answer.intervals()[0], answer.found[0].share.interval()
+    assert answer.candidate_count > len(answer.texts) == 2
+    (low, high), (alone_low, alone_high) = answer.intervals()[0], answer.texts[0].share.interval()
     assert low < alone_low < alone_high < high
     with pytest.raises(EstimateError, match="confidence must be between 0 and 1"):
         answer.intervals(1)
@@ -370,7 +370,7 @@ def test_beginnings_are_all_that_texts_of_the_alphabet_can_begin_with(of):
     now = NOTHING
     for size, more in ((1, 1), (3, 2), (4, 1)):
         ways = alphabet.ways(now.states, more)
-        longer = alphabet.extended(now, more)
+        longer = alphabet.extend(now, more)
         assert len({row.tobytes() for row in longer.rows}) == len(longer) == ways.sum()
         assert {row.tobytes() for row in longer.rows} == encoded(size)
         assert np.array_equal(now.rows[longer.origin], longer.rows[:, : size - more])
@@ -408,5 +408,5 @@ def test_the_beam_keeps_the_search_within_its_bounds():
     """With room for few beginnings the common text is still found, and what is needed is more."""
     limits = SearchLimits(beam=20, tried=2000)
     narrow = found({"abcd": 0.5, "dcba": 0.5}, 20_000, "a-e", limits, prefixes=[2, 3, 4, 4])
-    assert {one.text for one in narrow.found} == {"abcd", "dcba"}
+    assert {one.text for one in narrow.texts} == {"abcd", "dcba"}
     assert len(PRINTABLE) == 95

@@ -193,7 +193,7 @@ def test_many_ranges_at_once_are_those_asked_for_one_by_one() -> None:
         for i in (0, 17, 299):
             one = e.range(int(ends[0, i]), int(ends[1, i]))
             assert (found[i].value, found[i].stderr) == pytest.approx((one.value, one.stderr), abs=1e-9)
-    with pytest.raises(EstimateError, match="lower and upper ends must be equally"):
+    with pytest.raises(EstimateError, match="lower and upper ends must have the same shape"):
         e.ranges([1, 2], [3])
     with pytest.raises(EstimateError, match="not 5 and 4"):
         e.ranges([1, 5], [3, 4])

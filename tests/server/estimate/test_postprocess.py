@@ -116,7 +116,7 @@ def test_every_method_says_its_name_and_its_bias_and_all_but_raw_give_a_distribu
 
 def test_blurring_keeps_sums_and_is_the_minimiser_it_says():
     x = np.random.default_rng(5).normal(size=30)
-    got = postprocess.blurred(x, 7.0)
+    got = postprocess.blur(x, 7.0)
     steps = np.diff(np.eye(30), axis=0)
     np.testing.assert_allclose(got, np.linalg.solve(np.eye(30) + 7 / 4 * steps.T @ steps, x), atol=1e-12)
     assert got.sum() == pytest.approx(x.sum())

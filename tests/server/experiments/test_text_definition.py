@@ -60,7 +60,7 @@ def test_some_mechanism_fits_at_every_epsilon(epsilon):
     (f'salt = "{"x" * 33}"', "salt must be 1 to 32 printable ASCII characters"),
     ('labels = ["a"]', "labels are needed for a choice and only for a choice"),
     ("bins = 4", "low, high and bins are only for a number"),
-    ('statistics = "quantiles"', "of a text shares alone are estimated: leave statistics out"),
+    ('statistics = "quantiles"', "only shares are estimated for a text: leave statistics out"),
     call=lambda more: parse(written(more)),
     error=DefinitionError,
 )
@@ -126,7 +126,7 @@ class TestCandidates:
             (f'candidates = ["{"ü" * 128}"]', "a text has 1 to 255 bytes, as boards read no more"),
             ('candidates = ["a\\nb"]', "a text is one line; 'a\\nb' has more"),
             ('candidates = ["a\\u2028b"]', "a text is one line"),
-            ('candidates = ["a\\u0000b"]', "which no database keeps: leave it out"),
+            ('candidates = ["a\\u0000b"]', "which databases cannot store: leave it out"),
             ('candidates = ["a", "b", "a"]', "candidates: a is listed twice"),
             ('candidates = ["a"]\nasks = ["b"]', "asks or candidates name the texts of a text, not both"),
             ('candidates = ["a"]\nprefixes = [2, 3, 4, 4]', "candidates are not for a text with prefixes"),

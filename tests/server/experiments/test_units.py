@@ -25,7 +25,7 @@ ROOM = number(256, 1, low=-14_000, high=50_000, name="room_temp")
 )
 def test_a_bound_that_is_no_edge_is_said(asked: str, text: str, moved: bool):
     found = parse_range(ROOM, asked)
-    assert (found.text, found.asked) == (text, asked if moved else "")
+    assert (found.text, found.original_text) == (text, asked if moved else "")
     note = moved_note(ROOM, [found], "°C")
     assert note == (f"{asked} is counted as {text}: bins are 0.25 °C wide, from -14." if moved else "")
 

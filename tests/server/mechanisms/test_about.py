@@ -5,7 +5,7 @@ from experiments import experiment_json
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.mechanisms import MECHANISMS, mechanism_of
-from hushmote.server.mechanisms.about import about, said_of
+from hushmote.server.mechanisms.about import about, plain_description
 from hushmote.server.mechanisms.direct import Direct
 
 
@@ -45,6 +45,6 @@ def test_how_boards_answer_is_a_sentence(word: str):
     """What the page's plan says of it."""
     for fields in MECHANISMS[word].examples:
         experiment = Experiment.parse(experiment_json(**fields, budget={"rule": "unlimited"}))
-        said = said_of(mechanism_of(experiment))
+        said = plain_description(mechanism_of(experiment))
         assert said[0].isupper()
         assert said.endswith(".")

@@ -164,7 +164,7 @@ def test_no_other_weights_of_the_views_have_less_mean_variance(workload, epsilon
         lists = [list(v) for v in kept]
         fields = {"mechanism": "views", "views": lists, "cells": [cells[v] for v in kept]}
         mechanism = mechanism_of(pair((6, 3), fields | {"weights": list(kept.values())}, epsilon))
-        if mechanism.unknown(statistics, mechanism.drawn):
+        if mechanism.unknown(statistics, mechanism.stratum_chances):
             return np.inf
         return float(mechanism.variances(statistics, np.full(18, 1 / 18)).mean())
 

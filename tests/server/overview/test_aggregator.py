@@ -23,23 +23,23 @@ def test_a_real_one_while_its_broker_comes_and_goes(tmp_path):
         add_fleet(store)
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    assert ask(url, WAIT_S).words == f"The aggregator at {url} gives no answer: Connection refused."
+    assert ask(url, WAIT_S).words == f"The aggregator at {url} does not answer: Connection refused."
     with MosquittoBroker() as broker:
         arguments = ["--store", f"sqlite:///{tmp_path / 'store.sqlite'}", "--http", f"127.0.0.1:{port}"]
         with served(*arguments, "--broker", f"mqtt://127.0.0.1:{broker.port}") as process:
             process.ready()
             health = ask(url, WAIT_S)
-            assert (health.answered, health.connected, health.trouble) == (True, True, "")
+            assert (health.is_reachable, health.connected, health.problem) == (True, True, "")
             temp = experiment()
             sent = [(topics.report_topic("open", "d"), one) for one in reports("d", temp, 3)]
             publish(broker, [*sent, (topics.report_topic("open", "d"), b"nonsense")])
             until(lambda: ask(url, WAIT_S).accepted == 3 and not ask(url, WAIT_S).uncommitted, "all counted")
             health = ask(url, WAIT_S)
             assert [r.reason for r in health.rejects] == ["malformed"]
-            assert health.words == "The aggregator is connected to the broker, and all that came is counted."
+            assert health.words == "The aggregator is connected to the broker, and has counted all reports."
             broker.stop()
             until(lambda: not ask(url, WAIT_S).connected, lambda: ask(url, WAIT_S))
-            assert ask(url, WAIT_S).words == "The aggregator is not well: not connected to the broker."
+            assert ask(url, WAIT_S).words == "The aggregator reports a problem: not connected to the broker."
 
 
 class Answering:
@@ -88,19 +88,19 @@ def endless(connection, _asked):
 @pytest.mark.parametrize(
     ("say", "words"),
     [
-        (plain(b"hello"), "is no aggregator"),
-        (plain(b""), "is no aggregator"),
-        (plain(b'\xff\xfe{"a": 1'), "is no aggregator"),
-        (plain(b"no", b"404 Not Found"), "is no aggregator"),
-        (plain(b"[1]", b"503 Service Unavailable"), "is no aggregator"),
-        (plain(b"[" * 50_000, b"503 Service Unavailable"), "is no aggregator"),
-        (plain(b"hushmote_connected nan\n"), "is no aggregator"),
-        (plain(b"x", b"302 Found\r\nLocation: http://127.0.0.1:1/"), "is no aggregator"),
-        (lambda c, _: c.sendall(b"\x00\x01\x02\r\n\r\n"), "gives no answer"),
-        (lambda c, _: None, "gives no answer"),
-        (drip, "gives no answer: timed out"),
+        (plain(b"hello"), "is not an aggregator"),
+        (plain(b""), "is not an aggregator"),
+        (plain(b'\xff\xfe{"a": 1'), "is not an aggregator"),
+        (plain(b"no", b"404 Not Found"), "is not an aggregator"),
+        (plain(b"[1]", b"503 Service Unavailable"), "is not an aggregator"),
+        (plain(b"[" * 50_000, b"503 Service Unavailable"), "is not an aggregator"),
+        (plain(b"hushmote_connected nan\n"), "is not an aggregator"),
+        (plain(b"x", b"302 Found\r\nLocation: http://127.0.0.1:1/"), "is not an aggregator"),
+        (lambda c, _: c.sendall(b"\x00\x01\x02\r\n\r\n"), "does not answer"),
+        (lambda c, _: None, "does not answer"),
+        (drip, "does not answer: timed out"),
         (endless, "longer than 1 MiB"),
-        (plain(b'{"reason": "\x1b[31m' + b"x" * 900 + b'"}', b"503 No"), "is no aggregator"),
+        (plain(b'{"reason": "\x1b[31m' + b"x" * 900 + b'"}', b"503 No"), "is not an aggregator"),
     ],
 )
 def test_whatever_answers_is_one_short_sentence(say, words):
@@ -110,7 +110,7 @@ def test_whatever_answers_is_one_short_sentence(say, words):
     finally:
         answering.close()
     assert words in health.words
-    assert not health.answered
+    assert not health.is_reachable
     assert "\n" not in health.words
     assert "\x1b" not in health.words
     assert len(health.words) < 400
@@ -126,6 +126,6 @@ def test_addresses(url):
     ["127.0.0.1:9417", "file:///etc/passwd", "http://", "http://u:secret@h:1", "http://h/metrics", "h\n"],
 )
 def test_what_is_no_address_is_refused_without_its_password(url):
-    with pytest.raises(UsageError, match="is no aggregator's address") as caught:
+    with pytest.raises(UsageError, match="is not an aggregator's address") as caught:
         check_url(url)
     assert "secret" not in str(caught.value)

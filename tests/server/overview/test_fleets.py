@@ -10,7 +10,7 @@ from sqlalchemy import event
 from hushmote.server.estimate import plausibility
 from hushmote.server.ingest import pipeline
 from hushmote.server.overview.fleets import StoreOverview, overview, state_words
-from hushmote.server.overview.rejects import Rejected, rejected
+from hushmote.server.overview.rejects import Rejected, rejected_reports
 from hushmote.server.store import Description, Store, StoreError, schema
 from hushmote.server.wire import topics
 
@@ -92,9 +92,9 @@ def test_words_state_and_days_left(store: Store):
     assert (temp.purpose, temp.owner, temp.unit) == ("How warm is it?", "heating@example.org", "°C")
     assert (temp.state, temp.expires, temp.days_left) == ("current", until, 10)
     assert state_words(temp) == (
-        "Devices are asked until 2026-11-30. 10 days are left. No report has come yet."
+        "Devices are asked until 2026-11-30. 10 days are left. No reports have arrived yet."
     )
-    assert state_words(of(seen, "hourly")).startswith("Devices are asked, with no end.")
+    assert state_words(of(seen, "hourly")).startswith("Devices are asked without an end date.")
     assert (of(seen, "ever").state, of(seen, "ever").days_left) == ("withdrawn", 0)
     last = of(overview(store, NOON + 9 * DAY), "temp")
     assert "Today is the last day." in state_words(last)
@@ -157,7 +157,7 @@ def test_rejects_are_sentences_and_of_no_device(store: Store):
     seen = overview(store, NOON)
     (home,) = seen.fleets
     assert [r.words() for r in seen.rejects] == [
-        "1 report was thrown away: this store has no fleet of that name."
+        "1 report was rejected: this store has no fleet of that name."
     ]
     assert [(r.reason, r.harmless) for r in home.rejects] == [("malformed", False), ("duplicate", True)]
     assert home.rejects[1].words() == (
@@ -175,7 +175,7 @@ def test_every_reason_has_words(reason: str):
 
 
 def test_numbers_in_words_are_written_as_the_reader_writes_them():
-    assert rejected({"bad tag": 12_000})[0].words(lambda n: f"{n:_}").startswith("12_000 reports")
+    assert rejected_reports({"bad tag": 12_000})[0].words(lambda n: f"{n:_}").startswith("12_000 reports")
 
 
 def test_an_empty_store(tmp_path):

@@ -61,12 +61,12 @@ def files(folder: Path) -> dict[str, bytes]:
 class TestCommits:
     def test_each_is_noticed_once_and_what_was_counted_is_there(self, store_url: str):
         with made(store_url) as store, StoreWatch(store_url) as watch:
-            before = watch.look()
+            before = watch.refresh()
             assert before.ready
-            assert watch.look() == before or "postgresql" in store_url  # others' transactions end too
+            assert watch.refresh() == before or "postgresql" in store_url  # others' transactions end too
             for i in range(5):
                 count(store, f"board-{i}")
-                after = watch.look()
+                after = watch.refresh()
                 assert after.ready
                 assert after.version > before.version
                 assert total(watch) == 2 * (i + 1)
@@ -74,9 +74,9 @@ class TestCommits:
 
     def test_a_quiet_store_changes_only_when_an_hour_has_ended(self, url: str, monkeypatch):
         with Store(url), StoreWatch(url) as watch:
-            seen = [watch.look().version for _ in range(20)]
+            seen = [watch.refresh().version for _ in range(20)]
             later(monkeypatch, datetime.timedelta(hours=1))
-            assert seen + [watch.look().version for _ in range(20)] == [1] * 20 + [2] * 20
+            assert seen + [watch.refresh().version for _ in range(20)] == [1] * 20 + [2] * 20
 
     def test_a_transaction_that_ends_after_a_later_one_is_noticed(self, postgres_url: str):
         """Their numbers are given when they begin: the highest that has ended says nothing of the first."""
@@ -85,23 +85,23 @@ class TestCommits:
                 for connection in (first, second):
                     connection.execute(text("SELECT pg_current_xact_id()"))
                 second.commit()
-                before = watch.look()
+                before = watch.refresh()
                 first.execute(schema.reject.insert().values(fleet="", reason="unknown fleet", count=1))
                 first.commit()
-            assert watch.look().version > before.version
+            assert watch.refresh().version > before.version
             assert watch.store is not None
             assert watch.store.rejects() == {"": {"unknown fleet": 1}}
 
     def test_an_aggregator_that_starts_later_is_noticed(self, url: str):
         """Until then the file is opened as one that cannot change."""
         with StoreWatch(url) as watch:
-            before = watch.look()
+            before = watch.refresh()
             with Store(url) as store:
                 count(store, "one")
-                after = watch.look()
+                after = watch.refresh()
                 assert after.version > before.version
                 assert total(watch) == 2
-            assert watch.look().ready
+            assert watch.refresh().ready
             assert total(watch) == 2
 
     def test_who_looks_may_write_as_well_where_others_left_their_files(self, folder: Path, url: str):
@@ -110,10 +110,10 @@ class TestCommits:
             shutil.copytree(folder, folder / "killed")
         left = f"sqlite:///{folder / 'killed' / 'store.sqlite'}"
         with StoreWatch(left) as watch:
-            assert watch.look().ready
+            assert watch.refresh().ready
             with Store(left) as store:
                 count(store, "one")
-            watch.look()
+            watch.refresh()
             assert total(watch) == 2
 
     @pytest.mark.slow
@@ -124,7 +124,7 @@ class TestCommits:
         def read() -> None:
             with StoreWatch(url) as watch:
                 while not over.is_set():
-                    assert watch.look().ready
+                    assert watch.refresh().ready
                     seen.append(total(watch))
 
         readers = [threading.Thread(target=read) for _ in range(4)]
@@ -138,7 +138,7 @@ class TestCommits:
             reader.join()
         assert max(seen) <= 80
         with StoreWatch(url) as watch:
-            watch.look()
+            watch.refresh()
             assert total(watch) == 80
 
 
@@ -153,7 +153,7 @@ class TestReadOnly:
     def test_not_a_byte_changes_in_its_folder(self, folder: Path, url: str):
         before = files(folder)
         with StoreWatch(url) as watch:
-            assert watch.look().ready
+            assert watch.refresh().ready
             total(watch)
             assert files(folder) == before
         assert files(folder) == before
@@ -161,7 +161,7 @@ class TestReadOnly:
         count(store, "one")
         before = files(folder)
         with StoreWatch(url) as watch:
-            watch.look()
+            watch.refresh()
             total(watch)
             after = files(folder)
             # Who reads says so in the index of the log, by locks and by what it has in shared memory.
@@ -196,14 +196,14 @@ class TestReadOnly:
         backup(f"sqlite:///{folder / 'store.sqlite'}", folder / "copy.sqlite")
         before = files(folder)
         with StoreWatch(f"sqlite:///{folder / 'copy.sqlite'}") as watch:
-            assert watch.look().ready
+            assert watch.refresh().ready
         assert files(folder) == before
 
     def test_a_path_may_have_any_character(self, tmp_path: Path):
         url = f"sqlite:///{tmp_path / 'a#b%20 ü.sqlite'}"
         made(url).close()
         with StoreWatch(url) as watch:
-            assert watch.look().ready
+            assert watch.refresh().ready
 
 
 def _as_nobody(url: str) -> str:
@@ -217,7 +217,7 @@ def _as_nobody(url: str) -> str:
             os.setgid(65534)
             os.setuid(65534)
             with StoreWatch(url) as watch:
-                state = watch.look()
+                state = watch.refresh()
                 total = watch.store.histogram("home", TEMP.digest).sum() if watch.store else ""
                 said = f"{state.kind} {state.words}{total}"
         except BaseException as e:
@@ -237,15 +237,15 @@ class TestStates:
         path = tmp_path / "store.sqlite"
         url = f"sqlite:///{path}"
         with StoreWatch(url) as watch:
-            state = watch.look()
+            state = watch.refresh()
             assert (state.kind, watch.store) == ("absent", None)
             assert state.words.startswith(f"there is no store at {path}")
             made(url).close()
-            assert watch.look().ready
+            assert watch.refresh().ready
             path.unlink()
-            assert watch.look().kind == "absent"
+            assert watch.refresh().kind == "absent"
             made(url).close()
-            last = watch.look()
+            last = watch.refresh()
             assert last.ready
             assert last.version == 4
 
@@ -255,9 +255,9 @@ class TestStates:
         with made(f"sqlite:///{other}") as store:
             count(store, "one")
         with StoreWatch(f"sqlite:///{path}") as watch:
-            before = watch.look()
+            before = watch.refresh()
             os.replace(other, path)
-            after = watch.look()
+            after = watch.refresh()
             assert after.ready
             assert after.version > before.version
             assert total(watch) == 2
@@ -268,18 +268,18 @@ class TestStates:
             connection.executescript((Path(__file__).parents[2] / "data" / "store_v5.sql").read_text())
         url = f"sqlite:///{path}"
         with StoreWatch(url) as watch:
-            state = watch.look()
+            state = watch.refresh()
             assert state.kind == "other schema"
             assert f"hushmote store upgrade {url}" in state.words
             Store(url, upgrade=True).close()
-            assert watch.look().ready
+            assert watch.refresh().ready
 
     def test_a_store_that_is_upgraded_meanwhile_by_a_later_version(self, store_url: str):
         with made(store_url) as store, StoreWatch(store_url) as watch:
-            assert watch.look().ready
+            assert watch.refresh().ready
             with store.writing() as connection:
                 connection.execute(schema.schema_version.update().values(version=99))
-            state = watch.look()
+            state = watch.refresh()
             assert state.kind == "other schema"
             assert "use the Hushmote that wrote it" in state.words
 
@@ -293,17 +293,17 @@ class TestStates:
                 greedy.execute("INSERT INTO reject VALUES ('', 'unknown fleet', 1)")
                 greedy.execute("COMMIT")
                 greedy.execute("PRAGMA journal_mode")
-                state = watch.look()
+                state = watch.refresh()
                 assert state.kind == "locked"
                 assert state.words.startswith(f"cannot use {path}: ")
-            assert watch.look().ready
+            assert watch.refresh().ready
 
     @pytest.mark.parametrize("content", [b"", b"no database at all, but a text" * 100, bytes(4096)])
     def test_no_store_at_all_is_one_sentence(self, tmp_path: Path, content: bytes):
         path = tmp_path / "store.sqlite"
         path.write_bytes(content)
         with StoreWatch(f"sqlite:///{path}") as watch:
-            state = watch.look()
+            state = watch.refresh()
         assert state.kind in ("absent", "unreadable")
         assert str(path) in state.words
         assert "\n" not in state.words
@@ -311,7 +311,7 @@ class TestStates:
 
     def test_a_folder_in_its_place(self, tmp_path: Path):
         with StoreWatch(f"sqlite:///{tmp_path}") as watch:
-            assert watch.look().kind == "unreadable"
+            assert watch.refresh().kind == "unreadable"
 
     def test_a_url_that_is_none_is_refused_at_once(self):
         with pytest.raises(StoreError):
@@ -320,23 +320,23 @@ class TestStates:
     def test_a_server_that_is_away_and_back(self, postgres, postgres_url: str):
         made(postgres_url).close()
         with StoreWatch(postgres_url) as watch:
-            assert watch.look().ready
+            assert watch.refresh().ready
             postgres.restart()
-            watch.look()
-            assert watch.look().ready
+            watch.refresh()
+            assert watch.refresh().ready
 
 
 def test_a_look_reads_no_table(url: str):
     """What a look costs does not depend on how many reports there are: SQLite runs no statement on rows."""
     with Store(url) as store, StoreWatch(url) as watch:
-        watch.look()
+        watch.refresh()
         assert watch.store is not None
         statements: list[str] = []
         event.listen(watch.store.engine, "before_cursor_execute", lambda *a: statements.append(a[2]))
-        watch.look()
+        watch.refresh()
         assert statements == ["BEGIN", "PRAGMA data_version"]
         count(store, "one")
         statements.clear()
-        watch.look()
+        watch.refresh()
         (read,) = (s for s in statements if "SELECT" in s)
         assert read == "SELECT schema_version.version \nFROM schema_version"

@@ -235,14 +235,14 @@ def test_bad_input_is_one_line(own_folder: Write):
         ("foo", "there is no mechanism 'foo': take rr"),
         ("no_such.module:Coin", "there is no module no_such: run hushmote in the folder that contains it"),
         (own_folder("no_class", "x = 1"), "no_class has no Coin"),
-        (own_folder("no_type", "Coin = 3"), "no_type:Coin is no mechanism: make it a subclass of"),
+        (own_folder("no_type", "Coin = 3"), "no_type:Coin is not a mechanism: make it a subclass of"),
         (own_folder("raises_at_once", "1 / 0"), "cannot be imported: ZeroDivisionError: division by zero"),
         (own_folder("leaves", "raise SystemExit(3)"), "leaves cannot be imported: SystemExit: 3"),
         (own_folder("no_syntax", "def"), "no_syntax cannot be imported: SyntaxError"),
         (own_folder("needs_more", "import nothing_of_it"), "imported: No module named 'nothing_of_it'"),
         (
             own_folder("half", COIN.replace("def law", "def raw")),
-            "half:Coin is no mechanism yet: it lacks law",
+            "half:Coin is not a complete mechanism: it lacks law",
         ),
         (own_folder("unknown", COIN), 'enters no such word: ldp_client.MECHANISMS["unknown:Coin"] ='),
     ]:

@@ -35,7 +35,7 @@ from hushmote.server.estimate.estimate import Estimates
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.experiments import units
 from hushmote.server.mechanisms import decoded
-from hushmote.simulator.crew import Workers
+from hushmote.simulator.worker_pool import Workers
 from hushmote.simulator.workers import workers
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 7.0)

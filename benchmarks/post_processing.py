@@ -28,7 +28,7 @@ from hushmote.server.estimate import Estimate, estimate, postprocess
 from hushmote.server.mechanisms.decoded import simplex
 from hushmote.server.mechanisms.tree.hierarchy import Hierarchy
 from hushmote.server.mechanisms.tree.least_squares import Tree
-from hushmote.simulator.attack import Attack, forged
+from hushmote.simulator.attack import Attack, forged_histogram
 
 METHODS = {name: postprocess.METHODS[name] for name in ("raw", "nonnegative", "smooth")}
 DOMAIN = 64
@@ -180,13 +180,13 @@ def poisoning(options: Options) -> list[dict]:
         for _ in range(1 if options.quick else 5):
             common = fleet(exp, f, honest - bad, rng)
             clean = estimate(exp, common + fleet(exp, f, bad, rng))
-            dirty = estimate(exp, common + forged(exp, attack, bad, rng))
+            dirty = estimate(exp, common + forged_histogram(exp, attack, bad, rng))
             for method, process in METHODS.items():
                 change = process(dirty).frequencies - process(clean).frequencies
                 others = np.delete(change, target)
                 by_method[method].append([change[target], np.abs(others).sum(), others.sum()])
         for method, values in by_method.items():
-            row = {"mechanism": mechanism, "epsilon": epsilon, "population": name, "forged": share}
+            row = {"mechanism": mechanism, "epsilon": epsilon, "population": name, "forged_histogram": share}
             found = zip(("gain", "others", "net_of_others"), np.mean(values, axis=0), strict=True)
             rows.append(row | {"method": method} | dict(found))
     return rows

@@ -116,9 +116,9 @@ def covered(case: Case) -> str:
     least = int(np.searchsorted(special.bdtr(np.arange(fleets + 1), fleets, _COVERED), FALSE_ALARM))
     if hits < least or not fleets:
         raise PropertyBroken(
-            f"intervals of 95 % held the truth in {hits} of {fleets} fleets, {least} are the least"
+            f"95% intervals held the truth in {hits} of {fleets} fleets; at least {least} are required"
         )
-    return f"{hits} of {fleets} fleets of {REPORTS:,} reports, {least} are the least"
+    return f"{hits} of {fleets} fleets of {REPORTS:,} reports; at least {least} are required"
 
 
 def _sample_question(case: Case):

@@ -1,4 +1,4 @@
-"""Do the intervals of approximate mechanisms hold what they say, collisions of fixed hash functions included.
+"""Coverage of the intervals of approximate mechanisms, including collisions of fixed hash functions.
 
     python benchmarks/approximate_coverage.py [--quick] [shares] [words]
 
@@ -46,8 +46,8 @@ PUZZLES, LISTS = 40, (5, 20, 60)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def tallied(exp: Experiment, name: str, reports: int, fleets: int, rng: np.random.Generator) -> Tally:
-    """The intervals of fleets whose values are in another order each time."""
+def tally_fleets(exp: Experiment, name: str, reports: int, fleets: int, rng: np.random.Generator) -> Tally:
+    """Return the intervals of fleets, with the values in a new order for each."""
     tally, sketch = Tally(), vars(mechanism_of(exp))["sketch"]
     low, high = np.array([r for some in some_ranges(exp.domain) for r in some]).T
     for _ in range(fleets):
@@ -71,7 +71,7 @@ def of_shares(options: Options) -> dict:
         sketch = payload("hcms:HadamardSketch", domain, round(epsilon * 1e6), **fields)
         exp = parse_experiment(sketch)
         for reports, name in product(SIZES, NAMES):
-            tally = tallied(exp, name, reports, max(1, fleets // (10 if options.quick else 1)), rng)
+            tally = tally_fleets(exp, name, reports, max(1, fleets // (10 if options.quick else 1)), rng)
             design = f"{hashes} x {width:,} cells, {domain:,} values"
             for group in ("all", name, f"N = {reports:,}", f"ε = {epsilon:g}", design):
                 pooled.setdefault(group, Tally()).add(tally)
@@ -86,8 +86,8 @@ def of_shares(options: Options) -> dict:
     return about | {"coverage": table, "lowest": lowest}
 
 
-def made_up(number: int, rng: np.random.Generator) -> list[str]:
-    """Different words of 3 to 6 letters."""
+def random_words(number: int, rng: np.random.Generator) -> list[str]:
+    """Return different words of 3 to 6 letters."""
     words: dict[str, None] = {}
     while len(words) < number:
         words["".join(rng.choice([*_LETTERS], rng.integers(3, 7)))] = None
@@ -105,23 +105,23 @@ def _words(fleets: int, rng: np.random.Generator) -> Iterator[dict]:
     for number, reports in product(LISTS, (100_000, 1_000_000)):
         tally, listed, wrong = Tally(), 0, 0
         for _ in range(fleets):
-            words, f = made_up(number, rng), shares("zipf 1.1", number)
+            words, f = random_words(number, rng), shares("zipf 1.1", number)
             pieces = mechanism.drawable([index for word in words if (index := exp.bucket(word)) is not None])
             codes = mechanism.draw(pieces[rng.choice(number, reports, p=f)], rng)
-            found = discover(exp, np.bincount(codes, minlength=exp.code_count))
+            discovery = discover(exp, np.bincount(codes, minlength=exp.code_count))
             truth = dict(zip(words, f, strict=True))
-            wrong += any(one.text not in truth for one in found.texts)
-            listed += len(found.texts)
-            for one, ends in zip(found.texts, found.intervals(), strict=True):
+            wrong += any(one.text not in truth for one in discovery.texts)
+            listed += len(discovery.texts)
+            for one, ends in zip(discovery.texts, discovery.intervals(), strict=True):
                 tally.count("share", ends, truth.get(one.text, 0.0))
         about = {"words": number, "reports": reports, "fleets": fleets, "listed_of_each": listed / fleets}
         yield about | {"share": tally.of("share"), "tables_with_a_word_that_nobody_sent": wrong}
 
 
 def _without_number(text: bytes) -> bytes:
-    """An experiment's JSON without the fields of a number."""
-    kept = {name: value for name, value in json.loads(text).items() if name not in ("low", "high", "bins")}
-    return json.dumps(kept).encode()
+    """Return an experiment's JSON without the fields of a number."""
+    fields = {name: value for name, value in json.loads(text).items() if name not in ("low", "high", "bins")}
+    return json.dumps(fields).encode()
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Boards that all come back at once: the simulation beside the real reporter and a real broker.
+"""Boards that all return at once: the simulation beside the real reporter and a real broker.
 
     python benchmarks/arrival.py [--quick]
 
@@ -37,11 +37,11 @@ POLICY = {"sum": 8_000_000, "squares": 0, "epsilon": 1_000_000}
 POLICY |= {"rules": ("sum",), "experiments": ("room_temp",)}
 SHARES = {"half_s": 0.5, "all_s": 1.0}  # of the boards that are connected
 MOST_S = 900.0
-BACKLOG = {"mosquitto": 100, "nats 1": None}  # of listen(); NATS takes connections from it at any time
+BACKLOG = {"mosquitto": 100, "nats 1": None}  # of listen(); NATS accepts connections at any time
 
 
 class Counted(AsyncReporter):
-    """The shipped reporter; counts its attempts, and says when it was connected first."""
+    """The shipped reporter, which counts its attempts and records when it was first connected."""
 
     attempts = 0
     connected_at: float | None = None
@@ -53,19 +53,19 @@ class Counted(AsyncReporter):
 
 
 def reporters(count: int, port: int, context: ssl.SSLContext, **settings: int) -> list[Counted]:
-    """Boards that have a ledger, and have not started yet."""
-    made = []
+    """Return boards that have a ledger and have not started yet."""
+    boards = []
     for number in range(count):
         storage = MemoryStorage()
         ldp_client.provision(storage, consent=True)
         client = ldp_client.Client(POLICY, storage, f"board{number}", fleet=FLEET)
-        kept = KeptExperiments(client, None)
-        made.append(Counted(client, "127.0.0.1", port, ssl=context, kept=kept, **settings))
-    return made
+        experiments = KeptExperiments(client, None)
+        boards.append(Counted(client, "127.0.0.1", port, ssl=context, kept=experiments, **settings))
+    return boards
 
 
 async def arrive(boards: list[Counted], pids: list[int]) -> dict[str, float]:
-    """Start all at once; until all are connected, or MOST_S. cpu_s: the broker's, until then."""
+    """Start all at once; run until all are connected, or MOST_S. cpu_s is the broker's until then."""
     before, start = cpu_s(pids), time.perf_counter()
     tasks = [asyncio.create_task(board.run()) for board in boards]
     while time.perf_counter() - start < MOST_S and any(board.connected_at is None for board in boards):
@@ -80,7 +80,7 @@ async def arrive(boards: list[Counted], pids: list[int]) -> dict[str, float]:
 
 
 def rows_of(kind: str) -> list[dict]:
-    """What handshakes.py measured of a broker, without TLS and with it."""
+    """Return the measurements of a broker by handshakes.py, without TLS and with it."""
     rows = read("handshakes.json")["rows"]
     own = [row for row in rows if row["broker"] == kind and row["connections"] == 500]
     return [
@@ -90,8 +90,8 @@ def rows_of(kind: str) -> list[dict]:
 
 
 def server_of(kind: str, cost: float, hello: float, share: float) -> Server:
-    """The broker as it is simulated; cost, hello: processor seconds of a board, and of a first answer."""
-    # How what follows the broker's signature is divided, in µs: TLS, CONNECT, SUBSCRIBE, status.
+    """Return the simulated broker; cost, hello: processor seconds of a board, and of a first answer."""
+    # Division of the work after the broker's signature, in µs: TLS, CONNECT, SUBSCRIBE, status.
     plain, tls = rows_of(kind)
     parts = [tls["connect_us"] - tls["hello_us"] - plain["connect_us"], plain["connect_us"]]
     parts += [tls["subscribe_us"], tls["status_us"]]
@@ -100,17 +100,17 @@ def server_of(kind: str, cost: float, hello: float, share: float) -> Server:
 
 
 def simulated(server: Server, count: int, spread: int | None) -> dict[str, float]:
-    """Medians of 20 simulations, and the first and the last of them."""
+    """Return medians of 20 simulations, and the first and the last of them."""
     boards = Boards(count, spread, boot_s=(0.0, 0.0), crypto_s=0.0, round_trip_s=0.001, asyncio=True)
     runs = [simulate(boards, server, seed, most_s=MOST_S) for seed in range(20)]
     times = {name: [run.share_s(share) for run in runs] for name, share in SHARES.items()}
-    found = {name: float(np.median(of)) for name, of in times.items()}
-    found |= {"all_s_low": min(times["all_s"]), "all_s_high": max(times["all_s"])}
-    return found | {"attempts": float(np.mean([run.attempts.mean() for run in runs]))}
+    medians = {name: float(np.median(of)) for name, of in times.items()}
+    medians |= {"all_s_low": min(times["all_s"]), "all_s_high": max(times["all_s"])}
+    return medians | {"attempts": float(np.mean([run.attempts.mean() for run in runs]))}
 
 
 def compare(kind: str, count: int, load_s: float, certificates: Certificates) -> list[dict]:
-    """Rows of one broker. load_s: seconds for which all boards keep it busy."""
+    """Return the rows of one broker; all boards keep it busy for load_s seconds."""
     rows = []
     context = certificates.context()
     with broker(kind, certificates) as (_, ports, pids):

@@ -1,4 +1,4 @@
-"""What mosquitto and NATS servers lose by SIGKILL, by their settings, and what these cost.
+"""Reports that mosquitto and NATS servers lose on SIGKILL, by their settings, and the cost of these.
 
     python benchmarks/broker_kills.py [--broker nats] [--kills 15] [--quick]
 
@@ -36,9 +36,11 @@ _ROUNDS = 3
 
 @dataclass(frozen=True)
 class Case:
-    """settings: lines of mosquitto.conf. hold_s: what a board waits for beyond the PUBACK, see Board.
+    """A case.
 
-    sync: how often NATS servers sync; None: it is mosquitto.
+    settings  lines of mosquitto.conf
+    hold_s    a board's wait beyond the PUBACK, see Board
+    sync      how often NATS servers sync; None: it is mosquitto
     """
 
     name: str
@@ -48,13 +50,13 @@ class Case:
 
     @property
     def setting(self) -> Setting:
-        """What is disturbed in this case."""
+        """The disturbances of this case."""
         setting = Setting(hold_s=self.hold_s, broker_settings=self.settings, options=("--batch", "0.1s"))
         return setting if self.sync is None else replace(setting, cluster=True, sync=self.sync)
 
     @property
     def queues(self) -> tuple[int, ...]:
-        """With how many messages in the queue the cost is measured."""
+        """Queue lengths at which the cost is measured."""
         # Saved on changes, 100,000 would be written 100,000 times while they are published.
         return (0, 10_000) if "autosave_on_changes true" in self.settings else (0, 10_000, 100_000)
 
@@ -74,7 +76,7 @@ NATS_CASES = (
 
 
 def faults(kills: int, away: bool, seed: int, nats: bool) -> list[Fault]:
-    """SIGKILLs of the broker, while the aggregator is away or while it is connected and has caught up."""
+    """Return SIGKILLs of the broker, while the aggregator is away or while it is connected and up to date."""
     if nats:
         return [Fault("kill nodes with no aggregator" if away else "kill all nodes", 1.0, 0.0)] * kills
     rng = np.random.default_rng(seed)
@@ -85,7 +87,7 @@ def faults(kills: int, away: bool, seed: int, nats: bool) -> list[Fault]:
             plan.append(Fault("kill broker", rng.uniform(2.0, 3.0), 0.0))
         else:
             plan.append(Fault("kill broker", rng.uniform(6.0, 7.0), 0.0))
-            # Anew, so that the next kill does not come while it waits to try again.
+            # Restarted, so that the next kill does not come while it waits to retry.
             plan.append(Fault("stop aggregator", 0.5, 0.0))
     return plan
 
@@ -101,28 +103,30 @@ def lost(setting: Setting, plan: list[Fault]) -> dict:
 
 
 async def rate(port: int, hold_s: float | None, seconds: float) -> float:
-    """Reports a second that 40 boards are told were received."""
-    asked = wire.experiment(budget={"rule": "unlimited"})
+    """Return the acknowledged reports per second of 40 boards."""
+    payload = wire.experiment(budget={"rule": "unlimited"})
     boards = []
     for i in range(40):
-        source = Encoded(f"d{i}", asked, wire.KEY, lambda n: n % 64)
+        source = Encoded(f"d{i}", payload, wire.KEY, lambda n: n % 64)
         topic = topics.report_topic("rate", f"d{i}")
         boards.append(Board(topic, (port,), source, np.random.default_rng(i), hold_s=hold_s))
     living = [asyncio.create_task(board.live()) for board in boards]
-    await asyncio.sleep(1 + (hold_s or 0))  # until reports are told at the rate at which they are published
+    await asyncio.sleep(
+        1 + (hold_s or 0)
+    )  # until reports are acknowledged at the rate at which they are published
     rates = []
     for _ in range(_ROUNDS):
         before, start = sum(len(board.told) for board in boards), time.perf_counter()
         await asyncio.sleep(seconds)
-        told, took = sum(len(board.told) for board in boards) - before, time.perf_counter() - start
-        rates.append(told / took)
+        acknowledged, took = sum(len(board.told) for board in boards) - before, time.perf_counter() - start
+        rates.append(acknowledged / took)
     for task in living:
         task.cancel()
-    return max(rates)  # whatever else the machine does only takes away
+    return max(rates)  # other load on the machine only reduces it
 
 
 def cost(case: Case, queued: int, seconds: float) -> float:
-    """Reports a second that are acknowledged while `queued` wait for an absent subscriber."""
+    """Return the acknowledged reports per second while `queued` wait for an absent subscriber."""
     with case.setting.broker() as broker:
         asyncio.run(keep_reports(broker.port, None))
         publish(broker.port, [(topics.report_topic("rate", f"q{i}"), bytes(19)) for i in range(queued)])
@@ -131,10 +135,10 @@ def cost(case: Case, queued: int, seconds: float) -> float:
 
 def cases(options: Options) -> dict:
     nats = options.broker == "nats"
-    kills, wanted = (2, CASES[1:4:2]) if options.quick else (options.kills, NATS_CASES if nats else CASES)
+    kills, selected = (2, CASES[1:4:2]) if options.quick else (options.kills, NATS_CASES if nats else CASES)
     queues, seconds = ((0,), 1.0) if options.quick else ((0, 10_000, 100_000), 3.0)
     rows = []
-    for case in wanted:
+    for case in selected:
         row: dict = {"case": case.name, "settings": case.settings, "hold_s": case.hold_s}
         for when, away in (("away", True), ("connected", False)):
             row[when] = lost(case.setting, faults(kills, away, 1, case.sync is not None))

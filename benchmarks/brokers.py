@@ -1,6 +1,6 @@
-"""Brokers, queues and aggregators of the benchmarks: what fills a queue, what drains it, what that costs.
+"""Brokers, queues and aggregators of the benchmarks: functions that fill and drain a queue, and their cost.
 
-Who publishes and who counts take turns, each in a process of its own: neither takes of the other's core.
+Publishers and aggregators take turns, each in its own process, so that they do not share a core.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ MASTER = bytes(range(32))
 FLEET_KEYS = keys.FleetKeys((MASTER,), MASTER)
 COUNTING = Counting(fleets=[FLEET], fleet_keys=FLEET_KEYS)
 SHARE = "count"
-# With what it ships, mosquitto would save 200,000 queued messages every second and do little else.
+# With its defaults, mosquitto would save 200,000 queued messages every second and do little else.
 NO_SAVING = ("autosave_interval 3600",)
 _WINDOW = 1000  # of the publisher, in messages
 _DEADLINE_S = 240.0
@@ -55,7 +55,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class SecureNatsServers(NatsServers):
-    """NATS servers with TLS for boards. tls: a line for it, empty without."""
+    """NATS servers with TLS for boards; `tls` is the configuration line, or ""."""
 
     tls = ""
 
@@ -67,9 +67,12 @@ class SecureNatsServers(NatsServers):
 def brokers(
     kind: str, settings: tuple[str, ...] = NO_SAVING, ca: Path | None = None, own: Path | None = None
 ) -> Iterator[tuple[int | str, list[int], list[int]]]:
-    """A broker: what an aggregator is told, the servers' MQTT ports and process ids.
+    """Run a broker; yield its address for an aggregator, and the servers' MQTT ports and process ids.
 
-    settings: of mosquitto. ca, own: certificates, with which it asks boards for theirs; None without TLS.
+    Args:
+        kind: "mosquitto", or "nats" and the number of servers.
+        settings: Of mosquitto.
+        ca, own: Certificates, if it requires them from boards; None without TLS.
     """
     if kind == "mosquitto":
         lines = (f"cafile {ca}", f"certfile {own}", f"keyfile {own}", "require_certificate true")
@@ -86,17 +89,17 @@ def brokers(
         yield servers.url, [node.mqtt for node in servers.nodes], pids
 
 
-# --- Who counts, each in a process of its own -----------------------------------------------------
+# --- Subscribers, each in its own process -----------------------------------------------------
 
 
 def counted(
-    out: Connection, run: Callable[[], object], stop: Callable[[], object], seen: Callable[[], int], there
+    out: Connection, run: Callable[[], object], stop: Callable[[], object], counter: Callable[[], int], there
 ) -> float:
-    """Once told to go, run; say what was seen, and whether it is there, until told to stop; CPU seconds."""
+    """Run on command; report the count and the subscription until stopped; return CPU seconds."""
 
     def answer() -> None:
         while out.recv() != "stop":
-            out.send((seen(), there()))
+            out.send((counter(), there()))
         stop()
 
     answering = threading.Thread(target=answer)
@@ -110,13 +113,13 @@ def counted(
 
 
 def bare(port: int, out: Connection, number: int) -> None:
-    """Only count the messages of a kept session of mosquitto."""
+    """Only count the messages of a persistent session of mosquitto."""
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="bare", protocol=MQTTProtocolVersion.MQTTv5)
-    seen, subscribed, stopped = 0, threading.Event(), threading.Event()
+    messages, subscribed, stopped = 0, threading.Event(), threading.Event()
 
     def on_message(*_: object) -> None:
-        nonlocal seen
-        seen += 1
+        nonlocal messages
+        messages += 1
 
     def on_connect(*_: object) -> None:
         client.subscribe(topics.report_filter(FLEET), qos=1)
@@ -128,11 +131,11 @@ def bare(port: int, out: Connection, number: int) -> None:
 
     def run() -> None:
         client.connect("127.0.0.1", port, clean_start=False, properties=properties)
-        while client.want_write() or not stopped.is_set():  # to the last acknowledgement
+        while client.want_write() or not stopped.is_set():  # until the last acknowledgement
             client.loop(0.2)
         client.disconnect()
 
-    out.send({"cpu_s": counted(out, run, stopped.set, lambda: seen, subscribed.is_set)})
+    out.send({"cpu_s": counted(out, run, stopped.set, lambda: messages, subscribed.is_set)})
 
 
 def aggregate(
@@ -144,7 +147,7 @@ def aggregate(
     counting: Counting = COUNTING,
     **hooks: Any,
 ) -> None:
-    """Run an aggregator. broker: mosquitto's port, or NATS servers' URL, where all have one client id."""
+    """Run an aggregator on mosquitto's port, or on the URL of NATS servers, where all share one client id."""
     if isinstance(broker, int):
         address = BrokerAddress("127.0.0.1", broker)
         counting = dataclasses.replace(counting, client_id=f"member-{number}", share=share)
@@ -161,15 +164,17 @@ def aggregate(
 def drain(
     target: Callable[..., None],
     broker: int | str,
-    wanted: int,
+    count: int,
     *rest: object,
     members: int = 1,
     part: float | None = None,
 ) -> dict[str, Any]:
-    """Run bare(), aggregate() or their like until they have counted `wanted`.
+    """Run bare(), aggregate() or similar until they have counted `count`.
 
-    part: of a core, which each has at most; None for all that the machine gives. Returns seconds, their CPU
-    seconds, and of aggregators the peak memory and the seconds of commits.
+    Returns seconds, their CPU seconds, and for aggregators the peak memory and the seconds of commits.
+
+    Args:
+        part: Largest share of a core for each; None for no limit.
     """
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
@@ -179,7 +184,7 @@ def drain(
         processes[-1].start()
         pipes.append(here)
 
-    def told(word: str) -> list[Any]:
+    def answers_to(word: str) -> list[Any]:
         for pipe in pipes:
             pipe.send(word)
         return [pipe.recv() for pipe in pipes]
@@ -194,12 +199,12 @@ def drain(
         for pipe in pipes:
             pipe.send("go")
         counts, ready = [0], [False]
-        while sum(counts) < wanted or not all(ready):
-            time.sleep(0.01 if part is None else 0.1)  # answering takes of the members' part
-            counts, ready = zip(*told("how many"), strict=True)
-            assert time.perf_counter() - start < _DEADLINE_S, f"{counts} of {wanted}"
+        while sum(counts) < count or not all(ready):
+            time.sleep(0.01 if part is None else 0.1)  # answering uses some of the members' share
+            counts, ready = zip(*answers_to("how many"), strict=True)
+            assert time.perf_counter() - start < _DEADLINE_S, f"{counts} of {count}"
         seconds = time.perf_counter() - start
-    done = told("stop")
+    done = answers_to("stop")
     for process in processes:
         process.join(30)
     of = {key: [row[key] for row in done] for key in done[0]}
@@ -208,7 +213,7 @@ def drain(
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of a process and of its children, those that have ended too."""
+    """Return the CPU seconds of a process and of its children, including those that have ended."""
 
     def fields(path: Path) -> list[str]:
         return path.read_text().rpartition(")")[2].split()
@@ -229,7 +234,7 @@ def device_name(index: int) -> str:
 
 
 class Reports:
-    """Reports of a fleet of n devices, with tags where it has keys, the next number of each at every call."""
+    """Reports of a fleet of n devices, with tags if it has keys, and the next number at every call."""
 
     def __init__(self, devices: int, *, fleet: str = FLEET, keyed: bool = True) -> None:
         self.payload = payload("hh", 256, 1_000_000)
@@ -238,7 +243,7 @@ class Reports:
         self._rng = np.random.default_rng()
 
     def messages(self, devices: np.ndarray, number: int) -> list[tuple[str, bytes]]:
-        """One report of each of the devices, given by index."""
+        """Return one report of each of the devices, given by index."""
         codes = vectorised.codes(self._experiment, self._rng.integers(0, 256, len(devices)), self._rng)
         pairs = []
         for name, code in zip(map(device_name, devices), codes.tolist(), strict=True):
@@ -257,7 +262,7 @@ def set_up(url: str, payload: bytes, keyed: bool = True) -> None:
 
 @contextmanager
 def database(kind: str, folder: str, name: str) -> Iterator[tuple[str, int | None]]:
-    """The URL of a new store, and the process id of its server."""
+    """Yield the URL of a new store, and the process id of its server."""
     if kind == "sqlite":
         yield f"sqlite:///{folder}/{name}.sqlite", None
         return
@@ -276,26 +281,28 @@ def fill(
     reports=1,
     name="bench",
 ) -> None:
-    """Count in one experiment so many reports of each device, and so many of each code in each window."""
+    """Count in one experiment this many reports of each device, and of each code in each window."""
     (version,) = (v for v in store.experiments(fleet) if v.experiment.name == name)
     for start in range(0, len(devices), 50_000):
-        seen = {(fleet, name, device): NumberSet(reports) for device in devices[start : start + 50_000]}
+        numbers = {(fleet, name, device): NumberSet(reports) for device in devices[start : start + 50_000]}
         with store.ingest() as transaction:
-            transaction.write(seen, {}, {})
+            transaction.write(numbers, {}, {})
     for window, counts in windows.items():
-        found = {(version.id, window, code): int(counts[code]) for code in np.flatnonzero(counts).tolist()}
+        code_counts = {
+            (version.id, window, code): int(counts[code]) for code in np.flatnonzero(counts).tolist()
+        }
         with store.ingest() as transaction:
-            transaction.write({}, found, {})
+            transaction.write({}, code_counts, {})
 
 
 # --- Publishing -----------------------------------------------------------------------------------
 
 
 def publish(port: int, messages: list[tuple[str, bytes]], window: int = _WINDOW) -> float:
-    """Publish all at QoS 1, `window` at a time; returns the seconds until the broker acknowledged all."""
+    """Publish all at QoS 1, `window` at a time; return the seconds until the broker acknowledged all."""
     client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv311)
     client.max_inflight_messages_set(window)
-    # No more at a time than there are packet ids, by far: paho gives an id to what only waits, too.
+    # Far fewer at a time than packet ids: paho also gives ids to waiting messages.
     room = threading.Semaphore(window)
     client.on_publish = lambda *_: room.release()
     client.connect("127.0.0.1", port)
@@ -340,7 +347,7 @@ class Process:
             raise SystemExit(f"{' '.join(self._command)} ended with status {self.process.returncode}")
 
     def memory_mib(self, field: str) -> float:
-        """VmRSS, or VmHWM for its peak."""
+        """Return VmRSS, or VmHWM for its peak."""
         return memory_mib(self.process.pid, field)
 
     def get(self, path: str) -> tuple[int, str]:
@@ -351,7 +358,7 @@ class Process:
             return e.code, e.read().decode()
 
     def metric(self, name: str) -> float:
-        """The sum over a metric's labels."""
+        """Return the sum over a metric's labels."""
         return sum(
             map(float, re.findall(rf"^{name}(?:{{.*}})? (\S+)$", self.get("/metrics")[1], re.MULTILINE))
         )

@@ -1,4 +1,4 @@
-"""Hundreds of kills, and after each series the store compared with what the boards were told.
+"""Hundreds of kills; after each series the store is compared with the acknowledgements that boards got.
 
     python benchmarks/chaos.py [--broker nats] [--kills 240] [--seed 1] [--jobs 1] [--quick]
 
@@ -52,9 +52,12 @@ _AT_SITES = replace(_CLUSTER, sites=True, sync="always")
 
 @dataclass(frozen=True)
 class Campaign:
-    """share: of the kills. weights: of the faults. postgres: whether the store is one, else SQLite.
+    """A campaign.
 
-    promised: whether nothing may be lost.
+    share     of the kills
+    weights   of the faults
+    postgres  whether the store is PostgreSQL, otherwise SQLite
+    promised  whether nothing may be lost
     """
 
     name: str
@@ -79,7 +82,7 @@ NATS_CAMPAIGNS = (
     Campaign("SQLite, 2 aggregators", 0.35, _SHARED_ANY | _COMMITS | _NODES, False, _CLUSTER),
     Campaign("PostgreSQL, 2 aggregators", 0.3, _SHARED_ANY | _DATABASE | _NODES, True, _CLUSTER),
     Campaign("SQLite, disks replaced", 0.05, _NODES | _DISKS, False, _REPLACED),
-    # The stream as the servers make it may miss reports on a new disk: docs/survives.md.
+    # The stream in the servers' default form may miss reports on a new disk: docs/survives.md.
     Campaign("disks replaced, stream as made", 0.05, _NODES | _DISKS, False, _CLUSTER, False),
     # Split networks, full disks, power cuts; the servers sync before they acknowledge.
     Campaign("SQLite, split, full, unplugged", 0.25, _SHARED_ANY | _NODES | _SITES, False, _AT_SITES),
@@ -87,7 +90,7 @@ NATS_CAMPAIGNS = (
 
 
 def series(campaign: Campaign, seed: int, count: int) -> Verdict:
-    """One series of faults against a new store."""
+    """Run one series of faults against a new store."""
     faults = plan(seed, campaign.weights, count)
     setting = replace(campaign.setting, options=_BATCHES[seed % len(_BATCHES)])
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -99,7 +102,7 @@ def series(campaign: Campaign, seed: int, count: int) -> Verdict:
 
 
 def sums(case: tuple[Campaign, int, int, int]) -> dict:
-    """Series of `count` faults until `kills` kills are done; the sum of what they found."""
+    """Run series of `count` faults until `kills` kills are done; return the sum of their results."""
     campaign, kills, seed, count = case
     done: list[Verdict] = []
     while sum(verdict.kills for verdict in done) < kills:
@@ -138,5 +141,5 @@ if __name__ == "__main__":
     name = "chaos_nats.json" if "nats" in sys.argv else "chaos.json"
     rows = run(__doc__, name, {"": campaigns}, **more)[""]["campaigns"]
     promised = {c.name for c in (*CAMPAIGNS, *NATS_CAMPAIGNS) if c.promised}
-    kept = [row for row in rows if row["campaign"] in promised]
-    sys.exit(any(row["lost"] or row["strange"] or row["miscounted"] for row in kept))
+    safe_rows = [row for row in rows if row["campaign"] in promised]
+    sys.exit(any(row["lost"] or row["strange"] or row["miscounted"] for row in safe_rows))

@@ -1,4 +1,4 @@
-"""How often a board that sleeps wakes up and connects, and what that takes of an ESP32's battery in a year.
+"""How often a sleeping board wakes up and connects, and how much of an ESP32's battery that uses in a year.
 
     python benchmarks/connections.py              a year, hourly: half a minute
     python benchmarks/connections.py --quick      ten days
@@ -30,7 +30,7 @@ PICO_SLEEP_MA = 1.5  # lightsleep(5000): MicroPython's pull request 8832
 
 
 def count(every: int, hours: int) -> tuple[int, int, int]:
-    """Wake-ups, connections and reports of a board with a reading an hour."""
+    """Return wake-ups, connections and reports of a board with one reading an hour."""
     payload = number_json(
         8, name="room_temp", high=40_000, every=every, budget={"rule": "unlimited"}, window="day"
     )
@@ -51,9 +51,9 @@ def count(every: int, hours: int) -> tuple[int, int, int]:
     return wake_ups, air.connections, len(air.reports())
 
 
-def year_mah(wake_ups: float, connections: float, asked: Options) -> dict[str, float]:
-    """What a year takes asleep, awake and with the radio on."""
-    awake, radio = AWAKE_MA * asked.awake_s / 3600, RADIO_MA * asked.connected_s / 3600
+def year_mah(wake_ups: float, connections: float, settings: Options) -> dict[str, float]:
+    """Return a year's charge while asleep, awake, and with the radio on."""
+    awake, radio = AWAKE_MA * settings.awake_s / 3600, RADIO_MA * settings.connected_s / 3600
     parts = {"sleep": SLEEP_MA * YEAR_H, "awake": awake * wake_ups, "radio": radio * connections}
     return parts | {"all": sum(parts.values()), "a_report": awake + radio}
 
@@ -61,13 +61,13 @@ def year_mah(wake_ups: float, connections: float, asked: Options) -> dict[str, f
 if __name__ == "__main__":
     awake_s = {"type": float, "default": 1, "help": "of a wake-up, without radio: assumed"}
     connected_s = {"type": float, "default": 3, "help": "of a connection: assumed"}
-    asked = options(__doc__, awake_s=awake_s, connected_s=connected_s)
-    hours, rows, energy = YEAR_H * 10 // 365 if asked.quick else YEAR_H, [], {}
+    settings = options(__doc__, awake_s=awake_s, connected_s=connected_s)
+    hours, rows, energy = YEAR_H * 10 // 365 if settings.quick else YEAR_H, [], {}
     for every in (1, 10, 90, 1000):
         wake_ups, connections, reports = count(every, hours)
         row = {"every": every, "wake_ups": wake_ups, "connections": connections, "reports": reports}
         rows.append(row | {"a_day": wake_ups / hours * 24, "fewer_by": hours / wake_ups})
         for way, starts in ((f"every = {every}", wake_ups), (f"{every}, a wake-up for each reading", hours)):
-            energy[way] = year_mah(starts * YEAR_H / hours, connections * YEAR_H / hours, asked)
+            energy[way] = year_mah(starts * YEAR_H / hours, connections * YEAR_H / hours, settings)
     show("a reading an hour: once each had a wake-up", rows)
     show(f"mAh a year; a Pico W's light sleep takes {PICO_SLEEP_MA * YEAR_H:,.0f}", energy)

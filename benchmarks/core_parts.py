@@ -1,4 +1,4 @@
-"""A part of a core for processes, so that few of them are many for a machine, or many are few."""
+"""Limit processes to a share of a core, to measure few of them on a small machine."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ NEEDS = "it needs root, and control groups of Linux at /sys/fs/cgroup"
 
 
 def possible() -> bool:
-    """Whether this machine lets us."""
+    """Return whether this machine allows it."""
     if _old():
         return os.access(_V1, os.W_OK)
     return os.access(_V2, os.W_OK) and "cpu" in _read(_V2 / "cgroup.subtree_control").split()
@@ -19,7 +19,7 @@ def possible() -> bool:
 
 @contextmanager
 def limited(pids: Sequence[int], part: float, period_us: int = 100_000) -> Iterator[None]:
-    """Let these processes together have this part of a core in every period, 1 ms of it or more."""
+    """Limit these processes together to this share of a core in every period, 1 ms of it or more."""
     root = _V1 if _old() else _V2
     group = root / f"hushmote-{os.getpid()}-{pids[0]}"
     group.mkdir()

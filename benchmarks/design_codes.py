@@ -1,4 +1,4 @@
-"""pgr beside olh, each with the parameter of least variance: errors, codes, decoding, drawing on a board.
+"""pgr and olh, each with the parameter of least variance: errors, codes, decoding, drawing on a board.
 
     python benchmarks/design_codes.py [--quick]
 
@@ -51,7 +51,7 @@ for line in open("experiments.txt"):
 
 
 def designs(domain: int, epsilon: int) -> list[str]:
-    """Experiments of olh and of pgr, each of least variance."""
+    """Return experiments of olh and of pgr, each of least variance."""
     texts = []
     for name in ("olh", "pgr"):
         offered = oracle.designs(domain, epsilon * 1_000_000, FREQUENCIES, name)
@@ -74,7 +74,7 @@ def measure(published: str, rounds: int) -> dict:
         assert decoded.frequency_spread.variance[0] > 0
         assert decoded.cdf_spread.variance[0] > 0
 
-    everything()  # what is computed once for a domain is there from now on
+    everything()  # compute everything that is cached per domain
     return {
         "mechanism": experiment.mechanism,
         "domain": experiment.domain,
@@ -89,7 +89,7 @@ def measure(published: str, rounds: int) -> dict:
 
 
 def draw_times(published: list[str]) -> list[list[float]]:
-    """Microseconds of a randomize() of each experiment, on CPython and on MicroPython."""
+    """Return microseconds of a randomize() of each experiment, on CPython and on MicroPython."""
     times = []
     with tempfile.TemporaryDirectory() as folder:
         for module in (ldp_client, ldp_pgr):
@@ -109,10 +109,10 @@ def rows(options: Options) -> dict:
         sys.exit("no MicroPython for 32 bits here: python firmware_tests/runtimes.py --install")
     domains, epsilons = (DOMAINS[:2], EPSILONS[:5:3]) if options.quick else (DOMAINS, EPSILONS)
     published = [text for d in domains for e in epsilons for text in designs(d, e)]
-    found = [measure(text, 3) for text in published]
-    for row, cpython, micropython in zip(found, *draw_times(published), strict=True):
+    measurements = [measure(text, 3) for text in published]
+    for row, cpython, micropython in zip(measurements, *draw_times(published), strict=True):
         row |= {"cpython": cpython, "micropython": micropython}
-    return {"reports": REPORTS, "rows": found}
+    return {"reports": REPORTS, "rows": measurements}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Reports a second through the HTTP door and by MQTT directly, and what a flood of requests does to it.
+"""Reports a second through the HTTP door and by MQTT directly, and the effect of a flood of requests.
 
     python benchmarks/door.py [--quick]
 
@@ -38,17 +38,17 @@ _WAIT_S = 120.0
 
 
 def requests(messages: Sequence[tuple[str, bytes]]) -> list[bytes]:
-    """The same reports as HTTP requests."""
-    made = []
+    """Return the same reports as HTTP requests."""
+    requests_made = []
     for topic, payload in messages:
         path = "/v1/" + topic.removeprefix("hushmote/v1/")
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
-        made.append(f"{head}Content-Length: {len(payload)}\r\n\r\n".encode() + payload)
-    return made
+        requests_made.append(f"{head}Content-Length: {len(payload)}\r\n\r\n".encode() + payload)
+    return requests_made
 
 
-async def send(port: int, made: Sequence[bytes]) -> float:
-    """Send all over CLIENTS connections, the next on each after its 204; returns the seconds."""
+async def send(port: int, messages: Sequence[bytes]) -> float:
+    """Send all over CLIENTS connections, the next on each after its 204; return the seconds."""
 
     async def client(own: Sequence[bytes]) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -60,20 +60,20 @@ async def send(port: int, made: Sequence[bytes]) -> float:
         writer.close()
 
     start = time.perf_counter()
-    await asyncio.gather(*(client(made[i::CLIENTS]) for i in range(CLIENTS)))
+    await asyncio.gather(*(client(messages[i::CLIENTS]) for i in range(CLIENTS)))
     return time.perf_counter() - start
 
 
-def pour(port: int, made: Sequence[bytes]) -> int:
-    """Send FLOOD requests a second over FLOODING connections and wait for no answer; returns how many went.
+def pour(port: int, messages: Sequence[bytes]) -> int:
+    """Send FLOOD requests a second over FLOODING connections without waiting; return how many were sent.
 
-    What a connection does not take at its time is left out: the door, or TCP for it, holds it back.
+    Requests that a connection does not accept in time are skipped: the door, or its TCP, holds them back.
     """
     connections = [socket.create_connection(("127.0.0.1", port)) for _ in range(FLOODING)]
     for s in connections:
         s.setblocking(False)
     rest, went, start = [b""] * FLOODING, 0, time.perf_counter()
-    for number, request in enumerate(made):
+    for number, request in enumerate(messages):
         at = number % FLOODING
         s = connections[at]
         if number % 100 == 0:
@@ -97,7 +97,7 @@ def pour(port: int, made: Sequence[bytes]) -> int:
 
 @contextlib.contextmanager
 def serving(folder: str, *limits: str) -> Iterator[tuple[MosquittoBroker, Process, Process]]:
-    """A broker, an aggregator on a new store, and a door."""
+    """Yield a broker, an aggregator on a new store, and a door."""
     set_up(url := f"sqlite:///{folder}/store.sqlite", Reports(0).payload, keyed=False)
     with MosquittoBroker() as broker:
         where = ("--broker", f"mqtt://127.0.0.1:{broker.port}")
@@ -105,17 +105,17 @@ def serving(folder: str, *limits: str) -> Iterator[tuple[MosquittoBroker, Proces
             yield broker, serve, door
 
 
-def await_counted(serve: Process, wanted: int) -> None:
-    """Return once so many reports are counted; exit where they never are."""
+def await_counted(serve: Process, expected: int) -> None:
+    """Return once this many reports are counted; exit if they never are."""
     end = time.monotonic() + _WAIT_S
-    while serve.metric("hushmote_reports_accepted_total") < wanted:
+    while serve.metric("hushmote_reports_accepted_total") < expected:
         if time.monotonic() > end:
             raise SystemExit("not every report that was acknowledged is counted")
         time.sleep(0.1)
 
 
 def side_by_side(folder: str, devices: int, rounds: int) -> dict[str, float]:
-    """Reports a second by MQTT and through the door."""
+    """Return reports a second by MQTT and through the door."""
     reports = Reports(0, keyed=False)
     rates: dict[str, list[float]] = {"mqtt": [], "door": []}
     free = ("--rate", "1e6", "--rate", "address=1e6", "--rate", "device=1e6")
@@ -128,19 +128,19 @@ def side_by_side(folder: str, devices: int, rounds: int) -> dict[str, float]:
                 seconds = asyncio.run(send(door.port, requests(messages)))
             rates[way].append(devices / seconds)
         await_counted(serve, 2 * rounds * devices)
-    mqtt, through = (statistics.median(taken) for taken in rates.values())
+    mqtt, through = (statistics.median(times) for times in rates.values())
     return {"mqtt_per_s": round(mqtt), "door_per_s": round(through), "ratio": round(through / mqtt, 3)}
 
 
 def posted(door: Process) -> dict[str, int]:
-    """How often a door has answered POST, by status."""
+    """Return how often a door has answered POST, by status."""
     counts = re.findall(r'answers_total{method="POST",status="(\d+)"} (\S+)', door.get("/metrics")[1])
     return {status: int(float(count)) for status, count in counts}
 
 
 def flood(folder: str, seconds: int) -> dict:
-    """What a door with its usual limits does under FLOOD requests a second."""
-    made = requests(Reports(0, keyed=False).messages(np.arange(FLOOD * seconds), 1))
+    """Return the behaviour of a door with its usual limits under FLOOD requests a second."""
+    messages = requests(Reports(0, keyed=False).messages(np.arange(FLOOD * seconds), 1))
     slowest = {"door": 0.0, "aggregator": 0.0}
     standstill, stopped = 0.0, threading.Event()
     with serving(folder) as (_, serve, door):
@@ -160,17 +160,17 @@ def flood(folder: str, seconds: int) -> dict:
         watcher.start()
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             begun = time.perf_counter()
-            went = pool.apply(pour, (door.port, made))
+            went = pool.apply(pour, (door.port, messages))
             took = time.perf_counter() - begun
         stopped.set()
         watcher.join()
-        time.sleep(2)  # the door has read what the connections still held
+        time.sleep(2)  # the door has read the remaining input of the connections
         peak, answers = door.memory_mib("VmHWM"), posted(door)
         await_counted(serve, answers["204"])
-    found = {"seconds": round(took, 1), "offered": len(made), "sent": went, "answers": answers}
-    found |= {"door_mib_before": round(before, 1), "door_mib_peak": round(peak, 1)}
-    found["slowest_healthz_s"] = {name: round(value, 3) for name, value in slowest.items()}
-    return found | {"aggregator_standstill_s": round(standstill, 3)}
+    result = {"seconds": round(took, 1), "offered": len(messages), "sent": went, "answers": answers}
+    result |= {"door_mib_before": round(before, 1), "door_mib_peak": round(peak, 1)}
+    result["slowest_healthz_s"] = {name: round(value, 3) for name, value in slowest.items()}
+    return result | {"aggregator_standstill_s": round(standstill, 3)}
 
 
 def both(options: Options) -> dict:

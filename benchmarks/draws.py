@@ -1,7 +1,7 @@
-"""Fleets drawn anew, and what is counted over them: the one loop of the benchmarks of estimates.
+"""Newly drawn fleets and the counts over them: the shared loop of the benchmarks of estimates.
 
-A fleet is a histogram of codes drawn from a population. `estimates` gives those of many fleets; `Tally`
-counts how many intervals hold the truth, `mean_and_error` sums up errors.
+A fleet is a histogram of codes drawn from a population. `estimates` returns those of many fleets; `Tally`
+counts how many intervals contain the truth; `mean_and_error` summarizes errors.
 """
 
 import math
@@ -29,7 +29,7 @@ QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
 def concentrated(n: int) -> Floats:
-    """Three quarters on one value, a fifth on one beside it, the rest anywhere."""
+    """Return three quarters on one value, a fifth on one beside it, the rest anywhere."""
     out = np.full(n, 0.05 / n)
     out[n // 3] += 0.75
     out[min(n // 3 + 2, n - 1)] += 0.2
@@ -37,7 +37,7 @@ def concentrated(n: int) -> Floats:
 
 
 def sparse(n: int) -> Floats:
-    """Five values."""
+    """Return equal shares of five values."""
     at = (np.array([0.05, 0.2, 0.45, 0.7, 0.95]) * n).astype(int)
     return np.bincount(at, [0.1, 0.3, 0.05, 0.35, 0.2], n)
 
@@ -47,7 +47,7 @@ def spikes(n: int, *at: int) -> Floats:
 
 
 def real(n: int) -> Floats:
-    """Air temperatures of 0 to 128."""
+    """Return air temperatures of 0 to 128."""
     readings = np.array([float(cast(float, x)) for x in temperatures() if x is not None])
     return np.bincount(np.clip(readings * n / 128, 0, n - 1).astype(int), minlength=n)
 
@@ -66,7 +66,7 @@ POPULATIONS: dict[str, Callable[[int], Floats]] = {
 
 
 def shares(name: str, domain: int) -> Floats:
-    """A population's shares of the values, shape (domain,)."""
+    """Return a population's shares of the values, shape (domain,)."""
     out = POPULATIONS[name](domain)
     return out / out.sum()
 
@@ -75,12 +75,12 @@ def shares(name: str, domain: int) -> Floats:
 
 
 def counts(exp: Experiment, f: Floats, reports: int, rng: np.random.Generator) -> Floats:
-    """A fleet's histogram of codes, drawn board by board."""
+    """Return a fleet's histogram of codes, drawn board by board."""
     return vectorised.histogram(exp, rng.multinomial(reports, f), rng)
 
 
 def counts_by_law(exp: Experiment, f: Floats, reports: int, rng: np.random.Generator) -> Floats:
-    """The same drawn from the law of the codes, which costs the same however many the reports are."""
+    """Return the same drawn from the law of the codes, at a cost independent of the number of reports."""
     law = mechanism_of(exp).code_law(f)
     return rng.multinomial(reports, law / law.sum())
 
@@ -88,18 +88,18 @@ def counts_by_law(exp: Experiment, f: Floats, reports: int, rng: np.random.Gener
 def estimates(
     exp: Experiment, f: Floats, reports: int, fleets: int, rng: np.random.Generator, draw=counts
 ) -> Iterator[Estimate]:
-    """The estimates of so many fleets."""
+    """Yield the estimates of this many fleets."""
     return (estimate(exp, draw(exp, f, reports, rng)) for _ in range(fleets))
 
 
 def mean_and_error(values: Iterable[float]) -> tuple[float, float]:
-    """A mean over fleets and its standard error."""
+    """Return a mean over fleets and its standard error."""
     x = np.array([*values])
     return float(x.mean()), float(x.std(ddof=1)) / math.sqrt(len(x)) if len(x) > 1 else math.nan
 
 
 def mean_over_ranges(error: Floats, width: int = 1) -> float:
-    """Mean square over all ranges of `width` (1 or 2) and more values of the errors of single values."""
+    """Return the mean square error over ranges of at least `width` (1 or 2) values, from single ones."""
     prefix = np.append(0.0, np.cumsum(error))
     n = len(prefix)
     total, number = n * (prefix**2).sum() - prefix.sum() ** 2, n * (n - 1) / 2
@@ -109,7 +109,7 @@ def mean_over_ranges(error: Floats, width: int = 1) -> float:
 
 
 def variance_over_ranges(variances: Callable[[Floats], Floats], domain: int) -> float:
-    """Mean variance over all ranges; variances: of statistics, weights of the values, shape (domain, n)."""
+    """Return the mean variance over all ranges; variances() takes weights, shape (domain, n)."""
     prefixes = np.triu(np.ones((domain, domain)))
     *single, total = variances(np.column_stack([prefixes, prefixes.sum(axis=1)]))
     return float(((domain + 1) * sum(single) - total) / (domain * (domain + 1) / 2))
@@ -119,10 +119,10 @@ def variance_over_ranges(variances: Callable[[Floats], Floats], domain: int) -> 
 
 
 class Tally(dict[Any, Floats]):
-    """Intervals that hold the truth, and all intervals, by kind."""
+    """Intervals that contain the truth, and all intervals, by kind."""
 
     def count(self, kind: Any, ends: tuple[Any, Any], truth: Any) -> None:
-        """Count intervals: their lower and upper ends, and what they should hold, of one shape."""
+        """Count intervals: their lower and upper ends, and the true values, of one shape."""
         low, high, true = (np.asarray(x) for x in (*ends, truth))
         inside = (low <= true + 1e-9) & (true <= high + 1e-9)
         self[kind] = self.get(kind, np.zeros(2)) + np.array([inside.sum(), inside.size])
@@ -133,20 +133,20 @@ class Tally(dict[Any, Floats]):
         return self
 
     def of(self, kind: Any) -> float:
-        """The share of a kind's intervals that hold the truth; NaN where there are none."""
+        """Return the share of a kind's intervals that contain the truth; NaN if there are none."""
         hits, trials = self.get(kind, (0, 0))
         return float(hits / trials) if trials else math.nan
 
 
 def band(rows: int, fleets: int, confidence: float = 0.95, chance: float = 1e-9) -> tuple[float, float]:
-    """Where the coverage of right intervals lies: one of all rows is outside by this chance (binomial)."""
+    """Return the range of coverage for correct intervals: any row is outside with this chance (binomial)."""
     tails = chance / rows / 2
     low, high = stats.binom.ppf((tails, 1 - tails), fleets, confidence) / fleets
     return float(low), float(high)
 
 
 def some_ranges(domain: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Ranges inside the domain, and those that reach to an end."""
+    """Return ranges inside the domain, and those that reach to an end."""
     if domain == 2:
         return [(0, 1), (1, 2)], [(1, 2)]
     inner = [(domain // 4, domain // 3 + 1), (domain // 3 - 1, domain // 3 + 2), (1, domain - 1)]
@@ -155,13 +155,13 @@ def some_ranges(domain: int) -> tuple[list[tuple[int, int]], list[tuple[int, int
 
 
 def clear_quantiles(*populations: Floats) -> list[float]:
-    """Those that the distribution functions pass clearly; where one only touches it there are two answers."""
+    """Return quantiles that the distribution functions cross clearly, so that they are unique."""
     cdfs = [np.cumsum(f) for f in populations]
     return [q for q in QUANTILES if min(np.abs(cdf - q).min() for cdf in cdfs) > 1e-9]
 
 
-def count_intervals(tally: Tally, e: Estimates, f: Floats, wanted: list[float]) -> None:
-    """Count every kind of 95 % interval of one fleet's estimates against its population."""
+def count_intervals(tally: Tally, e: Estimates, f: Floats, quantiles: list[float]) -> None:
+    """Count every kind of 95% interval of one fleet's estimates against its population."""
     x, cdf = units.bin_middles(e.experiment), np.cumsum(f)
     mean = f @ x
     tally.count("frequency", e.frequency_intervals(), f)
@@ -170,7 +170,7 @@ def count_intervals(tally: Tally, e: Estimates, f: Floats, wanted: list[float]) 
         tally.count(kind, e.ranges(low, high).interval(), [f[a:b].sum() for a, b in ranges])
     low, high = e.cdf_intervals()
     tally.count("cdf", (low[:-1], high[:-1]), cdf[:-1])
-    for q in wanted:
+    for q in quantiles:
         interval = e.quantile(q)
         tally.count("quantile", (interval.low, interval.high), np.argmax(cdf >= q))
     tally.count("mean", moments.mean(e).interval(), mean)

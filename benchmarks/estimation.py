@@ -1,4 +1,4 @@
-"""Time and memory of everything that is asked of an estimate over about a million codes or values.
+"""Time and memory of all statistics of an estimate over about a million codes or values.
 
     python benchmarks/estimation.py [--quick]
 
@@ -27,7 +27,7 @@ MILLION = (
 
 
 def measured(case: tuple[str, int, int, dict]) -> dict:
-    """One alphabet."""
+    """Measure one alphabet."""
     mechanism, domain, epsilon, fields = case
     exp = experiment(mechanism, domain, epsilon, **fields)
     counts = np.random.default_rng(8).poisson(1_000_000 / exp.code_count, exp.code_count)

@@ -57,13 +57,13 @@ class Fleet:
 
 
 def fleet(e: Experiment, shares: np.ndarray, rng: np.random.Generator, reports: int = REPORTS) -> Fleet:
-    """A fleet with these shares of the values, shape (domain,) or (days, domain)."""
+    """Return a fleet with these shares of the values, shape (domain,) or (days, domain)."""
     laws = np.atleast_2d(np.array([mechanism_of(e).code_law(one) for one in np.atleast_2d(shares)]))
     return Fleet(e, rng.multinomial(reports, laws / laws.sum(axis=1, keepdims=True)))
 
 
 def counts(*fleets: tuple[Fleet, int]) -> DayCounts:
-    """The days of several versions, each with its first day."""
+    """Return the days of several versions, each with its first day."""
     days = max(len(one.days) + first for one, first in fleets)
     return DayCounts(np.arange(days), tuple(one.version(first) for one, first in fleets))
 
@@ -78,7 +78,7 @@ def constant(shares: Sequence[float] | np.ndarray, days: int) -> np.ndarray:
 
 
 def upper(index: int) -> Weights:
-    """The share of one value."""
+    """Return the weights of the share of one value."""
     return lambda of: below_edge(of, index + 1) - below_edge(of, index)
 
 
@@ -86,8 +86,8 @@ def middles(of: Experiment) -> np.ndarray:
     return (np.arange(of.domain) + 0.5)[:, None]
 
 
-def given(first: int) -> Weights:
-    """The share of the second part among those with one value of the first."""
+def given_first(first: int) -> Weights:
+    """Return the weights of the share of the second part among those with one value of the first."""
 
     def weights(of: Experiment) -> np.ndarray:
         index = np.arange(of.domain)
@@ -122,7 +122,7 @@ def three_questions(rng: np.random.Generator) -> bool:
 
 
 def two_versions(rng: np.random.Generator) -> bool:
-    """The second one, with twice the ε, replaces the first within 30 days."""
+    """Test a second version, with twice the ε, that replaces the first within 30 days."""
     old = fleet(RR, constant([0.6, 0.4], 200), rng, 2_000)
     new = fleet(SHARP, constant([0.6, 0.4], YEAR - 170), rng, 2_000)
     return bool(scanned(counts((old, 0), (new, 170)), upper(1)).changes)
@@ -137,14 +137,14 @@ def mean(rng: np.random.Generator) -> bool:
 
 
 def pair(rng: np.random.Generator) -> bool:
-    """Two shares and their difference are three comparisons; version b goes from 10% to 60%."""
+    """Test two shares and their difference, three comparisons; version b goes from 10% to 60%."""
     b = np.linspace(0.1, 0.6, YEAR)
     crash = np.array([0.9, 0.1])
     shares = np.concatenate(
         [np.outer(0.95 - b, crash), np.outer(b, crash), np.full((YEAR, 2), 0.025)], axis=1
     )
     days = counts((fleet(PAIR, shares, rng), 0))
-    return any(scanned(days, given(i), 3).changes for i in range(2))
+    return any(scanned(days, given_first(i), 3).changes for i in range(2))
 
 
 def few_reports(rng: np.random.Generator) -> bool:
@@ -152,7 +152,7 @@ def few_reports(rng: np.random.Generator) -> bool:
 
 
 def rare_answers(rng: np.random.Generator) -> bool:
-    """0.1% at ε = 8: a few reports a day say yes."""
+    """Test 0.1% at ε = 8: a few reports a day are yes."""
     e = experiment("rr", 2, 8_000_000)
     return bool(scanned(counts((fleet(e, constant([0.999, 0.001], YEAR), rng), 0)), upper(1)).changes)
 
@@ -170,14 +170,14 @@ CONSTANT: dict[str, Callable[[np.random.Generator], bool]] = {
 
 
 def day_and_night(rng: np.random.Generator) -> bool:
-    """20% by day and 40% by night, summed to days; a day's hours add up to 4,000 reports."""
+    """Test 20% by day and 40% by night, summed to days; a day's hours add up to 4,000 reports."""
     day = fleet(RR, constant([0.8, 0.2], SIX_WEEKS), rng, REPORTS // 2)
     night = fleet(RR, constant([0.6, 0.4], SIX_WEEKS), rng, REPORTS // 2)
     return bool(scanned(counts((Fleet(RR, day.days + night.days), 0)), upper(1)).changes)
 
 
 def weekends(rng: np.random.Generator) -> bool:
-    """40% on weekdays, 20% at weekends."""
+    """Test 40% on weekdays, 20% at weekends."""
     share = np.where(np.arange(SIX_WEEKS) % 7 < 5, 0.4, 0.2)
     return bool(scanned(counts((fleet(RR, np.stack([1 - share, share], axis=1), rng), 0)), upper(1)).changes)
 
@@ -194,12 +194,12 @@ def ever(kinds: dict[str, Callable[[np.random.Generator], bool]], fleets: int) -
 
 
 def _ends(count: int, of: int) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    """Arguments of the inverse beta distribution for an interval of 99% (Clopper and Pearson 1934)."""
+    """Return arguments of the inverse beta distribution for a 99% interval (Clopper and Pearson 1934)."""
     return (max(count, 1e-9), of - count + 1, 0.005), (count + 1, max(of - count, 1e-9), 0.995)
 
 
 def constant_rows(options: Options) -> list[dict]:
-    """Fleets in which nothing changes, reported to have changed within a year."""
+    """Return how often constant fleets are reported to have changed within a year."""
     first, *others = CONSTANT
     most, fewer = (40, 10) if options.quick else (FLEETS, FLEETS // 8)
     rows = ever({first: CONSTANT[first]}, most)
@@ -207,13 +207,13 @@ def constant_rows(options: Options) -> list[dict]:
 
 
 def rhythm_rows(options: Options) -> list[dict]:
-    """Fleets with a rhythm that stays the same, reported to have changed within six weeks."""
+    """Return how often fleets with a constant rhythm are reported to have changed within six weeks."""
     kinds = {"day and night": day_and_night, "weekends": weekends}
     return ever(kinds, FLEETS // 100 if options.quick else FLEETS)
 
 
 def step_rows(options: Options) -> list[dict]:
-    """Steps of half the width of a day's interval, found by a look up to day 30."""
+    """Return how often steps of half the width of a day's interval are found by day 30."""
     rng, fleets = np.random.default_rng(), FLEETS // 100 if options.quick else FLEETS
     step = 1.96 * math.sqrt(
         mechanism_of(RR).variances(np.array([[0.0], [1.0]]), np.array([0.6, 0.4]))[0] / REPORTS
@@ -243,13 +243,13 @@ def step_rows(options: Options) -> list[dict]:
 
 
 def difference_rows(options: Options) -> list[dict]:
-    """Pairs without a difference, said to differ at least once within a year."""
+    """Return how often pairs without a difference are said to differ within a year."""
     rng, fleets = np.random.default_rng(), 4 if options.quick else FLEETS // 10
     crash = np.array([0.9, 0.1])
     shares = np.concatenate([np.outer([0.5, 0.45], crash).ravel(), [0.025, 0.025]])
     above, below = np.zeros((PAIR.domain, 2)), np.zeros((PAIR.domain, 2))
     for i in range(2):
-        above[:, i], below[:, i] = given(i)(PAIR).T
+        above[:, i], below[:, i] = given_first(i)(PAIR).T
     alarms = 0
     for _ in range(fleets):
         days = fleet(PAIR, constant(shares, YEAR), rng).days

@@ -1,4 +1,4 @@
-"""Everything that reads what others wrote, fed with what nobody should have written.
+"""Feed malformed and unexpected input to all parsers of external data.
 
     python benchmarks/fuzz.py [--inputs 10000000] [--seed 1] [--quick]
 
@@ -29,7 +29,7 @@ def fuzzed(options: Options) -> dict:
     inputs, door = 20_000 if options.quick else options.inputs, fuzz_requests.Asked()
     rng = Random(options.seed)  # noqa: S311
 
-    def asked(request: fuzz_requests.Request) -> str:
+    def request_outcome(request: fuzz_requests.Request) -> str:
         asyncio.run(door.check(request))
         return "answered"
 
@@ -40,19 +40,19 @@ def fuzzed(options: Options) -> dict:
     with tempfile.TemporaryDirectory() as folder, Store(f"sqlite:///{folder}/fuzz.sqlite") as store:
         path = fuzz.Ingest(store)
         targets = [*fuzz.PURE, fuzz.Target("ingest", fuzz.make_messages, path.check, 1)]
-        targets.append(fuzz.Target("door", fuzz_requests.make_request, asked, 5))
+        targets.append(fuzz.Target("door", fuzz_requests.make_request, request_outcome, 5))
         while done < inputs:
             for target in (t for t in targets for _ in range(t.share)):
-                made, begun = target.make(rng), time.perf_counter()
+                item, begun = target.make(rng), time.perf_counter()
                 try:
                     with fuzz.no_hang():
-                        outcome = target.check(made)
+                        outcome = target.check(item)
                 except Exception as e:
                     outcome = f"FAILED {type(e).__name__}: {str(e)[:80]}"
-                    failures.setdefault(f"{target.name} {type(e).__name__}", f"{e!s:.200} <- {made!r:.600}")
+                    failures.setdefault(f"{target.name} {type(e).__name__}", f"{e!s:.200} <- {item!r:.600}")
                 took = round(1e3 * (time.perf_counter() - begun), 1)
                 slowest[target.name] = max(slowest.get(target.name, 0.0), took)
-                count = len(made) if target.name == "ingest" else 1
+                count = len(item) if target.name == "ingest" else 1
                 outcomes.setdefault(target.name, Counter())[outcome] += count
                 done += count
             if done * 20 // inputs > len(memory):
@@ -74,5 +74,5 @@ def fuzzed(options: Options) -> dict:
 
 if __name__ == "__main__":
     inputs, seed = {"type": int, "default": 1_000_000}, {"type": int, "default": 1}
-    found = run(__doc__, "fuzz.json", {"": fuzzed}, inputs=inputs, seed=seed)
-    sys.exit(bool(found[""]["failures"]))
+    results = run(__doc__, "fuzz.json", {"": fuzzed}, inputs=inputs, seed=seed)
+    sys.exit(bool(results[""]["failures"]))

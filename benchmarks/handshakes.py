@@ -1,4 +1,4 @@
-"""What a board's connection costs a broker: processor time of a TLS handshake, memory while it stands.
+"""The cost of a board's connection for a broker: processor time of a TLS handshake, memory while it lasts.
 
     python benchmarks/handshakes.py [--quick] [rows | retained]
 
@@ -41,13 +41,13 @@ BROKERS = ("mosquitto", "nats 1", "nats 3")
 
 
 def cpu_s(pids: list[int]) -> float:
-    """Processor seconds of these processes' threads so far."""
+    """Return the processor seconds of these processes' threads so far."""
     threads = [path for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
     return sum(int(path.read_text().split()[0]) for path in threads) / 1e9
 
 
 def memory(pids: list[int]) -> float:
-    """Bytes of these processes that are in memory and their own."""
+    """Return the resident private memory of these processes in bytes."""
     return 2**20 * sum(memory_mib(pid, "RssAnon") for pid in pids)
 
 
@@ -65,7 +65,7 @@ class Certificates:
         self.board.write_bytes(authority.issue_client(root, "k3f9", now, 30).to_pem())
 
     def context(self) -> ssl.SSLContext:
-        """As a board's: TLS 1.2, which is what MicroPython's mbedTLS speaks."""
+        """Return a context like a board's: TLS 1.2, which MicroPython's mbedTLS supports."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.maximum_version = ssl.TLSVersion.TLSv1_2
         context.load_verify_locations(self.ca)
@@ -74,7 +74,7 @@ class Certificates:
 
 
 def broker(kind: str, certificates: Certificates | None):
-    """A context with a broker for many boards, with TLS where there are certificates."""
+    """Return a context with a broker for many boards, with TLS if there are certificates."""
     files = () if certificates is None else (certificates.ca, certificates.broker)
     return brokers(kind, ("max_connections -1",), *files)
 
@@ -132,7 +132,7 @@ class Board:
 
 
 async def each(boards: list[Board], what) -> None:
-    """Do something with each board, some at a time."""
+    """Call a function for each board, some at a time."""
     waiting = iter(boards)
 
     async def one() -> None:
@@ -143,7 +143,7 @@ async def each(boards: list[Board], what) -> None:
 
 
 async def keep_reports(where: int | str, context: ssl.SSLContext | None) -> None:
-    """Let the broker keep reports for an aggregator that is away; where: an MQTT port, or NATS' URL."""
+    """Let the broker keep reports for an absent aggregator; where: an MQTT port, or NATS' URL."""
     if isinstance(where, int):
         aggregator = Board(-1, 0x2C)
         await aggregator.connect(where, context)
@@ -155,22 +155,22 @@ async def keep_reports(where: int | str, context: ssl.SSLContext | None) -> None
 
     host, port, _ = parse_nats_url(where).servers[0]
     client = await nats.connect(f"nats://{host}:{port}")
-    kept = ConsumerConfig(durable_name="aggregator", ack_policy=AckPolicy.EXPLICIT)
-    kept.filter_subject = "$MQTT.msgs.hushmote.v1.*.report.*"
-    await client.jetstream().add_consumer("$MQTT_msgs", kept)
+    consumer = ConsumerConfig(durable_name="aggregator", ack_policy=AckPolicy.EXPLICIT)
+    consumer.filter_subject = "$MQTT.msgs.hushmote.v1.*.report.*"
+    await client.jetstream().add_consumer("$MQTT_msgs", consumer)
     await client.close()
 
 
 async def measure(
     where: int | str, ports: list[int], pids: list[int], context, count: int, qos: int
 ) -> dict[str, float]:
-    """Processor µs of each step of a connection, and bytes of one that stands."""
+    """Return the processor µs of each step of a connection, and the bytes of an open one."""
     first = Board(count)
     await first.connect(ports[0], context)
     await first.publish(EXPERIMENT_TOPIC, EXPERIMENT)
     await keep_reports(where, context)
     boards = [Board(i) for i in range(count)]
-    found: dict[str, float] = {"connections": count}
+    result: dict[str, float] = {"connections": count}
     ways = {board.name: ports[i % len(ports)] for i, board in enumerate(boards)}
     await asyncio.sleep(1)
     empty = memory(pids)
@@ -180,16 +180,16 @@ async def measure(
         per = 5 if name in ("ping", "report") else 1
         before = cpu_s(pids)
         await each(boards, what)
-        await asyncio.sleep(1)  # what a server does after its answer is the connection's as well
-        found[f"{name}_us"] = 1e6 * (cpu_s(pids) - before) / (count * per)
-        found[f"{name}_bytes"] = (memory(pids) - empty) / count
+        await asyncio.sleep(1)  # include the server's work after its answer
+        result[f"{name}_us"] = 1e6 * (cpu_s(pids) - before) / (count * per)
+        result[f"{name}_bytes"] = (memory(pids) - empty) / count
     for board in (first, *boards):
         await board.close()
-    return found
+    return result
 
 
 async def handshake(port: int, context: ssl.SSLContext, *, whole: bool = True) -> dict[str, int]:
-    """Bytes of a handshake, without those of TCP and IP, or of its part up to the broker's signature."""
+    """Return the bytes of a handshake, without TCP and IP, or of its part up to the broker's signature."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     come, go = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls, sent, received, done = context.wrap_bio(come, go, server_hostname="127.0.0.1"), 0, 0, False
@@ -207,7 +207,7 @@ async def handshake(port: int, context: ssl.SSLContext, *, whole: bool = True) -
 
 
 async def retained_bytes(port: int, pids: list[int], count: int) -> float:
-    """Bytes of memory, of all servers, for the status of a board that is away; the broker is new."""
+    """Return the bytes of memory, in all servers, for the status of an absent board; the broker is new."""
     boards = [Board(10**6 + i) for i in range(_AT_ONCE)]
     for board in boards:
         await board.connect(port, None)
@@ -225,7 +225,7 @@ async def retained_bytes(port: int, pids: list[int], count: int) -> float:
 
 
 async def hello_us(port: int, pids: list[int], context: ssl.SSLContext, count: int) -> float:
-    """Processor µs for a board that asks for a handshake and goes once the broker has signed its answer."""
+    """Return the processor µs for a board that leaves once the broker has signed its answer."""
 
     before = cpu_s(pids)
     await each([Board(i) for i in range(count)], lambda _: handshake(port, context, whole=False))
@@ -234,7 +234,7 @@ async def hello_us(port: int, pids: list[int], context: ssl.SSLContext, count: i
 
 
 def measured(kind: str, tls: bool, qos: int, count: int, certificates: Certificates) -> dict:
-    """One row."""
+    """Measure one row."""
     context = certificates.context() if tls else None
     with broker(kind, certificates if tls else None) as (where, ports, pids):
         row = {"broker": kind, "tls": tls, "qos": qos}
@@ -249,7 +249,7 @@ def rows(options: Options) -> list[dict]:
     few, many = (100, 0) if options.quick else (500, 2000)
     sizes = [(tls, count) for tls, count in ((False, few), (True, few), (True, many)) if count]
     cases = [(kind, tls, int(kind == "mosquitto"), count) for kind in BROKERS for tls, count in sizes]
-    # Each subscription at QoS 1 is a consumer of NATS: on three servers 2,000 take some minutes.
+    # Each subscription at QoS 1 is a NATS consumer: 2,000 on three servers take some minutes.
     cases += [("nats 1", True, 1, few), ("nats 3", True, 1, few)]
     with tempfile.TemporaryDirectory() as folder:
         certificates = Certificates(Path(folder))
@@ -257,12 +257,12 @@ def rows(options: Options) -> list[dict]:
 
 
 def retained(options: Options) -> list[dict]:
-    found = []
+    rows_found = []
     for kind, count in product(BROKERS, (2_000, 4_000) if options.quick else (10_000, 20_000)):
         with broker(kind, None) as (_, ports, pids):
             size = asyncio.run(retained_bytes(ports[0], pids, count))
-        found.append({"broker": kind, "boards": count, "bytes": size})
-    return found
+        rows_found.append({"broker": kind, "boards": count, "bytes": size})
+    return rows_found
 
 
 if __name__ == "__main__":

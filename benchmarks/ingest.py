@@ -66,9 +66,9 @@ Row = dict[str, Any]
 
 
 def published(ports: list[int], messages: list[tuple[str, bytes]]) -> float:
-    """Publish from several processes at once; the seconds until all is acknowledged."""
+    """Publish from several processes at once; return the seconds until all is acknowledged."""
     with multiprocessing.get_context("spawn").Pool(PUBLISHERS) as pool:
-        pool.map(time.sleep, [0.5] * PUBLISHERS, chunksize=1)  # each of them is there
+        pool.map(time.sleep, [0.5] * PUBLISHERS, chunksize=1)  # until all of them have started
         parts = [(ports[i % len(ports)], messages[i::PUBLISHERS]) for i in range(PUBLISHERS)]
         return max(pool.starmap(publish, parts, chunksize=1))
 
@@ -79,15 +79,16 @@ def published(ports: list[int], messages: list[tuple[str, bytes]]) -> float:
 def measure(
     kind: str, members: int, reports: Reports, folder: str, store: str, part: float | None = None
 ) -> dict[str, float]:
-    """Publish one report of every device for k members that are away, and let them count.
+    """Publish one report of every device for k absent members, and let them count.
 
-    part: of a core, which each of them has at most.
+    Args:
+        part: Largest share of a core for each of them.
     """
     count = len(reports.names)
     with database(store, folder, f"members{members}") as (url, server), brokers(kind) as (where, ports, pids):
 
         def busy() -> np.ndarray:
-            """CPU seconds of each server of the broker so far."""
+            """Return the CPU seconds of each server of the broker so far."""
             return np.array([cpu_s(pid) for pid in pids])
 
         set_up(url, reports.payload)
@@ -108,10 +109,10 @@ def measure(
 
 
 def modelled(one: dict[str, float], members: int) -> float:
-    """Reports a second of k members where each process has a core of its own.
+    """Return the reports a second of k members if each process has its own core.
 
-    k members do k times what one does, whose own time and its database's follow each other, until the
-    busiest server has a core full, or SQLite's commits, of which there is one at a time.
+    k members do k times the work of one, whose own time and its database's are sequential, until the busiest
+    server uses a core fully, or SQLite's commits, which are sequential, do.
     """
     most = min(members * 1e6 / (one["aggregator_us"] + one["database_us"]), 1e6 / one["delivery_busiest_us"])
     return most if one["database_us"] else min(most, 1e6 / one["commit_us"])
@@ -124,16 +125,16 @@ def _members(kind: str, store: str, numbers: tuple[int, ...], reports: Reports) 
 
 
 def beside_mosquitto(store: str, options: Options) -> dict[int, Row]:
-    return _members("mosquitto", store, (1, 2, 4), made(options, 96_000))
+    return _members("mosquitto", store, (1, 2, 4), make_reports(options, 96_000))
 
 
 def members(options: Options) -> dict[str, dict[int, Row]]:
-    reports = made(options)
+    reports = make_reports(options)
     return {kind: _members(kind, "postgresql", numbers, reports) for kind, numbers in MEMBERS.items()}
 
 
 def parts(options: Options) -> Row:
-    reports, rounds = made(options), 1 if options.quick else 3
+    reports, rounds = make_reports(options), 1 if options.quick else 3
     with tempfile.TemporaryDirectory() as folder:
         one = partial(measure, "nats 3", reports=reports, folder=folder, store="postgresql", part=PART)
         return {"of a core": PART, "rounds": [{k: one(k) for k in (1, 2, 4)} for _ in range(rounds)]}
@@ -143,13 +144,13 @@ def parts(options: Options) -> Row:
 
 
 def beside_bare(options: Options) -> Row:
-    """The aggregator and the bare subscriber, in turn, and the median of their ratios."""
-    reports, rows = made(options, 100_000), list[Row]()
+    """Return the aggregator's and the bare subscriber's rates, in turn, and the median of their ratios."""
+    reports, rows = make_reports(options, 100_000), list[Row]()
     count = len(reports.names)
     with tempfile.TemporaryDirectory() as folder, brokers("mosquitto") as (where, ports, _):
         url = f"sqlite:///{folder}/store.sqlite"
         set_up(url, reports.payload)
-        # Both subscribe once, so that the broker keeps what comes while they are away.
+        # Both subscribe once, so that the broker keeps messages while they are away.
         drain(aggregate, where, 0, url)
         drain(bare, where, 0)
         for number in range(1, 2 if options.quick else 4):
@@ -184,12 +185,12 @@ def with_days(url: str, rng: np.random.Generator) -> None:
     with Store(url) as store:
         for i in range(9):
             other = store.add_experiment(FLEET, payload("hh", 256, 1_000_000, name=f"other{i}", window="day"))
-            drawn = (vectorised.codes(other, rng.integers(0, 256, 1000), rng) for _ in days)
-            fill(store, FLEET, [], dict(zip(days, map(np.bincount, drawn), strict=True)), name=other.name)
+            day_codes = (vectorised.codes(other, rng.integers(0, 256, 1000), rng) for _ in days)
+            fill(store, FLEET, [], dict(zip(days, map(np.bincount, day_codes), strict=True)), name=other.name)
 
 
 def publishing(options: Options) -> Row:
-    reports, rows, number = made(options, 50_000), list[Row](), 0
+    reports, rows, number = make_reports(options, 50_000), list[Row](), 0
     count = len(reports.names)
     with tempfile.TemporaryDirectory() as folder, brokers("mosquitto") as (where, ports, _):
         url = f"sqlite:///{folder}/store.sqlite"
@@ -209,8 +210,8 @@ def publishing(options: Options) -> Row:
     return {"devices": count, "rounds": rows, "ratios": ratios}
 
 
-def made(options: Options, usual: int = 0) -> Reports:
-    """A fleet's reports: as many as usual, or as are asked for."""
+def make_reports(options: Options, usual: int = 0) -> Reports:
+    """Return a fleet's reports: the usual number, or as many as requested."""
     return Reports(2_000 if options.quick else usual or options.reports)
 
 

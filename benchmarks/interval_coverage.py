@@ -1,4 +1,4 @@
-"""Do intervals hold what they say: coverage of every kind of interval, over fleets drawn anew.
+"""Coverage of every kind of interval, over newly drawn fleets.
 
     python benchmarks/interval_coverage.py [--quick] [--minutes 20] [--workers N|URL]
 
@@ -35,7 +35,7 @@ from hushmote.server.estimate.estimate import Estimates
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.experiments import units
 from hushmote.server.mechanisms import decoded
-from hushmote.simulator.crew import Workers
+from hushmote.simulator.worker_pool import Workers
 from hushmote.simulator.workers import workers
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 7.0)
@@ -53,30 +53,30 @@ KINDS += ("pool of two versions",)
 
 
 def tallies(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.random.Generator):
-    """The intervals of each fleet."""
-    # The other side of a comparison: the same shape, one value further for a part of the fleet.
+    """Yield the intervals of each fleet."""
+    # The other side of a comparison: the same shape, shifted by one value for a part of the fleet.
     g = 0.7 * f + 0.3 * np.roll(f, 1)
     weaker = experiment(exp.mechanism, exp.domain, exp.epsilon // 2)
-    wanted, x = clear_quantiles(f, g), units.bin_middles(exp)
+    quantiles, x = clear_quantiles(f, g), units.bin_middles(exp)
     cdf, other_cdf = np.cumsum(f), np.cumsum(g)
     ranges = [r for some in some_ranges(exp.domain) for r in some]
     low, high = np.array(ranges).T
     every = [units.IndexRange(a, b, "") for a, b in ranges]
 
     def draw(f: np.ndarray, e: Experiment = exp) -> Estimates:
-        # The same distribution, code by code where that is less than board by board.
+        # The same distribution, code by code if that is cheaper than board by board.
         way = by_law if reports > 2 * e.code_count else counts
         return estimate(e, way(e, f, reports, rng))
 
     for _ in range(fleets):
         tally = Tally()
         one, other = draw(f), draw(g)
-        count_intervals(tally, one, f, wanted)
+        count_intervals(tally, one, f, quantiles)
         for row, r in zip(compare.changed_shares(one, other, every).rows, every, strict=True):
             tally.count("change of a share", (row.low, row.high), (g - f)[r.low : r.high].sum())
-        changed = compare.changed_readings(one, other, wanted).rows
+        changed = compare.changed_readings(one, other, quantiles).rows
         tally.count("change of the mean", (changed[0].low, changed[0].high), (g - f) @ x)
-        for row, q in zip(changed[2:], wanted, strict=True):
+        for row, q in zip(changed[2:], quantiles, strict=True):
             truth = x[np.argmax(other_cdf >= q)] - x[np.argmax(cdf >= q)]
             tally.count("change of a quantile", (row.low, row.high), truth)
         half = [(f + g)[a:b].sum() / 2 for a, b in ranges]
@@ -98,13 +98,13 @@ class Configuration:
     population: str
 
     def tallies(self, fleets: int, rng: np.random.Generator) -> Iterator[Tally]:
-        """Of fresh fleets."""
+        """Yield the intervals of new fleets."""
         exp = experiment(self.mechanism, self.domain, round(self.epsilon * 1e6))
         return tallies(exp, shares(self.population, self.domain), self.reports, fleets, rng)
 
 
 def first(case: tuple[Configuration, int, np.random.SeedSequence]) -> Tally:
-    """All fleets of a case together."""
+    """Return all fleets of a case together."""
     configuration, fleets, seed = case
     total = Tally()
     for tally in configuration.tallies(fleets, np.random.default_rng(seed)):
@@ -113,9 +113,9 @@ def first(case: tuple[Configuration, int, np.random.SeedSequence]) -> Tally:
 
 
 def again(case: tuple[Configuration, list[str], np.random.SeedSequence], until: float) -> list[dict]:
-    """For each kind the fleets drawn again, their coverage and its standard error.
+    """Return for each kind the fleets drawn again, their coverage and its standard error.
 
-    until: seconds of time.time() at which what is not done is left; then there are none.
+    At `until`, in seconds of time.time(), the remaining work is skipped, and there are none.
     """
     configuration, kinds, seed = case
     rng, rates = np.random.default_rng(seed), []
@@ -124,14 +124,14 @@ def again(case: tuple[Configuration, list[str], np.random.SeedSequence], until: 
         n, mean = len(rates), np.mean(rates, axis=0)
         error = np.maximum(np.std(rates, axis=0), 1 / n) / np.sqrt(n)
         if n >= MOST_AGAIN or (mean - CLEARLY * error > LEAST).all():
-            found = zip(kinds, mean.tolist(), error.tolist(), strict=True)
+            statistics = zip(kinds, mean.tolist(), error.tolist(), strict=True)
             about = asdict(configuration) | {"fleets": n}
-            return [about | {"kind": kind, "coverage": m, "error": e} for kind, m, e in found]
+            return [about | {"kind": kind, "coverage": m, "error": e} for kind, m, e in statistics]
     return []
 
 
 def configurations(part: float) -> Iterator[tuple[Configuration, int]]:
-    """Every configuration with its number of fleets; those that take longest first."""
+    """Yield every configuration with its number of fleets, the slowest first."""
     for design, epsilon, reports, name in product(WIDE, reversed(WIDE_EPSILONS), WIDE_SIZES, POPULATIONS):
         yield Configuration(*design, epsilon, reports, name), max(1, round(WIDE_FLEETS * part))
     for reports, design, epsilon, name in product(reversed(FLEETS), DESIGNS, EPSILONS, POPULATIONS):
@@ -139,26 +139,26 @@ def configurations(part: float) -> Iterator[tuple[Configuration, int]]:
 
 
 def mixture(rng: np.random.Generator, fleets: int) -> dict[str, float]:
-    """Coverage of frequencies in thin histograms by what the variance is taken over."""
+    """Return the coverage of frequencies in thin histograms by the source of the variance."""
     exp = experiment("hh", 1024, 4_000_000)
-    f, coverage, kept = shares("skewed", exp.domain), Tally(), decoded.IMPLIED_SHARE
+    f, coverage, saved_share = shares("skewed", exp.domain), Tally(), decoded.IMPLIED_SHARE
     names = {"histogram alone": 0.0, "half of each": 0.5, "implied alone": 1.0}
     for name, decoded.IMPLIED_SHARE in names.items():
         for _ in range(fleets):
             coverage.count(name, estimate(exp, counts(exp, f, 300, rng)).frequency_intervals(), f)
-    decoded.IMPLIED_SHARE = kept
+    decoded.IMPLIED_SHARE = saved_share
     return {name: coverage.of(name) for name in names}
 
 
 def mapped(crew: Workers, function: Callable, cases: list, *more: object) -> list:
-    """The function of each case, by the workers, with a bar."""
+    """Return the function's result for each case, from the workers, with a progress bar."""
     with Progress(console=CONSOLE) as bar:
         task = bar.add_task(function.__name__, total=len(cases))
         return list(crew.map(function, cases, *more, advance=lambda case: bar.advance(task)))
 
 
 def rates(pooled: dict[str, Tally], kinds: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Coverage by group and kind."""
+    """Return coverage by group and kind."""
     return {name: {kind: tally.of(kind) for kind in kinds} for name, tally in pooled.items()}
 
 
@@ -200,8 +200,8 @@ def coverage(options: Options) -> dict:
     return result | {"coverage": table, "drawn_again": drawn_again, "thin": thin}
 
 
-def asked() -> dict[str, Any]:
-    """Options of what draws intervals."""
+def worker_options() -> dict[str, Any]:
+    """Return the options of the benchmarks that draw intervals."""
     minutes = {"type": float, "default": 20.0, "help": "after which nothing is drawn again"}
     where = "processes (without it one for each core), or a Dask scheduler's URL, whose workers have "
     crew = {"metavar": "N|URL", "help": where + "benchmarks/ in PYTHONPATH; the numbers are the same"}
@@ -209,10 +209,10 @@ def asked() -> dict[str, Any]:
 
 
 def main() -> None:
-    run(__doc__, "interval_coverage.json", {"": coverage}, **asked())
+    run(__doc__, "interval_coverage.json", {"": coverage}, **worker_options())
 
 
 if __name__ == "__main__":
-    import interval_coverage  # by this name workers find its functions
+    import interval_coverage  # workers find its functions by this name
 
     interval_coverage.main()

@@ -64,22 +64,22 @@ PREFIXES = [2, 3, 4, 5, 6, 6]
 POINTS = ((10**6, 4.0), (10**6, 2.0), (10**5, 4.0), (10**5, 2.0), (26_000, 4.0))
 MISTAKEN = discovery.MISTAKEN
 
-Found = dict[str, float]
+Listing = dict[str, float]
 
 
-Answered = tuple[Found, int, float]
+Answered = tuple[Listing, int, float]
 """Words listed with their shares, bytes of a code, seconds from the histogram to the list."""
 
 
-def made(reading: dict[str, Any], mechanism: dict[str, Any], epsilon: float) -> Experiment:
+def make_experiment(reading: dict[str, Any], mechanism: dict[str, Any], epsilon: float) -> Experiment:
     return Experiment.parse(payload("words", reading, mechanism, round(epsilon * 1e6)))
 
 
 def words(letters: str, count: int, rng: np.random.Generator, length: int = LENGTH) -> list[str]:
-    drawn: dict[str, None] = {}
-    while len(drawn) < count:
-        drawn.update(dict.fromkeys(map("".join, rng.choice([*letters], (count, length)))))
-    return [*drawn][:count]
+    unique: dict[str, None] = {}
+    while len(unique) < count:
+        unique.update(dict.fromkeys(map("".join, rng.choice([*letters], (count, length)))))
+    return [*unique][:count]
 
 
 def zipf(count: int, exponent: float) -> np.ndarray:
@@ -87,39 +87,39 @@ def zipf(count: int, exponent: float) -> np.ndarray:
     return shares / shares.sum()
 
 
-def timed(experiment: Experiment, answer: Callable[[], Found]) -> Answered:
+def timed(experiment: Experiment, answer: Callable[[], Listing]) -> Answered:
     start = time.perf_counter()
     listed = answer()
     return listed, experiment.code_bytes, time.perf_counter() - start
 
 
-def by_text(names: list[str], held: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
+def by_text(names: list[str], word_counts: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
     reading = {"type": "text", "salt": "labels", "slots": SLOTS}
-    of = made(reading, choose(SLOTS, round(epsilon * 1e6), FREQUENCIES).fields(), epsilon)
-    slots = np.bincount([of.bucket(name) or 0 for name in names], held, SLOTS).astype(np.int64)
+    of = make_experiment(reading, choose(SLOTS, round(epsilon * 1e6), FREQUENCIES).fields(), epsilon)
+    slots = np.bincount([of.bucket(name) or 0 for name in names], word_counts, SLOTS).astype(np.int64)
     counts = vectorised.histogram(of, slots, rng)
 
-    def answer() -> Found:
+    def answer() -> Listing:
         shares = shares_of(estimate(of, counts), place(names, [of]))
         sure = shares.p_values < MISTAKEN / shares.candidates.rows
         rows = zip(shares.candidates.members, shares.listed.value.tolist(), sure, strict=True)
-        # What shares a slot with another word of the list is known together with it alone.
+        # Words of the list that share a slot are only known together.
         return {members[0]: value for members, value, above in rows if above and len(members) == 1}
 
     return timed(of, answer)
 
 
-def by_hcms(names: list[str], held: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
+def by_hcms(names: list[str], word_counts: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
     reading = {"type": "text", "salt": "labels", "slots": 1 << 20}
     fields = {"mechanism": "hcms:HadamardSketch", "hashes": 128, "width": 1 << 16}
-    of = made(reading, fields, epsilon)
+    of = make_experiment(reading, fields, epsilon)
     sketch = hcms.HadamardSketch(of).sketch
     items = np.array([of.bucket(name) for name in names])
-    counts = np.bincount(sketch.draw(np.repeat(items, held), rng), minlength=of.code_count)
+    counts = np.bincount(sketch.draw(np.repeat(items, word_counts), rng), minlength=of.code_count)
 
-    def answer() -> Found:
+    def answer() -> Listing:
         shares = sketch.shares(counts, items)
-        least = NormalDist().inv_cdf(1 - MISTAKEN / len(names)) * sketch.stderr(int(held.sum()))
+        least = NormalDist().inv_cdf(1 - MISTAKEN / len(names)) * sketch.stderr(int(word_counts.sum()))
         return {name: share for name, share in zip(names, shares.tolist(), strict=True) if share > least}
 
     return timed(of, answer)
@@ -128,27 +128,31 @@ def by_hcms(names: list[str], held: np.ndarray, epsilon: float, rng: np.random.G
 def prefix_experiment(epsilon: float, slots: int = SLOTS) -> Experiment:
     reading = {"type": "text", "salt": "labels", "slots": slots, "prefixes": PREFIXES}
     choice = choose(slots ** len(PREFIXES), round(epsilon * 1e6), Workload("texts", levels=len(PREFIXES)))
-    return made(reading, choice.fields(), epsilon)
+    return make_experiment(reading, choice.fields(), epsilon)
 
 
-def by_prefix(names: list[str], held: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
+def by_prefix(
+    names: list[str], word_counts: np.ndarray, epsilon: float, rng: np.random.Generator
+) -> Answered:
     of = prefix_experiment(epsilon)
-    counts = vectorised.histogram(of, held, rng, of=[of.bucket(name) or 0 for name in names])
+    counts = vectorised.histogram(of, word_counts, rng, of=[of.bucket(name) or 0 for name in names])
 
-    def answer() -> Found:
-        found = discovery.discover(of, counts, LETTERS).texts
-        return {one.text: one.share.value for one in found}
+    def answer() -> Listing:
+        listed = discovery.discover(of, counts, LETTERS).texts
+        return {one.text: one.share.value for one in listed}
 
     return timed(of, answer)
 
 
-def by_sfp(names: list[str], held: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
+def by_sfp(names: list[str], word_counts: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
     reading = {"type": "letters", "alphabet": LETTERS, "length": LENGTH}
     fields = {"mechanism": "sfp:FragmentPuzzle", "hashes": 16, "width": 1 << 17, "weights": [1, 1, 1, 1]}
-    of = made(reading, fields, epsilon)
+    of = make_experiment(reading, fields, epsilon)
     puzzle = sfp.FragmentPuzzle(of)
     pieces = puzzle.pieces([of.bucket(name) for name in names])
-    counts = np.bincount(puzzle.draw_pieces(np.repeat(pieces, held, axis=0), rng), minlength=of.code_count)
+    counts = np.bincount(
+        puzzle.draw_pieces(np.repeat(pieces, word_counts, axis=0), rng), minlength=of.code_count
+    )
     return timed(of, lambda: dict(puzzle.solve(counts, mistaken=MISTAKEN)))
 
 
@@ -164,24 +168,27 @@ def methods(options: Options) -> list[dict[str, Any]]:
     rows, runs = [], dict.fromkeys(METHODS, 1 if options.quick else 5)
     runs["prefix"] *= 1 if options.quick else 2
     for reports, epsilon in POINTS:
-        answered: dict[str, list[tuple[Answered, Found, set[str]]]] = {m: [] for m in METHODS}
+        answered: dict[str, list[tuple[Answered, Listing, set[str]]]] = {m: [] for m in METHODS}
         for number in range(max(runs.values())):
             rng = np.random.default_rng([16, number, reports, int(epsilon)])
             names, shares = words(LETTERS, WORDS, rng), zipf(WORDS, 1.2)
-            held, truth = rng.multinomial(reports, shares), dict(zip(names, shares.tolist(), strict=True))
+            word_counts, truth = (
+                rng.multinomial(reports, shares),
+                dict(zip(names, shares.tolist(), strict=True)),
+            )
             for method, ask in METHODS.items():
                 if number < runs[method]:
-                    answered[method].append((ask(names, held, epsilon, rng), truth, {*names[:TOP]}))
-        for method, found in answered.items():
-            listed = [(one, truth, top) for (one, _, _), truth, top in found]
+                    answered[method].append((ask(names, word_counts, epsilon, rng), truth, {*names[:TOP]}))
+        for method, listing in answered.items():
+            listed = [(one, truth, top) for (one, _, _), truth, top in listing]
             errors = [one[w] - truth[w] for one, truth, _ in listed for w in one if w in truth]
             row = {"method": method, "reports": reports, "epsilon": epsilon, "runs": runs[method]}
             row["recall"] = float(np.mean([len(one.keys() & top) / TOP for one, _, top in listed]))
             row["listed"] = float(np.mean([len(one) for one, _, _ in listed]))
             row["error"] = float(np.sqrt(np.mean(np.square(errors)))) if errors else None
             row["false"] = float(np.mean([bool(one.keys() - truth.keys()) for one, truth, _ in listed]))
-            row["code_bytes"] = found[0][0][1]
-            rows.append(row | {"seconds": float(np.median([seconds for (_, _, seconds), _, _ in found]))})
+            row["code_bytes"] = listing[0][0][1]
+            rows.append(row | {"seconds": float(np.median([seconds for (_, _, seconds), _, _ in listing]))})
     return rows
 
 
@@ -193,18 +200,18 @@ def by_zipf(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
 
 
 def alike(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
-    """Ten beginnings of four letters, which fifty texts each go on from."""
+    """Return ten prefixes of four letters, with fifty texts each."""
     names = [a + b for a in words(FEW_LETTERS, 10, rng, 4) for b in words(FEW_LETTERS, 50, rng, 2)]
     return [names[i] for i in rng.permutation(len(names))], zipf(len(names), 0.8)
 
 
 def dense(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
-    """Equal shares of 110 texts: nearly as many as discovery compares."""
+    """Return equal shares of 110 texts: nearly as many as discovery compares."""
     return words(FEW_LETTERS, 110, rng), np.full(110, 1 / 110)
 
 
 def hidden(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
-    """Twenty texts of 3% beside eight of 5% in letters that are not tried."""
+    """Return twenty texts of 3% beside eight of 5% with letters that are not tried."""
     names = words(FEW_LETTERS, 20, rng) + words(FEW_LETTERS.upper(), 8, rng)
     return names, np.repeat([0.03, 0.05], [20, 8])
 
@@ -222,13 +229,15 @@ FLEETS: tuple[tuple[str, Population | None, int, float, int], ...] = (
 )
 
 
-def levels(mechanism: Prefix, held: np.ndarray, slots: np.ndarray | None, rng: Any) -> list[SlotShares]:
-    """What reports tell of each level's slots; held: of each text, or of all where all are different."""
-    chances, left = np.array(mechanism.stratum_chances), held.copy()
+def levels(
+    mechanism: Prefix, text_counts: np.ndarray, slots: np.ndarray | None, rng: Any
+) -> list[SlotShares]:
+    """Return the shares of each level's slots; text_counts has one total if all texts differ."""
+    chances, remaining = np.array(mechanism.stratum_chances), text_counts.copy()
     result = []
     for number, code in enumerate(mechanism.codes):
-        mine = rng.binomial(left, min(1.0, chances[number] / chances[number:].sum()))
-        left = left - mine
+        mine = rng.binomial(remaining, min(1.0, chances[number] / chances[number:].sum()))
+        remaining = remaining - mine
         where = rng.integers(0, mechanism.slots, mine.sum()) if slots is None else slots[:, number]
         counts = np.bincount(where, None if slots is None else mine, mechanism.slots).astype(np.int64)
         reports, channel = int(mine.sum()), code.channel
@@ -244,22 +253,22 @@ def mistaken(options: Options) -> list[dict[str, Any]]:
         mechanism = mechanism_of(prefix_experiment(epsilon, slots_of_it))
         assert isinstance(mechanism, Prefix)
         false, listed, near, near_found, covered = 0, 0, 0, 0, Tally()
-        nameable = found = left_out = 0
+        nameable = listed_reports = left_out = 0
         for fleet in range(fleets):
             rng = np.random.default_rng([17, fleet, reports])
-            truth: Found = {}
-            held, slots = np.array([reports]), None
+            truth: Listing = {}
+            text_counts, slots = np.array([reports]), None
             if population is not None:
                 names, shares = population(rng)
                 truth = dict(zip(names, shares.tolist(), strict=True))
                 slots = mechanism.drawable([mechanism.experiment.bucket(one) or 0 for one in names])
-                held = rng.multinomial(reports, shares)
-            answer = discovery.discover_in(mechanism, levels(mechanism, held, slots, rng), FEW_LETTERS)
+                text_counts = rng.multinomial(reports, shares)
+            answer = discovery.discover_in(mechanism, levels(mechanism, text_counts, slots, rng), FEW_LETTERS)
             texts = {one.text for one in answer.texts}
             false += bool(texts - truth.keys())
             listed += len(texts)
             promised = {t for t, share in truth.items() if share >= answer.least and t == t.lower()}
-            nameable, found = nameable + len(promised), found + len(promised & texts)
+            nameable, listed_reports = nameable + len(promised), listed_reports + len(promised & texts)
             left_out += answer.left_out
             for one, ends in zip(answer.texts, answer.intervals(), strict=True):
                 if one.text in truth:
@@ -269,7 +278,10 @@ def mistaken(options: Options) -> list[dict[str, Any]]:
         row = {"population": name, "reports": reports, "epsilon": epsilon, "slots": slots_of_it}
         row |= {"fleets": fleets, "mistaken": false / fleets, "listed": listed / fleets}
         row |= {"covered": covered.of("") if covered else None}
-        row |= {"found_from_least": found / nameable if nameable else None, "left_out": left_out / fleets}
+        row |= {
+            "found_from_least": listed_reports / nameable if nameable else None,
+            "left_out": left_out / fleets,
+        }
         rows.append(row | {"found_near_least": near_found / near if near else None})
     return rows
 
@@ -291,16 +303,16 @@ CASES = (
 def measured(
     count: int, exponent: float, unlisted: int, slots: int, reports: int, epsilon: float, quick: bool
 ) -> dict[str, float]:
-    """Errors and coverage over fleets, each with a salt of its own."""
+    """Measure errors and coverage over fleets, each with its own salt."""
     mechanism = chosen_fields(slots, round(epsilon * 1e6), FREQUENCIES)
     names, f = [f"word {i}" for i in range(count)], zipf(count, exponent)
     fleets, rng = max(2, min(400, 600_000 // count) // (10 if quick else 1)), np.random.default_rng(20)
     squares, seconds, covered, rare = [], [], Tally(), 0.0
     for fleet in range(fleets):
-        e = made({"type": "text", "salt": f"salt {fleet}", "slots": slots}, mechanism, epsilon)
+        e = make_experiment({"type": "text", "salt": f"salt {fleet}", "slots": slots}, mechanism, epsilon)
         places = np.fromiter(map(e.bucket, names), np.int64, count)
-        held = np.bincount(places, rng.multinomial(reports, f), slots).astype(np.int64)
-        histogram = vectorised.histogram(e, held, rng)
+        slot_counts = np.bincount(places, rng.multinomial(reports, f), slots).astype(np.int64)
+        histogram = vectorised.histogram(e, slot_counts, rng)
         start = time.perf_counter()
         shares = shares_of(estimate(e, histogram), place(names[unlisted:], [e]))
         seconds.append(time.perf_counter() - start)

@@ -1,4 +1,4 @@
-"""What PostgreSQL's own transaction records link, by the number of reports committed together.
+"""Reports that PostgreSQL's own transaction records link to devices, by the number committed together.
 
     python benchmarks/linkage.py [--quick]
 
@@ -50,14 +50,14 @@ def measure(cluster: Cluster, batch: int, devices: int, rng: np.random.Generator
         with store.engine.connect() as connection:
             for device, code in connection.execute(ROWS):
                 candidates[device] |= set() if code is None else {code}
-    # Without a candidate any of the 64 is as good a guess as another.
+    # Without a candidate, any of the 64 is an equally good guess.
     chances = [(sent[d] in f) / len(f) if f else 1 / exp.code_count for d, f in candidates.items()]
     row = {"batch": batch, "devices": devices, "rows_guessed": float(np.mean(chances))}
     return row | {"journal_guessed": guessed / devices, "journal_certain": certain / devices}
 
 
 def journal(store: Store, exp: Experiment, sent: dict[str, int], batch: int) -> tuple[int, int]:
-    """Ingest batch by batch; return how many codes each commit's own changes give away, and let guess."""
+    """Ingest batch by batch; return how many codes each commit's own changes reveal, and the guesses."""
     fleets = ingest.fleets(store)
     certain = guessed = 0
     before = store.histogram(FLEET, exp.digest)

@@ -50,12 +50,12 @@ Fleets = Callable[[np.ndarray, int, np.random.Generator], float]
 
 
 def positions(domain: int) -> np.ndarray:
-    """Middles of the values, parts of the range."""
+    """Return the middles of the values, as parts of the range."""
     return (np.arange(domain) + 0.5) / domain
 
 
 def populations(domain: int) -> dict[str, np.ndarray]:
-    """Shares of the values, by name."""
+    """Return shares of the values, by name."""
     edges = np.arange(domain + 1) / domain
     shares = {
         "normal": np.diff(stats.norm.cdf(edges, 0.45, 1 / 16)),
@@ -66,14 +66,14 @@ def populations(domain: int) -> dict[str, np.ndarray]:
 
 
 def mostly_zero(domain: int) -> np.ndarray:
-    """98 of 100 in the lowest bin, the rest anywhere."""
+    """Return 98 of 100 in the lowest bin, the rest anywhere."""
     shares = np.full(domain, 0.02 / domain)
     shares[0] += 0.98
     return shares
 
 
 def made_for(workload: Workload, domain: int, epsilon: float, mechanism: str | None = None) -> Experiment:
-    """What the planner takes for a workload, of all mechanisms or of one."""
+    """Return the planner's choice for a workload, of all mechanisms or of one."""
     micro = round(epsilon * MICRO)
     if mechanism is None:
         return experiment_over(domain, micro, choose(domain, micro, workload).fields())
@@ -82,27 +82,27 @@ def made_for(workload: Workload, domain: int, epsilon: float, mechanism: str | N
 
 
 def deviation(experiment: Experiment, shares: np.ndarray) -> float:
-    """Standard deviation of the mean times the root of the reports, a part of the range."""
+    """Return the standard deviation of the mean times the root of the reports, as a part of the range."""
     statistic = positions(experiment.domain)[:, None]
     return math.sqrt(mechanism_of(experiment).variances(statistic, shares)[0])
 
 
 def spread(shares: np.ndarray) -> tuple[float, float]:
-    """Mean and variance of a population, parts of the range."""
+    """Return mean and variance of a population, as parts of the range."""
     x = positions(len(shares))
     mean = float(shares @ x)
     return mean, float(shares @ (x - mean) ** 2)
 
 
 def one_bit(epsilon: float, shares: np.ndarray) -> float:
-    """The same of Duchi's: -C or C, of a reading t in -1..1 with a chance that makes the mean t."""
+    """Return the deviation of Duchi's: -C or C, with mean t for a reading t in -1..1."""
     mean, _ = spread(shares)
     c = 1 / math.tanh(epsilon / 2)
     return math.sqrt(c * c - (2 * mean - 1) ** 2) / 2
 
 
 def piecewise(epsilon: float, shares: np.ndarray) -> float:
-    """The same of Wang et al.'s, from the variance that they give for a reading t in -1..1."""
+    """Return the deviation of Wang et al.'s, from their variance for a reading t in -1..1."""
     mean, variance = spread(shares)
     a = math.exp(epsilon / 2)
     square = 4 * variance + (2 * mean - 1) ** 2
@@ -130,7 +130,7 @@ def table(options: Options) -> list[Row]:
 
 
 def fleet_of(experiment: Experiment) -> Fleets:
-    """The mean that one fleet's codes give."""
+    """Return a function from a fleet's codes to its mean."""
 
     def mean(shares: np.ndarray, boards: int, rng: np.random.Generator) -> float:
         (one,) = estimates(experiment, shares, boards, 1, rng)
@@ -140,7 +140,7 @@ def fleet_of(experiment: Experiment) -> Fleets:
 
 
 def peers(epsilon: float) -> dict[str, Fleets]:
-    """The means of fleets that draw by the peers' published algorithms, of readings in -1..1."""
+    """Return the means of fleets by the peers' published algorithms, of readings in -1..1."""
     bit, a = 1 / math.tanh(epsilon / 2), math.exp(epsilon / 2)
     c = (a + 1) / (a - 1)
 
@@ -148,10 +148,10 @@ def peers(epsilon: float) -> dict[str, Fleets]:
         return np.where(rng.random(len(t)) < 0.5 + t / (2 * bit), bit, -bit)
 
     def piecewise(t: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        left = (c + 1) / 2 * t - (c - 1) / 2
-        inside = left + (c - 1) * rng.random(len(t))
+        lower = (c + 1) / 2 * t - (c - 1) / 2
+        inside = lower + (c - 1) * rng.random(len(t))
         outside = -c + (c + 1) * rng.random(len(t))
-        outside += (c - 1) * (outside > left)
+        outside += (c - 1) * (outside > lower)
         return np.where(rng.random(len(t)) < a / (a + 1), inside, outside)
 
     def of(draw: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -> Fleets:
@@ -165,7 +165,7 @@ def peers(epsilon: float) -> dict[str, Fleets]:
 
 
 def fleets(options: Options) -> list[Row]:
-    """Measured over predicted, for each mechanism."""
+    """Return measured over predicted errors, for each mechanism."""
     rng, rows = np.random.default_rng(16), []
     for epsilon in EPSILONS:
         wave, tree = made_for(MEAN, 64, epsilon), made_for(PREFIXES, 64, epsilon)
@@ -191,7 +191,7 @@ COVERED += ((64, 4.0, 10_000), (16, 1.0, 1_000), (1024, 1.0, 1_000))
 
 
 def coverage(options: Options) -> list[Row]:
-    """How often intervals hold the population's mean, or the change of it."""
+    """Return how often intervals contain the population's mean, or its change."""
     rng, rows, many = np.random.default_rng(16), [], 200 if options.quick else 2000
     for domain, epsilon, reports in COVERED:
         named = populations(domain) | {"mostly 0": mostly_zero(domain)}
@@ -219,7 +219,7 @@ def coverage(options: Options) -> list[Row]:
 
 
 def distributions(options: Options) -> list[Row]:
-    """Root mean squared error over all ranges of what post-processing makes of the codes."""
+    """Return the root mean squared error over all ranges after post-processing."""
     domain, epsilon, many, rng = 256, 1.0, 4 if options.quick else 40, np.random.default_rng(16)
     # The reach that is best for distributions, by Li et al.'s formula.
     e = math.exp(epsilon)
@@ -235,9 +235,9 @@ def distributions(options: Options) -> list[Row]:
     rows = []
     for name, shares in named.items():
         for way, experiment in ways.items():
-            drawn = estimates(experiment, shares, 100_000, many, rng, counts_by_law)
+            estimated = estimates(experiment, shares, 100_000, many, rng, counts_by_law)
             square, uncertain = mean_and_error(
-                mean_over_ranges(smooth(one).frequencies - shares) for one in drawn
+                mean_over_ranges(smooth(one).frequencies - shares) for one in estimated
             )
             row = {"population": name, "way": way, "codes": experiment.code_count, "fleets": many}
             error = math.sqrt(square)
@@ -246,7 +246,7 @@ def distributions(options: Options) -> list[Row]:
 
 
 def times(options: Options) -> list[Row]:
-    """Processor seconds, the least of several."""
+    """Return the processor seconds, the least of several runs."""
     rows = []
     for domain in (64, 1024) if options.quick else (64, 1024, 4096):
         row: Row = {"domain": domain, "epsilon": 1.0}

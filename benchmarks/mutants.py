@@ -1,4 +1,4 @@
-"""Whether the tests notice small errors: mutants of the product, each of which its own tests should kill.
+"""Check that the tests notice small errors: mutants of the product, which their tests should kill.
 
 A mutant is one small change that a tired engineer could make. `mutants.toml` lists them by file. Each is made
 in a copy of this tree and tested there. A test that fails or takes too long kills it. Exit status: 1 where
@@ -29,7 +29,7 @@ _PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
 
 
 class Stale(Exception):
-    """An entry of the table does not fit the code any more."""
+    """An entry of the table that does not fit the code any more."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Mutant:
 
     @property
     def words(self) -> str:
-        """What it changes, in one line."""
+        """The change, in one line."""
         old, new = (" ".join(text.split()) for text in (self.old, self.new))
         return f"{self.file} {self.function}: {old!r} -> {new!r}"
 
@@ -68,7 +68,7 @@ class Mutant:
 
 
 def _around(source: str, line: int) -> set[str]:
-    """The names of the functions and classes that a line is in; outside of all, "module"."""
+    """Return the names of the functions and classes around a line, or "module"."""
     names = set[str]()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -110,7 +110,7 @@ class Copy:
         """Make a folder for the path: in it, pip's finder of the editable install has the copy's paths."""
         own = folder / "path"
         own.mkdir()
-        for path in map(Path, reversed(sys.path)):  # of several finders the first on the path counts
+        for path in map(Path, reversed(sys.path)):  # the first of several finders on the path counts
             for finder in path.glob("__editable___hushmote_*_finder.py"):
                 (own / finder.name).write_text(finder.read_text().replace(str(ROOT), str(self.root)))
         return own
@@ -133,15 +133,15 @@ class Copy:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         try:
-            said, _ = process.communicate(timeout=None if keep else _LIMIT_S)
+            output, _ = process.communicate(timeout=None if keep else _LIMIT_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             return "they take too long"
-        return said if process.returncode else None
+        return output if process.returncode else None
 
     def survives(self, mutant: Mutant) -> bool:
-        """Whether no test notices the mutant, the slow ones asked last."""
+        """Return whether no test notices the mutant, trying the slow ones last."""
         path = self.root / mutant.file
         source, times = path.read_text("utf-8"), path.stat()
         path.write_text(mutant.applied(source), "utf-8")
@@ -149,11 +149,11 @@ class Copy:
             return all(self.check(mutant.tests, slow=slow) is None for slow in (False, True))
         finally:
             path.write_text(source, "utf-8")
-            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # its compiled file is good again
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # its compiled file is valid again
 
 
-def lived(copy: Copy, mutants: Sequence[Mutant]) -> Iterator[Mutant]:
-    """Try all mutants; yields those that no test noticed."""
+def survivors(copy: Copy, mutants: Sequence[Mutant]) -> Iterator[Mutant]:
+    """Try all mutants; yield those that no test noticed."""
     for number, mutant in enumerate(mutants, 1):
         start = time.monotonic()
         lives = copy.survives(mutant)
@@ -185,7 +185,7 @@ def main() -> int:
             if failed is not None:
                 print(failed, "These tests do not pass without any mutant.", sep="\n")
                 return 2
-        living = list(lived(copy, mutants))
+        living = list(survivors(copy, mutants))
     share = 1 - len(living) / len(mutants)
     for mutant in living:
         print("lives:", mutant.words)

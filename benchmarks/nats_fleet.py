@@ -1,4 +1,4 @@
-"""What the list of boards costs a NATS server that `hushmote provision fleet --broker nats` has set up.
+"""The cost of the list of boards for a NATS server set up by `hushmote provision fleet --broker nats`.
 
     python benchmarks/nats_fleet.py [--quick]
 
@@ -35,16 +35,16 @@ _END_S = 300
 
 
 def client(folder: FleetFolder, name: str, client_id: str) -> paho.Client:
-    """A client with a board's certificate, of which connect() was called."""
-    made = paho.Client(CallbackAPIVersion.VERSION2, client_id, protocol=paho.MQTTv311)
+    """Return a client with a board's certificate, after connect() was called."""
+    connection = paho.Client(CallbackAPIVersion.VERSION2, client_id, protocol=paho.MQTTv311)
     pem = folder.path / f"{name}.pem"
-    made.tls_set_context(client_context(folder.path / "aggregator/ca.pem", pem, pem))
-    made.connect(folder.fleet.hosts[0], folder.fleet.port)
-    return made
+    connection.tls_set_context(client_context(folder.path / "aggregator/ca.pem", pem, pem))
+    connection.connect(folder.fleet.hosts[0], folder.fleet.port)
+    return connection
 
 
 def list_boards(folder: FleetFolder, boards: int, *, by_subject: bool) -> float:
-    """Write a list of so many more boards, without the one called unknown; its megabytes."""
+    """Write a list of further boards, without the one called unknown; return its megabytes."""
     journal = folder.journal().credentials
     root, later = journal[0].authority, now_utc() + datetime.timedelta(days=1)
     others = [Credential(f"b{i:07}", "device", f"{i:040x}", root, later) for i in range(boards)]
@@ -57,7 +57,7 @@ def list_boards(folder: FleetFolder, boards: int, *, by_subject: bool) -> float:
 
 
 def connecting(folder: FleetFolder, name: str) -> float:
-    """Median seconds from TCP to the server's answer, yes or no."""
+    """Return the median seconds from TCP to the server's answer, yes or no."""
     times = []
     for i in range(CONNECTIONS):
         begin, answers = time.perf_counter(), []
@@ -72,7 +72,7 @@ def connecting(folder: FleetFolder, name: str) -> float:
 
 
 def reloading(servers: FleetServers) -> tuple[float, float]:
-    """Seconds of a SIGHUP, and the longest that a report waited for its PUBACK meanwhile."""
+    """Return the seconds of a SIGHUP, and the longest wait of a report for its PUBACK meanwhile."""
     board = client(servers.folder, "known", "busy")
     board.loop_start()
     begin, longest, took = time.perf_counter(), 0.0, None
@@ -89,7 +89,7 @@ def reloading(servers: FleetServers) -> tuple[float, float]:
 
 
 def listed(boards: int, *, by_subject: bool) -> dict[str, Any]:
-    """One row: what a list of so many boards costs."""
+    """Measure one row: the cost of a list of this many boards."""
     with tempfile.TemporaryDirectory() as path:
         folder = make_nats_fleet(Path(path) / "fleet")
         for name in ("known", "unknown"):

@@ -1,4 +1,4 @@
-"""The page over 10 million reports: the first view in Chromium, and what 20 readers cost an aggregator.
+"""The page over 10 million reports: the first view in Chromium, and the cost of 20 readers.
 
     python benchmarks/page.py [--quick]
 
@@ -48,14 +48,14 @@ from hushmote.simulator.broker import MosquittoBroker
 
 FLEET = "simulated"
 READERS = 20
-_DRAWN = "return performance.getEntriesByName('chart drawn').map(e => e.startTime)[0]"
-_TOLD = """const told = [...document.querySelectorAll('.tile-finding')].map(e => e.textContent.trim())
-return told.length && told.every(Boolean) ? performance.now() : 0"""
+_CHART_DRAWN = "return performance.getEntriesByName('chart drawn').map(e => e.startTime)[0]"
+_HAS_FINDINGS = """const all = [...document.querySelectorAll('.tile-finding')].map(e => e.textContent.trim())
+return all.length && all.every(Boolean) ? performance.now() : 0"""
 _IDLE = "return performance.getEntriesByType('navigation')[0].loadEventEnd"
 
 
 def filled(folder: Path, boards: int) -> str:
-    """A store with the reports of so many boards; returns its URL."""
+    """Make a store with the reports of this many boards; return its URL."""
     url, file = f"sqlite:///{folder / 'store.sqlite'}", folder / "room_temp.toml"
     file.write_text((ROOT / "examples" / file.name).read_text().replace("bins = 256", "bins = 1024"))
     command = [sys.executable, "-m", "hushmote", "simulate", str(file), "--to", url]
@@ -65,7 +65,7 @@ def filled(folder: Path, boards: int) -> str:
 
 @contextlib.contextmanager
 def paged(url: str) -> Iterator[tuple[str, int]]:
-    """A process of `hushmote page`: its URL and process id."""
+    """Run `hushmote page`; yield its URL and process id."""
     command = [sys.executable, "-m", "hushmote", "page", "--store", url, "--http", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -74,20 +74,20 @@ def paged(url: str) -> Iterator[tuple[str, int]]:
 
 
 def first_view(url: str, done: str) -> float:
-    """Seconds that a Chromium with an empty cache takes until a script returns a number, ms."""
+    """Return the seconds that a Chromium with an empty cache takes until a script returns a number, ms."""
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(Browser(Path(folder))) as browser:
         browser.open(url)
         return browser.until(lambda: browser.script(done), "it is not drawn") / 1000
 
 
 def finding_cpu_s(url: str, commits: int) -> list[float]:
-    """CPU seconds of the finding at first, and after each commit."""
-    kept, selection, rows = Kept(), Selection("room_temp", FLEET), list[float]()
+    """Return the CPU seconds of the finding at first, and after each commit."""
+    cache, selection, rows = Kept(), Selection("room_temp", FLEET), list[float]()
     with Store(url) as store:
         (version,) = (v for v in store.experiments(FLEET) if v.experiment.name == "room_temp")
         for _ in range(1 + commits):
             before = time.process_time()
-            facts = Facts(store, kept=kept)
+            facts = Facts(store, kept=cache)
             find(facts, selection)
             rows.append(time.process_time() - before)
             newest = max(facts.reports(FLEET)[version.id])
@@ -97,23 +97,30 @@ def finding_cpu_s(url: str, commits: int) -> list[float]:
 
 
 async def _reader(base: str, path: str, stop: asyncio.Event, ready: asyncio.Semaphore) -> int:
-    """One reader: loads the view, follows it over a WebSocket; the number of updates that came."""
+    """Load the view as one reader, follow it over a WebSocket, and return the number of updates."""
     updates = 0
     async with aiohttp.ClientSession(headers={"accept": "text/html"}) as session:
         async with session.get(base + path) as answer:
-            found = re.search(r"query: (\{.*?\})", (await answer.text()).replace("\n", " "))
-        assert found, "NiceGUI has another page"
-        known = ast.literal_eval(found[1])
+            match = re.search(r"query: (\{.*?\})", (await answer.text()).replace("\n", " "))
+        assert match, "NiceGUI has another page"
+        connection_query = ast.literal_eval(match[1])
         client = socketio.AsyncClient(http_session=session, reconnection=False)
 
         async def count(message: dict) -> None:
             nonlocal updates
             updates += 1
-            seen = {"client_id": known["client_id"], "next_message_id": message.get("_id", 0) + 1}
-            await client.emit("ack", seen)
+            acknowledgement = {
+                "client_id": connection_query["client_id"],
+                "next_message_id": message.get("_id", 0) + 1,
+            }
+            await client.emit("ack", acknowledgement)
 
         client.on("update", count)
-        query = known | {"tab_id": known["client_id"], "implicit_handshake": "true", "document_id": "bench"}
+        query = connection_query | {
+            "tab_id": connection_query["client_id"],
+            "implicit_handshake": "true",
+            "document_id": "bench",
+        }
         where = {"transports": ["websocket"], "socketio_path": "/_nicegui_ws/socket.io"}
         await client.connect(f"{base}?{urlencode(query)}", **where)
         ready.release()
@@ -124,7 +131,7 @@ async def _reader(base: str, path: str, stop: asyncio.Event, ready: asyncio.Sema
 
 @contextlib.contextmanager
 def readers(base: str, path: str) -> Iterator[list[int]]:
-    """READERS readers in a thread of their own; once they have left, how many updates came to each."""
+    """Run READERS readers in a separate thread; once they have left, yield each one's number of updates."""
     loop, stop, ready, updates = asyncio.new_event_loop(), asyncio.Event(), asyncio.Semaphore(0), list[int]()
 
     async def read() -> None:
@@ -141,7 +148,7 @@ def readers(base: str, path: str) -> Iterator[list[int]]:
 
 
 def drains(url: str, base: str, messages: int, rounds: int) -> list[dict]:
-    """The aggregator's rates, without readers and with, in turn."""
+    """Return the aggregator's rates, without readers and with, in turn."""
     rows, reports = [], Reports(messages, fleet=FLEET, keyed=False)
     with Store(url) as store:
         store.add_experiment(FLEET, reports.payload)
@@ -168,20 +175,20 @@ def measured(options: Options) -> dict:
     with tempfile.TemporaryDirectory() as name:
         url = filled(Path(name), boards)
         view = f"experiment/{FLEET}/room_temp?rows=1024"
-        seen = {}
-        for key, where, done in (("tiles", "", _TOLD), ("first_view", view, _DRAWN)):
+        measurements = {}
+        for key, where, done in (("tiles", "", _HAS_FINDINGS), ("first_view", view, _CHART_DRAWN)):
             with paged(url) as (base, pid):
                 first, *more = (first_view(f"{base}/{where}", done) for _ in range(1 + views))
-                seen[key] = {"just_started_s": first, "after_that_s": more}
-        seen["tiles"]["finding_cpu_s"] = finding_cpu_s(url, views)
+                measurements[key] = {"just_started_s": first, "after_that_s": more}
+        measurements["tiles"]["finding_cpu_s"] = finding_cpu_s(url, views)
         with paged(url) as (base, pid):
             nothing = f"{base}/experiment/{FLEET}/nothing"
-            seen["first_view"]["a_word_s"] = [first_view(nothing, _IDLE) for _ in range(views)]
+            measurements["first_view"]["a_word_s"] = [first_view(nothing, _IDLE) for _ in range(views)]
             page, before = {"mib": memory_mib(pid)}, cpu_s(pid)
             rows = drains(url, base, messages, rounds)
             page |= {"mib_with_readers": memory_mib(pid), "cpu_s_during_drains": cpu_s(pid) - before}
     alone, beside = (np.median([r["per_s"] for r in rows if bool(r["readers"]) == x]) for x in (False, True))
-    about = {"boards": boards, "messages": messages, **seen, "drains": rows}
+    about = {"boards": boards, "messages": messages, **measurements, "drains": rows}
     return about | {"ratio": float(beside / alone), "page": page}
 
 

@@ -1,4 +1,4 @@
-"""Pairs: what views cost and gain beside the alternatives, and whether the intervals hold what they say.
+"""Pairs: the cost and gain of views beside the alternatives, and the coverage of intervals.
 
     python benchmarks/pairs.py [--quick] [--processes 2]
 
@@ -51,7 +51,7 @@ DELAY = {"name": "delay", "type": "number", "low": -20_000, "high": 140_000, "bi
 
 
 def pair(of: tuple[dict, dict], mechanism: dict, epsilon: float) -> Experiment:
-    """An experiment over two readings."""
+    """Return an experiment over two readings."""
     fields = {"v": 1, "name": "pair", "type": "pair", "of": list(of), **mechanism}
     fields |= _COMMON | {"epsilon": round(epsilon * 1e6)}
     return Experiment.parse(json.dumps(fields, separators=(",", ":")).encode())
@@ -61,11 +61,11 @@ def pair(of: tuple[dict, dict], mechanism: dict, epsilon: float) -> Experiment:
 
 
 def costs() -> list[dict]:
-    """Variance per report of a joint cell and of a marginal, 16 x 16 at ε = 2, under each design."""
+    """Return the variance per report of a joint cell and of a marginal, 16 x 16 at ε = 2, for each design."""
     number = {"type": "number", "low": 0, "high": 16_000, "bins": 16}
     of = ({"name": "a", **number}, {"name": "b", **number})
     shape = (16, 16)
-    asked = {
+    statistics = {
         "joint table alone": FREQUENCIES,
         "one marginal alone": Workload("marginals", shape=shape, of_parts=(0,)),
         "each marginal": Workload("marginals", shape=shape),
@@ -73,7 +73,7 @@ def costs() -> list[dict]:
         "the difference of two such": Workload("differences", shape=shape, of_parts=(1,), given=(0,)),
     }
     rows = []
-    for name, workload in asked.items():
+    for name, workload in statistics.items():
         mechanism = chosen_fields(256, 2_000_000, workload)
         experiment = pair(of, mechanism, 2.0)
         row = {"asked": name, "design": mechanism_of(experiment).words(), "codes": experiment.code_count}
@@ -98,8 +98,8 @@ def _variances(experiment: Experiment, shape: tuple[int, ...]) -> dict[str, floa
         unknown = mechanism.unknown(statistic, mechanism.stratum_chances)
         return None if unknown else float(mechanism.variances(statistic, shares)[0])
 
-    asked = {"cell": (cell, even), "marginal": (part, even), "cell_of_nobody": (cell, without)}
-    return {name: variance(*of) for name, of in asked.items()}
+    statistics = {"cell": (cell, even), "marginal": (part, even), "cell_of_nobody": (cell, without)}
+    return {name: variance(*of) for name, of in statistics.items()}
 
 
 # --- Whether intervals hold -----------------------------------------------------------------------
@@ -107,7 +107,7 @@ def _variances(experiment: Experiment, shape: tuple[int, ...]) -> dict[str, floa
 
 @dataclass(frozen=True)
 class Configuration:
-    """A fleet that is drawn again and again."""
+    """A fleet that is drawn repeatedly."""
 
     question: str
     design: str
@@ -121,7 +121,7 @@ class Configuration:
         return (VERSIONS, CRASHED) if self.question == "crashes" else (AIRLINES, DELAY)
 
     def experiment(self) -> Experiment:
-        """With its mechanism chosen."""
+        """Return the experiment with the chosen mechanism."""
         shape = (6, 2) if self.question == "crashes" else (9, 16)
         workload = {
             "flat": FREQUENCIES,
@@ -132,7 +132,7 @@ class Configuration:
         return pair(self.of, mechanism, self.epsilon)
 
     def population(self) -> Floats:
-        """Shares of the joint table, shape (domain,)."""
+        """Return the shares of the joint table, shape (domain,)."""
         if self.question == "crashes":
             versions = np.array([0.03, 0.12, 0.25, 0.35, 0.2, 0.05])
             rates = np.array([0.12, 0.08, 0.05, 0.02, 0.03, 0.05])
@@ -159,7 +159,7 @@ def _tables(experiment: Experiment, question: str) -> dict[str, PairTable]:
 
 
 def _band(statistic: Statistic) -> str:
-    """Which of the bands the smallest denominator is in; an empty text where there is none."""
+    """Return the band of the smallest denominator; "" if there is none."""
     if isinstance(statistic, RatioDifference):
         return min(_band(statistic.first), _band(statistic.second), key=_NAMES.index)
     if not isinstance(statistic, Ratio):
@@ -172,14 +172,14 @@ _NAMES = [f"below {BANDS[0]:g}", *(f"{a:g} to {b:g}" for a, b in pairwise(BANDS)
 
 
 def cover(configuration: Configuration) -> Tally:
-    """By kind and band, over the fleets of a configuration."""
+    """Return the tally by kind and band, over the fleets of a configuration."""
     experiment, shares = configuration.experiment(), configuration.population()
     words = [len(configuration.design), len(configuration.question)]
     rng = np.random.default_rng([round(configuration.epsilon * 10), configuration.reports, *words])
     tally = Tally()
     tables = _tables(experiment, configuration.question)
 
-    def drawn() -> Estimates:
+    def draw() -> Estimates:
         return estimate(experiment, counts(experiment, shares, configuration.reports, rng))
 
     def count(kind: str, one: PairStatistic, statistic: Statistic, truth: float | None = None) -> None:
@@ -187,15 +187,15 @@ def cover(configuration: Configuration) -> Tally:
         tally.count((kind, _band(statistic)), statistic.interval(), true)
 
     for _ in range(configuration.fleets):
-        fleet, other = drawn(), drawn()
+        fleet, other = draw(), draw()
         for kind, table in tables.items():
-            found = pair_tables.statistics(fleet, table.asked)
-            for one, statistic in zip(table.asked, found, strict=True):
+            statistics = pair_tables.statistics(fleet, table.asked)
+            for one, statistic in zip(table.asked, statistics, strict=True):
                 count(kind, one, statistic)
             if kind.endswith("given"):
                 pooled = pair_tables.statistics(pool([fleet, other]), table.asked)
                 again = pair_tables.statistics(other, table.asked)
-                for one, a, b, both in zip(table.asked, found, again, pooled, strict=True):
+                for one, a, b, both in zip(table.asked, statistics, again, pooled, strict=True):
                     assert isinstance(a, Ratio)
                     assert isinstance(b, Ratio)
                     count(f"{kind}, change", one, difference_apart(a, b), 0.0)
@@ -204,14 +204,14 @@ def cover(configuration: Configuration) -> Tally:
 
 
 def coverage(options: Options) -> list[dict]:
-    """Each kind, over all configurations, and by how far the smallest denominator is above 0."""
+    """Return the coverage of each kind, over all configurations, by how far the denominator is above 0."""
     grid = product(("crashes", "delays"), ("flat", "views", "marginals too"), EPSILONS, SIZES)
     fleets = FLEETS // 20 if options.quick else FLEETS
-    wanted = [Configuration(*one, fleets) for one in grid][:: 6 if options.quick else 1]
+    configurations = [Configuration(*one, fleets) for one in grid][:: 6 if options.quick else 1]
     total, worst = Tally(), {}
     with multiprocessing.Pool(options.processes) as workers:
-        found = track(workers.imap(cover, wanted), total=len(wanted), console=CONSOLE)
-        for c, tally in zip(wanted, found, strict=True):
+        tallies = track(workers.imap(cover, configurations), total=len(configurations), console=CONSOLE)
+        for c, tally in zip(configurations, tallies, strict=True):
             total.add(tally)
             for kind in {kind for kind, _ in tally}:
                 hits, n = _hits(tally, kind)
@@ -229,7 +229,7 @@ def coverage(options: Options) -> list[dict]:
 
 
 def _hits(tally: Tally, kind: str) -> tuple[float, float]:
-    """Intervals of a kind that hold the truth, and all; of all bands but the first, which is not shown."""
+    """Return a kind's intervals that contain the truth, and all; of all bands that are shown."""
     own = [both for (of, band), both in tally.items() if of == kind and band != _NAMES[0]]
     hits, n = np.sum([np.zeros(2), *own], axis=0)
     return hits, n

@@ -38,7 +38,7 @@ _PART = re.compile(
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, in words and as a workload, and over how many values."""
+    """A question in words and as a workload, with its number of values."""
 
     title: str
     domain: int
@@ -61,32 +61,32 @@ QUESTIONS: dict[Asked, Question] = {
 }
 
 
-def population(asked: Asked) -> Floats:
+def population(kind: Asked) -> Floats:
     """Return the population behind all errors: nobody holds value 0, the others are alike; or all are."""
-    shares = np.ones(QUESTIONS[asked].domain)
-    if asked in ("frequency", "labels"):
+    shares = np.ones(QUESTIONS[kind].domain)
+    if kind in ("frequency", "labels"):
         shares[0] = 0
     return shares / shares.sum()
 
 
-def best_designs(asked: Asked, epsilon: float) -> dict[str, Choice]:
+def best_designs(kind: Asked, epsilon: float) -> dict[str, Choice]:
     """Return the design of least variance of each mechanism that answers the question."""
-    question = QUESTIONS[asked]
+    question = QUESTIONS[kind]
     values = math.prod(question.workload.shape or (question.domain,))
     best: dict[str, Choice] = {}
     for choice in designs(values, round(epsilon * MICRO), question.workload):
         if choice.variance < best.setdefault(choice.mechanism, choice).variance:
             best[choice.mechanism] = choice
     # Other texts may share a text's slot by chance; the estimate subtracts them.
-    more = (SLOTS / (SLOTS - 1)) ** 2 if asked == "labels" else 1.0
+    more = (SLOTS / (SLOTS - 1)) ** 2 if kind == "labels" else 1.0
     return {word: replace(choice, variance=choice.variance * more) for word, choice in best.items()}
 
 
-def experiment(asked: Asked, epsilon: float, choice: Choice) -> Experiment:
+def experiment(kind: Asked, epsilon: float, choice: Choice) -> Experiment:
     """Return the experiment that asks the question with this design."""
     micro = round(epsilon * MICRO)
-    if asked != "pairs":
-        return experiment_over(QUESTIONS[asked].domain, micro, choice.fields())
+    if kind != "pairs":
+        return experiment_over(QUESTIONS[kind].domain, micro, choice.fields())
     part = {"type": "number", "low": 0, "high": 1000 * DOMAIN, "bins": DOMAIN}
     reading = {"type": "pair", "of": [{"name": name, **part} for name in ("a", "b")]}
     return parse_experiment(payload("pair", reading, choice.fields(), micro))
@@ -98,19 +98,19 @@ def half_width(variance: float) -> str:
     return f"{error:.3g}" if math.isfinite(error) else "–"
 
 
-def our_rows(asked: Asked) -> Iterator[tuple[float, list[str]]]:
-    """Yield variance and cells of each mechanism of ours."""
-    by_epsilon = {epsilon: best_designs(asked, epsilon) for epsilon in EPSILONS}
+def our_rows(kind: Asked) -> Iterator[tuple[float, list[str]]]:
+    """Yield variance and cells of each of our mechanisms."""
+    by_epsilon = {epsilon: best_designs(kind, epsilon) for epsilon in EPSILONS}
     for word in dict.fromkeys(word for best in by_epsilon.values() for word in best):
         errors = [half_width(best[word].variance) if word in best else "–" for best in by_epsilon.values()]
         design = by_epsilon[BITS_AT].get(word)
-        codes = experiment(asked, BITS_AT, design).code_count if design else 0
+        codes = experiment(kind, BITS_AT, design).code_count if design else 0
         bits = f"{math.ceil(math.log2(codes))}" if codes else "–"
         yield design.variance if design else math.inf, [f"`{word}`", *errors, bits]
 
 
 def peer_row(peer: Peer) -> tuple[float, list[str]]:
-    """Return variance and cells of a mechanism that is not ours."""
+    """Return variance and cells of another project's mechanism."""
     shares = population(peer.asked)
     errors = [half_width(peer.variance(shares, epsilon)) for epsilon in EPSILONS]
     bits = f"{math.ceil(peer.bits(len(shares), BITS_AT)):,}"
@@ -125,9 +125,9 @@ def table(*rows: list[str]) -> Iterator[str]:
 
 
 def errors() -> Iterator[str]:
-    """Yield the lines of a table for each question, the least error at ε = 2 first."""
-    for asked, question in QUESTIONS.items():
-        rows = [*our_rows(asked), *(peer_row(peer) for peer in PEERS if peer.asked == asked)]
+    """Yield the lines of a table for each question, sorted by the error at ε = 2."""
+    for kind, question in QUESTIONS.items():
+        rows = [*our_rows(kind), *(peer_row(peer) for peer in PEERS if peer.asked == kind)]
         rows.sort(key=lambda row: row[0])
         yield f"**{question.title}**\n"
         yield from table(
@@ -147,7 +147,7 @@ def missing() -> Iterator[str]:
 
 
 def with_tables(page: str) -> str:
-    """Return the page with its tables made anew."""
+    """Return the page with its tables regenerated."""
     tables = {"errors": errors, "missing": missing}
 
     def replacement(part: re.Match[str]) -> str:

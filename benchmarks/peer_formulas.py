@@ -1,4 +1,4 @@
-"""Mechanisms of the field that Hushmote does not have, on the axes of its own, and why it lacks them.
+"""Published mechanisms that Hushmote does not have, on the axes of its own, and why it lacks them.
 
 peer_formulas.toml lists them; here are their errors and codes, by the formulas of their papers. A variance is
 times reports, of a population of shares, shape (D,), and ε in nats, the population's sampling included; of
@@ -46,9 +46,9 @@ class Peer:
 
 
 def supported(p: float, q: float, share: float) -> float:
-    """Variance of a share where a report supports its own value with chance p and any other with q."""
-    seen = q + (p - q) * share
-    return seen * (1 - seen) / (p - q) ** 2
+    """Return the variance of a share if a report supports its own value with chance p and others with q."""
+    support = q + (p - q) * share
+    return support * (1 - support) / (p - q) ** 2
 
 
 def sue(shares: Floats, epsilon: float) -> float:
@@ -67,8 +67,8 @@ def she(shares: Floats, epsilon: float) -> float:
 
 @cache
 def threshold(epsilon: float) -> tuple[float, float]:
-    """Chances p and q of THE: of Laplace noise of scale 2/ε on 1, and on 0, above the best threshold."""
-    at = np.linspace(0.5, 1, 100_001)[1:]  # finer than the last digit of the variance's least
+    """Return p and q of THE: Laplace noise of scale 2/ε on 1, and on 0, above the best threshold."""
+    at = np.linspace(0.5, 1, 100_001)[1:]  # finer than the last digit of the least variance
     p, q = 1 - np.exp(epsilon / 2 * (at - 1)) / 2, np.exp(-epsilon / 2 * at) / 2
     best = np.argmin(q * (1 - q) / (p - q) ** 2)
     return float(p[best]), float(q[best])
@@ -79,7 +79,7 @@ def the(shares: Floats, epsilon: float) -> float:
 
 
 def subset(domain: int, epsilon: float) -> tuple[int, float, float]:
-    """Size k of a report's subset, and the chances p and q of subset selection that follow."""
+    """Return the size k of a report's subset, and the resulting p and q of subset selection."""
 
     def chances(k: int) -> tuple[float, float]:
         p = k * math.exp(epsilon) / (k * math.exp(epsilon) + domain - k)
@@ -102,13 +102,13 @@ def subset_bits(domain: int, epsilon: float) -> float:
 
 
 def hadamard(domain: int, epsilon: float) -> tuple[int, int]:
-    """Blocks B and their size b of Hadamard response: the codes are B matrices of b columns."""
+    """Return the blocks B and their size b of Hadamard response: the codes are B matrices of b columns."""
     blocks = 1 << (math.ceil(math.log2(min(math.exp(epsilon), 2 * domain))) - 1)
     return blocks, 1 << math.ceil(math.log2(domain / blocks + 1))
 
 
 def hadamard_response(shares: Floats, epsilon: float) -> float:
-    """A code counts +1 or -1 for the values of its own block; blocks are runs of b - 1 values."""
+    """Return the variance: a code is +1 or -1 for the values of its block, a run of b - 1 values."""
     blocks, size = hadamard(len(shares), epsilon)
     odds = math.exp(epsilon) - 1
     scale = odds + 2 * blocks
@@ -160,7 +160,7 @@ def haar_bits(domain: int, epsilon: float) -> float:
 
 
 def _moments(shares: Floats) -> tuple[float, float]:
-    """Mean and mean square of readings that lie evenly from -1 to 1."""
+    """Return mean and mean square of readings spread evenly from -1 to 1."""
     at = np.linspace(-1, 1, len(shares))
     return float(shares @ at), float(shares @ at**2)
 
@@ -205,7 +205,7 @@ SKETCH_WIDTH = 1024
 
 
 def bloom(epsilon: float, share: float, hashes: int) -> float:
-    """Least variance of RAPPOR, reported once: of a candidate whose bits no other one shares."""
+    """Return the least variance of RAPPOR, reported once, for a candidate that shares no bit."""
     each = epsilon / (2 * hashes)  # two values differ in at most 2 h bits
     return 1 / (4 * math.sinh(each / 2) ** 2) / hashes + share * (1 - share)
 
@@ -215,11 +215,11 @@ def rappor(shares: Floats, epsilon: float) -> float:
 
 
 def sketch(epsilon: float, share: float, width: int, one_bit: bool) -> float:
-    """Variance of a count mean sketch of this width, each report under a hash function of its own."""
-    seen = share + (1 - share) / width
+    """Return the variance of a count mean sketch of this width, with a hash function per report."""
+    support = share + (1 - share) / width
     # The mean square of a report's weight in a candidate's cell.
-    square = 1 / math.tanh(epsilon / 2) ** 2 if one_bit else 1 / (4 * math.sinh(epsilon / 4) ** 2) + seen
-    return (square - seen**2) * (width / (width - 1)) ** 2
+    square = 1 / math.tanh(epsilon / 2) ** 2 if one_bit else 1 / (4 * math.sinh(epsilon / 4) ** 2) + support
+    return (square - support**2) * (width / (width - 1)) ** 2
 
 
 def cms(shares: Floats, epsilon: float) -> float:
@@ -251,7 +251,7 @@ def joint(shares: Floats, epsilon: float) -> float:
 
 
 def one_of_two(shares: Floats, epsilon: float) -> float:
-    """A report tells of one reading: no number of them tells of both together."""
+    """Return the variance if a report is about one reading: none is about both together."""
     return math.inf
 
 
@@ -263,11 +263,11 @@ def _peer(fields: dict[str, Any]) -> Peer:
     return Peer(**{**fields, **formulas})
 
 
-def _bits(said: str | list[int]) -> Callable[[int, float], float]:
-    """A formula of this module, or bits that there are once, for each value, and for each pair of values."""
-    if isinstance(said, str):
-        return cast(Callable[[int, float], float], globals()[said])
-    return lambda domain, epsilon: float(sum(n * domain**power for power, n in enumerate(said)))
+def _bits(formula: str | list[int]) -> Callable[[int, float], float]:
+    """Return a formula of this module, or of bits per report, per value, and per pair of values."""
+    if isinstance(formula, str):
+        return cast(Callable[[int, float], float], globals()[formula])
+    return lambda domain, epsilon: float(sum(n * domain**power for power, n in enumerate(formula)))
 
 
 PEERS: tuple[Peer, ...] = tuple(

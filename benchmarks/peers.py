@@ -51,11 +51,11 @@ SIZES = (10_000, 100_000, 1_000_000)
 DOMAINS = (16, 128, 1024)
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 TIMED_EPSILON = 1.0
-WANTED_ERROR = 0.04  # relative Monte Carlo error that the number of runs is fixed for
+WANTED_ERROR = 0.04  # relative Monte Carlo error for which the number of runs is chosen
 LEAST_RUNS = 20
-ROUNDS = 5  # of times
-MOST_PAIRS = 26_000_000  # reports times values times runs that hashing every pair is asked for
-MOST_TIMED_PAIRS = 2_000_000  # and that it is timed on
+ROUNDS = 5  # of timing
+MOST_PAIRS = 26_000_000  # reports times values times runs, up to which every pair is hashed
+MOST_TIMED_PAIRS = 2_000_000  # up to which it is timed
 CLIENTS_TIMED = 2_000  # reports
 
 Reports = list
@@ -84,12 +84,12 @@ class Method:
 
 
 def pure_mse(p: float, q: float, domain: int) -> float:
-    """Squared error against the sample, times reports; a report supports its value with p, others with q."""
+    """Return the squared error against the sample, times reports; p supports the own value, q others."""
     return q * (1 - q) / (p - q) ** 2 + (1 - p - q) / ((p - q) * domain)
 
 
-def pool_mse(matrix: np.ndarray, cells: int, kept: float, shares: np.ndarray) -> float:
-    """What a fixed pool of hash functions errs by, squared, however many report.
+def pool_mse(matrix: np.ndarray, cells: int, truth_probability: float, shares: np.ndarray) -> float:
+    """Return the squared error of a fixed pool of hash functions that no number of reports reduces.
 
     matrix: cell of each value, shape (functions, domain). shares: in random order over the values.
     """
@@ -100,7 +100,7 @@ def pool_mse(matrix: np.ndarray, cells: int, kept: float, shares: np.ndarray) ->
         together += inside.T @ inside
     off = together / len(matrix) - 1 / cells
     np.fill_diagonal(off, 0)
-    off *= (kept - (1 - kept) / (cells - 1)) / (kept - 1 / cells)
+    off *= (truth_probability - (1 - truth_probability) / (cells - 1)) / (truth_probability - 1 / cells)
     square = float((shares**2).sum())
     alone = (off**2).sum()
     crossed = (off.sum(axis=0) ** 2).sum() - alone
@@ -110,7 +110,7 @@ def pool_mse(matrix: np.ndarray, cells: int, kept: float, shares: np.ndarray) ->
 def pure_ldp(domain: int, epsilon: float) -> list[Method]:
     e = math.exp(epsilon)
     cells = round(e) + 1
-    kept = e / (e + cells - 1)
+    truth_probability = e / (e + cells - 1)
     same = {"index_mapper": int}
     hashing = {"g": cells, "use_olh": True} | same
     hadamard = pure.HadamardResponseServer(epsilon, domain, **same)
@@ -120,10 +120,10 @@ def pure_ldp(domain: int, epsilon: float) -> list[Method]:
     def draw_flh(sizes: np.ndarray, rng: np.random.Generator) -> Floats:
         values = np.repeat(np.arange(domain), sizes)
         seeds = rng.integers(0, FLH_HASHES, len(values))
-        lies = rng.random(len(values)) >= kept
-        said = (matrix[seeds, values] + lies * rng.integers(1, cells, len(values))) % cells
+        lies = rng.random(len(values)) >= truth_probability
+        codes = (matrix[seeds, values] + lies * rng.integers(1, cells, len(values))) % cells
         server = pure.FastLHServer(*pool, hash_matrix=matrix, **hashing)
-        np.add.at(server.hash_counts, (seeds, said), 1)
+        np.add.at(server.hash_counts, (seeds, codes), 1)
         server.n = len(values)
         return server.estimate_all(range(domain), suppress_warnings=True) / len(values)
 
@@ -134,14 +134,14 @@ def pure_ldp(domain: int, epsilon: float) -> list[Method]:
     def method(name: str, client: Any, server: Callable[[], Any], p: float, q: float, **more: Any) -> Method:
         def theory(sizes: np.ndarray) -> float:
             n = int(sizes.sum())
-            own = pool_mse(matrix, cells, kept, sizes / n) if name == "FLH" else 0.0
+            own = pool_mse(matrix, cells, truth_probability, sizes / n) if name == "FLH" else 0.0
             return pure_mse(p, q, domain) / n + own
 
         def privatise(values: np.ndarray) -> Reports:
             return [client.privatise(int(v)) for v in values]
 
-        known = None if math.isnan(p) else theory
-        return Method(f"pure-ldp {name}", privatise, lambda: _server(server()), theory=known, **more)
+        formula = None if math.isnan(p) else theory
+        return Method(f"pure-ldp {name}", privatise, lambda: _server(server()), theory=formula, **more)
 
     two = (epsilon, domain)
     direct = e / (e + domain - 1)
@@ -161,7 +161,11 @@ def pure_ldp(domain: int, epsilon: float) -> list[Method]:
         "HR": hr_server,
         "OUE": lambda: pure.UEServer(*two, use_oue=True, **same),
     }
-    chances = {"GRR": (direct, direct / e), "OLH": (kept, 1 / cells), "FLH": (kept, 1 / cells)}
+    chances = {
+        "GRR": (direct, direct / e),
+        "OLH": (truth_probability, 1 / cells),
+        "FLH": (truth_probability, 1 / cells),
+    }
     chances |= {"HR": (one_bit, 0.5), "OUE": (0.5, 1 / (e + 1))}
     more = {"OLH": {"quadratic": True}, "FLH": {"draw": draw_flh, "unbiased": False}}
     return [method(name, client[name], server[name], *chances[name], **more.get(name, {})) for name in client]
@@ -176,7 +180,7 @@ def _server(server: Any) -> Callable[[Reports], Floats]:
 
 
 def multi_freq(domain: int, epsilon: float) -> list[Method]:
-    """multi-freq-ldpy: its estimators always clip at zero and normalise, for which there is no formula."""
+    """Return multi-freq-ldpy: its estimators always clip at zero and normalise, which has no formula."""
     e = math.exp(epsilon)
     cells = round(e) + 1
 
@@ -195,13 +199,13 @@ def multi_freq(domain: int, epsilon: float) -> list[Method]:
         about: dict[str, Any] = {"unbiased": False, "quadratic": name == "OLH"}
         return Method(f"multi-freq {name}", make, lambda: aggregate, draw, **about)
 
-    direct, kept = e / (e + domain - 1), e / (e + cells - 1)
+    direct, truth_probability = e / (e + domain - 1), e / (e + cells - 1)
     hashed = lambda reports: LH.LH_Aggregator_MI(reports, domain, epsilon)  # noqa: E731
     return [
         method(
             "GRR", GRR.GRR_Client, lambda r: GRR.GRR_Aggregator_MI(r, domain, epsilon), direct, direct / e
         ),
-        method("OLH", LH.LH_Client, hashed, kept, 1 / cells),
+        method("OLH", LH.LH_Client, hashed, truth_probability, 1 / cells),
         method("OUE", UE.UE_Client, lambda r: UE.UE_Aggregator_MI(r, epsilon), 0.5, 1 / (e + 1)),
     ]
 
@@ -210,7 +214,7 @@ def multi_freq(domain: int, epsilon: float) -> list[Method]:
 
 
 def zipf_sample(domain: int, people: int) -> np.ndarray:
-    """How many of n people hold each value: Zipf shares (exponent 1.3), rounded to their sum."""
+    """Return how many of n people hold each value: Zipf shares (exponent 1.3), rounded to their sum."""
     shares = 1 / (1 + np.arange(domain)) ** 1.3
     shares *= people / shares.sum()
     sizes = np.floor(shares).astype(np.int64)
@@ -219,7 +223,7 @@ def zipf_sample(domain: int, people: int) -> np.ndarray:
 
 
 def chosen(domain: int, epsilon: float) -> Experiment:
-    """The experiment that Hushmote itself picks for frequencies."""
+    """Return the experiment that Hushmote chooses for frequencies."""
     choice = oracle.choose(domain, round(epsilon * 1e6), FREQUENCIES)
     return experiment(choice.mechanism, domain, round(epsilon * 1e6), **dict(choice.parameters))
 
@@ -257,9 +261,9 @@ def squared(estimates: Floats, sizes: np.ndarray) -> float:
 
 
 def clipped(frequencies: Floats) -> Floats:
-    """What multi-freq-ldpy does to every estimate."""
-    kept = frequencies.clip(0)
-    return kept / kept.sum()
+    """Return an estimate clipped and normalised as in multi-freq-ldpy."""
+    nonnegative = frequencies.clip(0)
+    return nonnegative / nonnegative.sum()
 
 
 def row(method: str, people: int, domain: int, epsilon: float, errors: list[float], **more) -> dict:
@@ -277,7 +281,7 @@ def our_errors(domain: int, epsilon: float, people: int, runs: int, rng: np.rand
             sizes = rng.permutation(sample)
             frequencies = estimate(exp, vectorised.histogram(exp, sizes, rng)).frequencies
             errors[name].append(squared(frequencies, sizes))
-            if name == "hushmote":  # for a comparison of like with like
+            if name == "hushmote":  # for a fair comparison
                 errors.setdefault("hushmote clipped", []).append(squared(clipped(frequencies), sizes))
         picked = f"{exp.mechanism} {exp.levels[0].g}"
         for key, values in errors.items():
@@ -294,7 +298,7 @@ def peer_errors(
     runs: int,
     rng: np.random.Generator,
 ) -> list[dict]:
-    # So many people are asked for real; for more, the error is scaled or drawn.
+    # This many people are simulated; for more, the error is scaled or drawn.
     asked = min(sizes_of[0], MOST_PAIRS // (domain * runs)) if method.quadratic else sizes_of[0]
     scaled, rows = [], []
     for people in sizes_of:
@@ -337,11 +341,11 @@ def errors(options: Options) -> dict:
 
 
 def check(rows: list[dict]) -> None:
-    """Whoever computes something else than his formula is no peer. Together a false alarm in 10^5 at most."""
-    known = [r for r in rows if r["theory"] is not None]
-    for r in known:
+    """Exit if a peer's errors differ from its formula, with at most one false alarm in 10^5."""
+    with_theory = [r for r in rows if r["theory"] is not None]
+    for r in with_theory:
         # Student's t, both sides, with a margin of four for the skew of a mean square of few values.
-        limit = stats.t.isf(1e-5 / len(known) / 8, r["runs"] - 1) * r["mse_error"]
+        limit = stats.t.isf(1e-5 / len(with_theory) / 8, r["runs"] - 1) * r["mse_error"]
         assert abs(r["mse"] - r["theory"]) < limit, r
 
 
@@ -352,7 +356,7 @@ def about(start: float) -> dict:
 
 
 def our_work(exp: Experiment, people: int, rng: np.random.Generator) -> dict[str, Work]:
-    """From the list of reports that a peer's server gets, and from the histogram that our store keeps."""
+    """Return the work on the list of reports that a peer's server gets, and on our store's histogram."""
     values = np.repeat(np.arange(exp.domain), zipf_sample(exp.domain, people))
     received = vectorised.codes(exp, rng.permutation(values), rng)
     listed = received.tolist()
@@ -383,7 +387,7 @@ def server_times(domain: int, sizes: tuple[int, ...], rounds: int, rng: np.rando
         for m in peers:
             timed = min(people, MOST_TIMED_PAIRS // domain) if m.quadratic else people
             scale[m.name] = people / timed
-            # The server's work does not depend on what the reports say: more of them are the same again.
+            # The server's work does not depend on the reports' content, so they are repeated.
             many = (reports[m.name] * math.ceil(timed / base))[:timed]
             work[m.name] = lambda m=m, many=many: m.server()(many)
         rows += in_turn(work, scale, rounds, {"reports": people, "domain": domain})
@@ -404,9 +408,9 @@ def client_times(domain: int, rounds: int, rng: np.random.Generator) -> list[dic
 
 
 def in_turn(work: dict[str, Work], scale: dict[str, float], rounds: int, more: dict) -> list[dict]:
-    """Median CPU time of each over rounds in which all take their turn, and of its ratio to ours."""
+    """Return each median CPU time over rounds with all in turn, and its ratio to ours."""
     for one in work.values():
-        one()  # what is done once, as numba's compiling, is no round's
+        one()  # exclude one-time work, such as numba's compiling
     times = {name: np.empty(rounds) for name in work}
     for number in range(rounds):
         for name, one in work.items():
@@ -414,8 +418,11 @@ def in_turn(work: dict[str, Work], scale: dict[str, float], rounds: int, more: d
             one()
             times[name][number] = (time.process_time() - start) * scale.get(name, 1.0)
     rows = []
-    for name, taken in times.items():
-        row, ratios = more | {"method": name, "seconds": float(np.median(taken))}, taken / times["hushmote"]
+    for name, seconds in times.items():
+        row, ratios = (
+            more | {"method": name, "seconds": float(np.median(seconds))},
+            seconds / times["hushmote"],
+        )
         ends = {"least_ratio": float(ratios.min()), "most_ratio": float(ratios.max())}
         row |= {"ratio": float(np.median(ratios))} | ends
         rows.append(row | {"mark": ">" if scale.get(name, 1.0) > 1 else ""})

@@ -1,4 +1,4 @@
-"""Do fleets err as `hushmote plan` says: a grid of plans, each against tens of thousands of drawn fleets.
+"""Compare errors of plans with `hushmote plan`: a grid of plans, each with tens of thousands of fleets.
 
     python benchmarks/plans.py [--quick]
 
@@ -34,7 +34,7 @@ FLEETS = 160  # of a group at each place
 
 
 def questions(domain: int) -> list[tuple[str, Question, Question]]:
-    """Words, the question that a design is chosen for, and the one that is asked."""
+    """Return the words, the question that a design is chosen for, and the one that is asked."""
     third, width = domain // 3, max(1, domain // 7)
     pieces = ((third, domain - third // 2), (0, max(1, third)))
     plain = {
@@ -57,7 +57,7 @@ def questions(domain: int) -> list[tuple[str, Question, Question]]:
 
 
 def grid() -> list[tuple[str, Plan]]:
-    """The plans: yes or no at every ε, and each question at six of the domains and ε, in turn."""
+    """Return the plans: yes or no at every ε, and each question at six of the domains and ε, in turn."""
     plans: list[tuple[str, Plan]] = []
     for epsilon, share in zip(EPSILONS, (None, 0.05, 0.3, 0.5, 0.01, None, 0.2), strict=True):
         question = Question("frequency", share)
@@ -66,15 +66,15 @@ def grid() -> list[tuple[str, Plan]]:
         for turn in range(EACH):
             domain = DOMAINS[(2 * number + 4 * turn) % len(DOMAINS)]
             epsilon = EPSILONS[(number + 3 * turn) % len(EPSILONS)]
-            words, chosen_for, asked = questions(domain)[number]
-            plans.append((words, _plan(domain, epsilon, chosen_for, asked, ERRORS[turn % len(ERRORS)])))
+            words, chosen_for, stated = questions(domain)[number]
+            plans.append((words, _plan(domain, epsilon, chosen_for, stated, ERRORS[turn % len(ERRORS)])))
     return plans
 
 
-def _plan(domain: int, epsilon: float, chosen_for: Question, asked: Question, error: float) -> Plan:
+def _plan(domain: int, epsilon: float, chosen_for: Question, question: Question, error: float) -> Plan:
     design = best_design(domain, round(epsilon * MICRO), chosen_for)
-    devices = max(1000, devices_for(design, asked, error))
-    return Plan(asked, devices, design, "devices", error)
+    devices = max(1000, devices_for(design, question, error))
+    return Plan(question, devices, design, "devices", error)
 
 
 def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> dict:
@@ -83,13 +83,13 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> di
     fewest: expected reports of the level that gets fewest. uncertainty: standard error of measured.
     """
     design, mechanism = plan.design, plan.design.mechanism
-    asked = expected_error.asked(design, plan.question)
+    places = expected_error.asked(design, plan.question)
     squares, variances = np.empty((groups, PLACES, FLEETS)), np.empty((groups, PLACES))
     for group in range(groups):
         reports = rng.multinomial(plan.devices, mechanism.stratum_chances)
-        chosen = rng.integers(0, len(asked.variance), PLACES).tolist()
-        statistic = np.stack([asked.statistic(design.domain, place) for place in chosen], axis=1)
-        shares = np.stack([asked.population(design.domain, place) for place in chosen], axis=1)
+        chosen = rng.integers(0, len(places.variance), PLACES).tolist()
+        statistic = np.stack([places.statistic(design.domain, place) for place in chosen], axis=1)
+        shares = np.stack([places.population(design.domain, place) for place in chosen], axis=1)
         weights, constant = mechanism.weights(statistic, reports.tolist())
         laws = mechanism.law(shares)
         values = np.repeat(constant[:, None], FLEETS, axis=1)
@@ -97,7 +97,7 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> di
             if w is not None:
                 values += np.stack([_means(law[:, i], w[:, i], n, rng) for i in range(PLACES)])
         squares[group] = (values - (shares * statistic).sum(axis=0)[:, None]) ** 2
-        variances[group] = asked.variance[chosen]
+        variances[group] = places.variance[chosen]
     ratios = squares.mean(axis=2) * plan.devices / variances
     ratio, uncertainty = ratios.mean(), ratios.mean(axis=1).std(ddof=1) / math.sqrt(groups)
     choice, root = design.choice, math.sqrt(ratio)

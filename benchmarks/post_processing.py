@@ -1,4 +1,4 @@
-"""What post-processing gains and distorts, and what forged reports gain; top_k.py has the top k.
+"""Gains and distortions of post-processing, and gains of forged reports; top_k.py has the top k.
 
     python benchmarks/post_processing.py [--quick] [part ...]
 
@@ -28,7 +28,7 @@ from hushmote.server.estimate import Estimate, estimate, postprocess
 from hushmote.server.mechanisms.decoded import simplex
 from hushmote.server.mechanisms.tree.hierarchy import Hierarchy
 from hushmote.server.mechanisms.tree.least_squares import Tree
-from hushmote.simulator.attack import Attack, forged
+from hushmote.simulator.attack import Attack, forged_histogram
 
 METHODS = {name: postprocess.METHODS[name] for name in ("raw", "nonnegative", "smooth")}
 DOMAIN = 64
@@ -38,7 +38,7 @@ Way = Callable[[Estimate], np.ndarray]
 
 
 def populations(domain: int) -> dict[str, np.ndarray]:
-    """Shares of the values, by name."""
+    """Return shares of the values, by name."""
     i = np.arange(domain)
     u, step = (i + 0.5) / domain, domain // 8
     at = {0.75: domain // 3, 0.2: domain // 3 + 2, 0.05: domain - 3}
@@ -61,19 +61,19 @@ FIELDS = ("bias_empty", "bias_mode", "mse", "range_mse", "wasserstein")
 
 
 def measures(values: np.ndarray, f: np.ndarray) -> list[float]:
-    """Bias on empty bins, on the mode, MSE, MSE of ranges, Wasserstein distance as a part of the range."""
+    """Return bias on empty bins and the mode, MSE, MSE of ranges, Wasserstein distance (part of range)."""
     error, empty = values - f, f < 1e-4 / len(f)
     biases = [error[empty].mean() if empty.any() else np.nan, error[np.argmax(f)]]
     return [*biases, (error**2).mean(), mean_over_ranges(error), np.abs(np.cumsum(error)).mean()]
 
 
 def over_fleets(ways: dict[str, Way], exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: Rng):
-    """measures() of what each way makes of the same fleets, shape (fleets, 5)."""
-    found = {way: [] for way in ways}
+    """Return measures() of each way's estimates of the same fleets, shape (fleets, 5)."""
+    values_by_way = {way: [] for way in ways}
     for e in estimates(exp, f, reports, fleets, rng, fleet):
         for way, process in ways.items():
-            found[way].append(measures(process(e), f))
-    return {way: np.array(values) for way, values in found.items()}
+            values_by_way[way].append(measures(process(e), f))
+    return {way: np.array(values) for way, values in values_by_way.items()}
 
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -81,7 +81,7 @@ REPORTS = (1_000, 10_000, 100_000, 1_000_000)
 
 
 def cells(options: Options, *designs: tuple[str, int]) -> Iterator[tuple]:
-    """The experiments of all ε with their populations, numbers of reports, and what says which they are."""
+    """Yield the experiments of all ε with their populations, numbers of reports, and descriptions."""
     sizes = [(1.0, 10_000)] if options.quick else [(e, n) for e in EPSILONS for n in REPORTS]
     for (mechanism, domain), (epsilon, reports) in product(designs, sizes):
         exp = experiment(mechanism, domain, round(epsilon * 1e6))
@@ -91,25 +91,25 @@ def cells(options: Options, *designs: tuple[str, int]) -> Iterator[tuple]:
 
 
 def distortion(options: Options) -> list[dict]:
-    """Of each method, beside raw; prints the errors over raw's, the worst, and how many are above 1."""
+    """Return the errors of each method beside raw; print the ratios, the worst, and how many are above 1."""
     rng, rows, groups = np.random.default_rng(11), [], defaultdict(list)
     ways = {name: lambda e, process=process: process(e).frequencies for name, process in METHODS.items()}
     for exp, f, row in cells(options, ("olh", 64), ("hh", 64), ("hh", 256)):
         fleets = 1 if options.quick else 4 if exp.domain == 64 else 2
-        found = over_fleets(ways, exp, f, row["reports"], fleets, rng)
-        means = {way: x.mean(axis=0) for way, x in found.items()}
+        values_by_way = over_fleets(ways, exp, f, row["reports"], fleets, rng)
+        means = {way: x.mean(axis=0) for way, x in values_by_way.items()}
         for way, values in means.items():
             rows.append(row | {"method": way} | dict(zip(FIELDS, values.tolist(), strict=True)))
             if way != "raw":
                 few = "few values" if row["population"] in FEW else "spread"
                 for of in (f"{exp.mechanism} {exp.domain}", f"{exp.mechanism}, {few}"):
                     groups[of, f"{row['epsilon']:g}", way].append(values[2:] / means["raw"][2:])
-    shown = []
+    table_rows = []
     for key, ratios in sorted(groups.items()):
         x = np.array(ratios)
         texts = (f"{np.exp(np.log(r).mean()):.2f} {r.max():.2f} {(r > 1 + 1e-9).sum()}/{len(r)}" for r in x.T)
-        shown.append(dict(zip(("of", "ε", "method", *FIELDS[2:]), (*key, *texts), strict=True)))
-    show("over raw: geometric mean, worst, cells above 1", shown)
+        table_rows.append(dict(zip(("of", "ε", "method", *FIELDS[2:]), (*key, *texts), strict=True)))
+    show("over raw: geometric mean, worst, cells above 1", table_rows)
     return rows
 
 
@@ -117,8 +117,8 @@ FEW = ("concentrated", "sparse", "two spikes", "all in the last")
 
 
 def in_the_metric(tree: Tree, leaves: np.ndarray) -> np.ndarray:
-    """Least squares with the tree's level weights, no leaf below zero, sum 1."""
-    rows, width = [np.full((1, tree.domain), 1e4)], 1  # the sum counts for all the rest
+    """Return least squares with the tree's level weights, no leaf below zero, sum 1."""
+    rows, width = [np.full((1, tree.domain), 1e4)], 1  # the sum counts for all others
     most = max(float(own[0] / v[0]) for own, v in zip(tree.own, tree.variance, strict=True))
     for nodes, own, v in zip(tree.nodes[::-1], tree.own[::-1], tree.variance[::-1], strict=True):
         member = np.arange(nodes)[:, None] == np.arange(tree.domain) // width
@@ -138,29 +138,29 @@ _KEYS = ("ranges", "se", "bins")
 
 
 def ranges(options: Options) -> list[dict]:
-    """Ratios to raw of hierarchies, 40 fleets a cell."""
+    """Return ratios to raw of hierarchies, 40 fleets a cell."""
     rng, rows = np.random.default_rng(11), []
     domains = (64,) if options.quick else (64, 100, 256)
     for exp, f, row in cells(options, *(("hh", domain) for domain in domains)):
         rows.append(row | _ratios(exp, f, row["reports"], 3 if options.quick else 40, rng))
-    shown = []
+    table_rows = []
     for name, way in product((*dict.fromkeys(row["population"] for row in rows), "all"), [*WAYS][1:]):
         group = [row for row in rows if name in (row["population"], "all")]
         of = {key: np.array([row[f"{way}_{key}"] for row in group]) for key in _KEYS}
         means = {key: float(np.exp(np.log(of[key]).mean())) for key in ("ranges", "bins")}
         worst = f"{of['ranges'].max():.2f} ± {of['se'][np.argmax(of['ranges'])]:.2f}"
         above = int((of["ranges"] > 1.05).sum())
-        shown.append({"population": name, "way": way} | means | {"worst": worst, "above 1.05": above})
-    show("over raw: geometric means of ranges and bins, worst ranges", shown)
+        table_rows.append({"population": name, "way": way} | means | {"worst": worst, "above 1.05": above})
+    show("over raw: geometric means of ranges and bins, worst ranges", table_rows)
     return rows
 
 
 def _ratios(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: Rng) -> dict:
-    """Of each way: squared errors over raw's, and the standard error of ranges'."""
-    found = over_fleets(WAYS, exp, f, reports, fleets, rng)
-    raw = found.pop("raw")
+    """Return for each way its squared errors over raw's, and the standard error for ranges."""
+    values_by_way = over_fleets(WAYS, exp, f, reports, fleets, rng)
+    raw = values_by_way.pop("raw")
     row = {"raw_range_mse": raw[:, 3].mean()}
-    for way, x in found.items():
+    for way, x in values_by_way.items():
         ratio = x[:, 3].mean() / raw[:, 3].mean()
         error = (x[:, 3] - ratio * raw[:, 3]).std(ddof=1) / np.sqrt(fleets) / raw[:, 3].mean()
         numbers = (ratio, error, x[:, 2].mean() / raw[:, 2].mean())
@@ -169,7 +169,7 @@ def _ratios(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: Rng)
 
 
 def poisoning(options: Options) -> list[dict]:
-    """Forgers are a share of all reports; changes are against the same fleet with honest ones instead."""
+    """Return gains of forged reports, a share of all, against the same fleet with honest ones instead."""
     rng, rows, target, honest = np.random.default_rng(11), [], DOMAIN * 3 // 4 + 1, 100_000
     designs = (("grr", 1.0), ("olh", 1.0), ("hh", 1.0), ("olh", 4.0))
     attack = Attack("promote", target, target + 1, "one value")
@@ -180,15 +180,15 @@ def poisoning(options: Options) -> list[dict]:
         for _ in range(1 if options.quick else 5):
             common = fleet(exp, f, honest - bad, rng)
             clean = estimate(exp, common + fleet(exp, f, bad, rng))
-            dirty = estimate(exp, common + forged(exp, attack, bad, rng))
+            dirty = estimate(exp, common + forged_histogram(exp, attack, bad, rng))
             for method, process in METHODS.items():
                 change = process(dirty).frequencies - process(clean).frequencies
                 others = np.delete(change, target)
                 by_method[method].append([change[target], np.abs(others).sum(), others.sum()])
         for method, values in by_method.items():
             row = {"mechanism": mechanism, "epsilon": epsilon, "population": name, "forged": share}
-            found = zip(("gain", "others", "net_of_others"), np.mean(values, axis=0), strict=True)
-            rows.append(row | {"method": method} | dict(found))
+            changes = zip(("gain", "others", "net_of_others"), np.mean(values, axis=0), strict=True)
+            rows.append(row | {"method": method} | dict(changes))
     return rows
 
 

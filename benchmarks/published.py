@@ -11,7 +11,7 @@ from hushmote.server.mechanisms.workload import ALL_RANGES
 
 
 def payload(mechanism: str, domain: int, epsilon: int, **fields: Any) -> bytes:
-    """An experiment over domain bins; epsilon in micro-nats; parameters by the variance formulas."""
+    """Return an experiment over domain bins; epsilon in micro-nats; parameters by the variance formulas."""
     base = {"v": 1, "name": "bench", "type": "number", "low": 0, "high": 1_000_000, "bins": domain}
     base |= {"mechanism": mechanism, "epsilon": epsilon, "budget": {"rule": "unlimited"}, "window": "all"}
     if mechanism == "olh" and "g" not in fields:
@@ -29,5 +29,5 @@ def _experiment(text: bytes) -> Experiment:
 
 
 def experiment(mechanism: str, domain: int, epsilon: int, **fields: Any) -> Experiment:
-    """An experiment over domain bins, the same object each time; see payload."""
+    """Return an experiment over domain bins, the same object each time; see payload."""
     return _experiment(payload(mechanism, domain, epsilon, **fields))

@@ -1,4 +1,4 @@
-"""How often is a median called changed: where it moved (power), and where it did not (false alarms)?
+"""How often a median is reported as changed, with a change (power) and without (false alarms).
 
     python benchmarks/quantile_change.py [--quick]
 
@@ -23,7 +23,7 @@ Rng = np.random.Generator
 
 SAME, OTHER = (2.0, 2.0), (0.5, 4.0)  # ε of each side
 MOVES = ((1, 20_000), (2, 5_000), (3, 5_000), (0, 20_000), (0, 5_000))
-# A population, how many bins it moves, reports of each side.
+# A population, the bins that it moves, reports of each side.
 CASES = (
     *(("bell", moved, n, SAME) for moved, n in MOVES),
     ("bell", 0, 5_000, OTHER),
@@ -34,7 +34,7 @@ CASES = (
 
 
 def shares(population: str, centre: float) -> np.ndarray:
-    """A population's shares of the bins."""
+    """Return a population's shares of the bins."""
     middles = np.arange(BINS) + 0.5
     if population == "flat":
         return np.full(BINS, 1 / BINS)
@@ -46,7 +46,7 @@ def shares(population: str, centre: float) -> np.ndarray:
 def result(
     population: str, moved: int, reports: int, epsilons: tuple[float, float], pairs: int, rng: Rng
 ) -> dict:
-    """How many of the pairs were called changed, and in how many of these the interval has both signs."""
+    """Return how many pairs were called changed, and in how many of these the interval has both signs."""
     called = both_signs = 0
     for _ in range(pairs):
         centre, sides = 31.5 + rng.random(), []

@@ -1,4 +1,4 @@
-"""How far ranges are off: the chosen trees against published ones.
+"""Errors of ranges: the chosen trees against published ones.
 
     nice python benchmarks/ranges.py [--quick] [part ...]
 
@@ -39,7 +39,7 @@ EPSILONS = (500_000, 1_000_000, 1_100_000, 2_000_000, 4_000_000)
 
 
 def tree(domain: int, epsilon: int, fanout: int, cells: Sequence[int], **more: object) -> Experiment:
-    """A tree over domain bins, with equal weights where there are none."""
+    """Return a tree over domain bins, with equal weights by default."""
     return published.experiment("hh", domain, epsilon, fanout=fanout, cells=list(cells), **more)
 
 
@@ -48,12 +48,12 @@ def chosen(domain: int, epsilon: int) -> Experiment:
 
 
 def equal(domain: int, epsilon: int, fanout: int) -> Experiment:
-    """A tree with equal weights and the best cells."""
+    """Return a tree with equal weights and the best cells."""
     return tree(domain, epsilon, fanout, [channel.g for channel in level_channels(domain, fanout, epsilon)])
 
 
 def formula(exp: Experiment, workload: Workload) -> float:
-    """What the planner expects, times reports."""
+    """Return the planner's expected error, times reports."""
     channels = [level_channel(level) for level in exp.levels]
     weights = [level.weight for level in exp.levels]
     return workload_variance(exp.domain, exp.fanout, channels, weights, workload)
@@ -65,24 +65,24 @@ Fleet = Callable[[Floats, np.random.Generator], Floats]
 
 
 def fleet_of(exp: Experiment) -> Fleet:
-    """Estimates from the reports of so many devices of each value."""
+    """Return the estimates from the reports of this many devices of each value."""
     return lambda sizes, rng: estimate(exp, vectorised.histogram(exp, sizes, rng)).frequencies
 
 
 def haar(sizes: Floats, rng: np.random.Generator) -> Floats:
-    """The Haar wavelet of Cormode, Kulkarni, Srivastava, section 4.6: equal levels, Hadamard response."""
-    domain, kept = len(sizes), 1 / (1 + np.exp(-LN_3 / 1e6))
+    """Return estimates by the Haar wavelet of Cormode, Kulkarni, Srivastava, section 4.6."""
+    domain, truth_probability = len(sizes), 1 / (1 + np.exp(-LN_3 / 1e6))
     values = rng.permutation(np.repeat(np.arange(domain), sizes))
     estimates = np.full(domain, 1 / domain)
-    # Whole groups of devices, as drawing levels independently does on average.
+    # Whole groups of devices, as drawing levels independently gives on average.
     for level, here in enumerate(np.array_split(values, domain.bit_length() - 1)):
         half = domain >> (level + 1)
         position, sign = here // (2 * half), 1 - 2 * (here // half % 2)
         table = hadamard(1 << level)
         row = rng.integers(0, 1 << level, len(here))
-        told = sign * table[position, row] * np.where(rng.random(len(here)) < kept, 1, -1)
-        sums = np.bincount(row, told, minlength=1 << level)
-        difference = table @ sums / ((2 * kept - 1) * len(here))
+        reported = sign * table[position, row] * np.where(rng.random(len(here)) < truth_probability, 1, -1)
+        sums = np.bincount(row, reported, minlength=1 << level)
+        difference = table @ sums / ((2 * truth_probability - 1) * len(here))
         estimates += np.repeat(np.stack([difference, -difference], axis=1).ravel() / (2 * half), half)
     return estimates
 
@@ -95,14 +95,14 @@ def measure(fleet: Fleet, shares: Floats, runs: int, rng: np.random.Generator) -
     errors = np.empty((runs, 2))
     for row in errors:
         sizes = rng.multinomial(REPORTS, shares)
-        found = fleet(sizes, rng)
-        row[:] = [mean_over_ranges(found - truth, 2) for truth in (sizes / REPORTS, shares)]
+        estimates = fleet(sizes, rng)
+        row[:] = [mean_over_ranges(estimates - truth, 2) for truth in (sizes / REPORTS, shares)]
     mean, error = mean_and_error(errors[:, 0])
     return REPORTS * np.array([mean, errors[:, 1].mean(), error])
 
 
 def exact(exp: Experiment, shares: Floats) -> float:
-    """Mean variance over all ranges, times reports, by the law of the codes."""
+    """Return the mean variance over all ranges, times reports, by the law of the codes."""
     mechanism = mechanism_of(exp)
     return variance_over_ranges(lambda statistics: mechanism.variances(statistics, shares), exp.domain)
 
@@ -111,7 +111,7 @@ def exact(exp: Experiment, shares: Floats) -> float:
 
 
 def over_published(options: Options) -> list[dict]:
-    """D = 256, e^ε = 3: errors of the published trees and of the chosen one."""
+    """Return errors of the published trees and of the chosen one, for D = 256, e^ε = 3."""
     runs, rng = 40 if options.quick else 4000, np.random.default_rng(20_261)
     plans = {f"fanout {f}, equal": tree(256, LN_3, f, PUBLISHED_CELLS[f]) for f in (2, 4, 16)}
     plans |= {"Haar wavelet, equal": None, "chosen": chosen(256, LN_3)}
@@ -136,7 +136,7 @@ def over_published(options: Options) -> list[dict]:
 
 
 def gains(options: Options) -> list[dict]:
-    """Variance of the chosen tree over that of fanout 4 with equal weights, by formula."""
+    """Return the variance of the chosen tree over that of fanout 4 with equal weights, by formula."""
     rows = []
     for workload in (ALL_RANGES, PREFIXES):
         for domain in DOMAINS[: 3 if options.quick else None]:

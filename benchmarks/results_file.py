@@ -1,6 +1,6 @@
-"""What benchmarks share: their options, their tables, and their files in benchmarks/results, a row a line.
+"""Shared parts of the benchmarks: options, tables, and files in benchmarks/results with one line per row.
 
-After it, modules of tests/support can be imported by their names.
+After importing it, modules of tests/support can be imported by name.
 """
 
 import argparse
@@ -26,7 +26,7 @@ CONSOLE = Console(width=180)
 
 
 def machine() -> dict:
-    """When and on what this ran."""
+    """Return the date and the machine of this run."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     cpu = next((line for line in lines if line.startswith("model name")), ": unknown")
@@ -34,7 +34,7 @@ def machine() -> dict:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": cpu.partition(":")[2].strip(),
         "cores": os.cpu_count(),
-        "load_average": os.getloadavg()[0],  # well above 1: others were using the machine, times are too long
+        "load_average": os.getloadavg()[0],  # well above 1: the machine was busy, and times are too long
         "system": platform.platform(),
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -42,7 +42,7 @@ def machine() -> dict:
 
 
 def read(name: str) -> dict[str, Any]:
-    """A benchmark's last result; empty where there is none."""
+    """Return a benchmark's last result, or an empty dict."""
     path = RESULTS / name
     return json.loads(path.read_text()) if path.exists() else {}
 
@@ -54,7 +54,7 @@ def write(name: str, value: dict[str, Any]) -> None:
 
 
 def _text(value: Any, indent: str = "") -> str:
-    """JSON with one line for each row of a list, and for what holds only plain values."""
+    """Return JSON with one line for each row of a list, and for each object of plain values."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     if not any(isinstance(item, dict | list | tuple) for item in items):
         return json.dumps(value, default=float)
@@ -67,35 +67,35 @@ def _text(value: Any, indent: str = "") -> str:
 
 
 def memory_mib(pid: int | str = "self", field: str = "VmRSS") -> float:
-    """Resident memory of a process, or with VmHWM its peak.
+    """Return resident memory of a process, or with VmHWM its peak.
 
-    Not getrusage(): its most includes what the parent had when it made this process.
+    Not getrusage(): its maximum includes the parent's memory when it made this process.
     """
     return int(Path(f"/proc/{pid}/status").read_text().partition(f"{field}:")[2].split()[0]) / 1024
 
 
 def least_cpu_s(work: Callable[[], object], rounds: int) -> float:
-    """Least CPU time of so many calls: what else runs on the machine only ever adds to it."""
-    taken = []
+    """Return the least CPU time of several calls, since other load on the machine only adds to it."""
+    times = []
     for _ in range(rounds):
         start = time.process_time()
         work()
-        taken.append(time.process_time() - start)
-    return min(taken)
+        times.append(time.process_time() - start)
+    return min(times)
 
 
 # --- Options and tables ---------------------------------------------------------------------------
 
 
 def options(doc: str | None, parts: Mapping[str, Any] | None = None, **more: dict[str, Any]):
-    """A script's options: --quick, its parts where it has several, and --name for each of `more`."""
+    """Return a script's options: --quick, its parts if it has several, and --name for each of `more`."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=doc, formatter_class=form)
     parser.add_argument("--quick", action="store_true", help="its smallest form; writes nothing")
     names = tuple(parts or ())
     if len(names) > 1:
-        said = f"of {', '.join(names)}; without any: all. What is left out stays as it was measured"
-        parser.add_argument("parts", nargs="*", choices=(*names, []), metavar="part", help=said)
+        help_text = f"of {', '.join(names)}; without any: all. What is left out stays as it was measured"
+        parser.add_argument("parts", nargs="*", choices=(*names, []), metavar="part", help=help_text)
     for name, settings in more.items():
         parser.add_argument("--" + name.replace("_", "-"), **settings)
     return parser.parse_args()
@@ -112,22 +112,32 @@ def run(
     keys: Mapping[str, str] | None = None,
     **more: dict[str, Any],
 ) -> dict[str, Any]:
-    """Run a benchmark: each part that was asked for, its table, and results/name after each of them.
+    """Run a benchmark: each requested part, its table, and results/name after each of them.
 
     A part gets the options and returns rows, or a dict. The part "" returns the file's own fields.
-    own_machine: each part has a machine and its seconds of its own. head: what a file begins with in place of
-    its machine. files: of parts that are not in `name`. keys: what a file calls a part, if not by its name.
-    Returns what was found by part.
+
+    Args:
+        doc: The script's docstring.
+        name: The result file.
+        parts: Functions by name.
+        own_machine: Each part has its own machine and seconds.
+        head: The file's first fields, in place of its machine.
+        files: Parts that are not in `name`.
+        keys: Names of parts in the file, if different.
+        more: Further options.
+
+    Returns:
+        The results by part.
     """
-    asked, found = options(doc, parts, **more), {}
+    settings, results = options(doc, parts, **more), {}
     for part, function in parts.items():
-        if part in (getattr(asked, "parts", None) or parts):
+        if part in (getattr(settings, "parts", None) or parts):
             start = time.perf_counter()
-            value = found[part] = function(asked)
+            value = results[part] = function(settings)
             seconds = time.perf_counter() - start
             show(part, value)
             CONSOLE.print(f"{part or name}: {seconds:.0f} s")
-            if not asked.quick:
+            if not settings.quick:
                 about = {"machine": machine()} if head is None else head
                 if own_machine:
                     rows = value if isinstance(value, dict) else {"rows": value}
@@ -137,20 +147,24 @@ def run(
                     about |= {own: value} if own else value
                 file = (files or {}).get(part, name)
                 write(file, read(file) | about)
-    return found
+    return results
 
 
-def show(title: str, found: Any) -> None:
-    """Print rows as a table with a column for each of their fields; of a dict, each table that is in it."""
-    if isinstance(found, Mapping) and found and all(isinstance(value, Mapping) for value in found.values()):
-        found = [{"": key} | dict(value) for key, value in found.items()]
-    if isinstance(found, Mapping):
-        plain = {key: value for key, value in found.items() if not _has_rows(value)}
+def show(title: str, result: Any) -> None:
+    """Print rows as a table with a column for each field; for a dict, each table in it."""
+    if (
+        isinstance(result, Mapping)
+        and result
+        and all(isinstance(value, Mapping) for value in result.values())
+    ):
+        result = [{"": key} | dict(value) for key, value in result.items()]
+    if isinstance(result, Mapping):
+        plain = {key: value for key, value in result.items() if not _has_rows(value)}
         show(title, [plain] if plain else [])
-        for key in found.keys() - plain.keys():
-            show(f"{title} {key}", found[key])
-    elif found and isinstance(found[0], Mapping):
-        rows = [dict(_cells(row)) for row in found]
+        for key in result.keys() - plain.keys():
+            show(f"{title} {key}", result[key])
+    elif result and isinstance(result[0], Mapping):
+        rows = [dict(_cells(row)) for row in result]
         headings = dict.fromkeys(key for row in rows for key in row)
         table = Table(*headings, title=title, title_justify="left", box=None, header_style="bold")
         for row in rows:
@@ -159,7 +173,7 @@ def show(title: str, found: Any) -> None:
 
 
 def _has_rows(value: Any) -> bool:
-    """Whether it is a table of its own, and no cell."""
+    """Return whether a value is a table rather than a cell."""
     items = value if isinstance(value, list | tuple) else [value]
     return any(isinstance(item, Mapping) for item in items)
 

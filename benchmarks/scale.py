@@ -26,10 +26,10 @@ CSV = ROOT / "studies" / "scale.csv"
 PAGES = (ROOT / "docs" / "scale.md", ROOT / "benchmarks" / "results" / "scale.md")
 COST = ROOT / "docs" / "reporter.md"
 BROKERS = ("mosquitto", "nats 1", "nats 3")
-FEW, MANY = 500, 2000  # connections: of the constants, of the check
+FEW, MANY = 500, 2000  # connections: for the constants, for the check
 AWAY = 20_000
 BINS, DAYS = 1024, 50
-STORE_FEW, STORE_MANY = 50_000, 200_000  # devices: of the constants, of the check
+STORE_FEW, STORE_MANY = 50_000, 200_000  # devices: for the constants, for the check
 LISTED = (10_000, 100_000)
 ARRIVED = {"half_s": "half are back, s", "all_s": "all are back, s"}
 
@@ -38,10 +38,10 @@ ARRIVED = {"half_s": "half are back, s", "all_s": "all are back, s"}
 
 
 def row_of(rows: list[dict], **fields: Any) -> dict:
-    """The one row with these fields."""
-    found = [row for row in rows if all(row.get(key) == value for key, value in fields.items())]
-    assert len(found) == 1, (fields, len(found))
-    return found[0]
+    """Return the one row with these fields."""
+    matches = [row for row in rows if all(row.get(key) == value for key, value in fields.items())]
+    assert len(matches) == 1, (fields, len(matches))
+    return matches[0]
 
 
 def connection(rows: list[dict], kind: str, count: int, tls: bool = True) -> dict:
@@ -54,68 +54,68 @@ def million_rounds(ingest: dict) -> list[dict]:
 
 
 def collect() -> Iterator[tuple[str, float, str, str, str]]:
-    """Name, value, unit, source and conditions of each constant."""
+    """Yield name, value, unit, source and conditions of each constant."""
     ingest, hands, nats = read("ingest_scale.json"), read("handshakes.json"), read("ingest_nats.json")
-    said = ("us", "ingest_scale.json", "96,000 authenticated reports that waited, one member, 2 cores")
+    source = ("us", "ingest_scale.json", "96,000 authenticated reports that waited, one member, 2 cores")
     for store in ("sqlite", "postgresql"):
         one = ingest[store]["1"]
         names = {"database": f"database {store}", "commit": f"commit {store}"}
         if store == "postgresql":
             names["aggregator"] = f"aggregator mosquitto {store}"
         for key, name in names.items():
-            yield name, one[f"{key}_us"], *said
-    # A large fleet's table of devices costs SQLite a quarter more for each report.
+            yield name, one[f"{key}_us"], *source
+    # In a large fleet, SQLite takes a quarter more time per report.
     million = median(row["cpu_us"] for row in million_rounds(ingest))
     conditions = "100,000 authenticated reports that waited, a million devices, one member, 2 cores"
     yield "aggregator mosquitto sqlite", million, "us", "ingest_scale.json", conditions
-    yield "mosquitto deliver", ingest["sqlite"]["1"]["delivery_us"], *said
+    yield "mosquitto deliver", ingest["sqlite"]["1"]["delivery_us"], *source
     one = nats["members"]["nats 3, sync always"]["1"]
-    said = f"{one['reports']:,} authenticated reports that waited, one member, 2 cores, sync always"
-    yield "aggregator nats 3 postgresql", one["aggregator_us"], "us", "ingest_nats.json", said
-    yield "nats 3 deliver", one["delivery_us"], "us", "ingest_nats.json", said
-    said = "the busiest of three servers, for a report that is published, sync always"
-    yield "nats 3 log", one["publish_busiest_us"], "us", "ingest_nats.json", said
+    source = f"{one['reports']:,} authenticated reports that waited, one member, 2 cores, sync always"
+    yield "aggregator nats 3 postgresql", one["aggregator_us"], "us", "ingest_nats.json", source
+    yield "nats 3 deliver", one["delivery_us"], "us", "ingest_nats.json", source
+    source = "the busiest of three servers, for a report that is published, sync always"
+    yield "nats 3 log", one["publish_busiest_us"], "us", "ingest_nats.json", source
     for kind in BROKERS:
         few, plain = (connection(hands["rows"], kind, FEW, tls) for tls in (True, False))
-        said = f"{FEW} connections, TLS 1.2, P-256 certificates on both sides"
+        source = f"{FEW} connections, TLS 1.2, P-256 certificates on both sides"
         for name in ("hello", "connect", "subscribe", "status", "ping", "report"):
-            yield f"{kind} {name}", few[f"{name}_us"], "us", "handshakes.json", said
+            yield f"{kind} {name}", few[f"{name}_us"], "us", "handshakes.json", source
         without = f"{FEW} connections, no TLS"
         yield f"{kind} plain connect", plain["connect_us"], "us", "handshakes.json", without
-        yield f"{kind} connection", few["subscribe_bytes"], "bytes", "handshakes.json", said
-        kept = row_of(hands["retained"], broker=kind, boards=AWAY)
-        said = f"statuses of {AWAY:,} boards that are away"
-        yield f"{kind} retained", kept["bytes"], "bytes", "handshakes.json", said
+        yield f"{kind} connection", few["subscribe_bytes"], "bytes", "handshakes.json", source
+        retained = row_of(hands["retained"], broker=kind, boards=AWAY)
+        source = f"statuses of {AWAY:,} boards that are away"
+        yield f"{kind} retained", retained["bytes"], "bytes", "handshakes.json", source
     few, many = (row_of(read("nats_fleet.json")["users"], named="by URI", boards=n) for n in LISTED)
     listed = (many["rss_mb"] - few["rss_mb"]) * 1e6 / (LISTED[1] - LISTED[0])
-    said = f"a board in users.conf, from {LISTED[0]:,} to {LISTED[1]:,}: memory of each server"
-    yield "nats listed", listed, "bytes", "nats_fleet.json", said
-    row, said = connection(hands["rows"], "nats 3", FEW), "TLS 1.2, P-256, without TCP and IP"
-    yield "handshake up", row["sent"], "bytes", "handshakes.json", said
-    yield "handshake down", row["received"], "bytes", "handshakes.json", said
-    wire, said = read("wire_bytes.json"), "hh over 256 values, authenticated"
+    source = f"a board in users.conf, from {LISTED[0]:,} to {LISTED[1]:,}: memory of each server"
+    yield "nats listed", listed, "bytes", "nats_fleet.json", source
+    row, source = connection(hands["rows"], "nats 3", FEW), "TLS 1.2, P-256, without TCP and IP"
+    yield "handshake up", row["sent"], "bytes", "handshakes.json", source
+    yield "handshake down", row["received"], "bytes", "handshakes.json", source
+    wire, source = read("wire_bytes.json"), "hh over 256 values, authenticated"
     tree = next(row for row in wire["rows"] if row["experiment"].startswith("hh, 256"))
-    yield "publish", tree["authenticated"]["publish"], "bytes", "wire_bytes.json", said
+    yield "publish", tree["authenticated"]["publish"], "bytes", "wire_bytes.json", source
     yield "puback", wire["puback_bytes"], "bytes", "wire_bytes.json", "QoS 1"
     for row in read("store_bytes.json")["rows"]:
         if row["devices"] == STORE_FEW:
-            said = f"{STORE_FEW:,} devices with ids of 16 characters, one report each"
-            yield f"{row['store']} device", row["device"], "bytes", "store_bytes.json", said
+            source = f"{STORE_FEW:,} devices with ids of 16 characters, one report each"
+            yield f"{row['store']} device", row["device"], "bytes", "store_bytes.json", source
             yield f"{row['store']} bin", row["bin"], "bytes", "store_bytes.json", f"{BINS} codes, {DAYS} days"
-    found = re.search(r"`report\(\)` with hh takes ([\d.]+) ms and `sent\(\)` ([\d.]+) ms", COST.read_text())
-    assert found is not None
-    said = "hh over 1,024 values, ledger in littlefs, the emulated Pico at 125 MHz"
-    yield "board report", float(found[1]) + float(found[2]), "ms", "docs/reporter.md", said
+    match = re.search(r"`report\(\)` with hh takes ([\d.]+) ms and `sent\(\)` ([\d.]+) ms", COST.read_text())
+    assert match is not None
+    source = "hh over 1,024 values, ledger in littlefs, the emulated Pico at 125 MHz"
+    yield "board report", float(match[1]) + float(match[2]), "ms", "docs/reporter.md", source
 
 
 def text() -> str:
-    """scale.csv's content."""
+    """Return the content of scale.csv."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("name", "value", "unit", "source", "conditions"))
-    for name, value, unit, source, said in collect():
+    for name, value, unit, source, conditions in collect():
         where = source if source.startswith("docs/") else f"benchmarks/results/{source}"
-        writer.writerow((name, f"{value:.6g}", unit, where, said))
+        writer.writerow((name, f"{value:.6g}", unit, where, conditions))
     return out.getvalue()
 
 
@@ -124,7 +124,7 @@ def text() -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """A run that gave the model no constant: what the model says of it, and what was measured."""
+    """A run that did not provide a constant: the model's prediction, and the measurement."""
 
     what: str
     predicted: float
@@ -137,14 +137,14 @@ class Check:
 
 
 def checks() -> Iterator[Check]:
-    """All of them."""
+    """Yield all checks."""
     ingest, hands = read("ingest_scale.json"), read("handshakes.json")["rows"]
     of = {name: constant.value for name, constant in scale.constants().items()}
     for store, label in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL")):
         for members in (2, 4):
-            said = scale.throughput("mosquitto", store, members, cores=2)
+            predicted = scale.throughput("mosquitto", store, members, cores=2)
             run = ingest[store][str(members)]["per_s"]
-            yield Check(f"reports/s, {members} aggregators, {label}", said, run, "ingest_scale.json")
+            yield Check(f"reports/s, {members} aggregators, {label}", predicted, run, "ingest_scale.json")
     alone = scale.throughput("mosquitto", "sqlite", 1, cores=2)
     run = median(r["aggregator_per_s"] for r in read("ingest.json")["bare, mosquitto"]["rounds"])
     yield Check("reports/s, 1 aggregator, another day", alone, run, "ingest.json")
@@ -155,15 +155,15 @@ def checks() -> Iterator[Check]:
     yield Check(what, alone, soak["per_s"], "soak.json")
     for kind in BROKERS:
         many, steps = connection(hands, kind, MANY), ("connect", "subscribe", "status")
-        said = sum(of[f"{kind} {name}"] for name in steps) * MANY / 1e6
+        predicted = sum(of[f"{kind} {name}"] for name in steps) * MANY / 1e6
         run = sum(many[f"{name}_us"] for name in steps) * MANY / 1e6
-        yield Check(f"{label_of(kind)}: CPU s of {MANY:,} boards", said, run, "handshakes.json")
-        said, run = (x * MANY / 2**20 for x in (of[f"{kind} connection"], many["subscribe_bytes"]))
-        yield Check(f"{label_of(kind)}: MiB of {MANY:,}", said, run, "handshakes.json")
+        yield Check(f"{label_of(kind)}: CPU s of {MANY:,} boards", predicted, run, "handshakes.json")
+        predicted, run = (x * MANY / 2**20 for x in (of[f"{kind} connection"], many["subscribe_bytes"]))
+        yield Check(f"{label_of(kind)}: MiB of {MANY:,}", predicted, run, "handshakes.json")
     for row in read("store_bytes.json")["rows"]:
         if row["devices"] == STORE_MANY:
-            said, run = (x * STORE_MANY / 2**20 for x in (of[f"{row['store']} device"], row["device"]))
-            yield Check(f"MiB of {STORE_MANY:,} devices, {row['store']}", said, run, "store_bytes.json")
+            predicted, run = (x * STORE_MANY / 2**20 for x in (of[f"{row['store']} device"], row["device"]))
+            yield Check(f"MiB of {STORE_MANY:,} devices, {row['store']}", predicted, run, "store_bytes.json")
     for row in read("arrival.json")["rows"]:
         if row["way"] == "spread":
             label = f"{label_of(row['broker'])}, {row['boards']} boards spread over {row['spread_s']} s"
@@ -172,14 +172,14 @@ def checks() -> Iterator[Check]:
 
 
 def at_once_table() -> str:
-    """Boards that came back at once to a broker with little of a core, real and simulated."""
+    """Return the table of boards that returned at once to a slow broker, real and simulated."""
     rows = []
     for row in read("arrival.json")["rows"]:
         if row["way"] == "at once":
             real = [short(row[f"real_{key}"]) for key in ("half_s", "all_s", "attempts")]
-            said = [short(row["simulated_half_s"]), short(row["simulated_attempts"])]
-            said.insert(1, f"{row['simulated_all_s_low']:.0f} to {row['simulated_all_s_high']:.0f}")
-            rows.append((f"{row['boards']}, {label_of(row['broker'])}", *real, *said))
+            simulated = [short(row["simulated_half_s"]), short(row["simulated_attempts"])]
+            simulated.insert(1, f"{row['simulated_all_s_low']:.0f} to {row['simulated_all_s_high']:.0f}")
+            rows.append((f"{row['boards']}, {label_of(row['broker'])}", *real, *simulated))
     heads = "boards|half back, s|all back, s|attempts|simulated: half|all, 20 seeds|attempts"
     return table(heads.split("|"), rows)
 
@@ -189,7 +189,7 @@ def label_of(kind: str) -> str:
 
 
 def arrivals_table() -> str:
-    """What was simulated."""
+    """Return the table of simulations."""
     rows = []
     for row in read("arrival_simulated.json")["rows"]:
         cores = f"{row['cores']} core{'s' if row['cores'] > 1 else ''}"
@@ -199,8 +199,8 @@ def arrivals_table() -> str:
         numbers = (f"{row['attempts']:.2f}", f"{row['peak_tried']:,}", f"{100 * row['wasted']:.0f}%")
         who = f"{big(row['boards'])}, {label_of(row['broker'])}, {cores}"
         rows.append((who, row["way"], half, back, *numbers))
-    said = "boards, they try, half back s, all back s, attempts, most a second, for nothing"
-    return table(said.split(", "), rows)
+    heads = "boards, they try, half back s, all back s, attempts, most a second, for nothing"
+    return table(heads.split(", "), rows)
 
 
 # --- The page -------------------------------------------------------------------------------------
@@ -218,14 +218,14 @@ def checks_table() -> str:
 
 
 def short(x: float) -> str:
-    """Three digits, with commas; what is next to nothing is said to be."""
+    """Return three digits, with commas; tiny values are marked."""
     if 0 < x < 0.01:
         return "< 0.01"
     return f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
 
 
 def big(n: float) -> str:
-    """1,000 and more in words: 4.4 M."""
+    """Return 1,000 and more in words: 4.4 M."""
     for unit, name in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
         if n >= 0.9995 * unit:
             return f"{n / unit:.3g}{name}"
@@ -241,10 +241,10 @@ def fleets_table() -> str:
         needs = (n.broker_cores, n.broker_gib, n.aggregator_cores + n.database_cores, n.store_tb * 1000)
         row = (big(boards), "stay" if stays else "sleep", *map(big, counts), *map(short, needs))
         rows.append((*row, short(n.network_mbit), str(n.regions), f"{n.machines:,}", n.first.what))
-    said = (
+    heads = (
         "boards, they, reports a day, connected, connect/s, broker cores, broker GiB, other cores, store GB, "
     )
-    return table((said + "Mbit/s, regions, machines, breaks first").split(", "), rows)
+    return table((heads + "Mbit/s, regions, machines, breaks first").split(", "), rows)
 
 
 TABLES = {
@@ -256,11 +256,11 @@ TABLES = {
 
 
 def page(content: str) -> str:
-    """A page with its tables made anew."""
+    """Return a page with regenerated tables."""
     for name, make in TABLES.items():
         begin, end = f"<!-- {name}: made by benchmarks/scale.py -->\n", "\n<!-- end -->"
-        head, found, rest = content.partition(begin)
-        if found:
+        head, mark, rest = content.partition(begin)
+        if mark:
             content = head + begin + make() + end + rest.partition(end)[2]
     return content
 

@@ -1,4 +1,4 @@
-"""Two runs for the page on scale: what stores take on disk, and boards that all come back at once, simulated.
+"""Two runs for docs/scale.md: stores' sizes on disk, and simulated boards that all return at once.
 
     python benchmarks/scale_runs.py [--quick] [stores | arrivals]
 
@@ -31,7 +31,7 @@ PICTURE = Path(__file__).resolve().parents[1] / "docs" / "scale.png"
 
 
 def store_bytes(url: str, devices: int) -> dict[str, float]:
-    """Fill a new store: bytes for a device that was heard of, and for a code of a window."""
+    """Fill a new store; return bytes per known device, and per code of a window."""
     with Store(url) as store:
         store.add_fleet("home", keyed=True)
         store.add_experiment("home", experiment_payload("hh", 256, 1_000_000))
@@ -45,7 +45,7 @@ def store_bytes(url: str, devices: int) -> dict[str, float]:
 
 
 def size(store: Store) -> int:
-    """Bytes of the store, its log not among them."""
+    """Return the bytes of the store without its log."""
     with store.engine.connect() as connection:
         if store.engine.dialect.name == "sqlite":
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -69,7 +69,7 @@ def stores(options: Options) -> list[dict]:
 
 
 def ways(count: int, server: Server) -> dict[str, Boards]:
-    """What boards may do at a start."""
+    """Return the possible behaviours of boards at a start."""
     shipped = Boards(count)
     spread = spread_for(count, server)
     return {
@@ -80,7 +80,7 @@ def ways(count: int, server: Server) -> dict[str, Boards]:
 
 
 def arrivals(options: Options) -> list[dict]:
-    """Boards that are simulated, and the picture of the last case."""
+    """Simulate boards, and draw the picture of the last case."""
     rows, runs = [], {}
     cases = (("mosquitto", 1, 20_000), ("nats 3", 6, 60_000))
     for kind, cores, count in (("mosquitto", 1, 500),) if options.quick else cases:

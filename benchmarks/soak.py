@@ -1,4 +1,4 @@
-"""An aggregator at full rate for an hour: memory, descriptors and the write-ahead log stay as they are.
+"""An aggregator at full rate for an hour: memory, descriptors and the write-ahead log must stay constant.
 
     python benchmarks/soak.py [--minutes 60] [--quick]
 
@@ -29,7 +29,7 @@ from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker
 
 BACKLOG = 20_000
-_WINDOW = 500  # reports that the publisher sends before it waits for acknowledgements; a part of the devices
+_WINDOW = 500  # reports that the publisher sends before it waits for acknowledgements
 _BLOCKS = 12
 
 
@@ -45,7 +45,7 @@ class Publisher:
         assert self._read(4)[3] == 0, "refused"
 
     def window(self) -> None:
-        """Publish the next reports; returns when the broker has acknowledged them."""
+        """Publish the next reports; return when the broker has acknowledged them."""
         packets, (number, first) = bytearray(), divmod(self.published, len(self._reports.names))
         messages = self._reports.messages(np.arange(first, first + _WINDOW), number + 1)
         for mid, (topic, payload) in enumerate(messages, 1):
@@ -62,29 +62,29 @@ class Publisher:
 
 
 def handled(serve: Process) -> int:
-    """Reports accepted and rejected so far."""
+    """Return the reports accepted and rejected so far."""
     return int(sum(serve.metric(f"hushmote_reports_{what}_total") for what in ("accepted", "rejected")))
 
 
 def sample(serve: Process, store: Path) -> dict:
-    """Private memory in KiB, descriptors, bytes of the write-ahead log."""
+    """Return private memory in KiB, descriptors, bytes of the write-ahead log."""
     proc, log = Path(f"/proc/{serve.process.pid}"), Path(f"{store}-wal")
     rollup = (line.split() for line in (proc / "smaps_rollup").read_text().splitlines()[1:])
     kib = {fields[0].rstrip(":"): int(fields[1]) for fields in rollup}
-    found = {"private_kib": kib["Private_Clean"] + kib["Private_Dirty"]}
-    found["descriptors"] = len(list((proc / "fd").iterdir()))
-    return found | {"wal_bytes": log.stat().st_size if log.exists() else 0}
+    values = {"private_kib": kib["Private_Clean"] + kib["Private_Dirty"]}
+    values["descriptors"] = len(list((proc / "fd").iterdir()))
+    return values | {"wal_bytes": log.stat().st_size if log.exists() else 0}
 
 
 def trend(seconds: np.ndarray, values: np.ndarray) -> tuple[float, float]:
-    """Slope of values an hour and the half width of its 95 % interval, from block means."""
+    """Return the slope of values per hour and the half width of its 95% interval, from block means."""
     x, y = (np.array([part.mean() for part in np.array_split(z, _BLOCKS)]) for z in (seconds / 3600, values))
     line: Any = stats.linregress(x, y)
     return float(line.slope), float(stats.t.ppf(0.975, _BLOCKS - 2) * line.stderr)
 
 
 def soak(minutes: float, devices: int, sample_s: float) -> dict:
-    """Run for `minutes` minutes; returns samples, trend and counts."""
+    """Run for `minutes` minutes; return samples, trend and counts."""
     samples, reports = [], Reports(devices)
     with tempfile.TemporaryDirectory() as folder, MosquittoBroker() as broker:
         path = Path(folder) / "store.sqlite"
@@ -114,15 +114,15 @@ def soak(minutes: float, devices: int, sample_s: float) -> dict:
     half = samples[len(samples) // 2 :]
     of = {key: np.array([s[key] for s in half]) for key in half[0]}
     slope = [round(x / 1024, 3) for x in trend(of["seconds"], of["private_kib"])]
-    found = {"minutes": minutes, "devices": devices, "published": publisher.published, "counted": counted}
-    found |= {"histogram": histogram, "rejected": rejected, "exit_status": serve.process.returncode}
-    found["per_s"] = round(float(np.ptp(of["handled"]) / np.ptp(of["seconds"])))
-    found["least_waiting"] = int(of["waiting"].min())
-    found["private_mib"] = [round(of["private_kib"][i] / 1024, 2) for i in (0, -1)]
-    found["trend_and_95_percent"] = {"private_mib_per_hour": slope}
-    found["descriptors"] = [int(of["descriptors"].min()), int(of["descriptors"].max())]
-    found["wal_mib_most"] = round(max(s["wal_bytes"] for s in samples) / 2**20, 1)
-    return found | {"samples": samples[:: max(1, len(samples) // 120)]}
+    result = {"minutes": minutes, "devices": devices, "published": publisher.published, "counted": counted}
+    result |= {"histogram": histogram, "rejected": rejected, "exit_status": serve.process.returncode}
+    result["per_s"] = round(float(np.ptp(of["handled"]) / np.ptp(of["seconds"])))
+    result["least_waiting"] = int(of["waiting"].min())
+    result["private_mib"] = [round(of["private_kib"][i] / 1024, 2) for i in (0, -1)]
+    result["trend_and_95_percent"] = {"private_mib_per_hour": slope}
+    result["descriptors"] = [int(of["descriptors"].min()), int(of["descriptors"].max())]
+    result["wal_mib_most"] = round(max(s["wal_bytes"] for s in samples) / 2**20, 1)
+    return result | {"samples": samples[:: max(1, len(samples) // 120)]}
 
 
 def soaked(options: Options) -> dict:

@@ -42,7 +42,7 @@ REFUSALS += ("experiment show nothing.toml", "simulate nothing.toml", "status --
 
 
 def make_store(url: str, devices: int) -> int:
-    """Make a store as after n devices' reports; returns how many reports it has counted."""
+    """Make a store as after n devices' reports; return how many reports it has counted."""
     rng = np.random.default_rng(1)
     with Store(url) as store:
         store.add_fleet(FLEET, keyed=True)
@@ -61,7 +61,7 @@ def _children_cpu_s() -> float:
 
 
 def start(url: str, port: int) -> tuple[float, float]:
-    """Seconds from the start of `hushmote serve` to subscribed, and CPU seconds of its whole short life."""
+    """Return seconds from the start of `hushmote serve` to subscribed, and CPU seconds until its end."""
     before, begin = _children_cpu_s(), time.perf_counter()
     with Process("serve", "--store", url, "--broker", f"mqtt://127.0.0.1:{port}", keyed=True):
         seconds = time.perf_counter() - begin
@@ -69,7 +69,7 @@ def start(url: str, port: int) -> tuple[float, float]:
 
 
 def forget(path: Path) -> None:
-    """Ask the system to keep nothing of a file in memory."""
+    """Ask the system to drop a file from its cache."""
     for part in path.parent.glob(path.name + "*"):
         fd = os.open(part, os.O_RDONLY)
         os.fsync(fd)
@@ -78,7 +78,7 @@ def forget(path: Path) -> None:
 
 
 def alone(*command: str, refused: bool) -> float:
-    """CPU seconds of a process."""
+    """Return the CPU seconds of a process."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = _children_cpu_s()
     subprocess.run(
@@ -93,7 +93,7 @@ def started(options: Options) -> dict:
         full = Path(folder) / "full.sqlite"
         reports = make_store(f"sqlite:///{full}", devices)
         size_bytes = full.stat().st_size
-        start(f"sqlite:///{full}", broker.port)  # whatever the first start compiles or caches
+        start(f"sqlite:///{full}", broker.port)  # compile and cache everything
         rows = {"in memory": [start(f"sqlite:///{full}", broker.port) for _ in range(rounds)]}
         cold = rows["forgotten"] = []
         for _ in range(rounds):
@@ -110,20 +110,20 @@ def commands(options: Options) -> dict:
         store = f"sqlite:///{Path(folder) / 'store.sqlite'}"
         make_store(store, 20_000)
         ours = (sys.executable, "-m", "hushmote")
-        asked = {
+        commands_timed = {
             "python -c pass": (sys.executable, "-c", "pass"),
             "--help": (*ours, "--help"),
             "estimate": (*ours, "estimate", "bench", "--store", store, "--fleet", FLEET),
             "status": (*ours, "status", "--store", store),
         }
-        asked |= {line: (*ours, *line.split()) for line in REFUSALS}
-        asked["estimate nothing"] += ("--store", store)
+        commands_timed |= {line: (*ours, *line.split()) for line in REFUSALS}
+        commands_timed["estimate nothing"] += ("--store", store)
         rounds = [
-            {n: alone(*c, refused=n in REFUSALS) for n, c in asked.items()}
+            {n: alone(*c, refused=n in REFUSALS) for n, c in commands_timed.items()}
             for _ in range(2 if options.quick else 16)
         ]
     budgets = dict.fromkeys(REFUSALS, REFUSAL_S) | BUDGETS_S
-    least = {name: round(min(row[name] for row in rounds), 3) for name in asked}
+    least = {name: round(min(row[name] for row in rounds), 3) for name in commands_timed}
     return {name: {"cpu_s": took, "budget_s": budgets.get(name)} for name, took in least.items()}
 
 

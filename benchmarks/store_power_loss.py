@@ -1,4 +1,4 @@
-"""Thousands of power cuts below the file system, and what a SQLite store holds after each.
+"""Thousands of power cuts below the file system, and the content of a SQLite store after each.
 
     python benchmarks/store_power_loss.py [--draws 4] [--jobs 1] [--quick]
 
@@ -41,7 +41,7 @@ def _failure(name: str, cut: PowerCut) -> str | None:
 
 
 def _states(run: tuple[str, ...], draws: int, more: float) -> tuple[int, Iterator[PowerCut]]:
-    """A run's operations, and the states of the disk after cuts between them."""
+    """Return a run's operations, and the states of the disk after cuts between them."""
     with tempfile.TemporaryDirectory() as folder:
         recording = recorded(run[0], Path(folder) / "disk", *run[1:])
     return len(recording.operations), power_cuts(recording, np.random.default_rng(_SEED), draws, more)
@@ -67,5 +67,5 @@ def runs(options: argparse.Namespace) -> dict:
 if __name__ == "__main__":
     draws = {"type": int, "default": 4, "help": "losses of each random kind at each cut"}
     jobs = {"type": int, "default": 1, "help": "processes that look at what is left"}
-    found = results_file.run(__doc__, "store_power_loss.json", {"": runs}, draws=draws, jobs=jobs)
-    sys.exit(any(row["failures"] for row in found[""]["runs"]))
+    results = results_file.run(__doc__, "store_power_loss.json", {"": runs}, draws=draws, jobs=jobs)
+    sys.exit(any(row["failures"] for row in results[""]["runs"]))

@@ -28,7 +28,7 @@ from hushmote.server.store import Store
 from hushmote.server.store.check import check
 from hushmote.server.store.seal import seal
 
-# As a server is set that has a few GB: the table stays in memory, and pages are logged whole seldom.
+# Settings of a server with a few GB: the table stays in memory, and full pages are rarely logged.
 SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 _FILL = f"""INSERT INTO dedupe SELECT '{FLEET}', 'bench', 'd' || lpad(i::text, 7, '0'), '1-1', 1
     FROM generate_series(0, %s) AS i"""
@@ -46,7 +46,7 @@ def in_turn(
     order = {size: rng.permutation(size)[: rounds * count] for size in urls}
     for number in range(rounds):
         for size, url in urls.items():
-            # Where the fleet is larger than the count, others each time.
+            # If the fleet is larger than the count, different devices each time.
             chosen = np.take(order[size], range(number * count, (number + 1) * count), mode="wrap")
             with brokers("mosquitto") as (_, (port,), _):
                 drain(aggregate, port, 0, url)
@@ -58,7 +58,7 @@ def in_turn(
 
 
 def ratio(rows: list[Row]) -> float:
-    """The larger store's median rate over the smaller one's."""
+    """Return the larger store's median rate over the smaller one's."""
     few, *_, many = sorted({row["devices"] for row in rows})
     one, other = (statistics.median(r["per_s"] for r in rows if r["devices"] == n) for n in (few, many))
     return other / one
@@ -82,8 +82,8 @@ def million(options: Options) -> Row:
     return {"rounds": rows, "ratio": ratio(rows)}
 
 
-def made(cluster: Cluster, devices: int) -> tuple[str, Row]:
-    """A store with so many devices: its URL, and what each takes."""
+def make_store(cluster: Cluster, devices: int) -> tuple[str, Row]:
+    """Make a store with this many devices; return its URL, and the cost per device."""
     name = f"devices{devices}"
     cluster.execute(f"CREATE DATABASE {name}")
     set_up(url := cluster.url(name), Reports(0).payload)
@@ -96,14 +96,14 @@ def made(cluster: Cluster, devices: int) -> tuple[str, Row]:
 
 
 def read_all(url: str, devices: int) -> dict[str, float]:
-    """Seconds of what reads every device's row, and the most memory that this process ever took."""
-    taken: dict[str, float] = {"devices": devices}
+    """Return the seconds of reading every device's row, and this process's peak memory."""
+    seconds: dict[str, float] = {"devices": devices}
     checked: list[Any] = []
 
     def timed(name: str, call: Callable[[], object]) -> None:
         start = time.perf_counter()
         call()
-        taken[f"{name}_s"] = time.perf_counter() - start
+        seconds[f"{name}_s"] = time.perf_counter() - start
 
     with Store(url, create=False) as store:
         timed("participation", lambda: store.participation(FLEET))
@@ -111,14 +111,14 @@ def read_all(url: str, devices: int) -> dict[str, float]:
         timed("seal", lambda: seal(store, FLEET, "bench"))
         timed("check", lambda: checked.extend(check(store).violations))
     assert not checked, checked
-    return taken | {"peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    return seconds | {"peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
 def devices(options: Options) -> Row:
     sizes = (2_000, 20_000) if options.quick else (1_000_000, 10_000_000)
     count, rounds, rows = 2_000 if options.quick else options.count, 1 if options.quick else 4, []
     with Cluster(durable=True, settings=SETTINGS) as cluster:
-        stores = {size: made(cluster, size) for size in sizes}
+        stores = {size: make_store(cluster, size) for size in sizes}
         urls = {size: url for size, (url, _) in stores.items()}
         with psycopg.connect(cluster.dsn("postgres"), autocommit=True) as connection:
 
@@ -133,8 +133,8 @@ def devices(options: Options) -> Row:
                 row |= dict(zip(("database_us", "log_bytes"), (more / count).tolist(), strict=True))
                 rows.append(row | {"peak_mib": drained["peak_mib"]})
         reading = [read_all(url, size) for size, url in urls.items()]
-    found = {"stores": [row for _, row in stores.values()], "rounds": rows, "reading": reading}
-    return found | {"ratio": ratio(rows)}
+    result = {"stores": [row for _, row in stores.values()], "rounds": rows, "reading": reading}
+    return result | {"ratio": ratio(rows)}
 
 
 if __name__ == "__main__":

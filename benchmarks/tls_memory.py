@@ -1,6 +1,6 @@
-"""Memory of a board's TLS connection, measured on Debian's 32-bit MicroPython against a real mosquitto.
+"""Measure the memory of a board's TLS connection on Debian's 32-bit MicroPython with a real mosquitto.
 
-Prints bytes above those before; about 3 seconds. Skips where mosquitto or that runtime is missing.
+Prints the bytes above the baseline; takes about 3 seconds. Skips if mosquitto or that runtime is missing.
 """
 
 import json
@@ -29,17 +29,17 @@ _IN_USE = re.compile(r"Arena 0:\nsystem bytes += +(\d+)\nin use bytes += +(\d+)"
 
 
 def publish(folder: fleet_folder.FleetFolder, signing_key: bytes) -> None:
-    """Put the experiment there as the aggregator would."""
+    """Publish the experiment as the aggregator would."""
     aggregator = Visitor(folder.fleet.port, context(folder, folder.path / "aggregator/aggregator_1.pem"))
     more = {"high": 40_000, "budget": {"rule": "sum", "cap": 3_000_000}}
-    asked = payload("grr", 8, 1_000_000, name="room_temp", **more)
+    experiment = payload("grr", 8, 1_000_000, name="room_temp", **more)
     topic = topics.experiment_topic(FLEET, "room_temp")
-    aggregator.publish(topic, keys.sign_experiment(signing_key, topic, asked, serial=1), retain=True)
+    aggregator.publish(topic, keys.sign_experiment(signing_key, topic, experiment, serial=1), retain=True)
     aggregator.close()
 
 
 def measure(path: Path) -> dict[str, dict[str, int]]:
-    """Step -> mbedTLS's bytes, the most they ever were, and the heap's, all above those before."""
+    """Return step -> mbedTLS's bytes, their peak, and the heap's, all above the baseline."""
     folder = make_fleet(path / "fleet")
     fleet_keys = master_key.load_keys(folder.master_file())
     assert fleet_keys is not None
@@ -55,14 +55,14 @@ def measure(path: Path) -> dict[str, dict[str, int]]:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=60, check=True
         )
-    said = json.loads(done.stdout)
-    if said["sent"] != 1:
-        sys.exit(f"the board sent {said['sent']} reports: {said['error']}")
+    steps = json.loads(done.stdout)
+    if steps["sent"] != 1:
+        sys.exit(f"the board sent {steps['sent']} reports: {steps['error']}")
     sizes = [(int(system), int(used)) for system, used in _IN_USE.findall(done.stderr)]
-    (_, used_before), (_, heap_before) = sizes[0], said["heap"][0]
+    (_, used_before), (_, heap_before) = sizes[0], steps["heap"][0]
     return {
         name: {"mbedtls": used - used_before, "most": system - used_before, "heap": heap - heap_before}
-        for (name, heap), (system, used) in zip(said["heap"], sizes, strict=True)
+        for (name, heap), (system, used) in zip(steps["heap"], sizes, strict=True)
         if name != "before"
     }
 

@@ -1,4 +1,4 @@
-"""How far top k can be trusted: of the values that top() gives some probability, how many belong.
+"""Reliability of top k: of the values to which top() gives a probability, the share that belongs.
 
     python benchmarks/top_k.py [--quick]
 
@@ -26,29 +26,29 @@ from hushmote.simulator import vectorised
 KS = (1, 3, 5, 10)
 EACH = 75  # fleets of each population
 MECHANISMS = ("grr", "olh", "hh")
-DOMAINS = {16: 0.4, 64: 0.4, 256: 0.2}  # with how often each is drawn
+DOMAINS = {16: 0.4, 64: 0.4, 256: 0.2}  # with their sampling frequencies
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0)
 BINS = np.array([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0])
-WANTED = 0.04  # how far a bin may be off, beside three standard errors
+TOLERANCE = 0.04  # allowed error of a bin, beside three standard errors
 
 Shares = np.ndarray
 Population = Callable[[np.ndarray, np.random.Generator], Shares]
 
 
 def bells(i: np.ndarray, *parts: tuple[float, float, float]) -> Shares:
-    """Weights, middles and standard deviations as parts of the domain."""
+    """Return weights from middles and standard deviations, as parts of the domain."""
     return np.sum([w * np.exp(-0.5 * ((i / len(i) - m) / s) ** 2) for w, m, s in parts], axis=0)
 
 
 def spikes(i: np.ndarray, *parts: tuple[float, float]) -> Shares:
-    """Places as parts of the domain and shares; the rest is spread evenly."""
+    """Return places, as parts of the domain, with shares; the rest is spread evenly."""
     places, shares = np.array(parts).T
     spiked = np.bincount((places * len(i)).astype(int), shares, len(i))
     return spiked + (1 - shares.sum()) / len(i)
 
 
 def real_flights(i: np.ndarray, _: np.random.Generator) -> Shares:
-    """Flights of each day of a year; days next to each other are put together."""
+    """Return the flights of each day of a year, with adjacent days put together."""
     text = resources.files("hushmote.studies").joinpath("flights_2013.csv").read_text()
     days = np.array([int(row["count"]) for row in csv.DictReader(text.splitlines())], float)
     return np.add.reduceat(days, np.arange(len(i)) * len(days) // len(i))
@@ -76,18 +76,18 @@ POPULATIONS: dict[str, Population] = {
 
 
 def membership(f: Shares, k: int) -> np.ndarray:
-    """Which values are in the true top k; equal ones around rank k belong with an equal chance."""
+    """Return which values are in the true top k; equal ones around rank k belong with an equal chance."""
     last = np.sort(f)[-k]
     more, same = f > last, f == last
     return more + same * ((k - more.sum()) / same.sum())
 
 
 Key = tuple[str, str]
-Cells = dict[Key, np.ndarray]  # for each bin number, sum of probabilities and how many belong
+Cells = dict[Key, np.ndarray]  # for each bin: number, sum of probabilities, and number that belong
 
 
 def answers(name: str, population: Population, rng: np.random.Generator) -> Cells:
-    """What top() says of one fleet."""
+    """Return the answers of top() about one fleet."""
     mechanism = str(rng.choice(MECHANISMS))
     domain = int(rng.choice(list(DOMAINS), p=list(DOMAINS.values())))
     exp = experiment(mechanism, domain, round(rng.choice(EPSILONS) * 1e6))
@@ -116,14 +116,16 @@ def rows_of(fleets: list[Cells]) -> list[dict]:
     for kind, name in dict.fromkeys(key for cells in fleets for key in cells):
         parts = np.array([cells[kind, name] for cells in fleets if (kind, name) in cells])
         for low, of_bin in zip(BINS[:-1], parts.transpose(1, 0, 2), strict=True):
-            count, said, belonged = of_bin.sum(axis=0)
+            count, stated, belonged = of_bin.sum(axis=0)
             if count:
-                said, belonged = said / count, belonged / count
-                off = of_bin[:, 2] - of_bin[:, 1] - (belonged - said) * of_bin[:, 0]
+                stated, belonged = stated / count, belonged / count
+                off = of_bin[:, 2] - of_bin[:, 1] - (belonged - stated) * of_bin[:, 0]
                 error = float(np.sqrt((off**2).sum()) / count)
                 row = {"by": kind, "name": name, "from": float(low), "listed": int(count)}
-                row |= {"fleets": int((of_bin[:, 0] > 0).sum()), "said": said, "belonged": belonged}
-                rows.append(row | {"error": error, "off": bool(abs(belonged - said) > WANTED + 3 * error)})
+                row |= {"fleets": int((of_bin[:, 0] > 0).sum()), "said": stated, "belonged": belonged}
+                rows.append(
+                    row | {"error": error, "off": bool(abs(belonged - stated) > TOLERANCE + 3 * error)}
+                )
     return rows
 
 

@@ -34,7 +34,7 @@ PUBACK_BYTES = 4
 
 
 def reports(published: bytes, count: int, key: bytes | None) -> list[bytes]:
-    """Reports of one real client with readings all over the range."""
+    """Return reports of one real client with readings all over the range."""
     policy = {"sum": 2**47, "squares": 0, "epsilon": 4_000_000, "rules": ("count",), "experiments": ("e",)}
     rng = np.random.default_rng(1)
     device_key = None if key is None else lambda _device: key
@@ -46,7 +46,7 @@ def reports(published: bytes, count: int, key: bytes | None) -> list[bytes]:
 
 
 def as_json(sent: bytes) -> bytes:
-    """The same content as JSON."""
+    """Return the same content as JSON."""
     decoded = report.decode(sent)
     fields: dict[str, object] = {"v": 1, "digest": decoded.digest.hex(), "number": decoded.number}
     fields["code"] = int.from_bytes(decoded.code, "big")
@@ -56,7 +56,7 @@ def as_json(sent: bytes) -> bytes:
 
 
 def publish_bytes(payload_bytes: float) -> float:
-    """Size of the QoS 1 PUBLISH packet: header, topic with its length, packet id, payload."""
+    """Return the size of the QoS 1 PUBLISH packet: header, topic with its length, packet id, payload."""
     topic = topics.report_topic("home", "k3f9x1b7q2")
     remaining = 2 + len(topic) + 2 + payload_bytes
     return 1 + (1 if remaining < 128 else 2) + remaining
@@ -78,8 +78,8 @@ def measure(name: str, count: int) -> dict:
 
 
 def rows(options: Options) -> dict:
-    found = [measure(name, 50 if options.quick else 1_000) for name in EXPERIMENTS]
-    return {"puback_bytes": PUBACK_BYTES, "rows": found}
+    measurements = [measure(name, 50 if options.quick else 1_000) for name in EXPERIMENTS]
+    return {"puback_bytes": PUBACK_BYTES, "rows": measurements}
 
 
 if __name__ == "__main__":

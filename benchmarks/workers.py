@@ -1,4 +1,4 @@
-"""The real client on many boards, by one worker and by several: time, processor time, memory.
+"""The real client on many boards, with one worker and with several: time, processor time, memory.
 
     python benchmarks/workers.py [--quick] [--boards 1000000]
 
@@ -29,7 +29,7 @@ MOST_WORKERS = 8
 
 
 def costed(part: FleetPart, clients: RealClients) -> tuple[float, float, int]:
-    """CPU seconds and peak bytes of a part where it ran, and a sum that any run must have alike."""
+    """Return CPU seconds and peak bytes of a part where it ran, and a checksum that all runs share."""
     start = time.process_time()
     outcome = run_part(part, clients)
     used = time.process_time() - start
@@ -58,7 +58,7 @@ def run(count: int, boards: int) -> dict[str, Any]:
 
 
 def beside(options: argparse.Namespace) -> dict:
-    """One process and two workers in turns, then more of them; the numbers must not depend on the workers."""
+    """Run one process and two workers in turns, then more of them; check that the numbers are the same."""
     boards, rounds = (20_000, 1) if options.quick else (options.boards, 3)
     runs = [run(count, boards) for _ in range(rounds) for count in (1, 2)]
     less = max(20_000, boards // 10)
@@ -78,6 +78,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    import workers as by_name  # by this name Dask's processes find its functions
+    import workers as by_name  # Dask's processes find its functions by this name
 
     by_name.main()

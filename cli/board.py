@@ -37,9 +37,9 @@ def board_command(
     interpreter = interpreters.for_board()
     signal.signal(signal.SIGTERM, _stop)
     with (
-        folders.opened(storage) as image,
+        folders.open_image(storage) as image,
         SoftwareBoard(interpreter.argv, image, wifi=ANY_WIFI, console=_say) as board,
-        folders.port_named(storage, board.port) as port,
+        folders.link_port(storage, board.port) as port,
     ):
         version = ".".join(map(str, interpreter.version))
         tls = "" if "tls" in interpreter.features else ", without TLS"

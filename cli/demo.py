@@ -17,7 +17,7 @@ from .options import AsJson, print_json
 from .progress import progress
 
 if TYPE_CHECKING:
-    from ..simulator.live_demo import Opened
+    from ..simulator.live_demo import RunningDemo
 
 
 def demo_command(
@@ -68,7 +68,7 @@ def demo_command(
         _try_board(broker, out, yes, as_json)
         return
     from ..simulator import demo  # with a plot and a store, which --help need not wait for
-    from ..simulator.stage import Place
+    from ..simulator.deployment import Place
 
     out = out or Path("out")
     where = settings(broker).address() if "://" in broker else broker
@@ -98,7 +98,7 @@ def _try_board(broker: str, out: Path | None, yes: bool, as_json: bool) -> None:
         from ..simulator import board_demo
     except ModuleNotFoundError:  # Windows has neither pseudo-terminals nor file locks of this kind
         raise UsageError("a board in software needs Linux or macOS (on Windows: WSL)") from None
-    from ..simulator.stage import Place
+    from ..simulator.deployment import Place
 
     place = Place(where, out or board_demo.FOLDER, as_json)
     result = board_demo.run(place, _consent_of_script if yes else _ask_people)
@@ -118,7 +118,7 @@ def _ask_people(unanswered: bool) -> bool:
     return typer.confirm(question, default=unanswered, err=True)
 
 
-def _opened(live: Opened) -> None:
+def _opened(live: RunningDemo) -> None:
     """Tell somebody where to look."""
     from ..simulator.live_demo import PER_S
 

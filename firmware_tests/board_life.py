@@ -1,7 +1,7 @@
-"""A board's life, cut short anywhere, and what must hold when its power comes back.
+"""A board's life, interrupted anywhere, and the conditions that must hold when its power returns.
 
-life() is the sequence; Witness is whoever sees what leaves the board; check() boots the board again and
-compares. every_cut() does it for every operation of the chip.
+life() is the sequence; Witness records what leaves the board; check() boots the board again and compares.
+every_cut() does this for every operation of the chip.
 """
 
 import ldp_client
@@ -13,7 +13,7 @@ _thresholds = {}
 
 
 def remember_thresholds():
-    """Compute each truth threshold once: a board that boots a thousand times would spend its life on it."""
+    """Compute each truth threshold once, since the tests boot a board a thousand times."""
     compute = ldp_client.truth_threshold
 
     def threshold(epsilon, g):
@@ -24,23 +24,23 @@ def remember_thresholds():
     ldp_client.truth_threshold = threshold
 
 
-# A board whose flash has lost its power already, but whose processor runs on, makes so many calls.
+# Number of calls that a board makes when its flash has lost power but its processor still runs.
 _CALLS_AFTER_THE_CUT = 3
 
 
 class Witness:
-    """What the world knows of a board: every report that it handed out, and what it was told."""
+    """A record of a board from outside: every report that it handed out, and every message that it got."""
 
     def __init__(self, chip=None):
         self.chip = chip
         self.calls = _CALLS_AFTER_THE_CUT
         self.provisioned = False
-        self.seen = {}  # name, number -> bytes
+        self.reports = {}  # name, number -> bytes
         self.last = dict.fromkeys(EXPERIMENTS, 0)  # name -> highest number seen
-        self.unsent = []  # handed out, and sent() was not even begun
-        self.dropped = []  # whatever was made before a no came into force
-        self.consent = None  # as client.consent; "changing" while an answer is under way
-        self.refused = False  # a no was ever begun
+        self.unsent = []  # handed out, without a call of sent()
+        self.dropped = []  # all reports made before a no came into force
+        self.consent = None  # as client.consent; "changing" during an answer
+        self.refused = False  # whether a no was ever begun
         self.names = {}
         for name, text in EXPERIMENTS.items():
             self.names[ldp_client.Experiment.parse(text.encode()).digest] = name
@@ -54,10 +54,10 @@ class Witness:
     def see(self, report):
         name = self.names[report[1:5]]
         number = int.from_bytes(report[5:9], "big")
-        known = self.seen.get((name, number))
-        if known is not None and known != report:
+        earlier = self.reports.get((name, number))
+        if earlier is not None and earlier != report:
             raise AssertionError("a report number came with other bytes")
-        self.seen[name, number] = report
+        self.reports[name, number] = report
         self.last[name] = max(number, self.last[name])
         if report in self.dropped:
             raise AssertionError("a report dropped by opting out came back")
@@ -71,7 +71,7 @@ class Witness:
             self.unsent.remove(report)
 
     def answering(self, value):
-        """An answer to "do you take part?" is under way."""
+        """Record that an answer to the question for consent has begun."""
         self.consent = "changing"
         if not value:
             self.refused = True
@@ -83,12 +83,12 @@ class Witness:
             self.drop()
 
     def drop(self):
-        """A no is in force: nothing that was ever made may be seen again."""
-        self.dropped = list(self.seen.values())
+        """Record that a no is in force: no earlier report may reappear."""
+        self.dropped = list(self.reports.values())
 
     def handed_out(self, report):
         if self.consent in (None, False):
-            raise AssertionError("a report that nobody said yes to")
+            raise AssertionError("a report without consent")
         _, number = self.see(report)
         if number > REPORTS:
             raise AssertionError("more reports than the budget holds")
@@ -99,7 +99,7 @@ remember_thresholds()
 
 
 class Board:
-    """One power-up of the board: the client as an application uses it, watched by the witness."""
+    """One power-up of the board: the client as an application uses it, observed by the witness."""
 
     def __init__(self, client_class, storage, witness):
         self.client = client_class(POLICY, storage, "board-1", KEY)
@@ -144,11 +144,11 @@ class Board:
 
 
 def life(client_class, storage, witness):
-    """Provision, enroll, report, send, an outage, a no and a yes, reboots, more reports."""
+    """Provision, enroll, report, send, have an outage, a no and a yes, reboot, report more."""
     try:
         ldp_client.provision(storage)
     except LedgerError:
-        return  # whoever holds the board sees it
+        return  # the person at the board sees the error
     witness.provisioning_done()
     board = Board(client_class, storage, witness)
     board.report("door")
@@ -177,9 +177,10 @@ def life(client_class, storage, witness):
 
 
 def check(client_class, storage, witness):
-    """Boot after the power cut, compare with what the witness knows, then use the budget up.
+    """Boot after the power cut, compare with the witness's record, then use up the budget.
 
-    AssertionError says what broke.
+    Raises:
+        AssertionError: With the condition that does not hold.
     """
     locked = client_class(POLICY, storage, "board-1", KEY).status()["locked"]
     if locked:
@@ -214,25 +215,25 @@ def _check_budget(status, witness):
     total = 0
     for name, last in witness.last.items():
         total += last
-        made = status["experiments"][name]["reports"]
-        if made < last:
+        reports = status["experiments"][name]["reports"]
+        if reports < last:
             raise AssertionError("a report was handed out and not debited")
         if status["experiments"][name]["left"] > REPORTS - last:
             raise AssertionError("more budget than before")
-        # Every debit is a report that somebody saw, unless a no may have dropped it unseen.
-        if made > last and not witness.refused:
+        # Every debit is a report that was handed out, unless a no may have dropped it before.
+        if reports > last and not witness.refused:
             raise AssertionError("a debit without a report")
     if status["sum"] < total * EPSILON or status["squares"] < total * EPSILON * EPSILON:
         raise AssertionError("the life's total is too small")
 
 
 def _use_up(board):
-    """The board works: it reports exactly as long as its budget lasts."""
+    """Check that the board works: it reports exactly until its budget is used up."""
     client = board.client
     board.send_all()
     for name in EXPERIMENTS:
-        left = client.status()["experiments"][name]["left"]
-        for _ in range(left):
+        reports_left = client.status()["experiments"][name]["left"]
+        for _ in range(reports_left):
             report = client.report(name, READINGS[name])
             if report is None:
                 raise AssertionError("no report though there is budget: " + str(client.status()["error"]))
@@ -245,7 +246,7 @@ def _use_up(board):
 
 
 class Tally:
-    """Cuts that were tried, and what broke: {reason: how often}."""
+    """The cuts that were tried, and their failures: {reason: count}."""
 
     def __init__(self):
         self.cuts = 0
@@ -256,7 +257,7 @@ class Tally:
 
 
 def _one(medium, client_class, tally, **fault):
-    """One life with one fault, then the check. Returns whether the life came to its end unharmed."""
+    """Run one life with one fault, then the check; return whether the life was completed."""
     chip = medium.chip(medium.blank_image)
     witness = Witness(chip)
     storage = medium.mount(chip)
@@ -266,7 +267,7 @@ def _one(medium, client_class, tally, **fault):
         life(client_class, storage, witness)
     except PowerCut:
         pass
-    except AssertionError as e:  # seen already while the board lived on
+    except AssertionError as e:  # the check failed already during the life
         reason = str(e)
     done = not chip.dead
     chip.stop()
@@ -298,7 +299,7 @@ def _verdict(medium, client_class, chip, witness):
 
 
 def operations(medium, client_class):
-    """How many operations a whole life takes; it must be sound when nothing is cut."""
+    """Return the number of operations in a whole life, which must pass the check without a cut."""
     medium.blank_image = medium.chip().image()
     tally = Tally()
     chip = medium.chip(medium.blank_image)
@@ -315,9 +316,9 @@ MODES = ("raise", "silent", "eio")
 
 
 def every_cut(medium, client_class, mode, shares=SHARES, step=1):
-    """Cut the power at every operation, before, in the middle of and after it. Returns a Tally.
+    """Cut the power at every operation: before, in the middle of and after it; return a Tally.
 
-    step: only at one operation of so many, in each mode and share at others.
+    With `step`, cut only at every step-th operation, at different ones in each mode and share.
     """
     medium.blank_image = medium.chip().image()
     tally = Tally()
@@ -329,9 +330,9 @@ def every_cut(medium, client_class, mode, shares=SHARES, step=1):
 
 
 def every_blip(medium, client_class, window, shares=SHARES, step=1):
-    """Let every operation fail once, and cut the power at each of the window operations after it.
+    """Let every operation fail once, and cut the power at each of the `window` operations after it.
 
-    step: only one operation of so many, in each share others.
+    With `step`, only at every step-th operation, at different ones in each share.
     """
     medium.blank_image = medium.chip().image()
     tally = Tally()

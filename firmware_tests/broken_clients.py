@@ -1,4 +1,4 @@
-"""Clients with the mistakes that the power-cut test is there to find."""
+"""Clients with mistakes that the power-cut test must find."""
 
 import ldp_client
 from ldp_client import Client, LedgerError
@@ -34,7 +34,7 @@ class _CountAfterFailure(ldp_client._Ledger):
 
 
 class DebitAfterSending(Client):
-    """Hands the report out first; the debit reaches flash when the broker has acknowledged."""
+    """Hands the report out first; the debit reaches flash after the broker's acknowledgement."""
 
     def __init__(self, policy, storage, *args):
         super().__init__(policy, storage, *args)
@@ -42,7 +42,7 @@ class DebitAfterSending(Client):
 
 
 class TrustAfterFailure(Client):
-    """Goes on from a state that the flash did not take."""
+    """Continues from a state that the flash rejected."""
 
     def __init__(self, policy, storage, *args):
         super().__init__(policy, storage, *args)
@@ -50,7 +50,7 @@ class TrustAfterFailure(Client):
 
 
 class CountAfterFailure(Client):
-    """Counts a commit that failed, and writes the other slot next: over the record in force."""
+    """Counts a failed commit, and writes the other slot next: over the record in force."""
 
     def __init__(self, policy, storage, *args):
         super().__init__(policy, storage, *args)

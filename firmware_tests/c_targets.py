@@ -1,4 +1,4 @@
-"""What the C client is built for and run on: this machine, emulated chips, a big-endian machine."""
+"""Targets of the C client: this machine, emulated chips, a big-endian machine."""
 
 import os
 import shutil
@@ -28,9 +28,9 @@ _RISCV_AT = {"__flash": 0x80000000, "__flash_size": 4 << 20, "__ram": 0x80400000
 
 @dataclass(frozen=True)
 class Target:
-    """A compiler, how it is called, what runs its programs; package: what Debian calls these.
+    """A compiler, its options, and the command that runs its programs; `package` lists the Debian packages.
 
-    probe: what has to be there, as a name for the compiler's -print-file-name, or None.
+    probe  a file that must exist, for the compiler's -print-file-name, or None
     """
 
     name: str
@@ -42,11 +42,14 @@ class Target:
     probe: str | None = None
 
     def lacks(self) -> str | None:
-        """Why nothing can be built for it or run on it, and what to do; None where it can."""
+        """Return why the target cannot be used, with the remedy, or None if it can."""
         for tool in (self.compiler, *self.runner[:1]):
             if shutil.which(tool) is None:
                 return f"there is no {tool}: apt-get install {self.package}"
-        if self.probe is not None and not Path(self._said(f"-print-file-name={self.probe}")).is_absolute():
+        if (
+            self.probe is not None
+            and not Path(self._query_compiler(f"-print-file-name={self.probe}")).is_absolute()
+        ):
             return f"{self.compiler} lacks {self.probe}: apt-get install {self.package}"
         if self is PICO_CHIP:
             try:
@@ -55,12 +58,12 @@ class Target:
                 return str(e)
         return None
 
-    def _said(self, question: str) -> str:
+    def _query_compiler(self, question: str) -> str:
         command = [self.compiler, *self.chip, question]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     def build(self, program: Path, sources: Sequence[Path], *flags: str) -> Path:
-        """Compile and link; what the compiler says goes to standard error, and CalledProcessError ends it."""
+        """Compile and link; messages go to standard error, a failure raises CalledProcessError."""
         command = [self.compiler, *STRICT, *self.chip, f"-I{CORE}", *flags, *map(str, sources), *self.flags]
         subprocess.run([*command, "-lm", "-o", str(program)], check=True, timeout=runtimes.TIMEOUT_S)
         if self is PICO_CHIP:
@@ -78,7 +81,7 @@ class Target:
 
 
 def core(without: Sequence[str] = ()) -> list[Path]:
-    """The client's files, but for some."""
+    """Return the client's files without some."""
     return [p for p in sorted(CORE.glob("*.c")) if p.name not in (*NOT_CORE, *without)]
 
 

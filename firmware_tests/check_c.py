@@ -23,9 +23,9 @@ import runtimes
 _VERDICT = re.compile(r"^hushmote: (\d+) vectors, 0 wrong\s*$", re.MULTILINE)
 
 
-def checked(target: c_targets.Target, folder: Path) -> str | None:
-    """What went wrong with the vectors in vectors.h of a folder; None where all were right."""
-    sources = c_targets.core(without=("drbg.c",))  # which check.c includes
+def check_target(target: c_targets.Target, folder: Path) -> str | None:
+    """Return the failure with the vectors in vectors.h of a folder, or None."""
+    sources = c_targets.core(without=("drbg.c",))  # check.c includes it
     sources += [c_targets.CORE / "check.c", c_targets.CORE / "question.c"]
     try:
         flags = ("-DHUSHMOTE_ROOM_BYTES=1024", f"-I{folder}")
@@ -36,17 +36,17 @@ def checked(target: c_targets.Target, folder: Path) -> str | None:
         done = target.run(program)
     except subprocess.TimeoutExpired:
         return f"no end after {runtimes.TIMEOUT_S} s"
-    said = done.stdout + done.stderr  # QEMU's semihosting writes to the latter
-    if done.returncode or not _VERDICT.search(said):
-        return f"exit status {done.returncode}\n{said}"
+    output = done.stdout + done.stderr  # QEMU's semihosting writes to the latter
+    if done.returncode or not _VERDICT.search(output):
+        return f"exit status {done.returncode}\n{output}"
     return None
 
 
-def tried(target: c_targets.Target, folder: Path) -> tuple[c_targets.Target, str, str]:
-    """A target, the word for what came of it, and why or how long it took."""
+def run_target(target: c_targets.Target, folder: Path) -> tuple[c_targets.Target, str, str]:
+    """Return a target, the word for its result, and the reason or duration."""
     start = time.monotonic()
     lacks = target.lacks()
-    wrong = None if lacks else checked(target, folder)
+    wrong = None if lacks else check_target(target, folder)
     word = "skipped" if lacks else "failed" if wrong else "passed"
     return target, word, lacks or wrong or f"{time.monotonic() - start:.1f} s"
 
@@ -62,7 +62,7 @@ def main() -> int:
         tables = [sys.executable, str(runtimes.ROOT / "tools/make_c_vectors.py")]
         subprocess.run([*tables, str(folder / "vectors.h")], check=True)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for target, word, note in pool.map(partial(tried, folder=folder), chosen):
+            for target, word, note in pool.map(partial(run_target, folder=folder), chosen):
                 words.append(word)
                 print(f"{target.name}: {word}: {note}", flush=True)
     print(", ".join(f"{words.count(word)} {word}" for word in ("passed", "failed", "skipped")))

@@ -1,7 +1,7 @@
-"""Check ldp_client against vectors.json, on a board or on CPython: needs ldp_client, json and binascii alone.
+"""Check ldp_client against vectors.json, on a board or on CPython, using only ldp_client, json and binascii.
 
-Files beside it that enter further mechanisms, ldp_NAME.py, are imported as far as they are there. Reads the
-vectors line by line (one case per line), so that little memory is enough.
+Files beside it that add further mechanisms, ldp_NAME.py, are imported if they exist. Reads the vectors line
+by line (one case per line), to need little memory.
 
     micropython check_vectors.py vectors.json
 """
@@ -23,11 +23,11 @@ POLICY = {
 
 
 def load_further():
-    """Import every ldp_NAME that lies where modules are looked for."""
+    """Import every ldp_NAME on the module path."""
     for folder in sys.path:
         try:
             files = os.listdir(folder or ".")
-        except OSError:  # there is none, or it is frozen
+        except OSError:  # it does not exist, or is frozen
             continue
         for file in files:
             if file.startswith("ldp_") and file.endswith((".py", ".mpy")):
@@ -46,7 +46,7 @@ class Storage:
 
 
 class Script:
-    """An rng that plays back draws and fails at a call that is not the next one."""
+    """An rng that plays back draws, and fails at a call that is not the next one."""
 
     def __init__(self, draws):
         self.draws = draws
@@ -94,7 +94,7 @@ def check_experiments(case, experiments):
         same(getattr(exp, name), case[name], name)
     same(binascii.hexlify(exp.sha256).decode(), case["sha256"], "sha256")
     same(exp.digest, exp.sha256[:4], "digest")
-    if case["levels"]:  # else they are of another kind, which the codes tell apart
+    if case["levels"]:  # otherwise they are of another kind, which the codes distinguish
         same(len(exp.levels), len(case["levels"]), "number of levels")
     for i, want in enumerate(case["levels"]):
         x = exp.levels[i]
@@ -150,7 +150,7 @@ def check_reports(case, experiments):
     client.rng = Script(case["draws"])
     report = client.report(exp.name, None)
     same(report and binascii.hexlify(report).decode(), case["report"], "report")
-    # The seed is random: put it where the vector has zeros, and seal the record again.
+    # The seed is random: replace it with the vector's zeros, and seal the record again.
     newer, older = storage.slots
     want = binascii.unhexlify(case["after"])[:-4]
     want = want[:6] + newer[6:22] + want[22:]
@@ -174,7 +174,7 @@ def check_withdrawals(case, experiments):
     key = case["key"] and binascii.unhexlify(case["key"])
     client = ldp_client.Client(POLICY, Storage([None, None]), "d", None, key, case["fleet"])
     name = "e"
-    client._experiments[name] = True  # in force, whichever it is
+    client._experiments[name] = True  # in force, whatever its version
     client.serials[name] = case["least"]
     payload = binascii.unhexlify(case["withdrawal"])
     if case["refused"] is None:
@@ -184,7 +184,7 @@ def check_withdrawals(case, experiments):
     else:
         refused(lambda: client.withdraw(name, payload), "ExperimentRefused", case["refused"])
         same((client._experiments, client.serials), ({name: True}, {name: case["least"]}), "what changed")
-    # As an experiment it is nothing: so boards took it that knew no signed withdrawals.
+    # It is not an experiment: boards without signed withdrawals treated it as invalid.
     refused(lambda: client.enroll(payload), "ExperimentRefused", "not a JSON object")
 
 
@@ -246,12 +246,12 @@ def cases(lines):
             yield section, json.loads(line)
 
 
-# A chip verifies one a second, an emulated one in ten.
+# A chip verifies one in a second, an emulated one in ten.
 _SIGNATURES_EVERY = 4 if sys.platform in ("rp2", "esp32") else 1
 
 
 def run(lines):
-    """Check every case; return (number of cases by section, list of failures as text)."""
+    """Check every case; return the number of cases by section, and a list of failures."""
     load_further()
     counts = {}
     failures = []

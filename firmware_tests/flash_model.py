@@ -17,10 +17,10 @@ ERASED = b"\xff"
 
 
 class PowerCut(BaseException):
-    """Not an Exception: no handler of the code under test may see it."""
+    """Derived from BaseException, so that no handler of the code under test catches it."""
 
 
-_CUT = PowerCut()  # made beforehand: where the collector closes a file there is no heap to make one in
+_CUT = PowerCut()  # allocated early: when the collector closes a file, there may be no heap left
 
 
 class _Faulty:
@@ -40,13 +40,15 @@ class _Faulty:
         self.dead = False
 
     def stop(self):
-        """The board is off: what a late close() still wants to write changes nothing."""
+        """Switch the board off: writes by a late close() have no effect."""
         self.dead = True
         self.mode = "eio"
 
     def _begin(self, size):
-        """How many of an operation's size bytes are done. Allocates nothing: the collector closes files
-        that a cut left open, and then there is no heap."""
+        """Return how many bytes of an operation are completed.
+
+        Allocates nothing: it is called when the collector closes files that a cut left open, without heap.
+        """
         op = self.ops
         self.ops = op + 1
         if self.dead:
@@ -57,7 +59,7 @@ class _Faulty:
         return _part(size, self.blip_share) if op == self.blip else size
 
     def _end(self):
-        """The answer to an operation that was begun: 0 or an errno."""
+        """Return the result of an operation that was begun: 0 or an errno."""
         if self.dead:
             if self.mode == "raise":
                 raise _CUT
@@ -70,10 +72,12 @@ def _part(size, share):
 
 
 class Nor(_Faulty):
-    """NOR flash: erasing sets a block to 0xff, programming only clears bits. Blocks are kept sparsely.
+    """NOR flash: erasing sets a block to 0xff, programming only clears bits. Blocks are stored sparsely.
 
-    blocks: how many; block_bytes: size of the erase block; image: {number: bytes} of an earlier chip.
-    erases: {block number: how often it was erased}.
+    blocks       number of blocks
+    block_bytes  size of the erase block
+    image        {number: bytes} of an earlier chip
+    erases       {block number: times erased}
     """
 
     def __init__(self, blocks, block_bytes=4096, image=None):
@@ -94,7 +98,7 @@ class Nor(_Faulty):
         block = self.blocks.get(n, self.blank)
         try:
             buf[:] = memoryview(block)[off : off + len(buf)]
-        except MemoryError:  # the collector finalises a file that a cut left open: no allocation now
+        except MemoryError:  # the collector finalises a file that a cut left open: no allocation is possible
             for i in range(len(buf)):
                 buf[i] = block[off + i]
 
@@ -139,8 +143,11 @@ class Nor(_Faulty):
 
 
 class Disk(_Faulty):
-    """Sectors for FAT. erase_first: on-chip flash (a sector is erased, then programmed: two operations);
-    otherwise a memory card (a sector is overwritten in one operation)."""
+    """Sectors for FAT.
+
+    With erase_first it is on-chip flash (a sector is erased, then programmed: two operations), otherwise a
+    memory card (a sector is overwritten in one operation).
+    """
 
     def __init__(self, sectors, sector_bytes, erase_first, image=None):
         super().__init__()
@@ -203,14 +210,14 @@ class Littlefs:
         self.geometry = geometry
 
     def chip(self, image=None):
-        """A chip with that image, or a freshly formatted one."""
+        """Return a chip with an image, or a freshly formatted one."""
         chip = Nor(self.blocks, image=image)
         if image is None:
             vfs.VfsLfs2.mkfs(chip, **self.geometry)
         return chip
 
     def mount(self, chip):
-        """Returns the client's storage on it. Raises OSError where it does not mount."""
+        """Return the client's storage on it; raise OSError if it does not mount."""
         vfs.mount(vfs.VfsLfs2(chip, **self.geometry), MOUNT)
         return MOUNT + "/ldp"
 
@@ -219,7 +226,7 @@ class Littlefs:
 
 
 class Fat:
-    """FAT on a memory card or on on-chip flash."""
+    """FAT on a memory card or in on-chip flash."""
 
     def __init__(self, name, sectors, sector_bytes, erase_first):
         self.name = name
@@ -240,22 +247,26 @@ class Fat:
 
 
 class Slots:
-    """The client's storage straight on NOR flash: a slot has two blocks, and is one record, old or new.
+    """The client's storage directly on NOR flash: a slot has two blocks, and is one record, old or new.
 
-    A block holds a mark, a count modulo 256, two bytes of length, the record. The mark is programmed last.
+    A block has a mark, a count modulo 256, two bytes of length, and the record. The mark is programmed last.
     """
 
     def __init__(self, chip):
         self.chip = chip
 
     def _newest(self, slot):
-        """The block in force, None where there is none."""
-        found = None
+        """Return the block in force, or None."""
+        newest = None
         for block in (2 * slot, 2 * slot + 1):
             data = self.chip.blocks.get(block)
-            if data and data[0] == 0 and (found is None or data[1] - self.chip.blocks[found][1] & 255 < 128):
-                found = block
-        return found
+            if (
+                data
+                and data[0] == 0
+                and (newest is None or data[1] - self.chip.blocks[newest][1] & 255 < 128)
+            ):
+                newest = block
+        return newest
 
     def read(self, slot):
         block = self._newest(slot)
@@ -275,7 +286,7 @@ class Slots:
 
 
 class SlotsInPlace:
-    """The same without a second block: while a slot is written, its old record is gone. Boards do not."""
+    """The same without a second block: a write destroys the slot's old record. Boards do not do this."""
 
     def __init__(self, chip):
         self.chip = chip
@@ -294,7 +305,7 @@ class SlotsInPlace:
 
 
 class RawFlash:
-    """No file system: slots on a chip of four small blocks."""
+    """Without a file system: slots on a chip of four small blocks."""
 
     def __init__(self, name="raw NOR flash", slots=Slots):
         self.name = name
@@ -310,8 +321,8 @@ class RawFlash:
         pass
 
 
-# The geometries of MicroPython's own mounts: esp32 takes VfsLfs2's defaults, rp2 says progsize=256.
-# The cache is four times the larger of readsize and progsize: 128 bytes, and 1,024.
+# The geometries of MicroPython's own mounts: esp32 uses VfsLfs2's defaults, rp2 sets progsize=256. The cache
+# is four times the larger of readsize and progsize: 128 bytes, and 1,024.
 def esp32(blocks):
     return Littlefs("littlefs, ESP32", blocks, readsize=32, progsize=32, lookahead=32)
 

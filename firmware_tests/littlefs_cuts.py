@@ -1,6 +1,6 @@
-"""The power-cut tests of one littlefs geometry: at every operation of the flash, in every way it can end.
+"""The power-cut tests of one littlefs geometry: at every operation of the flash, with every outcome.
 
-The short form cuts each operation once, in one of the nine ways, and lets every ninth fail once.
+The short form cuts each operation once, with one of the nine outcomes, and lets every ninth fail once.
 """
 
 import board_life
@@ -10,7 +10,7 @@ STEP = 1 if LONG else 9
 
 
 def cut_tests(medium, client_class, least_operations):
-    """Tests by name, for on_device.run(); least_operations: fewer would mean that the life was not lived."""
+    """Return tests by name, for on_device.run(); fewer than least_operations mean an incomplete life."""
 
     def survives(mode):
         operations, uncut = board_life.operations(medium, client_class)

@@ -26,7 +26,7 @@ PAGE = c_targets.CORE / "README.md"
 _BEGIN, _END = "<!-- cost: written by firmware_tests/measure_c.py -->\n", "<!-- end of the cost -->"
 _CYCLES_PER_MS = 125_000
 CHIPS = {"Cortex-M0+": PICO_CHIP, "Cortex-M3": CORTEX_M3, "RISC-V rv32imac": RISCV}
-LEAN = ("P256", "SW", "PREFIX", "PAIRS")  # what goes first where flash is short
+LEAN = ("P256", "SW", "PREFIX", "PAIRS")  # the first parts to leave out if flash is short
 LEANEST = (*LEAN, "PGR", "TEXT")
 REPORTER = c_targets.CORE / "reporter.c"
 _SIZED = ("-Os", *c_targets.SECTIONS)
@@ -55,9 +55,12 @@ class Times:
 
 @dataclass(frozen=True)
 class Costs:
-    """ram: experiments -> bytes of static RAM on Cortex-M0+, by unsent reports; reporter_ram: what the reporter adds.
+    """The measurements.
 
-    stack: call -> bytes, the deepest; of the reporter's calls in reporter_stack.
+    ram             number of experiments -> bytes of static RAM on Cortex-M0+, by unsent reports
+    reporter_ram    static RAM that the reporter adds
+    stack           call -> bytes at the deepest point
+    reporter_stack  the same for the reporter's calls
     """
 
     sizes: dict[str, Sizes]
@@ -77,7 +80,7 @@ def left_out(parts: Sequence[str]) -> list[str]:
 
 
 def size_of(file: Path, target: Target) -> int:
-    """Flash of an object or a program: code and constants, and what starts as other than zero."""
+    """Return the flash of an object or a program: code, constants, and initial values other than zero."""
     tool = target.compiler.replace("gcc", "size")
     done = subprocess.run([tool, str(file)], capture_output=True, text=True, check=True)
     text, data, _ = done.stdout.splitlines()[1].split()[:3]
@@ -117,15 +120,15 @@ def sizes(target: Target) -> Sizes:
             with tempfile.TemporaryDirectory() as parent:
                 folder = Path(parent)
                 objects = [compiled(target, folder, source, parts) for source in (*c_targets.core(), *more)]
-                found = {f"{o.stem}.c": size_of(o, target) for o in objects}
-                files = found | files
-                whole.append(sum(found.values()))
+                sizes_by_file = {f"{o.stem}.c": size_of(o, target) for o in objects}
+                files = sizes_by_file | files
+                whole.append(sum(sizes_by_file.values()))
                 together.append(linked(target, folder, objects))
     return Sizes(dict(sorted(files.items())), whole, together)
 
 
 def client_ram(count: int, unsent: int) -> int:
-    """Return the static RAM of a client with so many experiments and unsent reports, on Cortex-M0+."""
+    """Return the static RAM of a client for this many experiments and unsent reports, on Cortex-M0+."""
     return _ram(
         "struct hushmote client;",
         f"struct hushmote_experiment experiments[{count}];",
@@ -135,7 +138,7 @@ def client_ram(count: int, unsent: int) -> int:
 
 
 def reporter_ram(count: int) -> int:
-    """Return the static RAM of a reporter for so many experiments, on Cortex-M0+."""
+    """Return the static RAM of a reporter for this many experiments, on Cortex-M0+."""
     return _ram(
         "struct hushmote_reporter reporter;",
         "struct hushmote_port port;",
@@ -154,7 +157,7 @@ def _ram(*lines: str) -> int:
 
 
 def _header(experiments: dict[str, bytes]) -> str:
-    """costs.h for cost.c."""
+    """Return costs.h for cost.c."""
     signing_key = bytes(range(32))
     topic = f"hushmote/v1/{FLEET}/experiment/rr"
     signed = keys.sign_experiment(signing_key, topic, experiments["rr"], 1)
@@ -186,11 +189,11 @@ def measure() -> Costs:
         if lacks := target.lacks():
             sys.exit(f"{target.name}: {lacks}; nothing is written")
     experiments = write_cost.experiments()
-    said = run_cost(experiments)
+    output = run_cost(experiments)
     stack: dict[str, int] = {}
-    for call, deep in re.findall(r"^STACK (\S+) (\d+)\s*$", said, re.MULTILINE):
+    for call, deep in re.findall(r"^STACK (\S+) (\d+)\s*$", output, re.MULTILINE):
         stack[call] = max(stack.get(call, 0), int(deep))
-    marks = [(int(n), int(cycles)) for n, cycles in re.findall(r"^MARK (\d+) (\d+)$", said, re.MULTILINE)]
+    marks = [(int(n), int(cycles)) for n, cycles in re.findall(r"^MARK (\d+) (\d+)$", output, re.MULTILINE)]
     took: dict[int, list[float]] = {}
     for (number, begin), (other, end) in zip(marks[::2], marks[1::2], strict=True):
         assert number == other
@@ -208,7 +211,7 @@ def measure() -> Costs:
 
 
 def targets(costs: Costs) -> list[tuple[str, str, str, bool]]:
-    """Rows of what, target, measured, reached."""
+    """Return rows of (what, target, measured, whether it is reached)."""
     m0 = costs.sizes["Cortex-M0+"]
     slowest = max(t.keyed for t in costs.times.values())
     deepest = max(costs.stack.values())
@@ -233,7 +236,7 @@ def _listed(stack: dict[str, int]) -> str:
 
 
 def part(costs: Costs) -> str:
-    """The page's part."""
+    """Return the page's part."""
     text = [
         "Every number is measured: sizes with `-Os -ffunction-sections` by the compilers of Debian 12, time in cycles of the emulated RP2040 as milliseconds at 125 MHz"
         " (it knows no waits for the external flash, so a chip takes longer), stack as the deepest byte that a call wrote there. The ledger is in memory.",

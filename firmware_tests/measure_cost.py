@@ -1,4 +1,4 @@
-"""What the client costs a board, measured on it; write_cost.py runs this with the modules as compiled.
+"""Measure what the client costs a board, on the board; write_cost.py runs this with compiled modules.
 
 micropython -m measure_cost import NAME...     heap kept by each module
 micropython -m measure_cost report NAME VALUE MODULES
@@ -22,11 +22,11 @@ POLICY = {
     "rules": ("sum", "squares", "count", "unlimited"),
     "experiments": NAMES,
 }
-TURNS = 40  # reports that have to pass, so that each level of hh is drawn
+TURNS = 40  # reports that must succeed, so that each level of hh is drawn
 
 
 class Memory:
-    """Storage that takes no time worth mentioning."""
+    """Storage that takes negligible time."""
 
     def __init__(self):
         self.slots = [None] * 2
@@ -44,16 +44,16 @@ def allocated():
 
 
 def kept_by_import(names):
-    kept = []
+    heap_kept = []
     for name in names:
         before = allocated()
         __import__(name)
-        kept.append(allocated() - before)
-    print("IMPORT", *kept, sep="|")
+        heap_kept.append(allocated() - before)
+    print("IMPORT", *heap_kept, sep="|")
 
 
 def board(storage, names):
-    """A client with these experiments, as it is after power-up."""
+    """Return a client with these experiments, in its state after power-up."""
     import ldp_client
 
     client = ldp_client.Client(POLICY, storage, "board-1", bytes(32), fleet="house")
@@ -72,9 +72,9 @@ def report_once(client, name, value):
 
 
 def passes(name, value, room_bytes):
-    """Whether reports pass when one hole of room_bytes is all the free memory there is.
+    """Return whether reports succeed when a single hole of room_bytes is all the free memory.
 
-    With a client of its own: one whose commit ran out of memory does not know what flash has, and locks.
+    It uses its own client: one whose commit ran out of memory does not know the flash's state, and locks.
     """
     client = board("ledger_of_" + name, (name,))
     for report in client.outbox():
@@ -85,7 +85,7 @@ def passes(name, value, room_bytes):
     chain = None
     try:
         while True:
-            chain = (chain,)  # one heap block each, until none is left
+            chain = (chain,)  # one heap block each, until none are left
     except MemoryError:
         pass
     hole = None  # noqa: F841 (the collector finds it when report() asks for memory)
@@ -101,7 +101,7 @@ def passes(name, value, room_bytes):
 
 
 def smallest_room(name, value):
-    """The smallest hole in which reports pass, by bisection down to a heap block of 16 bytes."""
+    """Return the smallest hole in which reports succeed, by bisection down to a heap block of 16 bytes."""
     low = 0
     high = 4096  # blocks
     if not passes(name, value, high * 16):
@@ -116,7 +116,7 @@ def smallest_room(name, value):
 
 
 def most_sha256(client, name, value):
-    """How often SHA-256 is computed for a report and its acknowledgement, the most of TURNS."""
+    """Return how often SHA-256 is computed for a report and its acknowledgement, the most of TURNS."""
     import ldp_client
 
     sha256 = ldp_client._sha256
@@ -148,7 +148,7 @@ def cost_of_report(name, text, modules):
     before = allocated()
     client = board("ledger_of_" + name, (name,))
     report_once(client, name, value)
-    kept = allocated() - before
+    heap_kept = allocated() - before
     record = max(len(client._ledger._storage.read(slot)) for slot in (0, 1))
     client = None
     room = smallest_room(name, value)
@@ -166,11 +166,11 @@ def cost_of_report(name, text, modules):
         report_once(client, name, value)
         garbage = max(garbage, gc.mem_alloc() - start)
         gc.enable()
-    print("REPORT", name, kept, room, garbage, sha256, length, record, sep="|")
+    print("REPORT", name, heap_kept, room, garbage, sha256, length, record, sep="|")
 
 
 def power_up(folder, with_reporter):
-    """The client, and whoever would carry its reports; in memory like the rest."""
+    """Return the client, and optionally the reporter, in memory like everything else."""
     client = board(folder, NAMES)
     if not with_reporter:
         return client, None
@@ -180,7 +180,7 @@ def power_up(folder, with_reporter):
 
 
 def life(with_reporter):
-    """What a board does from the box on, in whatever heap it has."""
+    """Run a board's life from provisioning on, in the present heap."""
     own = allocated()
     import ldp_client
 

@@ -1,4 +1,4 @@
-"""What power cuts do to a ledger on FAT, and to clients with mistakes on littlefs: measured only."""
+"""Measure the effect of power cuts on a ledger on FAT, and on clients with mistakes on littlefs."""
 
 import board_life
 import broken_clients

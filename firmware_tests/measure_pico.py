@@ -1,6 +1,6 @@
-"""What the client costs the emulated Pico; write_cost.py runs this there, and reads the emulator's marks.
+"""Measure what the client costs the emulated Pico; write_cost.py runs this and reads the emulator's marks.
 
-A number written to a register that the chip has not marks a moment, with the cycles so far.
+A number written to a register that the chip does not have marks a moment, with the cycles so far.
 """
 
 import gc
@@ -22,7 +22,7 @@ class Memory:
 
 
 def timed(number, call):
-    """Call between two marks of that number; the collector has run before."""
+    """Call between two marks of that number, after running the collector."""
     import machine
 
     gc.collect()
@@ -33,8 +33,8 @@ def timed(number, call):
 
 
 def imports():
-    """Heap that is kept by each module, and its name."""
-    kept = []
+    """Measure the heap that each module keeps, and print it with its name."""
+    heap_kept = []
     with open("modules.json") as f:
         names = json.loads(f.read())
     for number, name in enumerate(names):
@@ -42,20 +42,20 @@ def imports():
         before = gc.mem_alloc()
         timed(200 + number, lambda name=name: __import__(name))
         gc.collect()
-        kept.append([name, gc.mem_alloc() - before])
-    print("KEPT" + json.dumps(kept))
+        heap_kept.append([name, gc.mem_alloc() - before])
+    print("KEPT" + json.dumps(heap_kept))
 
 
 def reports():
-    """Marks 100 and on: report() of each mechanism, keyed and open; 1: one SHA-256; 2: a signature."""
+    """Mark report() of each mechanism, keyed and open (100 and up); one SHA-256 (1); a signature (2)."""
     import hashlib
 
     import ldp_client
     import ldp_p256
 
     with open("costs.json") as f:
-        given = json.loads(f.read())
-    names = list(given["experiments"])
+        cases = json.loads(f.read())
+    names = list(cases["experiments"])
     policy = {
         "sum": 1 << 40,
         "squares": 0,
@@ -65,7 +65,7 @@ def reports():
     }
     block = bytes(64)
     timed(1, lambda: hashlib.sha256(block).digest())
-    key, digest, signature = [bytes.fromhex(x) for x in given["signature"]]
+    key, digest, signature = [bytes.fromhex(x) for x in cases["signature"]]
     if not timed(2, lambda: ldp_p256.verify(key, digest, signature)):
         raise ValueError("the signature is not taken")
     number = 100
@@ -74,7 +74,7 @@ def reports():
             storage = Memory()
             ldp_client.provision(storage, consent=True)
             client = ldp_client.Client(policy, storage, "board-1", key)
-            text = given["experiments"][name].encode()
+            text = cases["experiments"][name].encode()
             timed(10 + names.index(name), lambda client=client, text=text: client.enroll(text))
             value = True if name == "rr" else 21.4
             for _ in range(TURNS):
@@ -86,7 +86,7 @@ def reports():
     storage = ldp_client.FileStorage("/ldp")
     ldp_client.provision("/ldp", consent=True)
     client = ldp_client.Client(policy, storage, "board-1", bytes(32))
-    client.enroll(given["experiments"]["hh"].encode())
+    client.enroll(cases["experiments"]["hh"].encode())
     for _ in range(TURNS):
         report = timed(3, lambda: client.report("hh", 21.4))
         timed(4, lambda report=report: client.sent(report))

@@ -1,8 +1,8 @@
-"""What the on-device tests share: running test functions, and the line that the runner reads.
+"""Shared parts of the on-device tests: the loop over test functions, and the line that the runner reads.
 
 A test file is a plain script of functions called test_*; its last line is on_device.run(globals()).
-MicroPython's unittest exits 0 on failure, and a board's exit status is lost on the way: the verdict
-is therefore a printed line. A file declares what it needs (see run.py):
+MicroPython's unittest exits with 0 on failure, and a board's exit status is lost on the way, so the verdict
+is a printed line. A file declares its requirements (see run.py):
 
     NEEDS = ("littlefs", "folder")
 """
@@ -10,13 +10,13 @@ is therefore a printed line. A file declares what it needs (see run.py):
 import sys
 
 try:
-    from long_form import LONG  # run.py puts it beside
+    from long_form import LONG  # run.py copies it beside this file
 except ImportError:
     LONG = True
 
 
 def run(names):
-    """Call every test_* function among names, print a verdict."""
+    """Call every test_* function among names; print a verdict."""
     passed = failed = 0
     for name in sorted(names):
         if not name.startswith("test_"):
@@ -28,7 +28,7 @@ def run(names):
             print("FAILED", name)
             if hasattr(sys, "print_exception"):
                 sys.print_exception(e)
-            else:  # CPython, for a file that drives a board
+            else:  # CPython, for a file that controls a board
                 import traceback
 
                 traceback.print_exc()
@@ -38,7 +38,7 @@ def run(names):
 
 
 def raises(error, call, *args):
-    """Call, and return the error's text; AssertionError where another error or none comes."""
+    """Call, and return the error's text; raise AssertionError if it raises another error or none."""
     try:
         call(*args)
     except error as e:
@@ -51,7 +51,7 @@ def budget(rule, cap):
 
 
 EPSILON = 1000000
-REPORTS = 6  # what each experiment's cap holds
+REPORTS = 6  # reports within each experiment's cap
 DOOR = '{"v":1,"name":"door","type":"bool","mechanism":"rr","epsilon":1000000,' + budget(
     "sum", REPORTS * EPSILON
 )

@@ -38,7 +38,10 @@ class PicoReport:
 
 @dataclass(frozen=True)
 class PicoCosts:
-    """imports: kind -> module -> bytes of heap that are kept, milliseconds."""
+    """The measurements.
+
+    imports  kind -> module -> bytes of heap kept, and milliseconds
+    """
 
     turns: int
     sha256_ms: float
@@ -72,9 +75,11 @@ def measure(experiments: dict[str, bytes]) -> PicoCosts:
         for kind in KINDS:
             firmware = board.FROZEN if kind == "frozen" else board.FIRMWARE
             done = _run(folder, kind, "imports", firmware)
-            kept = json.loads(done.output.split("KEPT", 1)[1])
+            heap_kept = json.loads(done.output.split("KEPT", 1)[1])
             times = {**times, **_times(done.log)}
-            imports[kind] = {name: (size, _median(times, 200 + n)) for n, (name, size) in enumerate(kept)}
+            imports[kind] = {
+                name: (size, _median(times, 200 + n)) for n, (name, size) in enumerate(heap_kept)
+            }
     return PicoCosts(
         TURNS,
         _median(times, 1),
@@ -87,7 +92,7 @@ def measure(experiments: dict[str, bytes]) -> PicoCosts:
 
 
 def _signed() -> list[str]:
-    """Public key, digest and signature of an experiment, in hex."""
+    """Return public key, digest and signature of an experiment, in hex."""
     signing_key = bytes(range(32))
     topic = "hushmote/v1/house/experiment/temperature"
     payload = keys.sign_experiment(signing_key, topic, b"{}", 1)
@@ -116,7 +121,7 @@ def _run(folder: Path, kind: str, function: str, firmware: Path) -> board.Run:
 
 
 def _times(log: dict[str, Any]) -> dict[int, list[float]]:
-    """Milliseconds between the two marks of each number."""
+    """Return milliseconds between the two marks of each number."""
     times: dict[int, list[float]] = {}
     marks = log["marks"]
     for start, end in zip(marks[::2], marks[1::2], strict=True):
@@ -130,7 +135,7 @@ def _median(times: dict[int, list[float]], number: int) -> float:
 
 
 def part(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
-    """What docs/reporter.md has of it; smallest: heap in KiB for importing ldp_client, by kind."""
+    """Return the part of docs/reporter.md; `smallest`: KiB of heap for importing ldp_client, by kind."""
     text = [
         "### Time on a Pico",
         "",
@@ -163,7 +168,11 @@ def part(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
     ]
     for module in IN_ORDER:
         cells = [pico.imports[kind][module] for kind in KINDS]
-        text.append(f"| `{module}` | " + " | ".join(f"{kept:,} | {ms:.0f} ms" for kept, ms in cells) + " |")
+        text.append(
+            f"| `{module}` | "
+            + " | ".join(f"{heap_bytes:,} | {ms:.0f} ms" for heap_bytes, ms in cells)
+            + " |"
+        )
     together = [pico.imports[kind].values() for kind in KINDS]
     cells = [f"{sum(k for k, _ in v):,} | {sum(ms for _, ms in v):.0f} ms" for v in together]
     text.append("| together | " + " | ".join(cells) + " |")

@@ -1,6 +1,6 @@
-"""A board's life that is recorded on the emulated Pico, and cut afterwards at each operation of its flash.
+"""A board's life recorded on the emulated Pico, then cut at each operation of its flash.
 
-record() runs on the Pico: a number is written to a register at each event, so that the emulator's log says
+record() runs on the Pico: it writes a number to a register at each event, so that the emulator's log shows
 how many flash operations came before it. cuts() runs on the unix port, from that log.
 """
 
@@ -16,7 +16,7 @@ _BLOCKS = 352
 
 
 class Journal(board_life.Witness):
-    """A witness that writes down what it is told."""
+    """A witness that logs its calls."""
 
     def __init__(self):
         super().__init__()
@@ -57,13 +57,13 @@ def record(client_class=Client):
     journal = Journal()
     try:
         board_life.life(client_class, "/ldp", journal)
-    except AssertionError as e:  # seen already while the board lived on
+    except AssertionError as e:  # the check failed already during the life
         print("BROKEN", e)
     print("EVENTS" + json.dumps(journal.events))
 
 
 def replay(events):
-    """A witness who knows of these events."""
+    """Return a witness with a record of these events."""
     witness = board_life.Witness()
     for method, argument in events:
         if argument is None:
@@ -75,7 +75,7 @@ def replay(events):
 
 
 def _apply(image, operation, share):
-    """Do the first bytes of an operation, by share, to an image {block: bytearray}."""
+    """Apply the first bytes of an operation, by share, to an image {block: bytearray}."""
     block, off = divmod(operation["at"], 4096)
     done = int(operation["size"] * share)
     if done:
@@ -85,7 +85,7 @@ def _apply(image, operation, share):
 
 
 def cuts(path, image_path):
-    """Cut the power before, and half-way through, each operation; image_path: the flash before the life."""
+    """Cut the power before and half-way through each operation; image_path: the flash before the life."""
     with open(path) as f:
         log = json.load(f)
     medium = flash_model.pico(_BLOCKS)

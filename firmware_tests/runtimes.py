@@ -1,4 +1,4 @@
-"""Real MicroPython runtimes: which are here, what each can do, and how to get those that are missing.
+"""Real MicroPython runtimes: those installed here, their features, and how to install the others.
 
 python firmware_tests/runtimes.py             what is here
 python firmware_tests/runtimes.py --install   get what is missing, into .rig/ of this checkout
@@ -34,9 +34,9 @@ from hushmote.fleet.provisioning.interpreters import PROBE, VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 RIG = ROOT / ".rig"
-TIMEOUT_S = pico_board.TIMEOUT_S  # only a program that hangs meets it
+TIMEOUT_S = pico_board.TIMEOUT_S  # reached only by a program that hangs
 
-# Run on a board afterwards: what was copied is removed again.
+# Run on a board afterwards, to remove the copied files.
 _LEAVE = """
 import os
 here = os.getcwd()
@@ -52,7 +52,7 @@ remove(here)
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime that answered: name, the command that takes a script, version, features."""
+    """A working runtime: name, the command that takes a script, version, features."""
 
     name: str
     argv: tuple[str, ...]
@@ -60,7 +60,7 @@ class Runtime:
     features: frozenset[str]
 
     def command(self, folder: Path, script: str, heap: str | None = None) -> list[str]:
-        """The command that runs a script of a folder, run in that folder; heap as in "64k"."""
+        """Return the command that runs a script of a folder, in that folder; `heap` as in "64k"."""
         if self.name == "board":
             # Copied, not mounted: a mounted folder is read over the wire while the test runs.
             there = "/" + folder.name
@@ -84,7 +84,7 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Missing:
-    """A runtime that cannot be had: why, and the command that would provide it."""
+    """A runtime that is not available: why, and the command that would install it."""
 
     name: str
     reason: str
@@ -93,15 +93,17 @@ class Missing:
 
 def _probe(name: str, argv: tuple[str, ...]) -> Runtime | Missing:
     runtime = Runtime(name, argv, "", frozenset())
-    shown = shlex.join(argv)
+    command_line = shlex.join(argv)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "probe.py").write_text(PROBE)
         try:
             words = _ask(runtime, Path(folder), None)
         except (OSError, subprocess.TimeoutExpired) as e:
-            return Missing(name, f"{shown} does not run: {e}", f"run {shown} by hand")
+            return Missing(name, f"{command_line} does not run: {e}", f"run {command_line} by hand")
         if len(words) < 4 or words[2] != "micropython":
-            return Missing(name, f"{shown} is not MicroPython, or does not answer", f"run {shown} by hand")
+            return Missing(
+                name, f"{command_line} is not MicroPython, or does not answer", f"run {command_line} by hand"
+            )
         features = set(words[4:])
         if name != "pico":
             features.add("fast")
@@ -123,7 +125,7 @@ def _ask(runtime: Runtime, folder: Path, heap: str | None) -> list[str]:
 
 @contextmanager
 def _lock() -> Iterator[None]:
-    """Only one run installs at a time."""
+    """Let only one run install at a time."""
     RIG.mkdir(exist_ok=True)
     with open(RIG / "lock", "w") as lock:
         try:
@@ -143,7 +145,7 @@ _OWN: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 
 def _own(name: str, install: bool) -> Runtime | Missing:
-    """A runtime of our own folder, installed on request."""
+    """Return a runtime of the .rig folder, installed on request."""
     file, get = _OWN[name]
     path = RIG / file
     if not path.exists() and install:
@@ -172,10 +174,12 @@ def _own(name: str, install: bool) -> Runtime | Missing:
 def find(
     install: bool = False, port: str | None = None, pico: bool = False
 ) -> tuple[list[Runtime], list[Missing]]:
-    """Runtimes that answer, and those that cannot be had.
+    """Return the working runtimes, and those that are not available.
 
-    install: get what is missing, but for the emulated Pico. port: a board's serial port; then only the
-    board is looked at. pico: look for the emulated Pico too, whose probe takes seconds.
+    Args:
+        install: Install missing ones, except for the emulated Pico.
+        port: A board's serial port; then only the board is checked.
+        pico: Look for the emulated Pico too, whose probe takes seconds.
     """
     candidates: list[Runtime | Missing] = []
     if port is not None:

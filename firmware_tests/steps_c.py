@@ -1,4 +1,4 @@
-"""Every branch of the C client's draws takes as many cycles of the emulated RP2040 as any other of its level.
+"""Check that all branches of the C client's draws take equally many cycles of the emulated RP2040.
 
     python firmware_tests/steps_c.py
 
@@ -18,7 +18,7 @@ import c_targets
 from c_targets import PICO_CHIP
 
 _MARK = re.compile(r"^MARK (\d+) (\d+)$", re.MULTILINE)
-_BEFORE = 999_999  # a run that only finds out what is drawn
+_BEFORE = 999_999  # a run that only determines what is drawn
 NUMBER = {"type": "number", "low": 0, "high": 1000}
 TEXT = {"type": "text", "salt": "s"}
 PAIR = [{"name": "a", "type": "bool"}, {"name": "b", "type": "choice", "labels": ["x", "y"]}]
@@ -42,19 +42,19 @@ def published(shape: dict[str, Any]) -> str:
 
 
 def header() -> str:
-    """steps.h for steps.c."""
+    """Return steps.h for steps.c."""
     payloads = ", ".join(json.dumps(published(shape)) for _, shape in SHAPES)
     return f"#define PAYLOADS {payloads}\n#define DOMAINS {', '.join(str(domain) for domain, _ in SHAPES)}\n"
 
 
-def cycles(said: str) -> dict[int, list[int]]:
-    """Cycles of each branch, by its experiment times 1000 and its level."""
-    marks = [(int(n), int(at)) for n, at in _MARK.findall(said)]
-    found: dict[int, list[int]] = defaultdict(list)
+def cycles(output: str) -> dict[int, list[int]]:
+    """Return the cycles of each branch, by its experiment times 1000 plus its level."""
+    marks = [(int(n), int(at)) for n, at in _MARK.findall(output)]
+    cycles_by_number: dict[int, list[int]] = defaultdict(list)
     for (number, begin), (_, end) in zip(marks[::2], marks[1::2], strict=True):
         if number != _BEFORE:
-            found[number].append(end - begin)
-    return found
+            cycles_by_number[number].append(end - begin)
+    return cycles_by_number
 
 
 def main() -> int:
@@ -70,11 +70,11 @@ def main() -> int:
     if done.returncode:
         sys.exit(f"steps.c: {(done.stdout + done.stderr)[-2000:]}")
     failed = 0
-    for number, taken in cycles(done.stdout).items():
-        good = min(taken) == max(taken)
+    for number, counts in cycles(done.stdout).items():
+        good = min(counts) == max(counts)
         failed += not good
         word = SHAPES[number // 1000][1]["mechanism"]
-        print(f"{word} level {number % 1000}: {len(taken)} branches, {min(taken)} to {max(taken)} cycles")
+        print(f"{word} level {number % 1000}: {len(counts)} branches, {min(counts)} to {max(counts)} cycles")
     print(f"{len(SHAPES)} experiments, {failed} levels whose cycles tell something")
     return failed > 0
 

@@ -1,6 +1,6 @@
-"""Budgets as the server makes them from theorems: how many reports a board makes, and how ε may change.
+"""Budgets that the server derives from theorems: how many reports a board makes, and how ε may change.
 
-CASES, VERSIONS and PAYLOAD are literals, so that this file runs on a board by itself;
+CASES, VERSIONS and PAYLOAD are literals, so that this file runs on a board without others;
 tests/server/experiments/test_budget_agreement.py recomputes every one of them from the server's theorems.
 """
 
@@ -85,17 +85,17 @@ def enroll(client, epsilon, budget):
 
 
 def ask(client, calls):
-    """Call report() so often, acknowledging every report; returns how many there were."""
-    made = 0
+    """Call report() `calls` times, acknowledging every report; return how many there were."""
+    reports = 0
     for i in range(calls):
         report = client.report("door", i % 3 == 0)
         if report is not None:
-            made += 1
+            reports += 1
             client.sent(report)
-    return made
+    return reports
 
 
-def left(client):
+def reports_left(client):
     return client.status()["experiments"]["door"]["left"]
 
 
@@ -103,17 +103,17 @@ def test_a_board_makes_exactly_the_reports_that_the_theorem_allows():
     for text, epsilon, budget, reports in CASES:
         client, storage = new_board()
         enroll(client, epsilon, budget)
-        if reports is None:  # no theorem: nothing but the policy would end it
+        if reports is None:  # no theorem: only the policy would end it
             assert ask(client, 40) == 40, text
             continue
-        assert left(client) == reports, (text, left(client))
+        assert reports_left(client) == reports, (text, reports_left(client))
         first = reports // 2
         assert ask(client, first) == first, text
         client = boot(storage)  # the budget outlives a restart
         enroll(client, epsilon, budget)
-        assert left(client) == reports - first, (text, left(client))
-        made = first + ask(client, reports - first + 10)
-        assert made == reports, (text, made)
+        assert reports_left(client) == reports - first, (text, reports_left(client))
+        reports_made = first + ask(client, reports - first + 10)
+        assert reports_made == reports, (text, reports_made)
         assert client.status()["experiments"]["door"]["state"] == "spent", text
 
 
@@ -122,8 +122,8 @@ def test_epsilon_may_change_from_version_to_version_within_sum_and_squares():
         client, storage = new_board()
         for epsilon, calls, reports in versions:
             enroll(client, epsilon, budget)
-            made = ask(client, calls)
-            assert made == reports, (text, epsilon, made)
+            reports_made = ask(client, calls)
+            assert reports_made == reports, (text, epsilon, reports_made)
             client = boot(storage)
         assert client.status()["experiments"]["door"]["reports"] == sum([v[2] for v in versions])
 
@@ -137,7 +137,7 @@ def test_epsilon_may_not_change_within_count_and_the_board_says_so():
     for epsilon in (250000, 1000000):
         assert raises(ldp_client.ExperimentRefused, enroll, client, epsilon, budget) == reason
         assert client.status()["experiments"]["door"]["reason"] == reason
-    assert ask(client, 3) == 3  # the version before stays in force
+    assert ask(client, 3) == 3  # the previous version stays in force
     client = boot(storage)
     assert raises(ldp_client.ExperimentRefused, enroll, client, 250000, budget) == reason
     line = client.status()["experiments"]["door"]

@@ -1,4 +1,4 @@
-"""`hushmote flash` through the emulated Pico's USB port, with mpremote, twice; then the board as it is."""
+"""Test `hushmote flash` through the emulated Pico's USB port, with mpremote, twice; then the board."""
 
 import json
 import tempfile
@@ -40,7 +40,7 @@ def test_a_board_is_flashed_and_flashed_again():
         provision_device(keys, "garden", "board-1", Network(**wifi), path=settings)
         image = folder / "flash.img"
         board.make_image(image, Path.cwd(), ["on_device.mpy"])
-        application = folder / "application.py"  # with the example flash refuses a firmware without Wi-Fi
+        application = folder / "application.py"  # flash refuses the example because the firmware has no Wi-Fi
         application.write_bytes((board.DEVICE / "main.py").read_bytes())
         options = {"reset": False, "timeout_s": 200}
         with board.usb_port(folder, image) as port:

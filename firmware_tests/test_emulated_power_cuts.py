@@ -1,7 +1,7 @@
 """The power of the emulated Pico fails at every operation of its flash, whole and torn.
 
-One life is recorded on the board: up to a cut, a life that is cut is the same. Every image that a cut leaves
-is then mounted as the firmware does it, and some are booted by the firmware itself.
+One life is recorded on the board: up to the cut, an interrupted life is the same. Every image that a cut
+leaves is then mounted like the firmware does, and some are booted by the firmware itself.
 """
 
 import ast
@@ -28,7 +28,7 @@ def boot(folder, script, image, **options):
 
 
 def lost(client):
-    """Record a life with a client, cut it everywhere, and return how many cuts broke something."""
+    """Record a life with a client, cut it everywhere, and return how many cuts broke a condition."""
     with tempfile.TemporaryDirectory() as folder:
         image = Path(folder) / "flash.img"
         board.make_image(image, Path.cwd(), FILES)
@@ -69,7 +69,7 @@ def test_a_board_whose_power_failed_boots_and_goes_on():
         with tempfile.TemporaryDirectory() as folder:
             image = Path(folder) / "flash.img"
             board.make_image(image, Path.cwd(), FILES)
-            # What it printed before the power failed is what happened.
+            # Its output before the power failed is the record.
             life = """
 import board_life, ldp_client, recorded_life
 class Loud(recorded_life.Journal):
@@ -86,7 +86,7 @@ print("THE END")
 import board_life, ldp_client, recorded_life
 witness = recorded_life.replay({events!r})
 board_life.check(ldp_client.Client, "/ldp", witness)
-print("sound", len(witness.seen))
+print("sound", len(witness.reports))
 """
             after = boot(folder, check, image)
             print(cut, torn, len(events), "events before the cut;", after.output.strip())

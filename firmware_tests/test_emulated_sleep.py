@@ -1,4 +1,4 @@
-"""An hour of sleep on the RP2040, whose deepsleep() refuses long ones, with its watchdog running."""
+"""An hour of sleep on the RP2040, whose deepsleep() rejects long ones, with its watchdog running."""
 
 import json
 import tempfile
@@ -15,7 +15,7 @@ HOST = True
 
 
 def run(script):
-    """A script on a board that has the application, and what it took."""
+    """Run a script on a board with the application; return the result and its duration."""
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         for module in (*MODULES, "main"):

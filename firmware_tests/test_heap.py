@@ -1,4 +1,4 @@
-"""The compiled client with three experiments in 64 KiB, and what a report leaves in memory: nothing."""
+"""The compiled client with three experiments in 64 KiB; a report must not leave anything in memory."""
 
 import gc
 
@@ -23,7 +23,7 @@ class Memory:
 
 
 def board(storage):
-    """A client with three experiments whose budget does not end, an old report of each in the ledger."""
+    """Return a client with three unlimited experiments, and an old report of each in the ledger."""
     ldp_client.provision(storage, consent=True)
     client = ldp_client.Client(POLICY_WITHOUT_END, storage, "board-1", KEY)
     for text in EXPERIMENTS.values():
@@ -46,7 +46,7 @@ def allocated():
 
 def test_three_experiments_report_and_survive_an_outage():
     assert gc.mem_free() + gc.mem_alloc() < 66000
-    # In files, as on a board: reading them back needs memory in one piece, between what reports leave.
+    # In files, as on a board: reading them back needs contiguous memory between what reports leave.
     client = board("ledger")
     for _ in range(10):
         for _ in range(5):
@@ -58,7 +58,7 @@ def test_three_experiments_report_and_survive_an_outage():
         assert client.outbox() == []
 
 
-# A mean, a number by design codes, and a text, in the places of the three.
+# A mean, a number by design codes, and a text, in place of the three.
 FURTHER = {
     "temperature": (21.4, '"type":"number","low":0,"high":50000,"bins":1024,"mechanism":"sw","reach":461'),
     "door": (True, '"type":"bool","mechanism":"rr"'),
@@ -91,7 +91,7 @@ def test_a_report_leaves_no_memory_behind():
             before = allocated()
         else:
             after = allocated()
-    # 600 reports; a single word kept by each would be 9,600 bytes (a heap block has 16).
+    # 600 reports; one word kept by each would be 9,600 bytes (a heap block has 16).
     assert after - before <= 64, after - before
 
 

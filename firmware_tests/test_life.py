@@ -43,14 +43,14 @@ def test_a_provisioned_board_reports_until_its_budget_is_spent():
 def test_unsent_reports_survive_reboots_with_the_same_bytes_and_in_order():
     folder = new_folder()
     ldp_client.provision(folder, consent=True)
-    made = []
+    payloads = []
     for name in ("door", "temperature", "mode", "door"):
-        made.append(boot(folder).report(name, READINGS[name]))
-        assert boot(folder).outbox() == made
+        payloads.append(boot(folder).report(name, READINGS[name]))
+        assert boot(folder).outbox() == payloads
     client = boot(folder)
-    for report in made[1:]:
+    for report in payloads[1:]:
         client.sent(report)
-    assert boot(folder).outbox() == made[:1]
+    assert boot(folder).outbox() == payloads[:1]
 
 
 def test_opting_out_is_kept_and_drops_what_was_not_sent():

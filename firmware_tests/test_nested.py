@@ -1,4 +1,4 @@
-"""A report in a callback while another is being made: it comes to nothing, and nothing is spent twice."""
+"""A report in a callback while another is being made: it returns None, and nothing is spent twice."""
 
 import os
 
@@ -15,7 +15,7 @@ _count = [0]
 
 
 class Slots(ldp_client.FileStorage):
-    """A ledger in files; calls between() before each write, where a callback might come."""
+    """A ledger in files; calls between() before each write, where a callback could run."""
 
     def __init__(self):
         _count[0] += 1
@@ -36,11 +36,11 @@ def board(storage):
 
 
 def use_up(storage, start, stop):
-    """Report and send until long silent, while callbacks report too; compare with the ledger."""
+    """Report and send until long silent, with reports in callbacks too; compare with the ledger."""
     ldp_client.provision(storage, consent=True)
     client = board(storage)
     handed_out = []
-    answers = [0, 0]  # of callbacks: None, a report
+    answers = [0, 0]  # results in callbacks: None, a report
 
     def call_back(_):
         report = client.report("door", True)
@@ -79,7 +79,7 @@ def test_a_report_that_micropython_schedule_brings_into_another():
                 micropython.schedule(call_back, None)
             except RuntimeError:  # the queue is full
                 pass
-            for _ in range(2):  # callbacks come at jumps
+            for _ in range(2):  # callbacks run at jumps
                 pass
 
         storage.between = between

@@ -1,4 +1,4 @@
-"""ldp_p256.verify against Wycheproof's vectors, which were made to catch mistakes in exactly this."""
+"""Test ldp_p256.verify against Wycheproof's vectors, which target mistakes in ECDSA verification."""
 
 import binascii
 import hashlib
@@ -9,10 +9,10 @@ import on_device
 
 NEEDS = ("fast",)
 
-# Wycheproof's rule is FIPS 186's, which allows both s and ORDER - s; ours takes the lower one alone.
+# Wycheproof follows FIPS 186, which allows both s and ORDER - s; ours accepts only the lower one.
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
-# A verification takes a chip about a second. CPython judges all in every run of the tests.
+# A chip takes about a second per verification. CPython checks all in every run of the tests.
 EVERY = 8 if sys.platform in ("rp2", "esp32") or not on_device.LONG else 1
 
 
@@ -37,7 +37,7 @@ def cases():
 
 
 def lowered(signature):
-    """The signature with ORDER - s for an s in the upper half, None for any other."""
+    """Return the signature with ORDER - s if s is in the upper half, otherwise None."""
     s = int.from_bytes(signature[32:], "big")
     if len(signature) != 64 or not ORDER // 2 < s < ORDER:
         return None

@@ -7,7 +7,7 @@ import on_device
 from ldp_client import Client
 from littlefs_cuts import STEP
 
-# Some thousand lives: as compiled for boards, on the runtime that is most like one.
+# Some thousand lives: compiled for boards only, on the runtime that is most like one.
 NEEDS = ("urandom", "fast", "littlefs", "room", "compiled", "float32")
 HEAP = "512k"
 

@@ -1,4 +1,4 @@
-"""The RP2040's ring oscillator stands still: os.urandom is a cycle of 93 bytes, and nothing is reported."""
+"""If the RP2040's ring oscillator is stuck, os.urandom cycles through 93 bytes, and nothing is reported."""
 
 import tempfile
 from pathlib import Path
@@ -26,7 +26,7 @@ except ldp_client.EntropyError as e:
 
 
 def fresh_board(stuck):
-    """What a board that was never used before prints."""
+    """Return the output of a board that was never used before."""
     with tempfile.TemporaryDirectory() as folder:
         image, script = Path(folder) / "flash.img", Path(folder) / "script.py"
         script.write_text(SCRIPT)
@@ -48,7 +48,7 @@ def test_two_boards_whose_oscillators_run_share_nothing():
     first, second = fresh_board(False), fresh_board(False)
     assert first[0] == second[0] == "period -1", first
     assert [line.split()[0] for line in first[1:]] == ["report", "ledger"], first
-    assert first[2] != second[2]  # 16 random bytes among others: alike in 1 of 2**128 runs
+    assert first[2] != second[2]  # 16 random bytes each: equal in 1 of 2**128 runs
 
 
 on_device.run(globals())

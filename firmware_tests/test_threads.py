@@ -13,12 +13,12 @@ TEXT = DOOR.replace("6000000", str(CAP * EPSILON)).encode()
 
 try:
     import _thread
-except ImportError:  # nothing runs at the same time
+except ImportError:  # without concurrency
     _thread = None
 
 
 def live(client, reports, ended):
-    """Report until the budget is spent, and acknowledge whatever there is."""
+    """Report until the budget is spent, and acknowledge all reports."""
     try:
         while client.status()["experiments"]["door"]["left"]:
             report = client.report("door", True)
@@ -40,14 +40,14 @@ def test_two_threads_spend_the_budget_once():
         ldp_client.provision(folder, consent=True)
         client = ldp_client.Client(POLICY, folder, "board-1", KEY)
         client.enroll(TEXT)
-        made = [[], []]
+        payloads = [[], []]
         ended = []
-        for reports in made:
+        for reports in payloads:
             _thread.start_new_thread(live, (client, reports, ended))
         while len(ended) < 2:
             pass
         assert ended == [None, None], ended
-        numbers = sorted([int.from_bytes(report[5:9], "big") for report in made[0] + made[1]])
+        numbers = sorted([int.from_bytes(report[5:9], "big") for report in payloads[0] + payloads[1]])
         assert numbers == list(range(1, CAP + 1)), numbers
         assert client.status()["sum"] == CAP * EPSILON
 

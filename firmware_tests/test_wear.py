@@ -14,7 +14,7 @@ _REPORTS = 1500 if on_device.LONG else 300
 
 
 def wear(medium, limit):
-    """Report and send, three experiments in turn; prints and checks erases per report."""
+    """Report and send, three experiments in turn; print and check erases per report."""
     chip = medium.chip()
     folder = medium.mount(chip)
     ldp_client.provision(folder, consent=True)

@@ -34,22 +34,22 @@ TARGET = runtimes.ROOT / "docs" / "reporter.md"
 _BEGIN, _END = "<!-- cost: written by firmware_tests/write_cost.py -->\n", "<!-- end of the cost -->"
 DOMAIN = 1024
 EPSILON = 1_000_000  # micro-nats
-CAP = 10**16  # no budget ends while this measures
+CAP = 10**16  # no budget ends during the measurement
 HEAPS_KIB = range(24, 129)
-LIVES = 3  # in each heap: where objects come to lie depends on what was drawn
-ROOMY = "256k"  # heap for whatever is not about the smallest one
+LIVES = 3  # in each heap: the position of objects depends on the draws
+ROOMY = "256k"  # heap for measurements that are not about the smallest one
 _KIB = 1024
 _MPY_6 = 6  # sys.implementation._mpy of a runtime without native code
-_BY_ITSELF = tuple(m for m in pico_cost.IN_ORDER if m != "async_reporter")  # which needs asyncio
+_BY_ITSELF = tuple(m for m in pico_cost.IN_ORDER if m != "async_reporter")  # it needs asyncio
 
 
 @dataclass(frozen=True)
 class Report:
-    """What report() costs with one mechanism; sizes in bytes; sha256: how often it is computed."""
+    """The cost of report() with one mechanism; sizes in bytes; sha256 counts its computations."""
 
     mechanism: str
     domain: int
-    modules: str  # with commas, of the files beside ldp_client.py that it needs
+    modules: str  # with commas: the files beside ldp_client.py that it needs
     kept: int
     room: int
     garbage: int
@@ -60,7 +60,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Wear:
-    """Erases on a littlefs geometry; record: the ledger's bytes, three experiments and a report in it."""
+    """Erases on a littlefs geometry; `record` is the ledger's size with three experiments and a report."""
 
     name: str
     reports: int
@@ -75,25 +75,29 @@ class Wear:
 
 @dataclass(frozen=True)
 class Life:
-    """own: the measuring code's heap; heaps_kib: every heap size in which a whole life passed."""
+    """Heaps in which a life succeeds.
+
+    own        heap of the measuring code
+    heaps_kib  every heap size in which a whole life succeeded
+    """
 
     own: int
     heaps_kib: frozenset[int]
 
     @property
     def smallest_kib(self) -> int | None:
-        """Smallest heap from which on all larger ones that were tried pass; None where the largest fails."""
-        found = None
+        """The smallest heap from which all larger ones succeeded; None if the largest failed."""
+        smallest = None
         for heap in reversed(HEAPS_KIB):
             if heap not in self.heaps_kib:
                 break
-            found = heap
-        return found
+            smallest = heap
+        return smallest
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Everything the page shows."""
+    """The content of the page's part."""
 
     version: str
     lines: int  # of ldp_client.py
@@ -102,14 +106,14 @@ class Costs:
     imports: dict[str, int]  # "source", "compiled" -> smallest heap for importing ldp_client, KiB
     pico: pico_cost.PicoCosts
     reports: tuple[Report, ...]
-    lives: dict[bool, Life]  # with the reporter loaded?
+    lives: dict[bool, Life]  # keyed by whether the reporter is loaded
     wear: tuple[Wear, ...]
 
 
 def experiments() -> dict[str, bytes]:
-    """An experiment of each mechanism that reports are measured with: the parameters the server chooses.
+    """Return an experiment for each mechanism to measure, with the parameters that the server chooses.
 
-    One whose examples have no number, or which is for fewer values, is measured with the last of them.
+    A mechanism whose examples are not numbers, or which is for fewer values, uses the last of its examples.
     """
     number = {"type": "number", "low": -20_000, "high": 50_000, "bins": DOMAIN}
     kinds = {}
@@ -120,16 +124,16 @@ def experiments() -> dict[str, bytes]:
             with contextlib.suppress(NoMechanism):  # it is for fewer values
                 kinds[word] = number | chosen_fields(DOMAIN, EPSILON, ALL_RANGES, word)
     ends = {"epsilon": EPSILON, "budget": {"rule": "sum", "cap": CAP}, "window": "day"}
-    made = {}
+    payloads = {}
     for mechanism, fields in kinds.items():
         text = json.dumps({"v": 1, "name": mechanism, "mechanism": mechanism} | fields | ends).encode()
-        Experiment.parse(text)  # raises where it is not one
-        made[mechanism] = text
-    return made
+        Experiment.parse(text)  # raises if it is invalid
+        payloads[mechanism] = text
+    return payloads
 
 
 def stage(folder: Path) -> None:
-    """The modules as `hushmote flash` compiles them, the measuring code, the experiments' files."""
+    """Write the modules as `hushmote flash` compiles them, the measuring code, and the experiments' files."""
     folder.mkdir()
     modules = (*(run.DEVICE / f"{m}.py" for m in MODULES), *shipped_files().values())
     for path in (*modules, run.HERE / "measure_cost.py"):
@@ -144,7 +148,7 @@ def stage(folder: Path) -> None:
 
 
 def ask(runtime: runtimes.Runtime, staged: Path, heap: str, *arguments: str) -> list[str] | str:
-    """Fields of the line that measure_cost prints, or the last line of its error."""
+    """Return the fields of the line that measure_cost prints, or the last line of its error."""
     with tempfile.TemporaryDirectory() as parent:
         own = Path(parent) / "board"
         shutil.copytree(staged, own)
@@ -159,7 +163,7 @@ def ask(runtime: runtimes.Runtime, staged: Path, heap: str, *arguments: str) -> 
 
 
 def must_ask(runtime: runtimes.Runtime, staged: Path, *arguments: str) -> list[str]:
-    """ask() with room for everything; ends the program where there is no answer."""
+    """Call ask() with a large heap; exit if it fails."""
     answer = ask(runtime, staged, ROOMY, *arguments)
     if isinstance(answer, str):
         sys.exit(f"measure_cost {' '.join(arguments)}: {answer}; nothing is written")
@@ -187,18 +191,18 @@ def live(runtime: runtimes.Runtime, staged: Path, with_reporter: bool) -> Life:
 
 
 def wear(runtime: runtimes.Runtime) -> tuple[Wear, ...]:
-    """Erases per report, as test_wear.py counts them."""
+    """Return erases per report, as test_wear.py counts them."""
     with tempfile.TemporaryDirectory() as folder:
         staged = Path(folder) / "staged"
         run.stage(staged, run.ARCHITECTURES[0])
         test = run.TestFile.read(run.HERE / "test_wear.py")
         outcome = run.run_file(runtime, test, run.ARCHITECTURES[0], staged)
-    # A limit that it misses is a line of our own table: what it printed is as good then.
+    # Exceeding its limit is a line in our own table; its printed numbers are valid then.
     lines = [line.split("|")[1:] for line in outcome.output.splitlines() if line.startswith("WEAR|")]
     if len(lines) != 2:
         sys.exit(f"test_wear.py {outcome.word} ({outcome.note}); nothing is written\n{outcome.output}")
-    found = [Wear(f[0], int(f[1]), int(f[2]), int(f[4]), int(f[5])) for f in lines]
-    return tuple(sorted(found, key=lambda w: w.name))
+    results = [Wear(f[0], int(f[1]), int(f[2]), int(f[4]), int(f[5])) for f in lines]
+    return tuple(sorted(results, key=lambda w: w.name))
 
 
 def measure() -> Costs:
@@ -227,14 +231,14 @@ def measure() -> Costs:
                 for path in (*with_imports(file.read_bytes()), file)
             ]
             modules = ",".join(path.stem for path in files)
-            # Of other types than numbers what an audit reads; a list is handed over as a tuple.
+            # For other types than numbers, the audit's first reading; a list becomes a tuple.
             reading = 21.4 if experiment.type == "number" else subject(payload, whole=False).readings[0]
             value = json.dumps(reading)
             fields = must_ask(runtime, staged, "report", mechanism, value, modules)[1:]
             reports.append(Report(mechanism, experiment.domain, modules, *(int(x) for x in fields)))
-        kept = must_ask(runtime, staged, "import", *_BY_ITSELF, *further)
+        heap_kept = must_ask(runtime, staged, "import", *_BY_ITSELF, *further)
         lives = {with_reporter: live(runtime, staged, with_reporter) for with_reporter in (False, True)}
-    kept_by = {f"{m}.py": int(x) for m, x in zip((*_BY_ITSELF, *further), kept, strict=True)}
+    kept_by = {f"{m}.py": int(x) for m, x in zip((*_BY_ITSELF, *further), heap_kept, strict=True)}
     lines = len((run.DEVICE / "ldp_client.py").read_text().splitlines())
     core = {word: text for word, text in experiments().items() if not needed_files(Experiment.parse(text))}
     pico = pico_cost.measure(core)
@@ -243,8 +247,8 @@ def measure() -> Costs:
 
 
 def smallest_imports(runtime: runtimes.Runtime) -> dict[str, int]:
-    """The smallest heap in which ldp_client can be imported, from source and as compiled, in KiB."""
-    found = {}
+    """Return the smallest heap in which ldp_client can be imported, from source and compiled, in KiB."""
+    smallest = {}
     path = run.DEVICE / "ldp_client.py"
     for kind, name, content in (
         ("source", path.name, path.read_bytes()),
@@ -258,15 +262,15 @@ def smallest_imports(runtime: runtimes.Runtime) -> dict[str, int]:
                     command, cwd=folder, capture_output=True, timeout=runtimes.TIMEOUT_S, check=False
                 )
                 if done.returncode == 0:
-                    found[kind] = heap
+                    smallest[kind] = heap
                     break
             else:
                 sys.exit(f"ldp_client as {kind} is not imported in 256 KiB; nothing is written")
-    return found
+    return smallest
 
 
 def targets(costs: Costs) -> list[tuple[str, str, str, bool]]:
-    """Rows of what, target, measured, reached."""
+    """Return rows of (what, target, measured, whether it is reached)."""
     rows = []
     size = max(costs.sizes["ldp_client.py"][1].values())
     rows.append(("`ldp_client.mpy`", "at most 11,264 bytes", f"{size:,} bytes", size <= 11 * _KIB))
@@ -278,9 +282,14 @@ def targets(costs: Costs) -> list[tuple[str, str, str, bool]]:
     rows.append(("SHA-256 for a report", "at most 25 times", f"{most} times", most <= 25))
     verify_s = costs.pico.verify_ms / 1000
     rows.append(("verifying an experiment on a Pico", "at most 2 s", f"{verify_s:.2f} s", 0 < verify_s <= 2))
-    kept = costs.kept["ldp_client.py"]
+    heap_bytes = costs.kept["ldp_client.py"]
     rows.append(
-        ("heap kept after `import ldp_client`", "at most 20,480 bytes", f"{kept:,} bytes", kept <= 20 * _KIB)
+        (
+            "heap kept after `import ldp_client`",
+            "at most 20,480 bytes",
+            f"{heap_bytes:,} bytes",
+            heap_bytes <= 20 * _KIB,
+        )
     )
     for with_reporter, life in costs.lives.items():
         what = "a whole life" + (", reporter loaded" if with_reporter else "")
@@ -305,7 +314,7 @@ def _from(smallest_kib: int | None) -> str:
 
 
 def part(costs: Costs) -> str:
-    """The page's part."""
+    """Return the page's part."""
     smallest = {with_reporter: life.smallest_kib for with_reporter, life in costs.lives.items()}
     text = [
         "Every number is measured, on MicroPython"
@@ -322,9 +331,9 @@ def part(costs: Costs) -> str:
         "|---|---|---|---|---|",
     ]
     for name, (source, compiled) in costs.sizes.items():
-        kept = f"{costs.kept[name]:,}" if name in costs.kept else ""
+        heap_text = f"{costs.kept[name]:,}" if name in costs.kept else ""
         mpy = " | ".join(f"{compiled[arch]:,}" for arch in run.NATIVE)
-        text.append(f"| `{name}` | {source:,} | {mpy} | {kept} |")
+        text.append(f"| `{name}` | {source:,} | {mpy} | {heap_text} |")
     text += [
         "",
         "In bytes. The heap is that of each module after those above it, code included. `main.py` is copied as source.",

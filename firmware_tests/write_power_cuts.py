@@ -35,13 +35,13 @@ _MODES = {
 
 
 def measure() -> tuple[str, dict[str, list[list[str]]]]:
-    """Run the files on unix32f; returns its version and {first word: fields of each printed line}."""
-    found = {runtime.name: runtime for runtime in runtimes.find(install=True, pico=True)[0]}
+    """Run the files on unix32f; return its version and {first word: fields of each printed line}."""
+    by_name = {runtime.name: runtime for runtime in runtimes.find(install=True, pico=True)[0]}
     for name, command in (
         ("unix32f", "python firmware_tests/runtimes.py --install says why it is missing"),
         ("pico", "make pico"),
     ):
-        if name not in found:
+        if name not in by_name:
             sys.exit(f"{name} is needed: {command}")
     words = ("CUTS", "BLIPS", "BROKEN", "CONTROL", "WEAR", "IN PLACE")
     lines: dict[str, list[list[str]]] = {word: [] for word in words}
@@ -53,7 +53,7 @@ def measure() -> tuple[str, dict[str, list[list[str]]]]:
         with ThreadPoolExecutor() as pool:
             jobs = [
                 pool.submit(
-                    run.run_file, found["pico" if t.host else "unix32f"], t, run.ARCHITECTURES[0], staged
+                    run.run_file, by_name["pico" if t.host else "unix32f"], t, run.ARCHITECTURES[0], staged
                 )
                 for t in tests
             ]
@@ -67,11 +67,11 @@ def measure() -> tuple[str, dict[str, list[list[str]]]]:
             word, *fields = line.split("|")
             if word in lines:
                 lines[word].append(fields)
-    return found["unix32f"].version, lines
+    return by_name["unix32f"].version, lines
 
 
 def part(version: str, lines: dict[str, list[list[str]]]) -> str:
-    """The page's part, from the lines that the on-device files printed."""
+    """Return the page's part, from the lines that the on-device files printed."""
     text = [
         f"Measured with `ldp_client` as compiled for boards on MicroPython {version} (32 bits, single floats). The file systems are"
         " MicroPython's own, over a NOR flash or disk in memory whose power fails.",
@@ -132,7 +132,7 @@ def part(version: str, lines: dict[str, list[list[str]]]) -> str:
 
 
 def _broken(lines: list[list[str]]) -> str:
-    """Each reason once, with how often all storages together saw it."""
+    """Return each reason once, with its count over all storages."""
     counts: Counter[str] = Counter()
     for _, _, count, reason in lines:
         counts[reason.rpartition(": ")[2]] += int(count)

@@ -1,9 +1,9 @@
-"""ESPHome, where it is set up: host firmware from a YAML file, and a Home Assistant that talks to it.
+"""ESPHome, if it is installed: host firmware from a YAML file, and a Home Assistant that connects to it.
 
     make esphome    # PyPI's esphome in .rig/esphome; HUSHMOTE_ESPHOME names another Python that has it
 
-`esphome compile` would fetch PlatformIO's platform for the host from the network; the sources that it
-generates build with plain gcc and g++ as well.
+`esphome compile` would download PlatformIO's platform for the host; the sources that it generates also build
+with plain gcc and g++.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ needs_esphome_build = pytest.mark.skipif(
 
 
 def esphome(*arguments: str, folder: Path, status: int = 0) -> str:
-    """Run the command in a folder; returns what it printed."""
+    """Run the command in a folder; return its output."""
     done = subprocess.run(
         [_PYTHON, "-m", "esphome", *arguments],
         cwd=folder,
@@ -44,21 +44,21 @@ def esphome(*arguments: str, folder: Path, status: int = 0) -> str:
         text=True,
         check=False,
     )
-    said = done.stdout + done.stderr
-    assert done.returncode == status, said
-    return said
+    output = done.stdout + done.stderr
+    assert done.returncode == status, output
+    return output
 
 
 def build(folder: Path, name: str) -> Path:
-    """The host firmware of folder/name.yaml, which has that name too. Objects are kept from run to run."""
+    """Build the host firmware of folder/name.yaml; return its path. Objects are kept from run to run."""
     esphome("compile", "--only-generate", f"{name}.yaml", folder=folder)
     base = folder / ".esphome" / "build" / name
     sources = base / "src"
-    found = re.search(
+    match = re.search(
         r"\[env:.*?build_flags =\n((?: +[^\n]*\n)+)", (base / "platformio.ini").read_text(), re.DOTALL
     )
-    assert found
-    flags = found[1].split()
+    assert match
+    flags = match[1].split()
     libraries = [flag for flag in flags if flag.startswith("-l")]
     headers = hashlib.sha256(" ".join(flags).encode())
     for path in sorted(sources.rglob("*.h")):
@@ -66,24 +66,34 @@ def build(folder: Path, name: str) -> Path:
             headers.update(path.read_bytes())
     _OBJECTS.mkdir(exist_ok=True)
 
-    def built(path: Path) -> str:
+    def compile_file(path: Path) -> str:
         key = headers.copy()
         key.update(str(path.relative_to(sources)).encode() + path.read_bytes())
         target = _OBJECTS / f"{key.hexdigest()}.o"
         if not target.exists():
             in_c = path.suffix == ".c"
-            kept = [
+            options = [
                 flag for flag in flags if flag not in libraries and not (in_c and flag.startswith("-std"))
             ]
-            made = base / f"{target.stem}.o"
-            command = ["gcc" if in_c else "g++", *kept, f"-I{sources}", "-c", str(path), "-o", str(made)]
+            object_file = base / f"{target.stem}.o"
+            command = [
+                "gcc" if in_c else "g++",
+                *options,
+                f"-I{sources}",
+                "-c",
+                str(path),
+                "-o",
+                str(object_file),
+            ]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
-            shutil.move(made, target)
+            shutil.move(object_file, target)
         return str(target)
 
     with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(built, [p for p in sorted(sources.rglob("*")) if p.suffix in (".c", ".cpp")]))
+        objects = list(
+            pool.map(compile_file, [p for p in sorted(sources.rglob("*")) if p.suffix in (".c", ".cpp")])
+        )
     subprocess.run(["g++", "-o", str(folder / name), *objects, *libraries], check=True)
     return folder / name
 
@@ -120,9 +130,9 @@ asyncio.run(main(int(sys.argv[1])))
 
 
 class Device:
-    """A host firmware as a process, its flash in a folder, and somebody at Home Assistant.
+    """A host firmware as a process, its flash in a folder, and a Home Assistant client.
 
-    shown: an entity's name -> its states so far.
+    history  an entity's name -> its states so far
     """
 
     def __init__(self, firmware: Path, flash: Path, api_port: int) -> None:
@@ -134,7 +144,7 @@ class Device:
         self._person = subprocess.Popen(
             [_PYTHON, "-c", _PERSON, str(api_port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self.shown: dict[str, list[Any]] = {}
+        self.history: dict[str, list[Any]] = {}
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
@@ -142,7 +152,7 @@ class Device:
         assert self._person.stdout
         for line in self._person.stdout:
             name, state = json.loads(line)
-            self.shown.setdefault(name, []).append(state)
+            self.history.setdefault(name, []).append(state)
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")
@@ -159,18 +169,18 @@ class Device:
         self._person.stdin.flush()
 
     def last(self, name: str) -> Any:
-        return self.shown.get(name, [None])[-1]
+        return self.history.get(name, [None])[-1]
 
     def wait(self, name: str, state: Any) -> None:
         until(
             lambda: self.last(name) == state,
-            lambda: f"{name}: {self.shown.get(name)}, not {state}\n{self.log()}",
+            lambda: f"{name}: {self.history.get(name)}, not {state}\n{self.log()}",
         )
 
     def lives(self, name: str, states: int) -> None:
-        """Wait for so many further states: as many seconds of the device's own."""
-        before = len(self.shown.get(name, ()))
-        until(lambda: len(self.shown.get(name, ())) >= before + states, self.log)
+        """Wait for this many further states, which takes as many seconds of the device's own."""
+        before = len(self.history.get(name, ()))
+        until(lambda: len(self.history.get(name, ())) >= before + states, self.log)
 
     def kill(self) -> None:
         self._person.kill()

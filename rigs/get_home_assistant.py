@@ -13,13 +13,13 @@ PACKAGES = Path(__file__).with_name("home_assistant.txt")
 
 
 def python(folder: Path = FOLDER) -> Path | None:
-    """The interpreter that has it, None where it is not installed."""
+    """Return the interpreter that has it, or None."""
     path = folder / "bin" / "python"
     return path if (folder / "ready").exists() else None
 
 
 def get(folder: Path = FOLDER) -> None:
-    """Install it; does nothing where it is there."""
+    """Install it unless it is installed."""
     if python(folder) is None:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         command = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-deps", "-r", PACKAGES]

@@ -1,4 +1,4 @@
-"""A running Home Assistant on a broker, for tests; skipped by name where the rig is not installed."""
+"""A running Home Assistant on a broker, for tests, which are skipped if the rig is not installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hushmote.simulator.broker import MosquittoBroker, free_port
 
 
 class HomeAssistant:
-    """Home Assistant's core and MQTT integration in a process of its own; a context manager."""
+    """Home Assistant's core and MQTT integration in a separate process; a context manager."""
 
     def __init__(self, broker: MosquittoBroker) -> None:
         python = get_home_assistant.python()
@@ -46,11 +46,11 @@ class HomeAssistant:
         self._folder.cleanup()
 
     def log(self) -> str:
-        """What it warned of so far."""
+        """Return its warnings so far."""
         return Path(self._log.name).read_text(encoding="utf-8")
 
     def sensors(self) -> dict[str, Mapping[str, Any]]:
-        """Unique id -> its sensor: entity_id, state, attributes, device."""
+        """Return unique id -> sensor: entity_id, state, attributes, device."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")
@@ -58,7 +58,7 @@ class HomeAssistant:
         return {one["unique_id"]: one for one in json.loads(self._process.stdout.readline())}
 
     def until(self, unique_id: str, state: str | None) -> Mapping[str, Any]:
-        """Wait until a sensor has a state, or with None until it is not there; returns it."""
+        """Wait until a sensor has a state, or with None is gone; return it."""
 
         def there() -> bool:
             sensor = self.sensors().get(unique_id)

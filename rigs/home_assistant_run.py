@@ -1,8 +1,8 @@
-"""A Home Assistant that runs: its core and its MQTT integration, without the web interface.
+"""Run Home Assistant's core and its MQTT integration, without the web interface.
 
-Run with the Python of the rig (get_home_assistant.py): PORT of the broker, a free PORT for what else it
-serves, and a FOLDER for its files. A line of input is answered by a line of JSON, all sensors. The end of the
-input is its end.
+Run with the Python of the rig (get_home_assistant.py): PORT of the broker, a free PORT for its other
+services, and a FOLDER for its files. It answers each line of input with a line of JSON, all sensors, and
+stops at the end of the input.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ MQTT = {"discovery": True, "discovery_prefix": "homeassistant", "broker": "127.0
 
 
 async def start(port: int, own_port: int, folder: str) -> core.HomeAssistant:
-    """A started Home Assistant that is connected to the broker."""
+    """Return a started Home Assistant that is connected to the broker."""
     (Path(folder) / "configuration.yaml").touch()
     hass = core.HomeAssistant(folder)
     hass.config.skip_pip = True
@@ -40,13 +40,13 @@ async def start(port: int, own_port: int, folder: str) -> core.HomeAssistant:
 
 
 def states(hass: core.HomeAssistant) -> list[dict]:
-    """Every sensor: its state, attributes, unique id and device."""
+    """Return every sensor: its state, attributes, unique id and device."""
     entities, devices = entity_registry.async_get(hass), device_registry.async_get(hass)
-    found = []
+    sensors = []
     for state in hass.states.async_all("sensor"):
         entity = entities.async_get(state.entity_id)
         device = devices.async_get(entity.device_id) if entity and entity.device_id else None
-        found.append(
+        sensors.append(
             {
                 "entity_id": state.entity_id,
                 "state": state.state,
@@ -55,7 +55,7 @@ def states(hass: core.HomeAssistant) -> list[dict]:
                 "device": device and device.name,
             }
         )
-    return found
+    return sensors
 
 
 async def main(port: int, own_port: int, folder: str) -> None:

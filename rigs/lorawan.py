@@ -1,4 +1,4 @@
-"""Uplinks in the JSON that LoRaWAN servers post, by the examples in their documents."""
+"""Uplinks in the JSON that LoRaWAN servers post, after the examples in their documentation."""
 
 import base64
 import json
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def things_stack(payload: bytes | None, device: str = "d1") -> dict[str, Any]:
-    """An uplink as The Things Stack posts it, shortened where nothing of it is read."""
+    """Return an uplink as The Things Stack posts it, without parts that are not read."""
     uplink: dict[str, Any] = {
         "session_key_id": "AXA50tHUJ/lFBLWzQSSvJg==",
         "f_port": 1,
@@ -26,7 +26,7 @@ def things_stack(payload: bytes | None, device: str = "d1") -> dict[str, Any]:
 
 
 def chirpstack(payload: bytes, device: str = "d1") -> dict[str, Any]:
-    """An uplink event as ChirpStack 4 posts it in JSON."""
+    """Return an uplink event as ChirpStack 4 posts it in JSON."""
     return {
         "deduplicationId": "3ac7e3c4-4401-4b8d-9386-a5c902f9202d",
         "time": "2026-11-22T09:00:00+00:00",
@@ -51,5 +51,5 @@ def encoded(document: object) -> bytes:
 
 
 def kind(value: object) -> str | None:
-    """The name of a parameter of tests: a report's bytes differ each time, and tests' names must not."""
+    """Return the name of a test parameter: a report's bytes differ each time, but test names must not."""
     return "bytes" if isinstance(value, bytes) else None

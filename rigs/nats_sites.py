@@ -1,7 +1,7 @@
-"""Three NATS servers on sites of their own: networks that can be split, disks that fill up, power that goes.
+"""Three NATS servers on separate sites: networks that can be split, disks that fill up, power that fails.
 
-Needs root, `ip` (iproute2) and ext4 on loop devices. What is made here carries this process's number in its
-name and is removed at the end.
+Needs root, `ip` (iproute2) and ext4 on loop devices. Everything that it creates has this process's number in
+its name and is removed at the end.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ from hushmote.simulator.nats_servers import NatsServers
 
 _MIB = 1 << 20
 _SHUTDOWN = 0x8004587D  # ioctl: from now on nothing reaches this file system's disk
-_NO_LOG_FLUSH = 2  # nor what its journal holds in memory
+_NO_LOG_FLUSH = 2  # nor does the part of its journal in memory
 
 
 @pytest.fixture
 def needs_sites() -> None:
-    """Skip the test, with the reason, where networks and disks of one's own cannot be had."""
+    """Skip the test, with the reason, if separate networks and disks are not available."""
     if (why := _why_no_sites()) is not None:
         pytest.skip(why)
 
@@ -41,12 +41,12 @@ def _why_no_sites() -> str | None:
         with SiteServers(1, mib=16):
             return None
     except (subprocess.CalledProcessError, OSError) as e:
-        said = e.stderr if isinstance(e, subprocess.CalledProcessError) else str(e)
-        return f"no namespaces or loop devices here: {said.strip()}"
+        reason = e.stderr if isinstance(e, subprocess.CalledProcessError) else str(e)
+        return f"no namespaces or loop devices here: {reason.strip()}"
 
 
 class SiteServers(NatsServers):
-    """NATS servers, each in a network namespace and on a file system, of mib MiB, of its own.
+    """NATS servers, each in its own network namespace and on its own file system of `mib` MiB.
 
     A router in a further namespace joins the networks with each other and with this machine.
     """
@@ -61,18 +61,18 @@ class SiteServers(NatsServers):
         self.host = self.host_of(0)
 
     def host_of(self, number: int) -> str:
-        """The address of a server in its own network."""
+        """Return the address of a server in its own network."""
         return f"{self._net}.{number}.2"
 
     def start(self) -> None:
-        """As NatsServers; the networks and disks are made first."""
+        """Create the networks and disks, then start as NatsServers."""
         if self._place is None:
             self._place = Path(tempfile.mkdtemp(prefix=self._name))
             self._make(self._place)
         super().start()
 
     def stop(self) -> None:
-        """End all and remove networks, disks and what was kept."""
+        """Stop all servers, and remove networks, disks and data."""
         super().stop()
         if self._place is not None:
             for number in range(self._sites):
@@ -84,20 +84,20 @@ class SiteServers(NatsServers):
                 _ip("netns", "del", f"{self._name}-{site}")
 
     def cut(self, *numbers: int) -> None:
-        """Let no packet pass between these servers and any other; boards and aggregators reach all."""
+        """Block all packets between these servers and the others; boards and aggregators still reach all."""
         pairs = {(a, b) for a in numbers for b in range(self._sites) if a != b}
         for a, b in pairs | {(b, a) for a, b in pairs}:
             where = ("from", self.host_of(a), "to", self.host_of(b), "blackhole")
             _ip("-n", f"{self._name}-router", "rule", "add", "pref", "100", *where)
 
     def heal(self) -> None:
-        """Let all packets pass again."""
+        """Unblock all packets."""
         with contextlib.suppress(subprocess.CalledProcessError):
             while True:
                 _ip("-n", f"{self._name}-router", "rule", "del", "pref", "100")
 
     def fill(self, *numbers: int) -> None:
-        """Leave no byte free on the disks of these servers."""
+        """Fill the disks of these servers completely."""
         for number in numbers:
             with open(self._disk(number) / "ballast", "ab", buffering=0) as ballast:
                 for size in (_MIB, 4096, 512):
@@ -106,12 +106,12 @@ class SiteServers(NatsServers):
                             pass
 
     def free(self, *numbers: int) -> None:
-        """Give back what fill() took."""
+        """Delete the files of fill()."""
         for number in numbers:
             (self._disk(number) / "ballast").unlink(missing_ok=True)
 
     def cut_power(self, *numbers: int) -> None:
-        """Take the power from these servers and their disks at one instant: what was not synced is gone."""
+        """Cut the power of these servers and their disks at one instant: unsynced data is lost."""
         for number in numbers:
             disk = os.open(self._disk(number), os.O_RDONLY)
             fcntl.ioctl(disk, _SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))
@@ -119,17 +119,17 @@ class SiteServers(NatsServers):
         self.kill(*numbers)
         for number in numbers:
             _run("umount", str(self._disk(number)))
-            # The same disk mounted twice is one that is still without power.
+            # The same disk, still mounted, has no power.
             while _run("losetup", "-j", str(self._disk(number).with_suffix(".ext4"))):
                 time.sleep(0.01)
             self._mount(number)
 
     def store(self, number: int) -> Path:
-        """The folder in which a server keeps its streams, on a disk of its own."""
+        """Return the folder of a server's streams, on its own disk."""
         return self._disk(number) / "kept"
 
     def _prefix(self, number: int) -> tuple[str, ...]:
-        # Not `ip netns exec`: it makes a copy of all mounts, which keeps a disk from being unmounted.
+        # Not `ip netns exec`: it copies all mounts, which keeps a disk from being unmounted.
         return ("nsenter", f"--net=/run/netns/{self._name}-{number}")
 
     def _disk(self, number: int) -> Path:
@@ -158,10 +158,10 @@ class SiteServers(NatsServers):
         self._join(None, 9)
 
     def _join(self, site: str | None, number: int) -> None:
-        """A cable from a namespace, None: this machine's own, to the router: .2 there, .1 at the router.
+        """Connect a namespace, or with None this machine, to the router: .2 there, .1 at the router.
 
-        This machine's end has no address, and sends from another: Chromium drops what it fetches, in a test
-        beside this one, when the machine gets an address.
+        This machine's end has no address, and sends from another: Chromium, in a test beside this one, drops
+        requests when the machine gets an address.
         """
         router, near, far = f"{self._name}-router", f"{self._name}n{number}", f"{self._name}f{number}"
         inside = ("-n", site) if site is not None else ()

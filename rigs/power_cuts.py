@@ -1,4 +1,4 @@
-"""A device's life over a model of its storage, with a power cut before each flash operation: power_cuts.c."""
+"""A device's life on a model of its storage, with a power cut before each flash operation: power_cuts.c."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from c_core import CORE, compiled
 
 RIGS = Path(__file__).parent
 CORE_FILES = sorted({path.stem for path in CORE.glob("*.c")} - {"check", "fuzz"})
-STORAGES = {  # what is compiled beside the core: first the model
+STORAGES = {  # files compiled beside the core: first the model
     "nvs strings": ("idf_model", [CORE / "idf" / "idf_nvs.c"], "storage_nvs.c"),
     "nvs blobs": ("idf_model", [], "storage_blobs.c"),
     "zephyr": ("zephyr_model", [CORE / "zephyr" / "hushmote_zephyr.c"], "storage_zephyr.c"),
@@ -18,7 +18,7 @@ STORAGES = {  # what is compiled beside the core: first the model
 
 
 def build(folder: Path, storage: str, *flags: str) -> Path:
-    """The program for one of STORAGES."""
+    """Build the program for one of STORAGES; return its path."""
     model, port, adapter = STORAGES[storage]
     sources = [*CORE_FILES, RIGS / "power_cuts.c", RIGS / model / "nvs.c", RIGS / model / adapter]
     headers = [f"-I{RIGS / model}", f"-I{RIGS}", f"-I{CORE / 'idf'}", f"-I{CORE / 'zephyr'}"]

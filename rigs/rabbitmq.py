@@ -1,4 +1,4 @@
-"""RabbitMQ of Debian with its MQTT plugin as a child process, only to say what it holds and what not."""
+"""Debian's RabbitMQ with its MQTT plugin as a child process, to test which guarantees it gives."""
 
 import os
 import shutil
@@ -13,16 +13,16 @@ from running import WAIT_S, until
 
 from hushmote.simulator.broker import Broker, free_port
 
-_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # what is in sbin changes the user
+_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the script in sbin changes the user
 
 
 def find_rabbitmq() -> bool:
-    """Whether rabbitmq-server is installed."""
+    """Return whether rabbitmq-server is installed."""
     return _SERVER.exists() and shutil.which("epmd") is not None
 
 
 class RabbitMq(Broker):
-    """RabbitMQ with a folder, a name service and an MQTT 3.1.1 port of its own; anyone may connect."""
+    """RabbitMQ with its own folder, name service and MQTT 3.1.1 port; anyone may connect."""
 
     name = "rabbitmq"
     protocol = "3.1.1"
@@ -35,14 +35,15 @@ class RabbitMq(Broker):
         self._environment: dict[str, str] = {}
 
     def start(self) -> None:
-        """Return once it takes MQTT connections."""
+        """Return once it accepts MQTT connections."""
         if self._folder is None:
             self._configure()
         assert self._folder is not None
         with open(self._folder / "log", "ab") as output:
             options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
             if self._names is None:
-                # Else it would start one that outlives it, on the one port that all on this machine share.
+                # Otherwise it would start a name service that outlives it, on a port shared by the whole
+                # machine.
                 port = self._environment["ERL_EPMD_PORT"]
                 self._names = subprocess.Popen(["epmd", "-port", port, "-address", "127.0.0.1"], **options)
             self._process = process = subprocess.Popen(
@@ -52,15 +53,15 @@ class RabbitMq(Broker):
         assert process.poll() is None, f"RabbitMQ did not start: see {self._folder}"
 
     def terminate(self) -> None:
-        """End it in good order."""
+        """Stop it cleanly."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End it and remove its folder."""
+        """Stop it and remove its folder."""
         self._end(signal.SIGKILL)
         if self._names is not None:
             self._names.kill()
@@ -96,7 +97,7 @@ class RabbitMq(Broker):
     def _end(self, number: int) -> None:
         if self._process is None:
             return
-        # A shell and the machine under it, in a session of their own.
+        # A shell and the Erlang machine under it, in a separate session.
         os.killpg(self._process.pid, number)
         self._process.wait(WAIT_S)
         self._process = None

@@ -1,9 +1,9 @@
-"""Fake devices: the codes that they send, and how far that moves an estimate, in theory.
+"""Fake devices: the codes they send, and how far those move an estimate in theory.
 
-Estimates are linear in a stratum's shares of codes, so that the gain is known exactly in the mean: a forged
-report counts for what its code weighs, an honest one for the truth. With one value as the target and an
-attacker who draws stratum and run (level and seed) as boards do, it is the maximal gain attack of Cao, Jia,
-Gong, "Data Poisoning Attacks to Local Differential Privacy Protocols", USENIX Security 2021, sections 4, 5.
+Estimates are linear in a stratum's shares of codes, so the expected gain is known exactly: a forged report
+adds the weight of its code, an honest one the truth. With a single value as the target and an attacker who
+draws stratum and run (level and seed) as boards do, this is the maximal gain attack of Cao, Jia, Gong, "Data
+Poisoning Attacks to Local Differential Privacy Protocols", USENIX Security 2021, sections 4 and 5.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ Kind = Literal["random", "promote", "shift", "flood"]
 
 
 class AttackError(HushmoteError):
-    """An attack or a share of attackers cannot be simulated; the text says which can."""
+    """An attack or a share of attackers that cannot be simulated; the message lists the valid ones."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Attack:
     """The codes that fake devices send, and the value that they promote.
 
     kind    "random": codes drawn evenly from all. "promote", "shift": level and seed drawn as boards do, then
-            the cell that raises the target's share most. "flood": always the one code that does.
-    low     the target's indices low to high, half-open; of random nothing is promoted and they are empty
+            the code that raises the target's share most. "flood": always the single best code.
+    low     the target is indices low to high, half-open; "random" has no target, and the range is empty
     high
-    target  their name
+    target  the target's name
     share   of the devices that are fake, above 0 and below 1
     """
 
@@ -48,7 +48,7 @@ class Attack:
     share: float = 0.05
 
     def weights(self, experiment: Experiment) -> Floats:
-        """1.0 for each index of the target, shape (domain,)."""
+        """Return an array of shape (domain,) that is 1.0 at each index of the target."""
         index = np.arange(experiment.domain)
         return ((index >= self.low) & (index < self.high)).astype(np.float64)
 
@@ -58,16 +58,16 @@ class AttackOutcome:
     """An attack's results, all shares from 0 to 1.
 
     kind           of the attack
-    target         whose share is looked at: of random, the most common value
-    fake_devices   how many there are; each sends a report at every call, until its cap
-    forged         forged reports, and reports in all
+    target         the value whose share is compared; for "random", the most common value
+    fake_devices   their number; each sends a report at every call, until it reaches its cap
+    forged         number of forged reports, and of all reports
     reports
     truth          the target's share among honest devices
-    honest         its estimate from their reports alone, and from all
+    honest         its estimate from their reports alone, and from all reports
     attacked
-    theory         the gain in the mean; the measured one is attacked - honest
-    uncapped       the same if the server took as many reports of a device as it has calls
-    plausibility   what the checks of the histogram say
+    theory         the expected gain; the measured gain is attacked - honest
+    uncapped       the expected gain if the server accepted a report for every call of a device
+    plausibility   the result of the histogram's plausibility check
     """
 
     kind: Kind
@@ -84,16 +84,16 @@ class AttackOutcome:
 
     @property
     def share(self) -> float:
-        """Part of all reports that is forged."""
+        """Share of all reports that is forged."""
         return self.forged / self.reports
 
     @property
     def gain(self) -> float:
-        """What the forged reports added to the target's estimate."""
+        """Amount by which the forged reports raised the target's estimate."""
         return self.attacked - self.honest
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return asdict(self) | {
             "share": self.share,
             "gain": self.gain,
@@ -110,15 +110,21 @@ def run(
     truth: Floats,
     rng: np.random.Generator,
 ) -> tuple[AttackOutcome, Counts]:
-    """Add fake devices' reports to an honest histogram; returns the outcome and the new histogram.
+    """Add fake devices' reports to an honest histogram; return the outcome and the new histogram.
 
-    Fake devices toss no coin of `every`: each sends a report at every call until it reaches its cap, beyond
-    which the server refuses them. honest: shape (code_count,); truth: shares among honest devices, shape
-    (domain,). Raises EstimateError where the honest reports alone allow no estimate.
+    Fake devices ignore `every`: each sends a report at every call until it reaches its cap, beyond which the
+    server refuses its reports.
+
+    Args:
+        honest: Histogram of the honest reports, shape (code_count,).
+        truth: Shares among honest devices, shape (domain,).
+
+    Raises:
+        EstimateError: If the honest reports alone are too few for an estimate.
     """
     most = reports_in_budget(experiment)
     each = calls if most is None else min(calls, most)
-    forgeries = forged(experiment, attack, fake_devices * each, rng)
+    forgeries = forged_histogram(experiment, attack, fake_devices * each, rng)
     counts = honest + forgeries
     target, name = attack.weights(experiment), attack.target
     if attack.kind == "random":
@@ -145,12 +151,14 @@ def run(
 def parse(experiment: Experiment, text: str) -> Attack:
     """Read an attack: random:SHARE, promote:VALUE:SHARE, shift:LOW:HIGH:SHARE or flood:VALUE:SHARE.
 
-    VALUE, LOW, HIGH: in the reading's unit. SHARE: of the devices that are fake. Raises AttackError for
-    another text, or a value that the experiment does not have.
+    VALUE, LOW and HIGH are in the reading's unit; SHARE is the share of devices that are fake.
+
+    Raises:
+        AttackError: If the text has another form, or the experiment does not have the value.
     """
     how = "an attack is random:SHARE, promote:VALUE:SHARE, shift:LOW:HIGH:SHARE or flood:VALUE:SHARE"
-    asked, _, last = text.rpartition(":")
-    kind, _, rest = asked.partition(":")
+    value_text, _, last = text.rpartition(":")
+    kind, _, rest = value_text.partition(":")
     try:
         share = float(last)
     except ValueError:
@@ -158,22 +166,24 @@ def parse(experiment: Experiment, text: str) -> Attack:
     if kind not in get_args(Kind) or bool(rest) == (kind == "random"):
         raise AttackError(f"{how}, not {text}")
     if not 0 < share < 1:
-        raise AttackError(f"SHARE, of the devices that are fake, is above 0 and below 1, not {last}: {how}")
+        raise AttackError(f"SHARE is the share of fake devices, above 0 and below 1, not {last}: {how}")
     if kind == "random":
         return Attack("random", 0, 0, "nothing", share)
     if kind == "shift":
         try:
-            wanted = parse_range(experiment, rest)
+            index_range = parse_range(experiment, rest)
         except UnitsError as e:
             raise AttackError(str(e)) from None
-        return Attack("shift", wanted.low, wanted.high, wanted.text, share)
+        return Attack("shift", index_range.low, index_range.high, index_range.text, share)
     index = _index(experiment, rest)
     name = range_name(experiment, index, index + 1)
     return Attack("promote" if kind == "promote" else "flood", index, index + 1, name, share)
 
 
-def forged(experiment: Experiment, attack: Attack, reports: int, rng: np.random.Generator) -> Counts:
-    """Return the histogram of n forged reports, shape (code_count,)."""
+def forged_histogram(
+    experiment: Experiment, attack: Attack, reports: int, rng: np.random.Generator
+) -> Counts:
+    """Return the histogram of `reports` forged reports, shape (code_count,)."""
     mechanism = mechanism_of(experiment)
     out = np.zeros(experiment.code_count, dtype=np.int64)
     if attack.kind in ("random", "flood"):
@@ -191,10 +201,12 @@ def forged(experiment: Experiment, attack: Attack, reports: int, rng: np.random.
 
 
 def gain(experiment: Experiment, attack: Attack, share: float, truth: Floats, target: Floats) -> float:
-    """Return how much forgers add to the mean estimate of a weighted sum of shares, in theory.
+    """Return how much forged reports add to the expected estimate of a weighted sum of shares.
 
-    share: of all reports that are forged, 0 to below 1; truth: shares of the values among honest devices,
-    shape (domain,); target: weights of the sum, shape (domain,).
+    Args:
+        share: Share of all reports that is forged, 0 to below 1.
+        truth: Shares of the values among honest devices, shape (domain,).
+        target: Weights of the sum, shape (domain,).
     """
     mechanism = mechanism_of(experiment)
     codes = _distribution(mechanism, attack)
@@ -215,7 +227,10 @@ def _codes(stratum: Stratum) -> slice:
 
 
 def _weights(mechanism: Mechanism, target: Floats, reports: Sequence[float]) -> list[Floats]:
-    """How much each class raises the target's estimate, less a constant; reports: of the strata."""
+    """Return how much each class raises the target's estimate, up to a constant.
+
+    `reports` has the number of reports of each stratum.
+    """
     weights, _ = mechanism.weights(target[:, None], reports)
     return [
         np.zeros(len(size)) if w is None else w[:, 0]
@@ -224,7 +239,7 @@ def _weights(mechanism: Mechanism, target: Floats, reports: Sequence[float]) -> 
 
 
 def _best_codes(mechanism: Mechanism, attack: Attack) -> list[Floats]:
-    """For each stratum and run the chances of the codes that promote the target most, shape (runs, codes)."""
+    """Return the probabilities of the best codes for the target, per stratum: shape (runs, codes)."""
     target = attack.weights(mechanism.experiment)
     worth = mechanism.expand(_weights(mechanism, target, mechanism.stratum_chances))
     weights = [worth[_codes(s)].reshape(s.runs, -1) for s in mechanism.strata]
@@ -233,7 +248,7 @@ def _best_codes(mechanism: Mechanism, attack: Attack) -> list[Floats]:
 
 
 def _distribution(mechanism: Mechanism, attack: Attack) -> Floats:
-    """How often a forger sends each code, shape (code_count,)."""
+    """Return the probability that a forger sends each code, shape (code_count,)."""
     codes = mechanism.experiment.code_count
     if attack.kind == "random":
         return np.full(codes, 1 / codes)

@@ -40,8 +40,8 @@ from ..server.wire.keys import FleetKeys
 from .board import storage
 from .board.board import ANY_WIFI, THERMOMETER_C, SoftwareBoard
 from .broker import Broker, ExternalBroker
+from .deployment import DemoError, Place, process
 from .open_broker import open_broker
-from .stage import DemoError, Place, process
 
 FLEET, DEVICE = "home", "desk"
 NAME = "room_temp"  # the experiment that the example application for boards knows
@@ -145,7 +145,7 @@ def _check_off(folder: Path) -> None:
     if not (folder / "board").exists():
         return
     try:
-        with storage.opened(folder / "board"):
+        with storage.open_image(folder / "board"):
             pass
     except storage.StorageError:
         raise DemoError(f"the board in {folder} runs already: --out FOLDER makes another one") from None
@@ -225,11 +225,11 @@ def _switched_on(trial: "_Trial", interpreter: interpreters.Interpreter) -> Iter
         trial.lines.put(visible(line))
 
     with (
-        storage.opened(folder) as image,
+        storage.open_image(folder) as image,
         SoftwareBoard(
             interpreter.argv, image, wifi=ANY_WIFI, sleep_scale=1 / _SPEED, console=console
         ) as board,
-        storage.port_named(folder, board.port),
+        storage.link_port(folder, board.port),
     ):
         version = ".".join(map(str, interpreter.version))
         trial.place.say(

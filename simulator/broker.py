@@ -1,7 +1,7 @@
 """An MQTT broker for demos, simulations and tests, behind one interface: .host, .port, .name, .description.
 
-mosquitto as a child process, amqtt in a thread of this process, or any running broker. open_broker.py opens
-a broker by the word or the address that somebody chose.
+It is mosquitto as a child process, amqtt in a thread of this process, or any running broker. open_broker.py
+opens a broker by keyword or address.
 """
 
 import asyncio
@@ -28,19 +28,24 @@ from ..server.ingest.broker_url import BrokerAddress, NatsAddress
 
 _START_S = 10.0
 _STOP_S = 5.0
-_HANGS_S = 60.0  # what is killed before it has saved loses reports, and a busy computer takes its time
+_HANGS_S = (
+    60.0  # killed before it has saved, mosquitto loses reports, and saving takes time on a busy computer
+)
 
 
 class BrokerError(HushmoteError):
-    """A broker cannot be started or reached; the text says why and what would be right."""
+    """A broker that cannot be started or reached; the message says why and what would be right."""
 
 
 class Broker:
     """A running broker, as a context manager.
 
-    protocol: what an aggregator should speak, "auto" or "3.1.1". host, port: where it listens; others: (host,
-    port) of the further servers of a cluster. username, password: what it wants, or None. name: a word.
-    description: a line on what it is and what it does not promise.
+    protocol            for an aggregator: "auto" or "3.1.1"
+    host, port          its address
+    others              (host, port) of the other servers of a cluster
+    username, password  its login, or None
+    name                one word
+    description         one line that says what it is and what it does not guarantee
     """
 
     name = "broker"
@@ -66,12 +71,12 @@ class Broker:
 
     @property
     def url(self) -> str:
-        """The value for --broker; it has the password, so pass it in the environment."""
+        """Value for --broker; it contains the password, so pass it in the environment."""
         return f"mqtt://{self._login()}{self.host}:{self.port}"
 
     @property
     def others(self) -> tuple[tuple[str, int], ...]:
-        """Where devices find the further servers of a cluster."""
+        """Addresses at which devices reach the other servers of a cluster."""
         return ()
 
     def _login(self) -> str:
@@ -87,7 +92,7 @@ class Broker:
 
 
 class ExternalBroker(Broker):
-    """A broker that somebody else runs, or NATS servers (host and port are the first's)."""
+    """A broker that is already running, or NATS servers (host and port are those of the first)."""
 
     name = "external"
 
@@ -102,7 +107,7 @@ class ExternalBroker(Broker):
 
     @property
     def url(self) -> str:
-        """The value for --broker; it has the password, so pass it in the environment."""
+        """Value for --broker; it contains the password, so pass it in the environment."""
         if self._nats is None:
             return super().url
         nats = ",".join(f"{host}:{port}" for host, port, _ in self._nats.servers)
@@ -111,7 +116,7 @@ class ExternalBroker(Broker):
 
     @property
     def others(self) -> tuple[tuple[str, int], ...]:
-        """Where devices find all servers but the first."""
+        """Addresses at which devices reach all servers but the first."""
         return self._mqtt.others
 
     def start(self) -> None:
@@ -161,7 +166,7 @@ class EmbeddedBroker(Broker):
             raise BrokerError(f"the embedded broker did not start: {self._error or 'it took too long'}")
 
     def stop(self) -> None:
-        """Stop it; everything it held is gone."""
+        """Stop it; everything in its memory is lost."""
         if self._thread is None:
             return
         if self._loop is not None and self._stop is not None:
@@ -183,11 +188,11 @@ class EmbeddedBroker(Broker):
 
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        # Its logs and task errors when clients vanish should not reach the user's terminal.
+        # Its logs, and task errors when clients vanish, should not reach the user's terminal.
         self._loop.set_exception_handler(lambda _loop, _context: None)
         config: dict[str, Any] = {
             "listeners": {"default": {"type": "tcp", "bind": f"{self.host}:{self.port}"}},
-            # Only this one: the others log every packet or publish the broker's own statistics.
+            # Only this plugin: the others log every packet or publish the broker's own statistics.
             "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
         }
         broker = Amqtt(config)
@@ -199,10 +204,11 @@ class EmbeddedBroker(Broker):
 
 
 class MosquittoBroker(Broker):
-    """mosquitto as a child process with a folder of its own, on a free port of 127.0.0.1.
+    """mosquitto as a child process with its own folder, on a free port of 127.0.0.1.
 
-    password_file: made by mosquitto_passwd; without it anyone on this machine may connect. settings: further
-    lines of mosquitto.conf.
+    Args:
+        password_file: Written by mosquitto_passwd; without it anyone on this machine can connect.
+        settings: Further lines for mosquitto.conf.
     """
 
     name = "mosquitto"
@@ -224,9 +230,7 @@ class MosquittoBroker(Broker):
         """Return once clients can connect; raises BrokerError."""
         program = find_mosquitto()
         if program is None:
-            raise BrokerError(
-                "mosquitto is not installed: apt install mosquitto, or take the embedded broker"
-            )
+            raise BrokerError("mosquitto is not installed: apt install mosquitto, or use the embedded broker")
         if self.port == 0:
             self.port = free_port()
         if self._folder is None:
@@ -241,12 +245,12 @@ class MosquittoBroker(Broker):
         return [
             f"listener {self.port} {self.host}",
             *login,
-            f"user {getpass.getuser()}",  # as root it would become somebody who cannot write here
+            f"user {getpass.getuser()}",  # as root it would switch to a user that cannot write here
             "persistence true",
             f"persistence_location {self._folder}/",
-            "autosave_interval 1",  # every two seconds, as measured; its default is half an hour
-            "max_queued_messages 0",  # its default, 1,000, is what it keeps for an absent aggregator
-            f"max_packet_size {MOST_PACKET_BYTES}",  # its default is no limit: a message of 250 MB would pass
+            "autosave_interval 1",  # in practice every two seconds; the default is half an hour
+            "max_queued_messages 0",  # the default keeps at most 1,000 messages for an absent aggregator
+            f"max_packet_size {MOST_PACKET_BYTES}",  # unlimited by default: 250 MB would pass
             "set_tcp_nodelay true",
             *self._settings,
         ]
@@ -271,34 +275,34 @@ class MosquittoBroker(Broker):
                 time.sleep(0.02)
         lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()
         self.stop()
-        raise BrokerError(f"mosquitto did not start: {lines[-1] if lines else 'it says nothing'}")
+        raise BrokerError(f"mosquitto did not start: {lines[-1] if lines else 'its log is empty'}")
 
     @property
     def pid(self) -> int | None:
-        """Its process id, None if it is not running."""
+        """Process id, or None if it is not running."""
         return None if self._process is None else self._process.pid
 
     @property
     def saved_ns(self) -> int:
-        """When it last saved what it keeps: time of its file, 0 where it has none."""
+        """Time of the last save, in nanoseconds since the epoch; 0 before the first."""
         file = None if self._folder is None else self._folder / "mosquitto.db"
         return file.stat().st_mtime_ns if file is not None and file.exists() else 0
 
     def terminate(self) -> None:
-        """End it in good order; what it keeps is on disk, and back after start()."""
+        """Stop it cleanly; its messages are on disk, and available again after start()."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once; messages since its last save, up to two seconds ago, are gone."""
+        """Kill it; messages since its last save, up to two seconds ago, are lost."""
         self._end(signal.SIGKILL)
 
     def restart(self) -> None:
-        """terminate() and start() again on the same port."""
+        """Restart it on the same port."""
         self.terminate()
         self.start()
 
     def stop(self) -> None:
-        """End it and remove its folder."""
+        """Stop it and remove its folder."""
         self._end(signal.SIGTERM)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -317,16 +321,17 @@ class MosquittoBroker(Broker):
 
 
 def find_mosquitto() -> str | None:
-    """Return mosquitto's path, or None; Debian puts it into sbin, which is not on every PATH."""
+    """Return mosquitto's path, or None; Debian installs it in sbin, which is not on every PATH."""
     path = os.environ.get("PATH", os.defpath)
     return shutil.which("mosquitto", path=os.pathsep.join((path, "/usr/local/sbin", "/usr/sbin")))
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody else is given for a minute; servers reuse the address."""
+    """Return a TCP port of 127.0.0.1 that is not given out again for a minute; servers can reuse it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
-        # A connection that this end closes first lingers on the port: the kernel then gives it to nobody.
+        # A connection that this end closes first stays in TIME_WAIT, and the kernel does not give its port
+        # out.
         with socket.create_connection(address):
             server.accept()[0].close()
         return address[1]

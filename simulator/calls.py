@@ -1,4 +1,4 @@
-"""How many reports a fleet makes from its calls to report(): the coin of `every`, and its budgets."""
+"""The number of reports that a fleet's calls to report() make, given `every` and the budget."""
 
 from dataclasses import dataclass
 
@@ -11,43 +11,45 @@ from .population import PopulationError
 
 MOST_REPORTS = 1_000_000_000
 MOST_CALLS = 1_000_000
-_USUAL_REPORTS = 10  # of a device at most, if nobody says how often devices are called
+_USUAL_REPORTS = 10  # per device at most, if the number of calls is not given
 
 
 @dataclass(frozen=True)
 class Reporting:
-    """What a fleet's calls led to.
+    """The result of a fleet's calls.
 
-    calls: to report() of each device; given: whether that was asked for, otherwise each device calls until it
-    has made `each` reports, which takes this many calls on average. spoke: devices that made a report, spent:
-    devices that made as many as their budget holds, 0 where nothing bounds them.
+    calls            to report(), by each device
+    calls_are_fixed  whether `calls` was requested; otherwise each device calls until it has made all its
+                     reports, and `calls` is the average that this takes
+    spoke            devices that made a report
+    spent            devices that used up their budget; 0 if nothing limits them
     """
 
     devices: int
     calls: int
-    given: bool
+    calls_are_fixed: bool
     reports: int
     spoke: int
     spent: int
 
     @property
     def readings(self) -> int:
-        """All calls together, each with a reading."""
+        """Total number of calls, each with a reading."""
         return max(self.reports, self.devices * self.calls)
 
 
 def usual_reports(experiment: Experiment) -> int:
-    """Return a device's reports if nobody says how often it calls: all that its budget holds, up to 10."""
+    """Return the default number of reports per device: as many as its budget allows, up to 10."""
     return min(reports_in_budget(experiment) or 1, _USUAL_REPORTS)
 
 
 def usual_calls(experiment: Experiment) -> int:
-    """Return the calls that make usual_reports() on average."""
+    """Return the number of calls that make usual_reports() on average."""
     return usual_reports(experiment) * experiment.every
 
 
 def expected_reports(experiment: Experiment, calls: int) -> float:
-    """Return a device's average reports after these calls, with the coin of `every` and its budget."""
+    """Return a device's expected number of reports after these calls, given `every` and its budget."""
     most = min(reports_in_budget(experiment) or calls, calls)
     if most == calls:
         return calls / experiment.every
@@ -55,10 +57,12 @@ def expected_reports(experiment: Experiment, calls: int) -> float:
 
 
 def draw(experiment: Experiment, devices: int, calls: int | None, rng: np.random.Generator) -> Reporting:
-    """Draw how many reports devices make from this many calls each; None: from as many as it takes.
+    """Draw how many reports devices make from `calls` calls each, or until their reports are made if None.
 
-    Each call makes a report with probability 1/every until the budget is spent. Raises PopulationError for
-    more than 1,000,000,000 reports or 1,000,000 calls of a device.
+    Each call makes a report with probability 1/every until the budget is used up.
+
+    Raises:
+        PopulationError: For more than 1,000,000,000 reports, or 1,000,000 calls per device.
     """
     most = reports_in_budget(experiment)
     if calls is None:
@@ -69,25 +73,32 @@ def draw(experiment: Experiment, devices: int, calls: int | None, rng: np.random
     if not 1 <= calls <= MOST_CALLS:
         raise PopulationError(f"--calls must be from 1 to {MOST_CALLS:,}, not {calls}")
     check_reports(devices * min(calls / experiment.every, most or calls))
-    made = _made(experiment, devices, min(most or calls, calls), calls, rng)
-    spent = int(made[most]) if most is not None and most < len(made) else 0
-    return Reporting(devices, calls, True, int(made @ np.arange(len(made))), devices - int(made[0]), spent)
+    devices_by_reports = _draw_report_counts(experiment, devices, min(most or calls, calls), calls, rng)
+    spent = int(devices_by_reports[most]) if most is not None and most < len(devices_by_reports) else 0
+    return Reporting(
+        devices,
+        calls,
+        True,
+        int(devices_by_reports @ np.arange(len(devices_by_reports))),
+        devices - int(devices_by_reports[0]),
+        spent,
+    )
 
 
 def check_reports(reports: float) -> None:
     """Raise PopulationError for more reports than can be drawn."""
     if reports > MOST_REPORTS:
         raise PopulationError(
-            f"that makes about {reports:,.0f} reports, more than the {MOST_REPORTS:,} that are drawn "
-            "at most: take fewer devices or calls"
+            f"that makes about {reports:,.0f} reports, and the limit is {MOST_REPORTS:,}: "
+            "use fewer devices or calls"
         )
 
 
-def _made(
+def _draw_report_counts(
     experiment: Experiment, devices: int, most: int, calls: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Return how many devices make 0, 1, ..., most reports, shape (most + 1,)."""
-    # scipy.stats knows the law too, but takes longer to load than most simulations take to run.
+    # scipy.stats has this distribution too, but takes longer to load than most simulations take to run.
     below = special.bdtr(np.arange(most), calls, 1 / experiment.every)
     chances = np.diff(below, prepend=0.0, append=1.0)
     return rng.multinomial(devices, chances / chances.sum())

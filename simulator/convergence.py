@@ -1,7 +1,7 @@
-"""Estimates of one fleet as its reports come in, beside the truth, and their error beside what theory says.
+"""Estimates of one fleet as its reports come in, with the truth, and their error with the theoretical one.
 
-The reports accumulate: each step has all reports of the step before it. Histograms of a growing fleet go in,
-in the order in which the reports arrived, which must say nothing of their readings.
+Reports accumulate: each step has all reports of the step before it. The input is histograms of a growing
+fleet, in the order of arrival, which must not depend on the readings.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from ..server.mechanisms import mechanism_of
 from ..server.wire.experiments import value_count
 from .population import shares_with_reading
 
-FEWEST = 100  # reports of a fleet whose convergence is shown
-SHOWN = 4  # shares of a picture, where none are named
-MOST_SHOWN = 6  # lines that can be told apart
+FEWEST = 100  # reports that a picture of convergence needs
+DEFAULT_SHARES = 4  # per picture, if none are named
+MOST_SHOWN = 6  # more lines could not be told apart
 _STEPS = 40
-_SPAN = 1000  # of the last step's reports to the first's, where there are enough
+_SPAN = 1000  # the last step's reports divided by the first's, if there are enough
 _FIRST = 30  # reports of each stratum in the first step, at least
-_CHUNK = 1 << 22  # floats held at once
+_CHUNK = 1 << 22  # floats in memory at once
 
 
 class ConvergenceError(HushmoteError):
-    """A fleet whose convergence cannot be shown; the text says what would."""
+    """A fleet whose convergence cannot be shown; the message says what would be right."""
 
 
 @dataclass(frozen=True)
-class Showing:
-    """What a picture shows.
+class PictureContent:
+    """The content of a picture.
 
-    ranges: or labels; without any the histogram's largest rows. quantiles: of a number; without any its
-    median.
+    ranges     or labels; if empty, the largest rows of the histogram
+    quantiles  of a number; if empty, its median
     """
 
     ranges: Sequence[str] = ()
@@ -52,11 +52,12 @@ class Showing:
 
 @dataclass(frozen=True)
 class Step:
-    """What the first `reports` reports say.
+    """Estimates from the first `reports` reports.
 
-    shares: of the ranges, labels or values that are shown; quantiles: a number's, in its unit; both with the
-    truth. error: root mean square, over the histogram's rows, of estimated less true shares; predicted: the
-    same by theory.
+    shares     of the ranges, labels or values shown, with the truth
+    quantiles  of a number, in its unit, with the truth
+    error      root mean square, over the histogram's rows, of estimated minus true shares
+    predicted  the same in theory
     """
 
     reports: int
@@ -68,7 +69,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Convergence:
-    """A fleet's estimates as its reports came in; estimates: of all of them."""
+    """A fleet's estimates as its reports came in; `estimates` is from all of them."""
 
     experiment: Experiment
     unit: str
@@ -77,7 +78,7 @@ class Convergence:
     estimates: Estimates
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON: each step's reports and errors."""
+        """Return plain values, for JSON: each step's reports and errors."""
         return {
             "reports": [step.reports for step in self.steps],
             "rms_error": [step.error for step in self.steps],
@@ -86,17 +87,17 @@ class Convergence:
 
 
 def sizes(total: int, fewest: float) -> list[int]:
-    """How many of `total` there are at each step: evenly on a logarithmic scale, the last one all."""
+    """Return the number of reports at each step, on a logarithmic scale that ends with `total`."""
     first = min(max(fewest, total / _SPAN), total / 2)
     return [int(n) for n in np.unique(np.geomspace(first, total, _STEPS).round())]
 
 
 def fewest_reports(experiment: Experiment) -> int:
-    """Reports below which an estimate says nothing that could be shown."""
+    """Return the number of reports below which an estimate is too noisy to show."""
     return _FIRST * len(mechanism_of(experiment).strata)
 
 
-def accumulated(experiment: Experiment, codes: Counts) -> Iterator[Counts]:
+def accumulate(experiment: Experiment, codes: Counts) -> Iterator[Counts]:
     """Yield the growing histogram of codes, in their order: the same array each time."""
     counts = np.zeros(experiment.code_count, np.int64)
     done = 0
@@ -113,24 +114,27 @@ def follow(
     *,
     unit: str = "",
     confidence: float = CONFIDENCE,
-    showing: Showing | None = None,
+    showing: PictureContent | None = None,
 ) -> Convergence:
-    """Estimates each of the growing histograms of one fleet.
+    """Estimate each of the growing histograms of one fleet.
 
-    histograms: of codes, shape (code_count,), each with the reports of those before it; the last has all.
-    truth: shares of the indices among all reports, shape (domain,).
+    Args:
+        histograms: Of codes, shape (code_count,), each including the reports of those before it.
+        truth: Shares of the indices among all reports, shape (domain,).
 
-    Raises ConvergenceError for too few reports or more than 6 ranges or quantiles, UnitsError for a range
-    that does not fit, EstimateError where the whole fleet's reports cannot be estimated.
+    Raises:
+        ConvergenceError: For too few reports, or more than 6 ranges or quantiles.
+        UnitsError: For a range that does not fit.
+        EstimateError: If the whole fleet's reports are too few for an estimate.
     """
-    showing = showing or Showing()
-    for kind, wanted in (("ranges", showing.ranges), ("quantiles", showing.quantiles)):
-        if len(wanted) > MOST_SHOWN:
-            raise ConvergenceError(f"a picture of convergence shows {MOST_SHOWN} {kind} at most")
+    showing = showing or PictureContent()
+    for kind, selection in (("ranges", showing.ranges), ("quantiles", showing.quantiles)):
+        if len(selection) > MOST_SHOWN:
+            raise ConvergenceError(f"a picture of convergence shows at most {MOST_SHOWN} {kind}")
     rows = histogram_ranges(experiment, 16)
     indices, truth = truth, shares_with_reading(experiment, truth)
     with_reading = float(indices[: value_count(experiment)].sum())
-    shown = parse_ranges(experiment, showing.ranges) or _largest(rows, truth)
+    ranges = parse_ranges(experiment, showing.ranges) or _largest(rows, truth)
     truths = np.array([truth[r.low : r.high].sum() for r in rows])
     steps: list[Step] = []
     last: Estimates | None = None
@@ -140,48 +144,49 @@ def follow(
         try:
             last = among_readings(estimate(experiment, counts.copy()))
             fleet = FleetEstimate(last, "", unit, confidence, truth)
-            asked = fleet.quantile(*showing.quantiles).rows if experiment.type == "number" else ()
-        except EstimateError as e:  # the first few reports may not have reached every level
+            quantiles = fleet.quantile(*showing.quantiles).rows if experiment.type == "number" else ()
+        except EstimateError as e:  # the first reports may not cover every level
             lacking = e
             continue
         below = np.concatenate(([0.0], np.cumsum(last.frequencies)))
         off = below[[r.high for r in rows]] - below[[r.low for r in rows]] - truths
         error = float(np.sqrt(np.mean(off**2)))
-        steps.append(Step(last.reports, _rows(last, shown, confidence, truth), asked, error, 0.0))
+        steps.append(Step(last.reports, _rows(last, ranges, confidence, truth), quantiles, error, 0.0))
     if last is None:
         raise lacking
     if last.reports < FEWEST:
         raise ConvergenceError(f"a picture of convergence needs {FEWEST} reports, not {last.reports:,}")
-    # A variance counts the drawing of readings from a population. Here they are drawn from the fleet, without
-    # replacement, which takes off as much at every step as the whole fleet's drawing adds.
+    # A variance includes sampling the readings from a population. Here they are drawn from the fleet without
+    # replacement, which reduces it at every step by the whole fleet's sampling variance.
     spread = variances(experiment, rows, indices)
     drawing = truths * (1 - truths) / (last.reports * with_reading)
     theory = [float(np.sqrt(np.mean(spread / step.reports - drawing))) for step in steps]
-    known = tuple(replace(step, predicted=error) for step, error in zip(steps, theory, strict=True))
-    return Convergence(experiment, unit, confidence, known, last)
+    complete_steps = tuple(replace(step, predicted=error) for step, error in zip(steps, theory, strict=True))
+    return Convergence(experiment, unit, confidence, complete_steps, last)
 
 
 def _largest(rows: Sequence[IndexRange], truth: Floats) -> list[IndexRange]:
-    """The rows that hold most, in the order of the domain; "yes" alone where the other row is "no"."""
+    """Return the rows with the largest shares, in the order of the domain; for a bool only "yes"."""
     if len(rows) == 2:
         return [rows[1]]
-    held = [float(truth[r.low : r.high].sum()) for r in rows]
-    best = sorted(range(len(rows)), key=lambda i: -held[i])[:SHOWN]
+    row_shares = [float(truth[r.low : r.high].sum()) for r in rows]
+    best = sorted(range(len(rows)), key=lambda i: -row_shares[i])[:DEFAULT_SHARES]
     return [rows[i] for i in sorted(best)]
 
 
 def _rows(
-    estimates: Estimates, wanted: Sequence[IndexRange], confidence: float, truth: Floats
+    estimates: Estimates, ranges: Sequence[IndexRange], confidence: float, truth: Floats
 ) -> tuple[Row, ...]:
-    statistics = estimates.ranges([r.low for r in wanted], [r.high for r in wanted])
-    values = [(r, statistics[i].value, statistics[i].interval(confidence)) for i, r in enumerate(wanted)]
+    statistics = estimates.ranges([r.low for r in ranges], [r.high for r in ranges])
+    values = [(r, statistics[i].value, statistics[i].interval(confidence)) for i, r in enumerate(ranges)]
     return tuple(Row(r.text, value, *ends, float(truth[r.low : r.high].sum())) for r, value, ends in values)
 
 
 def variances(experiment: Experiment, rows: Sequence[IndexRange], shares: Floats) -> Floats:
-    """Variances of estimated shares of ranges, times reports, as Mechanism.variances().
+    """Return the variances of estimated shares of ranges, times reports, as Mechanism.variances() does.
 
-    shares: of the indices, shape (domain,). Where no reading has an index, ranges are among those with one.
+    `shares` are those of the indices, shape (domain,). If no reading has an index, ranges are among the
+    others.
     """
     mechanism = mechanism_of(experiment)
     index = np.arange(experiment.domain)[:, None]
@@ -192,8 +197,8 @@ def variances(experiment: Experiment, rows: Sequence[IndexRange], shares: Floats
     for first in range(0, len(rows), at_once):
         part = slice(first, min(first + at_once, len(rows)))
         low, high = (np.array([getattr(r, end) for r in rows[part]]) for end in ("low", "high"))
-        asked = ((index >= low) & (index < high)).astype(float)
+        in_range = ((index >= low) & (index < high)).astype(float)
         if not having.all():  # of the ratio, to first order
-            asked = having * (asked - shares @ asked / with_reading) / with_reading
-        result[part] = mechanism.variances(asked, shares)
+            in_range = having * (in_range - shares @ in_range / with_reading) / with_reading
+        result[part] = mechanism.variances(in_range, shares)
     return result

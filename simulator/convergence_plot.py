@@ -1,4 +1,4 @@
-"""The picture of a fleet's convergence: shares, a number's quantiles, and the error beside theory's."""
+"""The picture of a fleet's convergence: shares, a number's quantiles, and the error against theory."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,17 +16,17 @@ from ..server.plain_text import shorten
 from .convergence import Convergence
 
 _LONGEST_NAME = 18  # of a line
-# The order of use: neighbours differ in lightness as well as in colour.
+# In the order of use: neighbours differ in lightness as well as in hue.
 _LINES = (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[3], COLOURS[6], COLOURS[5])
 
 
 def plot(growth: Convergence, path: Path | None = None, purpose: str = "") -> Figure:
-    """Draw the picture and return it; with a path it is also written: PNG, PDF or SVG by its name."""
+    """Draw the picture and return it; if a path is given, also write it as PNG, PDF or SVG, by its suffix."""
     steps, unit = growth.steps, growth.unit or growth.experiment.name
     name = f"{growth.experiment.name}, {growth.unit}" if growth.unit else growth.experiment.name
     reports = np.array([step.reports for step in steps], float)
     with_quantiles = bool(steps[-1].quantiles)
-    note = f"bands {growth.confidence * 100:g} % intervals, dashed lines the truth"
+    note = f"bands: {growth.confidence * 100:g}% intervals; dashed lines: truth"
     with figure(path, columns=3 if with_quantiles else 2) as (drawing, panels):
         head = f"{name}: estimates as {steps[-1].reports:,} reports come in"
         heading(drawing, as_title(purpose) or head)
@@ -55,7 +55,7 @@ def _percent(row: Row) -> Row:
 
 
 def _lines(axes: Axes, reports: Floats, steps: Sequence[Sequence[Row]]) -> None:
-    """One line for each row of the steps, its interval as a band, its truth dashed; the highest is first."""
+    """Draw one line for each row, its interval as a band, its truth dashed; the highest is first."""
     ends: list[tuple[float, Line2D]] = []
     for rows, colour in zip(zip(*steps, strict=True), _LINES, strict=False):
         low, high = [row.low for row in rows], [row.high for row in rows]
@@ -80,12 +80,12 @@ def _lines(axes: Axes, reports: Floats, steps: Sequence[Sequence[Row]]) -> None:
 
 def _counts(axes: Axes, reports: Floats) -> None:
     axes.set_xscale("log")
-    wide = reports[-1] >= 100_000  # whose names have no room beside each other
+    wide = reports[-1] >= 100_000  # their labels would overlap
     axes.xaxis.set_major_locator(LogLocator() if wide else _ticks())
     plain(axes.xaxis, lambda x: f"{x:,.0f}")
     axes.set_xlim(reports[0], reports[-1])
 
 
 def _ticks() -> LogLocator:
-    """At 1, 2, 5, 10, 20, ...; every other one where they would be too many."""
+    """Return ticks at 1, 2, 5, 10, 20, ..., or at every other one if they would be too dense."""
     return LogLocator(subs=(1, 2, 5), numticks=10)

@@ -1,7 +1,6 @@
-"""Workers of Dask: processes of this machine, or those of a scheduler elsewhere.
+"""Dask workers: processes of this machine, or those of a scheduler elsewhere.
 
-Dask runs a part again whose worker died, and puts another worker in its place. Importing this module needs
-the extra `dask`.
+Dask reruns a part whose worker died, and replaces the worker. Importing this module needs the extra `dask`.
 """
 
 import gc
@@ -21,17 +20,17 @@ from dask import config
 from distributed import Client, Future, KilledWorker, LocalCluster, Security, WorkerPlugin, as_completed
 
 from ..server.wire.experiments import FOLDERS
-from .crew import Workers, WorkersError
+from .worker_pool import Workers, WorkersError
 
 _ADDRESS = re.compile(r"(tcp|tls)://([^\s/:\[\]]+|\[[0-9a-f:]+\]):[0-9]{1,5}")
 CONNECT_S = 5
 _MOST_GREETING = 1 << 20  # bytes
 WORKERS_S = 10
-START_S = 300  # of processes on a machine that is busy
-# The servers for pages of a local cluster cannot be left out, but have none. A worker that is started again
-# after 15 s, as on a busy machine, would be given up, and with the last one the work would stand still.
-# What is measured for a dashboard is measured seldom or not at all: it took a tenth of the time, 50 times a
-# second the interpreter from the work. Results are small, so that nothing needs to leave the memory.
+START_S = 300  # for processes to start on a busy machine
+# A local cluster's web servers cannot be turned off, but have no pages. A worker that is restarted after 15
+# s, as on a busy machine, would be given up, and the work would stop with the last one. Measurements for a
+# dashboard are made rarely or not at all: they took a tenth of the time, interrupting the work 50 times a
+# second. Results are small, so nothing needs to be spilled from memory.
 _LOCAL = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
@@ -46,58 +45,58 @@ _LOCAL = {
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.monitor-interval": "1 s",
 }
-# What decides which numbers come, and the parts of its version that do.
+# Packages that determine the numbers, and the parts of their versions that matter.
 _SAME = {"hushmote": 9, "numpy": 2, "python": 2}
 
 
 class _Settled(WorkerPlugin):
-    """Keeps the collection of garbage from looking through all that Dask has loaded, again and again."""
+    """Plugin that stops the garbage collector from repeatedly scanning all objects that Dask has loaded."""
 
     def setup(self, worker: object) -> None:
         gc.freeze()
 
 
 def _workers(client: Client, where: str) -> Workers:
-    """A client's workers. where: what would be gone with them, for an error."""
+    """Return a client's workers; `where` names in an error what was lost."""
 
     def run(
-        function: Callable[..., Any], parts: Sequence[Any], given: tuple[Any, ...]
+        function: Callable[..., Any], parts: Sequence[Any], common: tuple[Any, ...]
     ) -> Iterator[tuple[int, Any]]:
-        # As a task, what is common to all parts goes once to each worker, and to one that replaces it. All
-        # goes as bytes, which a scheduler does not read.
-        common = client.submit(cloudpickle.loads, cloudpickle.dumps(given), pure=False)
+        # As a task, the data common to all parts is sent once to each worker, and to a replacement. It is
+        # sent as bytes, which a scheduler does not interpret.
+        on_workers = client.submit(cloudpickle.loads, cloudpickle.dumps(common), pure=False)
         futures: dict[Future, int] = {}
         for number, part in enumerate(parts):
             work = cloudpickle.dumps((function, part, tuple(FOLDERS)))
-            futures[client.submit(_call, work, common, pure=False, priority=-number)] = number
+            futures[client.submit(_call, work, on_workers, pure=False, priority=-number)] = number
         try:
             for future, result in as_completed(list(futures), with_results=True, loop=client.loop):
                 if future.cancelled():
-                    raise WorkersError(f"{where} is gone, and the work with it")
+                    raise WorkersError(f"{where} is gone, and its results are lost")
                 yield futures.pop(future), result
         except KilledWorker:
             raise WorkersError(
-                "one part of the work ended every worker that took it: it needs more memory than a worker "
-                "has, or somebody ends them"
+                "one part of the work ended every worker that ran it: it needs more memory than a worker "
+                "has, or something kills them"
             ) from None
 
     return Workers(run)
 
 
-def _call(work: bytes, given: tuple[Any, ...]) -> Any:
-    """Run a part, with the folders that mechanisms of one's own are looked for in."""
+def _call(work: bytes, common: tuple[Any, ...]) -> Any:
+    """Run a part, with the folders in which custom mechanisms are found."""
     function, part, FOLDERS[:] = cloudpickle.loads(work)
-    return function(part, *given)
+    return function(part, *common)
 
 
 @contextmanager
 def local(count: int) -> Iterator[Workers]:
-    """Processes of this machine, which nobody else on it can reach."""
+    """Yield processes of this machine, which other users cannot reach."""
     with (
         _silence(),
         tempfile.TemporaryDirectory(prefix="hushmote-") as folder,
         config.set(_LOCAL),
-        closing(_started(folder)) as cluster,
+        closing(_start_scheduler(folder)) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         client.register_plugin(_Settled())
@@ -106,14 +105,14 @@ def local(count: int) -> Iterator[Workers]:
             client.wait_for_workers(1, timeout=START_S)
         except TimeoutError:
             raise WorkersError(f"no worker process has started within {START_S} s") from None
-        yield _workers(client, "Dask's scheduler in this process")
+        yield _workers(client, "the Dask scheduler in this process")
 
 
-def _started(folder: str) -> LocalCluster:
-    """A scheduler of this process, without workers. Ctrl-C in a terminal is for this process alone.
+def _start_scheduler(folder: str) -> LocalCluster:
+    """Start a scheduler in this process, without workers, and shield it from Ctrl-C in the terminal.
 
-    The thread that starts workers inherits a mask, and they inherit it from that. Were it to start Python's
-    resource tracker with the first of them, it would lose the mask.
+    The thread that starts workers inherits a signal mask, which the workers inherit from it. If it started
+    Python's resource tracker with the first of them, it would lose the mask.
     """
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -135,22 +134,24 @@ def _started(folder: str) -> LocalCluster:
 
 @contextmanager
 def remote(address: str) -> Iterator[Workers]:
-    """The workers of a scheduler, by its address; certificates of tls:// stand in Dask's configuration.
+    """Yield the workers of a scheduler at an address; tls:// takes certificates from Dask's configuration.
 
-    Raises WorkersError where none answers within seconds, it has no workers, or theirs is another Hushmote.
+    Raises:
+        WorkersError: If the scheduler does not answer within seconds, has no workers, or they run another
+            Hushmote.
     """
     if not _ADDRESS.fullmatch(address) or not 0 < int(address.rpartition(":")[2]) < 65_536:
         raise WorkersError(
-            f"{address!r} is neither a number of processes nor a Dask scheduler's address: write "
+            f"{address!r} is neither a number of processes nor the address of a Dask scheduler: write "
             "tcp://10.0.0.5:8786, or tls://"
         )
     if address.startswith("tls") and Security().get_connection_args("client")["ssl_context"] is None:
         raise WorkersError(
-            "tls:// needs certificates: say where they are in Dask's configuration, distributed.comm.tls"
+            "tls:// needs certificates: set their paths in Dask's configuration, distributed.comm.tls"
         )
     where = f"the Dask scheduler at {address}"
     if address.startswith("tcp") and not _may_be_dask(address):
-        raise WorkersError(f"what listens at {address} is no Dask scheduler: give a scheduler's port")
+        raise WorkersError(f"{address} is not a Dask scheduler: give a scheduler's port")
     with _silence():
         try:
             client = Client(address, timeout=CONNECT_S, set_as_default=False)
@@ -168,9 +169,9 @@ def remote(address: str) -> Iterator[Workers]:
 
 
 def _may_be_dask(address: str) -> bool:
-    """Whether what listens there, if anything does, begins as a scheduler: with the size of a small frame.
+    """Return False if a server listens at the address whose first bytes are not the size of a small frame.
 
-    Dask's client takes anything for a size, and cannot be ended once it waits for so much.
+    Dask's client accepts any bytes as a size, and cannot be stopped once it waits for that many.
     """
     host, _, port = address.partition("://")[2].rpartition(":")
     try:
@@ -178,7 +179,7 @@ def _may_be_dask(address: str) -> bool:
             there.settimeout(CONNECT_S)
             begun = there.recv(8, socket.MSG_WAITALL)
     except OSError:
-        return True  # the client says what is wrong
+        return True  # the client reports the error
     return len(begun) == 8 and int.from_bytes(begun, "little") < _MOST_GREETING
 
 
@@ -187,22 +188,22 @@ def _reason(error: Exception) -> str:
 
 
 def _check(versions: Mapping[str, Any]) -> None:
-    """Raise WorkersError where a worker would draw other numbers, or none."""
+    """Raise WorkersError if a worker would compute different numbers, or none."""
     here = versions["client"]["packages"]
     workers = {f"the worker {address}": there for address, there in versions["workers"].items()}
     for name, there in (("Dask's scheduler", versions["scheduler"]), *workers.items()):
         for package, parts in _SAME.items():
-            wanted = ".".join(here[package].split(".")[:parts])
+            expected = ".".join(here[package].split(".")[:parts])
             has = ".".join((there["packages"].get(package) or "").split(".")[:parts])
             if not has:
-                raise WorkersError(f"{name} has no {package}: install {package} {wanted} there")
-            if has != wanted:
-                raise WorkersError(f"{name} has {package} {has} and not {wanted}: numbers would differ")
+                raise WorkersError(f"{name} has no {package}: install {package} {expected} there")
+            if has != expected:
+                raise WorkersError(f"{name} has {package} {has}, not {expected}: numbers would differ")
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep Dask's log and warnings out of the user's terminal: what matters is raised."""
+    """Keep Dask's log and warnings out of the user's terminal: errors that matter are raised."""
     named = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
     loggers = {logging.getLogger(name) for name in named}
     before = {logger: logger.level for logger in loggers}

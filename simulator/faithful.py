@@ -1,13 +1,13 @@
-"""A fleet of real clients: `ldp_client.Client` on every device, its ledger in memory, its faults by chance.
+"""A fleet of real clients: `ldp_client.Client` on every device, its ledger in memory, faults by chance.
 
     fleet = SimulatedFleet("demo", [payload], size=1000, rng=rng)
     for delivery in fleet.round({"room_temp": readings}):      one call to report() on every device
-        ...                                                    hand over delivery.device, delivery.payload
+        ...                                                    publish delivery.payload for delivery.device
         fleet.acknowledge(delivery)                            the broker has it
-    for delivery in fleet.flush(): ...                         what is still in outboxes
+    for delivery in fleet.flush(): ...                         the remaining reports in outboxes
 
-`gateway.Gateways` does the handing over through a real broker. What truly happened is kept: `fleet.made` and
-`fleet.acknowledged`, against which an aggregator can be compared exactly.
+`gateway.Gateways` delivers through a real broker. `fleet.reports` and `fleet.acknowledged` record what
+happened, so that an aggregator can be compared exactly.
 """
 
 import functools
@@ -23,18 +23,18 @@ from ..server.arrays import Counts
 from ..server.wire import report
 from .population import PopulationError, Reading
 
-# The bounds that a board in the field would have; see Client for what they mean.
+# The bounds of a board in the field; Client documents them.
 BOUNDS = {"sum": 8_000_000, "squares": 1_819_000_000_000, "epsilon": 4_000_000}
 RULES = ("sum", "squares", "count")
 
 _ID_CHARS = np.array(list("abcdefghijklmnopqrstuvwxyz0123456789"))
 _ID_LENGTH = 10
 _POOL = 4096
-_TOLD = 256  # devices between two steps of progress
+_PROGRESS_STEP = 256  # devices between two calls of advance
 
 
 class Delivery(NamedTuple):
-    """A report on its way: the device's id, the payload to publish, the device's place in the fleet."""
+    """A report on its way: the device's id, the payload to publish, the device's position in the fleet."""
 
     device: str
     payload: bytes
@@ -51,16 +51,17 @@ class ReportId(NamedTuple):
 
 @dataclass(frozen=True)
 class Faults:
-    """Probabilities, all 0 by default but online, which is 0.5.
+    """Probabilities, 0 by default except `online`, which is 0.5.
 
     A round is one call to report() for each experiment.
 
-    offline    in a round, that a device with a connection loses it: reports wait in its outbox
-    online     in a round, that a device without a connection gets it back
-    duplicate  of a report, that its acknowledgement is lost: it is sent again under a new packet id
-    late       of a device, that it sends nothing before the last round is over
-    reboot     in a round, that a device restarts: before its readings, or after the broker had its report and
-               before the device noted that down, so that it sends the report again. Both are equally likely
+    offline    per round: a device loses its connection, and its reports wait in its outbox
+    online     per round: a device without a connection gets it back
+    duplicate  per report: its acknowledgement is lost, and it is sent again with a new packet id
+    late       per device: it sends nothing until the last round is over
+    reboot     per round: a device restarts, either before its readings, or after the broker has its report
+               and before the device has recorded that, so that it sends the report again; both are equally
+               likely
     """
 
     offline: float = 0.0
@@ -77,7 +78,7 @@ class Faults:
 
 
 def parse_faults(texts: Iterable[str]) -> Faults:
-    """Faults by their names, such as "offline=0.1"; PopulationError for others."""
+    """Return the faults of texts such as "offline=0.1"; raise PopulationError for others."""
     chances: dict[str, float] = {}
     names = [field.name for field in fields(Faults)]
     for text in texts:
@@ -88,7 +89,7 @@ def parse_faults(texts: Iterable[str]) -> Faults:
             chances[name] = float(chance)
         except ValueError:
             raise PopulationError(
-                f"a fault has a chance from 0 to 1, such as offline=0.1, not {text}"
+                f"a fault has a probability from 0 to 1, such as offline=0.1, not {text}"
             ) from None
     try:
         return Faults(**chances)
@@ -97,9 +98,9 @@ def parse_faults(texts: Iterable[str]) -> Faults:
 
 
 class MemoryStorage:
-    """A device's flash in memory: `ldp_client.Client` takes it in place of a folder. It outlives the client.
+    """A device's flash in memory, used by `ldp_client.Client` in place of a folder; it outlives the client.
 
-    Two slots: read(slot) -> bytes or None, write(slot, data).
+    It has two slots: read(slot) -> bytes or None, write(slot, data).
     """
 
     __slots__ = ("_slots",)
@@ -108,7 +109,7 @@ class MemoryStorage:
         self._slots: list[bytes | None] = [None] * 2
 
     def read(self, slot: int) -> bytes | None:
-        """Return the slot's bytes, None where it was never written."""
+        """Return the slot's bytes, or None if it was never written."""
         return self._slots[slot]
 
     def write(self, slot: int, data: bytes) -> None:
@@ -119,8 +120,8 @@ class MemoryStorage:
 class NumpyRng:
     """The two primitives of `Experiment.randomize` from a numpy Generator, for simulations only.
 
-    Exactly as distributed as the client's own DRBG, and repeatable; its draws can be foretold, so it must
-    never randomize anybody's reading.
+    Distributed exactly as the client's own DRBG, and repeatable. Its draws are predictable, so it must never
+    randomize a real reading.
     """
 
     def __init__(self, generator: np.random.Generator) -> None:
@@ -133,11 +134,11 @@ class NumpyRng:
         return self._bits.pop()
 
     def bernoulli(self, threshold: int) -> bool:
-        """True with probability threshold / ONE."""
+        """Return True with probability threshold / ONE."""
         return self._draw() < threshold
 
     def below(self, n: int) -> int:
-        """Uniform over range(n), 1 <= n <= 2**24, by rejection."""
+        """Return a uniform integer of range(n), 1 <= n <= 2**24, by rejection."""
         if not 1 <= n <= 1 << 24:
             raise ValueError("below() takes 1 to 16777216")
         mask = (1 << (n - 1).bit_length()) - 1
@@ -151,10 +152,10 @@ _parsed_once = functools.lru_cache(maxsize=64)(Experiment.parse)
 
 
 def _enroll(client: Client, payload: bytes, verified: set[bytes]) -> None:
-    """Enroll a client, with what is the same on all devices done once: parsing, and the signature.
+    """Enroll a client; parse the payload and verify the signature only once for all devices.
 
-    Parsing is half of the processor time of a device that reports once, a signature ten times the whole.
-    verified: payloads with a right signature; more may be added.
+    Parsing is half of the processor time of a device that reports once; a signature takes ten times as long
+    as everything else. Payloads with a valid signature are added to `verified`.
     """
     parsed = _parsed_once(payload.partition(b"\x00")[0])
     client.enroll(payload, verified=payload in verified, parsed=parsed)
@@ -164,15 +165,15 @@ def _enroll(client: Client, payload: bytes, verified: set[bytes]) -> None:
 @dataclass(slots=True)
 class _Device:
     id: str
-    storage: Any  # typed as a folder's name by the client, which takes any object with read and write
+    storage: Any  # the client's type is a folder name, but it accepts any object with read and write
     client: Client
     online: bool
     late: bool
-    loses_note: bool = False  # restarts between the broker's acknowledgement and noting it down
+    loses_note: bool = False  # restarts between the broker's acknowledgement and recording it
 
 
 class SimulatedFleet:
-    """Devices 0 to size - 1, each provisioned, enrolled, and with an id of its own.
+    """Devices 0 to size - 1, each provisioned, enrolled, and with its own id.
 
     name          the fleet's
     payloads      experiments as they are published, signed or not
@@ -182,12 +183,11 @@ class SimulatedFleet:
     announce_key  of a fleet with signed experiments
     policy        of every client; default: BOUNDS, RULES, and these experiments
 
-    made          every report that was made: ReportId -> the index its reading was bucketed to, None for no
-                  reading
+    reports       every report that was made: ReportId -> the index of its reading, None for no reading
     acknowledged  every report that the broker acknowledged, once: ReportId -> payload
 
-    A device is provisioned when it is first used: about 0.2 ms and 3 KiB each. Raises ExperimentRefused for
-    an experiment that no device would take, ValueError for a size below 1.
+    A device is provisioned when it is first used, which takes about 0.2 ms and 3 KiB. Raises
+    ExperimentRefused for an experiment that no device would accept, ValueError for a size below 1.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class SimulatedFleet:
         if size < 1:
             raise ValueError(f"a fleet has 1 device or more, not {size}")
         self.name = name
-        self.made: dict[ReportId, int | None] = {}
+        self.reports: dict[ReportId, int | None] = {}
         self.acknowledged: dict[ReportId, bytes] = {}
         self.faults = faults or Faults()
         self._rng = rng
@@ -215,13 +215,13 @@ class SimulatedFleet:
         self._announce_key = announce_key
         self._verified: set[bytes] = set()
         self._payloads = tuple(payloads)
-        asked = [_parsed_once(payload.partition(b"\x00")[0]) for payload in payloads]
-        self._experiments = {experiment.name: experiment for experiment in asked}
-        self._of_digest = {experiment.digest: experiment for experiment in asked}
+        experiments = [_parsed_once(payload.partition(b"\x00")[0]) for payload in payloads]
+        self._experiments = {experiment.name: experiment for experiment in experiments}
+        self._of_digest = {experiment.digest: experiment for experiment in experiments}
         self._policy = policy or {**BOUNDS, "rules": RULES, "experiments": tuple(self._experiments)}
         self.ids = random_ids(size, rng)
         self._devices: list[_Device | None] = [None] * size
-        self._device(0)  # a misfit shows before a run
+        self._device(0)  # so that a mismatch shows before a run
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -234,7 +234,7 @@ class SimulatedFleet:
         return _Device(id, storage, self._start(id, storage), True, late)
 
     def _start(self, id: str, storage: Any) -> Client:
-        """A device's program from power-up on: what it knows is in its storage and in retained messages."""
+        """Start a device's program from power-up: it has only its storage and the retained messages."""
         key = self._device_key(id) if self._device_key else None
         client = Client(self._policy, storage, id, key, self._announce_key, self.name)
         if self._primitives is not None:
@@ -250,7 +250,7 @@ class SimulatedFleet:
         return device
 
     def client(self, position: int) -> Client:
-        """Return a device's client, as it is now: a reboot replaces it."""
+        """Return a device's present client; a reboot replaces it."""
         return self._device(position).client
 
     def round(
@@ -258,11 +258,16 @@ class SimulatedFleet:
         readings: Mapping[str, Sequence[Reading]],
         advance: Callable[[int], object] = lambda devices: None,
     ) -> Iterator[Delivery]:
-        """Let every device call report() once for each experiment; yield what reaches the broker now.
+        """Let every device call report() once for each experiment; yield the reports that reach the broker.
 
-        readings: experiment name -> one reading for each device. An offline device reports all the same, and
-        sends its outbox, oldest first, when it is back. advance: told of how many more devices are done, now
-        and then. Raises ValueError where readings do not fit.
+        An offline device reports too; it sends its outbox, oldest first, when it is back.
+
+        Args:
+            readings: Experiment name -> one reading for each device.
+            advance: Called now and then with the number of further devices that are done.
+
+        Raises:
+            ValueError: If the readings do not fit.
         """
         for name, values in readings.items():
             if len(values) != len(self):
@@ -274,8 +279,8 @@ class SimulatedFleet:
         )
         early = self._coins(0.5 if self.faults.reboot else 0.0)
         for position in range(len(self)):
-            if position and position % _TOLD == 0:
-                advance(_TOLD)
+            if position and position % _PROGRESS_STEP == 0:
+                advance(_PROGRESS_STEP)
             device = self._device(position)
             device.online = not offline[position] if device.online else online[position]
             if reboot[position] and early[position]:
@@ -285,7 +290,7 @@ class SimulatedFleet:
             device.loses_note = reboot[position] and not early[position]
             if device.online and not device.late:
                 yield from self._deliveries(device, position)
-        advance(len(self) - (len(self) - 1) // _TOLD * _TOLD)
+        advance(len(self) - (len(self) - 1) // _PROGRESS_STEP * _PROGRESS_STEP)
 
     def _coins(self, chance: float) -> list[bool]:
         if not chance:
@@ -295,7 +300,7 @@ class SimulatedFleet:
     def _report(self, device: _Device, name: str, reading: Reading) -> None:
         payload = device.client.report(name, reading)
         if payload is not None:
-            self.made[self._report_id(device.id, payload)] = self._experiments[name].bucket(reading)
+            self.reports[self._report_id(device.id, payload)] = self._experiments[name].bucket(reading)
 
     def _report_id(self, device: str, payload: bytes) -> ReportId:
         decoded = report.decode(payload)
@@ -312,7 +317,7 @@ class SimulatedFleet:
                 yield Delivery(device.id, payload, position)
 
     def flush(self) -> Iterator[Delivery]:
-        """Bring every device online and yield what is still in outboxes, late ones included."""
+        """Bring every device online and yield all reports that remain in outboxes, late ones included."""
         for position, device in enumerate(self._devices):
             if device is not None:
                 device.online = True
@@ -320,7 +325,7 @@ class SimulatedFleet:
                 yield from self._deliveries(device, position)
 
     def acknowledge(self, delivery: Delivery) -> None:
-        """The broker has acknowledged a delivery: note it, and let the device drop the report."""
+        """Record that the broker has acknowledged a delivery, and let the device drop the report."""
         device = self._device(delivery.position)
         self.acknowledged[self._report_id(delivery.device, delivery.payload)] = delivery.payload
         if device.loses_note:
@@ -329,16 +334,16 @@ class SimulatedFleet:
             device.client.sent(delivery.payload)
 
     def index_counts(self, name: str, of: Sequence[int] | None = None) -> tuple[np.ndarray, int]:
-        """Return how many acknowledged reports had each index, shape (domain,), and how many no reading.
+        """Return how many acknowledged reports had each index, shape (domain,), and how many had no reading.
 
-        of: the indices that there are, where a domain is too large for an array; the counts are of these.
+        `of` lists the indices to count if the domain is too large for an array; the counts have its order.
         """
         place = None if of is None else {int(index): i for i, index in enumerate(of)}
         counts = np.zeros(self._experiments[name].domain if of is None else len(of), np.int64)
         missing = 0
         for report_id in self.acknowledged:
             if report_id.experiment == name:
-                index = self.made[report_id]
+                index = self.reports[report_id]
                 if index is None:
                     missing += 1
                 else:
@@ -352,13 +357,13 @@ class SimulatedFleet:
 
 
 def codes_of(experiment: Experiment, payloads: Iterable[bytes]) -> Counts:
-    """The codes of a version's payloads, in their order; payloads of other versions are passed over."""
+    """Return the codes of a version's payloads, in their order; payloads of other versions are skipped."""
     decoded = (p for p in map(report.decode, payloads) if p.digest == experiment.digest)
     return np.array([int.from_bytes(p.code, "big") for p in decoded], np.int64)
 
 
 def random_ids(n: int, rng: np.random.Generator) -> list[str]:
-    """Return n ids of devices, all different."""
+    """Return n different device ids."""
     ids: dict[str, None] = {}
     while len(ids) < n:
         letters = _ID_CHARS[rng.integers(0, len(_ID_CHARS), (n - len(ids), _ID_LENGTH))]

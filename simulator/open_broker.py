@@ -1,4 +1,4 @@
-"""The broker that somebody chose, by a word or by its address."""
+"""Open a broker by keyword or address."""
 
 from ..server.ingest.broker_url import (
     BrokerAddress,
@@ -11,20 +11,24 @@ from ..server.ingest.broker_url import (
 from .broker import Broker, BrokerError, EmbeddedBroker, ExternalBroker, MosquittoBroker, find_mosquitto
 from .nats_servers import NatsServers
 
-_STARTED = {"embedded": EmbeddedBroker, "mosquitto": MosquittoBroker, "nats": NatsServers}
+_LOCAL_BROKERS = {"embedded": EmbeddedBroker, "mosquitto": MosquittoBroker, "nats": NatsServers}
 
 
 def open_broker(choice: str | BrokerAddress | NatsAddress = "auto") -> Broker:
     """Return the chosen broker, to be entered as a context manager.
 
-    choice: "embedded", "mosquitto", "nats" (a cluster of three), "auto" (mosquitto where it is installed), or
-    one that runs: its address, mqtt://[user:password@]host[:port], or nats://... for servers of a cluster.
-    Raises BrokerError for any other.
+    Args:
+        choice: "embedded", "mosquitto", "nats" (a cluster of three), "auto" (mosquitto if it is installed),
+            or the address of a running one: mqtt://[user:password@]host[:port], or nats://... for servers of
+            a cluster.
+
+    Raises:
+        BrokerError: For any other choice.
     """
     if choice == "auto":
         choice = "embedded" if find_mosquitto() is None else "mosquitto"
-    if isinstance(choice, str) and choice in _STARTED:
-        return _STARTED[choice]()
+    if isinstance(choice, str) and choice in _LOCAL_BROKERS:
+        return _LOCAL_BROKERS[choice]()
     try:
         if isinstance(choice, str):
             choice = parse_nats_url(choice) if is_nats(choice) else parse_broker_url(choice)
@@ -32,5 +36,5 @@ def open_broker(choice: str | BrokerAddress | NatsAddress = "auto") -> Broker:
         raise BrokerError(f"{e}, or auto, embedded, mosquitto or nats") from None
     if choice.tls:
         scheme = "nats" if isinstance(choice, NatsAddress) else "mqtt"
-        raise BrokerError(f"this speaks no TLS: write the broker as {scheme}://")
+        raise BrokerError(f"TLS is not supported here: write the broker as {scheme}://")
     return ExternalBroker(choice)

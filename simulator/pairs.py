@@ -1,4 +1,4 @@
-"""What the boards of a pair's experiment hold: named distributions over its cells, or a table of counts."""
+"""Readings of a pair's experiment: named distributions over its cells, or a table of counts."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,29 +9,36 @@ from . import population
 from .population import Population, PopulationError, Recorded
 
 COUNT = "count"
-"""The column that says how often a row counts; without one each row counts once."""
+"""The column with each row's count; without it each row counts once."""
 
 
 def parse(spec: str, parts: Sequence[tuple[str, str]]) -> Population:
-    """The population of a text: file:FILE, or any that is over an experiment's indices, such as zipf:1.2.
+    """Return the population of a spec: file:FILE, or any over an experiment's indices, such as zipf:1.2.
 
-    parts: name and type of each. Raises PopulationError with one line.
+    Args:
+        spec: The text.
+        parts: Name and type of each part.
+
+    Raises:
+        PopulationError: With a one-line message.
     """
     kind, _, path = spec.partition(":")
     return read_counts(path, parts) if kind == "file" else population.parse(spec)
 
 
 def read_counts(path: Path | str, parts: Sequence[tuple[str, str]]) -> Recorded:
-    """The readings in a CSV file that has a column for each part, and one for how often each row counts.
+    """Return the readings in a CSV file that has a column for each part, and optionally one for counts.
 
-    A blank or NA is no reading. Raises PopulationError with one line: no such file or column, a text that is
-    not of its part's type (and its line).
+    A blank or NA is no reading.
+
+    Raises:
+        PopulationError: If the file or a column is missing, or a text does not fit its part's type.
     """
     names = [name for name, _ in parts]
-    held: Counter[tuple[Reading, ...]] = Counter()
+    row_counts: Counter[tuple[Reading, ...]] = Counter()
     numbers = [name for name, type in parts if type == "number"] + [COUNT]
     for where, row in csv_rows(path, [*names, COUNT], PopulationError, (COUNT,), numbers):
-        *texts, often = row
+        *texts, count_text = row
         readings: list[Reading] = []
         for (name, type), cell in zip(parts, texts, strict=True):
             text = (cell or "").strip()
@@ -39,10 +46,10 @@ def read_counts(path: Path | str, parts: Sequence[tuple[str, str]]) -> Recorded:
                 readings.append(read_cell(text, type))
             except ValueError as e:
                 raise PopulationError(f"{where}: {name} is {text!r}, {e}") from None
-        held[tuple(readings)] += _count(where, often)  # type: ignore[assignment]
-    if not sum(held.values()):
-        raise PopulationError(f"{path} counts nothing: its column {COUNT} has no number above 0")
-    return Recorded(tuple(held), tuple(float(count) for count in held.values()))
+        row_counts[tuple(readings)] += _count(where, count_text)  # type: ignore[assignment]
+    if not sum(row_counts.values()):
+        raise PopulationError(f"{path} has no readings: its column {COUNT} has no number above 0")
+    return Recorded(tuple(row_counts), tuple(float(count) for count in row_counts.values()))
 
 
 def _count(where: str, text: str | None) -> float:

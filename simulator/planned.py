@@ -1,4 +1,4 @@
-"""The case that an experiment's file was planned for, and the planned error beside the measured one."""
+"""The case that an experiment's file was planned for: the planned error beside the measured one."""
 
 import math
 from dataclasses import dataclass
@@ -17,15 +17,17 @@ from ..server.mechanisms.choice import Choice
 from .calls import expected_reports
 from .population import Population, weighted
 
-_MOST_PLACES = 256  # of which the measured error is the root of the mean square
+_MOST_PLACES = 256  # in the root mean square of the measured error
 
 
 @dataclass(frozen=True)
 class PlannedError:
-    """Half-widths of 95 % intervals: shares of the devices, of a mean parts of the range.
+    """Half-widths of 95% intervals: shares of the devices, or for a mean, parts of the range.
 
-    question: what they are of. planned: for as many reports as there are. measured: the interval's that the
-    reports gave. missed: how far the estimate was from the truth.
+    question  the statistic, in words
+    planned   for as many reports as there are
+    measured  from the interval of these reports
+    missed    difference of estimate and truth
     """
 
     question: str
@@ -37,7 +39,7 @@ class PlannedError:
 
 @dataclass(frozen=True)
 class PlannedFleet:
-    """A planned case: its question, in the design that its file has."""
+    """A planned case: its question, with the design of its file."""
 
     definition: Definition
     planned: PlannedCase
@@ -46,31 +48,34 @@ class PlannedFleet:
 
     @property
     def _place(self) -> int:
-        """The place whose error is nearest to the planned one, which is the mean of all places."""
+        """The place whose error is nearest to the planned one, which is the mean over all places."""
         return int(np.argmin(np.abs(self.places.variance - self.places.variance.mean())))
 
     @property
     def population(self) -> Population:
-        """What boards hold: the planned share at one place, the rest spread evenly."""
+        """Population with the planned share at one place, and the rest spread evenly."""
         shares = self.places.population(self._values, self._place).tolist()
         return weighted(shares, float(self.planned.missing or 0))
 
     @property
     def _values(self) -> int:
-        """Number of values, no reading not among them."""
+        """Number of values, without "no reading"."""
         return self.definition.domain - self.definition.missing
 
     @property
     def words(self) -> str:
-        """What boards hold, as `hushmote simulate` says it."""
+        """Description of the population for `hushmote simulate`."""
         if isinstance(self.places, OfMean):
-            return "what the plan assumed"
-        return f"what the plan assumed: {100 * self.places.share:.3g} % of them what it asks about"
+            return "the values that the plan assumed"
+        return f"the values that the plan assumed, {100 * self.places.share:.3g}% of them in question"
 
-    def error(self, estimates: Estimates, truth: Floats, given: bool) -> PlannedError:
-        """The planned error beside the measured one; given: the population is another than planned."""
+    def error(self, estimates: Estimates, truth: Floats, has_other_population: bool) -> PlannedError:
+        """Return the planned error beside the measured one, for another population than planned if so."""
         domain = self._values
-        weights = np.stack([self.places.statistic(domain, i) for i in self._asked(truth, given)], axis=1)
+        weights = np.stack(
+            [self.places.statistic(domain, i) for i in self._places_to_compare(truth, has_other_population)],
+            axis=1,
+        )
         estimated = estimates.linear_many(weights)
         planned = self.planned.devices * expected_reports(estimates.experiment, self.planned.calls)
         return PlannedError(
@@ -81,10 +86,10 @@ class PlannedFleet:
             _root_mean_square(estimated.value - truth @ weights),
         )
 
-    def _asked(self, truth: Floats, given: bool) -> list[int]:
-        """The places that are asked for: the planned one, a quantile's, or of other readings all."""
-        if not given or isinstance(self.places, OfMean):
-            return [self._place if not given else 0]
+    def _places_to_compare(self, truth: Floats, has_other_population: bool) -> list[int]:
+        """Return the places to compare: the planned one, a quantile's, or for other populations all."""
+        if not has_other_population or isinstance(self.places, OfMean):
+            return [self._place if not has_other_population else 0]
         count = len(self.places.low)
         if self.question.kind == "quantile":
             return [int(np.argmin(np.abs(np.cumsum(truth)[:count] - self.places.share)))]
@@ -92,7 +97,7 @@ class PlannedFleet:
 
 
 def case_of(definition: Definition) -> PlannedFleet | None:
-    """The case that a file was planned for, None where it keeps none. Raises PlanError."""
+    """Return the case that a file was planned for, or None if it has none; raise PlanError if it is wrong."""
     planned = definition.planned
     if planned is None:
         return None

@@ -1,7 +1,7 @@
-"""What the devices of a simulated fleet hold: distributions, explicit weights, a CSV file's column.
+"""Readings of a simulated fleet's devices: distributions, explicit weights, a CSV file's column.
 
-A `Population` gives readings for devices (the faithful path) and counts of indices (the vectorised path);
-both come from one distribution. Numbers are in an experiment's whole units, such as degrees.
+A `Population` gives readings for devices (the faithful path) and counts of indices (the vectorised path),
+both from one distribution. Numbers are in an experiment's whole units, such as degrees.
 """
 
 import math
@@ -22,7 +22,7 @@ from ..server.wire.experiments import is_own_type, value_count
 
 
 class PopulationError(HushmoteError):
-    """A population that cannot be made, or does not fit an experiment; the text says what would."""
+    """A population that is not possible or does not fit the experiment; the message names the remedy."""
 
 
 class Population(ABC):
@@ -32,18 +32,20 @@ class Population(ABC):
     def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
         """Return n independent readings, as `Client.report` takes them; None is no reading.
 
-        Raises PopulationError where the population does not fit the experiment.
+        Raises:
+            PopulationError: If the population does not fit the experiment.
         """
 
     @abstractmethod
     def probabilities(self, experiment: Experiment) -> np.ndarray:
         """Return the probability of each index, and last that of no reading, shape (domain + 1,).
 
-        Raises PopulationError where the population does not fit the experiment.
+        Raises:
+            PopulationError: If the population does not fit the experiment.
         """
 
     def indices(self, experiment: Experiment) -> Sequence[int] | None:
-        """What probabilities() are of, where the domain is larger than any array; None for every index."""
+        """Return the indices of probabilities() if the domain is too large for an array, otherwise None."""
         return None
 
 
@@ -62,17 +64,17 @@ class Continuous(Population):
     def probabilities(self, experiment: Experiment) -> np.ndarray:
         _require_number(self.name, experiment)
         low, span, bins = experiment.low, experiment.high - experiment.low, value_count(experiment)
-        # A board rounds to the nearest milli-unit first: bin i starts half of one before its edge.
+        # A board rounds to the nearest milli-unit first, so bin i starts half of one before its edge.
         starts = (low - (-span * i // bins) for i in range(1, bins))
         below = [0.0, *(self.cdf((start - 0.5) / 1000) for start in starts), 1.0]
-        return _placed(experiment, np.diff(below) / np.sum(np.diff(below)), 0.0)
+        return _add_missing(experiment, np.diff(below) / np.sum(np.diff(below)), 0.0)
 
 
 @dataclass(frozen=True)
 class Weighted(Population):
-    """Values of an experiment, each with its weight: `weights(values)` gives them, shape (values,).
+    """Values of an experiment, each with its weight: `weights(values)` returns them, shape (values,).
 
-    missing: the share that has no reading, 0 to 1.
+    missing  share of devices without a reading, 0 to 1
     """
 
     name: str
@@ -86,36 +88,39 @@ class Weighted(Population):
 
     def probabilities(self, experiment: Experiment) -> np.ndarray:
         weights = self.weights(value_count(experiment))
-        return _placed(experiment, weights / weights.sum() * (1 - self.missing), self.missing)
+        return _add_missing(experiment, weights / weights.sum() * (1 - self.missing), self.missing)
 
 
 @dataclass(frozen=True)
 class Recorded(Population):
-    """Readings that were made, None where there was none; a sample draws from them with replacement.
+    """Recorded readings, None for no reading; a sample draws from them with replacement.
 
-    often: how often each counts; without it all count once.
+    weights  how often each counts; if empty, each counts once
     """
 
     readings: tuple[Reading, ...]
-    often: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
 
     def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
-        self.counts(experiment)  # says in one line where they do not fit
-        if self.often:
-            chosen = rng.choice(len(self.readings), n, p=np.array(self.often) / sum(self.often))
+        self.counts(experiment)  # raises if they do not fit
+        if self.weights:
+            chosen = rng.choice(len(self.readings), n, p=np.array(self.weights) / sum(self.weights))
         else:
             chosen = rng.integers(0, len(self.readings), n)
         return [self.readings[i] for i in chosen.tolist()]
 
     def counts(self, experiment: Experiment) -> np.ndarray:
-        """Return how many of the readings have each index, and last how many are none, (domain + 1,).
+        """Return how many of the readings have each index, and last how many are missing, (domain + 1,).
 
-        Raises PopulationError where the readings do not fit the experiment's type.
+        Raises:
+            PopulationError: If the readings do not fit the experiment's type.
         """
-        held = zip(self.readings, self.often, strict=True) if self.often else Counter(self.readings).items()
-        counts = np.zeros(experiment.domain + 1, float if self.often else np.int64)
+        weighted_readings = (
+            zip(self.readings, self.weights, strict=True) if self.weights else Counter(self.readings).items()
+        )
+        counts = np.zeros(experiment.domain + 1, float if self.weights else np.int64)
         try:
-            for reading, count in held:
+            for reading, count in weighted_readings:
                 index = experiment.bucket(reading)
                 counts[experiment.domain if index is None else index] += count
         except TypeError as e:
@@ -127,8 +132,8 @@ class Recorded(Population):
         return counts / counts.sum()
 
 
-def _placed(experiment: Experiment, values: np.ndarray, missing: float) -> np.ndarray:
-    """Shares of the values and of no reading as probabilities() has them: an index of its own, or none."""
+def _add_missing(experiment: Experiment, values: np.ndarray, missing: float) -> np.ndarray:
+    """Return shares in the order of probabilities(), whether or not "no reading" has its own index."""
     if value_count(experiment) < experiment.domain:
         return np.append(values, [missing, 0.0])
     return np.append(values, missing)
@@ -137,7 +142,7 @@ def _placed(experiment: Experiment, values: np.ndarray, missing: float) -> np.nd
 def shares_with_reading(experiment: Experiment, shares: np.ndarray) -> np.ndarray:
     """Return the shares of the values among those with a reading, from those of the indices.
 
-    Where no reading has no index of its own, or of a pair, these are the same.
+    They are the same if "no reading" has no index, or for a pair.
     """
     values = shares[: value_count(experiment)] if len(shares) == experiment.domain else shares
     if len(values) == len(shares):
@@ -147,43 +152,46 @@ def shares_with_reading(experiment: Experiment, shares: np.ndarray) -> np.ndarra
 
 @dataclass(frozen=True)
 class FileRows:
-    """FileRows of a file of readings, and how many of them have no reading; of a pair, none in some part."""
+    """Number of rows in a file of readings, and of those without a reading (in a pair, in either part)."""
 
     count: float
     blank: float
 
 
 def rows_of(people: Population) -> FileRows | None:
-    """Return how many rows a recorded population has and how many are without a reading; None for others."""
+    """Return the number of rows of a recorded population and of blank ones; None for other populations."""
     if not isinstance(people, Recorded):
         return None
-    often = people.often or (1,) * len(people.readings)
-    blank = sum(n for reading, n in zip(people.readings, often, strict=True) if is_blank(reading))
-    return FileRows(sum(often), blank)
+    weights = people.weights or (1,) * len(people.readings)
+    blank = sum(n for reading, n in zip(people.readings, weights, strict=True) if is_blank(reading))
+    return FileRows(sum(weights), blank)
 
 
 def reported_shares(index_counts: np.ndarray, missing: int) -> np.ndarray:
-    """Shares of the indices among reports, shape (domain,); missing: how many had no reading.
+    """Return the shares of the indices among reports, shape (domain,).
 
-    Those are reported as a uniformly drawn index, so that their share is spread evenly.
+    The `missing` reports without a reading are reported as a uniform index, so their share is spread evenly.
     """
     return (index_counts + missing / len(index_counts)) / max(1, index_counts.sum() + missing)
 
 
 def reading_in(experiment: units.Reading, index: int) -> Reading:
-    """Return a reading that falls into an index: a bin's middle, a label, a bool, None, a tuple of these.
+    """Return a reading of an index: a bin's middle, a label, a bool, None, or a tuple of these.
 
-    Raises PopulationError where no reading does: a bin that is narrower than a milli-unit.
+    Raises:
+        PopulationError: If the index has no reading, such as a bin that is narrower than a milli-unit.
     """
     if value_count(experiment) <= index < experiment.domain:
         return None
     if experiment.type == "bool":
         return index == 1
     if experiment.type == "pair":
-        held = np.unravel_index(index, [part.domain for part in parts_of(experiment)])
-        return tuple(reading_in(part, int(i)) for part, i in zip(parts_of(experiment), held, strict=True))
+        part_indices = np.unravel_index(index, [part.domain for part in parts_of(experiment)])
+        return tuple(
+            reading_in(part, int(i)) for part, i in zip(parts_of(experiment), part_indices, strict=True)
+        )
     if experiment.type == "text" or is_own_type(experiment.type):
-        raise PopulationError(f"{experiment.name} is about texts: say which, zipf:1.1:FILE or file:FILE")
+        raise PopulationError(f"{experiment.name} is about texts: list them with zipf:1.1:FILE or file:FILE")
     if experiment.type == "choice":
         label = experiment.labels[index] if index < len(experiment.labels) else "other"
         while index == len(experiment.labels) and label in experiment.labels:
@@ -206,7 +214,7 @@ def _require_number(name: str, experiment: Experiment) -> None:
 
 
 def uniform(low: float, high: float) -> Continuous:
-    """Numbers between low and high, all equally likely."""
+    """Return the uniform distribution between low and high."""
     _require(low < high, "uniform:low:high needs low below high")
     return Continuous(
         "uniform",
@@ -216,7 +224,7 @@ def uniform(low: float, high: float) -> Continuous:
 
 
 def normal(mean: float, deviation: float) -> Continuous:
-    """Normally distributed numbers."""
+    """Return a normal distribution."""
     _require(deviation > 0, "normal:mean:deviation needs a deviation above 0")
     return Continuous(
         "normal", lambda rng, n: rng.normal(mean, deviation, n), lambda x: _phi((x - mean) / deviation)
@@ -224,7 +232,7 @@ def normal(mean: float, deviation: float) -> Continuous:
 
 
 def exponential(mean: float) -> Continuous:
-    """Exponentially distributed numbers, from 0 up."""
+    """Return an exponential distribution, from 0 up."""
     _require(mean > 0, "exponential:mean needs a mean above 0")
     return Continuous(
         "exponential", lambda rng, n: rng.exponential(mean, n), lambda x: -math.expm1(-max(x, 0.0) / mean)
@@ -232,7 +240,7 @@ def exponential(mean: float) -> Continuous:
 
 
 def bimodal(mean: float, deviation: float, mean2: float, deviation2: float, share: float = 0.5) -> Continuous:
-    """A mixture of two normal distributions; share is that of the first."""
+    """Return a mixture of two normal distributions; `share` is that of the first."""
     _require(deviation > 0 < deviation2, "bimodal:mean:deviation:mean2:deviation2 needs deviations above 0")
     _require(0 <= share <= 1, "bimodal's share, the last number, must be from 0 to 1")
 
@@ -247,7 +255,7 @@ def bimodal(mean: float, deviation: float, mean2: float, deviation2: float, shar
 
 
 def constant(value: float) -> Continuous:
-    """The same number on every device."""
+    """Return the same number for every device."""
     return Continuous("constant", lambda _, n: np.full(n, value), lambda x: float(x > value))
 
 
@@ -256,18 +264,18 @@ def _phi(z: float) -> float:
 
 
 def even() -> Weighted:
-    """Every index equally likely."""
+    """Return equal weights for all indices."""
     return Weighted("even", np.ones)
 
 
 def zipf(exponent: float) -> Weighted:
-    """Index i with a weight of (i + 1)^-exponent."""
+    """Return a weight of (i + 1)^-exponent for index i."""
     _require(exponent >= 0, "zipf:exponent needs an exponent of 0 or more")
     return Weighted("zipf", lambda domain: np.arange(1.0, domain + 1) ** -exponent)
 
 
 def concentrated(share: float, index: int = 0) -> Weighted:
-    """One index with the given share, all others alike."""
+    """Return the given share for one index, and equal ones for all others."""
     _require(0 <= share <= 1, "concentrated:share needs a share from 0 to 1")
 
     def weights(domain: int) -> np.ndarray:
@@ -280,17 +288,19 @@ def concentrated(share: float, index: int = 0) -> Weighted:
 
 
 def weighted(weights: Sequence[float], missing: float = 0.0) -> Weighted:
-    """Value i with weight weights[i]; one for each value of the experiment it is used with.
+    """Return weights[i] for value i; there must be one for each value of the experiment.
 
-    missing: the share that has no reading, 0 to 1.
+    Args:
+        weights: Numbers of 0 or more, not all 0.
+        missing: Share of devices without a reading, 0 to 1.
     """
-    given = np.array(weights, float)
-    fits = given.ndim == 1 and np.isfinite(given).all() and (given >= 0).all() and given.sum() > 0
+    values = np.array(weights, float)
+    fits = values.ndim == 1 and np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0
     _require(bool(fits), "weights must be numbers of 0 or more, not all 0")
 
     def check(domain: int) -> np.ndarray:
-        _require(len(given) == domain, f"{len(given)} weights are given; the experiment has {domain} indices")
-        return given
+        _require(len(values) == domain, f"{len(values)} weights for an experiment with {domain} indices")
+        return values
 
     return Weighted("weights", check, missing)
 
@@ -300,7 +310,7 @@ def _require(condition: bool, text: str) -> None:
         raise PopulationError(text)
 
 
-# name -> fewest numbers, most numbers, how it is written, what makes it
+# name -> fewest numbers, most numbers, form, constructor
 _SPECS: dict[str, tuple[int, int, str, Callable[..., Population]]] = {
     "uniform": (2, 2, "uniform, or uniform:low:high", uniform),
     "normal": (2, 2, "normal:mean:deviation", normal),
@@ -314,11 +324,13 @@ _SPECS: dict[str, tuple[int, int, str, Callable[..., Population]]] = {
 
 
 def parse(spec: str) -> Population:
-    """Return the population of a short text such as "normal:21:3", "zipf:1.2" or "weights:1:2:7".
+    """Return the population of a spec such as "normal:21:3", "zipf:1.2" or "weights:1:2:7".
 
     uniform:low:high, normal, exponential, bimodal and constant are in the experiment's units, for numbers;
-    uniform alone, zipf, concentrated and weights are over the indices of any experiment. Raises
-    PopulationError with one line.
+    uniform alone, zipf, concentrated and weights are over the indices of any experiment.
+
+    Raises:
+        PopulationError: With a one-line message.
     """
     name, *texts = spec.split(":")
     if name not in _SPECS:
@@ -342,5 +354,5 @@ def parse(spec: str) -> Population:
 
 
 def read_csv(path: Path | str, column: str, type: str = "number") -> Recorded:
-    """Return the readings in a CSV file's column, as read_column(); raises PopulationError with one line."""
+    """Return the readings in a CSV file's column, as read_column(); raise PopulationError in one line."""
     return Recorded(read_column(path, column, type, PopulationError))

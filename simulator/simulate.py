@@ -1,4 +1,4 @@
-"""A fleet before it is built: the estimate that its reports would give, beside the truth."""
+"""Simulate a fleet before it is built: the estimate from its reports, beside the truth."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,31 +21,42 @@ from . import calls as calling
 from . import faithful_parts, vectorised
 from .attack import AttackError
 from .calls import Reporting
-from .convergence import Convergence, ConvergenceError, Showing, accumulated, fewest_reports, follow, sizes
-from .crew import THIS_PROCESS, Workers
-from .drift import chosen
+from .convergence import (
+    Convergence,
+    ConvergenceError,
+    PictureContent,
+    accumulate,
+    fewest_reports,
+    follow,
+    sizes,
+)
+from .drift import choose_population
 from .faithful import Faults
 from .planned import PlannedError, case_of
 from .population import FileRows, Population, PopulationError, reported_shares, rows_of, shares_with_reading
-from .texts import of_texts, text_shares
+from .texts import is_text_type, text_shares
+from .worker_pool import THIS_PROCESS, Workers
 
 Advance = Callable[[float], object]
-"""Told how much more of the work is done, in parts of 1."""
+"""Called with the share of the work done since the last call."""
 
 DEVICES = 100_000
-MOST_FAITHFUL = 100_000_000  # calls of real clients, about an hour
-_BATCH = 1 << 22  # reports drawn between two steps of progress
+MOST_FAITHFUL = 100_000_000  # calls of real clients, which take about an hour
+_BATCH = 1 << 22  # reports drawn between two calls of advance
 
 
 @dataclass(frozen=True, repr=False)
 class SimulatedEstimate(FleetEstimate):
     """The estimate of a simulated fleet; its answers have the truth beside each value.
 
-    devices: how many there were, fake ones among them. held: what they held, as a spec.
-    reporting: what became of the calls of those that are not fake. attack: what those came to, None without
-    any. convergence: the estimates as the reports came in, where they were asked for. planned: the planned
-    error beside the measured one, of a file that keeps what it was planned for. purpose: why it is asked.
-    rows: of the file that the readings are from, and how many have none; None without a file.
+    devices      number of devices, including fake ones
+    held         their readings, as a spec
+    reporting    the result of the calls of devices that are not fake
+    attack       the fake devices' results, or None
+    convergence  the estimates as the reports came in, if requested
+    planned      the planned error beside the measured one, if the file has a plan
+    purpose      of the experiment
+    rows         of the file with the readings, and how many are blank; None without a file
     """
 
     devices: int = 0
@@ -68,50 +79,58 @@ def simulate(  # noqa: PLR0913 (public, and all but the file have defaults)
     attack: str | None = None,
     seed: int | None = None,
     confidence: float = CONFIDENCE,
-    convergence: Showing | None = None,
+    convergence: PictureContent | None = None,
     workers: Workers = THIS_PROCESS,
     advance: Advance = lambda more: None,
 ) -> SimulatedEstimate:
-    """Simulate a fleet of an experiment file and estimate what its reports say.
+    """Simulate a fleet of an experiment file and estimate from its reports.
 
-    devices: 2 or more; without it what the file was planned for, else 100,000. population: what they hold,
-    such as "normal:21:3" or "file:FILE:COLUMN", see drift.chosen(); without it the planned case.
-    calls: calls to report() of each device; without it each makes the reports that its budget holds, 10 at
-    most. faults: run the real client on every device with these, Faults() for none;
-    otherwise reports are drawn in NumPy, from the same distribution. attack: what a share of the devices
-    sends, such as "promote:30:0.05". seed: repeat a run exactly. convergence: also estimate while the
-    reports come in, Showing() for the largest shares. workers: what runs real clients; the numbers are the
-    same. advance: told how much more of the work is done, in parts of 1.
+    Args:
+        file: The experiment's file, or its definition.
+        devices: 2 or more; default: as planned in the file, otherwise 100,000.
+        population: Readings of the devices, such as "normal:21:3" or "file:FILE:COLUMN", see
+            drift.choose_population(); default: the planned case.
+        calls: Calls to report() of each device; default: until it has made the reports that its budget
+            allows, at most 10.
+        faults: Run the real client on every device with these faults, Faults() for none; otherwise reports
+            are drawn in NumPy, from the same distribution.
+        attack: Codes that a share of the devices sends, such as "promote:30:0.05".
+        seed: Repeats a run exactly.
+        confidence: Of the intervals, such as 0.95.
+        convergence: Also estimate while the reports come in; PictureContent() for the largest shares.
+        workers: Run real clients; the numbers do not depend on them.
+        advance: Called with the share of the work done since the last call.
 
-    Raises UsageError, DefinitionError, PopulationError, AttackError, ConvergenceError, EstimateError or
-    WorkersError with one line.
+    Raises:
+        UsageError, DefinitionError, PopulationError, AttackError, ConvergenceError, EstimateError,
+            WorkersError: With a one-line message.
     """
-    for name, given in (("seed", seed), ("devices", devices)):
-        if given is not None and (not isinstance(given, int | np.integer) or given < 0):
-            raise UsageError(f"{name} is a whole number, 0 or more, not {given}")
+    for name, value in (("seed", seed), ("devices", devices)):
+        if value is not None and (not isinstance(value, int | np.integer) or value < 0):
+            raise UsageError(f"{name} must be a whole number, 0 or more, not {value}")
     definition = file if isinstance(file, Definition) else load(Path(file))
     payload = definition.payload()
     experiment = parse_experiment(payload)
     case = case_of(definition)
     if case is not None and population is None:
-        people, held = case.population, case.words
+        people, population_words = case.population, case.words
         calls = case.planned.calls if calls is None and case.planned.calls > 1 else calls
     else:
-        people, held = chosen(definition, population)
+        people, population_words = choose_population(definition, population)
     devices = devices or (case.planned.devices if case else DEVICES)
     rng = np.random.default_rng(seed)
     forgery, fake, outcome = None, 0, None
     if attack is not None:
         if faults is not None:
-            raise AttackError("fake devices do not run the real client: --attack is without --faithful")
+            raise AttackError("fake devices do not run the real client: use --attack without --faithful")
         forgery = attacks.parse(experiment, attack)
         fake = round(devices * forgery.share)
         if not 0 < fake < devices - 1:
-            raise AttackError(f"of {devices:,} devices, {forgery.share:g} are none, or all of them")
+            raise AttackError(f"a share of {forgery.share:g} of {devices:,} devices is none, or all of them")
     if convergence is not None and attack is not None:
-        raise ConvergenceError("a picture of convergence has no fake devices: it is without --attack")
-    for asked, option in ((convergence, "the picture of convergence"), (attack, "the attack")):
-        if asked is not None and answers_of(experiment) == {"mean"}:
+        raise ConvergenceError("a picture of convergence has no fake devices: leave --attack out")
+    for choice, option in ((convergence, "the picture of convergence"), (attack, "the attack")):
+        if choice is not None and answers_of(experiment) == {"mean"}:
             require([experiment], "frequencies", f"leave {option} out, which is about shares")
     steps = convergence is not None
     if faults is not None:
@@ -121,7 +140,7 @@ def simulate(  # noqa: PLR0913 (public, and all but the file have defaults)
             clients, devices, seed, calls is not None, workers, advance
         )
         whole = np.bincount(codes, minlength=experiment.code_count)
-        grown = accumulated(experiment, codes) if steps else [whole]
+        grown = accumulate(experiment, codes) if steps else [whole]
     else:
         reporting, truth, grown = _vectorised(experiment, people, devices - fake, calls, rng, steps, advance)
     growth = None
@@ -144,9 +163,9 @@ def simulate(  # noqa: PLR0913 (public, and all but the file have defaults)
         true,
         missing_truth=None if experiment.missing is None else float(truth[experiment.missing]),
         rows=rows_of(people),
-        texts=text_shares(people) if of_texts(experiment.type) else None,
+        texts=text_shares(people) if is_text_type(experiment.type) else None,
         devices=devices,
-        held=held,
+        held=population_words,
         reporting=reporting,
         attack=outcome,
         convergence=growth,
@@ -164,35 +183,35 @@ def _vectorised(
     steps: bool,
     advance: Advance,
 ) -> tuple[Reporting, Floats, Iterable[Counts]]:
-    """What was reported, the truth, and the growing histogram.
+    """Return the result of the calls, the truth, and the growing histogram.
 
-    The truth is that among all calls to report(); where steps are looked at, that among the reports.
+    The truth is that among all calls to report(), or with `steps`, among the reports.
     """
-    made = calling.draw(experiment, devices, calls, rng)
+    reporting = calling.draw(experiment, devices, calls, rng)
     chances, of = people.probabilities(experiment), people.indices(experiment)
-    batches = [*range(_BATCH, made.reports, _BATCH), made.reports]
-    ends = sizes(made.reports, fewest_reports(experiment)) if steps else batches
-    held = [rng.multinomial(n, chances) for n in np.diff([0, *ends]).tolist()]
-    readings = np.sum(held, axis=0)
+    batches = [*range(_BATCH, reporting.reports, _BATCH), reporting.reports]
+    ends = sizes(reporting.reports, fewest_reports(experiment)) if steps else batches
+    batch_counts = [rng.multinomial(n, chances) for n in np.diff([0, *ends]).tolist()]
+    readings = np.sum(batch_counts, axis=0)
     if not steps:
-        readings = readings + rng.multinomial(made.readings - made.reports, chances)
+        readings = readings + rng.multinomial(reporting.readings - reporting.reports, chances)
 
     def grown() -> Iterator[Counts]:
         counts = np.zeros(experiment.code_count, np.int64)
-        for batch in held:
+        for batch in batch_counts:
             counts += vectorised.histogram(experiment, batch[:-1], rng, no_reading=int(batch[-1]), of=of)
-            advance(float(batch.sum()) / max(1, made.reports))
+            advance(float(batch.sum()) / max(1, reporting.reports))
             yield counts
 
-    return made, reported_shares(readings[:-1], int(readings[-1])), grown()
+    return reporting, reported_shares(readings[:-1], int(readings[-1])), grown()
 
 
 def _rounds(experiment: Experiment, devices: int, calls: int | None) -> int:
-    """Calls of each real client; PopulationError for more than can be waited for."""
+    """Return the calls of each real client; raise PopulationError if they would take too long."""
     rounds = calling.usual_calls(experiment) if calls is None else calls
     if devices * rounds > MOST_FAITHFUL:
         raise PopulationError(
-            f"--faithful makes {devices * rounds:,} calls of real clients, more than {MOST_FAITHFUL:,}: "
-            "take fewer devices or --calls, or leave --faithful out"
+            f"--faithful makes {devices * rounds:,} calls, above the {MOST_FAITHFUL:,} allowed: "
+            "use fewer devices or --calls, or leave --faithful out"
         )
     return rounds

@@ -1,4 +1,4 @@
-"""Populations of texts, such as firmware versions: made up, or from a file, each with its share."""
+"""Populations of texts, such as firmware versions: invented, or from a file, each with its share."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..server.wire.experiments import is_own_type
 from .population import Population, PopulationError, Recorded
 
 MAX_DOMAIN = 1 << 24
-"""Indices beyond which there is no array of all of them: those of texts with prefixes."""
+"""Largest number of indices for an array of all; texts with prefixes have more."""
 _MADE_UP = 1000
 _FORMS = "zipf:exponent, zipf:exponent:FILE (one text a line) or file:FILE (CSV with columns text and share)"
 
 
 @dataclass(frozen=True)
 class Texts(Population):
-    """Texts, all different, each with the share of devices that hold it: shape (texts,), of sum 1."""
+    """Different texts, each with its share of the devices: shape (texts,), summing to 1."""
 
     texts: tuple[str, ...]
     shares: Floats
@@ -45,40 +45,42 @@ class Texts(Population):
             return None
         return [index for index in map(experiment.bucket, self.texts) if index is not None]
 
-    def turned(self, by: float) -> Texts:
-        """The same where a share, 0 to 1, of the devices has turned to the first text."""
+    def move_to_first(self, by: float) -> Texts:
+        """Return the texts after a share `by`, 0 to 1, of the devices has moved to the first."""
         shares = (1 - by) * self.shares
         shares[0] += by
         return replace(self, shares=shares)
 
 
-def of_texts(type: str) -> bool:
-    """Return whether readings of this type are texts; those of a type of your own are taken as such."""
+def is_text_type(type: str) -> bool:
+    """Return whether readings of this type are texts, which includes custom types."""
     return type == "text" or is_own_type(type)
 
 
 def _require_text(experiment: Experiment) -> None:
-    if not of_texts(experiment.type):
+    if not is_text_type(experiment.type):
         raise PopulationError(f"a population of texts is not for {experiment.name}, a {experiment.type}")
 
 
 def weighted(texts: Sequence[str], weights: Sequence[float]) -> Texts:
-    """Texts with weights of 0 or more, not all 0. Raises PopulationError for others, or a text twice."""
-    given = np.array(weights, float)
-    if not (np.isfinite(given).all() and (given >= 0).all() and given.sum() > 0):
+    """Return texts with weights; raise PopulationError for negative or only zero weights, or duplicates."""
+    values = np.array(weights, float)
+    if not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0):
         raise PopulationError("shares of texts must be numbers of 0 or more, not all 0")
     text, times = Counter(texts).most_common(1)[0]
     if times > 1:
-        raise PopulationError(f"the text {text!r} is there {times} times: give each once")
-    return Texts(tuple(texts), given / given.sum())
+        raise PopulationError(f"the text {text!r} occurs {times} times: list each once")
+    return Texts(tuple(texts), values / values.sum())
 
 
 def parse(spec: str, type: str = "text") -> Texts:
     """Return the population of "zipf:1.1", "zipf:1.1:FILE" or "file:FILE".
 
-    zipf: the i-th text has a weight of i^-exponent, of those in the file, one a line, or of 1,000 made up,
-    which there are for the type "text" alone. file: a CSV file with the columns text and share. Raises
-    PopulationError with one line.
+    With zipf, the i-th text has a weight of i^-exponent; the texts are in the file, one per line, or for the
+    type "text" 1,000 invented ones. With file, it is a CSV file with the columns text and share.
+
+    Raises:
+        PopulationError: With a one-line message.
     """
     name, _, rest = spec.partition(":")
     if name == "file" and rest:
@@ -89,10 +91,10 @@ def parse(spec: str, type: str = "text") -> Texts:
     except ValueError:
         exponent = math.nan
     if not 0 <= exponent < math.inf:
-        raise PopulationError(f"{spec!r} is no population of texts: write {_FORMS}")
+        raise PopulationError(f"{spec!r} is not a population of texts: write {_FORMS}")
     if not file and type != "text":
         raise PopulationError(
-            f"which {type} there are, a file has to say: {spec}:FILE, one a line, or file:FILE, CSV with the "
+            f"list the texts of type {type} in a file: {spec}:FILE, one per line, or file:FILE, CSV with the "
             "columns text and share"
         )
     texts = _read_texts(file) if file else [f"text-{i}" for i in range(1, _MADE_UP + 1)]
@@ -107,7 +109,7 @@ def _read_texts(path: str) -> list[str]:
         raise PopulationError(f"cannot read {path}: {reason}") from None
     texts = [line for line in text.split("\n") if line]
     if not texts:
-        raise PopulationError(f"{path} has no text: write one a line")
+        raise PopulationError(f"{path} has no text: write one per line")
     return texts
 
 
@@ -124,7 +126,7 @@ def _read_shares(path: str) -> Texts:
 
 
 def text_shares(people: Population) -> dict[str, float] | None:
-    """Share of each text in a population; None for one of other readings. Missing readings have no share."""
+    """Return the share of each text in a population, without missing readings; None for other readings."""
     if isinstance(people, Texts):
         return dict(zip(people.texts, people.shares.tolist(), strict=True))
     if isinstance(people, Recorded):

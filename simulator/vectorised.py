@@ -1,6 +1,6 @@
 """Codes of millions of devices in NumPy, from the channel that the boards run.
 
-The mechanism draws (server/mechanisms); here are fleets: readings that are missing, and memory that does not
+The mechanism draws (server/mechanisms); this module adds fleets: missing readings, and memory that does not
 grow with the fleet.
 """
 
@@ -11,9 +11,9 @@ import numpy as np
 from ..device.ldp_client import Experiment
 from ..server.mechanisms import mechanism_of
 
-NO_READING = -1  # stands for None: the index of no reading, or else a uniformly drawn one
+NO_READING = -1  # None: the index of "no reading", or a uniformly drawn one if it has none
 
-_CHUNK = 1 << 15  # reports in work at once: what a core's cache holds
+_CHUNK = 1 << 15  # reports at once: as many as fit a core's cache
 
 
 def codes(
@@ -21,9 +21,16 @@ def codes(
 ) -> np.ndarray:
     """Return one code for each index, uint32, in the same order.
 
-    indices: integers in range(domain), or NO_READING, shape (n,). of: as in histogram(); then indices are
-    places in it. Needs 4 bytes for each report besides its working memory of a few megabytes. Raises
-    ValueError for an index outside the domain.
+    Needs 4 bytes for each report besides its working memory of a few megabytes.
+
+    Args:
+        experiment: The experiment.
+        indices: Integers in range(domain), or NO_READING, shape (n,); with `of`, positions in it.
+        rng: Source of the draws.
+        of: As in histogram().
+
+    Raises:
+        ValueError: For an index outside the domain.
     """
     mechanism = mechanism_of(experiment)
     if of is not None:
@@ -52,16 +59,24 @@ def histogram(
 ) -> np.ndarray:
     """Return the histogram of the codes of a whole fleet, int64, shape (code_count,).
 
-    index_counts: how many reports are of each index, shape (domain,); no_reading: how many of none. of: the
-    indices that counts are of, where there are more than an array holds; then none is without a reading.
-    Memory does not depend on the number of reports. Raises ValueError for counts that do not fit.
+    Memory does not depend on the number of reports.
+
+    Args:
+        experiment: The experiment.
+        index_counts: Number of reports of each index, shape (domain,).
+        rng: Source of the draws.
+        no_reading: Number of reports without a reading.
+        of: Indices of the counts, if the domain is too large for an array; then no_reading must be 0.
+
+    Raises:
+        ValueError: For counts that do not fit.
     """
     index_counts = np.asarray(index_counts)
     size = experiment.domain if of is None else len(of)
     if index_counts.shape != (size,) or index_counts.dtype.kind not in "iu":
         raise ValueError(f"index_counts must be integers of shape ({size},)")
     if of is not None and no_reading:
-        raise ValueError("among these indices none stands for no reading")
+        raise ValueError("with `of`, no_reading must be 0")
     if no_reading < 0 or index_counts.min() < 0:
         raise ValueError("counts must not be negative")
     if no_reading and experiment.missing is not None:
@@ -72,25 +87,25 @@ def histogram(
     out = np.zeros(experiment.code_count, np.int64)
     drawn_from = None if of is None else mechanism.drawable(of)
     for chunk in _index_chunks(experiment, index_counts.astype(np.int64), no_reading, rng):
-        drawn = mechanism.draw(chunk if drawn_from is None else drawn_from[chunk], rng)
+        codes_drawn = mechanism.draw(chunk if drawn_from is None else drawn_from[chunk], rng)
         if experiment.code_count <= 4 * _CHUNK:
-            out += np.bincount(drawn, minlength=experiment.code_count)
-        else:  # a pass over all codes for each chunk would cost more than the chunk
-            np.add.at(out, drawn.astype(np.intp), 1)
+            out += np.bincount(codes_drawn, minlength=experiment.code_count)
+        else:  # a pass over all codes for each chunk would cost more than the chunk itself
+            np.add.at(out, codes_drawn.astype(np.intp), 1)
     return out
 
 
 def _index_chunks(
     experiment: Experiment, index_counts: np.ndarray, no_reading: int, rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """Every device's index, by index: a histogram does not know the order in which it was filled."""
+    """Yield every device's index, sorted, since a histogram does not depend on the order of its reports."""
     ends = np.cumsum(index_counts)
     for start in range(0, int(ends[-1]), _CHUNK):
         stop = min(start + _CHUNK, int(ends[-1]))
         first, last = np.searchsorted(ends, [start, stop - 1], side="right")
-        held = np.clip(ends[first : last + 1], start, stop) - np.clip(
+        in_chunk = np.clip(ends[first : last + 1], start, stop) - np.clip(
             ends[first : last + 1] - index_counts[first : last + 1], start, stop
         )
-        yield np.repeat(np.arange(first, last + 1, dtype=np.uint32), held)
+        yield np.repeat(np.arange(first, last + 1, dtype=np.uint32), in_chunk)
     for start in range(0, no_reading, _CHUNK):
         yield rng.integers(0, experiment.domain, min(_CHUNK, no_reading - start), dtype=np.uint32)

@@ -1,11 +1,11 @@
-"""Where the parts of a simulation or a study run: in this process, in several of this machine, or elsewhere.
+"""Workers for a simulation or a study: this process, several of this machine, or a Dask scheduler's.
 
-    with workers(4) as crew:
-        for result in crew.map(function, parts, common):
+    with workers(4) as pool:
+        for result in pool.map(function, parts, common):
             ...
 
-A part has a seed of its own, and results come in the order of the parts: numbers do not depend on where the
-parts ran, nor on how many worked on them.
+Each part has its own seed, and results come in the order of the parts: numbers do not depend on where the
+parts ran, nor on the number of workers.
 """
 
 import os
@@ -13,39 +13,43 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..server.extras import is_installed, require
-from .crew import THIS_PROCESS, Workers, WorkersError
+from .worker_pool import THIS_PROCESS, Workers, WorkersError
 
-_MOST_WORKERS = 64  # where there are not as many cores: more would fill the memory and do nothing sooner
+_MOST_WORKERS = 64  # on machines with fewer cores: more workers would fill the memory without being faster
 
 
 @contextmanager
-def workers(wanted: int | str | None = None, cores: bool = False) -> Iterator[Workers]:
-    """Workers for the block: processes of this machine, those of a Dask scheduler, or this process alone.
+def workers(choice: int | str | None = None, cores: bool = False) -> Iterator[Workers]:
+    """Yield workers for the block: processes of this machine, of a Dask scheduler, or this process alone.
 
-    wanted: how many processes, 1 or more, or a scheduler's address, such as tcp://10.0.0.5:8786. cores:
-    without it as many as there are cores, each with one thread of linear algebra; this process where Dask is
-    not installed. Raises ExtraMissing where Dask is not installed, and WorkersError where no scheduler
-    answers, or its workers do not fit.
+    Args:
+        choice: Number of processes, 1 or more, or a scheduler's address, such as tcp://10.0.0.5:8786;
+            default: this process.
+        cores: Default to one process per core, each with one thread of linear algebra, if Dask is installed.
+
+    Raises:
+        ExtraMissing: If Dask is needed and not installed.
+        WorkersError: If the scheduler does not answer, or its workers do not fit.
     """
     count = os.cpu_count() or 1
-    if wanted is None:
+    if choice is None:
         cores = cores and is_installed("distributed")
-        wanted = count if cores else 1
-    elif isinstance(wanted, str) and wanted.removeprefix("-").isdecimal():
-        wanted = int(wanted)
-    if isinstance(wanted, int):
-        if wanted < 1:
-            raise WorkersError(f"there must be 1 worker or more, not {wanted}")
-        if wanted > max(_MOST_WORKERS, count):
+        choice = count if cores else 1
+    elif isinstance(choice, str) and choice.removeprefix("-").isdecimal():
+        choice = int(choice)
+    if isinstance(choice, int):
+        if choice < 1:
+            raise WorkersError(f"the number of workers must be 1 or more, not {choice}")
+        if choice > max(_MOST_WORKERS, count):
             raise WorkersError(
-                f"each worker is a process, and this machine has {count} cores: take "
-                f"{max(_MOST_WORKERS, count)} workers at most"
+                f"each worker is a process, and this machine has {count} cores: use at most "
+                f"{max(_MOST_WORKERS, count)} workers"
             )
-        if wanted == 1 and not cores:
+        if choice == 1 and not cores:
             yield THIS_PROCESS
             return
     require("distributed", "work in several processes")
     from . import dask_workers  # distributed takes a second to load
 
-    with dask_workers.local(wanted) if isinstance(wanted, int) else dask_workers.remote(wanted) as crew:
-        yield crew
+    with dask_workers.local(choice) if isinstance(choice, int) else dask_workers.remote(choice) as pool:
+        yield pool

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ..server.errors import HushmoteError, UsageError, refusing
 from ..server.words.text_table import TextTable
-from ..simulator.crew import THIS_PROCESS, Workers
+from ..simulator.worker_pool import THIS_PROCESS, Workers
 
 Row = dict[str, Any]
 """What is known of one thing: plain values by name."""

@@ -30,7 +30,7 @@ from ..server.estimate.estimate import estimate
 from ..server.words.numbers import expected
 from ..server.words.text_table import TextTable
 from ..simulator import vectorised
-from ..simulator.crew import THIS_PROCESS, Workers
+from ..simulator.worker_pool import THIS_PROCESS, Workers
 from .frame import Row, Running, StudyParameters, StudyResult, table
 
 FALSE_ALARM = 1e-4  # chance that a row says no where the prediction is right

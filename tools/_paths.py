@@ -1,4 +1,4 @@
-"""Puts the tests' helpers and the rigs on the import path of a generator that is run as a script."""
+"""Put the tests' helpers and the rigs on the import path of a generator that is run as a script."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The brokers of the table in docs/survives.md: how each is started, and its column as the page has it."""
+"""The brokers of the table in docs/survives.md: how to start each, and its column on the page."""
 
 import signal
 import subprocess
@@ -29,7 +29,7 @@ signal.pause()
 
 
 class EmbeddedProcess(Broker):
-    """The embedded broker in a process of its own, which can be killed."""
+    """The embedded broker in its own process, which can be killed."""
 
     name = "amqtt"
     protocol = "3.1.1"
@@ -62,7 +62,7 @@ class EmbeddedProcess(Broker):
 
 @dataclass(frozen=True)
 class Column:
-    """A broker of the table. lacks: what to install, empty where nothing is missing."""
+    """A broker of the table; lacks() returns what to install, or ""."""
 
     title: str
     make: Callable[[], Any]
@@ -70,7 +70,7 @@ class Column:
     lacks: Callable[[], str]
 
     def facts(self) -> dict[str, str]:
-        """Start it, do everything to it, say what held."""
+        """Start it, run every test on it, return the results."""
         with self.make() as broker:
             ports = [node.mqtt for node in getattr(broker, "nodes", ())]
             return facts(broker, self.group(), ports)
@@ -102,7 +102,7 @@ COLUMNS = (
 
 
 def columns_of_page() -> dict[str, dict[str, str]]:
-    """Title -> row -> cell, as docs/survives.md has them."""
+    """Return title -> row -> cell from docs/survives.md."""
     lines = PAGE.read_text().partition(_BEGIN)[2].partition(_END)[0].strip().splitlines()
     if not lines:
         return {}
@@ -112,7 +112,7 @@ def columns_of_page() -> dict[str, dict[str, str]]:
 
 
 def write_page(columns: dict[str, dict[str, str]]) -> None:
-    """Put the columns into the page."""
+    """Write the columns into the page."""
     lines = [f"| | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
     lines += [f"| {text} | {' | '.join(c[key] for c in columns.values())} |" for key, text in ROWS.items()]
     before, _, rest = PAGE.read_text().partition(_BEGIN)

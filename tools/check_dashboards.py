@@ -1,4 +1,4 @@
-"""Hold the dashboards of deploy/grafana/ to Grafana's own types, which its npm package has.
+"""Check the dashboards of deploy/grafana/ against Grafana's own types, from its npm package.
 
     .venv/bin/python tools/check_dashboards.py
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 PACKAGES = ("@grafana/schema@13.2.3", "typescript@5.9.3")
 DASHBOARDS = Path(__file__).parents[1] / "deploy" / "grafana" / "dashboards"
-# The panels that we use, and where their options are described.
+# The panel types that we use, and the modules of their options.
 _PANELS = {"stat": "Stat", "table": "Table", "timeseries": "TimeSeries"}
 _TYPES = """
 import type {{ Dashboard, DataQuery, FieldConfig, FieldConfigSource, Panel, RowPanel }}

@@ -1,4 +1,4 @@
-"""Write web/board/static/examples.json, what the browser board asks where there is no broker.
+"""Write web/board/static/examples.json, the browser board's experiments without a broker.
 
     .venv/bin/python tools/make_board_examples.py
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from hushmote.server.experiments.definition import Definition
 
 FILE = Path(__file__).parents[1] / "web" / "board" / "static" / "examples.json"
-# Title, reading that the slider starts at, definition.
+# Title, initial reading of the slider, definition.
 EXAMPLES = (
     (
         "How warm is your room?",
@@ -73,7 +73,7 @@ EXAMPLES = (
 
 
 def examples() -> str:
-    """The file's text."""
+    """Return the file's text."""
     rows = []
     for title, reading, text in EXAMPLES:
         fields = tomllib.loads(text) | {"owner": "examples@example.org", "expires": "9999-12-31"}

@@ -1,8 +1,9 @@
-"""Starts every broker of docs/survives.md, does the same to each, and writes what held into the table.
+"""Start every broker of docs/survives.md, run the same tests on each, and write the results into the table.
 
-python tools/make_brokers.py [TITLE ...]
+    python tools/make_brokers.py [TITLE ...]
 
-TITLE: only brokers whose title contains it; the others keep their columns, as do those not installed here.
+TITLE: only brokers whose title contains it. The others keep their columns, as do those that are not
+installed.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Write vectors.json, vectors_further.json and vectors_questions.json as tables of C, for clients/c/check.c.
 
-Run `python tools/make_c_vectors.py vectors.h`. What a C program cannot be given is left out: a key of
-another length, a device id that is no text, bytes for a choice, which takes bytes, and experiments of
-mechanisms that the C client does not have.
+Run `python tools/make_c_vectors.py vectors.h`. It leaves out cases that C cannot express: a key of another
+length, a device id that is not a text, bytes for a choice, and experiments of mechanisms that the C client
+does not have.
 """
 
 import json
@@ -17,11 +17,11 @@ from client_vectors import vectors
 NAMES = ("vectors.json", "vectors_further.json", "vectors_questions.json")
 MAX_CODES = 1 << 24
 REALS = {"inf": "HUGE_VAL", "-inf": "-HUGE_VAL", "nan": "NAN"}
-LOCKED = {None: 0, "locked: no ledger; provision this board": 1}  # else damaged
+LOCKED = {None: 0, "locked: no ledger; provision this board": 1}  # any other text means damaged
 
 
 class Tables:
-    """C arrays as they grow, by name: rows of text, and bytes that many rows point into."""
+    """C arrays under construction, by name: rows of text, and the bytes to which rows point."""
 
     def __init__(self) -> None:
         self.blob = b""
@@ -33,7 +33,7 @@ class Tables:
         return len(rows) - 1
 
     def span(self, data: bytes | None) -> str:
-        """Bytes with a zero behind them, so that they are a C string, too; absent: no bytes at 0xffffffff."""
+        """Return a reference to bytes, which end with a zero like a C string; None is 0xffffffff."""
         if data is None:
             return "{0xffffffffu, 0}"
         at = self.blob.find(data + b"\0")
@@ -43,13 +43,13 @@ class Tables:
         return f"{{{at}u, {len(data)}}}"
 
     def run(self, name: str, rows: Iterable[Sequence[Any]]) -> str:
-        """Rows of their own, as where they begin and how many they are."""
+        """Add rows to an array, and return their start and number."""
         first = len(self.rows.setdefault(name, []))
         count = sum(1 for row in rows if self.add(name, *row) >= 0)
         return f"{{{first}u, {count}}}"
 
     def text(self) -> str:
-        """The header."""
+        """Return the header."""
         numbers = [str(byte) for byte in self.blob]
         lines = (",".join(numbers[i : i + 32]) for i in range(0, len(numbers), 32))
         parts = ["static const uint8_t blob[] = {\n" + ",\n".join(lines) + "};\n"]
@@ -63,7 +63,7 @@ def unhexed(text: str | None) -> bytes | None:
 
 
 def place(tables: Tables, fields: dict[str, Any], index: Any) -> str:
-    """Where a reading falls: whether there is none, the index, the slots of a text's prefixes."""
+    """Return a reading's index as C: whether it is missing, the index, the slots of a text's prefixes."""
     missing = index is None
     slots = []
     if "prefixes" in fields and not missing:
@@ -73,7 +73,7 @@ def place(tables: Tables, fields: dict[str, Any], index: Any) -> str:
 
 
 def reading(tables: Tables, kind: str, value: Any) -> tuple[Any, ...]:
-    """A reading's kind, number, real number, text and parts."""
+    """Return a reading's kind, number, real number, text and parts."""
     number, real, text, parts = 0, "0", b"", []
     if kind in ("int", "bool"):
         number = max(min(int(value), 2**63 - 1), -(2**63 - 1))
@@ -104,15 +104,15 @@ def experiments(tables: Tables, cases: list[dict[str, Any]], numbers: dict[str, 
 
 
 def clients(tables: Tables, case: dict[str, Any], section: str) -> None:
-    """A case of reports, signatures, withdrawals, ledgers or settings."""
+    """Add a case of reports, signatures, withdrawals, ledgers or settings."""
     if section == "reports":
         around = (tables.span(case["payload"].encode()), tables.span(case["device"].encode()))
         slots = (tables.span(unhexed(slot)) for slot in (*case["before"], case["after"], case["report"]))
         tables.add(section, *around, tables.span(unhexed(case["key"])), *slots, draws(tables, case))
     elif section in ("signatures", "withdrawals"):
         payload = tables.span(bytes.fromhex(case["payload" if section == "signatures" else "withdrawal"]))
-        said = {None: "HUSHMOTE_OK", "a newer version was published": "HUSHMOTE_REFUSED_SERIAL"}
-        code = said.get(case["refused"], "HUSHMOTE_REFUSED_SIGNATURE")
+        codes = {None: "HUSHMOTE_OK", "a newer version was published": "HUSHMOTE_REFUSED_SERIAL"}
+        code = codes.get(case["refused"], "HUSHMOTE_REFUSED_SIGNATURE")
         fleet, key = tables.span(case["fleet"].encode()), tables.span(unhexed(case["key"]))
         tables.add(section, payload, fleet, key, f"{case['least']}u", code)
     elif section == "ledgers":
@@ -121,9 +121,15 @@ def clients(tables: Tables, case: dict[str, Any], section: str) -> None:
         consent = 0 if says["consent"] is None else 1 + says["consent"]
         spent = (f"UINT64_C({says[name]})" for name in ("sum", "squares"))
         unsent = tables.run("unsent", ((tables.span(bytes.fromhex(x)),) for x in says["outbox"]))
-        made = "{" + ", ".join(f"{n}u" for n in says["reports"]) + "}"
+        reports = "{" + ", ".join(f"{n}u" for n in says["reports"]) + "}"
         tables.add(
-            section, f"{{{', '.join(slots)}}}", LOCKED.get(case["locked"], 2), consent, *spent, made, unsent
+            section,
+            f"{{{', '.join(slots)}}}",
+            LOCKED.get(case["locked"], 2),
+            consent,
+            *spent,
+            reports,
+            unsent,
         )
     elif all(isinstance(case[name], (str, type(None))) for name in ("device", "fleet")):
         keys = [unhexed(case[name]) for name in ("key", "announce_key")]
@@ -150,8 +156,8 @@ def fill(tables: Tables, sections: dict[str, list[dict[str, Any]]]) -> None:
             continue
         wrong = index == "TypeError"
         where = place(tables, own, 0 if wrong else index)
-        given = "{" + ", ".join(reading(tables, kind, case["value"])) + "}"
-        tables.add("buckets", numbers[case["experiment"]], given, int(wrong), where)
+        reading_row = "{" + ", ".join(reading(tables, kind, case["value"])) + "}"
+        tables.add("buckets", numbers[case["experiment"]], reading_row, int(wrong), where)
     for case in sections.get("codes", []):
         where = place(tables, fields[case["experiment"]], case["index"])
         tables.add("codes", numbers[case["experiment"]], where, draws(tables, case), f"{case['code']}u")
@@ -168,7 +174,7 @@ def fill(tables: Tables, sections: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def build() -> str:
-    """The header's text."""
+    """Return the header's text."""
     tables = Tables()
     for name in NAMES:
         fill(tables, vectors("C", name))

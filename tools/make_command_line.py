@@ -1,4 +1,4 @@
-"""Writes the commands into docs/commands-*.md from themselves: python tools/make_command_line.py."""
+"""Write docs/commands-*.md from the commands' own help: python tools/make_command_line.py."""
 
 import os
 import re
@@ -12,18 +12,18 @@ import typer
 from hushmote.cli import main
 
 DOCS = Path(__file__).parents[1] / "docs"
-# Each page, and the groups of `hushmote --help` on it.
+# Each page, and its groups of `hushmote --help`.
 PAGES = {
     DOCS / "commands-ask.md": ("Start", "Plan", "Read results", "Study"),
     DOCS / "commands-fleet.md": ("Run a fleet", "Look after"),
     DOCS / "commands-boards.md": ("Boards",),
 }
 _BEGIN = "<!-- Below: made by tools/make_command_line.py from the commands; change their help. -->\n"
-# What the pages say once, above the commands.
+# Lines that the pages have once, above the commands.
 _SAME = re.compile(
     r"^  (-h, --help +Show this message and exit|--json +Print JSON instead of tables)\.\n?", re.MULTILINE
 )
-_BELOW = re.compile(r"\n+(Options:\n+)?Commands:\n.*", re.DOTALL)  # of a group: they follow
+_BELOW = re.compile(r"\n+(Options:\n+)?Commands:\n.*", re.DOTALL)  # of a group, whose commands follow
 
 
 def helps() -> Iterator[tuple[str, Any, str]]:
@@ -40,13 +40,13 @@ def helps() -> Iterator[tuple[str, Any, str]]:
 
 
 def text(page: Path) -> str:
-    """The whole page: what stands above the mark as it is, and every command of its groups."""
-    written = page.read_text(encoding="utf-8").partition(_BEGIN)[0]
-    parts = [written + _BEGIN]
-    for path, _, shown in helps():
+    """Return the whole page: the text above the mark, unchanged, and every command of its groups."""
+    intro = page.read_text(encoding="utf-8").partition(_BEGIN)[0]
+    parts = [intro + _BEGIN]
+    for path, _, help_text in helps():
         if path and main.COMMANDS[path.split()[0]][0] in PAGES[page]:
             parts.append(f"{'#' * min(2 + path.count(' '), 4)} hushmote {path}\n")
-            parts.append(f"```text\n{_BELOW.sub('', _SAME.sub('', shown)).strip()}\n```\n")
+            parts.append(f"```text\n{_BELOW.sub('', _SAME.sub('', help_text)).strip()}\n```\n")
     return "\n".join(parts)
 
 

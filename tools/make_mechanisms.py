@@ -1,4 +1,4 @@
-"""Writes what docs/mechanisms.md says of the code: the list, what the code picks, what each mechanism is.
+"""Write the generated parts of docs/mechanisms.md: the list, the choices of the code, each mechanism.
 
 python tools/make_mechanisms.py
 """
@@ -70,13 +70,13 @@ _PART = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def text(page: str) -> str:
-    """The page with its tables made anew."""
+    """Return the page with new tables."""
 
-    def made(part: re.Match[str]) -> str:
-        table = "\n".join(MADE[part[2]]()).strip()
+    def build_part(part: re.Match[str]) -> str:
+        table = "\n".join(BUILDERS[part[2]]()).strip()
         return f"{part[1]}\n{table}\n\n{part[3]}"
 
-    return _PART.sub(made, page)
+    return _PART.sub(build_part, page)
 
 
 def _questions() -> Iterator[str]:
@@ -91,11 +91,11 @@ def _questions() -> Iterator[str]:
 def _each() -> Iterator[str]:
     for mechanism in dict.fromkeys(MECHANISMS.values()):
         words = [word for word, one in MECHANISMS.items() if one is mechanism]
-        said = about(mechanism)
-        yield from _wrapped(f"**{', '.join(f'`{word}`' for word in words)}.** {said.what}")
+        description = about(mechanism)
+        yield from _wrapped(f"**{', '.join(f'`{word}`' for word in words)}.** {description.what}")
         yield ""
         for name in ("privacy", "utility", "citation"):
-            part = getattr(said, name)
+            part = getattr(description, name)
             if part:
                 yield from _wrapped(f"* {name.capitalize()}: {part}", indent="  ")
         yield ""
@@ -106,7 +106,7 @@ def _wrapped(line: str, indent: str = "") -> list[str]:
 
 
 def _list() -> Iterator[str]:
-    """Yield `hushmote mechanisms` and what it prints."""
+    """Yield `hushmote mechanisms` and its output."""
     yield "These are the mechanisms, and what `auto` picks each for:\n"
     yield "```sh\nhushmote mechanisms\n```\n\n```text"
     command = [sys.executable, "-m", "hushmote", "mechanisms"]
@@ -117,7 +117,7 @@ def _list() -> Iterator[str]:
     yield "```"
 
 
-MADE: dict[str, Callable[[], Iterator[str]]] = {"list": _list, "questions": _questions, "each": _each}
+BUILDERS: dict[str, Callable[[], Iterator[str]]] = {"list": _list, "questions": _questions, "each": _each}
 
 if __name__ == "__main__":
     FILE.write_text(text(FILE.read_text(encoding="utf-8")), encoding="utf-8")

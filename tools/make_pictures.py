@@ -17,7 +17,7 @@ from PIL import Image
 from selenium.webdriver.remote.webelement import WebElement
 
 ROOT = Path(__file__).parents[1]
-# A view's file name, its path, and the words that are there once it is complete.
+# A view's file name, its path, and the words on it once it is complete.
 VIEWS = (
     ("fleet", "/", "Median: "),
     ("experiment", "/experiment/simulated/room_temp", "°C"),
@@ -30,7 +30,7 @@ SIZES = (("wide", 1440, 900, False), ("narrow", 360, 780, True))
 
 
 def main() -> None:
-    """Start the demo, look at each view, end the demo."""
+    """Start the demo, take a picture of each view, stop the demo."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "page"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, browsing(Path(scratch)) as browser:
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _send(browser: Browser, url: str) -> None:
-    """Let a thousand boards in the browser say what they had for breakfast."""
+    """Let a thousand boards in the browser report their breakfast."""
     browser.open(url + "/board/")
     browser.says("breakfast")
     browser.named("Yes, take part").click()

@@ -1,11 +1,11 @@
-"""Write vectors.json: what every implementation of the board's side must compute and must refuse.
+"""Write vectors.json: the values that every client must compute, and the inputs that it must reject.
 
-vectors_further.json has the same of mechanisms and types in files of their own, and of `missing`;
-vectors_questions.json what a yes applies to under "ask": "each", which files beside the client compute.
+vectors_further.json has the same for mechanisms and types in separate files, and for `missing`;
+vectors_questions.json has what consent applies to under "ask": "each", which files beside the client compute.
 
 Run `python tools/make_vectors.py` from the repository's root. Every expected value comes from
-reference_board.py, not from the client. The file is JSON with one case per line, so that a board can read
-it line by line.
+reference_board.py, not from the client. The file is JSON with one case per line, so that a board can read it
+line by line.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ import reference_board as ref
 PATH = Path(__file__).parents[1] / "tests" / "vectors.json"
 FURTHER_PATH = PATH.with_name("vectors_further.json")
 QUESTIONS_PATH = PATH.with_name("vectors_questions.json")
-# What ldp_client.py itself does not know: files beside it do.
+# Words that are not in ldp_client.py itself, but in files beside it.
 _ENTERED = re.compile(r'(?:TYPES|MECHANISMS)\["(\w+)"\] = ')
 _BESIDE = "".join(path.read_text("utf-8") for path in PATH.parents[1].glob("device/ldp_*.py"))
 FURTHER = re.compile(rf'"(type|mechanism)": ?"({"|".join(_ENTERED.findall(_BESIDE))})"|"missing":')
@@ -39,7 +39,7 @@ ROOM_TEMP = (
 
 
 def text(**changes: Any) -> str:
-    """The JSON of a small valid experiment with fields changed or, if None, left out."""
+    """Return the JSON of a small valid experiment with fields changed or, if None, left out."""
     fields: dict[str, Any] = {"v": 1, "name": "e", "type": "bool", "mechanism": "rr", "epsilon": 1_000_000}
     fields |= {"budget": {"rule": "sum", "cap": 4_000_000}, "window": "day"}
     fields |= changes
@@ -60,7 +60,7 @@ PREFIXES = text(
     type="text", salt="salz", slots=1024, prefixes=[2, 3, 3], mechanism="prefix", q=7, weights=[2, 1, 65_535]
 )
 
-# Of a key that comes twice the last one counts, inside budget too; spaces around belong to the digest.
+# If a key comes twice, the last one counts, inside budget too; spaces around belong to the digest.
 _TWICE = text(every=[{"e": -1e22}]).replace('"cap":', '"cap":null,"cap":')
 ODD = f' {_TWICE[:-1]},"epsilon":2000000,"every":1}} '
 
@@ -119,7 +119,7 @@ PAIRS = [
 ]
 CRASHED_OR_NONE = {**CRASHED, "missing": 1}
 DELAY_OR_NONE = {"name": "delay", "type": "number", "low": 0, "high": 7_000, "bins": 7, "missing": 1}
-FREE = {"budget": {"rule": "unlimited"}}  # the shortest there is
+FREE = {"budget": {"rule": "unlimited"}}  # the shortest budget
 MISSING = [
     text(missing=1, mechanism="grr", **FREE),
     text(type="choice", labels=["off", "on"], missing=1, mechanism="olh", g=3, **FREE),
@@ -152,7 +152,7 @@ class Draws:
 
 
 class Edges(Draws):
-    """The greatest outcome of every draw, and a lie."""
+    """Draws with the greatest outcome each, and a lie."""
 
     def below(self, n: int) -> int:
         return n - 1
@@ -187,7 +187,7 @@ def codes() -> list[dict[str, Any]]:
         last = ref.domain_of(fields) - 1
         for i, index in enumerate((0, last // 3, None, last)):
             if payload in (*MISSING, *MISSING_PAIRS) and i < 3:
-                continue  # an index is answered as elsewhere
+                continue  # the client answers an index as elsewhere
             rng = Edges("") if i == 3 else Draws(f"{payload}{i}")
             code, draws = ref.code_of(fields, index, rng)
             cases.append({"experiment": fields_key(payload), "index": index, "draws": draws, "code": code})
@@ -195,7 +195,7 @@ def codes() -> list[dict[str, Any]]:
 
 
 def fields_key(payload: str) -> str:
-    """How later sections name an experiment: its digest."""
+    """Return the name of an experiment in later sections: its digest."""
     return hashlib.sha256(payload.encode()).hexdigest()[:8]
 
 
@@ -204,7 +204,7 @@ def single(x: float) -> float:
 
 
 def safe_in_single(fields: dict[str, Any], value: float) -> bool:
-    """Whether a board with 32-bit floats agrees, even where it reads or multiplies two units off."""
+    """Return whether a board with 32-bit floats agrees, even if it reads or multiplies two units off."""
     indices = set()
     for slip in (-2, -1, 0, 1, 2):
         v = single(single(value) * (1 + slip * 2.0**-23))
@@ -232,7 +232,7 @@ def buckets() -> list[dict[str, Any]]:
         add(payload, "none", None, None)
         for kind, value in (("text", "21.4"), ("bool", 1), ("bytes", "21"), ("list", [])):
             add(payload, kind, value, "TypeError")
-    # Rounding that reaches the end of the range, and in bins as narrow as what is rounded to.
+    # Rounding that reaches the end of the range, and in bins as narrow as the rounding unit.
     for payload, values in ((ROOM_TEMP, (49.9996,)), (EXPERIMENTS[-1], (0.0004, 0.0006, -0.0004, -0.0006))):
         for value in values:
             assert safe_in_single(json.loads(payload), value)
@@ -264,7 +264,7 @@ def buckets() -> list[dict[str, Any]]:
         add(PAIRS[0], "tuple", pair, "TypeError")
     add(PAIRS[0], "list", ["1.3", True], 3)
     add(PAIRS[0], "text", "1.2", "TypeError")
-    # Those that set missing: no reading is the last index, and all other readings are where they were.
+    # Experiments with `missing`: no reading is the last index, and all other readings keep theirs.
     highest = (("bool", 1), ("text", "not listed"), ("float", "inf"), ("int", 50))
     for payload, (kind, value) in zip(MISSING, highest, strict=True):
         last = ref.domain_of(json.loads(payload)) - 1
@@ -307,14 +307,14 @@ def drbg() -> list[dict[str, Any]]:
     return cases
 
 
-# Of the digests' bytes the one by which few reports have every budget rule and the most mechanisms.
+# The byte of the digests for which few reports cover every budget rule and the most mechanisms.
 _REPORT_BYTE = 10
 
 
 def reports() -> list[dict[str, Any]]:
-    """One call to report(): the ledger before it, the draws, the payload, the ledger after it (seed zero).
+    """Return calls of report(): the ledger before, the draws, the payload, the ledger after (seed zero).
 
-    The digest decides which experiments report, and with what: another experiment adds its own case at most.
+    The digest decides which experiments report, and with what: another experiment adds at most its own case.
     """
     cases = []
     always = [p for p in EXPERIMENTS if '"every"' not in p and p not in (*MISSING[1:], *MISSING_PAIRS)]
@@ -346,7 +346,7 @@ def reports() -> list[dict[str, Any]]:
 
 
 def signatures() -> list[dict[str, Any]]:
-    """A retained message, what was accepted before (least), and whether a board takes it."""
+    """Return retained messages, the previously accepted serial (least), and whether a board accepts them."""
     payload = text()
     good = ref.signed(payload, SIGNING_KEY, "home", "e", 7)
     s = int.from_bytes(good[-32:], "big")
@@ -372,9 +372,10 @@ def signatures() -> list[dict[str, Any]]:
 
 
 def withdrawals() -> list[dict[str, Any]]:
-    """A retained message that may withdraw the experiment e, what was accepted before, and whether it does.
+    """Return retained messages that may withdraw the experiment e, the previous serial, and whether they do.
 
-    They lie with what needs files beside the client, as ldp_p256.py is one. key: None in an open fleet.
+    They are among the cases that need files beside the client, since ldp_p256.py is one. key: None in an open
+    fleet.
     """
     missing = "its signature is missing or wrong"
     newer = "a newer version was published"
@@ -384,7 +385,7 @@ def withdrawals() -> list[dict[str, Any]]:
         (good, 7, None),
         (good, 8, None),
         (good, 9, newer),
-        (wrong, 9, newer),  # the serial is compared before the signature is
+        (wrong, 9, newer),  # the serial is compared before the signature
         (wrong, 7, missing),
         (good[:-1], 7, missing),
         (b"", 7, missing),
@@ -408,13 +409,13 @@ DAMAGED = "locked: the ledger is damaged; provision again"
 
 
 def ledgers() -> list[dict[str, Any]]:
-    """Two slots, and what a board that starts on them says."""
+    """Return pairs of slots, and the state of a board that starts with them."""
     cases = []
 
     def add(slots: Sequence[bytes | None], **says: Any) -> None:
         fields = {"locked": None, "consent": True, "sum": 0, "squares": 0, "reports": [0, 0], "outbox": []}
         assert set(says) <= set(fields)
-        if says.get("locked"):  # it knows nothing, and no yes either: check_vectors.py has the rest
+        if says.get("locked"):  # its state is unknown, including consent: check_vectors.py has the rest
             fields = {}
         hexed = [slot if slot is None else slot.hex() for slot in slots]
         cases.append({"slots": hexed, **fields, **says})
@@ -425,7 +426,7 @@ def ledgers() -> list[dict[str, Any]]:
     full = ref.ledger_record(9, entries, 2**48 - 1, 2**64 - 1, [r[2]], seed=bytes(range(16)))
     older = ref.ledger_record(8, entries[:1], 3_000_000, 3 * 10**12, [r[1]])
     newer = ref.ledger_record(10, entries[:1], 3_000_000, 3 * 10**12, [r[1]])
-    neighbour = ref.ledger_record(8)  # right beside number 9, so that only the damage can lock
+    neighbour = ref.ledger_record(8)  # adjacent to number 9, so that only the damage can lock it
     first, second = ref.ledger_record(1), ref.ledger_record(2)
     most = {"sum": 2**48 - 1, "squares": 2**64 - 1, "reports": [3, 2**32 - 1], "outbox": [r[2].hex()]}
     less = {"sum": 3_000_000, "squares": 3 * 10**12, "reports": [3, 0], "outbox": [r[1].hex()]}
@@ -437,14 +438,14 @@ def ledgers() -> list[dict[str, Any]]:
     off = ref.ledger_record(10, entries[:1], 3_000_000, 3 * 10**12, r[:1], consent=False)
     add([full, off], **{**less, "consent": False, "outbox": []})
     add([ref.ledger_record(3, unsent=r[:1], consent=None), second], consent=None)
-    # Of a client that did not ask: budgets go on, opting out stays, the others are asked and drop what waits.
+    # From a client that did not ask: budgets continue, opting out stays, the others drop what waits.
     for before, now in ((True, None), (False, False)):
         old = ref.ledger_record(3, entries[:1], 7, 9, r[:1], before, asked=False)
         add([old, second], sum=7, squares=9, reports=[3, 0], consent=now)
     add([ref.ledger_record(3), ref.ledger_record(2, asked=False)])
     for reports in ([], r[:1], r[:4], [r[0]] * 16):
         add([ref.ledger_record(3, unsent=reports), second], outbox=[x.hex() for x in reports])
-    # What provision() leaves where it is cut short: nothing to lose.
+    # Remains of an interrupted provision(): nothing can be lost.
     for nothing in (None, b""):
         for begun in (None, b"", first):
             add([begun, nothing], locked=LOST)
@@ -461,7 +462,7 @@ def ledgers() -> list[dict[str, Any]]:
     for at in (0, 1, 5, 27, 50, len(full) - 5, len(full) - 1):
         bad = full[:at] + bytes([full[at] ^ 0x10]) + full[at + 1 :]
         add([bad, neighbour], locked=DAMAGED)
-    # A right CRC over a record that is short, long, of another format, or ends within a report.
+    # A valid CRC over a record that is too short or long, of another format, or ends within a report.
     forms = (b"\x4c" + full[1:-4], b"\x51" + full[1:-4])
     for body in (*forms, full[:-5], full[:-4] + b"\x01", full[:-4] + b"\x00", full[:36], b""):
         add([ref.sealed(body), neighbour], locked=DAMAGED)
@@ -472,12 +473,12 @@ def ledgers() -> list[dict[str, Any]]:
 
 
 def nested(depth: int) -> list[Any]:
-    """A list in a list, that deep."""
+    """Return lists nested to that depth."""
     return [nested(depth - 1)] if depth else []
 
 
 def malformed() -> list[dict[str, Any]]:
-    """Experiments that are refused, and the text of the ExperimentRefused."""
+    """Return invalid experiments, and the text of the ExperimentRefused."""
     cases = []
     free = FREE
     rr, grr, olh = text(**free), number(256, "grr", **free), number(256, "olh", g=3, **free)
@@ -502,7 +503,7 @@ def malformed() -> list[dict[str, Any]]:
     for bad in ("", "null", "[]", "}", "1", '"e"', rr[1:], rr + "x", rr.replace('"day"', "'day'"), "nul"):
         add(bad, no_object)
     add(rr + " " * (1025 - len(rr)), "larger than 1024 bytes")
-    # Each is an experiment to a reader of JSON, or of C's strings, that has no rule about bytes.
+    # Each is an experiment for a JSON parser, or for C strings, without a rule about bytes.
     around = ("\ufeff" + rr, "\n" + rr, rr + "\0", rr.replace(",", ",\r", 1), rr.replace('"e"', r'"\u0065"'))
     within = [choice.replace('"a"', f'"{bad}"') for bad in ("a\0", "\x7f", "ä")]
     for bad in (*around, *within, choice.encode().replace(b'"a"', b'"\xff"')):
@@ -511,8 +512,8 @@ def malformed() -> list[dict[str, Any]]:
         add(text(**{**free, field: None}), field + " is missing")
     of_others = (choice, "labels"), (grr, "bins"), (grr, "low"), (grr, "high"), (olh, "g"), (tree, "fanout")
     for payload, field in (*of_others, (tree, "cells")):
-        left = {k: v for k, v in json.loads(payload).items() if k != field}
-        add(json.dumps(left, separators=(",", ":")), field + " is missing")
+        remaining = {k: v for k, v in json.loads(payload).items() if k != field}
+        add(json.dumps(remaining, separators=(",", ":")), field + " is missing")
     tokens = {
         "v": (("0", "2", "-1", "1.0", "true", '"1"', "[1]", "1e0", "9" * 40), "from 1 to 1"),
         "epsilon": (("999", "16000001", "-1000000", "1000000.0"), "from 1000 to 16000000"),
@@ -522,9 +523,9 @@ def malformed() -> list[dict[str, Any]]:
         for raw in raws:
             add(token(field, raw), f"{field} must be an integer {span}")
     changes(rr, "name", ["", "A", "a/b", "a" * 33, 5], "name must be 1 to 32 of a-z, 0-9, _ and -")
-    for bad, shown in (("Bool", "Bool"), (1, "?")):
+    for bad, reported_name in (("Bool", "Bool"), (1, "?")):
         for field in ("type", "mechanism", "window"):
-            add(change(rr, field, bad), f"no {field} {shown} on this board")
+            add(change(rr, field, bad), f"no {field} {reported_name} on this board")
     add(change(rr, "type", nested(150)), "no type ? on this board")  # whose text no board's stack holds
     of_labels = "labels must be different, of 1 to 64 characters"
     changes(choice, "labels", [[], ["a", "a"], [""], ["a" * 65], [1], "ab"], of_labels)
@@ -574,13 +575,13 @@ def malformed() -> list[dict[str, Any]]:
     many = "more than 16777216 codes"
     add(number(2**24, "olh", g=3), many)
     add(number(65_536, "olh", g=257, epsilon=8_000_000), many)
-    add(hh(2**23, 2**12, [2**11, 2]), many)  # of which each level alone would do
+    add(hh(2**23, 2**12, [2**11, 2]), many)  # each level alone would be allowed
     small = "epsilon is too small for so many cells"
     add(number(2**24, "grr", epsilon=1_000), small)
     add(hh(2**22, 2, [2] * 20 + [2**21, 2], weights=[0] * 21 + [1], epsilon=1_000), small)
     changes(rr, "budget", [[], 4_000_000], "budget must be an object")
-    for bad, shown in (("total", "total"), (1, "?")):
-        add(change(rr, "budget", {"rule": bad, "cap": 1}), f"no rule {shown} on this board")
+    for bad, reported_name in (("total", "total"), (1, "?")):
+        add(change(rr, "budget", {"rule": bad, "cap": 1}), f"no rule {reported_name} on this board")
     caps = [{"rule": "count", "cap": bad} for bad in (0, 2**54, True, 1.0)]
     changes(rr, "budget", caps, "cap must be an integer from 1 to 18014398509481983")
     changes(rr, "budget", [{"cap": 1}], "rule is missing")
@@ -591,7 +592,7 @@ def malformed() -> list[dict[str, Any]]:
 
 
 def settings() -> list[dict[str, Any]]:
-    """Device ids, keys and fleets that are refused, and the text of the SettingsError."""
+    """Return invalid device ids, keys and fleets, and the text of the SettingsError."""
     cases = []
     good = {"device": "d", "key": None, "announce_key": None, "fleet": None}
     reason = "device_id must be 1 to 32 of a-z, 0-9 and -"
@@ -608,7 +609,7 @@ def settings() -> list[dict[str, Any]]:
 
 
 def questions() -> list[dict[str, Any]]:
-    """What a yes to each experiment applies to: null where its fields cannot be read."""
+    """Return what consent to each experiment applies to; null if its fields cannot be read."""
     odd = [
         ' { "name" : "r" , "of":[ {"b":-0,"a":[ ]} , { } ],"epsilon": 4294967294} ',
         '{"epsilon":1,"B":1,"a":2,"AB":3,"A":4,"":5,"aa":6}',
@@ -641,25 +642,25 @@ SECTIONS += (signatures, withdrawals, ledgers, malformed, settings)
 
 
 def is_further(case: dict[str, Any], keys: set[str]) -> bool:
-    """Whether a case needs a file beside ldp_client.py; keys: of such experiments."""
+    """Return whether a case needs a file beside ldp_client.py; `keys` are those of such experiments."""
     if "withdrawal" in case:
         return True
     return case.get("experiment") in keys or FURTHER.search(case.get("payload", "")) is not None
 
 
 def build(further: bool = False) -> str:
-    """The text of vectors.json, or of vectors_further.json."""
+    """Return the text of vectors.json, or of vectors_further.json."""
     keys = {fields_key(payload) for payload in EXPERIMENTS if FURTHER.search(payload)}
     cases = {f.__name__: [case for case in f() if is_further(case, keys) == further] for f in SECTIONS}
-    return written({name: own for name, own in cases.items() if own})
+    return format_sections({name: own for name, own in cases.items() if own})
 
 
 def build_questions() -> str:
     """Return the text of vectors_questions.json."""
-    return written({"questions": questions()})
+    return format_sections({"questions": questions()})
 
 
-def written(sections: dict[str, list[dict[str, Any]]]) -> str:
+def format_sections(sections: dict[str, list[dict[str, Any]]]) -> str:
     """Return sections as JSON with one case per line."""
     parts = []
     for name, cases in sections.items():
@@ -670,6 +671,6 @@ def written(sections: dict[str, list[dict[str, Any]]]) -> str:
 
 if __name__ == "__main__":
     texts = {PATH: build(), FURTHER_PATH: build(further=True), QUESTIONS_PATH: build_questions()}
-    for path, made in texts.items():
-        path.write_text(made, encoding="ascii")
+    for path, content in texts.items():
+        path.write_text(content, encoding="ascii")
         print(f"{path}: {path.stat().st_size} bytes")

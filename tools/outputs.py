@@ -1,11 +1,11 @@
-"""What every command prints, recorded at one commit and compared with another's: a move changes none of it.
+"""Record the output of every command at one commit, and compare it with another's after a refactoring.
 
-python tools/outputs.py record FOLDER [--only TEXT]  run outputs.txt, write FOLDER/NAME.txt of each
-python tools/outputs.py compare BEFORE AFTER         print what differs; exit 1 where anything does
+    python tools/outputs.py record FOLDER [--only TEXT]  run outputs.txt, write FOLDER/NAME.txt of each
+    python tools/outputs.py compare BEFORE AFTER         print the differences; exit 1 if there are any
 
-A line of outputs.txt is `name: command`. Lines run in order in one folder, on 1 June 2026, so that later
-ones find the files of earlier ones. `~name:` compares words only: numbers and identifiers differ from run to
-run. Files that a line writes count, too, by the hash of what they hold; pictures do not.
+A line of outputs.txt is `name: command`. Lines run in order in one folder, on 1 June 2026, so that later ones
+find the files of earlier ones. `~name:` compares words only, since numbers and identifiers differ from run to
+run. Files that a line writes count, too, by the hash of their content; pictures do not.
 """
 
 import argparse
@@ -25,13 +25,13 @@ _HASHED = (".csv", ".json", ".toml", ".md", ".py")
 
 
 def lines(only: str) -> list[tuple[str, str]]:
-    """Name and command of each line; those that `only` leaves out may still be needed by later ones."""
-    found = [line.partition(": ") for line in LINES.read_text().splitlines() if line and line[0] != "#"]
-    return [(name, command) for name, _, command in found if only in name or name.startswith("make-")]
+    """Return the name and command of each line; later lines may need some that `only` excludes."""
+    entries = [line.partition(": ") for line in LINES.read_text().splitlines() if line and line[0] != "#"]
+    return [(name, command) for name, _, command in entries if only in name or name.startswith("make-")]
 
 
 def run(command: str, folder: Path) -> str:
-    """What a command printed, how it ended, and the files that it wrote."""
+    """Return a command's output, its exit status, and the files that it wrote."""
     before = _files(folder)
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     environment = {
@@ -44,8 +44,8 @@ def run(command: str, folder: Path) -> str:
     }
     clock = ["faketime", "-f", "@2026-06-01 12:00:00", "sh", "-c", command]
     done = subprocess.run(clock, cwd=folder, env=environment, capture_output=True, text=True, timeout=3600)
-    written = [f"{name} {digest}" for name, digest in sorted(_files(folder).items() - before.items())]
-    text = "\n".join([f"$ {command}", done.stdout, done.stderr, f"exit {done.returncode}", *written])
+    files_written = [f"{name} {digest}" for name, digest in sorted(_files(folder).items() - before.items())]
+    text = "\n".join([f"$ {command}", done.stdout, done.stderr, f"exit {done.returncode}", *files_written])
     return text.replace(str(folder), "FOLDER").replace(str(ROOT), "ROOT") + "\n"
 
 

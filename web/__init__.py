@@ -1,7 +1,7 @@
-"""The page: what a store holds, looked at in a browser."""
+"""The page: the contents of a store in a browser."""
 
 import os
 
-# NiceGUI would read and write in the working folder, which may be a stranger's; the page keeps nothing.
+# NiceGUI would read and write files in the working folder, which may be a stranger's; the page writes none.
 os.environ["NICEGUI_STORAGE_PATH"] = os.devnull
 os.environ.pop("NICEGUI_REDIS_URL", None)

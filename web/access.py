@@ -1,7 +1,8 @@
-"""Who may see the page: a check in front of all that it serves, from WebSockets to the board and the door.
+"""Access to the page: a check before everything that it serves, from WebSockets to the board and the door.
 
-Without a token only this machine's own browsers are let in, and only by this machine's names: a foreign site
-whose name leads here (DNS rebinding) is refused. With a token, browsers with its cookie are let in.
+Without a token, only browsers on this machine are admitted, and only under this machine's names: a foreign
+site whose name resolves to this machine (DNS rebinding) is refused. With a token, browsers with its cookie
+are.
 """
 
 import asyncio
@@ -23,25 +24,27 @@ from ..server.service.http_access import bearer, host_name, is_loopback, is_own_
 from ..server.service.tokens import Tokens
 from . import asked
 
-HEALTH = "/healthz"  # for what keeps the process running; it says nothing of the store
+HEALTH = "/healthz"  # for process supervisors; it reveals nothing about the store
 LOGIN = "/login"
-_WRONG_S = 1.0  # until somebody hears that the token was wrong
-_MOST_WRONG = 32  # readers who wait for that at once; the next one is told to come later
+_WRONG_S = 1.0  # delay before the answer to a wrong token
+_MOST_WRONG = 32  # wrong tokens that are delayed at once; the next one is refused immediately
 _WRONG = "That is not this page's token."
 _CROWD = "Too many try a token at the same time: try again in a minute."
 _MOST_FORM = 4096  # bytes
 _COOKIE_DAYS = 30
 _NO_STORE = {"cache-control": "no-store"}
-_HERE = "this machine"  # who reads a page without tokens
-_NOTED_S = 3600.0  # until the same reader is noted again
+_HERE = "this machine"  # the reader's name on a page without tokens
+_NOTED_S = 3600.0  # until the same reader is logged again
 
 log = logging.getLogger(__name__)
 
 
 class PageAccess:
-    """An ASGI application that lets readers pass to another one. tokens: None on loopback.
+    """An ASGI application that passes admitted readers to another one.
 
-    public: what is asked, which anybody may see, or None. audit_log: gets who opened the page.
+    tokens     None on loopback
+    public     the statement that anyone may read, or None
+    audit_log  records who opened the page
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class PageAccess:
         self._audit_log = audit_log or AuditLog(None)
         self._noted: dict[str, float] = {}
         self._waiting = 0
-        self._name = f"hushmote_{port}"  # browsers keep cookies by host, whatever the port
+        self._name = f"hushmote_{port}"  # browsers store cookies by host, whatever the port
 
     @property
     def asks_for_token(self) -> bool:
@@ -66,7 +69,7 @@ class PageAccess:
         return self._tokens is not None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve one request, as ASGI has it."""
+        """Serve one ASGI request."""
         if scope["type"] not in ("http", "websocket"):
             return await self._application(scope, receive, send)
         request = HTTPConnection(scope)
@@ -98,7 +101,7 @@ class PageAccess:
         return await _refuse(scope, receive, send, 401, "This page needs a token.", self._form(there))
 
     def _reader(self, request: HTTPConnection) -> str | None:
-        """Return whose token a request's cookie was given for, None if no valid one."""
+        """Return the name whose token a request's valid cookie was made for, or None."""
         cookie, reader = request.cookies.get(self._name, "").encode(), None
         for name, token in self._tokens.current().items() if self._tokens else ():
             if hmac.compare_digest(cookie, _cookie_value(token).encode()):
@@ -106,7 +109,7 @@ class PageAccess:
         return reader
 
     def _note(self, name: str) -> None:
-        """Note once an hour that a reader has opened the page."""
+        """Record, at most once an hour, that a reader has opened the page."""
         now = time.monotonic()
         if now - self._noted.get(name, float("-inf")) < _NOTED_S:
             return
@@ -117,14 +120,14 @@ class PageAccess:
             log.error("%s", e)
 
     def _refusal(self, request: HTTPConnection) -> str:
-        """Why a request is refused by what it says of itself, else empty."""
+        """Return why a request is refused on its headers alone, or ""."""
         if self._tokens is None and not is_loopback(host_name(request.headers)):
             return (
                 "This page is for this machine only: open it as http://127.0.0.1 or http://localhost. To "
                 "reach it by another name, start it with --token-file."
             )
-        writes = request.scope.get("method") not in ("GET", "HEAD")  # a WebSocket has none
-        # A program that is no browser says no origin, and brings no cookie that is not its own.
+        writes = request.scope.get("method") not in ("GET", "HEAD")  # a WebSocket has no method
+        # Non-browser clients send no Origin header and only their own cookies.
         if writes and not is_own_page(request.headers):
             return "This came from another site's page."
         return ""
@@ -166,7 +169,7 @@ class PageAccess:
 </form><p>The person who started the page has it, in the file that --token-file names.</p>{more}"""
 
     async def _judge_program(self, token: str, scope: Any, receive: Any, send: Any) -> None:
-        """Serve a request that brings the token itself, as programs do; it gets no cookie."""
+        """Serve a program's request, which contains the token itself; it gets no cookie."""
         if self._tokens and (name := self._tokens.name_of(token)) is not None:
             self._note(name)
             return await self._application(scope, receive, send)
@@ -174,7 +177,7 @@ class PageAccess:
         return await _refuse(scope, receive, send, status, words)
 
     async def _slowed_down(self) -> bool:
-        """Keep a reader with a wrong token waiting; return False at once where too many wait already."""
+        """Delay the answer to a wrong token; return False at once if too many are delayed already."""
         if self._waiting >= _MOST_WRONG:
             return False
         self._waiting += 1
@@ -190,7 +193,7 @@ def _cookie_value(token: str) -> str:
 
 
 def _while_let_in(is_let_in: Callable[[], bool], receive: Any, send: Any) -> tuple[Any, Any]:
-    """Return a WebSocket's receive and send that end it once its reader's token is revoked."""
+    """Return a WebSocket's receive and send that close it once its reader's token is revoked."""
     is_over = False
 
     async def send_checked(message: Any) -> None:
@@ -209,7 +212,7 @@ def _while_let_in(is_let_in: Callable[[], bool], receive: Any, send: Any) -> tup
 
 
 def _without_token(request: HTTPConnection) -> tuple[str | None, str]:
-    """The token in a request's address, and the address without it."""
+    """Return the token in a request's address, and the address without it."""
     query = request.query_params.multi_items()
     rest = urlencode([(name, value) for name, value in query if name != "token"])
     there = quote(request.scope["path"]) + (f"?{rest}" if rest else "")
@@ -217,7 +220,7 @@ def _without_token(request: HTTPConnection) -> tuple[str | None, str]:
 
 
 def _own_path(there: str) -> str:
-    """A path on this page, whatever was asked for: nobody is sent elsewhere after a login."""
+    """Return a path on this page for any requested target, so that a login never redirects elsewhere."""
     parts = urlsplit(there.replace("\\", "/"))
     if parts.scheme or parts.netloc or not there.startswith("/") or there.startswith("//"):
         return "/"
@@ -238,8 +241,8 @@ input, button {{ font: inherit; padding: .4rem .6rem }}
 
 async def _refuse(scope: Any, receive: Any, send: Any, status: int, words: str, more: str = "") -> None:
     if scope["type"] == "websocket":
-        return await send({"type": "websocket.close", "code": 1008, "reason": words[:60]})  # HTTP's 403
-    programs = scope["path"].startswith(("/api/", "/v1/"))  # what programs ask
+        return await send({"type": "websocket.close", "code": 1008, "reason": words[:60]})  # like HTTP's 403
+    programs = scope["path"].startswith(("/api/", "/v1/"))  # paths that programs request
     answer = (
         PlainTextResponse(f"{words}\n", status, _NO_STORE) if programs else _document(status, words, more)
     )

@@ -1,4 +1,4 @@
-"""The page as a process: NiceGUI's application behind limits and guards, on a bounded server."""
+"""The page as a process: NiceGUI's application behind limits and access checks, on a bounded server."""
 
 import asyncio
 import contextlib
@@ -45,9 +45,11 @@ log = logging.getLogger(__name__)
 
 
 def serve(settings: PageSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Serve the page until SIGTERM or Ctrl-C; on_ready is called with its URL once it listens.
+    """Serve the page until SIGTERM or Ctrl-C; call on_ready with its URL once it listens.
 
-    Raises EndpointError where it cannot listen, and StoreError for an invalid URL of a store.
+    Raises:
+        EndpointError: If it cannot listen.
+        StoreError: If the store's URL is invalid.
     """
     with use_interface("page"), listen(settings.host, settings.port) as listener:
         asyncio.run(_serve(settings, listener, on_ready))
@@ -57,7 +59,7 @@ async def _serve(
     settings: PageSettings, listener: socket.socket, on_ready: Callable[[str], None] | None
 ) -> None:
     live = LiveStore(settings.store)
-    await live.look()  # the first reader is not told that nobody has looked
+    await live.look()  # so that the first reader does not see "not looked at yet"
     named = settings.fleet or settings.statement
     if named and live.state.ready and (absent := settings.absent(await live.ask("fleet names", _fleets))):
         live.close()
@@ -88,14 +90,14 @@ def _fleets(reader: StoreReader) -> tuple[str, ...]:
 
 
 def guarded(access: PageAccess) -> Any:
-    """Return the ASGI application behind what guards the page."""
+    """Return the ASGI application behind the page's limits and access checks."""
     outer = Limits(access)
-    # On the loopback address, where no token is, packing takes longer than sending.
+    # On the loopback address, which needs no token, compressing takes longer than sending.
     return GZipMiddleware(outer, minimum_size=1000, compresslevel=4) if access.asks_for_token else outer
 
 
 def application(page: Page) -> Any:
-    """The ASGI application of a page; one in a process, since NiceGUI's routes are the process's."""
+    """Return the ASGI application of a page; one per process, since NiceGUI's routes are global."""
     outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=_lifespan)
     for view in (fleet, experiment, budget, plan):
         view.register(page)
@@ -106,7 +108,7 @@ def application(page: Page) -> Any:
     ui.add_body_html(_HEAD, shared=True)
     if page.settings.door is not None:
         outer.mount("/v1", page.settings.door)
-    # Quasar's bar for requests of its own has no name for screen readers; the page has its own words.
+    # Quasar's bar for its own requests has no name for screen readers; the page has its own status text.
     nicegui_app.config.quasar_config["loadingBar"]["skipHijack"] = True
     _mount_board(outer, page)
     _mount_results(outer, page)
@@ -130,7 +132,7 @@ async def _lifespan(_app: FastAPI) -> AsyncGenerator[None, None]:
 
 
 def _mount_board(outer: FastAPI, page: Page) -> None:
-    """The board in the browser, which sends to an open fleet: it has no keys."""
+    """Mount the browser board, which reports to an open fleet since it has no keys."""
 
     @outer.get("/board")
     def _() -> Response:
@@ -159,12 +161,12 @@ async def _open_fleet(page: Page) -> str | None:
         for f in store_overview.fleets
         if not f.keyed and any(e.state == "current" for e in f.experiments)
     ]
-    names.sort(key=lambda name: name.startswith(SIMULATED_PREFIX))  # those are their simulator's
+    names.sort(key=lambda name: name.startswith(SIMULATED_PREFIX))  # simulated fleets last
     return next((name for name in names if page.settings.fleet in (None, name)), None)
 
 
 def _mount_results(outer: FastAPI, page: Page) -> None:
-    """The result documents, as `hushmote serve --publish` has them, of now."""
+    """Mount the current result documents, in the form of `hushmote serve --publish`."""
 
     @outer.get("/api/{fleet}/{name}.json")
     async def _(fleet: str, name: str) -> Response:

@@ -1,4 +1,4 @@
-"""What is asked: the statement that the owner made for everybody, which needs no token."""
+"""The public statement of what is asked, which the owner wrote for everyone; it needs no token."""
 
 import datetime
 import json
@@ -13,24 +13,24 @@ from ..server.words.label import Phrase
 from .live import LiveStore
 
 PATH = "/what-is-asked"
-_DOWNLOAD = "statement"  # in its address, behind the ?
+_DOWNLOAD = "statement"  # the download's query
 
 
 def is_asked_for(scope: Any) -> bool:
-    """Whether an ASGI request is for it: by the path as it was sent, not as it is decoded, and to read."""
+    """Return whether an ASGI request reads the statement; the raw path counts, not the decoded one."""
     reads = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
     return reads and scope.get("raw_path") == PATH.encode()
 
 
 class PublicStatement:
-    """A public statement, as document.read_public() returns it, and whether the store still asks the same."""
+    """A public statement, as document.read_public() returns it, and its differences from the store."""
 
     def __init__(self, whole: dict[str, Any], live: LiveStore) -> None:
         self._whole = whole
         self._live = live
 
     async def answer(self, query: str) -> Response:
-        """The page, or the statement itself as a file; query: of the address."""
+        """Return the page, or the statement itself as a file, depending on the address's query."""
         if query == _DOWNLOAD:
             name = f"hushmote-{self._whole['statement']['fleet']}-statement.json"
             headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}

@@ -1,4 +1,4 @@
-"""Charts as the page draws them: vectors that take their ink from the page's style, light or dark."""
+"""The page's charts: vector graphics in the colours of the page's style, light or dark."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -10,21 +10,21 @@ from nicegui import ui
 from .frame import tag
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-"""Okabe's and Ito's, without the two that white or black paper swallows."""
+"""Okabe's and Ito's palette without the two colours that are invisible on white or black."""
 
 _DAY_MS = 24 * 3600 * 1000
 _GRID = {"show": True, "lineStyle": {"color": "rgba(128, 128, 128, 0.35)"}}
 
 
 def register() -> None:
-    """Give all views the style of charts and tables."""
+    """Add the style of charts and tables to all views."""
     ui.add_css(Path(__file__).with_name("charts.css"), shared=True)
 
 
 def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, stacked: bool = False) -> None:
-    """Texts in rows, the first of each its name; a table wider than the page scrolls by itself.
+    """Show texts in rows, the first of each being its name; a table wider than the page scrolls.
 
-    stacked: on a narrow screen each text stands in a line of its own, after its column's head.
+    If `stacked`, each text has its own line on a narrow screen, after its column's head.
     """
     shape = "numbers stacked" if stacked else "numbers"
     with ui.element("div").classes(shape).props('tabindex="0" role="region"') as region:
@@ -42,27 +42,27 @@ def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, st
 
 
 def chart(options: dict[str, Any], label: str) -> ui.echart:
-    """A chart by the options of ECharts; label: what it shows, in a sentence, for those who do not see it."""
+    """Return a chart with these ECharts options; `label` describes it in a sentence for screen readers."""
     element = ui.echart(options, renderer="svg").classes("chart")
     element.props["role"], element.props["aria-label"] = "img", label
     return element
 
 
 def tooltip(locale: str, unit: str = "") -> dict[str, Any]:
-    """A tooltip that writes data as text, never as HTML. unit: stands behind each value."""
+    """Return a tooltip that writes data as text, never as HTML, with the unit after each value."""
     return {"trigger": "axis", "renderMode": "richText", ":valueFormatter": script("numbers", locale, unit)}
 
 
 def axis(kind: str, name: str, locale: str, unit: str = "", **more: Any) -> dict[str, Any]:
-    """An axis of ECharts; kind: "log", "value" or "time"."""
+    """Return an ECharts axis; `kind` is "log", "value" or "time"."""
     formatter = script("day", locale) if kind == "time" else script("numbers", locale, unit)
     labels: dict[str, Any] = {"hideOverlap": True, ":formatter": formatter}
     place: dict[str, Any] = {"nameLocation": "middle", "nameGap": 30}
-    if kind == "time":  # the same day is not written twice
+    if kind == "time":  # do not repeat a day
         place["minInterval"] = _DAY_MS
     return {"type": kind, "name": name, **place, "axisLabel": labels, "splitLine": _GRID} | more
 
 
 def script(name: str, *arguments: object) -> str:
-    """A call of static/charts.js."""
+    """Return a call of static/charts.js."""
     return f"hushmote.{name}({json.dumps(arguments)[1:-1]})"

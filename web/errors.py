@@ -1,4 +1,4 @@
-"""What a reader sees in place of a view: a wrong address, a view that failed. Never a trace."""
+"""Pages for a wrong address and for a view that failed; they never contain a traceback."""
 
 from collections.abc import Callable
 
@@ -15,12 +15,12 @@ _NOT_HERE = "There is nothing at this address."
 
 
 def register(page: Page) -> None:
-    """Answer for what is not there and for what fails."""
+    """Register the answers for missing pages and for failures."""
 
     def show_missing_page(request: Request, _error: Exception) -> Response:
         return not_found(page, request, _NOT_HERE)
 
-    def failed(request: Request, _error: Exception) -> Response:  # which is logged as it is raised on
+    def failed(request: Request, _error: Exception) -> Response:  # the error is raised on and logged
         return _response(page, request, 500, "It did not work", FAULT)
 
     nicegui_app.exception_handlers[404] = show_missing_page
@@ -38,7 +38,7 @@ def not_found(
         message: One sentence that says what is missing.
         add_links: Adds elements below the message, such as links to what does exist; None for none.
     """
-    if "text/html" not in request.headers.get("accept", ""):  # a picture or a script, not a reader
+    if "text/html" not in request.headers.get("accept", ""):  # for a picture or a script, not a reader
         return PlainTextResponse(f"{message}\n", 404)
     return _response(page, request, 404, "Not found", message, add_links)
 

@@ -1,4 +1,4 @@
-"""The first view: what a store's experiments know, how it goes, and what is wrong."""
+"""The first view: the findings of a store's experiments, their state, and problems."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ _LIVE = (
 
 
 def register(page: Page) -> None:
-    """Put the view on its route."""
+    """Register the view's route."""
 
     @ui.page("/")
     def _(request: Request) -> None:
@@ -54,8 +54,8 @@ def register(page: Page) -> None:
 
 
 async def work_out(page: Page) -> None:
-    """Work out what the view shows, so that the first reader after a start does not wait for it."""
-    with contextlib.suppress(HushmoteError):  # a reader is told
+    """Compute the view's content, so that the first reader after a start does not wait for it."""
+    with contextlib.suppress(HushmoteError):  # readers see the error
         for fleet in _chosen(await page.live.overview(), page.settings.fleet).fleets:
             for e in fleet.experiments:
                 with contextlib.suppress(HushmoteError):
@@ -64,15 +64,15 @@ async def work_out(page: Page) -> None:
 
 
 class FleetView:
-    """What one reader sees: a line on how it goes, and a tile for each experiment."""
+    """One reader's view: a status line, and a tile for each experiment."""
 
     def __init__(self, page: Page, reader: Reader, period: str) -> None:
         """Make the view.
 
         Args:
             page: The page's settings and its live store.
-            reader: How the reader writes numbers and days.
-            period: The period that all tiles show, as period.parse() returns it.
+            reader: The reader's formats of numbers and days.
+            period: The period of all tiles, as period.parse() returns it.
         """
         self._page, self._reader, self._period = page, reader, period
         self._tiles: dict[tuple[str, str], Tile] = {}
@@ -90,7 +90,7 @@ class FleetView:
         tag("p", _LIVE).classes("faint")
 
     async def refresh(self) -> None:
-        """Show what the store has now; called after each commit."""
+        """Show the store's present state; called after each commit."""
         page = self._page
         if not page.live.state.ready:
             self._health.text = ""
@@ -121,20 +121,20 @@ class FleetView:
         await asyncio.gather(*(self._find(e, series=True) for e in experiments))
 
     async def spend(self) -> None:
-        """Mark budgets of which little is left; apart, since all devices' rows are read for that."""
+        """Mark budgets that are nearly used up; separate, because it reads all devices' rows."""
         page = self._page
-        await self._findings_shown.wait()  # findings first: nothing that takes seconds runs beside them
+        await self._findings_shown.wait()  # findings first: slow queries must not compete with them
         if page.live.state.ready:
             store_overview = _chosen(await page.live.overview(), page.settings.fleet)
             for fleet in store_overview.fleets:
                 for supply in (await page.ledgers.read(fleet.name)).budget.experiments:
                     if (fleet.name, supply.name) in self._tiles:
                         self._tiles[fleet.name, supply.name].spend(supply.line)
-            if self._overview is not None:  # what is shown may be older
+            if self._overview is not None:  # the overview on display may be older
                 self._say_health(self._overview)
 
     async def _choose_period(self, period: str) -> None:
-        """Show all tiles of another period, and keep it in the address."""
+        """Show all tiles for another period, and put it in the address."""
         self._period = period
         ui.navigate.history.replace(f"?{query_of(period)}" if period else "/")
         await self.refresh()
@@ -157,7 +157,7 @@ class FleetView:
             finding = sentence(await self._page.live.trouble(error))
             if not finding:
                 return
-        if period == self._period:  # which a reader may have changed meanwhile
+        if period == self._period:  # the reader may have changed it in the meantime
             self._tiles[e.fleet, e.name].find(finding, series=series)
 
     def _build(self, store_overview: StoreOverview, absent: str) -> None:
@@ -177,7 +177,7 @@ class FleetView:
                 self._rejects[fleet.name] = tag("p", "")
 
     def _say_health(self, store_overview: StoreOverview) -> None:
-        """One line on the aggregator, and the rejected reports of each fleet."""
+        """Show the status line, and each fleet's rejected reports."""
         aggregator, number = self._page.aggregator, partial(self._reader.number, digits=0)
         for fleet in store_overview.fleets:
             label = self._rejects[fleet.name]
@@ -206,7 +206,7 @@ class FleetView:
 
 
 def _chosen(store_overview: StoreOverview, fleet: str | None) -> StoreOverview:
-    """The overview of the one fleet that the page shows, or of all."""
+    """Return the overview of the one fleet that the page shows, or of all."""
     if fleet is None:
         return store_overview
     return StoreOverview(
@@ -218,7 +218,7 @@ def _chosen(store_overview: StoreOverview, fleet: str | None) -> StoreOverview:
 
 
 def _steps() -> None:
-    """What to do where nothing is asked yet."""
+    """Show the steps to a first experiment."""
     heading("Three steps to a first answer", 2)
     with ui.element("ol").classes("steps"):
         for words, command in _STEPS:

@@ -1,4 +1,4 @@
-"""What is around every view: the header with its navigation, the banner of what is wrong, the live region."""
+"""The frame of every view: the header with its navigation, the banner for problems, the live region."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from . import asked
 from .page import Page
 
 VIEWS = (("Answers", "/"), ("Budget", "/budget"), ("Plan", "/plan"), ("A board in the browser", "/board/"))
-STATEMENT_VIEW = ("What is asked", asked.PATH)  # where the owner shows it
+STATEMENT_VIEW = ("What is asked", asked.PATH)  # if the owner publishes it
 _WORD = re.compile(r"[a-z]+(['’-][a-z]+)*[,:;]?(\s|$)")
 FAULT = "This view has failed, by a fault in Hushmote. The log of the page's process says what happened."
 _COLOURS = (("auto", "as the system"), ("light", "light"), ("dark", "dark"))
@@ -19,9 +19,9 @@ _COLOURS = (("auto", "as the system"), ("light", "light"), ("dark", "dark"))
 
 @contextmanager
 def frame(page: Page, title: str, here: str = "") -> Generator[ui.label, None, None]:
-    """The page around a view, which is put inside the `with`; here: the path of its navigation entry.
+    """Build the page around a view, which is filled inside the `with`; `here` is the navigation entry's path.
 
-    Yields its heading, for a view that learns what it is about only later.
+    Yields its heading, for a view that learns its title later.
     """
     ui.page_title(f"{title} - Hushmote")
     with ui.header(fixed=False).classes("frame-header"):
@@ -84,7 +84,7 @@ def _follow(page: Page, banner: ui.element, updated: ui.label) -> None:
 
 
 def skeleton(lines: int = 1) -> ui.element:
-    """What stands in the place of something that is being worked out."""
+    """Return a placeholder for content that is being computed."""
     with ui.element("div").classes("skeleton").props('aria-hidden="true"') as waiting:
         for _ in range(lines):
             ui.element("span")
@@ -92,19 +92,19 @@ def skeleton(lines: int = 1) -> ui.element:
 
 
 def heading(text: str, level: int = 1) -> ui.label:
-    """A heading of this level."""
+    """Return a heading of this level."""
     return tag(f"h{level}", text).classes(f"heading-{level}")
 
 
 def tag(name: str, text: str) -> ui.label:
-    """An HTML element with a text, whatever stands in that; whose own texts it is, is never asked."""
+    """Return an HTML element with a text, which is inserted as text only."""
     element = ui.label(text)
     element.tag = name
     return element
 
 
 def sentence(words: str) -> str:
-    """Words with a full stop at the end, and a capital letter at the beginning where no name or path is."""
+    """Return a sentence: with a full stop, and a capital unless it begins with a name or path."""
     if not words:
         return ""
     first = words[:1].upper() if _WORD.match(words) else words[:1]

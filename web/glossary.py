@@ -1,10 +1,10 @@
-"""The words that a view uses, each explained as the documents' glossary does, at the end of the page."""
+"""The terms of a view, each explained at the end of the page as in the documents' glossary."""
 
 from nicegui import ui
 
 from .frame import heading, tag
 
-# As in docs/glossary.md, word for word: a test compares them.
+# Copied from docs/glossary.md verbatim: a test compares them.
 WORDS = {
     "ε (epsilon)": (
         "The size of the promise. No report is more than e^ε times as likely under one reading as under "
@@ -36,7 +36,7 @@ WORDS = {
 
 
 def words(*names: str) -> None:
-    """A section with these words and what they mean."""
+    """Add a section that explains these terms."""
     heading("Glossary", 2)
     with ui.element("dl").classes("words"):
         for name in names:
@@ -45,10 +45,10 @@ def words(*names: str) -> None:
 
 
 def word(name: str) -> None:
-    """A word as a link to what it means, further down on the page."""
+    """Return a term as a link to its explanation on the page."""
     ui.link(name, f"#{place(name)}")
 
 
 def place(name: str) -> str:
-    """The id of a word on the page."""
+    """Return the id of a term on the page."""
     return "word-" + "".join(c if c.isalnum() else "-" for c in name.lower())

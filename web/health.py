@@ -1,4 +1,4 @@
-"""The aggregator as the page sees it: asked every few seconds, in a thread, once for all readers."""
+"""The aggregator's health: asked every few seconds, in a thread, once for all readers."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ _TURN_S = 2.0
 
 
 class AskedAggregator:
-    """health: what it said last; None before the first answer, and where nobody is to ask it (url None)."""
+    """`health` is the last answer; None before the first, and if there is no URL to ask."""
 
     def __init__(self, url: str | None, changed: Callable[[], None]) -> None:
         self._url = url
@@ -18,16 +18,16 @@ class AskedAggregator:
 
     @property
     def is_monitored(self) -> bool:
-        """Whether anybody is to ask it."""
+        """Whether there is a URL to ask."""
         return self._url is not None
 
     @property
     def trouble(self) -> str:
-        """Why it is not well, one sentence; empty where it is, or is not asked."""
+        """The aggregator's problem in one sentence; "" if it is well or not monitored."""
         return "" if self.health is None else self.health.problem
 
     async def run(self) -> None:
-        """Ask it until cancelled, and tell of every change."""
+        """Ask it until cancelled, and report every change."""
         while self._url is not None:
             health = await asyncio.to_thread(ask, self._url)
             if health != self.health:

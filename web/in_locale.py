@@ -1,4 +1,4 @@
-"""English sentences with a reader's numbers and dates: what the command line says, as the page writes it."""
+"""English sentences with a reader's numbers and dates: the command line's sentences on the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .reader import Reader
 
-# A day, a number with commas, a number with a point; what belongs to a word, version or setting stays.
+# A day, a number with commas, a number with a point; parts of words, versions or settings stay.
 _NUMBERS = re.compile(
     r"(?<![\w.,=-])(\d{4}-\d\d-\d\d|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d{4,})(?![\w-]|[.,]\d)"
 )
@@ -18,7 +18,7 @@ _PERCENT = re.compile(r"(?<=\d)[ \u00a0]?%")
 
 
 def in_locale(text: str, reader: Reader) -> str:
-    """Return a text with its days, numbers and percent signs as the reader writes them.
+    """Return a text with its days, numbers and percent signs in the reader's format.
 
     Numbers keep all their digits.
     """
@@ -27,7 +27,7 @@ def in_locale(text: str, reader: Reader) -> str:
 
 
 def percent_signs(text: str, reader: Reader) -> str:
-    """Return a text whose numbers are the reader's already, with the reader's percent signs."""
+    """Return a text with the reader's percent signs; its numbers are in the reader's format already."""
     return _PERCENT.sub(reader.percent_sign, text)
 
 

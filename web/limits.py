@@ -1,4 +1,4 @@
-"""What every answer of the page carries for its reader's safety, and how much anybody may ask of it."""
+"""Security headers on every answer of the page, and limits on requests."""
 
 import re
 import secrets
@@ -12,9 +12,9 @@ from . import socket_io
 
 MOST_BODY = 2 << 20  # bytes of a request
 MOST_SOCKETS = 128
-PAGES_PER_S = 8.0  # that are drawn, of all readers together: each costs some milliseconds of a core
+PAGES_PER_S = 8.0  # pages drawn per second for all readers together: each costs some milliseconds of a core
 PAGES_AT_ONCE = 40.0
-MOST_UNSEEN = 64  # pages that were sent and whose browser has not come back yet; then the oldest is forgotten
+MOST_UNSEEN = 64  # pages sent to browsers that have not connected yet; then the oldest is dropped
 
 _NO_PAGES = ("/_nicegui", "/static/", "/board/", "/api/", "/v1/", "/favicon.ico")
 _SCRIPT = re.compile(rb"<script(?=[ >])")
@@ -34,10 +34,10 @@ _POLICY = (
 
 
 def policy(path: str, nonce: str) -> str:
-    """The Content-Security-Policy of a path.
+    """Return the Content-Security-Policy of a path.
 
-    Vue compiles the templates of NiceGUI's elements, which needs eval; the board is WebAssembly. No script
-    that is in a document runs but those with the nonce, which only NiceGUI's own template gets.
+    Vue compiles the templates of NiceGUI's elements, which needs eval; the board is WebAssembly. Scripts in a
+    document run only with the nonce, which only NiceGUI's own template gets.
     """
     return _POLICY + (
         "'wasm-unsafe-eval'" if path.startswith("/board/") else f"'nonce-{nonce}' 'unsafe-eval'"
@@ -45,14 +45,14 @@ def policy(path: str, nonce: str) -> str:
 
 
 class Limits:
-    """An ASGI application around another: limits, and headers on every answer."""
+    """An ASGI application around another, which adds limits, and headers to every answer."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
         self._sockets = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve one request, as ASGI has it."""
+        """Serve one ASGI request."""
         if scope["type"] == "http":
             await self._serve(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -108,14 +108,14 @@ class Limits:
 
 
 class Drawing:
-    """An ASGI application around another that draws pages: a limited number a second."""
+    """An ASGI application around another that draws pages, limited to a number per second."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
         self._pages, self._since_s = PAGES_AT_ONCE, time.monotonic()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve one request, as ASGI has it."""
+        """Serve one ASGI request."""
         application = self._application
         if scope["type"] == "http" and socket_io.PATH in scope["path"]:
             application = _refusal(
@@ -126,7 +126,7 @@ class Drawing:
         await application(scope, receive, send)
 
     def _may_draw(self) -> bool:
-        """Whether one more page may be drawn now."""
+        """Return whether one more page may be drawn now."""
         _forget_unseen()
         now_s = time.monotonic()
         self._pages = min(PAGES_AT_ONCE, self._pages + (now_s - self._since_s) * PAGES_PER_S)
@@ -143,16 +143,16 @@ def _refusal(status: int, words: str) -> PlainTextResponse:
 
 def _length(scope: Any) -> int:
     text = dict(scope["headers"]).get(b"content-length", b"0")
-    return int(text[:20]) if text.isdigit() else 0  # of thousands of digits int() makes an error
+    return int(text[:20]) if text.isdigit() else 0  # int() raises for thousands of digits
 
 
 def _is_page(start: Any) -> bool:
-    """Whether an answer is a document that NiceGUI's template made; data is escaped in it: it has no < ."""
+    """Return whether an answer is a document of NiceGUI's template, in which data is escaped (no <)."""
     return any(name.lower() == b"x-nicegui-content" for name, _ in start["headers"])
 
 
 def _forget_unseen() -> None:
-    """Let go of pages that nobody looks at, beyond some: a crowd of requests would fill the memory."""
+    """Drop the oldest pages that no browser has opened, since many requests would fill the memory."""
     unseen = [c for c in Client.instances.values() if not c.has_socket_connection]
     for client in sorted(unseen, key=lambda c: c.created)[: max(0, len(unseen) - MOST_UNSEEN)]:
         client.delete()

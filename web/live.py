@@ -1,4 +1,4 @@
-"""The store as the page sees it: read only, watched for commits, each question answered once for all."""
+"""The store for the page: read-only, watched for commits, with each question answered once for all."""
 
 import asyncio
 import datetime
@@ -20,25 +20,27 @@ from ..server.store.store import StoreError
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-TURN_S = 0.25  # between two looks: a commit shows within a second
-_MOST_ANSWERS = 256  # kept at once; the oldest goes first
-_ANSWERING = 2  # questions that are worked out at once: the aggregator's machine has other things to do
-_REST = 2  # times as long as it took to bring a view up to date, it rests, so that many commits cost no more
+TURN_S = 0.25  # between two checks: a commit is visible within a second
+_MOST_ANSWERS = 256  # cached at once; the oldest goes first
+_ANSWERING = 2  # questions answered at once: the aggregator needs the machine too
+_REST = 2  # pause after a view's update, in multiples of its duration, to limit the load
 _MOST_REST_S = 5.0
 
 
 class LiveStore:
     """One store for all readers of the page.
 
-    state: how it is; its version is as StoreState says. at: when that was last seen to change. All
-    methods belong to the event loop's thread.
+    state  its condition and version, see StoreState
+    at     time of its last observed change
+
+    All methods must be called in the event loop's thread.
     """
 
     def __init__(self, url: str) -> None:
         self._watch = StoreWatch(url)
-        self._looking = ThreadPoolExecutor(1, "look")  # no question that takes long keeps a look waiting
+        self._looking = ThreadPoolExecutor(1, "look")  # slow questions must not delay a check
         self._answering = ThreadPoolExecutor(_ANSWERING, "answer")
-        self._taking_long = ThreadPoolExecutor(1, "slow")  # nor does it keep quick questions waiting
+        self._taking_long = ThreadPoolExecutor(1, "slow")  # slow questions must not delay quick ones
         self.state = StoreState("absent", "The store was not looked at yet.", 0)
         self.at = _now()
         self._answers: dict[Hashable, tuple[int, asyncio.Future[Any]]] = {}
@@ -47,39 +49,43 @@ class LiveStore:
 
     @property
     def version(self) -> int:
-        """Another number after each commit, and each hour once its windows are settled."""
+        """A number that changes after each commit, and each hour once its windows are settled."""
         return self.state.version
 
     async def run(self) -> None:
-        """Look for commits until cancelled."""
+        """Check for commits until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(TURN_S)
 
     async def look(self) -> None:
-        """Look once, and wake the followers where something changed."""
+        """Check once, and wake the followers if something changed."""
         state = await asyncio.get_running_loop().run_in_executor(self._looking, self._watch.refresh)
         if state != self.state:
             self.state, self.at = state, _now()
             self.wake()
 
     def wake(self) -> None:
-        """Let all followers come up to date, as after a commit."""
+        """Let all followers update, as after a commit."""
         for wake in tuple(self._followers):
             wake()
 
     def close(self) -> None:
-        """Close the store; what is being worked out is waited for by nobody."""
+        """Close the store without waiting for running questions."""
         for pool in (self._looking, self._answering, self._taking_long):
             pool.shutdown(wait=False, cancel_futures=True)
         self._watch.close()
 
     async def ask(self, question: Hashable, answer: Callable[[StoreReader], T], *, slow: bool = False) -> T:
-        """Return answer(reader), worked out in a thread once for each commit, whoever else asks the same.
+        """Return answer(reader), computed in a thread once per commit for all readers who ask the same.
 
-        question: what names it among all questions, such as ("share", fleet, name, low, high). slow: it takes
-        seconds, and waits for others that do. Raises what answer raises, and StoreError where the store
-        cannot be read.
+        Args:
+            question: Its unique key, such as ("share", fleet, name, low, high).
+            answer: The computation.
+            slow: It takes seconds, and waits for other slow ones.
+
+        Raises:
+            StoreError: If the store cannot be read. Errors of `answer` are raised too.
         """
         previous = self._answers.get(question)
         if previous is not None and previous[0] == self.version and not _failed(previous[1]):
@@ -94,13 +100,13 @@ class LiveStore:
         return await asyncio.shield(future)
 
     async def trouble(self, error: HushmoteError) -> str:
-        """What hinders; nothing where it is the store itself: the frame says that, once."""
+        """Return the error message, or "" if the store itself failed, which the frame shows once."""
         if isinstance(error, StoreError):
-            await self.look()  # the question may have been quicker
+            await self.look()  # the question may have failed before the check noticed
         return "" if self.state.words else visible(str(error))
 
     async def overview(self) -> StoreOverview:
-        """What there is to see at a glance; raises StoreError."""
+        """Return the overview of the store; raise StoreError if it cannot be read."""
         return await self.ask("overview", self._look_over)
 
     def _look_over(self, reader: StoreReader) -> StoreOverview:
@@ -112,14 +118,14 @@ class LiveStore:
     def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:
         """Await refresh() once the reader's browser has the page, and after each commit, until it leaves.
 
-        Commits that come while it runs are one more call after it. It runs with the reader's page as context.
+        Commits during a call cause one more call after it. It runs in the context of the reader's page.
         """
         client = context.client
         due = asyncio.Event()
         due.set()
 
         async def turn() -> None:
-            await client.connected()  # so no question keeps a page from its reader, or is asked for nobody
+            await client.connected()  # questions must not delay the page, nor serve readers who never came
             self._followers.add(due.set)
             try:
                 while not client.is_deleted:
@@ -154,7 +160,7 @@ def _failed(future: asyncio.Future[Any]) -> bool:
 
 
 async def _guarded(refresh: Callable[[], Awaitable[None]]) -> None:
-    """Await refresh(); what it did not expect is a line in the log and one on the page, never a trace."""
+    """Await refresh(); an unexpected error becomes a log entry and one line on the page."""
     try:
         await refresh()
     except HushmoteError as e:

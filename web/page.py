@@ -1,4 +1,4 @@
-"""What all views are given."""
+"""The context of all views."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from .settings import PageSettings
 
 @dataclass(frozen=True)
 class Page:
-    """The page's settings, its one live store, its aggregator's health, and what all readers ask together."""
+    """The page's settings, its one live store, its aggregator's health, and the readers' shared queries."""
 
     settings: PageSettings
     live: LiveStore

@@ -1,4 +1,4 @@
-"""The period that a view shows: how an address names it, its windows, and its name in a sentence."""
+"""The period of a view: its text in an address, its windows, and its name in a sentence."""
 
 import datetime
 import re
@@ -14,13 +14,13 @@ USUAL = ""
 """The period of an address that names none: the newest 7 completed days."""
 
 EXPLICIT = "explicit"
-"""The period of windows that were chosen one by one."""
+"""The period of individually chosen windows."""
 
 _MONTH = "30d"
 _MONTH_DAYS = 30
 NAMES = {USUAL: f"{USUAL_DAYS} days", _MONTH: f"{_MONTH_DAYS} days", ALL: "all"}
 _DAYS = re.compile(r"(\d{4}-\d\d-\d\d)\.\.(\d{4}-\d\d-\d\d)")
-_SAME = {"7d": USUAL}  # what an address may also say
+_SAME = {"7d": USUAL}  # synonyms in an address
 
 
 def parse(text: str) -> str | None:
@@ -35,7 +35,7 @@ def parse(text: str) -> str | None:
 
 
 def in_period(question: Question, period: str) -> Question:
-    """Return the question about a period; it is as parse() returns it."""
+    """Return the question for a period, as parse() returns it."""
     last, windows = (period, ()) if period in NAMES else ("", (period,))
     return question.replace(last=last, windows=windows)
 
@@ -49,7 +49,7 @@ def period_of(question: Question) -> str:
 
 
 def windows_of(question: Question, facts: Facts) -> tuple[str, ...]:
-    """Return the windows with reports that a question is about, oldest first; none if no report came then.
+    """Return the windows with reports in a question's period, oldest first.
 
     An experiment may have one window without an end, which is in every period.
     """
@@ -64,7 +64,7 @@ def windows_of(question: Question, facts: Facts) -> tuple[str, ...]:
 
 
 def phrase_of(period: str, reader: Reader) -> str:
-    """Return when a period is: "in the last 7 days", "from Nov 1, 2026 to Nov 7, 2026"."""
+    """Return a period in words: "in the last 7 days", "from Nov 1, 2026 to Nov 7, 2026"."""
     days = first_and_last(period)
     if days is None:
         return f"in the last {NAMES[period]}" if period != ALL else "in any window"
@@ -73,7 +73,7 @@ def phrase_of(period: str, reader: Reader) -> str:
 
 
 def period_in(query: str) -> str:
-    """Return the period that the query of an address names; the usual one for none, or for another text."""
+    """Return the period in the query of an address, or the usual one if it has none or an invalid one."""
     named = (parse(value) for name, value in parse_qsl(query) if name in ("last", "windows"))
     return next(filter(None, named), USUAL)
 
@@ -84,10 +84,10 @@ def query_of(period: str) -> str:
 
 
 def first_and_last(period: str) -> tuple[datetime.date, datetime.date] | None:
-    """Return the first and the last day of a period that names them; None for another period."""
+    """Return the first and the last day of a period that has them, or None."""
     matched = _DAYS.fullmatch(period)
     try:
         days = [datetime.date.fromisoformat(text) for text in matched.groups()] if matched else []
-    except ValueError:  # the 30th of February
+    except ValueError:  # such as the 30th of February
         return None
     return (days[0], days[1]) if days and days[0] <= days[1] else None

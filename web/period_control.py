@@ -9,7 +9,7 @@ from .frame import tag
 from .period import EXPLICIT, NAMES, first_and_last, parse
 
 _CUSTOM = "custom"
-_EARLIEST = "2000"  # while a year is typed it is 0002, 0020, 0202
+_EARLIEST = "2000"  # while a year is being typed it is 0002, 0020, 0202
 
 
 class PeriodControl:
@@ -19,7 +19,7 @@ class PeriodControl:
         """Make the control.
 
         Args:
-            choose: Called with the period that a reader chooses, as parse() returns it.
+            choose: Called with the chosen period, as parse() returns it.
         """
         self._choose = choose
         self._buttons: dict[str, ui.label] = {}
@@ -66,14 +66,13 @@ class PeriodControl:
             await self._choose(period)
 
     def show(self, period: str, windows: Sequence[str] = ()) -> None:
-        """Show which period is chosen.
+        """Show the chosen period.
 
         Args:
             period: As parse() returns it, or EXPLICIT.
-            windows: The windows that are shown, oldest first; the fields of the days get the first and the
-                last of them.
+            windows: The windows that are shown, oldest first; the day fields show the first and the last.
         """
-        if (period, windows) == self._state:  # what is half typed stays
+        if (period, windows) == self._state:  # keep what is being typed
             return
         self._state = period, windows
         days = first_and_last(period)

@@ -1,4 +1,4 @@
-"""How a reader wants numbers and dates written: by the languages that the browser asks for."""
+"""A reader's formats of numbers and dates, from the languages that the browser requests."""
 
 import datetime
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from nicegui import context
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader's locale; every number and date on the page is written by it."""
+    """A reader's locale, for every number and date on the page."""
 
     locale: Locale
 
     def number(self, value: float, digits: int | None = None) -> str:
-        """A number; digits: how many stand behind the point, at most 3 significant ones if None."""
+        """Return a number with `digits` decimals, or at most 3 significant digits if None."""
         pattern = None if digits is None else "#,##0" + ("." + "0" * digits if digits else "")
         return format_decimal(value, pattern, self.locale)
 
     def percent(self, share: float, digits: int = 1) -> str:
-        """A share, such as 41.2%."""
+        """Return a share, such as 41.2%."""
         pattern = self.locale.percent_formats[None].pattern
         return format_percent(
             share, pattern.replace("0", f"0.{'0' * digits}" if digits else "0"), self.locale
@@ -29,20 +29,20 @@ class Reader:
 
     @property
     def percent_sign(self) -> str:
-        """The percent sign behind a number, with a space if the locale has one."""
+        """The percent sign after a number, with a space if the locale has one."""
         behind = str(self.locale.percent_formats[None].pattern).rpartition("0")[2]
         return behind or "%"
 
     def day(self, day: datetime.date) -> str:
-        """A day, such as Nov 21, 2026."""
+        """Return a day, such as Nov 21, 2026."""
         return format_date(day, "medium", self.locale)
 
     def days(self, first: datetime.date, last: datetime.date, year: bool) -> str:
-        """A day, or several from the first to the last one, such as Nov 21 – 27."""
+        """Return a day, or several from the first to the last one, such as Nov 21 – 27."""
         return format_interval(first, last, "yMMMd" if year else "MMMd", locale=self.locale)
 
     def time(self, moment: datetime.datetime) -> str:
-        """A time of day with seconds."""
+        """Return a time of day with seconds."""
         return format_time(moment, "medium", locale=self.locale)
 
     @property
@@ -52,7 +52,7 @@ class Reader:
 
 
 def reader() -> Reader:
-    """The reader who is being served, by the request's Accept-Language; English where nothing is known."""
+    """Return the reader of this request, by its Accept-Language; English by default."""
     request = context.client.request
     return Reader(_locale(request.headers.get("accept-language", "")))
 

@@ -13,14 +13,14 @@ import uvicorn
 from ..server.service import bounded_http
 
 MOST_CONNECTIONS = 256
-_REQUEST_S = 60.0  # the board's interpreter is a megabyte, over whatever link
+_REQUEST_S = 60.0  # the board's interpreter is a megabyte, over any connection
 _HEAD_BYTES = 16_384
 _MESSAGE_BYTES = 1 << 20  # of a WebSocket
 _GRACE_S = 1.0
 
 
 class _PageServer(bounded_http.PatientServer):
-    """A server whose end is no failure, by any signal. on_ready: called once it answers."""
+    """A server for which no signal is a failure; on_ready is called once it answers."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config, _GRACE_S)
@@ -43,12 +43,12 @@ class _PageServer(bounded_http.PatientServer):
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a line is no client's fault: at text that is not UTF-8 uvicorn logs a traceback and closes."""
+    """Return whether a log line is not a client's fault, as uvicorn's traceback for invalid UTF-8 is."""
     return not (record.exc_info and isinstance(record.exc_info[1], UnicodeDecodeError))
 
 
 async def run(application: Any, listener: socket.socket, on_ready: Callable[[], None]) -> None:
-    """Serve an ASGI application on a socket until SIGTERM or Ctrl-C; on_ready is called once it answers."""
+    """Serve an ASGI application on a socket until SIGTERM or Ctrl-C; call on_ready once it answers."""
     logging.getLogger("uvicorn.error").addFilter(_is_ours)
     config = bounded_http.config(
         application,

@@ -1,4 +1,4 @@
-"""What the page is told when it starts."""
+"""The page's settings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,17 +14,17 @@ DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9419
 
 @dataclass(frozen=True)
 class PageSettings:
-    """Where the page listens and what it shows.
+    """The page's address and content.
 
     store       URL of the store, which is only read
     host, port  where it listens
     fleet       the one fleet that is shown, or None for all
-    aggregator  URL of the aggregator's HTTP endpoint, or None where nobody is to ask it
-    tokens      readers have to know one, or None where only this machine's readers come
+    aggregator  URL of the aggregator's HTTP endpoint, or None if it is not monitored
+    tokens      required from readers, or None if only this machine's readers are admitted
     door        the HTTP door as an ASGI application, or None: then the board counts in the browser
-    policy      of the boards' firmware, for what they can still give, or None where nobody said it
-    asked       the statement for everybody, as document.read_public() returns it, or None to show nobody
-    audit_log   where it is noted who opened the page, or None to note it nowhere
+    policy      of the boards' firmware, for their remaining budgets, or None if it is unknown
+    asked       the public statement, as document.read_public() returns it, or None
+    audit_log   records who opened the page, or None
     """
 
     store: str
@@ -39,7 +39,7 @@ class PageSettings:
     audit_log: AuditLog | None = None
 
     def absent(self, fleets: Sequence[str]) -> str:
-        """What the page says if the store lacks a fleet that it should show; else empty."""
+        """Return the message for a store without the fleet that the page should show, or ""."""
         statement_fleets = [] if self.statement is None else [self.statement["statement"]["fleet"]]
         try:
             for name in (self.fleet, *statement_fleets):

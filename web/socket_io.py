@@ -1,4 +1,4 @@
-"""NiceGUI's socket.io as the page offers it: over WebSockets alone, and none survives a malformed packet."""
+"""NiceGUI's socket.io restricted to WebSockets; a malformed packet ends the connection."""
 
 import logging
 import re
@@ -9,20 +9,21 @@ from nicegui import app as nicegui_app
 from nicegui import core
 
 PATH = "/_nicegui_ws/"
-# All that NiceGUI's script sends: close, pong; and of socket.io connect, disconnect, event, acknowledgement.
+# All packets that NiceGUI's script sends: close, pong; and of socket.io connect, disconnect, event,
+# acknowledgement.
 _PACKET = re.compile("[13]|4[0-3]")
-_FAILURES = "hushmote.failures"  # in a WebSocket's scope: what went wrong with a packet of it
+_FAILURES = "hushmote.failures"  # in a WebSocket's scope: the errors of its packets
 log = logging.getLogger(__name__)
 
 
 def restrict() -> None:
     """Refuse long polling, and end a connection whose packet cannot be handled; once, before serving.
 
-    Sessions of long polling are counted by no WebSocket, and other sites' pages may read them.
+    Long-polling sessions bypass the limit on WebSockets, and pages of other sites could read them.
     """
     core.sio.eio.transports = ["websocket"]
     nicegui_app.config.socket_io_js_transports = ["websocket"]
-    core.sio.async_handlers = False  # what goes wrong in an event is then raised below
+    core.sio.async_handlers = False  # errors in events are then raised below
     handle = core.sio.eio.handlers["message"]
 
     async def handle_or_end(sid: str, packet: str) -> None:
@@ -37,7 +38,7 @@ def restrict() -> None:
 
 
 def until_malformed(scope: Any, receive: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-    """What receives a WebSocket's messages; a malformed one is as if the browser had gone away."""
+    """Return a WebSocket's receive for which a malformed message is a disconnect."""
     failures = scope[_FAILURES] = []
 
     async def receive_well_formed() -> Any:

@@ -1,4 +1,4 @@
-"""A tile of the first view: an experiment's question, its answer and change, and what is wrong."""
+"""A tile of the first view: an experiment's question, its answer and change, and its problems."""
 
 import datetime
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from .frame import heading, sentence, skeleton, tag
 from .period import query_of
 from .reader import Reader
 
-_QUIET_DAYS = 2  # without a report, after which something may be wrong
-_WIDTH, _HEIGHT = 100, 30  # of a spark line, in its own units
+_QUIET_DAYS = 2  # without a report, after which there may be a problem
+_WIDTH, _HEIGHT = 100, 30  # size of a sparkline, in its own units
 _ARROWS = {"up": "▲", "down": "▼"}
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The answer to an experiment's first question, in the parts that a tile shows.
+    """The answer to an experiment's first question, in the parts of a tile.
 
     value      as text: "24%", "21.3 °C", "at least 95%"
     of         the question's title: "24 °C and above"
@@ -67,12 +67,12 @@ def headline(of: Finding, now: datetime.datetime, write: Numbers) -> Headline | 
 
 
 class Tile:
-    """One experiment. Texts change in place, so that nothing jumps under a reader's eye or focus."""
+    """One experiment. Texts change in place, so that the page does not move under a reader's eye or focus."""
 
     def __init__(self, of: ExperimentOverview, reader: Reader) -> None:
         self._reader = reader
         self._marks: dict[str, str] = {}
-        self._windows: tuple[str, ...] = ()  # that are shown
+        self._windows: tuple[str, ...] = ()  # the windows that are shown
         self._address = f"/experiment/{quote(of.fleet)}/{quote(of.name)}"
         with ui.element("li").classes("tile"):
             with heading("", 2):
@@ -87,7 +87,7 @@ class Tile:
                 self._change_text = tag("span", "")
                 self._badge = tag("span", "").classes("tile-badge").props('role="note" tabindex="0"')
             self._dates = tag("p", "").classes("tile-dates faint")
-            self._spark = ui.html("", sanitize=False).classes("spark")  # it holds numbers alone
+            self._spark = ui.html("", sanitize=False).classes("spark")  # it contains only numbers
             self._lines = ui.element("div").classes("tile-lines")
             self._a_day = tag("p", "").classes("tile-last")
             self._came = tag("p", "").classes("faint")
@@ -95,7 +95,7 @@ class Tile:
         self._show_headline(None)
 
     def show(self, of: ExperimentOverview, today: datetime.date) -> None:
-        """Show what the overview says."""
+        """Show an overview."""
         number, day = self._number, self._reader.day
         self._title.text = of.purpose or of.name
         owner = f", asked by {of.owner}" if of.owner else ""
@@ -111,7 +111,7 @@ class Tile:
         self.mark("implausible", sentence(of.implausible) if of.implausible else "")
 
     def link_to(self, period: str) -> None:
-        """Let the title lead to the experiment's view of the same period."""
+        """Make the title link to the experiment's view of the same period."""
         query = query_of(period)
         self._title.props["href"] = f"{self._address}?{query}" if query else self._address
         self._title.update()
@@ -121,7 +121,7 @@ class Tile:
 
         Args:
             answer: The findings, or a sentence.
-            series: Whether the findings come with their series; without it the spark line stays as it is.
+            series: Whether the findings have their series; otherwise the sparkline stays as it is.
         """
         self._waiting.set_visibility(False)
         if isinstance(answer, str):
@@ -137,7 +137,7 @@ class Tile:
         if series or answer.windows != self._windows:
             self._spark.set_content(spark(first) if first and series else "")
         self._windows = answer.windows
-        # Of a day that has just begun there is no rate.
+        # A day that has just begun has no rate.
         ended = completed(answer.windows, now)
         a_day = round(reports_a_day(answer.windows, answer.reports, now)) if ended else 0
         self._a_day.text = f"{self._number(a_day)} reports a day" if a_day else ""
@@ -160,7 +160,7 @@ class Tile:
         self._badge.update()
 
     def _show_lines(self, lines: Sequence[str]) -> None:
-        """Show the sentences; those that are there change in place."""
+        """Show the sentences; existing ones change in place."""
         there = list(self._lines)
         for place, line in zip(there, lines, strict=False):
             assert isinstance(place, ui.label)
@@ -172,22 +172,22 @@ class Tile:
                 tag("p", line)
 
     def spend(self, line: Remaining) -> None:
-        """Mark a budget of which little is left; one report of each device is not little, but all."""
+        """Mark a budget that is nearly used up, unless it was for a single report per device."""
         self.mark("budget", warning(line, self._reader))
 
     def mark(self, what: str, words: str) -> None:
-        """Say that something is wrong, or with no words that it is not."""
+        """Show a problem, or clear it if `words` is empty."""
         self._marks[what] = words
         self._wrong.text = " ".join(filter(None, self._marks.values()))
 
     @property
     def marked(self) -> bool:
-        """Whether something is wrong; a budget that is spent is as it was meant to be."""
+        """Whether there is a problem; a used up budget is not one."""
         return any(words for what, words in self._marks.items() if what != "budget")
 
     @property
     def spent(self) -> bool:
-        """Whether little is left of the budget."""
+        """Whether the budget is nearly used up."""
         return bool(self._marks.get("budget"))
 
     def _number(self, n: int) -> str:
@@ -197,7 +197,7 @@ class Tile:
 def spark(of: Finding) -> str:
     """Return a finding's series as SVG: a line in the band of its intervals.
 
-    One value alone, which may be that of the period, is a point on its interval.
+    A single value, which may be that of the period, is a point on its interval.
     """
     rows: list[Row] = list(of.series)
     if not rows and of.value is not None and of.low is not None and of.high is not None:

@@ -24,9 +24,9 @@ def _course(asked: SimulateOptions) -> tuple[Course, list[str]]:
     """What is to be simulated, and two lines on it."""
     days = DAYS if asked.days is None else asked.days
     definition = load(asked.file)
-    people, said = moving.chosen(definition, asked.population)
+    people, said = moving.choose_population(definition, asked.population)
     calls = usual_calls(definition.experiment(), max(1, days)) if asked.calls is None else asked.calls
-    by = moving.usual_drift(definition, people, max(1, days)) if asked.drift is None else asked.drift
+    by = moving.default_drift(definition, people, max(1, days)) if asked.drift is None else asked.drift
     today = datetime.datetime.now(datetime.UTC).date()
     devices = asked.devices or DEVICES
     course = Course(asked.fleet or FLEET, definition, devices, people, days, calls, by, today)

@@ -13,7 +13,7 @@ from ...server.answers.rows import coverage
 from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
 from ...server.experiments.asking import require
-from ...simulator.convergence import Showing
+from ...simulator.convergence import PictureContent
 from ...simulator.faithful import parse_faults
 from ...simulator.population import PopulationError
 from ...simulator.simulate import SimulatedEstimate, simulate
@@ -61,7 +61,7 @@ def run(options: SimulateOptions) -> None:
                 faults=parse_faults(options.faults or []) if faithful else None,
                 attack=options.attack,
                 seed=options.seed,
-                convergence=Showing(ranges, quantiles) if growing else None,
+                convergence=PictureContent(ranges, quantiles) if growing else None,
                 workers=crew,
                 advance=advance,
             )
@@ -94,7 +94,7 @@ def show(estimate: SimulatedEstimate, answers: Answers, file: Path | None) -> No
     covered, known = coverage(answers)
     if known:
         hold = f"{covered} of {known} intervals hold the truth"
-        tables.out.print(f"{hold} (95 % of them should, in the long run)")
+        tables.out.print(f"{hold} (95% of them should, in the long run)")
     if estimate.attack:
         words.attack(estimate.attack)
     words.conclusion(estimate, file, answers)

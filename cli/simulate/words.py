@@ -67,7 +67,7 @@ def rows_without_reading(estimate: SimulatedEstimate) -> str:
 def _spoke(estimate: SimulatedEstimate, made: Reporting) -> str:
     every = estimate.experiment.every
     times = counted(made.calls, "call")
-    if not made.given and made.spoke == made.devices:
+    if not made.calls_are_fixed and made.spoke == made.devices:
         each = usual_reports(estimate.experiment)
         reports = f"the {counted(each)} that its budget holds" if made.spent else counted(each)
         return f"each makes {reports}, in {times} to report() on average"
@@ -92,7 +92,7 @@ def _more(estimate: SimulatedEstimate, width: float) -> str:
         return begun(halved(estimate.reports, approximate=True))
     made, e = estimate.reporting, estimate.experiment
     advice = ""
-    if made is not None and made.given and made.calls < usual_calls(e):
+    if made is not None and made.calls_are_fixed and made.calls < usual_calls(e):
         more = round(made.devices * expected_reports(e, usual_calls(e)))
         width *= math.sqrt(estimate.reports / more)
         advice = f"--calls {usual_calls(e)} makes about {more:,} reports: ±{two_digits(100 * width)} points. "

@@ -1,8 +1,8 @@
-"""MicroPython from Debian's archive: its unix port built as a board is, and its 32-bit binary unpacked.
+"""MicroPython from Debian's archive: its unix port built like a board's, and its 32-bit binary.
 
-Both come from Debian 13, through an apt state of their own, so that the machine's apt is left alone. The
-mirror is the one that the machine's apt is configured with. What was downloaded is kept in the user's cache
-folder for the next checkout.
+Both come from Debian 13, through a separate apt state, so that the machine's apt is not changed. The mirror
+is the one in the machine's apt configuration. Downloads are kept in the user's cache folder for other
+checkouts.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ from pathlib import Path
 SUITE = "trixie"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _BUILD_PACKAGES = ("gcc", "make", "pkg-config", "dpkg-dev")
-# gcc-multilib would bring asm/ for -m32, and apt removes it where a cross compiler is installed.
+# gcc-multilib would provide asm/ for -m32, but apt removes it if a cross compiler is installed.
 _KERNEL_HEADERS = ("-idirafter", "/usr/include/x86_64-linux-gnu")
 _I386_PACKAGES = (
     "micropython",
@@ -30,7 +30,7 @@ _I386_PACKAGES = (
 
 
 class CannotInstall(Exception):
-    """Why a runtime cannot be had here; command: what would provide it."""
+    """A runtime cannot be installed here; `command` is the remedy."""
 
     def __init__(self, reason: str, command: str) -> None:
         super().__init__(reason)
@@ -50,13 +50,13 @@ def run(arguments: list[str], cwd: Path, environment: dict[str, str] | None = No
         lines = (result.stderr or result.stdout).strip().splitlines() or ["no output"]
         cause = next(
             (line for line in lines if line.startswith("E: ")), lines[-1]
-        )  # apt's first is the cause
+        )  # apt's first error is the cause
         raise CannotInstall(f"{arguments[0]} failed: {cause}", " ".join(arguments))
     return result.stdout
 
 
 def mirror() -> str:
-    """The Debian mirror of the machine's apt configuration; CannotInstall where there is none."""
+    """Return the Debian mirror of the machine's apt configuration; raise CannotInstall if there is none."""
     if not shutil.which("apt-get"):
         raise CannotInstall("there is no apt-get: this is not a Debian machine", "use Debian 12 or newer")
     listing = ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages"]
@@ -64,7 +64,7 @@ def mirror() -> str:
     for line in lines:
         if line.startswith("Debian "):
             return line.split()[1]
-    for line in lines:  # never updated: apt does not know the labels yet
+    for line in lines:  # never updated: apt does not have the labels yet
         if line.rstrip("/").endswith("/debian"):
             return line.split()[-1]
     raise CannotInstall("apt is configured with no Debian mirror", "add one to /etc/apt/sources.list.d")
@@ -77,7 +77,7 @@ def _check_machine() -> None:
         raise CannotInstall("Debian's archive keys are missing", "apt-get install debian-archive-keyring")
 
 
-# A state for each index, so that one that cannot be had keeps nobody from the others.
+# One state per index, so that an unavailable index does not affect the others.
 _INDEX = {
     "source": ("deb-src", ""),
     "i386": ("deb", "arch=i386"),
@@ -88,7 +88,7 @@ _PAUSE_S = 10.0
 
 
 def _private_apt(folder: Path, index: str) -> dict[str, str]:
-    """An apt state in a folder with one index, updated; returns the environment that selects it."""
+    """Make an apt state with one index in a folder, and update it; return the environment that selects it."""
     for part in ("lists/partial", "cache/archives/partial"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     kind, architecture = _INDEX[index]
@@ -111,10 +111,12 @@ def _private_apt(folder: Path, index: str) -> dict[str, str]:
 
 
 def packages(index: str, *names: str) -> Path:
-    """A folder with these packages of an index ("source", "i386" or "all"), downloaded once for this user.
+    """Return a folder with these packages of an index ("source", "i386" or "all"), downloaded once per user.
 
-    A mirror may be in the middle of a sync, so it is asked three times. Raises CannotInstall with its last
-    answer.
+    It tries three times, since a mirror may be in the middle of a sync.
+
+    Raises:
+        CannotInstall: With the mirror's last error.
     """
     _check_machine()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hushmote" / SUITE / index
@@ -122,12 +124,12 @@ def packages(index: str, *names: str) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     with open(cache / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in range(_TRIES if not target.exists() else 0, 0, -1):
+        for attempts_left in range(_TRIES if not target.exists() else 0, 0, -1):
             try:
                 _download(cache, target, index, names)
                 break
             except CannotInstall:
-                if left == 1:
+                if attempts_left == 1:
                     raise
                 time.sleep(_PAUSE_S)
     return target
@@ -144,14 +146,14 @@ def _download(cache: Path, target: Path, index: str, names: tuple[str, ...]) -> 
 
 
 def unpack_source(name: str, parent: Path) -> Path:
-    """Unpack a source package into parent/name, which is returned."""
+    """Unpack a source package into parent/name; return that path."""
     description = next(packages("source", name).glob(f"{name}_*.dsc"))
     run(["dpkg-source", "--no-check", "-x", str(description), name], parent)
     return parent / name
 
 
 def _missing_packages() -> tuple[str, ...]:
-    """What a 32-bit build still needs from the machine's own Debian; gcc's number names its multilib."""
+    """Return the packages that a 32-bit build lacks; the multilib package is named after gcc's version."""
     if any(shutil.which(tool) is None for tool in ("gcc", "make", "pkg-config", "dpkg-source")):
         return _BUILD_PACKAGES
     probe = ["gcc", "-m32", *_KERNEL_HEADERS, "-xc", "-", "-o", os.devnull]

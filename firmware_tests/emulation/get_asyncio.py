@@ -1,6 +1,6 @@
-"""Put MicroPython's own asyncio into a folder: python get_asyncio.py, default .rig/asyncio.
+"""Install MicroPython's asyncio in a folder: python get_asyncio.py, default .rig/asyncio.
 
-The unix port that is built as a board is has no modules frozen into it; boards have this one.
+The unix port that is built like a board's has no frozen modules; boards have this one.
 """
 
 import fcntl
@@ -18,13 +18,14 @@ RIG = Path(__file__).resolve().parents[2] / ".rig"
 
 
 def fetch(rig: Path = RIG) -> Path:
-    """Return the folder that holds asyncio; downloads MicroPython's source from Debian where it is missing.
+    """Return the folder that holds asyncio; download MicroPython's source from Debian if needed.
 
-    Raises debian.CannotInstall where that cannot be had.
+    Raises:
+        debian.CannotInstall: If the source is not available.
     """
     folder = rig / "asyncio"
     rig.mkdir(parents=True, exist_ok=True)
-    with open(rig / "asyncio.lock", "w") as lock:  # of several, one unpacks it
+    with open(rig / "asyncio.lock", "w") as lock:  # only one of several processes unpacks it
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "asyncio" / "__init__.py").exists():
             _unpack(rig, folder)

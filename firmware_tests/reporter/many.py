@@ -22,7 +22,7 @@ host, port, count, kind = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.a
 
 
 class Outbox:
-    """What a reporter needs of a client: report number i is i, until all are sent. No flash to wait for."""
+    """The part of a client that a reporter uses: report number i is i, until all are sent, without flash."""
 
     device_id = "many"
     consent = True
@@ -41,7 +41,7 @@ class Outbox:
 
 
 class Hidden:
-    """umqtt.simple with its counter out of sight."""
+    """umqtt.simple with its counter hidden."""
 
     def __init__(self, mqtt):
         self._mqtt = mqtt
@@ -72,17 +72,17 @@ passed_ms = 0
 if kind == "pinged":
     mqtt_reporter.ticks_ms = reporter_base.ticks_ms = lambda: passed_ms
 if kind == "hidden":
-    mqtt_reporter._LAST_PACKET_ID = 300  # or a whole cycle would have to pass first
+    mqtt_reporter._LAST_PACKET_ID = 300  # otherwise a whole cycle would have to pass first
 start = time.ticks_ms()
 error = None
-kept = 0
+kept_bytes = 0
 if kind == "bare":
     done = 0
     mqtt = make_mqtt()
     mqtt.connect()
     mqtt.pid = 65_000  # where the reporter would start again
     link = mqtt_reporter._Link(mqtt.sock, lambda: None, lambda: time.ticks_add(time.ticks_ms(), 20_000))
-    mqtt.sock = link  # or this would never end
+    mqtt.sock = link  # otherwise this would never end
     connects = 1
     try:
         while done < count:
@@ -96,20 +96,20 @@ else:
     pace = {"keepalive_s": 2, "timeout_s": 1} if kind == "pinged" else {}
     pace.update({"delay_s": 0, "backoff_s": 1, "backoff_max_s": 1})
     reporter = mqtt_reporter.Reporter(outbox, make_mqtt, KeptExperiments(outbox, None), **pace)
-    moved, seen = start, 0  # when a publication went through last
+    moved, last_count = start, 0  # time of the last publication
     while outbox.next <= count and time.ticks_diff(time.ticks_ms(), moved) < 60_000:
         reporter.poll()
-        if outbox.next > seen:
-            moved, seen = time.ticks_ms(), outbox.next
+        if outbox.next > last_count:
+            moved, last_count = time.ticks_ms(), outbox.next
         passed_ms += 500
         if outbox.next == 100:
             gc.collect()
-            kept = gc.mem_alloc()
+            kept_bytes = gc.mem_alloc()
     gc.collect()
-    kept = gc.mem_alloc() - kept
+    kept_bytes = gc.mem_alloc() - kept_bytes
     done = outbox.next - 1
     connects = reporter.connects
     error = reporter.error
     reporter.close()
 ms = time.ticks_diff(time.ticks_ms(), start)
-print(json.dumps({"done": done, "connects": connects, "ms": ms, "error": error, "kept": kept}))
+print(json.dumps({"done": done, "connects": connects, "ms": ms, "error": error, "kept": kept_bytes}))

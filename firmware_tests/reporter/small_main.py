@@ -19,7 +19,7 @@ folder, host, port, announce_key, wake_ups = sys.argv[1:6]
 
 
 class Station:
-    """Wi-Fi that is always there."""
+    """Wi-Fi that is always available."""
 
     STA_IF = 0
 

@@ -38,8 +38,8 @@ try:
     reporter = Reporter(client, main.make_mqtt_maker(settings), KeptExperiments(client, None))
     reporter.flush(10_000, {"room_temp": 21.0} if sys.argv[2] else {})
     status = client.status()
-    said = {"error": reporter.error, "sent": reporter.sent, "waiting": status["pending"]}
-    said["state"] = status["experiments"]["room_temp"]["state"]
+    result = {"error": reporter.error, "sent": reporter.sent, "waiting": status["pending"]}
+    result["state"] = status["experiments"]["room_temp"]["state"]
 except main.NeedsPerson as e:
-    said = {"person": str(e)}
-print(json.dumps(said))
+    result = {"person": str(e)}
+print(json.dumps(result))

@@ -1,8 +1,8 @@
-"""What a TLS connection to the broker holds in memory, on Debian's 32-bit MicroPython.
+"""Measure the memory of a TLS connection to the broker, on Debian's 32-bit MicroPython.
 
-micropython tls_memory.py SETTINGS, with the modules' folders in MICROPYPATH. mbedTLS takes its memory from
-the C library there, whose own count is printed on standard error after each step; on a board it comes from
-the heap. One line on standard output: the steps, with the garbage-collected heap's bytes in use.
+Run `micropython tls_memory.py SETTINGS`, with the modules' folders in MICROPYPATH. mbedTLS takes its memory
+from the C library there, whose own count is printed on standard error after each step; on a board it comes
+from the heap. One line on standard output: the steps, with the bytes in use of the garbage-collected heap.
 """
 
 import binascii
@@ -23,7 +23,7 @@ malloc_stats = libc.func("v", "malloc_stats", "")
 mallopt(-2, 0)  # M_TOP_PAD: grow page by page,
 mallopt(-1, 1 << 30)  # M_TRIM_THRESHOLD: never shrink: the size is the peak,
 mallopt(-4, 0)  # M_MMAP_MAX: and hold everything
-libc.func("p", "malloc", "i")(133_000)  # what it begins with
+libc.func("p", "malloc", "i")(133_000)  # its initial size
 
 
 class Slots(dict):
@@ -51,7 +51,7 @@ keys = [binascii.unhexlify(settings[name]) for name in ("key", "announce_key")]
 client = ldp_client.Client(main.POLICY, slots, settings["device_id"], *keys, fleet=settings["fleet"])
 step("before")
 reporter = Reporter(client, main.make_mqtt_maker(settings), KeptExperiments(client, None), delay_s=0)
-reporter.close()  # the first attempt at once
+reporter.close()  # make the first attempt at once
 step("certificates")
 until = time.ticks_add(time.ticks_ms(), 20_000)
 while not reporter.poll() and time.ticks_diff(until, time.ticks_ms()) > 0:

@@ -24,13 +24,13 @@ from typing import Self
 
 IMAGE_BYTES = 512 * 1024
 ANY_WIFI = "*"
-THERMOMETER_C = 24.6  # what hardware.py's always shows
+THERMOMETER_C = 24.6  # the constant reading of hardware.py's thermometer
 
 _REPL = Path(__file__).with_name("repl.py")
 _SOFT, _SOFT_RAW, _RESET, _SLEEP = 42, 43, 44, 45
-# How long a program may take to notice ctrl-C before what follows is sent on anyway.
+# Time that a program has to notice ctrl-C before the following input is sent on anyway.
 _INTERRUPT_S = 3.0
-# How long the computer may take to read on, once it has said something.
+# Time that the computer has to read the board's output once it has sent something.
 _READER_S = 10.0
 _KEPT_BYTES = 1 << 20  # of output
 
@@ -38,11 +38,14 @@ _KEPT_BYTES = 1 << 20  # of output
 class SoftwareBoard:
     """One board: an image file for its flash, a pseudo-terminal for its USB port.
 
-    interpreter: the command of a unix-port MicroPython with VfsLfs2. image: made blank, of flash_bytes, where
-    there is none. wifi: "ssid:password" of the only access point in reach, ANY_WIFI for one of any name,
-    empty for a board without `network`. sleep_scale: real seconds per second of deep sleep.
-    console: gets each line that a program prints while no computer talks to the board, and one in brackets
-    when it falls asleep.
+    Args:
+        interpreter: Command of a unix-port MicroPython with VfsLfs2.
+        image: The flash image; a blank one of `flash_bytes` is created if it is missing.
+        wifi: "ssid:password" of the only access point in range, ANY_WIFI for one of any name, or "" for a
+            board without `network`.
+        sleep_scale: Real seconds per second of deep sleep.
+        console: Called with each line that a program prints while no computer talks to the board, and with
+            one in brackets when the board falls asleep.
     """
 
     def __init__(
@@ -62,11 +65,11 @@ class SoftwareBoard:
         self._wifi = wifi
         self._sleep_scale = sleep_scale
         self._console = console
-        self.output = b""  # the last megabyte or so of what the board has sent
+        self.output = b""  # the last megabyte or so that the board has sent
         self.sleeps_ms: list[int] = []
         self.failure: str | None = None
         self._line = b""
-        self._talking = False  # whether a computer has said something since the last start
+        self._talking = False  # whether a computer has sent something since the last start
         self._stop_r, self._stop_w = os.pipe()
         self._host, self._port_fd = pty.openpty()
         tty.setraw(self._host)
@@ -74,7 +77,7 @@ class SoftwareBoard:
         os.set_blocking(self._host, False)
         self.port = os.ttyname(self._port_fd)
         self._thread = threading.Thread(target=self._run_to_its_end, name="software-board", daemon=True)
-        # join() takes a thread for ended that a Ctrl-C came upon, and then its files were closed below it.
+        # A Ctrl-C during join() makes it treat the thread as ended, and the files would be closed too early.
         self._ended = threading.Event()
 
     def __enter__(self) -> Self:
@@ -88,18 +91,20 @@ class SoftwareBoard:
             os.close(fd)
 
     def wait(self) -> None:
-        """Return when its interpreter ends for good; failure says why."""
-        while not self._ended.wait(0.2):  # and not for ever: a signal that comes just before would wait, too
+        """Return when the interpreter ends for good; `failure` has the reason."""
+        while not self._ended.wait(
+            0.2
+        ):  # with a timeout: otherwise a signal that arrives just before would not be handled
             pass
 
     def wait_for(self, text: bytes, timeout_s: float) -> bool:
-        """Whether the board sends text within timeout_s, counted from its first start."""
+        """Return whether the board sends the text within timeout_s of its first start."""
         end = time.monotonic() + timeout_s
         while text not in self.output and time.monotonic() < end:
             time.sleep(0.02)
         return text in self.output
 
-    # What follows runs in the thread.
+    # The methods below run in the thread.
 
     def _run_to_its_end(self) -> None:
         try:
@@ -108,7 +113,7 @@ class SoftwareBoard:
             self._ended.set()
 
     def received(self, data: bytes) -> bytes | None:
-        """The part of the computer's bytes that arrives; None where the power fails just then."""
+        """Return the part of the computer's bytes that arrives, or None if the power fails at this moment."""
         return data
 
     def _run(self) -> None:
@@ -139,16 +144,17 @@ class SoftwareBoard:
                 return
 
     def _sleep(self, seconds: float, unheard: bytes) -> tuple[str, bytes]:
-        """Sleep; return what woke the board (SLEEP: its clock; OFF: nothing) and what the computer then sent.
+        """Sleep; return what woke the board (SLEEP: its clock; OFF: nothing) and the computer's next input.
 
-        A ctrl-C wakes it with POWER, and keeps main.py from being run: mpremote resets an ESP32 when it opens
-        its port, and a person presses a button first. One among what its programs left unheard does, too.
+        A ctrl-C wakes it with POWER and keeps main.py from running: mpremote resets an ESP32 when it opens
+        the port, and a person would press a button first. A ctrl-C in input that the board's programs never
+        read has the same effect.
         """
         if b"\x03" in unheard:
             return "POWER", unheard
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            ready = select.select([self._stop_r, self._host], [], [], left)[0]
+        while (remaining_s := end - time.monotonic()) > 0:
+            ready = select.select([self._stop_r, self._host], [], [], remaining_s)[0]
             if self._stop_r in ready:
                 return "OFF", b""
             sent = self._read_host() if ready else b""
@@ -157,9 +163,10 @@ class SoftwareBoard:
         return "SLEEP", b""
 
     def _run_interpreter(self, mode: str, cause: str, sent: bytes) -> tuple[int | str | None, int, bytes]:
-        """Run it until it ends; return its status (None: switched off) and for how long it sleeps.
+        """Run the interpreter until it ends; return its status, seconds of sleep in ms, and unread input.
 
-        Last comes what the computer sent to a board whose REPL was never reached.
+        The status is None if the board was switched off. The input is what the computer sent to a board that
+        never reached its REPL.
         """
         status_r, status_w = os.pipe()
         board = [str(self.image), mode, cause, self._wifi]
@@ -194,22 +201,22 @@ class SoftwareBoard:
     ) -> tuple[int | str | None, int, bytes]:
         busy = False
         unheard: bytes | None = b""
-        held = b""  # what the computer sent after ctrl-C, until the program has stopped
-        held_until = 0.0
+        pending = b""  # the computer's input after ctrl-C, until the program has stopped
+        pending_until = 0.0
         sleep_ms = 0
         sources = [self._stop_r, self._host, from_board, status_r]
         self._write(to_board, sent)
         while True:
-            ready = select.select(sources, [], [], 0.1 if held else None)[0]
+            ready = select.select(sources, [], [], 0.1 if pending else None)[0]
             if self._stop_r in ready:
                 return None, 0, b""
             if status_r in ready:
-                said = os.read(status_r, 4096)
-                for state in re.findall(rb"B|I|R|S\d+", said):
+                states = os.read(status_r, 4096)
+                for state in re.findall(rb"B|I|R|S\d+", states):
                     busy = state == b"B" if state in b"BI" else busy
                     unheard = None if state == b"R" else unheard
                     sleep_ms = int(state[1:]) if state[:1] == b"S" else sleep_ms
-                if not said:
+                if not states:
                     sources.remove(status_r)
             if from_board in ready:
                 data = os.read(from_board, 4096)
@@ -220,21 +227,21 @@ class SoftwareBoard:
                 data = self.received(self._read_host())
                 if data is None:
                     return "power", 0, b""
-                # A session begins with ctrl-C. What comes before it is mpremote's goodbye to a board that was
-                # reset meanwhile: the program that runs now goes on printing to its console.
+                # A session begins with ctrl-C. Earlier input is mpremote's end of a session with a board that
+                # has been reset since: the program that runs now keeps printing to the console.
                 data = data if self._talking else data.lstrip(b"\r\x02")
                 self._talking = self._talking or bool(data)
                 unheard = None if unheard is None else unheard + data
-                if busy and b"\x03" in data and not held:
+                if busy and b"\x03" in data and not pending:
                     child.send_signal(signal.SIGINT)
-                    held_until = time.monotonic() + _INTERRUPT_S
+                    pending_until = time.monotonic() + _INTERRUPT_S
                     data = data.replace(b"\x03", b"")
-                    held = b"\r"
-                held, data = (held + data, b"") if held else (b"", data)
+                    pending = b"\r"
+                pending, data = (pending + data, b"") if pending else (b"", data)
                 self._write(to_board, data)
-            if held and (not busy or time.monotonic() > held_until):
-                self._write(to_board, held)
-                held = b""
+            if pending and (not busy or time.monotonic() > pending_until):
+                self._write(to_board, pending)
+                pending = b""
 
     def _read_host(self) -> bytes:
         try:
@@ -244,12 +251,12 @@ class SoftwareBoard:
 
     @staticmethod
     def _write(fd: int, data: bytes) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it has just reset
+        with contextlib.suppress(BrokenPipeError):  # the interpreter has just restarted
             while data:
                 data = data[os.write(fd, data) :]
 
     def _send(self, data: bytes) -> None:
-        """Send to the computer; what nobody reads is lost, as on USB."""
+        """Send data to the computer; data that is not read in time is lost, as on USB."""
         self.output += data
         if len(self.output) > 2 * _KEPT_BYTES:
             self.output = self.output[-_KEPT_BYTES:]
@@ -262,9 +269,9 @@ class SoftwareBoard:
             with contextlib.suppress(BlockingIOError):
                 data = data[os.write(self._host, data) :]
                 continue
-            left = end - time.monotonic()
-            if left <= 0:
+            remaining_s = end - time.monotonic()
+            if remaining_s <= 0:
                 termios.tcflush(self._port_fd, termios.TCIFLUSH)
                 return
-            if self._stop_r in select.select([self._stop_r], [self._host], [], left)[0]:
+            if self._stop_r in select.select([self._stop_r], [self._host], [], remaining_s)[0]:
                 return

@@ -1,7 +1,7 @@
-"""What a board has and the unix port of MicroPython lacks: a littlefs flash, `machine`, `network`.
+"""The hardware that the unix port of MicroPython lacks: a littlefs flash, `machine`, `network`.
 
-Runs on the unix port, in front of repl.py. The flash is a file on the computer, mounted as the only
-file system, so that a program sees nothing of the computer, and "flash full" is real.
+Runs on the unix port, before repl.py. The flash is a file on the computer, mounted as the only file system,
+so that a program cannot see the computer's files and a full flash fails as on a board.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportArgumentType=false
@@ -16,7 +16,7 @@ BLOCK_BYTES = 4096
 
 
 class Reset(BaseException):
-    """Leaves whatever runs, as the reset line does."""
+    """Raised to leave the running program, like a hardware reset."""
 
     def __init__(self, status, sleep_ms=0):
         super().__init__(status)
@@ -51,7 +51,7 @@ class ImageFlash:
 
 
 def mount(path):
-    """Make the image at path the whole file system; a blank one is formatted, as boards do at first start."""
+    """Mount the image at `path` as the root file system; format a blank one, as a board does."""
     flash = ImageFlash(open(path, "r+b"))  # noqa: SIM115 - lives as long as the board
     try:
         lfs = vfs.VfsLfs2(flash, progsize=128, readsize=128)
@@ -160,7 +160,7 @@ class _Station:
 
 
 class SysModule:
-    """The `sys` module of a board: what it calls itself; all else is real."""
+    """The `sys` module of a board: it names the software board; everything else is the real module."""
 
     def __init__(self):
         real = sys.implementation

@@ -1,11 +1,11 @@
-"""The REPL of a MicroPython board in front of the unix port, as far as mpremote speaks it.
+"""The REPL of a MicroPython board on top of the unix port: the part of it that mpremote uses.
 
     micropython repl.py STATUS_FD IMAGE friendly|raw|interrupted POWER|SLEEP|SOFT ACCESS_POINT VERSION
 
-Raw REPL, raw paste with flow control, ctrl-C, soft reset; boot.py and main.py run as on a board. Started by
-board.py, which restarts it by its exit status: 42 soft reset, 43 the same out of the raw REPL, 44
-machine.reset(), 45 deep sleep. On STATUS_FD it says B (busy) and I (idle), so that ctrl-C becomes a
-signal while a program runs, R when the REPL is reached, and S<ms> before it sleeps.
+It has the raw REPL, raw paste with flow control, ctrl-C and soft reset, and runs boot.py and main.py as a
+board does. board.py starts it, and restarts it according to its exit status: 42 soft reset, 43 soft reset
+from the raw REPL, 44 machine.reset(), 45 deep sleep. It writes to STATUS_FD: B (busy) and I (idle), so that
+ctrl-C becomes a signal while a program runs, R when the REPL is reached, and S<ms> before it sleeps.
 """
 
 # pyright: reportMissingImports=false, reportArgumentType=false, reportAttributeAccessIssue=false
@@ -26,7 +26,7 @@ _status = open(int(sys.argv[1]), "wb")  # noqa: SIM115 - as long as the board
 
 
 class _Closed(Exception):
-    """The other end of the line is gone."""
+    """The other end of the line is closed."""
 
 
 def _say(state):
@@ -66,7 +66,7 @@ def _run_file(name, scope):
 
 
 def _raw_paste():
-    """Take a program in windows of bytes, as mpremote prefers; return it."""
+    """Receive a program in windows of bytes, as mpremote prefers; return it."""
     _out.write(b"R\x01" + _WINDOW_BYTES.to_bytes(2, "little") + b"\x01")
     source = bytearray()
     room = _WINDOW_BYTES
@@ -140,14 +140,14 @@ def main():
         _run_file("boot.py", scope)
         if mode == "friendly":
             _run_file("main.py", scope)
-    except KeyboardInterrupt:  # it came between two programs
+    except KeyboardInterrupt:  # between two programs
         _say(b"I")
     _say(b"R")
     _out.write(_RAW_BANNER if raw else _BANNER)
     while True:
         try:
             _serve(raw, scope)
-        except KeyboardInterrupt:  # it came just after a program had ended
+        except KeyboardInterrupt:  # just after a program had ended
             _say(b"I")
 
 

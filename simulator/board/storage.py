@@ -1,4 +1,4 @@
-"""A software board's folder: its flash, and a name for its terminal that stays the same."""
+"""A software board's folder: its flash, and a fixed path for its terminal."""
 
 import contextlib
 import fcntl
@@ -12,14 +12,15 @@ PORT = "port"
 
 
 class StorageError(HushmoteError):
-    """A folder cannot hold a board now; the text says why."""
+    """A folder that cannot hold a board at the moment; the message says why."""
 
 
 @contextlib.contextmanager
-def opened(folder: Path) -> Iterator[Path]:
-    """The path of the flash in folder, which is made where it is missing; nobody else has it meanwhile.
+def open_image(folder: Path) -> Iterator[Path]:
+    """Yield the path of the flash in `folder`, locked for this process; the folder is created if missing.
 
-    Raises StorageError.
+    Raises:
+        StorageError: If the folder cannot be used, or another process has its board switched on.
     """
     with refusing(StorageError, f"keep a board in {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -35,8 +36,8 @@ def opened(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def port_named(folder: Path, terminal: str) -> Iterator[Path]:
-    """Yield a path in folder that leads to a terminal."""
+def link_port(folder: Path, terminal: str) -> Iterator[Path]:
+    """Yield a path in `folder` that links to a terminal."""
     path = folder / PORT
     with refusing(StorageError, f"write {path}"):
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What every mechanism must keep, proven or tested on the small experiments that it names itself.
+"""Properties that every mechanism must have, proven or tested on the small experiments that it lists itself.
 
-`check.check(word)` is `hushmote check-mechanism`; tests/contracts runs the same over the whole registry.
+`check.check(word)` is `hushmote check-mechanism`; tests/contracts runs the same checks over the registry.
 """

@@ -1,4 +1,4 @@
-"""The small experiments of a mechanism, each at several ε, and what is computed of each once."""
+"""The small experiments of a mechanism, each at several ε, with results that are computed once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -18,24 +18,24 @@ from .. import vectorised
 from .exact import MOST_BRANCHES, BranchingRng, distribution
 
 EPSILONS = (500_000, 2_000_000)
-"""Of one report, in micro-nats: what each example is checked at."""
+"""ε of one report, in micro-nats, at which each example is checked."""
 
 FURTHER_EPSILONS = (EPSILON_MIN, 4_000_000, 8_000_000, EPSILON_MAX)
-"""What privacy is proven at besides, where boards take an example: thresholds are rounded more there."""
+"""Further ε at which privacy is proven if boards accept the example: thresholds are rounded more there."""
 
 
-_GIVE = 'give the class fields of small experiments, as examples = ({"type": "bool"},)'
+_GIVE = 'add the fields of small experiments to the class, as examples = ({"type": "bool"},)'
 
 
 class ContractError(HushmoteError):
-    """A mechanism that there is nothing to check of; the text says what it needs."""
+    """A mechanism that cannot be checked; the message says what it lacks."""
 
 
 class Case:
     """An experiment, and the exact distributions of the codes that the board's own code draws for it.
 
-    exact: index, or None for no reading -> code -> chance. draws: the same inputs -> the sequences of draws
-    -> chance.
+    exact  index (or None for no reading) -> code -> probability
+    draws  the same inputs -> the sequences of draws -> probability
     """
 
     def __init__(self, experiment: Experiment, published: bytes):
@@ -48,8 +48,8 @@ class Case:
         return f"{e.mechanism}-{e.domain}-{e.epsilon / MICRO:g}"
 
     @property
-    def where(self) -> str:
-        """As people read it."""
+    def label(self) -> str:
+        """Name of the case in messages."""
         return f"{self.experiment.domain} values, ε = {self.experiment.epsilon / MICRO:g}"
 
     @cached_property
@@ -59,7 +59,7 @@ class Case:
     @cached_property
     def _branches(self) -> dict[int | None, dict[Any, Fraction]]:
         def run(index: int | None, rng: BranchingRng) -> tuple[Any, Any]:
-            return self.experiment.randomize(index, rng), tuple(rng.drawn)
+            return self.experiment.randomize(index, rng), tuple(rng.calls)
 
         inputs = (None, *self.indices)
         return {i: distribution(lambda rng, i=i: run(i, rng), MOST_BRANCHES) for i in inputs}
@@ -74,7 +74,7 @@ class Case:
 
     @cached_property
     def channel(self) -> Floats:
-        """Chance of every code for every index, shape (code_count, domain), and for none: a column more."""
+        """Probability of each code for each index, and last for no reading, as (code_count, domain + 1)."""
         chances = np.zeros((self.experiment.code_count, self.experiment.domain + 1))
         for index, codes in self.exact.items():
             for code, chance in codes.items():
@@ -82,8 +82,8 @@ class Case:
         return chances
 
     @cached_property
-    def asked(self) -> Floats:
-        """Statistics that the mechanism answers, every combination of them; shape (domain, n)."""
+    def statistics(self) -> Floats:
+        """Statistics that the mechanism answers, every combination of them, shape (domain, n)."""
         return self.mechanism.answered_statistics()
 
     @cached_property
@@ -93,7 +93,7 @@ class Case:
         return shares / shares.sum()
 
     def fleet(self, reports: int, seed: int) -> Counts:
-        """The histogram of a fleet drawn from the population."""
+        """Return the histogram of a fleet drawn from the population."""
         rng = np.random.default_rng(seed)
         return vectorised.histogram(self.experiment, rng.multinomial(reports, self.shares), rng)
 
@@ -106,18 +106,23 @@ def _summed(chances: Mapping[Any, Fraction], part: int) -> dict[Any, Fraction]:
 
 
 def cases(word: str) -> tuple[Case, ...]:
-    """The experiments that a mechanism names, at each of EPSILONS.
+    """Return the experiments that a mechanism lists, at each of EPSILONS.
 
-    word: of the registry, or package.module:Class. Raises ContractError or MechanismError in one line.
+    Args:
+        word: Of the registry, or package.module:Class.
+
+    Raises:
+        ContractError: If the mechanism has no usable examples.
+        MechanismError: If the word names no mechanism.
     """
     every = tuple(_cases(word, EPSILONS, all_taken=True))
     if not every:
-        raise ContractError(f"{word} names no examples of it: {_GIVE}")
+        raise ContractError(f"{word} has no examples: {_GIVE}")
     return every
 
 
-def further(word: str) -> tuple[Case, ...]:
-    """The same experiments at those of FURTHER_EPSILONS at which boards take them."""
+def further_cases(word: str) -> tuple[Case, ...]:
+    """Return the same experiments at those of FURTHER_EPSILONS that boards accept."""
     return tuple(_cases(word, FURTHER_EPSILONS, all_taken=False))
 
 
@@ -130,13 +135,13 @@ def _cases(word: str, epsilons: tuple[int, ...], all_taken: bool) -> Iterator[Ca
             try:
                 published = payload("example", fields, {}, epsilon)
                 yield Case(parse_experiment(published), published)
-            except (ExperimentRefused, TypeError) as e:  # TypeError: what no JSON has
+            except (ExperimentRefused, TypeError) as e:  # TypeError: a value that JSON does not have
                 if all_taken or not isinstance(e, ExperimentRefused) or isinstance(e, OwnCodeRefused):
-                    raise ContractError(f"{word}: boards refuse its example {number}: {e}") from None
+                    raise ContractError(f"{word}: boards reject its example {number}: {e}") from None
 
 
 def _examples(word: str) -> Sequence[Mapping[str, Any]]:
     examples: object = class_of(word).examples
     if not (isinstance(examples, Sequence) and all(isinstance(example, Mapping) for example in examples)):
-        raise ContractError(f"{word} has examples that are no sequence of dictionaries: {_GIVE}")
+        raise ContractError(f"{word} has examples that are not a sequence of dictionaries: {_GIVE}")
     return examples

@@ -11,16 +11,16 @@ from ...server.mechanisms import Mechanism
 from .cases import Case
 from .exact import EnumerationError, exp_below, log, worst
 
-_SAME = 1e-12  # what sums of floats may be off by
+_SAME = 1e-12  # tolerance for sums of floats
 _RELATIVE = 1e-9
 
 
-class Broken(Exception):
-    """A property that does not hold; the text has the numbers."""
+class PropertyBroken(Exception):
+    """A property that does not hold; the message has the numbers."""
 
 
-class Unasked(Exception):
-    """A property that says nothing of this mechanism, or that cannot be looked at here; the text says why."""
+class NotApplicable(Exception):
+    """A property that does not apply to this mechanism, or cannot be checked here; the message says why."""
 
 
 def private(case: Case) -> str:
@@ -29,13 +29,13 @@ def private(case: Case) -> str:
     try:
         pair = worst(case.exact)
     except EnumerationError as e:
-        raise Broken(str(e)) from None
+        raise PropertyBroken(str(e)) from None
     between = f"for {_input(pair.likeliest)} and for {_input(pair.least_likely)}"
     if pair.ratio is None:
-        raise Broken(f"code {pair.output} is possible {between.replace(' and ', ' and impossible ')}")
+        raise PropertyBroken(f"code {pair.output} is possible {between.replace(' and ', ' and impossible ')}")
     if pair.ratio > exp_below(most):
         over = float(log(pair.ratio) * MICRO - most) / MICRO
-        raise Broken(
+        raise PropertyBroken(
             f"code {pair.output} is e^(ε + {over:.2g}) times likelier {between.replace(' and ', ' than ')}"
         )
     spare = float(most - log(pair.ratio) * MICRO) / MICRO
@@ -49,27 +49,27 @@ def _input(index: int | None) -> str:
 def codes(case: Case) -> str:
     """Every code is an integer in range(code_count), and each that has a chance is drawn."""
     count = case.experiment.code_count
-    drawn = {code for chances in case.exact.values() for code in chances}
-    for code in drawn:
+    possible = {code for chances in case.exact.values() for code in chances}
+    for code in possible:
         if type(code) is not int or not 0 <= code < count:
-            raise Broken(f"{code!r:.40} is no integer in range({count})")
+            raise PropertyBroken(f"{code!r:.40} is not an integer in range({count})")
     live = [range(s.first, s.first + s.codes) for s in case.mechanism.strata if s.chance]
-    missing = sum(map(len, live)) - sum(code in codes for codes in live for code in drawn)
+    missing = sum(map(len, live)) - sum(code in codes for codes in live for code in possible)
     if missing:
-        first = next(code for codes in live for code in codes if code not in drawn)
-        raise Broken(f"{missing:,} of {count:,} codes are never drawn, code {first} one of them")
+        first = next(code for codes in live for code in codes if code not in possible)
+        raise PropertyBroken(f"{missing:,} of {count:,} codes are never drawn, such as code {first}")
     return f"{count} codes"
 
 
 def draws(case: Case) -> str:
-    """What is drawn, and in which order, does not depend on the index: only on the draws themselves."""
+    """The draws and their order do not depend on the index."""
     first = case.draws[0]
     for index in case.indices:
         if case.draws[index] != first:
             lengths = _lengths(case.draws[index]), _lengths(first)
             if lengths[0] != lengths[1]:
-                raise Broken(f"index {index} takes {lengths[0]} draws, index 0 takes {lengths[1]}")
-            raise Broken(f"index {index} draws other numbers than index 0, or in another order")
+                raise PropertyBroken(f"index {index} takes {lengths[0]} draws, index 0 takes {lengths[1]}")
+            raise PropertyBroken(f"index {index} draws different numbers from index 0, or in another order")
     return f"{_lengths(first)} draws"
 
 
@@ -84,102 +84,110 @@ def law(case: Case) -> str:
     off = 0.0
     for index in range(domain + 1):
         alone = np.full(domain, 1 / domain) if index == domain else np.eye(1, domain, index)[0]
-        said = mechanism.code_law(alone)
-        need_shape(said, (case.experiment.code_count,), "code_law")
-        difference = np.abs(said - case.channel[:, index])
+        claim = mechanism.code_law(alone)
+        need_shape(claim, (case.experiment.code_count,), "code_law")
+        difference = np.abs(claim - case.channel[:, index])
         code = int(difference.argmax())
         if not difference[code] <= _SAME:
             who = "no reading" if index == domain else f"index {index}"
             real = case.channel[code, index]
-            raise Broken(f"code {code} has the chance {real:.9g} for {who}, law says {said[code]:.9g}")
+            raise PropertyBroken(
+                f"code {code} has probability {real:.9g} for {who}, law says {claim[code]:.9g}"
+            )
         off = max(off, float(difference[code]))
     return f"differs by at most {off:.0e}"
 
 
 def odds(case: Case) -> str:
-    """odds is the exact worst ratio of two readings, and not above e^ε."""
+    """odds is the exact worst-case ratio of two readings, and at most e^ε."""
     ratio = worst({index: case.exact[index] for index in case.indices}).ratio
     if ratio is None:
-        raise Broken("no odds are finite: a code is impossible for some index")
-    real, said = float(ratio), case.mechanism.odds
-    if not math.isclose(said, real, rel_tol=_RELATIVE):
-        raise Broken(f"the worst ratio is {real:.12g}, odds says {said:.12g}")
-    if math.log(said) > case.experiment.epsilon / MICRO:
-        raise Broken(f"odds says {said:.12g}, which is above e^ε")
+        raise PropertyBroken("odds cannot be finite: a code is impossible for some index")
+    real, claim = float(ratio), case.mechanism.odds
+    if not math.isclose(claim, real, rel_tol=_RELATIVE):
+        raise PropertyBroken(f"the worst ratio is {real:.12g}, odds says {claim:.12g}")
+    if math.log(claim) > case.experiment.epsilon / MICRO:
+        raise PropertyBroken(f"odds says {claim:.12g}, which is above e^ε")
     return f"{real:.6g}"
 
 
 def blanket(case: Case) -> str:
-    """What blanket() says of the shuffled reports is no more than the exact chances have in common.
+    """blanket() claims no more for the shuffled reports than the exact probabilities have in common.
 
-    Lemma 5.3 of Balle et al. sums a number for each report that is drawn from the blanket. What is said must
-    be above it in the increasing convex order, for each two readings: then it is for any number of reports.
+    Lemma 5.3 of Balle et al. sums a number for each report that is drawn from the blanket. The claimed number
+    must be above the exact one in the increasing convex order, for each two readings; it then is for any
+    number of reports.
     """
-    known = case.mechanism.blanket()
-    if known is None:
-        return "that of its odds alone"
-    odds, pair, whole = known
+    claim = case.mechanism.blanket()
+    if claim is None:
+        return "derived from its odds alone"
+    odds, pair, whole = claim
     laws = case.channel[:, :-1]
     common = laws.min(axis=1)
     live = common > 0
     if odds < case.mechanism.odds * (1 - _SAME) or laws[~live].any():
-        raise Broken(f"it says odds of {odds:.9g}, they are {case.mechanism.odds:.9g}")
+        raise PropertyBroken(f"it claims odds of {odds:.9g}, they are {case.mechanism.odds:.9g}")
     common, ratios = common[live], laws[live] / common[live, None]
     for ahead in np.geomspace(1, odds, 9):
-        said = np.array([odds - ahead, 1 - ahead * odds, 1 - ahead, 0.0])
+        bounds = np.array([odds - ahead, 1 - ahead * odds, 1 - ahead, 0.0])
         for one in case.indices:
             real = ratios[:, [one]] - ahead * ratios
-            # The difference is largest at a kink of what is said, or below all: that of the means.
-            for least in (*said, min(said.min(), real.min())):
-                bound = np.maximum(said - least, 0) @ (pair, pair, whole - 2 * pair, 1 - whole)
+            # The difference is largest at a kink of the claim, or below all of them, where it is that of the
+            # means.
+            for least in (*bounds, min(bounds.min(), real.min())):
+                bound = np.maximum(bounds - least, 0) @ (pair, pair, whole - 2 * pair, 1 - whole)
                 above = common @ np.maximum(real - least, 0) + max(-least, 0) * (1 - common.sum())
                 other = int(above.argmax())
                 if not above[other] <= bound + _RELATIVE * max(1.0, abs(bound)):
-                    raise Broken(f"indices {one} and {other} have less in common than it says: {known}")
+                    raise PropertyBroken(
+                        f"indices {one} and {other} have less in common than it claims: {claim}"
+                    )
     return f"odds {odds:.6g}, {pair:.3g} of {whole:.3g}"
 
 
 def classes(case: Case) -> str:
-    """Chances of strata and of runs do not depend on the reading; codes of one class are equally likely."""
+    """Strata and runs do not depend on the reading; codes of one class are equally likely."""
     mechanism, count = case.mechanism, case.experiment.code_count
     total = sum(mechanism.stratum_chances)
     if abs(total - 1) > _SAME:
-        raise Broken(f"the strata's chances sum to {total:.12g}")
+        raise PropertyBroken(f"the strata's probabilities sum to {total:.12g}")
     covered = [code for s in mechanism.strata for code in range(s.first, s.first + s.codes)]
     if covered != list(range(count)):
-        raise Broken(f"the strata cover {len(covered)} codes, which are not range({count}) in order")
+        raise PropertyBroken(f"the strata cover {len(covered)} codes, not range({count}) in order")
     for number, stratum in enumerate(mechanism.strata):
         part = case.channel[stratum.first : stratum.first + stratum.codes]
         runs = part.reshape(stratum.runs, -1, part.shape[1]).sum(axis=1)
         if np.abs(runs - stratum.chance / stratum.runs).max() > _SAME:
-            raise Broken(
-                f"stratum {number}, or a run of it, has another chance than it says for some reading"
+            raise PropertyBroken(
+                f"stratum {number}, or a run of it, has another probability than stated for some reading"
             )
-    _collapsed(case, mechanism)
+    _check_collapse(case, mechanism)
     return f"{len(mechanism.strata)} strata, {mechanism.class_count} classes"
 
 
-def _collapsed(case: Case, mechanism: Mechanism) -> None:
+def _check_collapse(case: Case, mechanism: Mechanism) -> None:
     sizes = mechanism.class_sizes
     names = np.arange(sum(map(len, sizes)), dtype=float)
     class_of = mechanism.expand(np.split(names, np.cumsum([len(size) for size in sizes])[:-1]))
     need_shape(class_of, (case.experiment.code_count,), "expand")
     if len(np.unique(class_of)) != mechanism.class_count:
-        raise Broken(f"{mechanism.class_count} classes, and expand reaches {len(np.unique(class_of))}")
+        raise PropertyBroken(
+            f"{mechanism.class_count} classes, but expand reaches {len(np.unique(class_of))}"
+        )
     for name in names:
         if np.ptp(case.channel[class_of == name], axis=0).max(initial=0) > _SAME:
-            raise Broken(f"codes of class {name:g} are not equally likely")
+            raise PropertyBroken(f"codes of class {name:g} are not equally likely")
     counts = np.random.default_rng(1).integers(0, 9, case.experiment.code_count)
     sums = np.bincount(class_of.astype(int), counts, len(names))
     collapsed = mechanism.collapse(counts)
     if [len(part) for part in collapsed] != [len(size) for size in sizes] or (
         np.concatenate(collapsed) != sums
     ).any():
-        raise Broken("collapse and expand do not agree on which codes are of one class")
+        raise PropertyBroken("collapse and expand do not agree on which codes are of one class")
 
 
 def lift(case: Case) -> str:
-    """Short ways to a belief's rise and to the odds agree with what law says."""
+    """The shortcuts for the rise of a belief and for the odds agree with law."""
     prior = case.shares
     short, general = case.mechanism.lift(prior), Mechanism.lift(case.mechanism, prior)
     need_close(short, general, "lift", _RELATIVE)
@@ -190,30 +198,32 @@ def lift(case: Case) -> str:
 
 
 def fields(case: Case) -> str:
-    """Its fields make the same experiment again; it has words; it answers something."""
+    """The mechanism's fields make the same experiment again; it has words and answers something."""
     from ...server.experiments.payload import at_epsilon
 
     mechanism, experiment = case.mechanism, case.experiment
     again = at_epsilon(experiment, experiment.epsilon)
-    said = type(mechanism)(again).fields()
-    if said != mechanism.fields() or again.code_count != experiment.code_count:
-        raise Broken(f"an experiment of its own fields has {again.code_count} codes and the fields {said}")
+    other_fields = type(mechanism)(again).fields()
+    if other_fields != mechanism.fields() or again.code_count != experiment.code_count:
+        raise PropertyBroken(
+            f"an experiment made from its fields has {again.code_count} codes and the fields {other_fields}"
+        )
     if not mechanism.words():
-        raise Broken("words() is empty")
+        raise PropertyBroken("words() is empty")
     return mechanism.words()
 
 
 def need_shape(array: np.ndarray, shape: tuple[int, ...], name: str) -> None:
     if np.shape(array) != shape:
-        raise Broken(f"{name} gives the shape {np.shape(array)}, not {shape}")
+        raise PropertyBroken(f"{name} has shape {np.shape(array)}, not {shape}")
 
 
 def need_close(
     short: np.ndarray, general: np.ndarray, name: str, relative: float, absolute: float = 0.0
 ) -> None:
-    """Broken where a short way is not what follows from law and weights."""
+    """Raise PropertyBroken if a shortcut differs from the result of law and weights."""
     need_shape(short, np.shape(general), name)
     off = np.abs(short - general) > absolute + relative * np.abs(general)
     if off.any() or not np.isfinite(short).all():
         at = tuple(int(i) for i in np.argwhere(off | ~np.isfinite(short))[0])
-        raise Broken(f"{name} is {short[at]:.12g} where law and weights say {general[at]:.12g}")
+        raise PropertyBroken(f"{name} is {short[at]:.12g} where law and weights say {general[at]:.12g}")

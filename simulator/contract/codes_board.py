@@ -1,14 +1,14 @@
-"""What runs beside ldp_client.py on CPython and on MicroPython: draws codes and prints them.
+"""Draw codes and print them: runs beside ldp_client.py, on CPython and on MicroPython.
 
-It stands alone: runtimes.py sends it with a last line that calls codes(). It prints `CODE code` for each of
-them, and END.
+It imports nothing else: runtimes.py sends it with a last line that calls codes(). It prints `CODE code` for
+each code, then END.
 """
 
 import ldp_client  # pyright: ignore[reportMissingImports]
 
 
 def codes(payloads, draws):
-    """Draw from each payload by a generator seeded with its number: all indices and no reading in turn."""
+    """Draw for all indices and no reading in turn, with a generator seeded by the payload's number."""
     for number, payload in enumerate(payloads):
         exp = ldp_client.Experiment.parse(payload)
         rng = ldp_client.DRBG(number.to_bytes(32, "big"))

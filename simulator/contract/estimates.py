@@ -1,6 +1,6 @@
-"""Properties of what a mechanism estimates: without bias, the same by every way, covered by its intervals.
+"""Properties of a mechanism's estimates: unbiased, the same by every method, covered by their intervals.
 
-A statistical check states its sample. Its chance of a false alarm is FALSE_ALARM, or a few times that where
+A statistical check states its sample. Its probability of a false alarm is FALSE_ALARM, or a few times that if
 it says so.
 """
 
@@ -12,21 +12,21 @@ from ...server.estimate.statistic import Statistic
 from ...server.mechanisms import Mechanism
 from ...server.mechanisms.decoded import Decoded
 from .cases import Case
-from .channel import Broken, Unasked, need_close, need_shape
+from .channel import NotApplicable, PropertyBroken, need_close, need_shape
 
 FALSE_ALARM = 1e-11
 FLEETS, REPORTS = 400, 2000
-_COVERED = 0.93  # of intervals of 95 %
-_DRAWN = 100_000
+_COVERED = 0.93  # share of 95% intervals
+_REPORTS_DRAWN = 100_000
 _SAME = 1e-9
 
 
 def unbiased(case: Case) -> str:
-    """The mean of the weights over a reading's codes is the statistic itself, exactly.
+    """The mean of the weights over a reading's codes is exactly the statistic.
 
-    Of an approximate mechanism it is the statistic and the bias.
+    For an approximate mechanism it is the statistic plus the bias.
     """
-    statistic = _asked(case)
+    statistic = _statistics(case)
     mechanism = case.mechanism
     weights, constant = mechanism.weights(statistic, _reports(case))
     mean = np.zeros_like(statistic) + constant
@@ -34,17 +34,19 @@ def unbiased(case: Case) -> str:
         mean += law.T @ w if w is not None else 0.0
     if mechanism.approximate:
         need_close(mechanism.bias(statistic, _reports(case)), mean - statistic, "bias", 0, _SAME)
-        return f"approximate: off by at most {np.abs(mean - statistic).max():.2g}, as bias says"
+        return f"approximate: off by at most {np.abs(mean - statistic).max():.2g}, as bias() states"
     off = np.abs(mean - statistic)
     index, column = (int(i) for i in np.unravel_index(off.argmax(), off.shape))
     if not off[index, column] <= _SAME * max(1.0, np.abs(statistic).max()):
         truth = statistic[index, column]
-        raise Broken(f"index {index} counts as {mean[index, column]:.9g} on average where it is {truth:.9g}")
+        raise PropertyBroken(
+            f"index {index} counts as {mean[index, column]:.9g} on average where it is {truth:.9g}"
+        )
     return f"off by at most {off.max():.0e}"
 
 
 def transposed(case: Case) -> str:
-    """law_transposed, by its short way and by the general one, is law turned around."""
+    """law_transposed is the transpose of law, by its shortcut and by the general method."""
     mechanism = case.mechanism
     rng = np.random.default_rng(2)
     numbers = [rng.normal(size=len(size)) for size in mechanism.class_sizes]
@@ -57,12 +59,12 @@ def transposed(case: Case) -> str:
 
 
 def short_ways(case: Case) -> str:
-    """Values and moments that a mechanism decodes by a way of its own are those of law and weights."""
+    """Values and moments that a mechanism decodes by its own method equal those of law and weights."""
     mechanism, counts = case.mechanism, case.fleet(3000, 3)
     short, general = mechanism.decode(counts), Decoded(mechanism, mechanism.collapse(counts))
     if short.reports != general.reports:
-        raise Broken(f"decode counts {short.reports} reports of the strata, not {general.reports}")
-    statistic = _asked(case)
+        raise PropertyBroken(f"decode counts {short.reports} reports of the strata, not {general.reports}")
+    statistic = _statistics(case)
     statistic = statistic @ np.random.default_rng(4).normal(size=(statistic.shape[1], 3))
     need_close(short.value(statistic), general.value(statistic), "value", 0, _SAME * np.abs(statistic).max())
     spreads = short.spread(statistic), general.spread(statistic)
@@ -82,26 +84,27 @@ def simulated(case: Case) -> str:
 
     Their histogram raises no alarm either (plausibility.check, whose own false alarms are below 1e-9).
     """
-    counts = case.fleet(_DRAWN, 5)
-    expected = _DRAWN * (case.channel[:, : case.experiment.domain] @ case.shares)
+    counts = case.fleet(_REPORTS_DRAWN, 5)
+    expected = _REPORTS_DRAWN * (case.channel[:, : case.experiment.domain] @ case.shares)
     often = expected >= 5
     statistic = float(((counts - expected)[often] ** 2 / expected[often]).sum())
     p = float(special.chdtrc(int(often.sum()), statistic))
     if not p > FALSE_ALARM:
-        raise Broken(f"draw gives codes of another distribution than the board's: p = {p:.1g}")
+        raise PropertyBroken(f"draw's codes have another distribution than the board's: p = {p:.1g}")
     check = plausibility.check(case.experiment, counts)
     if check.implausible:
-        raise Broken(f"invariants call an honest fleet impossible: {check.words}")
-    return f"p = {p:.2g} of {_DRAWN:,} reports"
+        raise PropertyBroken(f"invariants call an honest fleet impossible: {check.words}")
+    return f"p = {p:.2g} of {_REPORTS_DRAWN:,} reports"
 
 
 def covered(case: Case) -> str:
-    """400 fleets of 2,000 reports: 95 % intervals hold the truth in 93 % at least.
+    """Over 400 fleets of 2,000 reports, at least 93% of the 95% intervals contain the truth.
 
-    Each fleet hits with that chance or more, so that fewer hits than the bound come by chance FALSE_ALARM.
+    Each fleet hits with at least that probability, so fewer hits than the bound come by chance with
+    FALSE_ALARM.
     """
-    _asked(case)
-    truth, one = _questioned(case)
+    _statistics(case)
+    truth, one = _sample_question(case)
     hits = fleets = 0
     for seed in range(FLEETS):
         counts = case.fleet(REPORTS, 1000 + seed)
@@ -112,12 +115,14 @@ def covered(case: Case) -> str:
         hits += low <= truth <= high
     least = int(np.searchsorted(special.bdtr(np.arange(fleets + 1), fleets, _COVERED), FALSE_ALARM))
     if hits < least or not fleets:
-        raise Broken(f"intervals of 95 % held the truth in {hits} of {fleets} fleets, {least} are the least")
-    return f"{hits} of {fleets} fleets of {REPORTS:,} reports, {least} are the least"
+        raise PropertyBroken(
+            f"95% intervals held the truth in {hits} of {fleets} fleets; at least {least} are required"
+        )
+    return f"{hits} of {fleets} fleets of {REPORTS:,} reports; at least {least} are required"
 
 
-def _questioned(case: Case):
-    """What a fleet is asked, and how: half of the range, or the first statistic that is answered."""
+def _sample_question(case: Case):
+    """Return a true value and its question: half of the range, or the first statistic answered."""
     if {"frequencies", "ranges"} & case.mechanism.answers:
         high = max(1, case.experiment.domain // 2)
 
@@ -125,7 +130,7 @@ def _questioned(case: Case):
             return e.range(0, high)
 
         return float(case.shares[:high].sum()), half
-    column = case.asked[:, 0]
+    column = case.statistics[:, 0]
 
     def first(e: Estimate) -> Statistic:
         return e.linear(column)
@@ -133,12 +138,12 @@ def _questioned(case: Case):
     return float(case.shares @ column), first
 
 
-def _asked(case: Case) -> np.ndarray:
-    """The statistics that it answers; Unasked where a histogram answers none by itself."""
-    need_shape(case.asked, (case.experiment.domain, case.asked.shape[-1]), "answered")
-    if not case.asked.shape[1]:
-        raise Unasked(f"it answers {', '.join(sorted(case.mechanism.answers)) or 'nothing'}")
-    return case.asked
+def _statistics(case: Case) -> np.ndarray:
+    """Return the statistics that it answers; raise NotApplicable if a histogram alone answers none."""
+    need_shape(case.statistics, (case.experiment.domain, case.statistics.shape[-1]), "answered")
+    if not case.statistics.shape[1]:
+        raise NotApplicable(f"it answers {', '.join(sorted(case.mechanism.answers)) or 'nothing'}")
+    return case.statistics
 
 
 def _reports(case: Case) -> list[float]:

@@ -9,7 +9,7 @@ from typing import Any
 from ...device.ldp_client import ONE
 from ...server.errors import HushmoteError
 
-MOST_BRANCHES = 1 << 18  # of one input: a second of CPython
+MOST_BRANCHES = 1 << 18  # of one input: about a second in CPython
 
 
 class EnumerationError(HushmoteError):
@@ -19,7 +19,7 @@ class EnumerationError(HushmoteError):
 class BranchingRng:
     """The two primitives as scripted choices; `distribution` walks through every script.
 
-    drawn: what was called in the present branch, in its order: "bernoulli", or ("below", n).
+    calls  the calls of the present branch, in order: "bernoulli", or ("below", n)
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class BranchingRng:
         self._at = 0
         self.numerator = 1
         self.denominator = 1
-        self.drawn: list[Hashable] = []
+        self.calls: list[Hashable] = []
 
     def _choose(self, n: int) -> int:
         at = self._at
@@ -43,7 +43,7 @@ class BranchingRng:
     def bernoulli(self, threshold: int) -> bool:
         if type(threshold) is not int or not 0 < threshold < ONE:
             raise EnumerationError(f"bernoulli takes an integer from 1 to {ONE - 1}, not {threshold!r:.40}")
-        self.drawn.append("bernoulli")
+        self.calls.append("bernoulli")
         truth = self._choose(2) == 0
         self.numerator *= threshold if truth else ONE - threshold
         self.denominator *= ONE
@@ -52,12 +52,12 @@ class BranchingRng:
     def below(self, n: int) -> int:
         if type(n) is not int or not 1 <= n <= 1 << 24:
             raise EnumerationError(f"below takes an integer from 1 to {1 << 24}, not {n!r:.40}")
-        self.drawn.append(("below", n))
+        self.calls.append(("below", n))
         self.denominator *= n
         return self._choose(n)
 
     def advance(self) -> bool:
-        """Go to the next script; False after the last."""
+        """Go to the next script; return False after the last."""
         if self._at != len(self._choices):
             raise EnumerationError("it is not a function of its index and its draws")
         while self._choices and self._choices[-1] == self._sizes[-1] - 1:
@@ -66,7 +66,7 @@ class BranchingRng:
         self._at = 0
         self.numerator = 1
         self.denominator = 1
-        self.drawn = []
+        self.calls = []
         if not self._choices:
             return False
         self._choices[-1] += 1
@@ -74,10 +74,14 @@ class BranchingRng:
 
 
 def distribution(run: Callable[[BranchingRng], Hashable], most: int | None = None) -> dict[Any, Fraction]:
-    """Exact probability of every output of run(rng), which is called once per branch.
+    """Return the exact probability of every output of run(rng), which is called once per branch.
 
-    most: branches, None for any number. Raises EnumerationError beyond it, or for a draw that no
-    board has.
+    Args:
+        run: The function to enumerate.
+        most: Largest number of branches, None for any number.
+
+    Raises:
+        EnumerationError: For more branches, or for a draw that boards do not have.
     """
     rng = BranchingRng()
     weights: dict[tuple[Hashable, int], int] = {}
@@ -90,7 +94,7 @@ def distribution(run: Callable[[BranchingRng], Hashable], most: int | None = Non
         if not rng.advance():
             break
         if branches == most:
-            raise EnumerationError(f"it has more than {most:,} branches: take examples with fewer codes")
+            raise EnumerationError(f"it has more than {most:,} branches: use examples with fewer codes")
     exact: dict[Any, Fraction] = {}
     for (output, denominator), numerator in weights.items():
         exact[output] = exact.get(output, Fraction(0)) + Fraction(numerator, denominator)
@@ -98,7 +102,7 @@ def distribution(run: Callable[[BranchingRng], Hashable], most: int | None = Non
 
 
 def exp_below(epsilon: int) -> Fraction:
-    """A rational below e^epsilon, short of it by less than 1e-55 of it; epsilon in micro-nats."""
+    """Return a rational below e^epsilon, by less than 1e-55 of it; epsilon in micro-nats."""
     with localcontext() as context:
         context.prec = 60
         nearest = (Decimal(epsilon) / 1_000_000).exp()
@@ -106,7 +110,7 @@ def exp_below(epsilon: int) -> Fraction:
 
 
 def log(ratio: Fraction) -> Decimal:
-    """The natural logarithm of a ratio of 1 or more, to 40 digits."""
+    """Return the natural logarithm of a ratio of 1 or more, to 40 digits."""
     with localcontext() as context:
         context.prec = 60
         value = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()
@@ -122,7 +126,7 @@ Distributions = Mapping[Any, Mapping[Any, Fraction]]
 class Worst:
     """The largest ratio of an output's probabilities under two inputs.
 
-    ratio: None where the output is possible for the one input and impossible for the other.
+    ratio  None if the output is possible for one input and impossible for the other
     """
 
     ratio: Fraction | None
@@ -132,7 +136,11 @@ class Worst:
 
 
 def worst(distributions: Distributions) -> Worst:
-    """Where an output tells most of the input. Raises EnumerationError for one that does not sum to 1."""
+    """Return the output that reveals most about the input.
+
+    Raises:
+        EnumerationError: If the probabilities for an input do not sum to 1.
+    """
     for value, outputs in distributions.items():
         if sum(outputs.values()) != 1:
             raise EnumerationError(f"probabilities for {value!r} do not sum to 1")

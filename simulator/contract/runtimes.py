@@ -1,4 +1,4 @@
-"""The same draws give the same codes on CPython and on a MicroPython: the board's files run on both."""
+"""The same draws give the same codes on CPython and MicroPython: the board's files run on both."""
 
 import shlex
 from collections.abc import Sequence
@@ -8,16 +8,17 @@ from ...fleet.provisioning import interpreters
 from ...fleet.provisioning.board_runtimes import CLIENT, CPYTHON, Runtime, RuntimeFault, printed
 from ...server.mechanisms.own import files_of
 from .cases import Case, ContractError
-from .channel import Broken
+from .channel import PropertyBroken
 
-DRAWN = 300  # codes of each experiment
+CODES_PER_EXPERIMENT = 300  # codes of each experiment
 _SCRIPT = Path(__file__).with_name("codes_board.py")
 
 
 def find(path: str | None) -> Runtime | None:
-    """The MicroPython of a path or command line; where that is None one of this machine's, or None.
+    """Return the MicroPython of a path or command line; for None one that is installed here, if there is one.
 
-    Raises ContractError if the one named is not a MicroPython.
+    Raises:
+        ContractError: If the path is not a MicroPython.
     """
     named = [] if path is None else [("named", interpreters.absolute(shlex.split(path) or [""]))]
     for name, argv in named or interpreters.commands():
@@ -32,20 +33,26 @@ def find(path: str | None) -> Runtime | None:
 
 
 def same_codes(word: str, cases: Sequence[Case], micropython: Runtime) -> str:
-    """Raise Broken where the two disagree: at the first code that differs, or where one of them fails."""
-    call = f"codes({[case.published for case in cases]!r}, {DRAWN})"
+    """Compare the codes of CPython and MicroPython; return a summary.
+
+    Raises:
+        PropertyBroken: At the first code that differs, or if one of them fails.
+    """
+    call = f"codes({[case.published for case in cases]!r}, {CODES_PER_EXPERIMENT})"
     try:
-        said = [
+        outputs = [
             [code for _, code in printed(runtime, _SCRIPT, (CLIENT, *files_of(word)), call)]
             for runtime in (CPYTHON, micropython)
         ]
     except RuntimeFault as e:
-        raise Broken(str(e)) from None
-    for number, (one, other) in enumerate(zip(*said, strict=False)):
+        raise PropertyBroken(str(e)) from None
+    for number, (one, other) in enumerate(zip(*outputs, strict=False)):
         if one != other:
-            case, draw = cases[number // DRAWN], number % DRAWN
+            case, draw = cases[number // CODES_PER_EXPERIMENT], number % CODES_PER_EXPERIMENT
             index = draw % (case.experiment.domain + 1)
-            raise Broken(f"{case.where}, index {index}: code {one} on CPython, {other} on MicroPython")
-    if not len(said[0]) == len(said[1]) == DRAWN * len(cases):
-        raise Broken(f"CPython drew {len(said[0])} codes, MicroPython {len(said[1])}")
-    return f"{len(said[0]):,} codes, {micropython.name}"
+            raise PropertyBroken(
+                f"{case.label}, index {index}: code {one} on CPython, {other} on MicroPython"
+            )
+    if not len(outputs[0]) == len(outputs[1]) == CODES_PER_EXPERIMENT * len(cases):
+        raise PropertyBroken(f"CPython drew {len(outputs[0])} codes, MicroPython {len(outputs[1])}")
+    return f"{len(outputs[0]):,} codes, {micropython.name}"

@@ -260,7 +260,7 @@ class TestApproximateAnswers:
     def test_words_need_a_list(self, sketch: tuple[Path, str], fresh: Run):
         folder, _ = sketch
         shown = fresh("simulate", "sketch.toml", cwd=folder, expect=1)
-        assert "which letters there are, a file has to say: zipf:1:FILE" in shown
+        assert "list the texts of type letters in a file: zipf:1:FILE" in shown
 
 
 def counted(folder: Path) -> int:

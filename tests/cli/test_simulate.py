@@ -76,10 +76,10 @@ def test_what_a_simulation_writes_is_never_overwritten_unasked(folder: Path):
 
 
 @refusals(
-    (f"room.toml --devices {10**15}", "more than the 1,000,000,000 that are drawn"),
-    (f"room.toml --devices {10**15} --calls 90", "more than the 1,000,000,000 that"),
-    (f"room.toml --devices {10**15} --faithful", "calls of real clients, more than"),
-    (f"room.toml --devices {10**15} --to sqlite:///a.sqlite", "more than the 1,000"),
+    (f"room.toml --devices {10**15}", "and the limit is 1,000,000,000"),
+    (f"room.toml --devices {10**15} --calls 90", "and the limit is 1,000,000,000"),
+    (f"room.toml --devices {10**15} --faithful", "calls, above the"),
+    (f"room.toml --devices {10**15} --to sqlite:///a.sqlite", "and the limit is 1,000,000,000"),
     ("room.toml --devices 3 --calls 1", "take more --devices or --calls"),
     ("room.toml --days 3 --drift 1", "or leave out --days, --drift"),
     ("room.toml --calls 2.5", "a whole number, not 2.5"),
@@ -88,7 +88,7 @@ def test_what_a_simulation_writes_is_never_overwritten_unasked(folder: Path):
     ("room.toml --to sqlite:///a.sqlite --faithful", "leave out --faithful"),
     ("room.toml --fault offline=2", "offline must be a probability"),
     ("room.toml --fault hail=0.1", "a fault is offline, online, duplicate, late, reboot, such as"),
-    ("room.toml --fault late", "a chance from 0 to 1, such as offline=0.1, not late"),
+    ("room.toml --fault late", "a probability from 0 to 1, such as offline=0.1, not late"),
     ("room.toml --to sqlite:///a.sqlite --days 0", "--days must be from 1 to 3,660"),
     ("room.toml --to sqlite:///a.sqlite --fleet home", "begins with sim"),
     ("room.toml --to sqlite:///a.sqlite --calls 0", "must be above 0"),

@@ -19,7 +19,7 @@ import pytest
 from boards import experiment, payload_of
 from c_core import needs_gcc, post_program
 from doors import opened
-from make_clients import FILE, made
+from make_clients import FILE, build_page
 from run_page import LIBRARY
 from running import WAIT_S
 from served import served
@@ -180,4 +180,4 @@ def test_each_report_of_three_kinds_counts_once_and_their_estimates_agree(post: 
 
 
 def test_the_page_of_the_clients_says_what_each_of_them_takes():
-    assert made() == FILE.read_text()
+    assert build_page() == FILE.read_text()

@@ -16,8 +16,8 @@ from micropython import find_runtime
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.mechanisms import MECHANISMS
 from hushmote.simulator.contract import check, runtimes
-from hushmote.simulator.contract.cases import EPSILONS, FURTHER_EPSILONS, Case, cases, further
-from hushmote.simulator.contract.channel import Unasked
+from hushmote.simulator.contract.cases import EPSILONS, FURTHER_EPSILONS, Case, cases, further_cases
+from hushmote.simulator.contract.channel import NotApplicable
 
 VECTORS: dict[str, list[Any]] = {"experiments": [], "codes": []}
 for _name in ("vectors.json", "vectors_further.json"):
@@ -41,7 +41,7 @@ def names(slow: bool) -> list[str]:
 def looked_at(name: str, case: Case) -> None:
     try:
         check.PROPERTIES[name](case)
-    except Unasked as e:
+    except NotApplicable as e:
         pytest.skip(str(e))
 
 
@@ -70,9 +70,9 @@ def test_every_entry_names_its_experiments_and_answers_something(word: str):
 @pytest.mark.long
 @each_mechanism
 def test_private_at_every_further_epsilon(word: str):
-    more = further(word)
+    more = further_cases(word)
     assert {case.experiment.epsilon for case in more} == set(FURTHER_EPSILONS)
-    found = check.proven(CASES[word], more)
+    found = check.check_privacy(CASES[word], more)
     assert found.holds, found.words
     assert "; at ε 0.001, 0.5, 2, 4, 8 and 16, " in found.words
 
@@ -81,7 +81,7 @@ def test_private_at_every_further_epsilon(word: str):
 @each_mechanism
 def test_micropython_draws_the_same_codes(word: str):
     runtime = runtimes.Runtime("MicroPython", find_runtime())
-    found = check.compare(word, CASES[word][:3], runtime)
+    found = check.compare_runtimes(word, CASES[word][:3], runtime)
     assert found.holds, found.words
 
 

@@ -9,7 +9,7 @@ from filled import fill
 
 from hushmote.server.experiments import definition
 from hushmote.server.store import Store
-from hushmote.simulator import demo_data, stage
+from hushmote.simulator import demo_data, deployment
 
 WEEKS = ("2026-11-14", "2026-11-21")
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -36,6 +36,6 @@ def after_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     payload = definition.parse(demo_data.DEFINITION).payload()
     (folder / "out").mkdir()
     with Store(f"sqlite:///{folder / 'out' / 'demo.sqlite'}") as store:
-        fill(store, stage.FLEET, payload, {"all": 20_000}, bell(64, 27, 8), unit="°F")
+        fill(store, deployment.FLEET, payload, {"all": 20_000}, bell(64, 27, 8), unit="°F")
     shutil.copytree(EXAMPLES, folder / "examples")
     return folder / "examples"

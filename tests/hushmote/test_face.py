@@ -356,5 +356,5 @@ def test_a_simulated_fleet_has_the_truth_beside_its_answers(after_demo: Path):
     assert attacked.attack.fake_devices == 10_000
     with pytest.raises(hushmote.HushmoteError, match="cannot read"):
         hushmote.simulate(file, population="file:a.csv:x")
-    with pytest.raises(hushmote.HushmoteError, match="seed is a whole number, 0 or more, not -1"):
+    with pytest.raises(hushmote.HushmoteError, match="seed must be a whole number, 0 or more, not -1"):
         hushmote.simulate(file, seed=-1)

@@ -132,8 +132,8 @@ def test_simulate_shows_the_attack_beside_the_honest_estimate(tmp_path: Path):
     assert "10,000 fake devices sent 10,000 of 100,000 reports (10.00 %)" in text
     assert max(map(len, text.splitlines())) <= 80
     for more, words in [
-        (("--attack", "random:1e-6"), "of 100,000 devices, 1e-06 are none"),
-        (("--attack", "random:0.1", "--faithful"), "--attack is without --faithful"),
+        (("--attack", "random:1e-6"), "a share of 1e-06 of 100,000 devices is none"),
+        (("--attack", "random:0.1", "--faithful"), "use --attack without --faithful"),
     ]:
         assert words in hushmote(*base, *more, cwd=tmp_path, expect=1)
 

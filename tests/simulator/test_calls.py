@@ -24,7 +24,7 @@ def test_the_reports_are_those_of_a_coin_at_each_call_until_four_are_made():
     drawn = calls.draw(asked(), N, 12, rng)
     for told, seen in ((drawn.reports, tossed), (drawn.spoke, tossed > 0), (drawn.spent, tossed == 4)):
         assert abs(told - seen.sum()) < 7 * np.sqrt(2 * N) * seen.std()
-    assert (drawn.calls, drawn.given, drawn.readings) == (12, True, 12 * N)
+    assert (drawn.calls, drawn.calls_are_fixed, drawn.readings) == (12, True, 12 * N)
 
 
 def test_real_clients_make_as_many():
@@ -71,7 +71,7 @@ def test_without_calls_budgets_are_spent():
 
 def test_more_reports_than_can_be_drawn_are_refused():
     for number in (None, 1, 1_000):
-        with pytest.raises(PopulationError, match="more than the 1,000,000,000"):
+        with pytest.raises(PopulationError, match="the limit is 1,000,000,000"):
             calls.draw(asked(), 10**15, number, np.random.default_rng(6))
     with pytest.raises(PopulationError, match="from 1 to 1,000,000"):
         calls.draw(asked(), 10, 10**7, np.random.default_rng(6))

@@ -14,7 +14,7 @@ import hushmote as face
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate.estimate import estimate
 from hushmote.simulator import vectorised
-from hushmote.simulator.convergence import Showing, accumulated, follow, sizes
+from hushmote.simulator.convergence import PictureContent, accumulate, follow, sizes
 from hushmote.simulator.faithful import SimulatedFleet, codes_of
 
 MODE = DOOR.replace('"bool"', '"choice"\nlabels = ["heating", "cooling", "off"]')
@@ -56,7 +56,7 @@ def test_the_error_is_what_theory_says_at_the_start_and_at_the_end(name: str):
 def test_the_last_step_is_the_estimate_of_all_reports():
     experiment, _ = DESIGNS["hh"]
     truth, histograms = drawn(experiment, [300, 700, 3000], np.random.default_rng(1))
-    growth = follow(experiment, histograms, truth, showing=Showing((":0.25", "0.75:"), (0.25, 0.5)))
+    growth = follow(experiment, histograms, truth, showing=PictureContent((":0.25", "0.75:"), (0.25, 0.5)))
     whole = estimate(experiment, histograms[-1])
     assert [step.reports for step in growth.steps] == [300, 1000, 4000]
     last = growth.steps[-1]
@@ -73,7 +73,7 @@ def test_reports_accumulate_in_the_order_in_which_they_arrived():
     for delivery in fleet.round({experiment.name: [i % 3 == 0 for i in range(500)]}):
         fleet.acknowledge(delivery)
     grown = [
-        counts.copy() for counts in accumulated(experiment, codes_of(experiment, fleet.acknowledged.values()))
+        counts.copy() for counts in accumulate(experiment, codes_of(experiment, fleet.acknowledged.values()))
     ]
     assert [int(counts.sum()) for counts in grown] == sizes(500, 30)
     assert all((after >= before).all() for before, after in itertools.pairwise(grown))
@@ -117,7 +117,7 @@ def test_the_command_writes_the_picture_of_every_type(folder: Path, name, popula
 
 def test_the_same_seed_gives_the_same_estimate_as_its_last_step(folder: Path):
     made = face.simulate(
-        folder / "room.toml", population="normal:21:3", devices=3000, seed=1, convergence=Showing()
+        folder / "room.toml", population="normal:21:3", devices=3000, seed=1, convergence=PictureContent()
     )
     assert made.convergence is not None
     last = made.convergence.steps[-1]
@@ -133,8 +133,8 @@ def test_the_same_seed_gives_the_same_estimate_as_its_last_step(folder: Path):
     ("more", "text"),
     [
         (("--devices", "49"), "a picture of convergence needs 100 reports, not 98"),
-        (("--attack", "random:0.1"), "a picture of convergence has no fake devices: it is without --attack"),
-        (("--range", "yes") * 7, "a picture of convergence shows 6 ranges at most"),
+        (("--attack", "random:0.1"), "a picture of convergence has no fake devices: leave --attack out"),
+        (("--range", "yes") * 7, "a picture of convergence shows at most 6 ranges"),
         (("--output", "c.txt"), "c.txt must end in .csv or .json or .png or .pdf or .svg"),
     ],
 )

@@ -114,7 +114,7 @@ def test_simulated_reports_stay_out_of_real_fleets(empty: Store):
     assert empty.experiments() == ()
     filled(empty, 6)
     before = empty.window_reports("sim")
-    with pytest.raises(SimulatedFleetError, match="has reports of room_temp already"):
+    with pytest.raises(SimulatedFleetError, match="already has reports of room_temp"):
         filled(empty, 6)
     assert empty.window_reports("sim") == before
     filled(empty, 6, definition.parse(DOOR), 500, 3, 1, 0.1, people=parse("weights:7:3"))
@@ -122,27 +122,29 @@ def test_simulated_reports_stay_out_of_real_fleets(empty: Store):
 
 
 def test_more_reports_than_can_be_drawn_are_refused(empty: Store):
-    with pytest.raises(PopulationError, match="more than the 1,000,000,000"):
+    with pytest.raises(PopulationError, match="the limit is 1,000,000,000"):
         filled(empty, 7, devices=10**15)
     assert empty.fleets() == {}
 
 
 def test_a_population_moves_in_its_unit():
     experiment = definition.parse(ROOM).experiment()
-    by = drift.moved(normal(14, 2), experiment, 1.5).probabilities(experiment)
+    by = drift.shift_population(normal(14, 2), experiment, 1.5).probabilities(experiment)
     assert by == pytest.approx(normal(15.5, 2).probabilities(experiment), abs=1e-12)
-    with pytest.raises(PopulationError, match="only a population in the reading's unit can drift"):
-        drift.moved(zipf(1), experiment, 1.5)
+    with pytest.raises(
+        PopulationError, match="only a population in the reading's unit, such as normal:21:3, can drift"
+    ):
+        drift.shift_population(zipf(1), experiment, 1.5)
 
 
 def test_boards_turn_to_yes():
     experiment = definition.parse(DOOR).experiment()
-    turned = drift.moved(parse("weights:7:3"), experiment, 0.5)
+    turned = drift.shift_population(parse("weights:7:3"), experiment, 0.5)
     assert turned.probabilities(experiment) == pytest.approx([0.35, 0.65, 0])
     sample = turned.sample(experiment, 4_000, np.random.default_rng(8))
     assert abs(sum(map(bool, sample)) / 4_000 - 0.65) < 7 * 0.0076  # 7 deviations
     with pytest.raises(PopulationError, match="from 0 to 1"):
-        drift.moved(parse("weights:7:3"), experiment, 1.2)
+        drift.shift_population(parse("weights:7:3"), experiment, 1.2)
 
 
 def test_the_usual_rhythm_leaves_a_third_of_the_budget():

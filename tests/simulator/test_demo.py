@@ -22,7 +22,7 @@ def test_the_truth_stands_beside_the_answers(tmp_path: Path):
 @pytest.mark.slow
 def test_too_few_devices_are_one_line(tmp_path: Path):
     line = hushmote("demo", "--devices", "7", cwd=tmp_path, expect=1)
-    assert line == "hushmote: --devices must be from 100 to 26115, the readings there are\n"
+    assert line == "hushmote: --devices must be from 100 to 26115, the number of readings\n"
 
 
 def test_its_last_line_is_the_answer(tmp_path: Path):

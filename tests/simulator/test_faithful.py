@@ -88,7 +88,7 @@ def test_what_was_made_and_acknowledged_is_known_exactly():
     assert {delivery.device for delivery in sent} == set(fleet.ids)
     assert all(re.fullmatch("[a-z0-9]{10}", id) for id in fleet.ids)
     assert {report.decode(delivery.payload).number for delivery in sent} == {1}
-    assert set(fleet.made) == set(fleet.acknowledged)
+    assert set(fleet.reports) == set(fleet.acknowledged)
     experiment = Experiment.parse(TEMP)
     counts, missing = fleet.index_counts("temp")
     buckets = Counter(experiment.bucket(x) for x in temps)
@@ -150,12 +150,12 @@ def test_budgets_end_and_devices_fall_silent():
 def test_offline_devices_send_later_oldest_first_and_lose_nothing():
     fleet = fleet_of(200, faults=Faults(offline=0.5, online=0.5))
     rounds = [deliver(fleet, fleet.round({"temp": [20.0] * 200})) for _ in range(4)]
-    assert len(fleet.made) == 800
+    assert len(fleet.reports) == 800
     assert 0 < len(rounds[0]) < 200
     waiting = 800 - sum(map(len, rounds))
     rest = deliver(fleet, fleet.flush())
     assert len(rest) == waiting > 0
-    assert set(fleet.acknowledged) == set(fleet.made)
+    assert set(fleet.acknowledged) == set(fleet.reports)
     everything = [d for deliveries in [*rounds, rest] for d in deliveries]
     for id in fleet.ids:
         assert [report.decode(d.payload).number for d in everything if d.device == id] == [1, 2, 3, 4]
@@ -189,10 +189,10 @@ def test_reboots_repeat_reports_but_neither_number_nor_budget():
     sent += deliver(fleet, fleet.flush())
     assert fleet.client(0) is not first
     assert len(sent) > len(set(sent)) == 800  # four each, as the budget says, some of them twice
-    per_device = Counter(r.device for r in fleet.made)
+    per_device = Counter(r.device for r in fleet.reports)
     assert set(per_device.values()) == {4}
-    assert {r.number for r in fleet.made} == {1, 2, 3, 4}
-    assert set(fleet.acknowledged) == set(fleet.made)
+    assert {r.number for r in fleet.reports} == {1, 2, 3, 4}
+    assert set(fleet.acknowledged) == set(fleet.reports)
 
 
 def test_a_repeatable_fleet_repeats_itself_and_another_does_not():
@@ -302,14 +302,14 @@ def test_an_aggregator_counts_exactly_what_a_faulty_fleet_sent(tmp_path):
                 return aggregator.counters.accepted + sum(aggregator.counters.rejected.values())
 
             until(lambda: seen_by_it() >= delivered, lambda: f"{seen_by_it()} of {delivered}")
-        assert set(fleet.acknowledged) == set(fleet.made)
-        assert sum(seen) == delivered > len(fleet.made)
+        assert set(fleet.acknowledged) == set(fleet.reports)
+        assert sum(seen) == delivered > len(fleet.reports)
         for p in (TEMP, DOOR):
             experiment = Experiment.parse(p)
             stored = store.histogram("demo", experiment.digest)
             assert stored.tolist() == fleet.histogram(experiment).tolist()
-        assert aggregator.counters.accepted == len(fleet.made)
-        assert aggregator.counters.rejected == {"duplicate": delivered - len(fleet.made)}
+        assert aggregator.counters.accepted == len(fleet.reports)
+        assert aggregator.counters.rejected == {"duplicate": delivered - len(fleet.reports)}
 
 
 def test_nothing_is_lost_when_the_broker_goes_away_for_a_while():
@@ -339,7 +339,7 @@ def test_no_broker_and_a_listener_that_says_nothing_are_one_line():
         Gateways("127.0.0.1", port).__enter__()
     with (
         socket.create_server(("127.0.0.1", port)),
-        pytest.raises(GatewayError, match=f"no answer in 0.2 s: 127.0.0.1:{port} is no broker"),
+        pytest.raises(GatewayError, match=f"no answer in 0.2 s: 127.0.0.1:{port} is not a broker"),
         Gateways("127.0.0.1", port, timeout_s=0.2),
     ):
         pass
@@ -354,11 +354,11 @@ def test_a_broker_that_stays_away_is_one_line_and_keeps_what_was_acknowledged():
                 broker.stop()
                 gateways._connections[0]._timeout_s = 0.5
 
-        with pytest.raises(GatewayError, match=r"reports are without an acknowledgement for 0\.5 s"):
+        with pytest.raises(GatewayError, match=r"reports have had no acknowledgement for 0\.5 s"):
             gateways.deliver(fleet, fleet.round({"temp": [20.0] * 400}), stop)
-    assert 100 <= len(fleet.acknowledged) < len(fleet.made) <= 400
+    assert 100 <= len(fleet.acknowledged) < len(fleet.reports) <= 400
     # What was not acknowledged is still in the outboxes.
-    assert len(fleet.acknowledged) + len(list(fleet.flush())) == len(fleet.made)
+    assert len(fleet.acknowledged) + len(list(fleet.flush())) == len(fleet.reports)
 
 
 @pytest.mark.skipif(shutil.which("mosquitto_passwd") is None, reason="mosquitto_passwd is not installed")

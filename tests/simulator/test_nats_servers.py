@@ -149,7 +149,11 @@ def test_a_cluster_of_three_is_taken_by_its_word_and_when_it_runs_by_its_url():
         with open_broker(servers.url) as broker:
             assert isinstance(broker, ExternalBroker)
             assert broker.url == servers.url
-            assert (broker.host, broker.port, broker.others) == (servers.host, servers.port, servers.others)
+            assert (broker.host, broker.port, broker.others) == (
+                servers.host,
+                servers.port,
+                servers.others,
+            )
         servers.kill(0, 1)
         with open_broker(servers.url):
             pass

@@ -76,7 +76,7 @@ def test_a_table_of_counts_has_the_shares_of_its_rows(tmp_path):
 
 def test_without_counts_each_row_counts_once(tmp_path):
     people = read(tmp_path, "version,crashed,delay\n1.2,no,1\n1.2,no,1\n1.3,yes,2\n")
-    assert people.often == (2.0, 1.0)
+    assert people.weights == (2.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_without_counts_each_row_counts_once(tmp_path):
         ("version,crashed,delay,count\n", "no rows below its heading"),
         ("version,crashed,delay,count\n1.2,no,1,many\n", "line 2: count is 'many', not a number"),
         ("version,crashed,delay,count\n1.2,no,1,-1\n", "line 2: count is '-1'"),
-        ("version,crashed,delay,count\n1.2,no,1,0\n", "counts nothing"),
+        ("version,crashed,delay,count\n1.2,no,1,0\n", "counts.csv has no readings"),
         ("version,crashed,delay\n1.2,perhaps,1\n", "line 2: crashed is 'perhaps', not one of"),
         ("version,crashed,delay\n1.2,no,soon\n", "line 2: delay is 'soon', not a number"),
     ],

@@ -147,7 +147,7 @@ def test_a_population_that_does_not_fit_the_experiment_is_refused():
         population.parse("normal:1:1").sample(CHOICE, 1, rng)
     with pytest.raises(PopulationError, match="normal is for number experiments; e is a bool"):
         population.parse("normal:1:1").probabilities(BOOL)
-    with pytest.raises(PopulationError, match="3 weights are given; the experiment has 4 indices"):
+    with pytest.raises(PopulationError, match="3 weights for an experiment with 4 indices"):
         population.parse("weights:1:2:3").probabilities(CHOICE)
     with pytest.raises(PopulationError, match=r"index 9 must be in range\(4\)"):
         population.parse("concentrated:0.5:9").probabilities(CHOICE)

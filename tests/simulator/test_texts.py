@@ -69,12 +69,12 @@ def test_a_file_names_texts_or_texts_with_shares(tmp_path: Path):
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("normal:1:2", "'normal:1:2' is no population of texts: write zipf:exponent"),
-        ("zipf", "'zipf' is no population of texts"),
-        ("zipf:-1", "'zipf:-1' is no population of texts"),
+        ("normal:1:2", "'normal:1:2' is not a population of texts: write zipf:exponent"),
+        ("zipf", "'zipf' is not a population of texts"),
+        ("zipf:-1", "'zipf:-1' is not a population of texts"),
         ("zipf:1:absent.txt", "cannot read absent.txt: No such file or directory"),
-        ("zipf:1:empty.txt", "empty.txt has no text: write one a line"),
-        ("zipf:1:twice.txt", "the text 'a' is there 2 times: give each once"),
+        ("zipf:1:empty.txt", "empty.txt has no text: write one per line"),
+        ("zipf:1:twice.txt", "the text 'a' occurs 2 times: list each once"),
         ("zipf:1:latin.txt", "cannot read latin.txt: not UTF-8 text"),
         ("file:absent.csv", "cannot read absent.csv: No such file or directory"),
         ("file:empty.txt", "empty.txt has no column 'text'"),
@@ -102,7 +102,7 @@ def test_texts_are_for_texts_and_numbers_are_not():
 
 def test_drift_turns_boards_to_the_first_text():
     people = Texts(("a", "b"), np.array([0.5, 0.5]))
-    moved = drift.moved(people, asked(), 0.2)
+    moved = drift.shift_population(people, asked(), 0.2)
     assert text_shares(moved) == pytest.approx({"a": 0.6, "b": 0.4})
 
 
@@ -111,7 +111,7 @@ def test_recorded_texts_are_those_of_a_column(tmp_path: Path):
     people = read_csv(tmp_path / "log.csv", "version", "text")
     assert text_shares(people) == {"1.2": 0.5, "1.3": 0.25}
     with pytest.raises(PopulationError, match="recorded texts cannot drift"):
-        drift.moved(people, asked(), 0.1)
+        drift.shift_population(people, asked(), 0.1)
 
 
 @pytest.mark.parametrize("faithful", [False, True], ids=["drawn", "real clients"])

@@ -174,7 +174,7 @@ def test_both_epsilons_are_named_with_whom_they_hold_against():
         ({"low": 40.0}, "high", "write a number above the lowest reading, 40"),
         ({"form": "labels", "labels": "a,,b"}, "values", "different, none empty"),
         ({"form": "labels", "labels": "a,other"}, "values", "the label other is always there"),
-        ({"form": "yes_no", "answer": "domain"}, "domain", "only of a number"),
+        ({"form": "yes_no", "answer": "domain"}, "domain", "can be computed only for a number"),
         ({"kind": "quantile", "quantile": 100.0}, "quantile", "between 0 and 100"),
         ({"lasting": True, "lifetime": None}, "lifetime", "from 0.001 to 1000"),
         ({"lasting": True, "horizon": "soon"}, "horizon", "a time reads 10min"),

@@ -1,4 +1,4 @@
-"""The browser board as a part of a web application; mount it where its folder shall be, such as /board."""
+"""The browser board as a part of a web application; mount it at its folder, such as /board."""
 
 import os
 from dataclasses import asdict
@@ -9,18 +9,18 @@ from starlette.types import Scope
 
 from .files import STATIC, BoardConfig, files
 
-# index.html says the same for servers that send no headers; only a header can forbid frames.
+# index.html has the same policy for servers that send no headers; only a header can forbid framing.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; "
     "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",  # asked for again each time; what did not change is not sent again
+    "Cache-Control": "no-cache",  # revalidated each time; unchanged files are not sent again
 }
 
 
 class BoardFiles(StaticFiles):
-    """The files of files(), with a config.json of its own."""
+    """The files of files(), with their own config.json."""
 
     def __init__(self, config: BoardConfig) -> None:
         super().__init__(directory=STATIC)

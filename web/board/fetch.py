@@ -1,9 +1,9 @@
-"""What the browser board needs and the repository does not hold: MicroPython's WebAssembly port, from npm.
+"""Fetch the part of the browser board that is not in the repository: MicroPython for WebAssembly, from npm.
 
     python web/board/fetch.py
 
-puts it into web/board/static/micropython. package-lock.json beside this file pins it by hash. setup.py runs
-this file where nothing of ours is installed, so it imports nothing of ours.
+installs it in web/board/static/micropython. package-lock.json beside this file pins it by hash. setup.py runs
+this file before anything of Hushmote is installed, so it imports nothing of Hushmote.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ PINS = ("package.json", "package-lock.json", ".npmrc")
 
 
 class CannotFetch(Exception):
-    """npm is missing, or it failed; command is what to do about it."""
+    """npm is missing or failed; `command` is the remedy."""
 
     def __init__(self, text: str, command: str) -> None:
         super().__init__(text)
@@ -30,15 +30,16 @@ class CannotFetch(Exception):
 
 
 def pinned() -> str:
-    """The version of the port that package-lock.json names."""
+    """Return the version of the port in package-lock.json."""
     lock = json.loads((HERE / "package-lock.json").read_text())
     return lock["packages"][f"node_modules/{PACKAGE}"]["version"]
 
 
 def packages(folder: Path, *, tests: bool = False) -> Path:
-    """The folder's node_modules, as package-lock.json pins them; tests: what only tests need, too.
+    """Return the folder's node_modules with the pinned packages, optionally those for tests too.
 
-    Raises CannotFetch.
+    Raises:
+        CannotFetch: If npm is missing or fails.
     """
     if not (shutil.which("node") and shutil.which("npm")):
         raise CannotFetch("there is no Node.js with npm", "apt-get install nodejs npm")
@@ -55,7 +56,7 @@ def packages(folder: Path, *, tests: bool = False) -> Path:
 
 
 def is_there() -> bool:
-    """Whether the pinned version is in static/micropython."""
+    """Return whether the pinned version is in static/micropython."""
     try:
         return json.loads((PORT / "package.json").read_text())["version"] == pinned()
     except FileNotFoundError:
@@ -63,7 +64,7 @@ def is_there() -> bool:
 
 
 def fetch() -> None:
-    """Put the port into static/micropython, unless it is there; raises CannotFetch."""
+    """Install the port in static/micropython unless it is there; raise CannotFetch if that fails."""
     if is_there():
         return
     with tempfile.TemporaryDirectory(dir=HERE) as scratch:
@@ -71,9 +72,9 @@ def fetch() -> None:
         new.mkdir()
         for name in FILES:
             shutil.copy(fetched / name, new / name)
-        if not is_there():  # others may read what somebody else has fetched meanwhile
+        if not is_there():  # other processes may read a copy that was fetched in the meantime
             shutil.rmtree(PORT, ignore_errors=True)
-            with contextlib.suppress(OSError):  # fetched just now
+            with contextlib.suppress(OSError):  # another process has just fetched it
                 new.rename(PORT)
 
 

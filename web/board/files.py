@@ -1,4 +1,4 @@
-"""The browser board's files: what stands where, and a copy of them in a folder."""
+"""The browser board's files and their paths, and a copy of them in a folder."""
 
 import json
 import shutil
@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 STATIC = Path(__file__).parent / "static"
-# What the board runs as it is on boards, and what checks it: in a clone from where it stands, and in a wheel
-# beside the page, where setup.py puts the last two.
+# Files that the board runs unchanged, and files that check them: in a clone at their original paths, in a
+# wheel beside the page, where setup.py puts the last two.
 _ROOT = Path(__file__).parents[2]
 _BORROWED = (
     *sorted((_ROOT / "device").glob("ldp_*.py")),
@@ -24,14 +24,14 @@ _BORROWED = (
 
 @dataclass(frozen=True)
 class BoardConfig:
-    """What config.json tells the page; a path is from the server's top, None where there is none.
+    """The contents of config.json; paths are from the server's root, None if absent.
 
-    fleet       whose experiments are asked, through the door
-    door        of the HTTP door, such as /v1
-    result      under which <fleet>/<experiment>.json is a result document, such as /api
-    experiment  that is shown first
-    home        the page that the board belongs to
-    broker      whether there is a broker: without a door then, it asks nothing at the moment
+    fleet       whose experiments the door serves
+    door        the HTTP door, such as /v1
+    result      the prefix of <fleet>/<experiment>.json with a result document, such as /api
+    experiment  the first one shown
+    home        the page to which the board belongs
+    broker      whether there is a broker: without a door, no experiment is running at the moment then
     """
 
     fleet: str | None = None
@@ -43,7 +43,7 @@ class BoardConfig:
 
 
 def files() -> Iterator[tuple[str, Path]]:
-    """(path from the page's folder, file) of each; MicroPython is among them once fetch.py has got it."""
+    """Yield (path from the page's folder, file) of each; MicroPython is included once fetch.py has run."""
     for file in sorted(STATIC.rglob("*")):
         if file.is_file():
             yield file.relative_to(STATIC).as_posix(), file
@@ -53,7 +53,7 @@ def files() -> Iterator[tuple[str, Path]]:
 
 
 def copy(folder: Path, config: BoardConfig | None = None) -> None:
-    """Put all of it into a folder for any static server; without a config it counts in the browser."""
+    """Copy all files into a folder for any static server; without a config, the browser counts."""
     for path, file in files():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, folder / path)

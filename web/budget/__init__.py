@@ -1,1 +1,1 @@
-"""The view budget."""
+"""The Budget view."""

@@ -1,4 +1,4 @@
-"""What a fleet's devices can still give, in sentences and series; pure."""
+"""The reports that a fleet's devices can still make, in sentences and series; pure functions."""
 
 import datetime
 from dataclasses import dataclass
@@ -10,18 +10,21 @@ from ...server.budgets.words import guarantee_sentence, lifetime_sentences, note
 from ...server.experiments.budget import rule_guarantee
 
 _POINTS = 80
-_MOST_DAYS = 1_000_000.0  # what comes later has no date
+_MOST_DAYS = 1_000_000.0  # later dates are not shown
 Series = tuple[tuple[str, float], ...]
 """Days or moments, ISO 8601 UTC, and numbers."""
 
 
 @dataclass(frozen=True)
 class ExperimentSupply:
-    """What devices can still give to one experiment.
+    """The reports that devices can still make for one experiment.
 
-    said: sentences, the most important one first. promise: what holds for all of a device's reports to it.
-    line: its numbers. counted: reports on each full day. forecast: reports a day from now on. able: share of
-    the devices, %, that can still report.
+    said      sentences, the most important one first
+    promise   the guarantee for all of a device's reports to it
+    line      its numbers
+    counted   reports on each full day
+    forecast  future reports a day
+    able      share of the devices, %, that can still report
     """
 
     sentences: tuple[str, ...]
@@ -33,13 +36,13 @@ class ExperimentSupply:
 
     @property
     def name(self) -> str:
-        """The experiment's."""
+        """Name of the experiment."""
         return self.line.budget.experiment.name
 
 
 @dataclass(frozen=True)
 class FleetSupply:
-    """A fleet's devices and budgets. life: what is known of a device's whole life, in sentences."""
+    """A fleet's devices and budgets; `life` has sentences about a device's whole life."""
 
     fleet: str
     boards: int
@@ -48,7 +51,7 @@ class FleetSupply:
 
 
 def fleet_supply(ledger: FleetLedger, today: datetime.date) -> FleetSupply:
-    """Return what the Budget view shows of a ledger."""
+    """Return the content of the Budget view for a ledger."""
     lines = ledger.lines(today)
     spans = [np.linspace(0, days, _POINTS) for days in shown_days(lines, today)]
     experiments = tuple(_experiment(ledger.fleet, line, today, *spans) for line in lines)

@@ -1,4 +1,4 @@
-"""Fleets' ledgers as the page shows them: read once for all readers, and seldom where reading takes long."""
+"""Fleets' ledgers for the page: read once for all readers, and less often if reading is slow."""
 
 import asyncio
 import datetime
@@ -11,13 +11,13 @@ from ...server.budgets.policy import Policy
 from ..live import LiveStore
 from .answer import FleetSupply, fleet_supply
 
-_REST = 10  # times as long as reading took, a ledger is shown before it is read again
+_REST = 10  # a ledger is shown for this many times its reading time before it is read again
 _LEAST_REST_S = 0.3
 
 
 @dataclass(frozen=True)
 class Read:
-    """A ledger that was read at a version of the store; due_s: when it may be read again, the loop's time."""
+    """A ledger and its store version; due_s is the event loop's time from which it may be read again."""
 
     budget: FleetSupply
     version: int
@@ -26,7 +26,7 @@ class Read:
 
 
 class Ledgers:
-    """What all readers of the Budget view share. policy: of the boards' firmware, None where nobody said."""
+    """Ledgers shared by all readers of the Budget view; `policy` is the boards' firmware's, or None."""
 
     def __init__(self, live: LiveStore, policy: Policy | None) -> None:
         self._live = live
@@ -35,7 +35,11 @@ class Ledgers:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def read(self, fleet: str) -> Read:
-        """The fleet's ledger, of now or of a little while ago. Raises StoreError, VersionRefused."""
+        """Return the fleet's ledger, current or slightly older.
+
+        Raises:
+            StoreError, VersionRefused: If the store cannot be read.
+        """
         async with self._locks[fleet]:
             now_s, day = asyncio.get_running_loop().time(), datetime.datetime.now(datetime.UTC).date()
             previous, version = self._read.get(fleet), self._live.version

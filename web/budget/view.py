@@ -1,4 +1,4 @@
-"""The Budget view: what devices can still give, and when that runs out."""
+"""The Budget view: the reports that devices can still make, and when they run out."""
 
 import asyncio
 from operator import attrgetter
@@ -36,7 +36,7 @@ def register(page: Page) -> None:
 
 
 class BudgetView:
-    """What one reader sees: a section for each fleet."""
+    """One reader's view: a section for each fleet."""
 
     def __init__(self, page: Page, ledgers: Ledgers, who: Reader) -> None:
         self._page = page
@@ -49,12 +49,12 @@ class BudgetView:
         self._sections: dict[str, FleetSection] = {}
 
     async def refresh(self) -> None:
-        """Bring all sections up to date, and again where a large fleet's ledger was not due yet."""
+        """Update all sections, and again later if a large fleet's ledger was not due yet."""
         while not self._client.is_deleted:
             try:
                 due_s = await self._show()
             except HushmoteError as e:
-                # Of a store that cannot be read the frame tells.
+                # The frame reports a store that cannot be read.
                 self._state.set_text(sentence(str(e)) if self._page.live.state.ready else "")
                 return
             if due_s is None:
@@ -62,7 +62,7 @@ class BudgetView:
             await asyncio.sleep(max(0.05, due_s - asyncio.get_running_loop().time()))
 
     async def _show(self) -> float | None:
-        """Show every fleet; returns when the first ledger that is older than the store may be read again."""
+        """Show every fleet; return when the first outdated ledger may be read again."""
         names = await self._page.live.ask("fleet names", attrgetter("fleets"))
         names_to_show = [name for name in names if self._page.settings.fleet in (None, name)]
         if list(self._sections) != names_to_show:
@@ -88,7 +88,7 @@ class BudgetView:
 
 
 class FleetSection:
-    """One fleet: sentences, the devices that can still report as an area, a table, and reports a day."""
+    """One fleet: sentences, the share of devices that can report as an area, a table, and reports a day."""
 
     def __init__(self, who: Reader) -> None:
         self._reader = who
@@ -103,7 +103,7 @@ class FleetSection:
             self._life = ui.element("div")
 
     def show(self, budget: FleetSupply) -> None:
-        """Show a ledger; what did not change stays as it is."""
+        """Show a ledger; unchanged parts stay as they are."""
         if budget == self._supply:
             return
         self._supply = budget

@@ -1,1 +1,1 @@
-"""The view experiment."""
+"""The view of an experiment."""

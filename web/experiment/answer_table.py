@@ -1,4 +1,4 @@
-"""Rows of an answer as a table of the page: what each is of, its estimate, and from where to where."""
+"""Rows of an answer as a table: name, estimate, and interval."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,9 +16,9 @@ from .controls import PanelContext
 
 
 def format_row(row: Row, reader: Reader, *more: float, share: bool = True) -> list[str]:
-    """A row's value, the ends of its interval, and more of the same kind, to the digits that it leaves.
+    """Return a row's value, the ends of its interval, and further numbers, with the digits that it supports.
 
-    share: of a population, in percent; otherwise a reading.
+    They are shares of a population, in percent, or with share=False readings.
     """
     scale, write = (100, reader.percent) if share else (1, reader.number)
     places = decimals(row.low * scale, row.high * scale)
@@ -29,7 +29,7 @@ _SPREAD = "standard deviation"
 
 
 def number_tiles(place: ui.element, answers: Iterable[Answer], of: PanelContext) -> None:
-    """Readings in the place of others: the name, the number, and its interval, a tile for each."""
+    """Replace the readings shown in `place`: a tile each with the name, the number and its interval."""
     unit, reader = of.unit, of.reader
     place.clear()
     with place:
@@ -44,13 +44,13 @@ def number_tiles(place: ui.element, answers: Iterable[Answer], of: PanelContext)
 
 
 def keyed(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[dict[str, str | int]]:
-    """Rows as the table takes them; what a short one lacks is empty."""
+    """Return rows in the form of ui.table; missing cells are empty."""
     empty = dict.fromkeys(columns, "")
     return [{**empty, **dict(zip(columns, row, strict=False)), "key": n} for n, row in enumerate(rows)]
 
 
 def rows_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> ui.table:
-    """A table, dense so that a telephone is wide enough."""
+    """Return a table that is dense enough for a telephone."""
     heads = [{"name": n, "label": n, "field": n, "align": "left"} for n in columns]
     table = ui.table(rows=keyed(columns, rows), columns=heads, row_key="key", pagination=0)
     return table.props("dense wrap-cells hide-pagination").classes("rows-table")

@@ -1,4 +1,4 @@
-"""What the readers of one page ask of a store together: facts of a commit, estimates, both ε for a minute."""
+"""Queries that all readers of a page share: facts of a commit, estimates, both ε for a minute."""
 
 import datetime
 import functools
@@ -24,7 +24,7 @@ from .choices import Choices
 from .opening import with_opening
 
 EPSILONS_S = 60.0
-"""How long both ε stand: to work them out, all devices' rows are read."""
+"""Seconds for which both ε are reused: computing them reads all devices' rows."""
 
 
 class NoReportsInPeriod(UsageError):
@@ -33,11 +33,11 @@ class NoReportsInPeriod(UsageError):
 
 @dataclass(frozen=True)
 class BothEpsilons:
-    """Both ε of what is shown, for two kinds of readers.
+    """Both ε of the numbers shown, for two kinds of readers.
 
-    once       for someone who sees it once: of all sums that are shown
+    once       for someone who sees them once: over all sums that are shown
     every_day  for someone who has seen each completed window by itself
-    at         when they were worked out, UTC
+    at         time of the computation, UTC
     """
 
     once: TwoEpsilons
@@ -47,7 +47,7 @@ class BothEpsilons:
 
 @dataclass
 class Asking:
-    """What the readers of one page share."""
+    """Queries that the readers of one page share."""
 
     live: LiveStore
     _cache: Kept = field(default_factory=Kept)
@@ -55,28 +55,30 @@ class Asking:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def facts(self, store: StoreReader) -> Facts:
-        """What a store says now."""
+        """Return a store's facts."""
         return Facts(store.store, kept=self._cache)
 
     async def facts_now(self) -> Facts:
-        """The same, read once for each commit. Raises StoreError."""
+        """Return the facts, read once per commit; raise StoreError if that fails."""
         return await self.live.ask("facts", self.facts)
 
     async def selected(self, selection: Selection) -> Selected:
-        """What a selection's reports are. Raises UsageError where fleet or name is not there."""
+        """Return the reports of a selection; raise UsageError if its fleet or name does not exist."""
         facts = await self.facts_now()
 
         def read(_: StoreReader) -> Selected:
             selected = facts.selected(selection)
-            assert selected.there is not None  # it is read here, in a thread
+            assert selected.there is not None  # read here, in a thread, because it is lazy
             return selected
 
         return await self.live.ask(("selected", selection), read)
 
     async def in_period(self, question: Question) -> Selection:
-        """Return the selection of the windows that a question is about.
+        """Return the selection of the windows of a question.
 
-        Raises UsageError if fleet or name is not there, and NoReportsInPeriod.
+        Raises:
+            UsageError: If the fleet or name does not exist.
+            NoReportsInPeriod: If the period has no reports.
         """
         of = await self.selected(question.all_windows)
         windows = windows_of(question, of.facts)
@@ -85,14 +87,14 @@ class Asking:
         return replace(of.selection, windows=windows)
 
     async def with_opening(self, choices: Choices, of: Selected) -> Choices:
-        """Return the choices with what a view opens with, as with_opening()."""
+        """Return the choices with a view's defaults, as with_opening()."""
         question = "with opening", of.selection, choices
         return await self.live.ask(question, lambda _: with_opening(choices, of))
 
     async def answers(self, question: Question, *kinds: Kind, slow: bool = False) -> Answers:
-        """The answers to a question, or some kinds of them, without any ε. Errors as ask().
+        """Return the answers to a question, or only some kinds, without any ε; raises the errors of ask().
 
-        slow: see LiveStore.ask().
+        See LiveStore.ask() for `slow`.
         """
         facts = await self.facts_now()
 
@@ -102,7 +104,7 @@ class Asking:
         return await self.live.ask((question, kinds), work, slow=slow)
 
     async def finding(self, selection: Selection, write: Numbers, *, series: bool = False) -> Findings:
-        """What is known now, in a reader's numbers, and with series how it went; errors as find()."""
+        """Return the findings in a reader's numbers, optionally with their series; errors as find()."""
         facts = await self.facts_now()
         work = functools.partial(find, facts, selection, write, series=series)
         return await self.live.ask(("finding", selection, write, series), lambda _: work(), slow=series)
@@ -125,7 +127,7 @@ class Asking:
         return await self.live.ask(question, lambda _: self._both(facts, selection, compared), slow=True)
 
     def _both(self, facts: Facts, selection: Selection, compared: tuple[Selection, ...]) -> BothEpsilons:
-        # A new window has not ended, whatever is known of the others.
+        # A new window is still running, whatever is known of the others.
         key = selection, compared, tuple(facts.selected(replace(selection, windows=(), version="")).there)
         with self._lock:
             entry = self._epsilons.get(key)
@@ -151,5 +153,5 @@ def _sums(facts: Facts, selection: Selection, compared: Sequence[Selection]) -> 
 
 
 def _with_windows(facts: Facts, selection: Selection) -> Selection:
-    """Return a selection that names its windows, all windows if it names none."""
+    """Return a selection that lists its windows, which by default are all."""
     return replace(selection, windows=tuple(sorted(selection.windows or facts.selected(selection).there)))

@@ -1,4 +1,4 @@
-"""Two sets of windows, or two versions, side by side: what changed, in words and as a picture."""
+"""Two sets of windows, or two versions, compared in words and as a picture."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,11 +16,11 @@ from .controls import PanelContext, offer, select, summarize, versioned
 
 
 class ChangePanel:
-    """What changed since other windows, or another version."""
+    """The change since other windows, or from another version."""
 
     def __init__(self, context: PanelContext):
         self._context, self._reader = context, context.reader
-        self._follows = False  # whether the windows to compare with follow from the period
+        self._follows = False  # whether the comparison's windows follow from the period
         heading("Compare", 2).props('id="compare"')
         ui.label(
             "Choose what to compare with. It is compared with the period above, or with all other windows."
@@ -42,12 +42,12 @@ class ChangePanel:
         await self._context.choose(against=(*(self._since.value or ()), *version))
 
     async def _compare_with_before(self) -> None:
-        """Compare the period with the time just before it, or no longer."""
+        """Compare the period with the time just before it, or stop comparing."""
         version = [f"version={self._earlier.value}"] if self._earlier.value else []
         await self._context.choose(against=(*([] if self._follows else [BEFORE]), *version))
 
     def show_windows(self, choices: Choices, windows: Sequence[str], versions: Mapping[str, str]) -> None:
-        """Show what there is to compare with; versions: digest -> what it is called."""
+        """Show the possible comparisons; `versions` maps digest -> name."""
         self._follows = choices.follows
         self._before.props(f'aria-pressed="{str(self._follows).lower()}"')
         offer(self._since, list(windows), list(choices.since))
@@ -55,13 +55,13 @@ class ChangePanel:
         versioned("the same", self._earlier, versions, choices.earlier)
 
     def show(self, answers: Answers, choices: Choices) -> None:
-        """Show changes: of shares in words only those that are selected, in the picture all."""
+        """Show changes: of shares only those selected in words, and all in the picture."""
         self.nothing(f"{answers[0].about}, compared with {answers[0].against}:")
         context = self._context
         for answer in answers:
             rows = [row for row in answer.rows if isinstance(row, ChangeRow)]
             names = [sentences.span(row, context.experiment, context.unit, self._reader) for row in rows]
-            if answer.quantity == "reading":  # "5 % quantile"
+            if answer.quantity == "reading":  # such as "5 % quantile"
                 names = [in_locale(name, self._reader) for name in names]
             if answer.quantity == "reading" or choices.ranges:
                 with self._sentences:
@@ -76,7 +76,7 @@ class ChangePanel:
             picture.show(options, None, charts.rows_height(len(names)))
 
     def nothing(self, why: str) -> None:
-        """Say why there is no comparison, or what is compared."""
+        """Show why there is no comparison, or what is compared."""
         self._which.text = why
         self._sentences.clear()
         for picture in (self._shares, self._readings):

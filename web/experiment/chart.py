@@ -1,4 +1,4 @@
-"""A picture that a reader can drag over: NiceGUI's ECharts, with a brush that the server can move too."""
+"""A picture to drag over: NiceGUI's ECharts, with a brush that the server can move too."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -9,15 +9,15 @@ from nicegui import events, ui
 Ends = tuple[float, float]
 
 CHOSEN = "update:model-value"
-"""What a field does when a reader, and not the server, changes it."""
+"""Called when the reader, not the server, changes a field."""
 
-# What was dragged over, with what is told to the server: the ends, on the axis.
+# During a drag: emits its ends, in the axis's unit, to the server.
 _DRAGGED = "e => { const a = (e.areas || [])[0]; if (a && a.coordRange) emit(...a.coordRange.map(Number)); }"
-# The same at the end of a drag; a click beside the area takes the area away.
+# At the end of a drag; a click beside the area clears it.
 _RELEASED = (
     "e => { const a = (e.areas || [])[0]; a ? a.coordRange && emit(...a.coordRange.map(Number)) : emit(); }"
 )
-# The brush is put on with the first drawing: a reader may drag before the server hears of it.
+# Set the brush with the first drawing, since a reader may drag before the server's next message.
 _WHEN_DRAWN = """() => {
   const element = getElement(ID), chart = element.chart;
   // It was begun before the page had its width.
@@ -36,7 +36,7 @@ _WHEN_DRAWN = """() => {
 
 
 class DraggedChart:
-    """A picture that shows what is selected of its horizontal axis."""
+    """A picture that shows the selected part of its horizontal axis."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class DraggedChart:
             self.element.on("chart:brushEnd", self._drag, js_handler=_RELEASED)
 
     def show(self, options: dict[str, Any], area: Ends | None = None, height: int = 340) -> None:
-        """Draw other options, and the brush at an area."""
+        """Draw other options, with the brush at an area."""
         self.element.classes(remove="waiting").options.clear()
         self.element.options.update(options)
         self.element.style(f"height: {height}px")
@@ -77,7 +77,7 @@ class DraggedChart:
         self.move(area)
 
     def move(self, area: Ends | None) -> None:
-        """Put the brush at an area, or take it away."""
+        """Put the brush at an area, or remove it."""
         if self._dragged is None or (area == self._area and self._ready):
             return
         self._area = area

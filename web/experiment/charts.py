@@ -1,7 +1,7 @@
-"""What the pictures show, as ECharts reads it. Names stand in it as text of vectors, never as HTML.
+"""ECharts options of the pictures. Names are text of vectors, never HTML.
 
-A key that begins with : is a call of static/charts.js. None of it holds anything that came from a store.
-Colours are the page's style's, light or dark: see static/experiment.css.
+A key that begins with : is a call of static/charts.js; it never contains anything from a store. Colours are
+those of the page's style, light or dark: see static/experiment.css.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ INK, GRID = "var(--ink)", "var(--line)"
 BLUE, RED, GREEN = "var(--accent)", "var(--chart-red)", "var(--chart-green)"
 _LINES = (BLUE, RED, GREEN, "var(--chart-purple)")
 _FAINT = 0.35  # opacity
-_MOST_BARS = 128  # that are drawn one by one
+_MOST_BARS = 128  # drawn one by one
 _MOST_MARKED = 30  # windows with large points
 _LABEL = 24  # characters of a name on an axis
 
-# The page's own. To make room for an axis's labels, ECharts measures them: it cannot measure "inherit", and
-# takes a font for it that is narrower where the axis does not name one.
+# The page's own font. To make room for an axis's labels ECharts measures them: it cannot measure "inherit",
+# and assumes a narrower font if the axis does not name one.
 _FONT = "system-ui, sans-serif"
 _NAMES = {":formatter": "hushmote.name"}
 
@@ -29,18 +29,18 @@ Options = dict[str, Any]
 
 
 def _numbers(locale: str, behind: str = "") -> Options:
-    """An axis's labels as numbers of a locale, such as de-CH."""
+    """Return an axis's labels as numbers of a locale, such as de-CH."""
     return {":formatter": script("digits", locale, behind)}
 
 
 def _tooltip(locale: str, *, named: bool = False) -> Options:
-    """What is told of a bar, a point or a window where a mouse rests: as text of vectors, never as HTML."""
+    """Return the tooltip of a bar, a point or a window: text of vectors, never HTML."""
     formatter = script("told", locale, named)
     return {"trigger": "item", "renderMode": "richText", ":formatter": formatter, "confine": True}
 
 
 def _axis(kind: str, labels: Options, *, below: bool = False, **more: Any) -> Options:
-    """An axis; labels: how they are written. below: its name stands there."""
+    """Return an axis with formatted labels; `below` puts its name there."""
     place: Options = {"nameLocation": "middle", "nameGap": 26} if below else {}
     return {
         "type": kind,
@@ -56,7 +56,7 @@ def _axis(kind: str, labels: Options, *, below: bool = False, **more: Any) -> Op
 def _picture(
     summary: str, x: Options, y: Options, series: list[Options], top: int = 28, bottom: int = 28, **more: Any
 ) -> Options:
-    """A picture; summary: in words, for readers who cannot see it. top, bottom: free space there, pixels."""
+    """Return a picture with a summary for screen readers; top and bottom are its margins in pixels."""
     return {
         "animation": False,
         "toolbox": {"show": False},
@@ -85,7 +85,7 @@ _BRUSH: Options = {
 
 
 def histogram(answer: Answer, unit: str, summary: str, locale: str) -> Options:
-    """A number's shares over its axis, to be dragged over; post-processed ones are points."""
+    """Return a number's shares over its axis, to be dragged over; post-processed ones are points."""
     many = len(answer.rows) > _MOST_BARS
     bars = [[r.lower, r.upper, *map(_percent, (r.value, r.low, r.high))] for r in answer.rows]
     processed = [
@@ -94,7 +94,7 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> Options:
         if isinstance(r, PostRow)
     ]
     bar_series = {"type": "custom", "data": [] if many else bars, ":renderItem": "hushmote.bar"}
-    # All series are always there: where one goes, ECharts forgets what was dragged over.
+    # All series are always present: if one is removed, ECharts loses the dragged area.
     series = [
         {"id": "bars", **bar_series, "encode": {"x": [0, 1], "y": [2, 3, 4]}, "clip": True},
         *_stepped(bars if many else []),
@@ -110,7 +110,7 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> Options:
 
 
 def _stepped(bars: Sequence[Sequence[float]]) -> list[Options]:
-    """Bars as a stepped line in the band of its intervals: three paths, however many bars there are."""
+    """Return bars as a stepped line in the band of its intervals: three paths for any number of bars."""
     ends = [bars[-1][1]] if bars else []
 
     def steps(values: Sequence[float]) -> list[list[float]]:
@@ -128,7 +128,7 @@ def _stepped(bars: Sequence[Sequence[float]]) -> list[Options]:
 
 
 def named_bars(answer: Answer, chosen: Sequence[str], summary: str, locale: str) -> Options:
-    """Shares or readings with names, the first above; the chosen ones are solid, all if none is."""
+    """Return named shares or readings, the first on top; chosen ones are solid, by default all."""
     rows, share = answer.rows, answer.quantity == "share"
     scale = _percent if share else float
     data = [
@@ -154,7 +154,7 @@ def named_bars(answer: Answer, chosen: Sequence[str], summary: str, locale: str)
 
 
 def _whiskers(ends: list[list[float]], colour: str, *, across: bool = False, name: str = "") -> Options:
-    """Intervals beside names: across, names run along x."""
+    """Return the intervals beside names, which run along x if `across`."""
     return {
         "id": f"ends {name}",
         "type": "custom",
@@ -168,7 +168,7 @@ def _whiskers(ends: list[list[float]], colour: str, *, across: bool = False, nam
 
 
 def over_time(answer: Answer, summary: str, locale: str) -> Options:
-    """Statistics over the windows, a line with its intervals each, to be dragged over."""
+    """Return statistics over the windows, each a line with intervals, to be dragged over."""
     percent = answer.quantity == "share"
     windows = list(dict.fromkeys(r.window for r in answer.rows if isinstance(r, TrendRow)))
     scale = _percent if percent else float
@@ -195,12 +195,12 @@ def over_time(answer: Answer, summary: str, locale: str) -> Options:
     days: Options = {
         ":formatter": script("time", locale),
         "margin": 12,
-    }  # clear of the lowest number beside it
+    }  # away from the lowest tick's number
     return _picture(summary, _axis("category", days, data=windows), y, series, **more)
 
 
 def changes(answer: Answer, names: Sequence[str], summary: str, locale: str) -> Options:
-    """Changes with their intervals around 0, a row each; filled where there is a change."""
+    """Return changes with their intervals around 0, a row each, filled if significant."""
     rows = [r for r in answer.rows if isinstance(r, ChangeRow)]
     scale = 100 if answer.quantity == "share" else 1
     points = [
@@ -219,10 +219,10 @@ def changes(answer: Answer, names: Sequence[str], summary: str, locale: str) -> 
 
 
 def _percent(share: float) -> float:
-    """A share in percent, with what a picture can show of it."""
+    """Return a share in percent, with the digits that a picture can show."""
     return float(f"{share * 100:.5g}")
 
 
 def rows_height(rows: int) -> int:
-    """Height of a picture of named rows, pixels."""
+    """Return the height of a picture of named rows, in pixels."""
     return min(1200, 80 + 34 * max(1, rows))

@@ -1,4 +1,4 @@
-"""What a reader has chosen to look at, as the page's address keeps it: a link shows the same again."""
+"""A reader's choices, as the page's address stores them: a link shows the same view again."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -19,33 +19,33 @@ from ...server.plain_text import shorten, visible
 from ..period import EXPLICIT, USUAL, first_and_last, in_period, parse, period_of, windows_of
 
 QUANTILES = (0.05, 0.5, 0.95)
-"""The quantiles that are shown if a reader chooses none."""
+"""Quantiles that are shown by default."""
 
 CONFIDENCES = (0.9, 0.95, 0.99)
 
 SHARE = "share"
-"""Of a trend: the shares of the chosen range or labels."""
+"""Over time: the shares of the chosen range or labels."""
 
 NEWEST = 60
-"""Windows that a trend shows; those chosen may be others."""
+"""Windows in a trend, which may differ from the chosen ones."""
 
 MOST_TEXTS = 100
 """Texts that a reader may type; a file may have more."""
 
 _VERSION = "version="  # in `against`
-_MOST_SAID = 60  # characters of a choice that is not there
+_MOST_SAID = 60  # characters of an invalid choice in a message
 _MOST_QUANTILES = 9
-_MOST = 1000  # values of one name in an address; more is not from a reader
+_MOST = 1000  # values of one name in an address; longer ones do not come from a reader
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What is looked at.
+    """A reader's choices.
 
-    question  as a reader asks it; without ranges a view opens with some, without quantiles with QUANTILES
-    over      what is shown over time: mean, share, or a quantile such as 0.5
-    windows   the windows of its period, added up; none for all. fitting() sets them
-    since     the windows that are compared with; none for no comparison, or for those of a version. Likewise
+    question  as chosen: without ranges and quantiles, a view has defaults
+    over      the statistic shown over time: mean, share, or a quantile such as 0.5
+    windows   windows of the period, added up; empty for all; set by fitting()
+    since     windows to compare with; empty for no comparison, or for those of a version; set by fitting()
     """
 
     question: Question
@@ -60,7 +60,7 @@ class Choices:
 
     @property
     def ranges(self) -> tuple[str, ...]:
-        """One low:high of a number, labels of another type, or texts; none if a reader has none."""
+        """low:high of a number, labels of another type, or texts; empty if none are chosen."""
         return self.question.ranges
 
     @property
@@ -70,7 +70,7 @@ class Choices:
 
     @property
     def earlier(self) -> str:
-        """The version that is compared with; "" for none."""
+        """The version to compare with, or ""."""
         versions = [text for text in self.question.against if text.startswith(_VERSION)]
         return versions[-1].removeprefix(_VERSION) if versions else ""
 
@@ -81,7 +81,7 @@ class Choices:
 
     @property
     def compares(self) -> bool:
-        """Whether a comparison is asked for."""
+        """Whether there is a comparison."""
         return bool(self.since or self.earlier)
 
     def asking(self, **fields: Any) -> "Choices":
@@ -89,7 +89,7 @@ class Choices:
         return replace(self, question=self.question.replace(**fields))
 
     def estimate(self, of: Selected) -> Question:
-        """Return what is asked of an experiment, as the command `estimate` asks it."""
+        """Return the question for an experiment, as the command `estimate` asks it."""
         question, is_number = self.question, "quantiles" in of.can
         return question.replace(
             windows=self.windows,
@@ -101,7 +101,7 @@ class Choices:
         )
 
     def trend(self, of: Selected) -> Question:
-        """Return the trend that is shown, as the command asks for it: over the newest windows."""
+        """Return the question for the trend, as the command asks it: over the newest windows."""
         quantile = _part(self.over)
         wants_share = MEAN not in of.can or self.over == SHARE
         return Question(
@@ -116,7 +116,7 @@ class Choices:
         )
 
     def change(self, of: Selected) -> Question:
-        """Return the comparison that is shown, of those chosen windows that are not compared with."""
+        """Return the question for the comparison, leaving out chosen windows that are on the other side."""
         looked_at, version, earlier = self.windows, self.question.version, self.earlier
         if self.since and not earlier:
             apart = tuple(w for w in looked_at or of.there if w not in self.since)
@@ -142,7 +142,7 @@ class Choices:
         )
 
     def query(self) -> str:
-        """Return the part of an address after ?; empty where nothing was chosen."""
+        """Return the part of an address after ?; "" if nothing is chosen."""
         over = urlencode({"over": self.over}) if self.over != MEAN else ""
         return "&".join(filter(None, [self.question.query(), over]))
 
@@ -159,13 +159,13 @@ def windows_of_version(of: Selected, version: str) -> tuple[str, ...]:
 
 
 def _with_reports(of: Selected, windows: tuple[str, ...], version: str) -> tuple[str, ...]:
-    """Return those windows in which a version has reports; all windows of the version if there are none."""
+    """Return those windows that have reports of a version, or all its windows if none do."""
     there = windows_of_version(of, version)
     return (tuple(w for w in windows if w in there) or there) if windows else ()
 
 
 def from_query(query: str, question: Question) -> Choices:
-    """Return the choices in an address, about a question's experiment; anything else there is left out."""
+    """Return the choices in an address for a question's experiment; other parts are ignored."""
     try:
         fields_of_query = parse_qs(query, max_num_fields=_MOST)
     except ValueError:
@@ -183,7 +183,7 @@ def from_query(query: str, question: Question) -> Choices:
 
 
 def left_out(query: str, fitted: Choices) -> tuple[str, ...]:
-    """What an address asks for that is not in the choices that were made of it, such as "confidence 7"."""
+    """Return the parts of an address that are not in the choices made from it, such as "confidence 7"."""
     try:
         pairs = parse_qsl(query, max_num_fields=_MOST)
     except ValueError:
@@ -210,7 +210,7 @@ def _float(text: str) -> float:
 
 
 def _part(text: str) -> float | None:
-    """A number in an address above 0 and below 1; None for another text."""
+    """Return a number in an address above 0 and below 1, or None for another text."""
     return value if 0 < (value := _float(text)) < 1 else None
 
 
@@ -229,14 +229,16 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "post": lambda text: text if text in METHODS else None,
     "against": lambda text: text or None,
 }
-"""What the text of a question's field in an address stands for, None for nothing."""
+"""Return the value of a question's field from its text in an address, or None."""
 
 
 def range_between(experiment: Experiment, low: float, high: float) -> str:
-    """The range of a number's whole bins nearest to low and high, in its unit, as parse_range reads it.
+    """Return the range of a number's whole bins nearest to low and high, in its unit, for parse_range.
 
-    Beyond the first and the last edge it is open, since the end bins hold what lies beyond them. Raises
-    UnitsError where no whole bin lies between.
+    Beyond the first and the last edge it is open, since the end bins include everything beyond them.
+
+    Raises:
+        UnitsError: If no whole bin is between them.
     """
     edges = bin_edges(experiment)
     low, high = max(float(low), float(edges[0])), min(float(high), float(edges[-1]))
@@ -249,7 +251,7 @@ def range_between(experiment: Experiment, low: float, high: float) -> str:
 
 
 def typed_range(experiment: Experiment, low: float | None, high: float | None) -> str:
-    """The range that was typed, as range_between has it; raises UnitsError with what is to be typed."""
+    """Return a typed range, as range_between() does; raise UnitsError with what to type."""
     if low is None or high is None:
         raise UnitsError("From and To are to be numbers")
     if not low < high:
@@ -260,11 +262,11 @@ def typed_range(experiment: Experiment, low: float | None, high: float | None) -
     try:
         return range_between(experiment, low, high)
     except UnitsError:
-        raise UnitsError(f"between From and To lies no whole row of {edges[1] - edges[0]:g}") from None
+        raise UnitsError(f"no whole row of {edges[1] - edges[0]:g} lies between From and To") from None
 
 
 def typed_quantiles(text: str) -> tuple[float, ...]:
-    """5, 50, 95 as shares. Raises UnitsError for another text."""
+    """Return 5, 50, 95 as shares; raise UnitsError for another text."""
     parts = text.replace(";", ",").replace("%", "").split(",")
     quantiles = tuple(round(percent / 100, 12) for percent in map(_float, parts) if 0 < percent < 100)
     if len(quantiles) < len(parts):
@@ -299,16 +301,16 @@ def typed_texts(text: str, file_texts: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def ends(experiment: Experiment, text: str) -> tuple[float, float]:
-    """The outer edges of a number's range, in its unit. Raises UnitsError for another text."""
+    """Return the outer edges of a number's range, in its unit; raise UnitsError for another text."""
     indices, edges = parse_range(experiment, text), bin_edges(experiment)
     return float(edges[indices.low]), float(edges[indices.high])
 
 
 def fitting(choices: Choices, of: Selected) -> Choices:
-    """Return the choices with their windows, without those that an experiment does not have or no longer has.
+    """Return the choices with their windows, without those that an experiment does not have.
 
     Args:
-        choices: What an address or a reader asks for.
+        choices: The choices in an address or of a reader.
         of: The experiment, all versions of it.
     """
     question, facts, can = choices.question, of.facts, of.can
@@ -352,7 +354,7 @@ def fitting(choices: Choices, of: Selected) -> Choices:
 def _other_side(
     choices: Choices, chosen: Sequence[str], there: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the windows that are compared with, and what of `against` names them."""
+    """Return the windows to compare with, and the part of `against` that names them."""
     if choices.follows:
         before = periods.preceding(chosen, there)
         return before, (BEFORE,) if before else ()
@@ -377,7 +379,7 @@ def _version(version: str, there: Sequence[str]) -> str:
 
 
 def over_names(can: Set[str], quantiles: Sequence[float]) -> Mapping[str, str]:
-    """What can be shown over time, with its name; can: what the experiment answers."""
+    """Return the statistics that can be shown over time, with names, given the experiment's answers."""
     if MEAN not in can:
         return {SHARE: "the chosen labels"}
     names = {MEAN: "mean"} | ({SHARE: "the chosen range"} if "ranges" in can else {})

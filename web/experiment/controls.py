@@ -1,4 +1,4 @@
-"""How an estimate is shown: rows, post-processing, confidence, version, quantiles."""
+"""Controls for the form of an estimate: rows, post-processing, confidence, version, quantiles."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from .choices import CONFIDENCES, Choices, typed_quantiles
 OF_WINDOWS = ("Over time", "Compare")
 EXPORT = "Export"
 PARTS = (*OF_WINDOWS, "How private", EXPORT)
-"""Parts of the view that a link leads to; an address may end in #how-private."""
+"""Parts of the view with links to them; an address may end in #how-private."""
 
 Choose = Callable[..., Awaitable[None]]
-"""Called with what a reader has chosen anew, by the names that Question has, or with `over`."""
+"""Called with a reader's new choices, by field name of Question, or `over`."""
 
 _POSTS = {"raw": "none: unbiased", "nonnegative": "nonnegative", "smooth": "smooth"}
 
 
 @dataclass(frozen=True)
 class PanelContext:
-    """What every panel is given: what is asked in which unit, what it answers, who reads, and who is told."""
+    """The context of every panel: the question and unit, the answers, the reader, and the callback."""
 
     experiment: Experiment
     unit: str
@@ -35,27 +35,27 @@ class PanelContext:
 
 
 def select(options: Any, label: str, chosen: Callable[[], Awaitable[None]], **more: Any) -> ui.select:
-    """A list to choose from; chosen is called when a reader, and not the server, has chosen."""
+    """Return a list to choose from; `chosen` is called when the reader, not the server, chooses."""
     field = ui.select(options, label=label, **more).classes("experiment-field")
     field.on(CHOSEN, chosen)
     return field
 
 
 def offer(field: ui.select, options: Any, value: Any) -> None:
-    """Let a list have these options, and one value chosen, or several."""
+    """Set the options of a list, and its chosen value or values."""
     if options != field.options:
         field.set_options(options)
     field.value = value
 
 
 def summarize(field: ui.select, chosen: int, there: int) -> None:
-    """Let a list of windows say how many are chosen: their names would fill many lines."""
+    """Show the number of chosen windows in a list: their names would fill many lines."""
     field.props["display-value"] = f"{chosen:,} of {there:,}" if chosen else ""
     field.update()
 
 
 def versioned(first: str, field: ui.select, versions: Mapping[str, str], value: str) -> None:
-    """Offer versions (digest -> what it is called) below the first; a field for one alone is not shown."""
+    """Offer versions (digest -> name) below the first; hide the field if there is only one."""
     offer(field, {"": first, **versions}, value)
     field.visible = len(versions) > 1
 
@@ -71,7 +71,7 @@ class Parts:
         self.show(())
 
     def show(self, names: Sequence[str]) -> None:
-        """Show links to these parts alone."""
+        """Show links to only these parts."""
         for name, link in self._links.items():
             link.visible = name in names
 
@@ -115,7 +115,7 @@ class Controls:
         )
 
     def show(self, choices: Choices, versions: Mapping[str, str]) -> None:
-        """Show what is chosen; versions: digest -> what it is called."""
+        """Show the choices; `versions` maps digest -> name."""
         versioned("all, pooled", self._version, versions, choices.question.version)
 
 

@@ -1,4 +1,4 @@
-"""What a reader exports: the files of `hushmote estimate --output`, its command line."""
+"""Exports for readers: the files of `hushmote estimate --output`, and its command line."""
 
 import shlex
 import tempfile
@@ -26,16 +26,16 @@ from .opening import file_texts, with_opening, without_file_texts
 TABLES = ("estimate", "trend", "change")
 KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "image/png"}
 
-_drawing = threading.Lock()  # matplotlib's settings are the process's
+_drawing = threading.Lock()  # matplotlib's settings are global to the process
 
 
 def question(table: str, choices: Choices, of: Selected) -> Question:
-    """What is asked of the experiment: an estimate, a trend, a change."""
+    """Return the question of a table: an estimate, a trend, or a change."""
     return {"estimate": choices.estimate, "trend": choices.trend, "change": choices.change}[table](of)
 
 
 def command_line(table: str, choices: Choices, of: Selected, store: str) -> str:
-    """The command that gives the same; a store's password is not shown: it stays in HUSHMOTE_STORE."""
+    """Return the equivalent command; a store's password is not shown, since it belongs in HUSHMOTE_STORE."""
     secret = make_url(store).password is not None
     where = [] if secret else ["--store", store]
     one, there = question(table, without_file_texts(choices, of), of), tuple(of.there)
@@ -46,7 +46,7 @@ def command_line(table: str, choices: Choices, of: Selected, store: str) -> str:
 
 
 def _spans(windows: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
-    """Return windows as the command takes them: as one span if they are neighbours."""
+    """Return windows in the command's form: as one span if they are adjacent."""
     if len(windows) < 2 or windows[0] not in there:
         return windows
     first = there.index(windows[0])
@@ -55,7 +55,7 @@ def _spans(windows: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def file_of(reply: Reply, kind: str) -> bytes:
-    """A file: csv, json or png."""
+    """Return a file: csv, json or png."""
     if kind == "csv":
         return reply.answers.to_csv().encode()
     if kind == "json":
@@ -67,13 +67,13 @@ def file_of(reply: Reply, kind: str) -> bytes:
 
 
 def address(of: Selection, table: str, kind: str, choices: Choices) -> str:
-    """Where a file is fetched."""
+    """Return the address of a file."""
     path = f"/experiment/{quote(of.fleet, safe='')}/{quote(of.experiment, safe='')}/{table}.{kind}"
     return f"{path}?{choices.query()}".removesuffix("?")
 
 
 def register(page: Page) -> None:
-    """Put the files on their routes."""
+    """Register the routes of the files."""
 
     @app.get("/experiment/{fleet}/{name}/{table}.{kind}", include_in_schema=False)
     async def _(request: Request, fleet: str, name: str, table: str, kind: str) -> Response:
@@ -86,7 +86,7 @@ def register(page: Page) -> None:
             of = facts.selected(Selection(name, fleet))
             fitted = with_opening(fitting(choices, of), of)
             one = question(table, fitted, of)
-            if kind == "png" and table == "estimate" and "candidates" not in of.can:  # what the page draws
+            if kind == "png" and table == "estimate" and "candidates" not in of.can:  # as on the page
                 one = one.replace(ranges=(), together=False, quantiles=())
             with use_command_hints():
                 return file_of(ask(facts, one), kind)
@@ -104,7 +104,7 @@ def register(page: Page) -> None:
 
 
 def is_shown(page: Page, fleet: str) -> bool:
-    """Whether the page shows a fleet."""
+    """Return whether the page shows a fleet."""
     return page.settings.fleet is None or page.settings.fleet == fleet
 
 

@@ -23,14 +23,14 @@ _MOST_LINKS = 200
 async def response_if_missing(page: Page, request: Request, fleet: str, name: str) -> Response | None:
     """Return a response with status 404 if an experiment does not exist, or None.
 
-    None also if the store cannot be read, or takes longer than a second: a reader gets the view at once, and
-    the view shows the error.
+    It is also None if the store cannot be read, or takes longer than a second: the view then opens at once,
+    and shows the error.
     """
     try:
         async with asyncio.timeout(_LONGEST_WAIT_S):
             names = await _visible_names(page)
             if name not in names.get(fleet, ()):
-                await page.live.look()  # it may have been added since the last look
+                await page.live.look()  # it may have been added since
                 names = await _visible_names(page)
     except (StoreError, TimeoutError):
         return None

@@ -1,4 +1,4 @@
-"""What an experiment's view opens with, before a reader selects anything."""
+"""Defaults of an experiment's view, before a reader selects anything."""
 
 import contextlib
 
@@ -14,10 +14,10 @@ from .choices import Choices
 
 
 def with_opening(choices: Choices, of: Selected) -> Choices:
-    """Return the choices, with the range that a view opens with if a reader has selected none.
+    """Return the choices, with a default range if the reader has selected none.
 
-    That is the first share that the experiment's file asks for; otherwise yes, or the most common label in
-    the chosen windows; of a number nothing; of texts those that the file lists. It may take an estimate.
+    It is the first share that the experiment's file asks for; otherwise yes, or the most common label in the
+    chosen windows; for a number, none; for texts, those that the file lists. It may take an estimate.
     """
     return choices if choices.ranges else choices.asking(ranges=_opening(choices, of))
 
@@ -28,7 +28,7 @@ def _opening(choices: Choices, of: Selected) -> tuple[str, ...]:
     if "ranges" not in of.can:
         return ()
     experiment = of.newest.experiment
-    with contextlib.suppress(HushmoteError):  # the words in a store may be anybody's
+    with contextlib.suppress(HushmoteError):  # the store's texts may be invalid
         for ask in asks_of(experiment, of.newest.asked.splitlines()):
             if ask.kind == "share":
                 return (ask.text,)
@@ -43,20 +43,20 @@ def _opening(choices: Choices, of: Selected) -> tuple[str, ...]:
 
 
 def file_texts(of: Selected) -> tuple[str, ...]:
-    """Return the texts that the experiment's file lists, to look for."""
+    """Return the texts that the experiment's file lists."""
     return tuple(of.newest.asked.splitlines()) if "candidates" in of.can else ()
 
 
 def without_file_texts(choices: Choices, of: Selected) -> Choices:
-    """Return the choices without the texts that the file lists: a command finds those by itself."""
+    """Return the choices without the texts that the file lists, which a command finds by itself."""
     texts = file_texts(of)
     return choices.asking(ranges=()) if texts and choices.ranges == texts else choices
 
 
 def with_pair(question: Question, of: Selected) -> Question:
-    """Return the question with what the first question of a pair's file asks."""
+    """Return the question with the content of the first question in a pair's file."""
     if "pairs" in of.can:
-        with contextlib.suppress(HushmoteError):  # the words in a store may be anybody's
+        with contextlib.suppress(HushmoteError):  # the store's texts may be invalid
             ask = asks_of(of.newest.experiment, of.newest.asked.splitlines())[0]
             return question.replace(of=ask.of, given=ask.given)
     return question

@@ -1,4 +1,4 @@
-"""What stands in place of the histogram where an experiment has none: its mean, or how to ask it."""
+"""Panels for experiments without a histogram: a mean, or tables and the command for them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ _MOST_BARS = 24
 
 
 class MeanPanel:
-    """The mean in a sentence, and how sure it is; its picture is the trend below."""
+    """The mean in a sentence, with its uncertainty; its picture is the trend below."""
 
     def __init__(self, context: PanelContext) -> None:
         self._context, self._unit, self._reader = context, context.unit, context.reader
@@ -43,7 +43,7 @@ class MeanPanel:
         self._missing = ui.label().props('id="missing"')
 
     def show(self, answer: Answer, when: str) -> None:
-        """Show the mean, and what else is known with it; when: the windows, in words."""
+        """Show the mean and the other answers; `when` describes the windows."""
         mean, *others = answer.rows
         is_told = answer.tells(mean)
         value = findings.amount(mean, self._unit, self._reader) if is_told else "too few reports to tell"
@@ -56,7 +56,7 @@ class MeanPanel:
 
 
 class AskedPanel:
-    """What an experiment of texts or of pairs answers: a picture, tables, and the command that asks it."""
+    """The answers of an experiment of texts or of pairs: a picture, tables, and the command for them."""
 
     def __init__(self, context: PanelContext, file_texts: Sequence[str]) -> None:
         """Make the panel.
@@ -85,7 +85,7 @@ class AskedPanel:
         self._command = command.classes("experiment-command")
 
     async def _typed(self) -> None:
-        """Look for the texts that a reader typed; those of the file if there are none."""
+        """Look for the typed texts, or for those of the file if none are typed."""
         assert self._texts is not None
         try:
             texts = typed_texts(self._texts.value or "", self._file_texts)

@@ -1,4 +1,4 @@
-"""Which sentences the view of an experiment says, and of what; `server.words` has the sentences."""
+"""The sentences in the view of an experiment; `server.words` has their wording."""
 
 import datetime
 from collections.abc import Sequence
@@ -27,16 +27,16 @@ BEFOREHAND = (
     "An interval holds for a range that was chosen beforehand. For a range picked because it stands out it "
     "holds less often than it says."
 )
-WIDE = "Numbers that these reports tell too little about are not shown."
+WIDE = "Numbers with too few reports are not shown."
 ANEW = "and anew when reports come, at most once a minute"
 WATCHING = f"Watching live: {LIVE}."
 _EVERY_DAY = "ε for someone who has seen every day"
-_MOST_LEFT_OUT = 5  # that are named
-_COUNTED_DAYS = 3650  # of a last day that is further away, its date is said
+_MOST_LEFT_OUT = 5  # listed in the message
+_COUNTED_DAYS = 3650  # days until a last day; if it is further away, the date is shown
 
 
 def span(row: Row, experiment: Experiment, unit: str, reader: Numbers) -> str:
-    """What a share is of: 18 to 22 °C, below 18 °C, 22 °C and above, or the label."""
+    """Return the name of a share: 18 to 22 °C, below 18 °C, 22 °C and above, or the label."""
     if row.lower is None or row.upper is None:
         return visible(row.name)
     edges = bin_edges(experiment)
@@ -44,13 +44,13 @@ def span(row: Row, experiment: Experiment, unit: str, reader: Numbers) -> str:
 
 
 def range_name(experiment: Experiment, text: str, unit: str, reader: Numbers) -> str:
-    """What a number's low:high is called, as span() calls it."""
+    """Return the name of a number's low:high, in the form of span()."""
     low, high = ends(experiment, text)
     return span(Row(text, 0, 0, 0, lower=low, upper=high), experiment, unit, reader)
 
 
 def left_out(omitted: Sequence[str]) -> str:
-    """Said of a link that asks for what is not there."""
+    """Return the note on a link's choices that do not exist."""
     if not omitted:
         return ""
     listed = ", ".join(omitted[:_MOST_LEFT_OUT])
@@ -60,11 +60,11 @@ def left_out(omitted: Sequence[str]) -> str:
 
 
 def not_available(chosen: Choices, fitted: Choices, reader: Reader) -> str:
-    """Return what to say of a choice that the experiment does not have; "" if it has all of them.
+    """Return the note on a choice that the experiment does not have, or "".
 
     Args:
-        chosen: What a reader has chosen now.
-        fitted: The choices that were made of it.
+        chosen: The reader's choices.
+        fitted: The choices made from them.
         reader: The reader, for the days.
     """
     period = chosen.period
@@ -86,7 +86,7 @@ def missing(answer: Answer, reader: Reader) -> str:
 
 
 def exact(histogram: Answer, selected: Row | None, reader: Numbers) -> str:
-    """How sure this is: of the share that was selected, of single bars, and what would halve that."""
+    """Return the uncertainty of the selected share and of single bars, and what would halve it."""
     bars = half_width(histogram)
     parts = [] if selected is None else [("the share that you chose", selected.half_width, None)]
     parts += [("a single bar", bars, None)] if bars else []
@@ -97,30 +97,30 @@ def exact(histogram: Answer, selected: Row | None, reader: Numbers) -> str:
 
 
 def trend(answer: Answer, reader: Reader) -> list[str]:
-    """Return a sentence for each statistic of a trend whose changes are known, and other notes."""
+    """Return a sentence for each statistic of a trend whose change is known, and other notes."""
     lines = (in_locale(visible(line), reader) for line in answer.note.splitlines())
     return [_begun(line, answer) for line in lines]
 
 
 def _begun(name: str, answer: Answer) -> str:
-    """A name that begins a sentence: a statistic's has a capital, a label stays what it is."""
+    """Return a name to begin a sentence with: a statistic's is capitalized, a label is unchanged."""
     return words.begun(name) if answer.quantity == "reading" else name
 
 
 def change(row: ChangeRow, name: str, answer: Answer, reader: Reader) -> str:
-    """How a share or a reading changed, and how often chance does as much."""
+    """Return how a share or a reading changed, and how often chance produces such a change."""
     unit = None if answer.quantity == "share" else answer.unit
     text = words.change(row, _begun(name, answer), unit, answer.confidence, len(answer.rows), reader)
     return percent_signs(text, reader)
 
 
 def epsilons(once: TwoEpsilons, every_day: TwoEpsilons, reader: Reader) -> list[str]:
-    """Return the ε of a report, and of what the page shows for two kinds of readers, with their assumptions.
+    """Return the ε of a report, and of the page's numbers for two kinds of readers, with assumptions.
 
     Args:
-        once: Of all sums that are shown.
+        once: Over all sums that are shown.
         every_day: Of each completed window by itself.
-        reader: How numbers are written.
+        reader: The reader, for the numbers.
     """
     text = in_locale(belief(once.report), reader)
     lines = [f"ε of a report: {_epsilon(once.report, reader)}. It holds against everybody. {text}"]
@@ -142,7 +142,7 @@ def _epsilon(nats: float | None, reader: Numbers) -> str:
 
 
 def head(of: Selected, today: datetime.date, reader: Numbers) -> str:
-    """What it is called, who asks until when, and how many reports came."""
+    """Return the experiment's name, owner, end, and number of reports."""
     version = of.newest
     selection = of.selection
     asks = f", asked by {visible(version.owner)}" if version.owner else ""
@@ -153,7 +153,7 @@ def head(of: Selected, today: datetime.date, reader: Numbers) -> str:
 
 
 def _reports_on(of: Selected, day: datetime.date) -> int | None:
-    """Reports of one day, UTC; None where counts are not kept by the day."""
+    """Return the reports of one day, UTC, or None if counts are not stored by day."""
     if of.newest.experiment.window == "all":
         return None
     return sum(sum(n.values()) for window, n in of.there.items() if window[:10] == day.isoformat())

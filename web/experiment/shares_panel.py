@@ -1,4 +1,4 @@
-"""The histogram: drag over it, or type two numbers or tick labels, and read the share with its interval."""
+"""The histogram: drag over it, or type two numbers or tick labels, to see the share with its interval."""
 
 from nicegui import ui
 
@@ -16,7 +16,7 @@ from .chart import CHOSEN, DraggedChart, Ends
 from .choices import Choices, ends, range_between, typed_range
 from .controls import PanelContext, select
 
-_TICKED = 16  # labels that have boxes of their own; more are in a list
+_TICKED = 16  # labels with their own boxes; more are in a list
 _DRAG = "Drag over the bars, or type From and To."
 _TICK = "Tick labels: those that are ticked are added up."
 _COLUMNS = ("range", "share", "from", "to", "processed")
@@ -32,7 +32,7 @@ class SharesPanel:
         self._number = context.experiment.type == "number"
         self._answer: Answer | None = None
         heading("Share of the fleet", 2)
-        # What a reader chose is read aloud, what comes by itself is not: it would never end.
+        # Screen readers announce the reader's choices, but not automatic updates, which would never end.
         self._aloud = ui.label().classes("unseen").props('role="status"')
         with ui.element("div").classes("experiment-main"):
             with ui.element("div"):
@@ -53,7 +53,7 @@ class SharesPanel:
         self._note = ui.label().classes("experiment-note")
         self._table()
 
-    # What a reader does
+    # Actions of the reader
 
     def _fields(self, chosen: tuple[str, ...]) -> None:
         edges = bin_edges(self._experiment)
@@ -66,12 +66,12 @@ class SharesPanel:
                 ui.number(f"To {self._unit}".strip(), value=high, step=step, format="%.10g"),
             )
             for field in self._from_to:
-                # With Enter, an arrow key or on leaving: a number that is half typed is not meant.
+                # On Enter, an arrow key or leaving the field, not while a number is being typed.
                 field.on("change", self._typed).props("dense")
 
     async def _typed(self) -> None:
         low, high = (field.value for field in self._from_to)
-        if not self._range and None in (low, high):  # the other number is still to be typed
+        if not self._range and None in (low, high):  # the other number is not typed yet
             return
         try:
             text = typed_range(self._experiment, low, high)
@@ -93,7 +93,7 @@ class SharesPanel:
         await self._take(text)
 
     async def _take(self, text: str) -> None:
-        """Look at a range."""
+        """Select a range."""
         self._fill_fields((text,))
         await self._chosen((text,))
 
@@ -101,7 +101,7 @@ class SharesPanel:
         await self._choose(ranges=())
 
     def _fill_fields(self, ranges: tuple[str, ...]) -> None:
-        """Write into the fields which whole bins are selected, or nothing."""
+        """Fill the fields with the ends of the selected whole bins, or clear them."""
         self._range = ranges[0] if ranges else ""
         between = ends(self._experiment, self._range) if ranges else (None, None)
         for field, end in zip(self._from_to, between, strict=True):
@@ -130,10 +130,10 @@ class SharesPanel:
             box.on(CHOSEN, ticked)
 
     async def _chosen(self, ranges: tuple[str, ...]) -> None:
-        self._ticked = ranges  # without any the view selects some again
+        self._ticked = ranges  # if there are none, the view selects its default
         await self._choose(ranges=ranges)
 
-    # What is shown
+    # Display
 
     @property
     def rows(self) -> int:
@@ -143,7 +143,15 @@ class SharesPanel:
     def show(
         self, choices: Choices, when: str, histogram: Answer, share: Answer | None, readings: Answers
     ) -> None:
-        """Show answers to these choices; when: the windows, in words. share: None if nothing is selected."""
+        """Show answers to these choices.
+
+        Args:
+            choices: The reader's choices.
+            when: The windows, in words.
+            histogram: The shares of all rows.
+            share: The share of the selection, or None.
+            readings: Means and quantiles.
+        """
         there = len(histogram.rows)
         self._answer = histogram = histogram.telling()
         self._wide.visible = len(histogram.rows) < there
@@ -166,22 +174,22 @@ class SharesPanel:
         self._fill()
 
     def read_aloud(self) -> None:
-        """Read the share aloud to readers who cannot see it."""
+        """Announce the share to screen readers."""
         self._aloud.text = self._sentence.text
 
     def show_share(self, choices: Choices, when: str, share: Answer | None) -> None:
-        """Show the share of what is selected alone, or of a number that nothing is."""
+        """Show only the share of the selection, or for a number without a selection, none."""
         row = share.rows[0] if share else None
         for element in (self._sentence, self._beforehand):
             element.visible = row is not None
         if self._number:
-            if choices.ranges != ((self._range,) if self._range else ()):  # what is half typed stays
+            if choices.ranges != ((self._range,) if self._range else ()):  # keep what is being typed
                 self._fill_fields(choices.ranges)
             self._chart.move(ends(self._experiment, choices.ranges[0]) if choices.ranges else None)
         elif choices.ranges != self._ticked:
             self._ticked = choices.ranges
             self._tick(choices.ranges)
-        assert self._answer is not None  # a share follows its picture
+        assert self._answer is not None  # a share comes after its picture
         is_told = row is None or share is None or share.tells(row)
         self._exact.text = sentences.exact(self._answer, row, self._reader) if is_told else ""
         if row is None or share is None:

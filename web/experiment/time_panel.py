@@ -1,4 +1,4 @@
-"""Windows on a time axis: which are looked at, how a statistic went over them, and whether it changed."""
+"""Windows on a time axis: the chosen ones, a statistic over them, and whether it changed."""
 
 from collections.abc import Sequence
 
@@ -59,7 +59,7 @@ class TimePanel:
             await self._choose(windows=tuple(chosen), last="")
 
     def show_windows(self, choices: Choices, windows: Sequence[str]) -> None:
-        """Show which windows there are, and which are chosen."""
+        """Show the available windows, and the chosen ones."""
         names = dict(over_names(self._can, choices.quantiles))
         if MEAN in names and not choices.ranges:
             names.pop(SHARE, None)
@@ -72,7 +72,7 @@ class TimePanel:
         offer(self._last, there, (chosen or there or [None])[-1])
 
     def show(self, choices: Choices, answer: Answer) -> None:
-        """Show a trend over the newest windows; the chosen ones are marked."""
+        """Show a trend over the newest windows, with the chosen ones marked."""
         verdict = " ".join(sentences.trend(answer, self._reader))
         windows = tuple(dict.fromkeys(row.window for row in answer.rows if isinstance(row, TrendRow)))
         period = words.period(windows, self._windows, self._reader)
@@ -86,6 +86,6 @@ class TimePanel:
             self._chart.show(charts.over_time(answer, self._sentence.text, self._reader.tag), area)
 
     def nothing(self, why: str) -> None:
-        """Say why there is no trend."""
+        """Show why there is no trend."""
         self._hint.visible = self._chart.element.visible = False
         self._sentence.text = why

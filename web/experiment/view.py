@@ -1,4 +1,4 @@
-"""The view of one experiment: what its reports tell, how sure that is, and how private."""
+"""The view of one experiment: its results, their uncertainty, and their privacy."""
 
 import asyncio
 import contextlib
@@ -39,11 +39,11 @@ from .other_panels import AskedPanel, MeanPanel
 from .shares_panel import SharesPanel
 from .time_panel import TimePanel
 
-_PAUSE_S = 0.3  # after a drag, before what follows from it is worked out
+_PAUSE_S = 0.3  # after a drag, before the dependent parts are computed
 
 
 def register(page: Page) -> None:
-    """Put the view and its files on their routes."""
+    """Register the routes of the view and its files."""
     files.register(page)
     ui.add_css(Path(__file__).parents[1] / "static" / "experiment.css", shared=True)
 
@@ -65,8 +65,12 @@ def register(page: Page) -> None:
 class Areas:
     """The view's areas, from the top.
 
-    title: the question. head: its name, who asks, how many reports came. left_out: what the link asked for in
-    vain. finding: what is known. period, parts: the bar below it. state: what hinders.
+    title          the question
+    head           its name, owner, number of reports
+    left_out       choices in the link that do not exist
+    finding        the headline
+    period, parts  the bar below it
+    state          the error, if there is one
     """
 
     title: ui.label
@@ -90,11 +94,11 @@ class ExperimentView:
         self._of: Selected | None = None
         self._built: object = None
         self._client = context.client
-        self._seen_at: datetime.datetime | None = None  # when the numbers were worked out that are shown
-        self._behind = False  # whether what is below the first picture shows something older
+        self._seen_at: datetime.datetime | None = None  # time of the numbers that are shown
+        self._behind = False  # whether the parts below the first picture are outdated
         self._catching_up: asyncio.Task[None] | None = None
         self._query = context.client.request.url.query
-        self._effective = choices  # the same, with what the view opens with where nothing is chosen
+        self._effective = choices  # the same, with the view's defaults
         head = ui.label().classes("faint").props('id="head"')
         left_out = ui.label().classes("experiment-state").props('id="left-out" role="status"')
         finding = ui.column().classes("experiment-lines").props('id="finding"')
@@ -109,25 +113,25 @@ class ExperimentView:
             skeleton().classes("tall")
 
     def state(self, text: str) -> None:
-        """Say what hinders, or nothing."""
+        """Show an error, or "" for none."""
         self._areas.state.text, self._areas.state.visible = text, bool(text)
 
     async def _hinders(self, error: HushmoteError) -> None:
-        """Say what hinders, and how old the numbers are that stand here."""
+        """Show an error, and the time of the numbers that remain on display."""
         text = sentence(await self._page.live.trouble(error))
         if self._seen_at is not None:
             text = f"{text} What you see is of {self._reader.time(self._seen_at)} UTC.".strip()
         self.state(text)
 
     async def refresh(self) -> None:
-        """Show what the store has now; called after each commit."""
+        """Show the store's present state; called after each commit."""
         if await self.describe():
             await asyncio.gather(self._show_finding(), self._show())
         elif self._of is not None:
             self._say(self._areas.finding, ())
 
     async def describe(self) -> bool:
-        """Show what is known without an estimate; return whether one can be asked for."""
+        """Show everything that needs no estimate; return whether an estimate is possible."""
         try:
             of = await self._ask.selected(self._selection)
         except HushmoteError as e:
@@ -148,7 +152,7 @@ class ExperimentView:
         return not few
 
     def _build(self, of: Selected) -> None:
-        """Make the panels, once for each kind of reading."""
+        """Make the panels, once for each type of reading."""
         e = of.newest.experiment
         shape = (e.type, e.low, e.high, e.domain, e.labels, of.unit, of.can)
         if shape == self._built:
@@ -179,11 +183,11 @@ class ExperimentView:
         without += () if self._export.has_files else (EXPORT,)
         self._areas.parts.show([name for name in PARTS if name not in without])
 
-    # What a reader chooses
+    # Choices of the reader
 
     async def _choose(self, **chosen: Any) -> None:
         before = self._choices
-        assert self._of is not None  # before it is, there is nothing to choose
+        assert self._of is not None  # no field is shown before that
         over = chosen.pop("over", before.over)
         request = replace(before.asking(**chosen), over=over)
         choices = self._choices = fitting(request, self._of)
@@ -203,7 +207,7 @@ class ExperimentView:
         assert isinstance(shares, SharesPanel)
         await self._show_share(shares)
         await asyncio.sleep(_PAUSE_S)
-        if self._still(choices):  # not dragged on meanwhile
+        if self._still(choices):  # unless the reader has dragged on in the meantime
             shares.read_aloud()
             self._keep_address()
             self._show_rest()
@@ -217,7 +221,7 @@ class ExperimentView:
         self._areas.period.show(self._choices.period, windows)
 
     def _still(self, choices: Choices) -> bool:
-        """Whether a reader is there and looks at this."""
+        """Return whether the reader is still there with these choices."""
         return choices == self._choices and not self._client.is_deleted
 
     def _keep_address(self) -> None:
@@ -225,10 +229,10 @@ class ExperimentView:
         query = self._choices.query()
         ui.navigate.history.replace(f"?{query}" if query else context.client.request.url.path)
 
-    # What is shown
+    # Display
 
     async def _show(self) -> None:
-        """Show answers to what is chosen: the picture first, then what takes longer."""
+        """Show answers to the choices: the picture first, then the slower parts."""
         if self._of is None or self._of.reports < 2:
             return
         choices, of = self._choices, self._of
@@ -252,9 +256,9 @@ class ExperimentView:
             self._show_rest()
 
     async def _show_finding(self) -> None:
-        """Show the headline: the comparison if one was asked for, otherwise the findings."""
+        """Show the headline: the comparison if there is one, otherwise the findings."""
         choices = self._choices
-        windows = choices.windows or tuple(self._of.there if self._of else ())  # without any it takes its own
+        windows = choices.windows or tuple(self._of.there if self._of else ())
         selection = replace(self._selection, windows=windows, version=choices.question.version)
         try:
             lines = await self._comparison() if choices.compares else ()
@@ -265,10 +269,10 @@ class ExperimentView:
             self._say(self._areas.finding, lines)
 
     async def _comparison(self) -> tuple[str, ...]:
-        """Return the comparison that was asked for in a sentence; nothing if the experiment has none."""
+        """Return the comparison in a sentence; empty if the experiment has none."""
         question = self._change_question()
         if question is not None:
-            with contextlib.suppress(HushmoteError):  # the comparison below says it, the store's the findings
+            with contextlib.suppress(HushmoteError):  # the panels show the error
                 question = question.replace(ranges=self._choices.ranges, quantiles=())
                 headline = await self._ask.comparison(question, self._reader)
                 return (visible(headline),) if headline else ()
@@ -282,11 +286,11 @@ class ExperimentView:
         return files.question("change", self._choices, of)
 
     async def _show_main(self, choices: Choices) -> None:
-        """Show what the experiment answers first: its shares, its mean, texts or a pair's tables."""
+        """Show the experiment's main answer: its shares, its mean, texts or a pair's tables."""
         question, main, of = self._question("estimate"), self._main, self._of
-        assert of is not None  # before it is, there is nothing to show
+        assert of is not None  # this is called only after it was read
         if isinstance(main, AskedPanel):
-            answers = Answers()  # where texts have to be named
+            answers = Answers()  # texts must be named first
             with contextlib.suppress(NotAnswered):
                 answers = await self._ask.answers(question, slow=True)
             picture = await self._picture_answer(question, answers)
@@ -312,7 +316,7 @@ class ExperimentView:
             main.show(self._effective, self._when(), histogram[0], share, of_number)
 
     async def _picture_answer(self, question: Question, answers: Answers) -> Answer | None:
-        """Return what the picture of texts or of a pair shows: of a pair what its file asks for."""
+        """Return the answer that the picture of texts or of a pair shows; for a pair, that of its file."""
         assert self._of is not None
         pair_question = with_pair(question, self._of)
         if pair_question == question:
@@ -326,7 +330,7 @@ class ExperimentView:
         return (await self._tables(question, "ranges"))[0] if question.ranges else None
 
     async def _tables(self, question: Question, kind: Kind) -> Answers:
-        """One kind of tables, asked without what the others need: so it is kept whatever is dragged over."""
+        """Return one kind of tables, asked separately so that they stay cached whatever is dragged over."""
         needless: dict[str, Any] = {} if kind == "ranges" else {"ranges": (), "together": False}
         needless |= {} if kind == "quantiles" else {"quantiles": ()}
         needless |= {} if kind == "histogram" else {"rows": None}
@@ -336,7 +340,7 @@ class ExperimentView:
     async def _show_share(self, panel: SharesPanel) -> None:
         choices, of = self._choices, self._of
         assert of is not None
-        with contextlib.suppress(HushmoteError):  # the next picture says it
+        with contextlib.suppress(HushmoteError):  # the next picture shows the error
             effective = await self._ask.with_opening(choices, of)
             if self._still(choices):
                 self._effective = effective
@@ -345,7 +349,7 @@ class ExperimentView:
                     panel.show_share(effective, self._when(), share)
 
     def _show_rest(self) -> None:
-        """Bring up to date what is below the first picture; nothing waits for it."""
+        """Update the parts below the first picture; nothing waits for them."""
         assert self._of is not None
         main_rows = self._main.rows if isinstance(self._main, SharesPanel) else None
         rows = self._effective.question.rows or main_rows
@@ -369,7 +373,7 @@ class ExperimentView:
             self._catching_up = None
 
     async def _answered(self, question: Question, nothing: Callable[[str], None]) -> Answers | None:
-        """The answers to what takes long; None where nobody waits for them, or nothing() says why."""
+        """Return the answers to a slow question; None if the reader left or nothing() shows the reason."""
         choices = self._choices
         try:
             answers = await self._ask.answers(question, slow=True)
@@ -382,7 +386,7 @@ class ExperimentView:
     async def _show_time(self) -> None:
         assert self._of is not None
         question = self._question("trend")
-        question = question.replace(windows=question.windows or tuple(self._of.there))  # the running one, too
+        question = question.replace(windows=question.windows or tuple(self._of.there))  # also the running one
         if answers := await self._answered(question, self._time.nothing):
             self._time.show(self._effective, answers[-1] if question.quantiles else answers[0])
 
@@ -411,14 +415,14 @@ class ExperimentView:
 
     @staticmethod
     def _say(place: ui.column, lines: Iterable[str]) -> None:
-        """Put lines where others stood."""
+        """Replace the lines."""
         place.clear()
         with place:
             for line in lines:
                 ui.label(line)
 
     def _when(self) -> str:
-        """Which windows are looked at, in words."""
+        """Return the chosen windows in words."""
         of = self._of
         assert of is not None
         chosen = tuple(of.facts.selected(self._question("estimate").resolve(of.facts).selection).counts)
@@ -430,6 +434,6 @@ class ExperimentView:
 
 
 def _called(version: Version) -> str:
-    """How a version is called: its digest, and what it costs."""
+    """Return a version's name: its digest and its ε."""
     current = ", current" if version.current else ""
     return f"{version.experiment.digest.hex()}, ε = {nats(version.experiment.epsilon)}{current}"

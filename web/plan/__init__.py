@@ -1,1 +1,1 @@
-"""The view plan."""
+"""The Plan view."""

@@ -1,4 +1,4 @@
-"""The answer of the Plan view: a request's plan, and what of it is drawn; pure."""
+"""The answer of the Plan view: a request's plan, and the data of its chart; pure functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ ONCE = (
 
 @dataclass(frozen=True)
 class Worked:
-    """A request's plan; solved: the fourth, in the unit of its field: devices, nats, values or %."""
+    """A request's plan; `solved` is the fourth number, in its field's unit: devices, nats, values or %."""
 
     fourth: Fourth
     plan_answer: PlanAnswer
@@ -32,7 +32,7 @@ class Worked:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """Names and what is said of them: both ε, and how devices answer."""
+        """Names and descriptions: both ε, and how devices answer."""
         whole, design = self.plan_answer.seen["all of it"], self.plan_answer.plan.design
         histogram = f"ε = {rounded_up(whole.epsilon)} (δ = {whole.delta:g})"
         if self.plan_answer.request.lifetime is not None:
@@ -45,11 +45,11 @@ class Worked:
 
     @property
     def points(self) -> str:
-        """What an error is in: points of a share; of a mean it is relative to the range."""
+        """Unit of an error: points of a share, or for a mean, relative to the range."""
         return unit_of(self.plan_answer.plan.question)
 
     def error(self, half: float) -> str:
-        """An error in words; a dash where an interval would say nothing."""
+        """Return an error in words; a dash if the interval would be too wide to be useful."""
         return "—" if is_too_wide(half) else points(half, self.points)
 
     @property
@@ -63,14 +63,19 @@ class Worked:
 
 
 def answered(request: PlanRequest, fourth: Fourth, before_each: Callable[[], object] = object) -> Worked:
-    """Work a request out; up to seconds where many designs are looked at.
+    """Plan a request; this takes up to seconds for a search over many designs.
 
-    before_each: called before each of them; what it raises ends the work. Raises PlanError, with the field
-    that cannot hold what it does where there is one, and where there is no such plan.
+    Args:
+        request: The request.
+        fourth: The number to compute.
+        before_each: Called before each design; an exception ends the search.
+
+    Raises:
+        PlanError: With the invalid field if there is one, also if there is no such plan.
     """
     single = None
     if request.lifetime is not None and fourth in ("epsilon", "domain"):
-        # Both are those of one report from each device; a life takes them as they are.
+        # Both are those of one report from each device; a lifetime plan uses them unchanged.
         once = replace(request, lifetime=None, horizon=None, call=None, epsilon=request.limit, limit=None)
         single = answer(once, before_each).plan.design
         if fourth == "epsilon":
@@ -88,6 +93,6 @@ def answered(request: PlanRequest, fourth: Fourth, before_each: Callable[[], obj
     _ = (
         plan_answer.seen,
         plan_answer.fixed_limit,
-    )  # what takes long is worked out here, in a thread of its own
+    )  # computed here, in its own thread, because it is slow
     before_each()
     return Worked(fourth, plan_answer, solved[fourth])

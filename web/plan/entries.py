@@ -1,4 +1,4 @@
-"""What the Plan view's fields hold, and the request that this makes; pure."""
+"""The values of the Plan view's fields, and the request that they make; pure functions."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,10 +12,10 @@ from ...server.words.numbers import MAX_HALF_WIDTH
 
 Fourth = Literal["devices", "epsilon", "domain", "error"]
 Entries = Mapping[str, Any]
-"""Fields' values by their names, as typed: None where a field holds no number; errors and quantiles in %."""
+"""Values by field name, as typed: None if a field has no number; errors and quantiles in %."""
 
 START: dict[str, Any] = {
-    "answer": "error",  # which of the four is worked out from the others
+    "answer": "error",  # the number that is computed from the others
     "devices": 20_000.0,
     "epsilon": 2.0,
     "domain": 64.0,
@@ -42,14 +42,16 @@ _NEEDS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "quantile": ("write a number between 0 and 100: 50 is the median", lambda x: 0 < x < 100),
     "lifetime": ("write a number from 0.001 to 1000", lambda x: 0.001 <= x <= 1000),
 }
-"""What a field must hold, and how that is said."""
+"""The condition of a field, and its message."""
 
 
 def plan_request(entries: Entries) -> PlanRequest:
-    """Return the request that the fields make, without the number that is to be worked out.
+    """Return the request of the fields, without the number that is to be computed.
 
-    Of devices that are asked again and again, the ε of a report is the most that one may cost. Raises
-    PlanError with the first field that cannot hold what it does.
+    If devices report repeatedly, the ε of a report is the largest allowed for one.
+
+    Raises:
+        PlanError: With the first invalid field.
     """
 
     def number(name: str) -> float:
@@ -64,7 +66,7 @@ def plan_request(entries: Entries) -> PlanRequest:
 
     form, lasting = entries["form"], entries["lasting"]
     if form != "number" and entries["answer"] == "domain":
-        raise PlanError("only of a number can it be found how many values to tell apart", "domain")
+        raise PlanError("the number of values can be computed only for a number", "domain")
     reading: dict[str, Any] = {"values": YES_NO if form == "yes_no" else tuple(entries["labels"].split(","))}
     if form == "number":
         reading = _range(entries) | {"unit": entries["unit"], "statistics": entries["kind"]}
@@ -87,7 +89,7 @@ def plan_request(entries: Entries) -> PlanRequest:
 
 
 def _range(entries: Entries) -> dict[str, float]:
-    """Return the ends of a number's range; none unless both are given."""
+    """Return the ends of a number's range; empty unless both are given."""
     low, high = entries["low"], entries["high"]
     if low is None or high is None:
         return {}

@@ -1,4 +1,4 @@
-"""The fields of the Plan view, and what they hold."""
+"""The fields of the Plan view, and their values."""
 
 from collections.abc import Callable
 from functools import partial
@@ -29,7 +29,7 @@ _LIFETIME = Scale("ε, what all reports of a device may tell", "nats", 0.1, 100.
 
 
 class FormPart:
-    """All fields. change: called after each change that a reader makes."""
+    """All fields; `change` is called after each change by the reader."""
 
     def __init__(self, who: Reader, change: Callable[[], None]) -> None:
         self._entries = dict(START)
@@ -53,16 +53,16 @@ class FormPart:
 
     @property
     def fourth(self) -> Fourth:
-        """Which of the four numbers is worked out from the others."""
+        """The one of the four numbers that is computed from the others."""
         return cast(Fourth, self._entries["answer"])
 
     @property
     def entries(self) -> Entries:
-        """What the fields hold, without the number that is worked out."""
+        """Values of the fields, without the computed number."""
         return self._entries | {self.fourth: None}
 
     def epsilon(self, name: str) -> float | None:
-        """Return the ε in one of the fields, also where it is worked out; None where it holds no number."""
+        """Return the ε in one of the fields, typed or computed; None if it has no number."""
         return self._entries[name]
 
     def _change(self, name: str, value: Any) -> None:
@@ -70,27 +70,27 @@ class FormPart:
         self._changed()
 
     def tell(self, name: str, **properties: Any) -> None:
-        """Set the note or the fault of one of the numbers."""
+        """Set the note or the error of one of the numbers."""
         self._quantities[name].tell(**properties)
 
     def show(self, name: str, value: float) -> None:
-        """Put what was worked out into its field."""
+        """Put a computed number into its field."""
         self._entries[name] = value
         self._quantities[name].show(value)
 
     def tell_fixed(self, text: str) -> None:
-        """Say under the question what a fixed limit would save; nothing where said is empty."""
+        """Show under the question what a fixed limit would save; "" shows nothing."""
         self._fixed.set_text(text)
 
     def clear(self) -> None:
-        """Take all faults away."""
+        """Remove all errors."""
         for quantity in self._quantities.values():
             quantity.tell(fault="")
         for field in self._inputs.values():
             field.error = None
 
     def refuse(self, name: str, text: str) -> bool:
-        """Say at a field why it cannot be; False where there is no such field."""
+        """Show an error at a field; return False if there is no such field."""
         name = "labels" if name == "values" else name
         if name in self._quantities:
             self._quantities[name].tell(fault=text)
@@ -115,7 +115,7 @@ class FormPart:
         self._changed()
 
     def _fit(self) -> None:
-        """Show only the fields that a reading and a question of this form have, and what an error is of."""
+        """Show only the fields that apply to this reading and question, and the error's unit."""
         form, kind = self._entries["form"], self._entries["kind"]
         of_mean = form == "number" and kind == "mean"
         self._quantities["error"].tell(unit="± % of the range" if of_mean else _SCALES["error"].unit)

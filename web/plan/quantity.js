@@ -67,7 +67,7 @@ export default {
       this.$emit("number", this.number);
     },
     typed(event) {
-      this.text = event.target.value; // "" where it is not a number
+      this.text = event.target.value; // "" if it is not a number
       this.$emit("number", this.number);
     },
     show(number) {

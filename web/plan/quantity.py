@@ -10,7 +10,7 @@ from nicegui.element import Element
 
 @dataclass(frozen=True)
 class Scale:
-    """What a quantity is: its label and unit, the ends of its slider, and whether it is a whole number."""
+    """The scale of a quantity: label, unit, ends of its slider, and whether it is a whole number."""
 
     label: str
     unit: str
@@ -20,10 +20,11 @@ class Scale:
 
 
 class Quantity(Element, component="quantity.js"):
-    """A slider over the round numbers of a scale, and a field beside it that takes any number.
+    """A slider over the round numbers of a scale, and a field beside it that accepts any number.
 
-    on_number: called with the number, None where the field holds none. on_chosen: where given, the number can
-    be made the answer; it is then shown and cannot be moved. locale: for the browser's Intl.
+    on_number  called with the number, or None if the field has none
+    on_chosen  if given, the number can be made the answer, which is displayed and cannot be moved
+    locale     for the browser's Intl
     """
 
     def __init__(
@@ -46,18 +47,18 @@ class Quantity(Element, component="quantity.js"):
             self.on("chosen", lambda _: on_chosen())
 
     def tell(self, **properties: str | bool) -> None:
-        """Set answer, note or fault, where it is another than before."""
+        """Set the answer, note or error if it has changed."""
         if any(self._props[name] != value for name, value in properties.items()):
             self._props.update(properties)
             self.update()
 
     def show(self, value: float) -> None:
-        """Put a number into the field and under the slider."""
+        """Set the number of the field and the slider."""
         self.run_method("show", value)
 
 
 def number(value: Any) -> float | None:
-    """What a browser sent as a number, or None where it is none."""
+    """Return a value from a browser as a number, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The answer's side of the Plan view: sentences, both ε, the chart, the life of a device, the file."""
+"""The answer in the Plan view: sentences, both ε, the chart, a device's lifetime, the file."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _FACTORS = (0.25, 1, 4)
 
 
 class ResultPart:
-    """What is shown of an answer; of a refusal only its one line, with the last answer greyed below."""
+    """The display of an answer; an error is only one line, with the last answer greyed out below."""
 
     def __init__(self, who: Reader) -> None:
         self._reader = who
@@ -39,12 +39,12 @@ class ResultPart:
         self._rest.set_visibility(False)
 
     def at_work(self) -> None:
-        """Say that the answer is on its way."""
+        """Show that the answer is being computed."""
         self._busy.set_visibility(True)
         self._rest.classes(add="plan-old")
 
     def refuse(self, text: str) -> None:
-        """Show why there is no answer; an empty text where a field says it."""
+        """Show why there is no answer; "" if a field shows the reason."""
         self._waiting.set_visibility(False)
         self._busy.set_visibility(False)
         self._fault.set_text(self._localize(sentence(text) if text else ""))
@@ -53,7 +53,7 @@ class ResultPart:
         self._file.show(None)
 
     def show(self, answer: Worked) -> None:
-        """Show an answer in the place of the last one."""
+        """Replace the last answer."""
         plan_answer = answer.plan_answer
         self._waiting.set_visibility(False)
         self._busy.set_visibility(False)
@@ -123,6 +123,6 @@ class ResultPart:
 
 
 def _format_epsilon(of: HistogramEpsilon) -> str:
-    """The ε of a window's histogram; of several reports of a device it may be larger than that of one."""
+    """Return the ε of a window's histogram; with several reports per device it may exceed that of one."""
     epsilon = rounded_up(of.epsilon)
     return epsilon if of.own_reports == 1 else f"{epsilon} ({own_reports(of.own_reports)})"

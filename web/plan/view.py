@@ -1,4 +1,4 @@
-"""The Plan view: what to ask of a fleet, answered as one moves it, and the experiment file that follows."""
+"""The Plan view: parameters of a question, answered while they are changed, and the experiment's file."""
 
 import asyncio
 import logging
@@ -24,18 +24,18 @@ from .result import ResultPart
 
 log = logging.getLogger(__name__)
 
-_WORKERS = ThreadPoolExecutor(2, "plan")  # their own: a long search never holds up the other views
+_WORKERS = ThreadPoolExecutor(2, "plan")  # separate, so that a long search never delays the other views
 _CACHE: dict[tuple[PlanRequest, Fourth], Worked] = {}
 _MOST_KEPT = 256
-_PAUSE_S = 0.1  # no work before the slider has rested so long
+_PAUSE_S = 0.1  # the slider must rest this long before the search begins
 
 
 class Superseded(Exception):
-    """The reader has moved on: nobody waits for this answer any more."""
+    """The reader has changed the request, so this answer is no longer needed."""
 
 
 def register(page: Page) -> None:
-    """Put the view on its route."""
+    """Register the view's route."""
     charts.register()
     ui.add_css(Path(__file__).with_name("plan.css"), shared=True)
 
@@ -54,7 +54,7 @@ def register(page: Page) -> None:
 
 
 class PlanView:
-    """What one reader asks for, and the answer to it; the latest request wins."""
+    """One reader's request and its answer; the latest request wins."""
 
     def __init__(self, who: Reader) -> None:
         self._reader = who
@@ -69,14 +69,14 @@ class PlanView:
         self._change()
 
     def _change(self) -> None:
-        """See that what the fields hold now is answered."""
+        """Start answering the present values of the fields."""
         self._tell_beliefs()
         if not self._at_work:
             self._at_work = True
             background_tasks.create(self._work(), name="plan")
 
     def _tell_beliefs(self) -> None:
-        """What the ε that stand there mean, at once: no search is needed for that."""
+        """Show what the present ε mean at once, since that needs no search."""
         for name, view in (("epsilon", ITS_REPORT), ("lifetime", ALL_SEEN)):
             nats = self._form.epsilon(name)
             text = belief(nats, seen=view) if nats is not None and 0 < nats <= 1000 else ""
@@ -126,7 +126,7 @@ class PlanView:
                 self._show(answer)
 
     def _show(self, answer: Worked) -> None:
-        """The number that was worked out stays where it is when another one is chosen to be the answer."""
+        """Show an answer; its number stays when another one is chosen to be computed."""
         self._form.show(answer.fourth, answer.solved)
         self._form.tell_fixed(in_locale(answer.plan_answer.fixed_limit, self._reader))
         self._tell_beliefs()

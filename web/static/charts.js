@@ -1,4 +1,4 @@
-// How the page's pictures are drawn and their numbers written: what ECharts calls by a name, hushmote.NAME.
+// Drawing functions and number formats of the page's pictures, which ECharts calls by name: hushmote.NAME.
 "use strict";
 
 Object.assign(window.hushmote, (() => {
@@ -6,7 +6,7 @@ Object.assign(window.hushmote, (() => {
   const FAINT = 0.35; // opacity
   const BLUE = "var(--accent)";
 
-  // A percent sign as the locale has it: behind a space in German, none in English.
+  // A percent sign as in the locale: after a space in German, without one in English.
   const percent = (locale) => {
     const parts = new Intl.NumberFormat(locale, { style: "percent" }).formatToParts(1);
     return parts.slice(parts.findLastIndex((part) => part.type === "integer") + 1).map((part) => part.value).join("");
@@ -44,7 +44,7 @@ Object.assign(window.hushmote, (() => {
 
   const name = (v) => (v.length > LABEL ? v.slice(0, LABEL - 1) + "…" : v);
 
-  // What is told of a bar, a point or a window where a mouse rests: as text of vectors, never as HTML.
+  // The tooltip of a bar, a point or a window: text of vectors, never HTML.
   function told(locale, named) {
     const w = written(locale, { maximumSignificantDigits: 4 });
     const p100 = written(locale, { maximumSignificantDigits: 4 }, "%");
@@ -61,7 +61,7 @@ Object.assign(window.hushmote, (() => {
     style: { stroke, lineWidth: 2, fill: "none" },
   });
 
-  // A bar from 0, and its interval: whiskers where there is room for them, otherwise a band.
+  // A bar from 0, and its interval: whiskers if there is room for them, otherwise a band.
   function bar(params, api) {
     const [from, to, value, low, high] = [0, 1, 2, 3, 4].map((i) => api.value(i));
     const [x0, y0] = api.coord([from, Math.max(0, Math.min(value, 0))]);
@@ -84,13 +84,13 @@ Object.assign(window.hushmote, (() => {
     return { type: "group", children: [filled(Math.min(y0, y), Math.abs(y - y0)), at, whisker, ...ends] };
   }
 
-  // An interval beside a name; the third and fourth value are its ends. across: names run along x.
+  // An interval beside a name; the third and fourth values are its ends. across: names run along x.
   function whisker(across, colour) {
     const draw = line(colour);
     return (params, api) => {
       const [at, low, high] = [api.value(0), api.value(2), api.value(3)];
       const ends = [low, high].map((end) => api.coord(across ? [at, end] : [end, at]));
-      const cap = across ? Math.min(5, api.size([1, 0])[0] / 4) : 5; // many stand close together
+      const cap = across ? Math.min(5, api.size([1, 0])[0] / 4) : 5; // smaller when many are close together
       const mark = ([x, y]) => draw(across ? [[x - cap, y], [x + cap, y]] : [[x, y - cap], [x, y + cap]]);
       return { type: "group", children: [draw(ends), ...ends.map(mark)] };
     };

@@ -1,9 +1,9 @@
-// What the page's frame does in the browser: colours, menu, the time of the last change, a lost connection.
+// The page's frame in the browser: colours, menu, the time of the last change, a lost connection.
 "use strict";
 
 window.hushmote = (() => {
   const COLOURS = "hushmote-colours";
-  const QUIET_MS = 30_000; // between two things that a screen reader is told of updates
+  const QUIET_MS = 30_000; // between two announcements of updates by a screen reader
   let at = null;
   let told = 0;
 
@@ -11,7 +11,7 @@ window.hushmote = (() => {
     try {
       return localStorage.getItem(COLOURS) || "auto";
     } catch {
-      return "auto"; // a browser that keeps nothing
+      return "auto"; // a browser that stores nothing
     }
   }
 
@@ -69,7 +69,7 @@ window.hushmote = (() => {
         try {
           localStorage.setItem(COLOURS, select.value);
         } catch {
-          // it holds until the next page
+          // it is valid until the next page
         }
         paint(select.value);
       });
@@ -92,14 +92,14 @@ window.hushmote = (() => {
     if (first && !at) updated(first);
   }
 
-  // What an address ends in is there only once the view is filled.
+  // The target of an address's fragment exists only once the view is filled.
   function arrive() {
     const part = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
     if (part) part.scrollIntoView();
   }
 
   if (kept() !== "auto") document.documentElement.style.colorScheme = kept();
-  // After all that the document names has run: NiceGUI has drawn the page.
+  // After all scripts of the document have run: NiceGUI has drawn the page.
   document.addEventListener("DOMContentLoaded", start);
   return { updated, arrive };
 })();

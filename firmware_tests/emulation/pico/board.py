@@ -29,10 +29,10 @@ _ENVIRONMENT = {**os.environ, "HUSHMOTE_PICO": str(RIG / "pico")}
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a script.
+    """The result of a script.
 
-    log: marks, flash operations and times since the script began, as run.mjs writes them; seconds are of the
-    board's clock, cycles of 125 MHz.
+    log  marks, flash operations and times since the script began, as run.mjs writes them; seconds are of the
+         board's clock, cycles of 125 MHz
     """
 
     output: str
@@ -41,7 +41,7 @@ class Run:
 
 
 def unix() -> list[str]:
-    """The command of a unix port with littlefs; raises FileNotFoundError where there is none."""
+    """Return the command of a unix port with littlefs; raise FileNotFoundError if there is none."""
     for path in (RIG / "unix32f/micropython", RIG / "mp32/micropython"):
         if path.exists():
             return [str(path)]
@@ -49,7 +49,7 @@ def unix() -> list[str]:
 
 
 def make_image(path: Path, folder: Path, names: Sequence[str]) -> None:
-    """Put files of a folder into the root of a flash image, which is made where there is none."""
+    """Put files of a folder into the root of a flash image, which is created if it is missing."""
     command = [*unix(), "-X", "heapsize=8m", str(HERE / "image.py"), str(path), *names]
     subprocess.run(command, cwd=folder, check=True, timeout=TIMEOUT_S)
 
@@ -70,10 +70,16 @@ def run(
     torn: bool = False,
     firmware: Path = FIRMWARE,
 ) -> Run:
-    """Boot with the file system in image, and run a script through the raw REPL.
+    """Boot with the file system in `image`, and run a script through the raw REPL.
 
-    keep: write what the flash is afterwards to image. stuck: the ring oscillator's bit is always 1.
-    cut: the power fails at this flash operation of the script, counted from 0; torn: half-way through it.
+    Args:
+        script: The script.
+        image: The flash image.
+        keep: Write the flash's final state to `image`.
+        stuck: The ring oscillator's bit is always 1.
+        cut: The power fails at this flash operation of the script, counted from 0.
+        torn: It fails half-way through that operation.
+        firmware: The firmware to boot.
     """
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.json"
@@ -88,7 +94,7 @@ def run(
 
 @contextlib.contextmanager
 def usb_port(folder: Path, image: Path, *, firmware: Path = FIRMWARE) -> Iterator[str]:
-    """The terminal that mpremote takes for the board's USB port; at the end the flash is written to image."""
+    """Yield a terminal that mpremote accepts as the USB port; write the flash to `image` at the end."""
     command = [*_command(firmware, image, True, False), "--port", "0"]
     emulator = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_ENVIRONMENT

@@ -1,7 +1,7 @@
 """MicroPython's RPI_PICO firmware from Debian 13's source packages, and the emulator rp2040js from npm.
 
-Plain: as published, but for the modules of micropython-lib, which Debian has not. Frozen: with
-device/manifest.py as well. The build folder is kept, so that changed modules are frozen again in seconds.
+Plain: as published, except for the modules of micropython-lib, which Debian does not have. Frozen: also with
+device/manifest.py. The build folder is kept, so that changed modules are frozen again within seconds.
 """
 
 import os
@@ -42,7 +42,7 @@ def install(rig: Path) -> None:
 
 
 def install_emulator(rig: Path) -> None:
-    """Install rp2040js into rig/pico, where it is missing; CannotInstall without npm."""
+    """Install rp2040js in rig/pico if it is missing; raise CannotInstall without npm."""
     folder = rig / "pico"
     if (folder / "node_modules" / "rp2040js").exists():
         return
@@ -90,7 +90,7 @@ def _build(rig: Path, frozen: str, target: Path) -> None:
     configure += [f"-DMICROPY_FROZEN_MANIFEST={manifest}"]
     environment = {
         "MICROPY_MPYCROSS": str(folder / "src/micropython/mpy-cross/build/mpy-cross"),
-        "GIT_CEILING_DIRECTORIES": str(rig),  # the firmware's version is not that of this checkout
+        "GIT_CEILING_DIRECTORIES": str(rig),  # otherwise the firmware would have this checkout's version
         "SOURCE_DATE_EPOCH": "0",
     }
     debian.run(configure, folder, environment)

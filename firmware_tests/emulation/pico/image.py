@@ -1,6 +1,6 @@
-"""Runs on MicroPython's unix port: image.py IMAGE [FILE...], a littlefs as the Pico's firmware mounts it.
+"""Make a littlefs as the Pico's firmware mounts it: image.py IMAGE [FILE...], on MicroPython's unix port.
 
-Makes the image where there is none, and copies files of the current folder into its root.
+Creates the image if it is missing, and copies files of the current folder into its root.
 """
 
 # pyright: reportMissingImports=false

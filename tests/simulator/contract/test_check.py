@@ -18,7 +18,7 @@ from hushmote.server.estimate.shuffled import histogram_epsilon
 from hushmote.server.mechanisms.own import MechanismError
 from hushmote.server.wire import experiments as wire
 from hushmote.simulator.contract import check, runtimes
-from hushmote.simulator.contract.cases import EPSILONS, ContractError, cases, further
+from hushmote.simulator.contract.cases import EPSILONS, ContractError, cases, further_cases
 from hushmote.simulator.contract.exact import EnumerationError, distribution, log
 
 Write = Callable[[str, str], str]
@@ -28,7 +28,7 @@ Coin = Callable[..., str]
 @pytest.mark.slow
 def test_a_whole_channel_keeps_everything(own_coin: Coin):
     found = cases(own_coin())
-    assert [name for name in check.PROPERTIES if check.look(name, found).holds is False] == []
+    assert [name for name in check.PROPERTIES if check.check_property(name, found).holds is False] == []
 
 
 @pytest.mark.micropython
@@ -76,7 +76,7 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_is_broken_is_found_and_named(own_coin: Coin, name: str):
     whole, broken, fails = FAULTS[name]
-    found = check.look(fails, cases(own_coin((whole, broken))))
+    found = check.check_property(fails, cases(own_coin((whole, broken))))
     assert found.holds is False, found
     assert "\n" not in found.words
     assert "values, ε = " in found.words
@@ -94,7 +94,7 @@ def test_a_ratio_above_e_to_the_epsilon_by_less_than_1e_12_is_found(own_coin: Co
         last = math.floor(missing * ONE * ONE / (ONE - first) / 4) + excess
     coins = f"rng.bernoulli(exp.threshold) | rng.bernoulli(4) & rng.bernoulli({last})"
     (case, *_) = cases(own_coin(("rng.bernoulli(exp.threshold)", coins)))
-    private = check.look("private", (case,))
+    private = check.check_property("private", (case,))
     assert private.holds is holds
     chance = case.exact[1][1]
     over = float(log(chance / (1 - chance)) * 1_000_000 - epsilon) / 1e6
@@ -115,8 +115,8 @@ def test_a_ratio_above_e_to_the_epsilon_by_less_than_1e_12_is_found(own_coin: Co
 )
 def test_privacy_is_proven_at_small_and_large_epsilons_and_says_so(own_coin: Coin, wrong: str, words: str):
     word = own_coin(("(exp.epsilon, 2)", f"({wrong}, 2)"))
-    assert check.look("private", cases(word)).holds
-    found = check.proven(cases(word), further(word))
+    assert check.check_property("private", cases(word)).holds
+    found = check.check_privacy(cases(word), further_cases(word))
     assert found.holds is ("code" not in words)
     assert words in found.words
     assert found.to_dict()["words"] == found.words
@@ -137,7 +137,7 @@ def test_a_blanket_may_say_less_than_there_is_and_no_more(own_coin: Coin, said: 
     """The lie of randomized response, either way, is what two readings have in common."""
     lines = ("    def blanket(self):", "    lie = 1 - self.experiment.truth", f"    return {said}")
     own = "\n    ".join(lines) + "\n\n    def draw("
-    found = check.look("blanket", cases(own_coin(("    def draw(", own))))
+    found = check.check_property("blanket", cases(own_coin(("    def draw(", own))))
     assert found.holds is holds, found.words
 
 
@@ -166,15 +166,13 @@ def test_of_codes_that_are_too_many_it_says_what_was_not_looked_at(own_coin: Coi
     """Nothing of their size is made: of 2**24 codes two are drawn."""
     found = cases(own_coin(("exp.code_count = 2", "exp.code_count = 1 << 24")))
     tracemalloc.start()
-    looked = {property_: check.look(property_, found) for property_ in check.PROPERTIES}
+    looked = {property_: check.check_property(property_, found) for property_ in check.PROPERTIES}
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 1 << 26
     assert looked["private"].holds
     assert looked["draws"].holds
-    assert looked["codes"].words.endswith(
-        "16,777,214 of 16,777,216 codes are never drawn, code 2 one of them"
-    )
+    assert looked["codes"].words.endswith("16,777,214 of 16,777,216 codes are never drawn, such as code 2")
     left = [one for key, one in looked.items() if key not in ("private", "draws", "codes")]
     assert {one.holds for one in left} == {None}
     assert all("not at 2 values, ε = 2: 16,777,216 codes are too many" in one.words for one in left)
@@ -183,7 +181,7 @@ def test_of_codes_that_are_too_many_it_says_what_was_not_looked_at(own_coin: Coi
 def test_what_raises_at_a_further_epsilon_is_no_refusal(own_coin: Coin):
     word = own_coin(("exp.code_count = 2", "exp.code_count = 2 // (exp.epsilon < 16_000_000)"))
     with pytest.raises(ContractError, match=r"example 1: mechanism .* its take raises ZeroDivisionError"):
-        further(word)
+        further_cases(word)
 
 
 BOARD = """
@@ -216,16 +214,16 @@ def test_codes_that_differ_on_micropython_are_found(own_folder: Write, tmp_path:
         own_folder(name + "_board", board + f'\nldp_client.MECHANISMS["{name}:Coin"] = (take, randomize)\n')
         path = f"Path({str(tmp_path / (name + '_board.py'))!r})"
         word = own_folder(name, COIN.replace("Path(__file__)", path) + f"\nimport {name}_board\n")
-        found = check.compare(word, cases(word), runtime)
+        found = check.compare_runtimes(word, cases(word), runtime)
         assert found.holds is (not text), found.words
         assert text in found.words
 
 
 def test_without_a_micropython_codes_are_not_compared(own_coin: Coin):
     word = own_coin()
-    found = check.compare(word, cases(word), None)
+    found = check.compare_runtimes(word, cases(word), None)
     assert (found.holds, found.name) == (None, check.SAME_CODES)
-    assert "no MicroPython here" in found.words
+    assert "MicroPython is not installed" in found.words
     with pytest.raises(ContractError, match="/bin/true is not MicroPython"):
         list(check.check(word, "/bin/true"))
 
@@ -253,10 +251,10 @@ def test_bad_input_is_one_line(own_folder: Write):
 def test_examples_are_needed_and_must_be_what_boards_take(own_coin: Coin):
     whole = 'examples = ({"type": "bool"},)'
     for examples, text in [
-        ("", ":Coin names no examples of it: give the class fields"),
-        ('examples = ({"type": "bool"}, {"type": "number"})', "boards refuse its example 2: low is missing"),
-        ("examples = (5,)", ":Coin has examples that are no sequence of dictionaries: give"),
-        ('examples = {"type": "bool"}', ":Coin has examples that are no sequence of dict"),
+        ("", ":Coin has no examples: add the fields of small"),
+        ('examples = ({"type": "bool"}, {"type": "number"})', "boards reject its example 2: low is missing"),
+        ("examples = (5,)", ":Coin has examples that are not a sequence of dictionaries: add"),
+        ('examples = {"type": "bool"}', ":Coin has examples that are not a sequence of dict"),
         ('examples = ({"type": "bool", "g": {1}},)', "its example 1: Object of type set is not"),
     ]:
         word = own_coin((whole, examples))

@@ -1,8 +1,8 @@
-"""Between the page and ldp_client.py: JSON texts in, JSON texts out. Runs on MicroPython's WebAssembly port.
+"""The bridge between the page and ldp_client.py: JSON in, JSON out, on MicroPython's WebAssembly port.
 
-port.js gives the module `browser`: random(n) -> n bytes of crypto.getRandomValues as hex; read(slot) -> hex
-of a slot of the ledger, "" where it was never written, "!" where the browser refuses; write(slot, hex) ->
-whether the browser took it.
+port.js provides the module `browser`: random(n) -> n bytes of crypto.getRandomValues as hex; read(slot) ->
+hex of a slot of the ledger, "" if it was never written, "!" if the browser refuses; write(slot, hex) ->
+whether the browser stored it.
 """
 
 # pyright: reportMissingImports=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
@@ -21,11 +21,11 @@ import consent
 import ldp_client
 import preview as shown
 
-check_vectors.load_further()  # every mechanism that lies beside the client
-os.urandom = lambda n: binascii.unhexlify(browser.random(n))  # this port has none of its own
+check_vectors.load_further()  # every mechanism that is installed beside the client
+os.urandom = lambda n: binascii.unhexlify(browser.random(n))  # this port has no urandom
 
-# What this firmware allows, whatever a server asks, as on a board; the names are those that the person at
-# this browser chose. 8 in all or, with many small reports, (8, 1e-6): see docs/planning.md.
+# The firmware's limits, whatever a server asks, as on a board; the names are those that the person at this
+# browser chose. 8 in total or, for many small reports, (8, 1e-6): see docs/planning.md.
 POLICY = {
     "sum": 8_000_000,
     "squares": 1_819_000_000_000,
@@ -45,7 +45,7 @@ class BrowserSlots:
         try:
             return binascii.unhexlify(text) if text else None
         except ValueError:
-            return b"?"  # somebody wrote there: a damaged slot
+            return b"?"  # overwritten by something else: a damaged slot
 
     def write(self, slot, data):
         if not browser.write(slot, binascii.hexlify(data).decode()):
@@ -53,7 +53,7 @@ class BrowserSlots:
 
 
 class MemorySlots:
-    """The ledger of one board of a crowd, which lives as long as the crowd."""
+    """The ledger of one board of a crowd, which exists as long as the crowd."""
 
     def __init__(self):
         self.slots = [None, None]
@@ -83,7 +83,7 @@ def about():
 
 
 def parse(payload):
-    """The numbers of an experiment that the page shows and estimates with, and its question."""
+    """Return the fields of an experiment that the page displays and estimates with, and its question."""
     payload = binascii.unhexlify(payload)
     exp = ldp_client.Experiment.parse(payload)
     if exp.type not in ("bool", "choice", "number"):
@@ -100,19 +100,22 @@ def parse(payload):
     return result
 
 
-client = None  # the board that localStorage holds, once it is powered on
-agreed = {}  # name -> question, as consent.question() makes it, that somebody at this browser said yes to
-questions = {}  # name -> question of the experiment in force
+client = None  # the board in localStorage, once it is powered on
+agreed = {}  # name -> question, as consent.question() makes it, to which someone here has consented
+questions = {}  # name -> question of the current experiment
 last = shown.LastReports()
 
 
 def start(device, yes, name, lines):
-    """Power on, silent for a question without a yes; yes: agreed; lines: of the last reports."""
+    """Power on, silent for questions without consent.
+
+    `yes` are the questions with consent, `lines` the last reports.
+    """
     global client, agreed
     agreed, last.lines = yes, lines
     questions.clear()
     client = ldp_client.Client(_policy(sorted(set(yes) | {name})), BrowserSlots(), device)
-    if client.consent and not yes:  # as pages before this one made their ledgers: it is no answer
+    if client.consent and not yes:  # a ledger made by an older page, which is not consent
         new = client._ledger.state.copy()
         new.consent, new.unsent = None, ()
         client._ledger.commit(new)
@@ -131,13 +134,13 @@ def enroll(payload):
 
 
 def _has_yes(name):
-    """Return whether somebody said yes to what the experiment in force asks, at its epsilon or more."""
+    """Return whether someone has consented to the current experiment's question, at its epsilon or more."""
     question, yes = questions.get(name, ""), agreed.get(name, "")
     return bool(question) and yes[:16] == question[:16] and question[16:] <= yes[16:]
 
 
 def answer(yes):
-    """Take what somebody at this browser said: yes, now agreed, or no, which is empty."""
+    """Record the answer of the person at this browser: consent to `yes`, or none if it is empty."""
     global agreed
     agreed = yes
     client.consent = bool(yes)
@@ -156,12 +159,12 @@ def state():
 
 
 def preview(name, value):
-    """What a reading would send, in lines of text; spends nothing."""
+    """Return what a reading would send, as lines of text; spends nothing."""
     return shown.preview(client, name, value)
 
 
 def report(name, value):
-    """One reading: its index, and the report or None."""
+    """Take one reading; return its index, and the report or None."""
     index = client._experiments[name].bucket(value)
     report = client.report(name, value) if _has_yes(name) else None
     if report:
@@ -175,7 +178,7 @@ def sent(data):
 
 
 class CoinSaysYes:
-    """The randomness of a board of a crowd, whose coin of `every` says yes; all else is its own."""
+    """Randomness for a crowd's board that always passes the coin of `every`; everything else is random."""
 
     def __init__(self, rng):
         self.bernoulli = rng.bernoulli
@@ -190,9 +193,9 @@ class CoinSaysYes:
 
 
 def crowd(device, payload, value):
-    """One report of a board of its own: provisioned, enrolled, at the reading that its coin lets through.
+    """Make one report of a new board: provisioned, enrolled, at a reading that `every` lets through.
 
-    Its reading is made up, so nobody is asked: it is made with a yes.
+    The reading is invented, so the board is provisioned with consent.
     """
     payload = binascii.unhexlify(payload)
     slots = MemorySlots()
@@ -211,11 +214,11 @@ def _all_cases():
             yield from check_vectors.cases(lines)
 
 
-_check = {}  # cases of the vectors that are still to be checked, and the experiments that they name
+_check = {}  # test vectors that remain to be checked, and the experiments in them
 
 
 def vectors(many):
-    """Check so many more cases of the vectors from where the last call stopped; what failed, and the end."""
+    """Check `many` further test vectors; return the failures and whether all are done."""
     if not _check:
         _check.update(cases=_all_cases(), experiments={})
     done, failed = 0, []
@@ -240,7 +243,7 @@ _CALLS = {call.__name__: call for call in CALLS}
 
 
 def call(text):
-    """[name, argument, ...] -> {"value": ...} or {"error": text, "kind": name of its class}."""
+    """Call a function: [name, argument, ...] -> {"value": ...} or {"error": text, "kind": class name}."""
     name, *arguments = json.loads(text)
     try:
         return json.dumps({"value": _CALLS[name](*arguments)})

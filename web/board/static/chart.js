@@ -1,12 +1,12 @@
-// A histogram with intervals as SVG, and the same numbers as a table. No library.
+// A histogram with intervals as SVG, and its numbers as a table, without a library.
 import { element, number, percent, points, roughly } from './words.js';
 
 const [HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [260, 46, 8, 10, 44];
 
-/** Whether an interval is narrow enough to be shown; as server/answers/rows.py. */
+/** Return whether an interval is narrow enough to show, as in server/answers/rows.py. */
 export const tells = (row) => row.high - row.low <= 0.6;
 
-/** Rows {name, share, low, high, truth}; truth: a share, or null where nobody knows it. */
+/** Draw rows {name, share, low, high, truth}; truth is a share, or null if it is unknown. */
 export function drawHistogram(box, rows, width) {
   const shown = rows.filter(tells);
   const top = Math.max(0.05, ...shown.map((r) => r.high), ...rows.map((r) => r.truth ?? 0)) * 1.05;
@@ -60,8 +60,8 @@ export function fillTable(body, rows) {
   );
 }
 
-/** In words: how far the estimate is from the truth. */
-export function compared(rows) {
+/** Return how far the estimate is from the truth, in words. */
+export function comparison(rows) {
   const known = rows.filter((r) => r.truth !== null && tells(r));
   if (!known.length) return '';
   const held = known.filter((r) => r.low <= r.truth && r.truth <= r.high).length;

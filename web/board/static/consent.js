@@ -1,4 +1,4 @@
-// The question before all others: whether somebody at this browser says yes. Until then the board is silent.
+// The first question: whether the person at this browser consents. Until then the board is silent.
 import { newDevice } from './crowd.js';
 import { BoardError } from './port.js';
 import { element } from './words.js';
@@ -16,10 +16,10 @@ const WORDS = {
 
 const texts = (list) => (Array.isArray(list) && list.every((x) => typeof x === 'string') ? list : []);
 
-/** name -> question that somebody said yes to; none of a page that kept names alone. */
+/** Return name -> question with consent; empty for a page that stored only names. */
 const questions = (yes) => (yes && !Array.isArray(yes) && Object.values(yes).every((x) => /^[0-9a-f]{24}$/.test(x)) ? yes : {});
 
-/** What the browser keeps beside the ledger: id, yes (by name), last (reports in words); null where nothing is. */
+/** Return what the browser stores beside the ledger: id, yes (by name), last (reports in words); or null. */
 function identity(storage) {
   try {
     const { id, yes, last } = JSON.parse(storage.read('board'));
@@ -31,7 +31,7 @@ function identity(storage) {
 
 const keep = (storage, known) => storage.write('board', JSON.stringify(known));
 
-/** Power on for a question; a board that was never made is made, and has been asked nothing. */
+/** Power on for a question; a new board is provisioned, without any consent. */
 export function powerOn(board, name) {
   let known = identity(board.storage);
   if (!known) {
@@ -42,19 +42,19 @@ export function powerOn(board, name) {
   board.state = board.call('start', known.id, known.yes, name, known.last);
 }
 
-/** A new ledger and a new id, which nobody has said yes to. */
+/** Make a new ledger and a new id, without any consent. */
 export function replace(board) {
   board.call('provision', true);
   keep(board.storage, { id: newDevice(), yes: {}, last: [] });
 }
 
-/** Keep the reports that the board has made, to be shown again after a reload. */
+/** Store the board's reports, so that they can be shown after a reload. */
 export const keepLast = ({ storage, state: { device, agreed, last } }) => keep(storage, { id: device, yes: agreed, last });
 
-/** Whether somebody said yes to the question that is shown. */
+/** Return whether there is consent to the question that is shown. */
 export const takesPart = ({ state, exp }) => state.yes.includes(exp.name);
 
-/** Take what somebody said. A yes holds once it is kept; a no holds at once, whatever the storage does. */
+/** Record an answer. A yes is valid once it is stored; a no at once, even if storing it fails. */
 export function answer(board, yes) {
   const { device: id, last, agreed } = board.state;
   const now = yes ? { ...agreed, [board.exp.name]: board.exp.question } : {};

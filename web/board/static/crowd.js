@@ -3,13 +3,13 @@ import { NotSent, backoff, pause } from './door.js';
 import { plainNumber } from './input.js';
 import { fromHex, randomBytes, toHex } from './port.js';
 
-const AT_ONCE = 6; // requests under way: what browsers open to one server
-const BATCH = 5; // boards made between two turns of the event loop: the collector runs only there
+const AT_ONCE = 6; // concurrent requests: as many as browsers open to one server
+const BATCH = 5; // boards between two turns of the event loop, because the garbage collector runs only there
 
 const uniform = () => new DataView(randomBytes(4).buffer).getUint32(0) / 2 ** 32;
 const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
 
-/** name -> [words, draw(mine)], a draw giving one reading, mine() that of this page's board; for the kinds of experiments that it fits. */
+/** Return name -> [words, draw(mine)] for the experiment's type; draw returns a reading, mine() this page's own. */
 export function populations(exp) {
   if (exp.type === 'number') {
     const [low, width] = [exp.low / 1000, (exp.high - exp.low) / 1000];
@@ -32,9 +32,9 @@ export function populations(exp) {
   };
 }
 
-/** Readings out of a text with ; or line breaks between them, or commas where it has no ; – TypeError for none. */
+/** Return the readings in a text, separated by ; or line breaks, or by commas if it has no ; – or throw TypeError. */
 export function readings(exp, text) {
-  const comma = text.includes(';') ? '' : ','; // else it is a decimal sign
+  const comma = text.includes(';') ? '' : ','; // otherwise a comma is a decimal sign
   const between = new RegExp(exp.type === 'number' ? `[\\s;${comma}]+` : `[\\n;${comma}]+`);
   const parts = text.split(between).map((x) => x.trim()).filter(Boolean);
   if (!parts.length) throw new TypeError('Type at least one reading.');
@@ -49,10 +49,12 @@ export function readings(exp, text) {
 
 export const newDevice = () => `web-${toHex(randomBytes(6))}`;
 
-/** Make `many` boards and send one report of each.
+/** Make `many` boards and send one report from each.
  *
- * source: a function that gives the next reading. to: what door() or examples() gives. each(index, hex): one was
- * acknowledged. progress({made, sent, waiting}): waiting is a text while the door or broker keeps them waiting.
+ * @param source returns the next reading
+ * @param to the result of door() or examples()
+ * @param each called with (index, hex) for each acknowledged report
+ * @param progress called with {made, sent, waiting}; waiting is a text while the door or broker keeps them waiting
  */
 export async function send({ call, payloadHex, many, source, to, each, progress, signal }) {
   const at = { made: 0, sent: 0, silent: 0, waiting: null };
@@ -81,7 +83,7 @@ export async function send({ call, payloadHex, many, source, to, each, progress,
     if (board.report) {
       while (underWay.size >= AT_ONCE) await Promise.race(underWay);
       const one = post(board).finally(() => underWay.delete(one));
-      one.catch(() => {}); // seen by race() or all(), whichever comes first
+      one.catch(() => {}); // race() or all() handles it, whichever comes first
       underWay.add(one);
     } else {
       at.silent++;

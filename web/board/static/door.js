@@ -1,8 +1,8 @@
-// Where reports go: through the HTTP door to the broker, or, without one, into a count in this browser.
+// The destination of reports: the broker through the HTTP door or, without one, a count in this browser.
 
 const PATIENCE_MS = 8000; // longer than a door waits for its broker
 
-/** An answer that is not an acknowledgement; wait: seconds until it may be tried again. */
+/** A response that is not an acknowledgement; wait: seconds until the next attempt. */
 export class NotSent extends Error {
   constructor(text, wait = 0) {
     super(text);
@@ -10,7 +10,7 @@ export class NotSent extends Error {
   }
 }
 
-/** The whole answer {status, headers, text, bytes}; NotSent where there is none in time. */
+/** Return the whole response {status, headers, text, bytes}; throw NotSent if there is none in time. */
 async function ask(url, { signal, ...options } = {}) {
   const patience = AbortSignal.timeout(PATIENCE_MS);
   try {
@@ -32,7 +32,7 @@ function json({ status, text }, url) {
   }
 }
 
-/** The door at a path: experiments() -> names, payload(name), post(device, bytes, signal), result(name). */
+/** Return the door at a path: experiments() -> names, payload(name), post(device, bytes, signal), result(name). */
 export function door({ fleet, door: path, result }) {
   const base = `${path}/${fleet}`;
   return {
@@ -54,7 +54,7 @@ export function door({ fleet, door: path, result }) {
       const why = text.split(/[;\n]/)[0] || `status ${status}`;
       throw new NotSent(`The door says: ${why}.`, Number(headers.get('Retry-After')) || 0);
     },
-    /** The published result, null where none is published; NotSent where nobody answers. */
+    /** Return the published result, or null if there is none; throw NotSent without an answer. */
     async result(name) {
       const url = result ? `${result}/${fleet}/${name}.json` : `${base}/result/${name}`;
       const answer = await ask(url);
@@ -63,7 +63,7 @@ export function door({ fleet, door: path, result }) {
   };
 }
 
-/** The examples beside this file, without a broker; texts: what examples.json holds. */
+/** Return the examples beside this file, without a broker; texts is the content of examples.json. */
 export function examples(texts) {
   return {
     broker: false,
@@ -90,5 +90,5 @@ export function pause(seconds, signal) {
   });
 }
 
-/** Seconds before try number n (0, 1, ...): 1, 2, 4, ... 30, and no sooner than the door asked for. */
+/** Return the seconds before attempt n (0, 1, ...): 1, 2, 4, ... 30, and at least what the door asked for. */
 export const backoff = (n, error) => Math.max(Math.min(2 ** n, 30), error.wait ?? 0);

@@ -6,7 +6,7 @@ const ONE = 2 ** 30;
 const Z = 1.959963984540054; // 95 %
 export const MOST_WORK = 10_000_000;
 
-/** For each code the values that it supports. */
+/** Return the values that each code supports. */
 function supports({ g, t, seeds, domain }) {
   if (!t) return Array.from({ length: domain }, (_, v) => [v]);
   const codes = [];
@@ -26,7 +26,7 @@ function supports({ g, t, seeds, domain }) {
   return codes;
 }
 
-/** Nearest shares that are not negative and sum to 1. */
+/** Return the nearest shares that are not negative and sum to 1. */
 function simplex(values) {
   const falling = [...values].sort((a, b) => b - a);
   let total = 0;
@@ -41,7 +41,7 @@ function simplex(values) {
 export const canEstimate = (exp) =>
   ['rr', 'grr', 'olh'].includes(exp.mechanism) && exp.code_count * exp.domain <= MOST_WORK;
 
-/** A function from counts, one a code, and groups of values to {share, low, high} of each group. */
+/** Return a function from the counts of codes and groups of values to {share, low, high} of each group. */
 export function estimator(exp) {
   const level = exp.levels[0];
   const { g, t, seeds, domain } = level;
@@ -51,7 +51,7 @@ export function estimator(exp) {
   const collision = t ? ((seeds + 1) / g - 1) / seeds : 0;
   const scale = 1 / (p - (p * collision + (1 - collision) * lie));
   const q = p - 1 / scale;
-  // All frequencies sum to 1; where the estimates would not, each takes an equal part of what is missing.
+  // All frequencies must sum to 1; each takes an equal part of the difference.
   const even = t && g ** t !== domain;
   return (counts, groups) => {
     const n = counts.reduce((a, b) => a + b, 0);
@@ -61,7 +61,8 @@ export function estimator(exp) {
     let shares = Array.from(supported, (c) => (c / n - q) * scale);
     const missing = even ? (1 - shares.reduce((a, b) => a + b, 0)) / domain : 0;
     shares = shares.map((x) => x + missing);
-    // Codes that few reports are expected in are often missing: half of the chances are those that the shares imply.
+    // Codes with few expected reports are often missing: half of their probability is that which the shares
+    // imply.
     const implied = simplex(shares);
     const chance = codes.map((values, code) => {
       const mass = values.reduce((sum, v) => sum + implied[v], 0);

@@ -1,7 +1,7 @@
-// The reading: a slider with a field, or a choice.
+// The control for a reading: a slider with a field, or a choice.
 import { element, indexName, number } from './words.js';
 
-/** A text as a number; TypeError for what is no plain number. One comma or point is the decimal sign. */
+/** Return a text as a number; throw TypeError if it is not a plain number. One comma or point is the decimal sign. */
 export function plainNumber(text) {
   const plain = text.trim().replace('−', '-');
   if (!/^[+-]?(\d+[.,]?\d*|[.,]\d+)$/.test(plain)) {
@@ -10,15 +10,17 @@ export function plainNumber(text) {
   return Number(plain.replace(',', '.'));
 }
 
-/** Put the controls for an experiment's readings into a box; {value(), words()} of what is set there.
+/** Add the controls for an experiment's readings to a box; return access to their values.
  *
- * value(): TypeError where nothing is chosen, or no number is typed. chosen(): whether there is anything.
- * beyond(): a sentence where a number lies outside the bounds, else an empty text. changed: called at each change.
+ * value() returns the reading, or throws TypeError if nothing is chosen or no number is typed. words() returns it
+ * as text. chosen() returns whether there is one. beyond() returns a sentence if a number is outside the bounds,
+ * otherwise "".
+ * @param changed called at each change
  */
 export function readingInput(box, exp, unit, preset, changed) {
   if (exp.type === 'number') return numberInput(box, exp, unit, preset, changed);
   const names = Array.from({ length: exp.domain }, (_, i) => indexName(exp, i));
-  // What is not among the labels is "other"; no label is empty.
+  // Anything that is not among the labels is "other"; no label is empty.
   const values = exp.type === 'bool' ? [false, true] : [...exp.labels, ''];
   const radios = names.map((_, i) => element('input', { type: 'radio', name: 'reading', value: i }));
   radios.forEach((radio) => radio.addEventListener('change', changed));
@@ -38,7 +40,7 @@ function numberInput(box, exp, unit, preset, changed) {
   const step = Math.max(10 ** Math.floor(Math.log10((high - low) / 100)), 0.001);
   const start = preset ?? Math.round((low + (high - low) * 0.66) / step) * step;
   const slider = element('input', { type: 'range', id: 'slider', min: low, max: high, step });
-  // A text: a field for numbers drops a comma without a word, and 21,5 would be 215.
+  // A text field: a number field drops a comma silently, so that 21,5 would be 215.
   const field = element('input', { type: 'text', inputmode: 'decimal', autocomplete: 'off', id: 'reading' });
   slider.value = field.value = Number(start.toFixed(3));
   slider.addEventListener('input', () => {
@@ -49,7 +51,7 @@ function numberInput(box, exp, unit, preset, changed) {
     try {
       slider.value = plainNumber(field.value);
     } catch {
-      // said when it is reported
+      // the error is shown when it is reported
     }
     changed();
   });

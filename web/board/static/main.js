@@ -12,11 +12,11 @@ const MOST_UNSENT = 16;
 const NEW_BOARD =
   'A new board has a new id and an empty ledger. That starts a new bound: what the old board has told and what the new one tells add up. Reports that were not sent yet are lost.';
 
-/** What the page has: call (of the port), storage, to (door or examples), about (words by experiment's name). */
+/** The page's state: call (of the port), storage, to (door or examples), about (words by experiment's name). */
 export const board = { call: null, state: null, exp: null, view: null, input: null };
 let sending = false;
-let stop = new AbortController(); // of what is under way to the door
-let asked = null; // a reading outside the bounds, for which the button must be pressed once more
+let stop = new AbortController(); // for requests to the door
+let unconfirmed = null; // a reading outside the bounds, for which the button must be pressed again
 const indices = new Map(); // report -> index of its reading, for the truth in the view
 
 const json = async (file) => {
@@ -24,10 +24,10 @@ const json = async (file) => {
   return response.ok ? response.json() : null;
 };
 
-/** Colours: as ?theme= says, else as the page around this one keeps them, else as the system. */
+/** Set the colours: as ?theme= says, otherwise as the surrounding page stores them, otherwise as the system. */
 function theme() {
-  const asked = new URLSearchParams(location.search).get('theme') ?? kept('').read('hushmote-colours');
-  if (asked === 'dark' || asked === 'light') document.documentElement.dataset.theme = asked;
+  const choice = new URLSearchParams(location.search).get('theme') ?? kept('').read('hushmote-colours');
+  if (choice === 'dark' || choice === 'light') document.documentElement.dataset.theme = choice;
 }
 
 function trouble(text, canBeNew = false) {
@@ -63,9 +63,9 @@ async function choose(name) {
   board.name = name;
   trouble(null);
   for (const id of ['consent', 'measure', 'steps', 'budget', 'crowd', 'view']) $(id).hidden = true;
-  const payload = await retried(() => board.to.payload(name), () => board.name === name);
+  const payload = await retry(() => board.to.payload(name), () => board.name === name);
   const words = board.about[name] ?? (await board.to.result(name).catch(() => null)) ?? {};
-  if (!payload || board.name !== name) return; // another one was chosen meanwhile
+  if (!payload || board.name !== name) return; // another question was chosen in the meantime
   const end = payload.indexOf(0);
   $('purpose').textContent = words.purpose || 'Nobody here knows what this is asked for.';
   $('owner').textContent = board.about[name] ? 'An example: nobody asks this.' : words.owner ? `Asked by ${words.owner}.` : 'Nobody here knows who asks.';
@@ -79,7 +79,7 @@ async function choose(name) {
     $('facts').textContent = facts(board.exp, words.unit);
     board.view = board.views[name] ??= makeView(board.exp, board.to);
     board.input = readingInput($('input'), board.exp, words.unit ?? '', words.reading, readingChanged);
-    asked = null;
+    unconfirmed = null;
     fillPopulations(board.exp);
     $('until').hidden = board.exp.every === 1;
     $('view').hidden = false;
@@ -125,14 +125,14 @@ function showState() {
   $('waiting').textContent = state.pending ? `${number(state.pending)} waiting to be sent, as they are: ${state.outbox.join(', ')}` : '';
   showConsent(board);
   $('crowd').hidden = !takesPart(board); // some of its readings are those of this page
-  $('preview').textContent = previewed();
+  $('preview').textContent = previewText();
   $('policy').textContent = JSON.stringify(state.policy, null, 1);
   for (const id of ['report', 'until']) $(id).disabled = !takesPart(board) || !board.input.chosen();
   if (state.locked) trouble(lockedWords(state.locked), true);
 }
 
-/** What the reading at hand would send, without sending it. */
-function previewed() {
+/** Return what the present reading would send, without sending it. */
+function previewText() {
   const { state, exp } = board;
   if (takesPart(board) && !state.experiments[exp.name].left) return 'Nothing: the budget is spent.';
   try {
@@ -144,12 +144,12 @@ function previewed() {
 }
 
 function readingChanged() {
-  asked = null; // another reading is asked for anew
+  unconfirmed = null; // another reading needs its own confirmation
   showState();
 }
 
-/** Whether a reading can be reported now: a typing error would spend budget. */
-function agreed() {
+/** Return whether the reading can be reported: a typing error would use up budget. */
+function canReport() {
   let beyond;
   try {
     beyond = board.input.beyond();
@@ -159,35 +159,35 @@ function agreed() {
     $('said').textContent = error.message;
     return false;
   }
-  if (!beyond || asked === board.input.words()) return true;
-  asked = board.input.words();
+  if (!beyond || unconfirmed === board.input.words()) return true;
+  unconfirmed = board.input.words();
   $('said').textContent = `${beyond} Press again to send it.`;
   return false;
 }
 
 const onlyTheCoin = (now) => whyNone(now).startsWith('The coin');
 
-/** Why report() gave None, as far as status() tells. */
+/** Return why report() returned None, as far as status() reveals it. */
 function whyNone(now) {
   const { state, exp } = now;
   const line = state.experiments[exp.name];
   if (state.locked) return lockedWords(state.locked);
-  if (!takesPart(now)) return 'This board does not take part.'; // even if the no could not be written
+  if (!takesPart(now)) return 'This board does not take part.'; // even if the no could not be stored
   if (state.error) return lockedWords(state.error);
   if (!line.left) return 'The budget is spent.';
   if (state.pending >= MOST_UNSENT) return 'The outbox is full.';
   return `The coin said no: it falls before the reading is looked at, and lets 1 reading in ${number(exp.every)} through.`;
 }
 
-/** One reading; with patience, as many as it takes until the coin of `every` lets one through. */
+/** Report one reading; if patient, repeat until `every` lets one through. */
 async function reportReading(patient) {
-  if (!agreed()) return;
-  asked = null;
+  if (!canReport()) return;
+  unconfirmed = null;
   const [exp, value] = [board.exp, board.input.value()];
   let [answer, readings] = [null, 0];
   do {
     if (readings && readings % 20 === 0) await pause(0);
-    if (board.exp !== exp) return; // another question was chosen meanwhile, and this is no answer to it
+    if (board.exp !== exp) return; // another question was chosen in the meantime, and this is not an answer to it
     answer = board.call('report', exp.name, value);
     board.state = answer.state;
     readings++;
@@ -216,7 +216,7 @@ async function reportReading(patient) {
   drain();
 }
 
-/** Send the outbox, oldest first, each as it is until it is acknowledged. */
+/** Send the outbox, oldest first, each report unchanged until it is acknowledged. */
 async function drain() {
   if (sending) return;
   sending = true;
@@ -226,15 +226,15 @@ async function drain() {
       const mine = report.slice(2, 10) === view.exp.digest;
       try {
         if (board.to.broker) sentSays('Trying …');
-        const before = mine && board.to.broker ? await countedBefore(view) : null;
-        if (!board.state.outbox.includes(report)) continue; // dropped meanwhile
-        await board.save(); // the debit
+        const before = mine && board.to.broker ? await currentCount(view) : null;
+        if (!board.state.outbox.includes(report)) continue; // dropped in the meantime
+        await board.save(); // the debit must be stored before the report leaves
         if (!board.state.outbox.includes(report)) continue;
         await board.to.post(board.state.device, fromHex(report), stop.signal);
         board.state = board.call('sent', report);
         n = 0;
         if (mine) view.add(indices.get(report) ?? null, report);
-        if (mine) countMoved(view, before);
+        if (mine) watchCount(view, before);
       } catch (error) {
         if (!board.state.outbox.includes(report)) continue;
         if (!(error instanceof NotSent || error instanceof BoardError)) throw error;
@@ -256,14 +256,14 @@ function sentSays(text) {
   $('steps').hidden = false;
 }
 
-/** How many reports are counted, null where nobody answers; a server that did not last time is not waited for. */
-async function countedBefore(view) {
+/** Return the number of counted reports, or null without an answer; do not wait if the last one was missing. */
+async function currentCount(view) {
   const result = view.silent() ? null : await view.refresh();
   return view.silent() ? null : result?.reports ?? 0;
 }
 
-/** Say that the report was acknowledged, and watch the count move. */
-async function countMoved(view, before) {
+/** Show that the report was acknowledged, and wait for the count to change. */
+async function watchCount(view, before) {
   if (!board.to.broker) {
     await view.refresh();
     sentSays(`Counted in this browser: ${number(view.counted())} so far.`);
@@ -301,8 +301,8 @@ async function checkVectors() {
     : `${number(done)} vectors agree, bit for bit: this board does what boards and servers do.`;
 }
 
-/** What ask() gives, asked again until the door answers; null once nobody wants it any more. */
-async function retried(ask, wanted = () => true) {
+/** Return the result of ask(), repeated until the door answers; null once it is no longer wanted. */
+async function retry(ask, wanted = () => true) {
   for (let n = 0; wanted(); n++) {
     try {
       const answer = await ask();
@@ -340,7 +340,7 @@ async function start() {
   $('boot').textContent = `MicroPython ${about.micropython} runs in this browser.`;
   $('real').hidden = false;
   $('idle').hidden = !config.broker || Boolean(config.door);
-  const names = await retried(() => board.to.experiments());
+  const names = await retry(() => board.to.experiments());
   if (!names.length) {
     trouble('The fleet asks nothing at the moment: no experiment is published.');
     return;
@@ -370,8 +370,8 @@ $('population').addEventListener('change', () => ($('own-field').hidden = $('pop
 $('vectors').addEventListener('click', checkVectors);
 $('new').addEventListener('click', newBoard);
 $('trouble-new').addEventListener('click', newBoard);
-/** Somebody pressed yes or no. */
-function said(yes) {
+/** Handle a press of yes or no. */
+function handleAnswer(yes) {
   const waiting = board.state.outbox.length;
   try {
     answer(board, yes);
@@ -391,8 +391,8 @@ function said(yes) {
   $('consent-title').focus();
   board.save().catch(failed);
 }
-$('yes').addEventListener('click', () => said(true));
-$('no').addEventListener('click', () => said(false));
+$('yes').addEventListener('click', () => handleAnswer(true));
+$('no').addEventListener('click', () => handleAnswer(false));
 let drawn = 0;
 window.addEventListener('resize', () => {
   clearTimeout(drawn);

@@ -1,17 +1,17 @@
-// The form that sends many boards' reports: what it asks for, progress, the end.
+// The form that sends many boards' reports: fields, progress, result.
 import { populations, readings, send } from './crowd.js';
 import { element, number, reports } from './words.js';
 
 const $ = (id) => document.getElementById(id);
 
-/** The populations that readings of an experiment can be drawn from, to choose among. */
+/** Fill the list of populations that fit the experiment. */
 export function fillPopulations(exp) {
   const known = populations(exp);
   $('population').replaceChildren(...Object.entries(known).map(([key, [words]]) => element('option', { value: key }, words)));
   $('own-field').hidden = true;
 }
 
-/** Send what the form asks for, with the page's board as it is now. */
+/** Send the reports that the form describes, with the page's board in its present state. */
 export async function sendMany(board) {
   const { exp, view } = board;
   const [, draw] = populations(exp)[$('population').value];

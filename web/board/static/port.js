@@ -1,11 +1,11 @@
-// device/ldp_client.py, as it is, on MicroPython's WebAssembly port; bridge.py is the way in.
-// Mechanisms and types: all that device/ has.
+// device/ldp_client.py, unchanged, on MicroPython's WebAssembly port; bridge.py is the interface.
+// Mechanisms and types: all of device/.
 const FURTHER = ['ldp_pairs.py', 'ldp_pgr.py', 'ldp_prefix.py', 'ldp_sw.py', 'ldp_text.py'];
 const VECTORS = ['vectors.json', 'vectors_further.json'];
-// What a yes applies to is consent.py's word, which imports the two behind it.
+// consent.py defines what consent applies to; it imports the two behind it.
 const CONSENT = ['consent.py', 'reporter_base.py', 'kept_experiments.py'];
 const FILES = ['ldp_client.py', 'ldp_p256.py', ...FURTHER, 'preview.py', ...CONSENT, 'check_vectors.py', ...VECTORS, 'bridge.py'];
-const CHUNK = 65536; // the most that getRandomValues gives at once
+const CHUNK = 65536; // limit of getRandomValues
 
 export function randomBytes(n) {
   const bytes = new Uint8Array(n);
@@ -16,7 +16,7 @@ export function randomBytes(n) {
 export const toHex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
 export const fromHex = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 
-/** What the board says no to: an experiment, a ledger, a source of randomness. */
+/** The board rejects something: an experiment, a ledger, a source of randomness. */
 export class BoardError extends Error {
   constructor(text, kind) {
     super(text);
@@ -24,7 +24,7 @@ export class BoardError extends Error {
   }
 }
 
-/** localStorage under a prefix; a browser that refuses it gives "!" and false. */
+/** Return localStorage under a prefix; if the browser refuses it, reads give "!" and writes false. */
 export function kept(prefix) {
   return {
     read(name) {
@@ -45,10 +45,11 @@ export function kept(prefix) {
   };
 }
 
-/** What kept() has, in IndexedDB, too: a function save() that resolves once it is on the disk.
+/** Mirror the storage of kept() in IndexedDB; return save(), which resolves once it is on the disk.
  *
- * A browser writes localStorage some seconds late, and a killed one has lost that: where IndexedDB has a ledger with
- * a higher number, it is put back. So save() before a report leaves, and no debit is ever given back. */
+ * A browser writes localStorage some seconds late, and loses that part when it is killed: if IndexedDB has a ledger
+ * with a higher number, it is restored. So call save() before a report leaves, and no debit is ever undone.
+ */
 export async function onDisk(prefix, storage) {
   const names = ['slot0', 'slot1', 'board'];
   const now = () => names.map((name) => storage.read(name));
@@ -81,7 +82,7 @@ export async function onDisk(prefix, storage) {
   };
 }
 
-/** Resolves once this tab has the lock of a name, for as long as it lives; waits() is called while another has it. */
+/** Resolve once this tab holds a named lock, which it keeps; waits() is called while another tab has it. */
 export async function alone(name, waits) {
   const request = (options) =>
     new Promise((resolve, reject) => {
@@ -100,7 +101,7 @@ export async function alone(name, waits) {
   }
 }
 
-/** A function call(name, ...arguments) of bridge.py; storage: what kept() gives. */
+/** Return a function call(name, ...arguments) of bridge.py; storage is the result of kept(). */
 export async function boot(storage) {
   if (typeof crypto === 'undefined' || !crypto.getRandomValues) {
     throw new BoardError('This browser has no crypto.getRandomValues. Without good randomness there is no board.');

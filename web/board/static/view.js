@@ -1,13 +1,13 @@
-// What is learned: the server's numbers where there are some, else those of the reports that this page sent.
-import { compared, drawHistogram, fillTable, tells } from './chart.js';
+// The results: the server's numbers if there are any, otherwise those of the reports from this page.
+import { comparison, drawHistogram, fillTable, tells } from './chart.js';
 import { canEstimate, estimator } from './estimate.js';
 import { NotSent } from './door.js';
 import { belief, codeOf, groupName, groupsOf, nats, needed, number, reports } from './words.js';
 
-const FEW = 50; // reports, of which little can be said
+const FEW = 50; // reports, too few for useful shares
 const $ = (id) => document.getElementById(id);
 
-/** The view of one experiment; to: what door() or examples() gives. */
+/** Return the view of one experiment; to is the result of door() or examples(). */
 export function makeView(exp, to) {
   const groups = groupsOf(exp);
   const estimated = canEstimate(exp) ? estimator(exp) : null;
@@ -15,18 +15,18 @@ export function makeView(exp, to) {
   const truth = new Float64Array(exp.domain);
   let [counted, known] = [0, 0];
   let underWay = null;
-  let last = null; // the newest result that was published
-  let answered = null; // when the server answered last
-  let silent = false; // whether it did not answer the last time
-  let others = null; // whether reports had been counted before this page sent any
+  let last = null; // the newest published result
+  let answeredAt = null; // time of the server's last answer
+  let silent = false; // whether the last request had no answer
+  let hadReports = null; // whether reports had been counted before this page sent any
 
   function ours() {
     const rows = counted > 1 && estimated ? estimated(counts, groups) : [];
     return rows.map((row, i) => ({ ...row, name: groupName(exp, groups[i]), truth: truthOf(groups[i]) }));
   }
 
-  /** Only where all that is counted went out from here, each with a reading that is known, is there a truth of all. */
-  const isAll = () => known > 0 && known === counted && (!last || (!others && last.reports === counted));
+  /** Return whether all counted reports are from this page with known readings, so that there is a truth of all. */
+  const isAll = () => known > 0 && known === counted && (!last || (!hadReports && last.reports === counted));
   const truthOf = (values) => (isAll() ? values.reduce((sum, v) => sum + truth[v], 0) / known : null);
 
   function between({ from, to }) {
@@ -45,7 +45,7 @@ export function makeView(exp, to) {
     }));
   }
 
-  /** What is learned where there is no histogram, such as a mean alone. */
+  /** Return the result without a histogram, such as a mean alone. */
   function alone(result) {
     if (result.histogram.length) return '';
     const value = (x) => `${number(x)} ${result.unit ?? ''}`.trim();
@@ -58,12 +58,12 @@ export function makeView(exp, to) {
   function source() {
     const sent = reports(counted);
     if (silent) {
-      const since = answered ? `No answer since ${answered.toLocaleTimeString()}` : 'No answer yet from the server';
+      const since = answeredAt ? `No answer since ${answeredAt.toLocaleTimeString()}` : 'No answer yet from the server';
       const count = last ? `; the last count was ${number(last.reports)}` : '';
       return `${since}${count}. ${sent} went out from here.`;
     }
     if (last) {
-      const late = known === counted && !others && last.reports < counted; // what was sent is still on its way
+      const late = known === counted && !hadReports && last.reports < counted; // some reports are still on their way
       const other = counted && !isAll() && !late ? ' Not all that is counted was sent from here, so nobody here knows the truth of it.' : '';
       return `The aggregator has counted ${reports(last.reports)}; ${sent} went out from here.${other}${alone(last)}`;
     }
@@ -74,13 +74,13 @@ export function makeView(exp, to) {
     return where;
   }
 
-  /** The finding, or how many reports it takes. */
-  function found(rows, n) {
+  /** Return the finding, or how many reports it needs. */
+  function findingText(rows, n) {
     if (n === 1) return 'One report tells nothing yet: an estimate needs 2.';
     return last?.finding || (rows.length && !rows.some(tells) ? needed(rows, n) : '');
   }
 
-  /** What is to be said of rows of which some may tell too little. */
+  /** Return the note on rows of which some have too few reports. */
   function few(rows, n) {
     const scatter = rows.length && n < FEW ? `${reports(n)} are too few to say much. Estimates are right on average; those of few reports scatter widely, also below 0% and above 100%.` : '';
     return `${scatter} ${rows.every(tells) ? '' : 'Shares that these reports tell too little about are not shown.'}`.trim();
@@ -89,9 +89,9 @@ export function makeView(exp, to) {
   async function ask() {
     try {
       last = await to.result(exp.name);
-      answered = new Date();
+      answeredAt = new Date();
       silent = false;
-      others ??= !counted && (last?.reports ?? 0) > 0;
+      hadReports ??= !counted && (last?.reports ?? 0) > 0;
     } catch (error) {
       if (!(error instanceof NotSent)) throw error;
       silent = true;
@@ -100,7 +100,7 @@ export function makeView(exp, to) {
 
   return {
     exp,
-    /** One report was acknowledged; index: of its reading, null where nobody knows it any more. */
+    /** Add one acknowledged report; index is that of its reading, or null if it is unknown. */
     add(index, hex) {
       counted++;
       if (estimated) counts[codeOf(hex)]++;
@@ -111,7 +111,7 @@ export function makeView(exp, to) {
     },
     silent: () => silent,
     counted: () => counted,
-    /** Show what is known now, and give the newest result, null where none is published; what is asked while an answer is under way gets that answer. */
+    /** Show the present state, and return the newest published result or null; concurrent calls share one request. */
     refresh() {
       underWay ??= this.draw().finally(() => (underWay = null));
       return underWay;
@@ -121,9 +121,9 @@ export function makeView(exp, to) {
       const all = last?.histogram?.length ? theirs(last) : ours();
       const rows = all.some(tells) ? all : [];
       $('source').textContent = source();
-      $('compared').textContent = compared(rows);
+      $('compared').textContent = comparison(rows);
       const n = (last ?? { reports: counted }).reports;
-      $('found').textContent = found(all, n);
+      $('found').textContent = findingText(all, n);
       $('few').textContent = few(rows, n);
       const truths = rows.some((row) => row.truth !== null);
       for (const id of ['truth-key', 'truth-head']) $(id).hidden = !truths;

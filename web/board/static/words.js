@@ -1,4 +1,4 @@
-// Numbers in the reader's locale, and sentences about an experiment; everything is put in as text, never as HTML.
+// Numbers in the reader's locale, and sentences about an experiment; all are inserted as text, never as HTML.
 
 const format = (options) => {
   const made = new Intl.NumberFormat(undefined, options);
@@ -11,10 +11,10 @@ export const roughly = (share) => `${points(100 * share)}%`;
 export const points = format({ maximumFractionDigits: 1 });
 export const nats = (micro) => format({ maximumFractionDigits: 6 })(micro / 1e6);
 
-/** So many reports, in words. */
+/** Return a number of reports in words. */
 export const reports = (n) => `${number(n)} ${n === 1 ? 'report' : 'reports'}`;
 
-/** How many reports it takes to know the largest share to 10 points; as server/words/findings.py::too_few. */
+/** Return how many reports an error of 10 points takes for the largest share; as server/words/findings.py::too_few. */
 export function needed(rows, n) {
   const most = rows.reduce((a, b) => (b.share > a.share ? b : a));
   const all = n * (5 * (most.high - most.low)) ** 2;
@@ -22,7 +22,7 @@ export function needed(rows, n) {
   return `${reports(n)} so far. ±10 points needs about ${number(Math.ceil(all / unit) * unit)}.`;
 }
 
-/** An element with attributes and children, which are elements or text. */
+/** Return an element with attributes and children, which are elements or text. */
 export function element(tag, attributes = {}, ...children) {
   const made = tag.startsWith('svg:')
     ? document.createElementNS('http://www.w3.org/2000/svg', tag.slice(4))
@@ -32,7 +32,7 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** What reports can tell at most, rounded up; as server/words/epsilon.py::belief. */
+/** Return the most that reports reveal, rounded up; as server/words/epsilon.py::belief. */
 export function belief(micro, seen = 'One report') {
   const odds = Math.exp(Math.min(micro / 1e6, 700)) / 9;
   const sure = Math.ceil((100 * odds) / (1 + odds));
@@ -40,7 +40,7 @@ export function belief(micro, seen = 'One report') {
   return `${seen} can raise someone's confidence in a guess about the reading from 10% to ${after}.`;
 }
 
-/** The parts of a report without a tag, [hex, what it is]; codeBytes of the experiment. */
+/** Return the parts of a report without a tag, [hex, description], given the experiment's codeBytes. */
 export const reportParts = (hex, codeBytes) => [
   [hex.slice(0, 2), 'format 1, open fleet'],
   [hex.slice(2, 10), 'experiment'],
@@ -50,7 +50,7 @@ export const reportParts = (hex, codeBytes) => [
 
 export const codeOf = (hex) => parseInt(hex.slice(18), 16);
 
-/** The name of an index: a label, yes or no, or the ends of its bin. */
+/** Return the name of an index: a label, yes or no, or the ends of its bin. */
 export function indexName(exp, index) {
   if (index === null) return 'no reading';
   if (exp.type === 'bool') return index ? 'yes' : 'no';
@@ -58,14 +58,14 @@ export function indexName(exp, index) {
   return binName(exp, index, index + 1);
 }
 
-/** The name of bins from one to before another; what lies outside the bounds falls into the end bins. */
+/** Return the name of the bins `from` to before `to`; the end bins include values outside the bounds. */
 function binName(exp, from, to) {
   const edge = (i) => number((exp.low + ((exp.high - exp.low) * i) / exp.domain) / 1000);
   if (from === 0 && to < exp.domain) return `below ${edge(to)}`;
   return from > 0 && to === exp.domain ? `${edge(from)} or more` : `${edge(from)} to ${edge(to)}`;
 }
 
-/** What a code says under rr, grr and olh. */
+/** Return the meaning of a code under rr, grr and olh. */
 export function codeMeaning(exp, code) {
   if (exp.levels.length > 1) return 'It names one level of a tree, a random seed, and one of that level’s cells.';
   const level = exp.levels[0];
@@ -77,7 +77,7 @@ export function codeMeaning(exp, code) {
   return `Random seed ${number(seed)} throws all values into ${level.g} cells. The code names the reading’s cell with a chance of ${chance}; otherwise it names another. This one names cell ${cell}, which holds about 1 in ${level.g} of all values.`;
 }
 
-/** Groups of neighbouring indices, at most so many, for a chart. */
+/** Return groups of adjacent indices, at most `most`, for a chart. */
 export function groupsOf(exp, most = 16) {
   const size = exp.type === 'number' ? Math.ceil(exp.domain / most) : 1;
   const groups = [];
@@ -92,7 +92,7 @@ export function groupName(exp, values) {
   return binName(exp, values[0], values.at(-1) + 1);
 }
 
-/** What is asked, and what it costs. */
+/** Return the experiment's question, and its cost. */
 export function facts(exp, unit = '') {
   const kind = {
     number: `Readings from ${number(exp.low / 1000)} to ${number(exp.high / 1000)}${unit && ` ${unit}`} are sorted into ${number(exp.domain)} bins.`,

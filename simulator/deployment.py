@@ -1,7 +1,7 @@
-"""A broker, a store and an aggregator that counts into it, and a keyed fleet of real clients that reports.
+"""A broker, a store, an aggregator that counts into it, and a keyed fleet of real clients that reports.
 
-Every step is what a deployment does: an experiment is published signed and retained, devices take it from the
-broker, randomize, debit and report over MQTT with tags, the aggregator counts in its own process.
+Every step is that of a deployment: the experiment is published signed and retained; devices take it from the
+broker, randomize, debit, and report over MQTT with tags; the aggregator counts in its own process.
 """
 
 import os
@@ -37,17 +37,17 @@ FLEET = "airports"
 _START_S = 120.0
 _STOP_S = 10.0
 _COUNT_S = 120.0
-# Told what is done and how much it is in all; yields what is told how much more of it is done.
+# Takes a label and a total; yields a function that is called with the further progress.
 Progress = Callable[[str, float | None], AbstractContextManager[Callable[[float], object]]]
 
 
 class DemoError(HushmoteError):
-    """A part of a demo that did not come up; the text says which, and why."""
+    """A part of a demo that failed to start; the message says which, and why."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a demo runs: its broker, its folder, whether it says what it does, and how far it is."""
+    """The settings of a demo: broker, folder, whether to print its steps, and how to show progress."""
 
     broker: str | BrokerAddress | NatsAddress
     folder: Path
@@ -55,32 +55,32 @@ class Place:
     progress: Progress = lambda _doing, _total: nullcontext(lambda _: None)
 
     def say(self, label: str, text: str) -> None:
-        """Tell what is done, unless it is quiet."""
+        """Print a step, unless the demo is quiet."""
         if not self.quiet:
             show.out.print(f"{label:<10}" + "\n          ".join(textwrap.wrap(text, 68)))
 
 
 @dataclass(frozen=True)
-class Reported:
-    """A fleet whose reports are all counted, and how long that took: reporting, and counting after it.
+class ReportedFleet:
+    """A fleet whose reports are all counted, with the seconds that reporting and then counting took.
 
-    twice: reports that came a second time and were not counted again.
+    duplicates  reports that arrived a second time and were not counted again
     """
 
     fleet: SimulatedFleet
     fleet_s: float
     count_s: float
-    twice: int
+    duplicates: int
 
     @property
     def report_bytes(self) -> int:
-        """Bytes of a report."""
+        """Size of a report in bytes."""
         return len(next(iter(self.fleet.acknowledged.values())))
 
 
 @dataclass(frozen=True)
-class Stage:
-    """What runs, and the keys of fleet FLEET. url: of the store."""
+class Deployment:
+    """The running parts, and the keys of fleet FLEET; `url` is the store's."""
 
     place: Place
     broker: Broker
@@ -90,7 +90,7 @@ class Stage:
     fleet_keys: keys.FleetKeys
 
     def retained(self, name: str) -> bytes:
-        """The experiment as the broker has retained it for FLEET; DemoError where it has not."""
+        """Return the broker's retained experiment of FLEET; raise DemoError if there is none."""
         topic = topics.experiment_topic(FLEET, name)
         with gateways_at(self.broker) as gateways:
             announced = gateways.retained(topic, _START_S)
@@ -99,7 +99,7 @@ class Stage:
         return announced
 
     def fleet(self, announced: bytes, devices: int, rng: np.random.Generator) -> SimulatedFleet:
-        """So many devices of FLEET that have taken an experiment."""
+        """Return this many devices of FLEET that have taken an experiment."""
         return SimulatedFleet(
             FLEET,
             [announced],
@@ -109,10 +109,11 @@ class Stage:
             announce_key=self.fleet_keys.announce_key,
         )
 
-    def report(self, experiment: Experiment, readings: Sequence[Reading]) -> Reported:
+    def report(self, experiment: Experiment, readings: Sequence[Reading]) -> ReportedFleet:
         """Let a device report each of the readings, and return once all are counted.
 
-        Raises DemoError, GatewayError and StoreError.
+        Raises:
+            DemoError, GatewayError, StoreError: With a one-line message.
         """
         name, place = experiment.name, self.place
         announced = self.retained(name)
@@ -122,34 +123,40 @@ class Stage:
         with gateways_at(self.broker) as gateways, place.progress("reporting", len(readings)) as advance:
             gateways.deliver(fleet, reports, advance)
         out_s = time.monotonic()
-        wanted = len(fleet.acknowledged)
-        self._wait_until_counted(experiment, wanted)
+        expected = len(fleet.acknowledged)
+        self._wait_until_counted(experiment, expected)
         count_s = time.monotonic() - out_s
-        twice = self.store.rejects().get(FLEET, {}).get("duplicate", 0)
-        return Reported(fleet, out_s - start, count_s, twice)
+        duplicates = self.store.rejects().get(FLEET, {}).get("duplicate", 0)
+        return ReportedFleet(fleet, out_s - start, count_s, duplicates)
 
-    def _wait_until_counted(self, experiment: Experiment, wanted: int) -> None:
+    def _wait_until_counted(self, experiment: Experiment, expected: int) -> None:
         end, before = time.monotonic() + _COUNT_S, 0
-        with self.place.progress("counting", wanted) as advance:
+        with self.place.progress("counting", expected) as advance:
             while True:
                 counted = int(self.store.histogram(FLEET, experiment.digest).sum())
                 advance(counted - before)
                 before = counted
-                if counted >= wanted:
+                if counted >= expected:
                     return
                 if self.process.poll() is not None or time.monotonic() > end:
-                    raise DemoError(f"only {counted} of {wanted} reports were counted: see aggregator.log")
+                    raise DemoError(f"only {counted} of {expected} reports were counted: see aggregator.log")
                 time.sleep(0.1)
 
 
 @contextmanager
-def staged(
+def deploy(
     place: Place, name: str, fill: Callable[[Store], object], options: Sequence[str] = ()
-) -> Iterator[Stage]:
-    """A stage whose store, NAME.sqlite in the place's folder, is new.
+) -> Iterator[Deployment]:
+    """Yield a deployment with a new store, NAME.sqlite in the place's folder.
 
-    fill: puts fleets and experiments into the store before the aggregator starts. options: of `hushmote
-    serve`. Raises DemoError, BrokerError and StoreError with one line.
+    Args:
+        place: Broker and folder.
+        name: Of the store's file.
+        fill: Puts fleets and experiments into the store before the aggregator starts.
+        options: Of `hushmote serve`.
+
+    Raises:
+        DemoError, BrokerError, StoreError: With a one-line message.
     """
     folder, key_file = place.folder, place.folder / f"{name}.key"
     url = f"sqlite:///{folder / f'{name}.sqlite'}"
@@ -162,13 +169,13 @@ def staged(
         store = stack.enter_context(Store(url))
         place.say("broker", broker.description)
         fill(store)
-        # The URL can hold a password: it does not belong where everybody on the machine can read it.
+        # The URL can contain a password, which must not be visible in the list of processes.
         environment = {"HUSHMOTE_BROKER": broker.url, "HUSHMOTE_CLIENT_ID": "hushmote-demo"}
         if not is_nats(broker.url):
             environment["HUSHMOTE_PROTOCOL"] = broker.protocol
         command = ["serve", "--store", url, "--master-key", str(key_file), *options]
         with process(command, environment, folder / "aggregator.log", READY) as (aggregator, _):
-            yield Stage(place, broker, store, url, aggregator, fleet_keys)
+            yield Deployment(place, broker, store, url, aggregator, fleet_keys)
 
 
 @contextmanager
@@ -178,9 +185,16 @@ def process(
     log: Path,
     ready: str,
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A command of `hushmote` as a process, and the first line that it prints, which has `ready` in it.
+    """Run a `hushmote` command as a process; yield it and its first line, which must contain `ready`.
 
-    log: the file of its standard error. Raises DemoError where the first line is another, or comes too late.
+    Args:
+        arguments: Of the command.
+        environment: Further variables.
+        log: File for standard error.
+        ready: Expected part of the first line.
+
+    Raises:
+        DemoError: If the first line is different, or comes too late.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
     with open(log, "w", encoding="utf-8") as output:
@@ -195,8 +209,8 @@ def process(
     try:
         line = _first_line(running)
         if ready not in line:
-            said = log.read_text(encoding="utf-8").strip().splitlines() or ["it said nothing"]
-            raise DemoError(f"hushmote {arguments[0]} did not start: {line or said[-1]}")
+            log_lines = log.read_text(encoding="utf-8").strip().splitlines() or ["it printed nothing"]
+            raise DemoError(f"hushmote {arguments[0]} did not start: {line or log_lines[-1]}")
         yield running, line
     finally:
         running.terminate()
@@ -208,7 +222,7 @@ def process(
 
 
 def _first_line(running: subprocess.Popen[str]) -> str:
-    """Return the first line of its output, empty where it ends without one."""
+    """Return the first line of its output, or "" if it ends without one."""
     stream = running.stdout
     assert stream is not None
     lines: SimpleQueue[str] = SimpleQueue()

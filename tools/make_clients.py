@@ -78,7 +78,7 @@ def table() -> str:
 
 def made() -> str:
     """The whole page, with the table as it is now."""
-    return re.sub(r"\| \| MicroPython (.|\n)*?(?=\n\n)", lambda _: table(), FILE.read_text(), count=1)
+    return re.sub(r"\| \| MicroPython (.|\n)*?(?=\n\n|\n\Z)", lambda _: table(), FILE.read_text(), count=1)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def commands(title: str) -> list[str]:
 
 def test_the_path_in_software_is_nine_commands_and_a_file_as_the_page_says():
     said = commands("In software")
-    ours = ["experiment", "serve", "provision", "board", "flash", "status", "estimate"]
+    ours = ["experiment", "serve", "provision", "board", "flash", "status", "simulate"]
     ours = [f"hushmote {command}" for command in ours]
     assert said == ["cat", "hushmote provision", ours[0], "mosquitto", *ours[1:]]
     text = PAGE.read_text()

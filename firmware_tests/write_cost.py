@@ -331,7 +331,7 @@ def part(costs: Costs) -> str:
         f"**One report**, at ε = {EPSILON / 1e6:g}, with the parameters that the server chooses for {DOMAIN:,} values, or a small"
         " example if readings are not numbers; signed, one experiment enrolled:",
         "",
-        "| mechanism | values | heap kept | room needed | peak | garbage per report | SHA-256 | report | ledger record |",
+        "| mechanism | values | heap kept | free heap needed | peak | garbage per report | SHA-256 | report | ledger record |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     base = costs.kept["ldp_client.py"]
@@ -346,8 +346,8 @@ def part(costs: Costs) -> str:
         "In bytes, except SHA-256: the number of hashes in `report()` and `sent()`, the maximum of 40 calls.",
         "",
         "* Heap kept: by client and experiment between two reports, in addition to the import.",
-        "* Room needed: the smallest hole in a full heap in which 40 calls of `report()` and `sent()` succeed, ledger in a folder. littlefs needs the open file's cache in addition, four times its program size.",
-        "* Peak: the import of the client and of the mechanism's files, heap kept and room needed.",
+        "* Free heap needed: the smallest hole in a full heap in which 40 calls of `report()` and `sent()` succeed, ledger in a folder. littlefs needs the open file's cache in addition, four times its program size.",
+        "* Peak: the import of the client and of the mechanism's files, heap kept and free heap needed.",
         "* Garbage per report: what `report()` and `sent()` allocate with the collector off, the maximum of 40 calls. None of it is kept"
         " (`test_heap.py`).",
         "",

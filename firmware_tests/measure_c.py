@@ -239,7 +239,7 @@ def part(costs: Costs) -> str:
     """Return the page's part."""
     text = [
         "Every number is measured: sizes with `-Os -ffunction-sections` by the compilers of Debian 12, time in cycles of the emulated RP2040 as milliseconds at 125 MHz"
-        " (it knows no waits for the external flash, so a chip takes longer), stack as the deepest byte that a call wrote there. The ledger is in memory.",
+        " (the emulator does not wait for the external flash, so a chip takes longer), stack as the deepest byte that a call wrote there. The ledger is in memory.",
         "",
         "| flash, bytes | " + " | ".join(costs.sizes) + " |",
         "|---" * (1 + len(costs.sizes)) + "|",

@@ -1,5 +1,6 @@
 """The part of a page that a measurement rewrites, and its targets."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,10 +8,19 @@ import runtimes
 
 
 def renew(page: Path, begin: str, end: str, text: str) -> None:
-    """Put the text between the two comments of a page, and print that."""
+    """Put the text, wrapped, between the two comments of a page, and print the page's path."""
     before, _, rest = page.read_text().partition(begin)
-    page.write_text(before + begin + text + end + rest.partition(end)[2])
+    wrapped = "\n".join(map(_wrap, text.split("\n")))
+    page.write_text(before + begin + wrapped + end + rest.partition(end)[2])
     print(f"wrote {page.relative_to(runtimes.ROOT)}")
+
+
+def _wrap(line: str) -> str:
+    """Break prose after at most 100 columns; rows of tables and headings stay whole."""
+    if line.startswith(("|", "#")):
+        return line
+    indent = "  " if line.startswith("* ") else ""
+    return textwrap.fill(line, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def judge(rows: Sequence[tuple[str, str, str, bool]]) -> int:

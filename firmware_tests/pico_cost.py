@@ -139,9 +139,9 @@ def part(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
     text = [
         "### Time on a Pico",
         "",
-        "Cycles of MicroPython's own firmware for the RP2040, in an emulator, as milliseconds at 125 MHz; medians of"
-        f" {pico.turns}; the ledger in memory. The emulator knows no waits for the external flash: a chip takes longer, not less."
-        f" One SHA-256 of 64 bytes takes {pico.sha256_ms:.2f} ms, by mbedTLS at `-Os`, as MicroPython builds it.",
+        "Cycles of MicroPython's own firmware for the RP2040 in an emulator, converted to milliseconds at 125 MHz; medians of"
+        f" {pico.turns}; the ledger in memory. The emulator does not wait for the external flash, so a chip takes longer."
+        f" One SHA-256 of 64 bytes takes {pico.sha256_ms:.2f} ms in mbedTLS at `-Os`, as MicroPython builds it.",
         "",
         "| mechanism | `report()`, keyed | `report()`, open | `sent()` | `enroll()` |",
         "|---|---|---|---|---|",
@@ -153,15 +153,14 @@ def part(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
     text += [
         "",
         f"* With the ledger in littlefs, `report()` with hh takes {pico.flash_report_ms:.1f} ms and `sent()`"
-        f" {pico.flash_sent_ms:.1f} ms of the processor; the flash chip's own time comes on top (a W25Q16JV programs"
-        " a page in 0.4 ms and erases a sector in 45 ms, typically).",
-        f"* The signature of an experiment takes {pico.verify_ms / 1000:.2f} s, once for each new version.",
+        f" {pico.flash_sent_ms:.1f} ms of processor time, plus the flash chip's own (a W25Q16JV typically programs"
+        " a page in 0.4 ms and erases a sector in 45 ms).",
+        f"* Verifying an experiment's signature takes {pico.verify_ms / 1000:.2f} s, once for each new version.",
         "",
         "### Frozen into the firmware",
         "",
         "**Frozen modules take a quarter of the heap.** `device/manifest.py` freezes them: `make BOARD=RPI_PICO_W"
-        " FROZEN_MANIFEST=.../device/manifest.py` in `ports/rp2` of MicroPython's sources; for the emulated Pico `make pico` does it."
-        " Importing costs there, in bytes of heap that are kept and in milliseconds at each start:",
+        " FROZEN_MANIFEST=.../device/manifest.py` in `ports/rp2` of MicroPython's sources; `make pico` does it for the emulated Pico. Importing takes, in bytes of heap and in milliseconds at each start:",
         "",
         "| module | source | | `.mpy` | | frozen | |",
         "|---|---|---|---|---|---|---|",
@@ -175,10 +174,10 @@ def part(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
         )
     together = [pico.imports[kind].values() for kind in KINDS]
     cells = [f"{sum(k for k, _ in v):,} | {sum(ms for _, ms in v):.0f} ms" for v in together]
-    text.append("| together | " + " | ".join(cells) + " |")
+    text.append("| total | " + " | ".join(cells) + " |")
     text += [
         "",
-        "Each after those above it. `ldp_client.py` can be imported in a heap of"
+        "Each module is imported after those above it. `ldp_client.py` can be imported in a heap of"
         f" {smallest['source']} KiB, `ldp_client.mpy` in {smallest['compiled']} KiB. So `hushmote flash` and"
         " `make mip` put compiled files on boards.",
     ]

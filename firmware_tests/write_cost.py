@@ -317,15 +317,14 @@ def part(costs: Costs) -> str:
     """Return the page's part."""
     smallest = {with_reporter: life.smallest_kib for with_reporter, life in costs.lives.items()}
     text = [
-        "Every number is measured, on MicroPython"
+        "Measured on MicroPython"
         f" {costs.version} built as a board's is (32 bits, 31-bit small integers, single floats, heap blocks of 16"
-        " bytes), with the modules compiled as `hushmote flash` does it (`mpy-cross -O3`). Wi-Fi, TLS and the application are"
-        " not in them.",
+        " bytes), with the modules compiled as `hushmote flash` compiles them (`mpy-cross -O3`), without Wi-Fi, TLS and the application.",
         "",
         f"**A whole life works in a heap of {_from(smallest[False])}, with the reporter in {_from(smallest[True])}**: import,"
         " provision a folder, enroll three experiments, 16 reports without a broker, acknowledgements, a restart, 60 more reports."
-        f" Every heap from {HEAPS_KIB[0]} to {HEAPS_KIB[-1]} KiB was tried {LIVES} times, without a connection;"
-        f" {' and '.join(f'{life.own:,}' for life in costs.lives.values())} bytes of it are the measuring code.",
+        f" Every heap size from {HEAPS_KIB[0]} to {HEAPS_KIB[-1]} KiB was tried {LIVES} times, without a connection;"
+        f" {' and '.join(f'{life.own:,}' for life in costs.lives.values())} bytes are the measuring code.",
         "",
         "| file | source | `.mpy`, armv6m (Pico) | `.mpy`, xtensawin (ESP32) | heap kept after import |",
         "|---|---|---|---|---|",
@@ -336,12 +335,12 @@ def part(costs: Costs) -> str:
         text.append(f"| `{name}` | {source:,} | {mpy} | {heap_text} |")
     text += [
         "",
-        "In bytes. The heap is that of each module after those above it, code included. `main.py` is copied as source.",
+        "In bytes. Each module's heap is measured after those above it, code included. `main.py` is copied as source.",
         "",
         f"**One report**, at ε = {EPSILON / 1e6:g}, with the parameters that the server chooses for {DOMAIN:,} values, or a small"
-        " example where readings are no numbers; signed, one experiment enrolled:",
+        " example if readings are not numbers; signed, one experiment enrolled:",
         "",
-        "| mechanism | values | heap kept | room needed | peak | garbage per report | SHA-256 | report | ledger record |",
+        "| mechanism | values | heap kept | free heap needed | peak | garbage per report | SHA-256 | report | ledger record |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     base = costs.kept["ldp_client.py"]
@@ -353,13 +352,12 @@ def part(costs: Costs) -> str:
         )
     text += [
         "",
-        "In bytes, but SHA-256, which is how often `report()` and `sent()` compute it, the most of 40.",
+        "In bytes, except SHA-256: the number of hashes in `report()` and `sent()`, the maximum of 40 calls.",
         "",
-        "* Heap kept: by client and experiment between two reports, beyond the import.",
-        "* Room needed: the smallest hole in a full heap in which 40 times `report()` and `sent()` pass, ledger in a folder. littlefs"
-        " takes the cache of the open file more, four times its program size.",
-        "* Peak: import of the client and of the mechanism's files, heap kept and room needed together.",
-        "* Garbage per report: what `report()` and `sent()` allocate with the collector off, the most of 40. None of it lives on"
+        "* Heap kept: by client and experiment between two reports, in addition to the import.",
+        "* Free heap needed: the smallest hole in a full heap in which 40 calls of `report()` and `sent()` succeed, ledger in a folder. littlefs needs the open file's cache in addition, four times its program size.",
+        "* Peak: the import of the client and of the mechanism's files, heap kept and free heap needed.",
+        "* Garbage per report: what `report()` and `sent()` allocate with the collector off, the maximum of 40 calls. None of it is kept"
         " (`test_heap.py`).",
         "",
         *pico_cost.part(costs.pico, costs.imports),

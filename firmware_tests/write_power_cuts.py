@@ -73,17 +73,17 @@ def measure() -> tuple[str, dict[str, list[list[str]]]]:
 def part(version: str, lines: dict[str, list[list[str]]]) -> str:
     """Return the page's part, from the lines that the on-device files printed."""
     text = [
-        f"Measured with `ldp_client` as compiled for boards on MicroPython {version} (32 bits, single floats). The file systems are"
-        " MicroPython's own, over a NOR flash or disk in memory whose power fails.",
+        f"Measured with `ldp_client`, compiled for boards, on MicroPython {version} (32 bits, single floats). The file systems are"
+        " MicroPython's own, over a NOR flash or disk in memory whose power the test cuts.",
         "",
-        "The life that is cut: provision, enroll three experiments, report, send, an outage with unsent reports and a reboot,"
-        " acknowledgements out of order, a no, a reboot, a yes, more reports. The power fails at **every** erase and"
-        " program operation: before it, half-way through, and right after. Then the board must hold:",
+        "The board provisions, enrolls three experiments, reports, sends, has an outage with unsent reports and a reboot,"
+        " gets acknowledgements out of order, a no and a yes with a reboot between them, and reports again. The power fails at **every** erase and"
+        " program operation: before it, half-way through, and right after it. Afterwards:",
         "",
         "* the ledger has no more budget than before, and every report that was handed out is debited;",
-        "* no report number comes with other bytes, and no unsent report is lost;",
-        "* a no is not forgotten, and what it dropped never comes back;",
-        "* the board is not locked, and reports exactly as long as its budget lasts.",
+        "* no report number is used for different bytes, and no unsent report is lost;",
+        "* a no is kept, and the reports that it dropped never come back;",
+        "* the board is not locked, and reports for exactly as long as its budget lasts.",
         "",
         "| storage | after the cut | operations in the life | cuts | lost |",
         "|---|---|---|---|---|",
@@ -97,16 +97,16 @@ def part(version: str, lines: dict[str, list[list[str]]]) -> str:
     text += [
         "",
         "* The emulated Pico runs MicroPython's own firmware for the RP2040 with its flash in a file (`make pico`).",
-        "* A board whose flash has no power hands out nothing: it reads a record back before `report()` returns.",
-        "* **FAT keeps no order of writes, and nothing is promised there.** Use littlefs, which ESP32 and Pico firmware format"
+        "* `report()` reads the record back before it returns, so a board whose flash has no power makes no report.",
+        "* **FAT does not keep writes in order, so there is no promise.** Use littlefs, which ESP32 and Pico firmware format"
         f" by themselves. What broke there: {_broken(lines['BROKEN'])}.",
-        "* littlefs replaces a file as a whole, so a damaged slot is no power cut and could be the newest: the board locks"
+        "* littlefs replaces a file as a whole, so a damaged slot is not the result of a power cut and could be the newest: the board locks"
         f" instead of taking a debit back. On raw flash whose slots are overwritten in place, {in_place[1]} of {in_place[0]} cuts"
         " lock the board, and none gives budget back.",
         "",
-        "The same test finds clients with a mistake:",
+        "The same test detects faulty clients:",
         "",
-        "| mistake | storage | cuts | found |",
+        "| fault | storage | cuts | detected |",
         "|---|---|---|---|",
     ]
     mistakes = {

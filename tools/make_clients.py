@@ -82,7 +82,7 @@ def table() -> str:
 
 def build_page() -> str:
     """Return the whole page with the current table."""
-    return re.sub(r"\| \| MicroPython (.|\n)*?(?=\n\n)", lambda _: table(), FILE.read_text(), count=1)
+    return re.sub(r"\| \| MicroPython (.|\n)*?(?=\n\n|\n\Z)", lambda _: table(), FILE.read_text(), count=1)
 
 
 if __name__ == "__main__":

@@ -7,30 +7,34 @@ from .frame import heading, tag
 # Copied from docs/glossary.md verbatim: a test compares them.
 WORDS = {
     "ε (epsilon)": (
-        "The size of the promise. No report is more than e^ε times as likely under one reading as under "
-        "another. Small ε is more private and less exact. ε is in nats."
+        "The strength of the promise. No report is more than e^ε times as likely under one reading as "
+        "under another. A smaller ε is more private and less accurate. ε is measured in nats."
     ),
     "What an ε means": (
-        "With ε = 2, one report can raise someone's confidence in a guess about the reading from 10% to at "
-        "most 46%. With ε = 1 it is 24%, with ε = 0.5 it is 16%."
+        "With ε = 2, one report can raise someone's confidence in a guess about the reading from 10% to "
+        "at most 46%. With ε = 1 it is 24%, with ε = 0.5 it is 16%."
     ),
     "ε of a report": (
-        "What a report says of its device, to anybody: the broker, the aggregator, a thief. The device's "
-        "budget counts it."
+        "What a report reveals about its device to anyone, including the broker, the aggregator and a "
+        "thief. The device's budget counts it."
     ),
     "ε of the histogram": (
-        "What the histogram, and every answer made of it, says of one device. It is far smaller where many "
-        "devices report, because the others' reports hide this one's. It holds against whoever sees "
-        "histograms only; not against the broker, the aggregator's operator or the database's journal."
+        "What the histogram, and every answer computed from it, reveals about one device. It is far "
+        "smaller when many devices report, because the other reports hide this one. It protects against "
+        "someone who sees histograms only, but not against the broker, the aggregator's operator or the "
+        "database's journal."
     ),
     "δ (delta)": (
-        "A small number that a promise allows beside ε: an event may be likelier by δ than e^ε times its "
-        "chance."
+        "A small number that a promise allows in addition to ε: an event may be more likely by δ than e^ε "
+        "times its probability under another reading."
     ),
-    "Histogram": ("How often each code came, in one window. It is what the server stores."),
+    "Histogram": (
+        "How often each code arrived in one window. The server stores nothing else about readings, and no "
+        "column links a device to a code."
+    ),
     "Local differential privacy (LDP)": (
-        "Differential privacy where the person's own device adds the chance, before anything leaves it. "
-        "Nobody has to be trusted with readings."
+        "Differential privacy in which the person's own device adds the randomness, before anything "
+        "leaves it. Nobody has to be trusted with readings."
     ),
 }
 

@@ -25,6 +25,7 @@ from hushmote.web.board.files import files as board_files
 PATTERNS = (
     "docs/*.md",
     "docs/*.png",
+    "docs/*.svg",
     "docs/*/*.png",
     "docs/site/*.css",
     "CHANGELOG.md",

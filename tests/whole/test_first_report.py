@@ -19,8 +19,8 @@ COUNTED = re.compile(r"^until hushmote status .*grep -q '\"reports\": \[[12]-9\]
 def section(title: str) -> list[page_blocks.Block]:
     """The blocks of a section that are run on any machine."""
     text = PAGE.read_text()
-    heading = text.index(f"\n## {title}\n")
-    end = text.index("\n## ", heading + 1)
+    heading = text.index(f"\n### {title}\n")
+    end = text.index("\n##", heading + 1)
     lines = range(text.count("\n", 0, heading) + 1, text.count("\n", 0, end) + 1)
     return [b for b in page_blocks.read(text).blocks if b.line in lines and not b.needs and not b.slow]
 
@@ -38,13 +38,13 @@ def commands(title: str) -> list[str]:
 
 def test_the_path_in_software_is_nine_commands_and_a_file_as_the_page_says():
     said = commands("In software")
-    ours = ["experiment", "serve", "provision", "board", "flash", "status", "estimate"]
+    ours = ["experiment", "serve", "provision", "board", "flash", "status", "simulate"]
     ours = [f"hushmote {command}" for command in ours]
     assert said == ["cat", "hushmote provision", ours[0], "mosquitto", *ours[1:]]
     text = PAGE.read_text()
     counted = f"{WORDS[len(said) - 1].capitalize()} commands in four windows, and a file"
     assert counted in " ".join(text.split())
-    steps = re.findall(r"^\*\*(\d)\. ", text[: text.index("\n## With a password")], re.MULTILINE)
+    steps = re.findall(r"^\*\*(\d)\. ", text[: text.index("\n### With a password")], re.MULTILINE)
     assert steps == [str(number) for number in range(1, len(said))]
     windows = [block for block in section("In software") if block.background]
     assert len(windows) + 1 == 4

@@ -242,12 +242,14 @@ def _fitting(result: Result) -> Result:
 
 def _share(row: Row) -> Row:
     """A share as it is published: fewer digits, and no control characters."""
-    edges = (None if edge is None else float(f"{edge:.9g}") for edge in (row.lower, row.upper))
-    return Row(visible(row.name), *(round(x, 6) for x in (row.value, row.low, row.high)), None, *edges)
+    value, low, high = (round(x, 6) for x in (row.value, row.low, row.high))
+    lower, upper = (None if edge is None else float(f"{edge:.9g}") for edge in (row.lower, row.upper))
+    return Row(visible(row.name), value, low, high, lower=lower, upper=upper)
 
 
 def _reading(row: Row) -> Row:
-    return Row(row.name, *(float(f"{x:.6g}") for x in (row.value, row.low, row.high)))
+    value, low, high = (float(f"{x:.6g}") for x in (row.value, row.low, row.high))
+    return Row(row.name, value, low, high)
 
 
 def _ends(row: Row) -> dict[str, float]:

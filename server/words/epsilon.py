@@ -53,7 +53,7 @@ def belief(nats: float, what: str = "reading", seen: str = ITS_REPORT) -> str:
 
 
 def belief_of_all(nats: float, own: int) -> str:
-    """Return what one report reveals at most, and what all do; nats: of one, own: reports of a device, at most."""
+    """Return what one report reveals at most, and what all `own` reports of a device do; nats: of one."""
     one = belief(nats)
     if own == 1:
         return one

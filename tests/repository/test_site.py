@@ -47,7 +47,7 @@ def build(folder: Path, site: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
         cwd=folder,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "HUSHMOTE_LINKED": f"{sys.prefix}/linked"},
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "LINKED_PACKAGES": f"{sys.prefix}/linked"},
         capture_output=True,
         text=True,
     )

@@ -99,7 +99,7 @@ def reports_left(client):
     return client.status()["experiments"]["door"]["left"]
 
 
-def test_a_board_makes_exactly_the_reports_that_the_theorem_allows():
+def test_report_count_matches_theorem():
     for text, epsilon, budget, reports in CASES:
         client, storage = new_board()
         enroll(client, epsilon, budget)
@@ -117,7 +117,7 @@ def test_a_board_makes_exactly_the_reports_that_the_theorem_allows():
         assert client.status()["experiments"]["door"]["state"] == "spent", text
 
 
-def test_epsilon_may_change_from_version_to_version_within_sum_and_squares():
+def test_epsilon_may_change_between_versions_for_sum_and_squares():
     for text, budget, versions in VERSIONS:
         client, storage = new_board()
         for epsilon, calls, reports in versions:
@@ -128,7 +128,7 @@ def test_epsilon_may_change_from_version_to_version_within_sum_and_squares():
         assert client.status()["experiments"]["door"]["reports"] == sum([v[2] for v in versions])
 
 
-def test_epsilon_may_not_change_within_count_and_the_board_says_so():
+def test_count_rule_refuses_changed_epsilon_with_reason():
     reason = "its epsilon was pinned as 500000"
     budget = '"rule":"count","cap":9'
     client, storage = new_board()
@@ -157,7 +157,7 @@ def test_a_version_neither_changes_the_rule_nor_raises_the_cap():
     assert ask(client, 20) == 2
 
 
-def test_the_policy_keeps_both_of_its_caps_whatever_experiments_ask_for():
+def test_policy_enforces_both_caps_whatever_experiments_request():
     policy = dict(POLICY)
     policy["sum"] = 2000000
     policy["squares"] = 600000000000

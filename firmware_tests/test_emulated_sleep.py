@@ -61,7 +61,7 @@ except OSError:
 """
 
 
-def test_a_look_up_that_asks_two_dead_name_servers_ends_without_a_reset():
+def test_dns_lookup_with_dead_servers_does_not_reset_board():
     done = run(LOOK_UP.replace("SECONDS", "14"))
     assert done.log["resets"] == 0
     assert done.output.strip() == "not found", done.output
@@ -73,7 +73,7 @@ def test_a_look_up_that_hangs_is_ended_by_the_watchdog():
     assert 30 < slept_s(done) < 40, slept_s(done)
 
 
-def test_the_application_sleeps_for_hours_and_its_watchdog_stays_fed():
+def test_application_sleeps_for_hours_and_feeds_watchdog():
     script = """
 import json, machine, main, time
 main.watch()

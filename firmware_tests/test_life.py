@@ -40,7 +40,7 @@ def test_a_provisioned_board_reports_until_its_budget_is_spent():
     assert boot(folder).report("door", True) is None
 
 
-def test_unsent_reports_survive_reboots_with_the_same_bytes_and_in_order():
+def test_unsent_reports_survive_reboots_unchanged_and_in_order():
     folder = new_folder()
     ldp_client.provision(folder, consent=True)
     payloads = []
@@ -69,7 +69,7 @@ def test_opting_out_is_kept_and_drops_what_was_not_sent():
     assert boot(folder).report("door", True)[5:9] == b"\x00\x00\x00\x03"
 
 
-def test_a_board_without_a_ledger_is_locked_and_provision_will_not_do_it_twice():
+def test_board_without_ledger_is_locked_until_provisioned_once():
     folder = new_folder()
     client = boot(folder)
     assert "provision" in client.status()["locked"], client.status()

@@ -63,7 +63,7 @@ def test_every_vector_is_judged_rightly_and_no_upper_s_is_taken():
     assert upper >= 5
 
 
-def test_what_has_a_wrong_length_or_is_out_of_range_is_refused_without_an_error():
+def test_verify_rejects_bad_lengths_and_ranges_without_raising():
     number, key, digest, signature, valid = next(cases())
     signature = lowered(signature) or signature
     assert valid

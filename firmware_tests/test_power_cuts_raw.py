@@ -31,7 +31,7 @@ def test_the_client_survives_a_failed_write_and_then_a_cut():
     assert tally.broken == {}, tally.broken
 
 
-def test_slots_that_are_overwritten_in_place_lock_the_board_and_never_overspend():
+def test_in_place_slots_lock_board_and_never_overspend():
     medium = flash_model.RawFlash("raw NOR flash, in place", flash_model.SlotsInPlace)
     tally = board_life.every_cut(medium, Client, "raise", step=STEP)
     print("IN PLACE", tally.cuts, tally.failures(), sep="|")

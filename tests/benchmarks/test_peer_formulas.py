@@ -313,7 +313,7 @@ def test_two_readings(epsilon: float):
 
 @pytest.mark.parametrize("domain", [64, 1024])
 @pytest.mark.parametrize("epsilon", [0.25, 0.5, 1.0, 2.0, 4.0])
-def test_what_is_said_of_errors(domain: int, epsilon: float):
+def test_peer_errors_rank_as_documented(domain: int, epsilon: float):
     rare = next(populations(domain))
     of = {p.name: p.variance(rare, epsilon) for p in PEERS if p.asked in ("frequency", "labels")}
     ours = choose(domain, round(epsilon * 1e6), FREQUENCIES).variance

@@ -48,7 +48,7 @@ def switched_on(folder: Path, interpreter: list[str]) -> Iterator[Window]:
         window.process.wait()
 
 
-def test_a_board_is_flashed_runs_and_is_the_same_after_a_power_cut(tmp_path: Path, interpreter: list[str]):
+def test_flashed_board_keeps_state_after_power_cut(tmp_path: Path, interpreter: list[str]):
     settings = tmp_path / "desk.settings.json"
     provision_device(None, "home", "desk", Network("any", mqtt_host="127.0.0.1", mqtt_port=9), path=settings)
     port = str(tmp_path / "board" / "port")

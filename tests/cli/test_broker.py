@@ -45,9 +45,7 @@ def mosquitto(folder: Path) -> Iterator[MosquittoBroker]:
         yield broker
 
 
-def test_serve_takes_the_password_from_a_file_and_from_the_environment(
-    folder: Path, mosquitto: MosquittoBroker
-):
+def test_serve_reads_password_from_file_and_environment(folder: Path, mosquitto: MosquittoBroker):
     where = f"127.0.0.1:{mosquitto.port}"
     (folder / "broker.toml").write_text(
         f'url = "mqtt://agg@{where}"\npassword_file = "secret"\nclient_id = "mine"\n'

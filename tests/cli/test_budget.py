@@ -51,7 +51,7 @@ def test_the_answer_stands_first_and_is_a_sentence(hushmote, arguments: str, say
         "policy --epsilon 2 --experiments a --json",
     ],
 )
-def test_what_an_epsilon_means_stands_beside_each_that_is_chosen(hushmote, arguments: str):
+def test_commands_explain_chosen_epsilon(hushmote, arguments: str):
     assert "can raise someone's confidence in a guess about the reading from 10% to at most" in " ".join(
         hushmote(*arguments.split()).split()
     )

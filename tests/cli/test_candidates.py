@@ -69,7 +69,7 @@ def ask(hushmote: Run, *arguments: str) -> list[dict]:
 
 
 @pytest.mark.slow
-def test_shares_of_a_file_of_texts_over_versions_with_different_salts(hushmote, words):
+def test_estimates_candidates_over_versions_with_different_salts(hushmote, words):
     """Each of the rows is within 6.5 standard errors, which fails by chance less than once in 1e8 runs."""
     rows = ask(hushmote, "--candidates", str(words))
     *listed, others = rows

@@ -68,7 +68,7 @@ def broker():
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_is_asked_by_its_own_names_ends_in_good_order_and_says_nothing_of_whom_it_served(broker, number):
+def test_door_serves_by_its_names_and_logs_no_client(broker, number):
     port = free_port()
     arguments = ("--broker", f"mqtt://127.0.0.1:{broker.port}", "--http", f"127.0.0.1:{port}")
     with running_door(*arguments, "--origin", "https://board.example") as process:

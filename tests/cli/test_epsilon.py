@@ -58,7 +58,7 @@ def test_an_epsilon_becomes_beliefs(hushmote):
 
 
 @pytest.mark.slow
-def test_who_sees_only_a_histogram_believes_less_and_the_limits_are_said(hushmote):
+def test_histogram_only_observer_learns_less_and_shows_limits(hushmote):
     arguments = ("8:grr", "--epsilon", "1", "--histogram", "2000")
     text = " ".join(hushmote(*arguments).split())
     assert "who sees only a histogram of 2,000 reports, one of them the device's" in text
@@ -75,7 +75,7 @@ def test_who_sees_only_a_histogram_believes_less_and_the_limits_are_said(hushmot
 
 
 @pytest.mark.slow
-def test_an_experiment_s_file_brings_its_mechanism_its_units_and_its_epsilon(hushmote):
+def test_experiment_file_supplies_mechanism_units_and_epsilon(hushmote):
     found = ask(hushmote, ROOM, "--prior", "normal:21:3", "--about", "30:", "--risk", "x3")
     assert found["mechanism"]["mechanism"] == "hh"
     assert found["tightest"]["target"] == "30 and above"
@@ -148,7 +148,7 @@ def test_the_answer_stands_first_and_is_a_sentence(hushmote, arguments: str, say
         assert " ".join(ask(hushmote, *arguments.split())["answer"]) in " ".join(text.split())
 
 
-def test_many_reports_of_a_device_are_told_what_a_chance_to_fail_gains(hushmote):
+def test_shows_gain_from_delta_for_many_reports(hushmote):
     text = hushmote("10", "--risk", "1/4", "--reports", "500")
     answer = " ".join(text.split("\n\n")[0].split())
     assert "ε = 0.00219 per report: 500 reports of a device keep the risk" in answer

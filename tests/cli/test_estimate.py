@@ -86,7 +86,7 @@ def test_shares_above_and_below_are_in_the_readings_unit(store: Path, hushmote):
 
 
 @pytest.mark.slow
-def test_what_changed_since_a_day_and_against_another_fleet(store: Path, hushmote):
+def test_compares_with_earlier_day_and_other_fleet(store: Path, hushmote):
     """Means differ by 4 and by 3 degrees; their errors are below 0.5: six of them are 2e-9."""
     since = ask(hushmote, "temp", "--window", DAYS[2], "--against", DAYS[0])
     mean = since["answers"][1]["rows"][0]
@@ -143,7 +143,7 @@ def test_top_lists_as_many_as_asked_and_ties_apart(store: Path, hushmote):
 
 
 @pytest.mark.slow
-def test_results_are_written_by_their_suffix_and_nothing_is_overwritten(
+def test_output_format_follows_suffix_and_never_overwrites(
     store: Path, hushmote, monkeypatch: pytest.MonkeyPatch
 ):
     arguments = ("mode", "--top", "2", "--post", "nonnegative", "--output", "a.csv", "--output", "a.png")

@@ -82,9 +82,7 @@ cap = 1
 """
 
 
-def test_the_unit_of_the_file_is_beside_what_is_estimated_and_another_purpose_is_no_version(
-    run: Run, tmp_path
-):
+def test_shows_unit_and_new_purpose_adds_no_version(run: Run, tmp_path):
     for purpose in ("how warm", "how cold"):
         (tmp_path / "room.toml").write_text(ROOM.format(purpose=purpose))
         run("add", "room.toml", "--open")
@@ -122,7 +120,7 @@ def test_epsilon_and_caps_are_nats_in_json(run: Run, tmp_path):
         assert (shown["low"], shown["labels"]) == (None, None)
 
 
-def test_the_first_fleet_is_home_the_only_one_needs_no_name_and_of_several_one_line_lists_them(run: Run):
+def test_fleet_name_is_optional_for_single_fleet(run: Run):
     assert json.loads(run("add", "dear.toml", "--keys", "--fleet", "lab", "--json"))["fleet"] == "lab"
     assert json.loads(run("add", "cheap.toml", "--json"))["fleet"] == "lab"
     assert "fleet lab" in run("withdraw", "door_open")

@@ -102,7 +102,7 @@ def calm(text: str) -> bool:
         ("plan", (*PLAN, "8", "--low", "0", "--high", "8", "--unit", UNIT), ""),
     ],
 )
-def test_what_somebody_else_wrote_is_shown_as_it_is_and_steers_nothing(
+def test_escapes_hostile_text_in_output(
     command, arguments, shows, folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     run: Run = runner(command, folder, monkeypatch)

@@ -52,7 +52,7 @@ def test_a_mean_is_shown_unasked_and_no_histogram(run):
     ),
     command="estimate delay",
 )
-def test_what_a_mean_lacks_is_refused(refusal: Refusal, store: Path):
+def test_mean_rejects_unsupported_questions(refusal: Refusal, store: Path):
     refusal.check(store)
 
 
@@ -62,7 +62,7 @@ def test_texts_are_named(run):
 
 
 @pytest.mark.slow
-def test_what_lists_experiments_has_all_of_them(run):
+def test_listings_include_every_experiment(run):
     rows = json.loads(run("status")("--json"))["experiments"]
     named = {row["experiment"] for row in rows}
     assert named == {"room", "delay", "firmware", "crash", "crash_by_version"}
@@ -84,14 +84,14 @@ def test_two_readings_together_are_shown_unasked(run):
 
 
 @pytest.mark.slow
-def test_what_nobody_listed_is_found_unasked(run):
+def test_estimate_discovers_unlisted_texts(run):
     """6,000 reports of ε = 4 on four levels: half of the boards hold 1.0.0, which is 40 errors from none."""
     said = json.loads(run("estimate")("crash", "--json"))
     assert said["answers"][0]["rows"][0]["name"].startswith("1.0.0")
     assert run("estimate")("crash", "--range", "1.0.0", expect=1).endswith("leave --range out\n")
 
 
-def test_watch_draws_a_mean_without_bars_and_says_how_texts_are_asked(run):
+def test_status_shows_mean_without_bars_and_hints_for_texts(run):
     lines = run("status")().splitlines()
     delay = next(i for i, line in enumerate(lines) if "delay" in line)
     assert lines[delay + 1].strip().startswith("Mean: ")

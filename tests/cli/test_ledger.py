@@ -83,7 +83,7 @@ MADE = {"d0": (0, 6), "d1": (1, 0), "d2": (4, 2), "d3": (3, 1)}
 # --- The fleet -------------------------------------------------------------------------------------------
 
 
-def test_what_is_left_is_what_the_boards_own_status_says(url):
+def test_remaining_budget_matches_board_status(url):
     found = read(url, POLICY, devices=MADE)
     assert found.devices == MADE
     for device, (of_a, of_b) in MADE.items():
@@ -94,7 +94,7 @@ def test_what_is_left_is_what_the_boards_own_status_says(url):
         assert found.remaining_reports(MADE[device]) == (own["a"]["left"], own["b"]["left"])
 
 
-def test_totals_of_a_fleet_with_and_without_its_policy_and_with_boards_never_heard_from(url):
+def test_totals_with_and_without_policy_and_silent_boards(url):
     own = {line.budget.experiment.name: line for line in read(url).lines(TODAY)}
     assert (own["a"].holds, own["a"].total_left, own["a"].silent) == (4, 4 + 3 + 0 + 1, 1)
     assert own["a"].left_counts == {0: 1, 1: 1, 3: 1, 4: 1}
@@ -104,7 +104,7 @@ def test_totals_of_a_fleet_with_and_without_its_policy_and_with_boards_never_hea
     assert under["b"].total_left == 0 + 6 + 0 + 3 + 6 * 6
 
 
-def test_reports_that_were_lost_on_the_way_are_known_from_later_ones(tmp_path):
+def test_infers_lost_reports_from_later_ones(tmp_path):
     url = f"sqlite:///{tmp_path / 's.sqlite'}"
     with Store(url) as store:
         ask_fleet(store, "home", A)
@@ -114,7 +114,7 @@ def test_reports_that_were_lost_on_the_way_are_known_from_later_ones(tmp_path):
     assert (line.budget.accepted, line.total_left) == (1, 1)
 
 
-def test_versions_of_several_epsilons_count_as_the_dearest_and_withdrawn_ones_are_over(url):
+def test_mixed_epsilons_count_as_largest_and_withdrawn_are_over(url):
     cheap = A.replace(b'"epsilon": 1000000', b'"epsilon": 500000')
     with Store(url) as store:
         store.add_experiment("home", cheap)
@@ -165,7 +165,7 @@ def test_dates_follow_from_the_counted_rate_and_the_shared_life():
 # --- The command -----------------------------------------------------------------------------------------
 
 
-def test_the_table_fits_80_columns_and_says_what_it_does_not_know(url, tmp_path):
+def test_table_fits_80_columns_and_states_unknowns(url, tmp_path):
     (tmp_path / "main.py").write_text(policy.policy_statement(POLICY))
     found = ledger("--store", url, "--policy", str(tmp_path / "main.py"), "--device", "d3")
     assert found.exit_code == 0, found.output
@@ -234,6 +234,6 @@ def test_a_locked_board_says_so():
 @pytest.mark.parametrize(
     "text", ["", "x", "[]", "{}", '{"locked": 1}', "{" * 1000, '{"experiments": {"a": 1}}']
 )
-def test_what_is_no_status_is_refused_in_one_line(text):
+def test_rejects_malformed_status_in_one_line(text):
     with fails(r"not what client.status\(\) returns", StatusRefused):
         board_status.parse(text)

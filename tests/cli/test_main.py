@@ -76,7 +76,7 @@ def test_show_prints_the_bytes_that_boards_get(door: Path):
     assert shown["payload"] in hushmote("experiment", "show", "door.toml", cwd=door)
 
 
-def test_a_seeded_simulation_repeats_exactly_and_an_unseeded_one_does_not(door: Path):
+def test_seeded_simulation_repeats_and_unseeded_differs(door: Path):
     def run(*more: str) -> str:
         return hushmote("simulate", "door.toml", "--population", "weights:7:3", "--json", *more, cwd=door)
 

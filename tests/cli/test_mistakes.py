@@ -65,7 +65,7 @@ WHOLE = {
 
 
 @pytest.mark.slow
-def test_help_and_refusals_wait_for_nothing_that_takes_long_to_load(tmp_path: Path):
+def test_help_and_errors_import_no_slow_modules(tmp_path: Path):
     lines = (
         "estimate --help",
         "simulate --help",
@@ -86,7 +86,7 @@ def test_help_and_refusals_wait_for_nothing_that_takes_long_to_load(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_answers_load_no_other_database_and_of_scipy_the_compiled_functions_alone(tmp_path: Path):
+def test_commands_import_only_needed_database_and_scipy_parts(tmp_path: Path):
     store = f"sqlite:///{tmp_path / 'store.sqlite'}"
     room = ROOT / "examples/room_temp.toml"
     hushmote("simulate", str(room), "--devices", "300", "--days", "3", "--to", store, cwd=tmp_path)
@@ -340,7 +340,7 @@ class TestNewcomer:
         (typer.Abort(), "stopped before its end"),
     ],
 )
-def test_what_the_machine_refuses_is_one_line(
+def test_shows_operating_system_errors_in_one_line(
     error: Exception, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     def refuse(**_options: object) -> None:

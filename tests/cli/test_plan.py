@@ -94,7 +94,7 @@ def test_an_error_in_the_unit_is_a_share_times_the_density() -> None:
     assert by_unit["half_bin_in_unit"] == pytest.approx(50 / 64)
 
 
-def test_a_mean_is_planned_as_a_part_of_the_range_and_in_the_unit() -> None:
+def test_plans_mean_as_part_of_range_and_in_unit() -> None:
     common = "--epsilon 1 --values 64 --for mean --low -20 --high 44 --unit °C"
     by_unit = json.loads(plan(f"{common} --error 0.64°C --json"))
     by_part = json.loads(plan(f"{common} --error 0.01 --json"))
@@ -162,7 +162,7 @@ def test_plots_are_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_histogram_s_epsilon_stands_beside_the_report_s_with_its_limits() -> None:
+def test_shows_histogram_epsilon_and_limits_beside_report() -> None:
     line = "--devices 26000 --epsilon 2 --values 64"
     result = json.loads(plan(line + " --json"))["histogram"]
     assert result["epsilon"] < 0.1
@@ -195,7 +195,7 @@ def test_a_histogram_s_epsilon_can_be_asked_for() -> None:
     assert weaker["epsilon"] > result["epsilon"]
 
 
-def test_as_many_devices_as_a_life_s_error_takes_meet_it_and_one_less_does_not() -> None:
+def test_devices_for_lifetime_error_are_the_minimum() -> None:
     common = "--lifetime 2 --horizon 1y --call 1h --values yes-no --error 0.04 --json"
     for place, needed in enumerate(
         json.loads(plan(f"--devices 20000 {common}"))["devices_for_error"].values()
@@ -333,7 +333,7 @@ def test_the_answer_stands_first_and_is_a_sentence(line: str, says: str) -> None
     assert text.rstrip().splitlines()[-1].startswith("next: ")
 
 
-def test_all_reports_of_a_board_are_what_the_answer_of_a_life_is_about() -> None:
+def test_lifetime_plan_describes_all_reports_of_a_board() -> None:
     two = plan("--devices 20000 --lifetime 2.9 --horizon 2y --call 1h --values yes-no --share 0.3")
     assert "at most 67 % sure by seeing all that it ever sends" in " ".join(two.split())  # e^2.9 / 9
     drawn = plan(LIFE + " --values yes-no --delta 1e-6 --limit 0.1")

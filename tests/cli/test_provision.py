@@ -31,7 +31,7 @@ def test_the_wifi_password_is_asked_for_at_a_terminal_only(tmp_path: Path):
 
 
 @pytest.mark.parametrize("password", ["correct horse", ""])
-def test_the_wifi_password_may_come_from_the_environment_and_be_empty(tmp_path: Path, password: str):
+def test_wifi_password_may_come_from_environment_and_be_empty(tmp_path: Path, password: str):
     hushmote(*DEVICE, cwd=tmp_path, environment={"HUSHMOTE_WIFI_PASSWORD": password})
     assert load_settings(tmp_path / "desk.settings.json").wifi_password == password
 

@@ -56,7 +56,7 @@ def test_a_mean_and_a_pair_are_simulated_and_as_exact_as_is_said(folder: Path):
 
 
 @pytest.mark.slow
-def test_what_a_simulation_writes_is_never_overwritten_unasked(folder: Path):
+def test_simulate_does_not_overwrite_files_by_default(folder: Path):
     arguments = ("simulate", "door.toml", "--devices", "500", "--seed", "1")
     files = ("--output", "a.csv", "--output", "a.json", "--output", "a.png")
     told = hushmote(*arguments, *files, cwd=folder)

@@ -58,7 +58,7 @@ _VALUE = {"temp": 20.0, "mode": "on"}
 
 
 @pytest.mark.slow
-def test_a_commit_shows_at_once_and_ctrl_c_leaves_the_terminal_as_it_was(store, url, tmp_path):
+def test_shows_commit_at_once_and_ctrl_c_restores_terminal(store, url, tmp_path):
     with Terminal(["status", "--follow", "--store", url], tmp_path) as terminal:
         terminal.until("0 reports in ")
         count(store, TEMP, ["a", "b", "c"])
@@ -75,7 +75,7 @@ def test_a_commit_shows_at_once_and_ctrl_c_leaves_the_terminal_as_it_was(store, 
 
 
 @pytest.mark.slow
-def test_a_store_that_goes_and_comes_and_a_service_manager_that_ends_it(store, url, tmp_path):
+def test_follows_store_that_disappears_and_stops_on_sigterm(store, url, tmp_path):
     with Terminal(["status", "--follow", "--store", url], tmp_path, columns=45) as terminal:
         terminal.until("reports in ")
         store.close()
@@ -109,7 +109,7 @@ def test_one_picture_fits(store, url, tmp_path, columns):
     assert re.search(r"0 [▁▂▃▄▅▆▇█]{32} 64", shown)
 
 
-def test_what_was_thrown_away_is_said(store, url, tmp_path):
+def test_status_lists_rejected_reports(store, url, tmp_path):
     count(store, TEMP, ["a", "b"])
     take(store, ("hushmote/v1/home/report/x", b"no"))
     said = json.loads(hushmote("status", "--store", url, "--json", cwd=tmp_path))
@@ -122,9 +122,7 @@ def test_what_was_thrown_away_is_said(store, url, tmp_path):
 
 @pytest.mark.micropython  # check-mechanism runs it where it is
 @pytest.mark.parametrize("consent_from", ["network", "board"])
-def test_that_the_network_may_start_a_board_is_said_where_the_policy_says_it(
-    consent_from, store, url, tmp_path
-):
+def test_says_when_policy_lets_network_start_boards(consent_from, store, url, tmp_path):
     known = dataclasses.replace(policy.policy_for(8, 1e-6, ["temp"]), consent_from=consent_from)
     (tmp_path / "policy.json").write_text(json.dumps(dataclasses.asdict(known)))
     words, given = "The policy lets devices be started over the network.", ("--policy", "policy.json")
@@ -138,7 +136,7 @@ def test_that_the_network_may_start_a_board_is_said_where_the_policy_says_it(
     assert words not in hushmote("status", "--store", url, cwd=tmp_path)
 
 
-def test_older_windows_that_change_are_added_up_anew_within_a_minute(store, monkeypatch):
+def test_recounts_changed_older_windows_within_a_minute(store, monkeypatch):
     fill(store, "home", payload_of(TEMP), {f"2026-01-0{day}": 5_000 for day in (1, 2, 3)})
     seen = SeenStore()
     for version, came in enumerate((15_000, 20_000)):

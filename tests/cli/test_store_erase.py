@@ -48,7 +48,7 @@ def left(tmp_path):
     return (tmp_path / "s.sqlite").read_bytes().count(b"board-1")
 
 
-def test_a_device_goes_its_counts_stay_and_what_is_left_elsewhere_is_said(run, tmp_path):
+def test_erases_device_keeps_counts_and_lists_other_copies(run, tmp_path):
     key = ("--master-key", "master.key")
     said = " ".join(run("--device", "board-1", "--fleet", "keyed", *key, "--yes").split())
     assert "device board-1 of fleet keyed, 3 reports. What they added to the counts stays" in said
@@ -60,7 +60,7 @@ def test_a_device_goes_its_counts_stay_and_what_is_left_elsewhere_is_said(run, t
     assert left(tmp_path) == 0
 
 
-def test_it_asks_and_erases_nothing_where_nobody_answers_or_somebody_says_no(run, tmp_path, monkeypatch):
+def test_asks_before_erasing_and_erases_nothing_without_consent(run, tmp_path, monkeypatch):
     assert "nobody is there to be asked, so nothing was erased: add --yes" in run(
         "--device", "board-2", "--fleet", "open", expect=1
     )
@@ -163,7 +163,7 @@ def test_refusal_is_one_line(refusal: Refusal, run, tmp_path):
     refusal.check(tmp_path)
 
 
-def test_status_says_how_long_windows_are_kept_and_what_was_erased(run, tmp_path, monkeypatch):
+def test_status_shows_retention_and_erasures(run, tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 's.sqlite'}"
     with Store(url) as store:
         assert expire(store, now() + timedelta(days=366)) is not None

@@ -105,7 +105,7 @@ def test_an_engine_of_the_chip_computes_every_hash_in_its_place(core: ctypes.CDL
             assert generated(library, ours, 40) == generated(core, plain, 40)
 
 
-def test_draws_are_those_of_an_independent_generator_and_leave_nothing_behind(core: ctypes.CDLL):
+def test_draws_match_reference_generator_and_leave_no_traces(core: ctypes.CDLL):
     draw = np.random.default_rng(2)
     for seed in range(40):
         rng, reference = generator(core, Config(), b"%d" % seed), ReferenceDRBG(b"%d" % seed)
@@ -153,7 +153,7 @@ STUCK = {
 }
 
 
-def test_entropy_is_taken_from_a_source_that_does_not_repeat_itself(core: ctypes.CDLL):
+def test_takes_entropy_only_from_non_repeating_source(core: ctypes.CDLL):
     good = hashlib.shake_256(b"good").digest(384)
     out = ctypes.create_string_buffer(384)
 
@@ -203,7 +203,7 @@ def number(n: int) -> bytes:
 
 
 @pytest.mark.slow
-def test_signatures_are_judged_as_wycheproof_says_but_for_an_upper_s(core: ctypes.CDLL):
+def test_verdicts_match_wycheproof_except_high_s(core: ctypes.CDLL):
     judged, beyond = [], 0
     for key, digest, signature, valid, _ in vectors():
         if len(signature) == 64:
@@ -253,7 +253,7 @@ def test_signatures_are_judged_as_another_library_does(core: ctypes.CDLL):
     assert len(verdicts) / 10 <= sum(verdicts) < len(verdicts) / 2
 
 
-def test_points_off_the_curve_and_coordinates_from_the_prime_on_are_refused(core: ctypes.CDLL):
+def test_rejects_points_off_curve_and_coordinates_above_prime(core: ctypes.CDLL):
     beyond = off = 0
     for x in range(100):
         square = x**3 - 3 * x + ldp_p256._B
@@ -269,7 +269,7 @@ def test_points_off_the_curve_and_coordinates_from_the_prime_on_are_refused(core
 
 
 @pytest.mark.slow
-def test_sums_of_equal_and_opposite_points_and_infinity_are_right(core: ctypes.CDLL):
+def test_adds_equal_opposite_and_infinite_points(core: ctypes.CDLL):
     """Small keys meet them: with key 2 * G, for one, G doubled is the key."""
     draw = np.random.default_rng(5)
     for secret in [n for k in (1, 2, 3, 4, 5, 7) for n in (k, ORDER - k)]:
@@ -307,7 +307,7 @@ def test_gcc_finds_no_mistake_on_any_path_of_any_file(tmp_path: Path, monkeypatc
 
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("clang-tidy") is None, reason="apt-get install clang-tidy")
-def test_clang_tidy_says_nothing_of_any_file_but_what_its_settings_leave_out(tmp_path: Path):
+def test_clang_tidy_reports_no_warnings(tmp_path: Path):
     (tmp_path / "vectors.h").write_text(make_c_vectors.build())
     command = ["clang-tidy", "--quiet", "--warnings-as-errors=*", *c_core.CORE.glob("*.c")]
     done = subprocess.run([*command, "--", "-std=c99", f"-I{tmp_path}"], capture_output=True, check=False)

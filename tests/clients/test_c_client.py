@@ -77,7 +77,7 @@ def fresh_slots(consent: int = 2) -> dict[int, bytes]:
 
 
 @pytest.mark.slow
-def test_what_locks_a_ledger_is_said_in_the_other_client_s_words():
+def test_lock_reasons_match_micropython_client():
     locked = 0
     for case in VECTORS["ledgers"]:
         slots = {i: bytes.fromhex(slot) for i, slot in enumerate(case["slots"]) if slot is not None}
@@ -98,7 +98,7 @@ def sealed(record: bytes) -> bytes:
 
 
 @pytest.mark.slow
-def test_with_settings_that_do_not_fit_it_begins_nothing_and_provisions_nothing():
+def test_invalid_settings_prevent_start_and_provisioning():
     made = board(device_id="D")
     assert NAMES[made.begun or 0] == "BAD_SETTINGS"
     assert NAMES[made.provision()] == "BAD_SETTINGS"
@@ -144,7 +144,7 @@ def payload_of(name: str, kind: int, rule_of: str, epsilon: int, cap: int, every
 
 
 @pytest.mark.slow
-def test_coins_tossed_ahead_are_those_of_the_other_client_and_serve_once():
+def test_precomputed_gap_draws_match_python_and_serve_once():
     """Two draws, of which the second holds, two calls, and a budget that ends: the same bytes from both."""
     seen = set()
     for seed in range(60):
@@ -384,7 +384,7 @@ TestTwins = pytest.mark.slow(Twins.TestCase)
     sequence=st.sampled_from([3, 2**32 - 1]),
 )
 @settings(max_examples=400)
-def test_what_is_left_is_what_the_other_client_says(
+def test_remaining_reports_match_micropython_client(
     entry, pinned, others, cap, epsilon, total, squares, bounds, sequence
 ):
     """Every bound and the end of every field: reports left, and whether one more is made."""
@@ -450,7 +450,7 @@ def started(slots: Any, seed: int) -> CBoard:
 
 
 @pytest.mark.slow
-def test_a_fault_or_a_cut_at_any_operation_gives_no_debit_back_and_sends_no_other_bytes_under_a_number():
+def test_faults_and_cuts_never_refund_budget_or_reuse_numbers():
     counting = Twin(fresh_slots())
     life(started(counting, 2), Witness())
     assert counting.count > 50
@@ -506,7 +506,7 @@ def test_a_slot_with_a_wrong_byte_locks_for_good():
 
 
 @pytest.mark.slow
-def test_a_record_that_its_buffer_cannot_hold_locks_and_a_full_one_makes_no_report():
+def test_oversized_record_locks_and_full_one_makes_no_report():
     made = started(fresh_slots(), 2)
     reports = [made.report("e", True) for _ in range(3)]
     assert None not in reports
@@ -603,7 +603,7 @@ class TestNoDuringAnotherCall:
             assert client.outbox() == []  # what the no dropped stays dropped
             assert client.report("e", True) is not None
 
-    def test_is_written_when_it_comes_just_before_the_lock_is_released(self):
+    def test_is_written_when_it_arrives_just_before_unlock(self):
         made = started(fresh_slots(), 2)
         free, left = [True], [1]
 
@@ -620,7 +620,7 @@ class TestNoDuringAnotherCall:
         again = started(dict(made.storage.slots), 3)
         assert (again.consent, again.outbox()) == (False, [])
 
-    def test_another_thread_leaves_it_to_the_call_that_holds_the_lock(self):
+    def test_other_thread_leaves_it_to_lock_holder(self):
         made = started(fresh_slots(), 2)
         held = [False]
         made.callbacks += [LOCK(lambda _: not held[0]), UNLOCK(lambda _: None)]
@@ -738,7 +738,7 @@ def test_a_name_that_the_policy_lacks_is_nobody():
     assert newest_record(made.storage.slots)["sum"] == 0
 
 
-def test_two_names_with_one_key_have_the_rule_of_the_first_report():
+def test_names_with_same_key_use_rule_of_first_report():
     names = "n18622", "n41826"
     for kind, epsilon in (("sum", 1), ("count", 2)):
         made = board(fresh_slots(), LIFE | {"experiments": names})

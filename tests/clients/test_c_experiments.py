@@ -96,9 +96,7 @@ def check_privacy(core: c.Core, shape: dict[str, Any], epsilon: int) -> dict[int
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
-def test_no_code_is_more_than_e_to_the_epsilon_likelier_for_one_index_than_for_another(
-    name: str, core: c.Core
-):
+def test_likelihood_ratio_of_codes_is_at_most_e_to_epsilon(name: str, core: c.Core):
     """And at one ε every code has the chance that the MicroPython client gives it."""
     for epsilon in EPSILONS if LONG else (EPSILONS[0], ONE_NAT, EPSILONS[-1]):
         exact = check_privacy(core, SHAPES[name], epsilon)
@@ -117,7 +115,7 @@ def test_neither_where_hashes_have_many_seeds_or_values_are_many(name: str, core
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
-def test_the_same_code_runs_for_a_truth_as_for_a_lie_and_for_every_index(name: str, core: c.Core):
+def test_runs_same_code_for_truth_lie_and_every_index(name: str, core: c.Core):
     """The compiled basic blocks, in their order, depend on the level alone, which the report shows."""
     payload = published(SHAPES[name])
     experiment, python = parsed(core, payload), ldp_client.Experiment.parse(payload)
@@ -386,7 +384,7 @@ def check_readings(core: c.Core, experiment: c.Experiment, python: Any, rng: np.
 
 
 @pytest.mark.slow
-def test_what_is_an_experiment_and_what_is_in_it_is_what_the_micropython_client_says(watched: c.Core):
+def test_parsing_matches_micropython_client(watched: c.Core):
     rng = np.random.default_rng(1)
     taken = 0
     seen: set[bytes] = set()
@@ -443,7 +441,7 @@ def test_printable_bytes_alone_are_taken_and_no_backslash(watched: c.Core):
 
 
 @pytest.mark.slow
-def test_a_client_without_a_mechanism_refuses_its_experiments_and_one_without_room_those_that_need_it(
+def test_refuses_experiments_that_build_options_exclude(
     tmp_path: Path,
 ):
     without = [f"-DHUSHMOTE_WITH_{word}=0" for word in ("SW", "PGR", "TEXT", "PREFIX", "PAIRS")]

@@ -44,7 +44,7 @@ PICO_SDK = Path(os.environ.get("PICO_SDK_PATH", ROOT / ".rig/pico/src/debian/usr
 EXPERIMENT = experiment(bins=4, epsilon=1_000_000, budget={"rule": "sum", "cap": 30_000_000})
 
 
-def test_every_package_has_all_sources_no_program_and_one_version():
+def test_packages_contain_all_sources_and_share_one_version():
     made = (CORE / "CMakeLists.txt").read_text()
     listed = re.search(r"set\(hushmote_sources([^)]*)\)", made)
     assert listed
@@ -94,7 +94,7 @@ def test_ports_and_their_examples_have_no_warnings(tmp_path: Path, port: str):
 
 
 @pytest.mark.skipif(not Path("/usr/include/psa/crypto.h").exists(), reason="libmbedtls-dev is not installed")
-def test_psa_hashes_and_takes_the_signatures_that_the_vectors_take(tmp_path: Path):
+def test_psa_hashes_and_accepts_valid_signatures(tmp_path: Path):
     class Piece(ctypes.Structure):
         _fields_ = (("data", ctypes.c_char_p), ("bytes", ctypes.c_size_t))
 
@@ -197,9 +197,7 @@ def counted(store: Store) -> int:
     return int(store.histogram("open", EXPERIMENT.digest).sum())
 
 
-def test_the_library_for_arduino_reports_through_an_outage_until_its_budget_is_spent(
-    arduino: Path, tmp_path: Path
-):
+def test_arduino_library_reports_through_outage_until_cap(arduino: Path, tmp_path: Path):
     with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
         (tmp_path / "flash").mkdir()
         (tmp_path / "flash" / "broken").touch()
@@ -274,7 +272,7 @@ def test_arduino_polls_for_at_most_a_second(arduino: Path, tmp_path: Path):
 @pytest.mark.micropython
 @pytest.mark.skipif(not (PICO_SDK / "pico_sdk_init.cmake").exists(), reason="no Pico SDK: `make pico`")
 @pytest.mark.skipif(shutil.which("arm-none-eabi-g++") is None, reason="arm-none-eabi-g++ is not installed")
-def test_an_emulated_pico_says_after_a_yes_what_its_cap_allows_and_no_more_after_a_restart(tmp_path: Path):
+def test_emulated_pico_reports_up_to_cap_across_restart(tmp_path: Path):
     environment = os.environ | {"PICO_SDK_PATH": str(PICO_SDK), "HUSHMOTE_PICO": str(ROOT / ".rig" / "pico")}
     configure = ["cmake", "-S", CORE / "pico", "-B", tmp_path, "-DPICO_NO_PICOTOOL=1", "-DINTERVAL_MS=1000"]
     for command in (configure, ["make", "-s", "-C", tmp_path, "room"]):

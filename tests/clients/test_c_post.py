@@ -260,9 +260,7 @@ class Withholding:
         self._server.close()
 
 
-def test_what_nobody_acknowledges_is_bounded_and_goes_again_with_the_same_bytes(
-    program: Path, tmp_path: Path
-):
+def test_unacknowledged_reports_are_bounded_and_resent_unchanged(program: Path, tmp_path: Path):
     with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
         between = Withholding(broker.port)
         post = Post(program, tmp_path / "c", between.port).ready()

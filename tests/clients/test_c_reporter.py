@@ -32,7 +32,7 @@ def test_it_subscribes_to_the_policy_s_names_and_says_online():
 
 
 @pytest.mark.slow
-def test_reports_go_out_oldest_first_few_at_a_time_and_again_with_the_same_bytes():
+def test_sends_oldest_reports_first_and_resends_same_bytes():
     board = Board()
     board.connected()
     board.message("e", PAYLOAD)
@@ -122,7 +122,7 @@ def test_each_report_waits_for_a_random_time():
 
 
 @pytest.mark.slow
-def test_attempts_to_connect_back_off_at_random_and_start_again_after_a_good_connection():
+def test_reconnects_with_random_backoff_reset_by_good_connection():
     waits: list[list[int]] = []
     for seed in (5, 6):
         board = Board(seed=seed, spread=8_000)
@@ -180,7 +180,7 @@ def test_the_status_says_what_a_person_should_see_to():
     assert happened[0][1].startswith("offline spent:e ")
 
 
-def test_a_coin_that_was_tossed_ahead_makes_a_report_of_every_reading():
+def test_precomputed_gap_makes_report_of_every_reading():
     board = Board()
     board.message("e", experiment_json(every=90, budget={"rule": "unlimited"}))
     for value in [True, "no bool", None] * 4:
@@ -192,7 +192,7 @@ def full(slot: int, data: bytes) -> None:
 
 
 @pytest.mark.slow
-def test_flash_that_fails_at_a_puback_is_tried_again_a_minute_later():
+def test_retries_flash_write_a_minute_after_failed_puback():
     board = Board()
     board.connected()
     board.message("e", PAYLOAD)
@@ -221,7 +221,7 @@ def signed(name: str, body: bytes, serial: int) -> bytes:
 
 
 @pytest.mark.slow
-def test_what_the_broker_repeats_costs_no_signature_and_a_restart_knows_it():
+def test_repeated_experiments_are_not_verified_again():
     board = Board(announce_key=ANNOUNCE)
     board.connected()
     first, second, withdrawal = signed("e", PAYLOAD, 1), signed("e", PAYLOAD + b" ", 3), signed("e", b"", 4)

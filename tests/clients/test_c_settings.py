@@ -69,7 +69,7 @@ DOES_NOT: tuple[dict[str, Any], ...] = (
 )
 
 
-def test_what_does_not_fit_is_found_and_nothing_else(tmp_path: Path):
+def test_rejects_exactly_the_invalid_settings(tmp_path: Path):
     library = c_core.library(tmp_path, ("settings",))
     assert library.hm_settings(None) == BAD
     for changes in FITS:

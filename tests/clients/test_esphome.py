@@ -146,7 +146,7 @@ def numbers(store: Store, device: str) -> set[int]:
 
 
 @needs_esphome_build
-def test_a_host_firmware_reports_what_it_senses_after_a_yes_until_its_budget_is_spent(tmp_path: Path):
+def test_host_firmware_reports_after_opt_in_until_budget_ends(tmp_path: Path):
     experiments = [asked(name, REPORTS) for name in SENSED]
     with MosquittoBroker() as broker:
         api_port = write(tmp_path, broker.port)
@@ -264,7 +264,7 @@ def test_the_component_compiles_for_an_esp32(tmp_path: Path):
         ({"consent_from": "network, ask: each"}, "this component has one yes to all experiments"),
     ],
 )
-def test_what_is_wrong_in_the_yaml_is_said_before_anything_is_built(tmp_path: Path, changes: dict, said: str):
+def test_reports_yaml_errors_before_build(tmp_path: Path, changes: dict, said: str):
     write(tmp_path, 1883, **changes)
     printed = esphome("config", "desk.yaml", folder=tmp_path, status=2)
     assert said in printed

@@ -100,7 +100,7 @@ def test_a_reload_takes_nothing_back(page):
     assert (number, status["pending"], status["experiments"]["e"]["left"]) == (2, 2, 38)
 
 
-def test_where_the_browser_aborts_a_write_for_its_quota_nothing_is_reported_or_spent(page):
+def test_quota_error_makes_no_report_and_spends_nothing(page):
     page.open()
     page.run(FRESH)
     number, status = page.run(
@@ -120,7 +120,7 @@ def test_where_the_browser_aborts_a_write_for_its_quota_nothing_is_reported_or_s
     assert page.run("const client = await open();" + LOOK)[0] == 1
 
 
-def test_storage_that_was_cleared_locks_until_somebody_provisions(page):
+def test_cleared_storage_locks_until_provisioned(page):
     page.open()
     page.run(FRESH)
     assert page.run(LOOK)[0] == 1
@@ -193,7 +193,7 @@ class Form:
         return [int(self.store.histogram("trial", Experiment.parse(q).digest).sum()) for q in QUESTIONS]
 
 
-def test_the_forms_answers_are_counted_once_each_through_restarts_of_page_door_and_broker(page, tmp_path):
+def test_counts_form_answers_once_through_restarts(page, tmp_path):
     store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
     store.add_fleet("trial", keyed=False)
     for payload in QUESTIONS:

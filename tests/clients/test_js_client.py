@@ -120,7 +120,7 @@ def test_questions_of_the_vectors():
         ), case
 
 
-def test_what_the_vectors_call_malformed_is_refused():
+def test_rejects_malformed_vectors():
     cases = [bytes.fromhex(c["hex"]) if "hex" in c else c["payload"].encode() for c in VECTORS["malformed"]]
     assert all(str(found).startswith("ExperimentRefused: ") for found in ask([["parse", c] for c in cases]))
 
@@ -227,7 +227,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("epsilon", [200_000, 1_000_000, 5_000_000])
 @pytest.mark.parametrize("name", SHAPES)
-def test_all_chances_are_exactly_those_of_boards_and_below_e_to_the_epsilon(name, epsilon):
+def test_chances_match_boards_and_stay_below_e_to_epsilon(name, epsilon):
     shape = SHAPES[name]
     make = number_json if "bins" in shape else experiment_json
     payload = make(**{"epsilon": epsilon} | BUDGET | shape)
@@ -382,7 +382,7 @@ FRESH = [sealed(1), sealed(2)]
 FAULTS = ["raise", "raise-after", "lost", "torn", "cut", "cut-after", "torn-cut"]
 
 
-def test_no_fault_of_a_storage_gives_budget_back_or_sends_other_bytes_under_a_number():
+def test_storage_faults_never_refund_budget_or_reuse_numbers():
     """Every write of a life fails in every way; then a second life spends what is left."""
     first = [*SPENT[:2], ["unsent"], ["acknowledge"], SPENT[0], ["unsent"], ["acknowledge"]]
     cases = [(fault, at) for fault in FAULTS for at in range(6)]
@@ -407,7 +407,7 @@ def test_no_fault_of_a_storage_gives_budget_back_or_sends_other_bytes_under_a_nu
         assert status["locked"] or len(life["answers"]) > 3 or handed <= set(waiting), case
 
 
-def test_a_ledger_in_doubt_is_locked_and_nobody_but_a_replacement_gets_past():
+def test_doubtful_ledger_stays_locked_until_replaced():
     one, two, three = sealed(5), sealed(6, sum="1000000"), sealed(7, sum="2000000")
     torn = [7, three[1][:-1]]
     other = sealed(7, device="another")
@@ -444,7 +444,7 @@ def test_a_rule_that_another_tab_has_pinned_makes_no_report():
     assert (report, status["locked"], status["experiments"]["e"]["left"]) == (None, None, 0)
 
 
-def test_the_coin_of_every_is_drawn_first_and_a_wrong_reading_is_an_error_whatever_it_says():
+def test_draws_every_first_and_always_raises_on_wrong_type():
     coins = [["below", 3, 1], ["below", 3, 2], ["below", 3, 0], ["bernoulli", 784968171, 1], ["below", 1, 0]]
     calls = [SPENT[0], ["report", "e", "no bool"], SPENT[0]]
     payload = E.replace(b'"budget"', b'"every": 3, "budget"')
@@ -452,7 +452,7 @@ def test_the_coin_of_every_is_drawn_first_and_a_wrong_reading_is_an_error_whatev
     assert (silent, wrong[:9], report[10:]) == (None, "TypeError", "0000000101")
 
 
-def test_without_a_yes_no_reading_is_looked_at_and_a_no_drops_what_waits():
+def test_ignores_readings_before_opt_in_and_opt_out_drops_queue():
     wrong, right = ["report", "e", "no bool"], ["report", "e", True]
     calls = [["consent"], wrong, ["setConsent", True], wrong, right, ["unsent"], ["setConsent", False]]
     life = play(
@@ -475,7 +475,7 @@ def test_a_no_that_cannot_be_kept_is_silent_all_the_same(word, at):
     assert (consent, report) == (False, None)
 
 
-def test_a_report_that_was_under_way_when_somebody_said_no_is_not_handed_over():
+def test_withholds_report_that_was_in_progress_at_opt_out():
     life = play([["reportThenNo"], ["status"]], {"records": FRESH}, payloads=[E])
     again = play([["status"], ["unsent"]], {"records": life["records"]})["answers"]  # a restart
     for status in (life["answers"][1], again[0]):
@@ -486,7 +486,7 @@ def test_a_report_that_was_under_way_when_somebody_said_no_is_not_handed_over():
 NO_TOPIC = "set msg.provision = true, or msg.consent to true or false: a topic no longer does it"
 
 
-def test_in_node_red_only_a_topic_decides_whether_there_is_a_report_one_message_at_a_time(tmp_path):
+def test_node_red_node_reports_only_by_topic_one_at_a_time(tmp_path):
     config = {"fleet": "home", "experiments": "e, f", "folder": str(tmp_path), "epsilon": 1, "sum": 9}
     asked, sent = "hushmote/v1/home/experiment/", ["hushmote/v1/home/report/"]
     messages = [("hushmote/provision", None, [NO_TOPIC]), ("hushmote/consent", True, [NO_TOPIC])]
@@ -695,7 +695,7 @@ console.log(await new Folder(path).write(+first, 'its own'));
 @pytest.mark.parametrize(
     ("before", "after", "written"), [(0, 0, True), (0, 9, True), (5, 0, False), (40, 0, False)]
 )
-def test_a_process_that_slept_knows_whether_others_have_built_on_its_record(tmp_path, before, after, written):
+def test_process_after_pause_detects_records_of_others(tmp_path, before, after, written):
     """Before and after its record is made, others go on to these numbers; its own is 5."""
     words = [*map(str, (tmp_path, 5, before, after))]
     made = subprocess.run(
@@ -704,7 +704,7 @@ def test_a_process_that_slept_knows_whether_others_have_built_on_its_record(tmp_
     assert json.loads(made.stdout) is written, made.stderr
 
 
-def test_a_process_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path):
+def test_repeatedly_killed_process_loses_and_repeats_nothing(tmp_path):
     ask([of_folder(tmp_path, [], provision={"deviceId": DEVICE, "consent": True})])
     seen: dict[int, str] = {}
     for life in range(6):

@@ -87,7 +87,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-def test_readings_are_counted_once_each_through_a_broker_that_leaves_and_a_kill(tmp_path, store):
+def test_counts_readings_once_through_broker_outage_and_kill(tmp_path, store):
     shutil.copytree(CLIENT, tmp_path / "node_modules" / "hushmote")
     ledger, broker, port = tmp_path / "ledger", MosquittoBroker(free_port()), free_port()
     (tmp_path / "flows.json").write_text(json.dumps(flow(broker, ledger)))

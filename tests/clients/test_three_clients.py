@@ -116,7 +116,7 @@ def of_js(url: str) -> Callable[[Path], subprocess.Popen[bytes]]:
     )
 
 
-def test_each_report_of_three_kinds_counts_once_and_their_estimates_agree(post: Path, tmp_path: Path):
+def test_three_clients_count_each_report_once_and_agree(post: Path, tmp_path: Path):
     """Devices, the broker and the aggregator are ended at a third, a half and two thirds of all reports.
 
     A bin's count has a standard deviation below the root of its mean, and lies within 7 of these: once in

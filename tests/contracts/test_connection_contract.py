@@ -79,7 +79,7 @@ def reporting(request):
 
 
 class TestEveryConnection:
-    def test_messages_come_once_and_whole_and_are_forgotten_when_acknowledged(self, reporting):
+    def test_delivers_each_message_once_until_acknowledged(self, reporting):
         """Ten times: a broker that has acknowledgements to read drops them when the next CONNECT comes."""
         messages, _ = crowd(30)
         for _ in range(10):
@@ -91,7 +91,7 @@ class TestEveryConnection:
             assert connection.messages == []
             connection.close()
 
-    def test_what_is_not_acknowledged_comes_again_to_another_process(self, reporting):
+    def test_redelivers_unacknowledged_messages_to_another_process(self, reporting):
         messages, _ = crowd(20)
         connection = reporting.open()
         publish(reporting.broker, messages)
@@ -104,7 +104,7 @@ class TestEveryConnection:
         connection.acknowledge()
         connection.close()
 
-    def test_what_is_published_while_nobody_is_connected_is_kept(self, reporting):
+    def test_keeps_messages_published_while_disconnected(self, reporting):
         reporting.open().close()
         messages, _ = crowd(20)  # of what waited, mosquitto sends as many before the first acknowledgement
         publish(reporting.broker, messages)
@@ -134,7 +134,7 @@ class TestEveryConnection:
         assert len(connection.messages[0][1]) < 100
         connection.close()
 
-    def test_what_it_publishes_is_retained_and_what_others_publish_there_is_seen(self, reporting):
+    def test_publishes_retained_and_sees_messages_of_others(self, reporting):
         topic = topics.experiment_topic("open", experiment().name)
         connection = reporting.open()
         info = connection.publish(topic, b"one")
@@ -150,7 +150,7 @@ class TestEveryConnection:
         assert connection.messages == []
         connection.close()
 
-    def test_a_broker_that_dies_is_a_lost_connection_that_takes_no_harm(self, reporting):
+    def test_survives_broker_death_as_lost_connection(self, reporting):
         connection = reporting.open()
         messages, _ = crowd(10)
         publish(reporting.broker, messages)

@@ -51,7 +51,7 @@ def check(shape: dict[str, Any], epsilon: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", grid(1_000, 1_000_000, 8_000_000))
 @pytest.mark.parametrize("name", SHAPES)
-def test_no_code_is_more_than_e_to_the_epsilon_likelier_for_one_index_than_for_another(name, epsilon):
+def test_likelihood_ratio_of_codes_is_at_most_e_to_epsilon(name, epsilon):
     check(SHAPES[name], epsilon)
 
 

@@ -46,7 +46,7 @@ class TestEveryStore:
         with open_store(f"sqlite:///{tmp_path / 'site.sqlite'}") as site:
             yield site
 
-    def test_what_boards_sent_is_there_after_the_commit(self, store: Store, store_url: str):
+    def test_commit_stores_reports(self, store: Store, store_url: str):
         messages, counts = crowd(60)
         assert take(store, messages) == (60, {})
         with Store(store_url, create=False) as again:
@@ -91,7 +91,7 @@ class TestEveryStore:
         assert rows(store) == before
         assert take(store, messages) == (0, {"duplicate": 80})
 
-    def test_what_is_refused_is_one_line_and_changes_nothing(self, store: Store):
+    def test_refusal_is_one_line_and_changes_nothing(self, store: Store):
         before = rows(store)
         with pytest.raises(VersionRefused, match=r"^[^\n]+$"):
             store.add_experiment("open", experiment_payload(budget={"rule": "sum", "cap": 5_000_000}))

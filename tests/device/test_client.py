@@ -89,7 +89,7 @@ def reports_until_silent(client, name="e", at_most=400):
         ("count", 16_000_000, 5, 5),
     ],
 )
-def test_reports_are_made_exactly_while_spent_plus_cost_is_at_most_the_cap(rule, epsilon, cap, reports):
+def test_report_count_is_what_the_cap_allows(rule, epsilon, cap, reports):
     client = asked(budget(rule, cap, epsilon=epsilon))
     assert client.status()["experiments"]["e"]["left"] == reports
     assert reports_until_silent(client) == reports
@@ -99,7 +99,7 @@ def test_reports_are_made_exactly_while_spent_plus_cost_is_at_most_the_cap(rule,
     assert reports_until_silent(again) == 0, "nor after a reboot"
 
 
-def test_when_the_budget_is_spent_report_is_none_and_the_application_goes_on():
+def test_report_returns_none_once_budget_is_spent():
     client = asked(budget("count", 2))
     made = [client.report("e", value) for value in (True, False, None, True, float("nan"))]
     assert [report is None for report in made] == [False, False, True, True, True]
@@ -115,7 +115,7 @@ def test_when_the_budget_is_spent_report_is_none_and_the_application_goes_on():
     st.integers(1, 10**8),
     st.lists(st.integers(1_000, 16_000_000), min_size=1, max_size=12),
 )
-def test_what_all_versions_of_an_experiment_cost_is_never_above_the_pinned_cap(rule, cap, epsilons):
+def test_total_cost_of_versions_never_exceeds_pinned_cap(rule, cap, epsilons):
     cap = cap * 10**6 if rule == "squares" else cap
     client = board()
     spent = 0
@@ -145,7 +145,7 @@ def test_what_all_versions_of_an_experiment_cost_is_never_above_the_pinned_cap(r
         (EPSILON, EPSILON**2, EPSILON + 1, 0),
     ],
 )
-def test_a_board_goes_on_while_the_sum_or_the_squares_are_within_the_policy(total, squares, epsilon, reports):
+def test_reports_while_sum_or_squares_stay_within_policy(total, squares, epsilon, reports):
     client = asked(budget("unlimited", epsilon=epsilon), {"sum": total, "squares": squares})
     assert client.status()["experiments"]["e"]["left"] == reports
     assert reports_until_silent(client) == reports
@@ -175,7 +175,7 @@ def test_a_new_policy_cannot_forget_what_was_spent_before():
 # --- Pinning ---------------------------------------------------------------------------------------------
 
 
-def test_the_cap_is_pinned_at_the_first_report_and_no_version_raises_it():
+def test_first_report_pins_cap_and_no_version_raises_it():
     client = asked(budget("sum", 2 * EPSILON))
     client.enroll(budget("sum", 3 * EPSILON))  # nothing was reported: nothing is pinned yet
     client.sent(client.report("e", True))
@@ -196,7 +196,7 @@ def test_a_lower_cap_holds_and_can_be_undone():
     assert reports_until_silent(client) == 3
 
 
-def test_another_epsilon_is_refused_under_count_once_one_is_pinned():
+def test_count_rule_refuses_changed_epsilon_once_pinned():
     client = asked(budget("count", 4))
     client.enroll(budget("count", 4, epsilon=500_000))  # nothing is pinned yet
     client.sent(client.report("e", True))
@@ -226,7 +226,7 @@ def test_another_rule_is_refused_once_one_is_pinned():
         assert again.status()["experiments"]["e"]["state"] == "refused"
 
 
-def test_withdrawal_keeps_what_is_spent_the_numbers_and_unsent_reports():
+def test_withdrawal_keeps_spending_numbers_and_unsent_reports():
     client = asked(budget("sum", 3 * EPSILON))
     first = client.report("e", True)
     client.withdraw("e")
@@ -258,7 +258,7 @@ def test_withdrawal_keeps_what_is_spent_the_numbers_and_unsent_reports():
         ),
     ],
 )
-def test_an_experiment_outside_the_policy_is_refused_and_status_says_why(policy, payload, reason):
+def test_refuses_experiment_outside_policy_with_reason_in_status(policy, payload, reason):
     client = board(policy)
     with pytest.raises(ExperimentRefused) as caught:
         client.enroll(payload)
@@ -348,7 +348,7 @@ def test_64_experiments_make_reports_and_a_65th_makes_none():
         ({"fleet": "+", "announce_key": ANNOUNCE_KEY}, "fleet must be 1 to 32 of a-z, 0-9, _ and -"),
     ],
 )
-def test_settings_of_other_types_than_the_vectors_have_are_refused(setting, text):
+def test_rejects_settings_of_wrong_types(setting, text):
     with pytest.raises(SettingsError, match=text):
         board(**setting)
 
@@ -415,7 +415,7 @@ def test_numbers_are_1_2_3_without_gaps_for_each_experiment_name():
     assert seen == {"e": [1, 2, 3, 4, 5, 6, 7, 8], "f": [1, 2, 3, 4]}
 
 
-def test_a_tag_is_the_documented_hmac_and_covers_device_experiment_and_report():
+def test_tag_is_documented_hmac_of_device_experiment_and_report():
     client = board(key=KEY, device_id="k3f9x1")
     payload = budget("sum", 4 * EPSILON)
     client.enroll(payload)
@@ -455,7 +455,7 @@ def test_a_board_with_the_announce_key_takes_a_signed_experiment():
     assert client.report("e", True) is not None
 
 
-def test_a_signature_that_is_missing_cut_doubled_or_for_another_name_is_refused():
+def test_rejects_missing_cut_doubled_or_foreign_signature():
     """test_vectors.py has more: another fleet, another key, an older serial."""
     payload = budget("sum", EPSILON)
     good = signed(payload)
@@ -480,7 +480,7 @@ def test_a_signature_with_any_one_bit_off_is_refused():
     client.enroll(good)
 
 
-def test_a_board_without_the_announce_key_takes_an_experiment_signed_or_not():
+def test_board_without_announce_key_accepts_signed_and_unsigned():
     payload = budget("sum", EPSILON)
     for form in (payload, signed(payload), payload + b"\x00garbage"):
         assert board().enroll(form).digest == hashlib.sha256(payload).digest()[:4]
@@ -507,7 +507,7 @@ def withdrawal(serial, **changes):
     return signed(b"", serial=serial, **changes)
 
 
-def test_a_signed_withdrawal_ends_an_experiment_and_no_older_version_comes_back():
+def test_signed_withdrawal_ends_experiment_for_older_versions():
     client = board(announce_key=ANNOUNCE_KEY, fleet="home")
     old = signed(budget("sum", 9 * EPSILON), serial=7)
     client.enroll(old)
@@ -525,14 +525,14 @@ def test_a_signed_withdrawal_ends_an_experiment_and_no_older_version_comes_back(
     assert client.report("e", True) is not None
 
 
-def test_a_board_that_saw_only_the_withdrawal_does_not_take_what_was_withdrawn():
+def test_earlier_withdrawal_blocks_withdrawn_experiment():
     client = board(announce_key=ANNOUNCE_KEY, fleet="home")
     client.withdraw("e", withdrawal(8))
     with pytest.raises(ExperimentRefused, match="a newer version was published"):
         client.enroll(signed(budget("sum", EPSILON), serial=7))
 
 
-def test_no_other_message_withdraws_an_experiment_of_a_keyed_fleet():
+def test_no_other_message_withdraws_keyed_experiment():
     client = board(announce_key=ANNOUNCE_KEY, fleet="home")
     payload = budget("sum", 9 * EPSILON)
     client.enroll(signed(payload, serial=7))
@@ -567,7 +567,7 @@ def test_a_message_that_was_refused_does_not_raise_the_serial():
     client.enroll(signed(budget("sum", EPSILON), serial=1))
 
 
-def test_what_was_verified_before_is_not_verified_again_but_keeps_its_serial():
+def test_verified_experiment_is_not_reverified_and_keeps_serial():
     client = board(announce_key=ANNOUNCE_KEY, fleet="home")
     kept = signed(
         budget("sum", EPSILON), key=KEY, serial=5
@@ -593,7 +593,7 @@ class CallsBack(MemoryStorage):
         super().write(slot, data)
 
 
-def test_a_call_from_within_a_call_spends_nothing_and_returns_nothing():
+def test_nested_call_spends_and_returns_nothing():
     storage = CallsBack()
     provision(storage, consent=True)
     client = asked(budget("sum", 30 * EPSILON), storage=storage)
@@ -620,7 +620,7 @@ def test_a_call_from_within_a_call_spends_nothing_and_returns_nothing():
     assert len({r[5:9] for r in made}) == 30
 
 
-def test_calls_from_within_every_draw_and_entropy_read_spend_nothing(monkeypatch):
+def test_nested_calls_during_draws_and_entropy_spend_nothing(monkeypatch):
     client = asked(budget("sum", 30 * EPSILON, every=2))
     rng, urandom = client.rng, ldp_client.os.urandom
     nested: list = []
@@ -645,7 +645,7 @@ def test_calls_from_within_every_draw_and_entropy_read_spend_nothing(monkeypatch
     assert client.status()["sum"] == 30 * EPSILON
 
 
-def test_a_version_that_came_while_another_one_was_pinned_makes_no_report():
+def test_version_enrolled_during_report_makes_no_report():
     # enroll() in a callback is checked against a ledger in which the report under way has pinned nothing yet.
     for first, second in (("sum", "count"), ("count", "sum"), ("count", "count"), ("squares", "sum")):
         client = asked(budget(first, 2**50))
@@ -667,11 +667,11 @@ def test_a_version_that_came_while_another_one_was_pinned_makes_no_report():
         assert client.status()["sum"] == EPSILON
 
 
-def test_calls_that_come_at_the_same_time_are_told_apart_by_a_lock_of_the_threads():
+def test_concurrent_calls_use_thread_lock():
     assert type(board()._lock) is type(_thread.allocate_lock())
 
 
-def test_without_threads_a_call_inside_a_call_comes_to_nothing_too(monkeypatch):
+def test_nested_call_does_nothing_without_threads(monkeypatch):
     monkeypatch.setitem(sys.modules, "_thread", None)
     spec = importlib.util.spec_from_file_location("ldp_client_alone", ldp_client.__file__)
     alone: Any = importlib.util.module_from_spec(spec)  # pyright: ignore[reportArgumentType]
@@ -762,7 +762,7 @@ class TestNoDuringAnotherCall:
             client.report("e", True)
         assert asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots)).consent is False
 
-    def test_is_written_when_it_comes_just_before_the_lock_is_released(self):
+    def test_is_written_when_it_arrives_just_before_unlock(self):
         storage = memory()
         provision(storage, consent=True)
         client = asked(budget("sum", 30 * EPSILON), storage=storage)
@@ -809,7 +809,7 @@ class TestNoDuringAnotherCall:
         answers = [newest_record({0: record})["consent"] for record in storage.slots.values()]
         assert True not in answers  # not for a moment
 
-    def test_is_tried_again_by_the_next_call_where_it_cannot_be_written(self):
+    def test_is_retried_by_next_call_after_failed_write(self):
         storage = FailingStorage(fresh_slots(), "raise", 99)
         client = asked(budget("sum", 30 * EPSILON), storage=storage)
         assert client.report("e", True) is not None

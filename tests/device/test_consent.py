@@ -52,7 +52,7 @@ def slots_of(client: Any) -> dict[int, bytes]:
     return client._ledger._storage.slots
 
 
-def test_what_an_earlier_client_made_unasked_is_not_sent_after_a_yes():
+def test_opt_in_does_not_send_reports_of_earlier_client():
     made = ledger_record(3, [("room_temp", 1, "sum", 0, 2)], 2, 4, [b"unasked"], asked=False)
     client = board({0: made, 1: ledger_record(2)})
     client.consent = True
@@ -74,7 +74,7 @@ def test_before_a_yes_nothing_is_drawn_debited_or_kept(answers: tuple[bool, ...]
     assert slots_of(client) == before
 
 
-def test_the_chances_of_silence_and_of_each_code_are_those_of_the_answer_and_of_no_reading_before_it():
+def test_is_silent_for_every_reading_before_any_answer():
     """Exact, with the answer as part of the state: every reading gives silence, surely."""
     slots = slots_of(board())
 
@@ -105,7 +105,7 @@ def test_a_yes_that_the_flash_did_not_take_is_none(fault: str):
     assert client.report("room_temp", 21.4) is None
 
 
-def test_the_network_stops_a_board_and_starts_one_only_where_the_policy_says_so():
+def test_network_stops_board_and_starts_it_only_if_policy_allows():
     client = board()
     with pytest.raises(SettingsError, match=r"^only somebody at the board can say yes$"):
         consent.from_network(client, True)

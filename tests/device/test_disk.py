@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_two_processes_that_start_at_once_never_spend_more_than_the_budget(tmp_path: Path):
+def test_racing_processes_never_exceed_budget(tmp_path: Path):
     folders = [tmp_path / str(i) for i in range(TRIALS)]
     for folder in folders:
         provision(str(folder), consent=True)
@@ -87,7 +87,7 @@ def test_a_second_client_is_refused_until_the_first_is_gone(folder: Path):
     assert third.status()["sum"] == 2 * EPSILON
 
 
-def test_a_reporter_is_made_where_another_client_has_the_ledger_and_says_so(folder: Path):
+def test_reporter_starts_without_ledger_lock_and_says_so(folder: Path):
     clients = [Client(POLICY, str(folder), device_id="d", fleet="home") for _ in range(2)]
     assert TAKEN in Reporter(clients[1], lambda: None).status()
 

@@ -33,7 +33,7 @@ def test_known_answers():
     assert drbg.generate(40).hex() == KNOWN_SECOND_OUTPUT
 
 
-def test_what_was_drawn_cannot_be_computed_from_the_state():
+def test_draws_cannot_be_computed_from_later_state():
     # The state is one key, its successor's preimage is gone, and no byte that was drawn is left in it.
     drbg = DRBG(b"seed")
     before = drbg._key
@@ -88,7 +88,7 @@ def test_bernoulli_has_its_probability(threshold):
     assert stats.binomtest(hits, draws, threshold / ONE).pvalue > FALSE_ALARM
 
 
-def test_a_draw_of_exactly_the_threshold_is_false_and_one_below_it_is_true():
+def test_bernoulli_is_true_only_below_threshold():
     for seed in (b"a", b"b", b"c"):
         drawn = DRBG(seed)._bits()
         assert not DRBG(seed).bernoulli(drawn)
@@ -175,7 +175,7 @@ def stuck_sources():
 
 
 @pytest.mark.parametrize("name", stuck_sources())
-def test_a_stuck_source_is_an_error_and_not_a_report_and_nothing_is_spent(name, monkeypatch):
+def test_stuck_entropy_source_raises_and_spends_nothing(name, monkeypatch):
     source = stuck_sources()[name]
     storage = memory()
     with monkeypatch.context() as patch:
@@ -206,7 +206,7 @@ def test_a_port_without_urandom_gets_one_clear_line(monkeypatch):
 
 
 @pytest.mark.parametrize("period", [1, 2, 32, 93, 255, 352])
-def test_any_cycle_within_what_is_read_is_seen_wherever_it_starts(period, monkeypatch):
+def test_detects_entropy_cycle_at_any_offset(period, monkeypatch):
     unit = hashlib.shake_256(b"unit").digest(period)
     for start in (0, 1, 200):
         data = hashlib.shake_256(b"good").digest(start) + unit * 400

@@ -91,7 +91,7 @@ def test_another_space_is_another_digest():
     ("domain", "fanout", "height"),
     [(125, 5, 3), (126, 5, 4), (2097152, 8, 7), (2, 2, 1), (9, 9, 1), (3, 2, 2)],
 )
-def test_the_number_of_levels_is_the_smallest_that_covers_the_domain(domain, fanout, height):
+def test_level_count_is_smallest_that_covers_domain(domain, fanout, height):
     widths = [fanout ** (height - 1 - i) for i in range(height)]
     nodes = [-(-domain // w) for w in widths]
     cells = [n if n < 4 else 3 for n in nodes]
@@ -215,12 +215,12 @@ RR = experiment_json()
         RR.replace(b'"e"', b'"e'),
     ],
 )
-def test_what_is_not_one_json_object_is_refused(payload):
+def test_rejects_payload_that_is_not_one_json_object(payload):
     assert refusal(payload) == "not a JSON object"
 
 
 @pytest.mark.parametrize("token", ["02", "00", "-01", "+1", "0x1", "1.", ".5", "None", "nan", "1-2"])
-def test_what_is_no_json_number_is_refused(token):
+def test_rejects_invalid_json_numbers(token):
     refusal(experiment_json(every=987_654).replace(b"987654", token.encode()))
 
 
@@ -256,7 +256,7 @@ def strict_loads(text):
         max_size=3,
     ),
 )
-def test_text_that_is_not_json_for_the_standard_library_is_never_taken(payload, edits):
+def test_never_accepts_invalid_json(payload, edits):
     text = payload.decode()
     for at, length, new in edits:
         text = text[: at % len(text)] + new + text[at % len(text) + length :]
@@ -325,7 +325,7 @@ JSON_VALUES = st.recursive(
     | st.sampled_from(["weights", "epsilon", "every", "budget", "window", "x"]),
     JSON_VALUES,
 )
-def test_any_value_in_any_field_is_taken_or_refused_with_a_reason(around, field, value):
+def test_any_field_value_is_accepted_or_refused_with_reason(around, field, value):
     payload = json.loads(experiment_json(**around))
     payload[field] = value
     try:
@@ -356,7 +356,7 @@ def test_bin_edges_belong_to_the_upper_bin():
     st.integers(2, 2**24),
     st.floats(allow_nan=False) | st.integers(),
 )
-def test_a_bucket_is_always_in_the_domain_and_rises_with_the_reading(low, span, bins, value):
+def test_bucket_stays_in_domain_and_is_monotonic(low, span, bins, value):
     high = min(low + span, 2**40)
     exp = parse(**{**NUMBER, "low": low, "high": high, "bins": bins, "epsilon": 16_000_000})
     index = exp.bucket(value)

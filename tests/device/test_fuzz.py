@@ -34,7 +34,7 @@ def test_only_documented_exceptions_come_out_of(target, examples):
 
 
 @pytest.mark.slow
-def test_every_message_is_counted_as_its_format_says_or_rejected_by_reason(tmp_path):
+def test_counts_or_rejects_every_message_by_format(tmp_path):
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
         path = fuzz.Ingest(store)
 
@@ -65,7 +65,7 @@ def test_every_message_is_counted_as_its_format_says_or_rejected_by_reason(tmp_p
         (f"low = {'9' * 4200}", None),
     ],
 )
-def test_a_definition_of_absurd_numbers_or_nesting_is_refused_in_one_line(text, match):
+def test_rejects_absurd_definition_in_one_line(text, match):
     with fuzz.no_hang(), pytest.raises(DefinitionError, match=match) as caught:
         experiment.parse(text)
     assert "\n" not in str(caught.value)

@@ -42,7 +42,7 @@ def independent(every: tuple[int, ...], calls: int) -> dict[Calls, Fraction]:
 
 
 @pytest.mark.parametrize("every", [(1,), (2,), (5,), (2, 3), (3, 1), (2, 2, 3)])
-def test_the_gap_and_who_reports_after_it_have_the_law_of_independent_coins(every: tuple[int, ...]):
+def test_gap_matches_law_of_independent_draws(every: tuple[int, ...]):
     most = 4 if len(every) < 3 else 3
     law: dict[Any, Fraction] = {}
     for course, chance in independent(every, most).items():
@@ -76,7 +76,7 @@ def test_reports_after_gaps_are_those_of_independent_coins(every: tuple[int, ...
     assert distribution(run) == independent(every, calls)
 
 
-def test_a_draw_counts_for_the_version_that_it_was_made_for_and_no_other():
+def test_draw_counts_only_for_its_own_version():
     def run(rng: Any) -> Any:
         client = board((2,), rng)
         _, drawn = gap.draw(client, 1)

@@ -177,7 +177,7 @@ def test_a_board_with_a_login_reports_over_tls_and_is_counted(fleet: Fleet):
     assert said["error"] == "the broker does not authorize this client"
 
 
-def test_a_board_sends_nothing_where_it_refuses_the_broker_or_the_broker_refuses_it(fleet: Fleet):
+def test_board_sends_nothing_if_either_side_refuses(fleet: Fleet):
     strange_ca = authority.der_text(authority.new_authority("elsewhere", now_utc()).certificate)
     revoked = fleet.settings("gone")
     fleet.folder.revoke(["gone"], now_utc())
@@ -200,7 +200,7 @@ def test_a_board_sends_nothing_where_it_refuses_the_broker_or_the_broker_refuses
     assert "does not match with the expected CN" in said["error"]
 
 
-def test_a_board_cannot_pose_as_the_broker_with_its_own_certificate(fleet: Fleet):
+def test_board_certificate_cannot_impersonate_broker(fleet: Fleet):
     pem = fleet.folder.path / "thief.pem"
     pem.write_bytes(fleet.folder.issue_device("thief", now_utc()).to_pem())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -225,12 +225,12 @@ def test_a_board_cannot_pose_as_the_broker_with_its_own_certificate(fleet: Fleet
     assert heard == []
 
 
-def test_certificate_and_key_come_together_or_the_board_says_what_to_do(fleet: Fleet):
+def test_certificate_without_key_is_reported_with_hint(fleet: Fleet):
     said = fleet.board(fleet.settings("half", mqtt_key=None))
     assert said == {"person": "mqtt_cert and mqtt_key are no pair: flash what `hushmote provision` wrote"}
 
 
-def test_while_the_ca_is_rotated_old_and_new_boards_report_and_then_only_new_ones(own_fleet: Fleet):
+def test_ca_rotation_serves_old_boards_until_finish(own_fleet: Fleet):
     fleet, folder = own_fleet, own_fleet.folder
     old_aggregator = tls_context(folder, folder.path / "aggregator/aggregator_1.pem")
     old = fleet.settings("old")
@@ -247,9 +247,7 @@ def test_while_the_ca_is_rotated_old_and_new_boards_report_and_then_only_new_one
     assert "not correctly signed" in fleet.board(old, make=False)["error"]
 
 
-def test_while_the_master_key_is_rotated_boards_with_either_key_report_and_count(
-    own_fleet: Fleet, tmp_path: Path
-):
+def test_master_key_rotation_counts_reports_under_either_key(own_fleet: Fleet, tmp_path: Path):
     exp = ldp_client.Experiment.parse(experiment())
     fleet, folder = own_fleet, own_fleet.folder
     old, renewed = fleet.settings("old"), fleet.settings("renewed")
@@ -283,7 +281,7 @@ def test_while_the_master_key_is_rotated_boards_with_either_key_report_and_count
     assert fleet.counted() == 3
 
 
-def test_a_board_refuses_a_first_or_another_signing_key_until_it_has_its_new_settings(own_fleet: Fleet):
+def test_refuses_new_signing_key_until_settings_are_renewed(own_fleet: Fleet):
     """The first, where a fleet of before is upgraded."""
     fleet, path = own_fleet, own_fleet.folder.path / "aggregator/master.key"
     signing = own_fleet.folder.path / "authority/signing.key"

@@ -70,7 +70,7 @@ def states(kept: KeptExperiments) -> list[str]:
     return [line["state"] for line in kept._client.status()["experiments"].values()]
 
 
-def test_what_was_taken_is_there_at_the_next_start_and_verified_once(folder: Path, verified: list[bytes]):
+def test_experiment_survives_restart_and_is_verified_once(folder: Path, verified: list[bytes]):
     kept = start(folder)
     kept.take("room_temp", signed(5))
     kept.take("room_temp", signed(5))
@@ -86,9 +86,7 @@ def test_what_was_taken_is_there_at_the_next_start_and_verified_once(folder: Pat
     assert start(folder)._client.serials == {"room_temp": 6}
 
 
-def test_a_new_version_is_parsed_once_and_what_the_broker_repeats_is_neither_parsed_nor_written(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_repeated_version_is_neither_parsed_nor_written_again(folder: Path, monkeypatch: pytest.MonkeyPatch):
     parsed: list[bytes] = []
     parse = ldp_client.Experiment.parse
     monkeypatch.setattr(ldp_client.Experiment, "parse", lambda body: parsed.append(body) or parse(body))
@@ -127,9 +125,7 @@ def test_a_withdrawn_one_stays_withdrawn_when_it_is_played_back(folder: Path):
     assert states(start(folder)) == ["reporting", "absent"]
 
 
-def test_a_withdrawal_that_the_broker_repeats_is_neither_verified_nor_written(
-    folder: Path, verified: list[bytes]
-):
+def test_repeated_withdrawal_is_neither_verified_nor_written(folder: Path, verified: list[bytes]):
     start(folder).take("room_temp", withdrawn(6))
     assert len(verified) == 1
     kept = start(folder)
@@ -139,7 +135,7 @@ def test_a_withdrawal_that_the_broker_repeats_is_neither_verified_nor_written(
     assert not (folder / "room_temp").exists()
 
 
-def test_who_clears_a_topic_of_a_keyed_fleet_costs_its_boards_nothing(folder: Path, verified: list[bytes]):
+def test_clearing_keyed_topic_changes_nothing(folder: Path, verified: list[bytes]):
     kept = start(folder)
     kept.take("room_temp", signed(5))
     whole = (folder / "room_temp").read_bytes()
@@ -159,7 +155,7 @@ def test_who_clears_a_topic_of_a_keyed_fleet_costs_its_boards_nothing(folder: Pa
     assert states(start(folder)) == states(kept) == ["reporting", "absent"]
 
 
-def test_a_file_of_earlier_firmware_that_holds_a_withdrawal_alone_keeps_its_serial(folder: Path):
+def test_withdrawal_file_of_earlier_firmware_keeps_its_serial(folder: Path):
     kept = start(folder)
     kept.take("room_temp", signed(5))
     data = b"\x00\x00\x00\x06"
@@ -204,7 +200,7 @@ def test_a_file_that_is_cut_short_or_changed_is_none(folder: Path):
     assert start(folder).known
 
 
-def test_files_of_another_fleet_or_of_another_experiment_are_none(folder: Path):
+def test_ignores_files_of_another_fleet_or_experiment(folder: Path):
     start(folder).take("room_temp", signed(5))
     assert start(folder, fleet="other").known == {}
     assert start(folder, key=OTHER).known == {}
@@ -224,7 +220,7 @@ def test_a_policy_that_changed_ends_what_it_no_longer_allows(folder: Path):
     assert os.listdir(folder) == ["door_open"]
 
 
-def test_a_flash_that_is_full_is_said_and_the_experiment_is_in_force_until_the_next_start(folder: Path):
+def test_full_flash_is_shown_and_experiment_runs_until_restart(folder: Path):
     folder.write_text("a file where the folder should be")
     kept = start(folder)
     kept.take("room_temp", signed(5))
@@ -258,7 +254,7 @@ def test_without_a_folder_nothing_is_kept():
     assert states(kept) == ["absent", "absent"]
 
 
-def test_a_name_that_is_nested_deep_is_refused_and_no_text_is_made_of_it(folder: Path):
+def test_rejects_deeply_nested_name_without_formatting_it(folder: Path):
     deep: Any = "a"
     for _ in range(400):
         deep = [deep]

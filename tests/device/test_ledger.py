@@ -110,7 +110,7 @@ def check_damaged(slots):
 # --- Debit first -------------------------------------------------------------------------------------
 
 
-def test_the_debit_and_the_finished_report_are_one_commit_before_the_report_is_handed_out():
+def test_commits_debit_and_report_together_before_returning():
     storage = FailingStorage(fresh_slots())
     client = boot(storage)
     report = client.report("e", True)
@@ -131,7 +131,7 @@ def test_a_storage_that_fails_at_any_write_makes_no_free_report(fault, forever):
 
 
 @pytest.mark.parametrize("fault", ["cut-before", "cut-after"])
-def test_a_power_cut_before_or_after_any_write_neither_overspends_nor_locks(fault):
+def test_power_cut_at_any_write_neither_overspends_nor_locks(fault):
     for at in range(len(writes_of_a_life())):
         assert check_life_with(fault, at) >= CAP_REPORTS - 1
 
@@ -148,7 +148,7 @@ def test_a_power_cut_within_a_write_overspends_nothing_and_locks():
 
 
 @pytest.mark.parametrize("fault", ["raise", "raise-after", "lost", "torn", "full"])
-def test_a_report_whose_commit_failed_is_not_handed_out_and_nothing_is_spent(fault):
+def test_failed_commit_returns_no_report_and_spends_nothing(fault):
     storage = FailingStorage(fresh_slots(), fault, 0, keep=50)
     client = boot(storage)
     assert client.report("e", True) is None
@@ -161,7 +161,7 @@ def test_a_report_whose_commit_failed_is_not_handed_out_and_nothing_is_spent(fau
     assert parse_record(storage.slots[1 - storage.writes[0][0]])["sum"] == 0, "the last good one is whole"
 
 
-def test_what_was_not_sent_is_sent_again_unchanged_oldest_first_and_acknowledged_in_any_order():
+def test_resends_unchanged_oldest_first_and_takes_any_ack_order():
     storage = MemoryStorage(fresh_slots())
     client = boot(storage)
     reports = [client.report("e", i % 2 == 0) for i in range(6)]
@@ -196,7 +196,7 @@ def test_a_full_outbox_makes_no_report_and_spends_nothing():
 # --- Two slots ---------------------------------------------------------------------------------------
 
 
-def test_the_newest_slot_wins_and_a_commit_overwrites_only_the_other():
+def test_newest_slot_wins_and_commit_overwrites_the_other():
     storage = FailingStorage(fresh_slots())
     client = boot(storage)
     for _ in range(12):
@@ -241,7 +241,7 @@ def test_two_clients_on_one_ledger_do_not_spend_twice():
 
 
 @pytest.mark.parametrize("arrives", [False, True])
-def test_a_write_whose_outcome_could_not_be_read_back_does_not_lock(arrives):
+def test_unverifiable_write_does_not_lock(arrives):
     # As where memory runs out between the write and the reading back.
     class Forgetful(MemoryStorage):
         fails = 0
@@ -406,7 +406,7 @@ def test_two_bad_slots_are_locked_at_every_cut_of_bytes():
         assert locked_reason(rotten).startswith(reason)
 
 
-def test_a_slot_that_cannot_be_read_might_be_the_newest_so_the_board_locks():
+def test_unreadable_slot_locks_board():
     class Unreadable(MemoryStorage):
         bad = 0
 
@@ -436,7 +436,7 @@ def test_provision_refuses_a_ledger_whole_or_damaged():
         assert storage.writes == []
 
 
-def test_provision_with_replace_starts_the_bound_again_and_keeps_nothing_of_the_old():
+def test_provision_with_replace_resets_bound_and_erases_old():
     storage = MemoryStorage(fresh_slots())
     client = boot(storage)
     for _ in range(4):
@@ -456,7 +456,7 @@ def test_provision_with_replace_starts_the_bound_again_and_keeps_nothing_of_the_
         assert client.report("e", True)[5:9] == b"\x00\x00\x00\x01"
 
 
-def test_a_power_cut_while_replacing_leaves_the_old_ledger_the_new_one_or_a_locked_board():
+def test_power_cut_while_replacing_leaves_valid_or_locked_ledger():
     storage = MemoryStorage(fresh_slots())
     for spent in range(6):
         for at, fault in ((0, "cut-before"), (0, "cut-after"), (1, "cut-before"), (1, "cut-after")):
@@ -474,7 +474,7 @@ def test_a_power_cut_while_replacing_leaves_the_old_ledger_the_new_one_or_a_lock
         assert boot(storage).report("e", True) is not None
 
 
-def test_an_interrupted_first_provisioning_is_no_ledger_and_is_repeated_without_a_flag():
+def test_interrupted_first_provisioning_can_be_repeated():
     # littlefs makes a file when it is opened and fills it when it is closed: a cut may leave it empty.
     for at, empty in ((0, None), (0, 0), (1, None), (1, 1)):
         cut = FailingStorage({}, "cut-before", at)
@@ -495,7 +495,7 @@ def test_provision_on_a_storage_that_fails_says_so():
 # --- Opt-out -----------------------------------------------------------------------------------------
 
 
-def test_opting_out_is_kept_in_flash_and_makes_no_report_and_no_debit():
+def test_opt_out_is_stored_and_stops_reports_and_debits():
     storage = FailingStorage(fresh_slots())
     client = boot(storage)
     client.report("e", True)
@@ -530,7 +530,7 @@ def test_dropped_reports_never_come_back(reports):
     assert again.status()["sum"] == reports * EPSILON, "what was spent stays spent"
 
 
-def test_dropped_reports_never_come_back_after_a_power_cut_in_the_middle():
+def test_dropped_reports_stay_dropped_after_power_cut():
     storage = MemoryStorage(fresh_slots())
     client = boot(storage)
     reports = [client.report("e", True) for _ in range(4)]
@@ -551,7 +551,7 @@ def test_dropped_reports_never_come_back_after_a_power_cut_in_the_middle():
                 assert again.outbox() == []
 
 
-def test_after_a_failed_opt_out_the_client_is_silent_all_the_same():
+def test_failed_opt_out_still_silences_client():
     storage = FailingStorage(fresh_slots(), "raise", 1, forever=True)
     client = boot(storage)
     client.report("e", True)

@@ -172,7 +172,7 @@ def life(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[
 @pytest.mark.slow
 @pytest.mark.parametrize("interval_s", [60, 3600, 7200])  # the last is more than lightsleep takes
 @pytest.mark.parametrize("early", [False, True])
-def test_an_rp2040_reads_once_an_interval_however_early_it_wakes_up(
+def test_rp2040_reads_once_per_interval_despite_early_wake(
     interval_s: int, early: bool, life: Any, monkeypatch: pytest.MonkeyPatch
 ):
     chip = Chip(until_ms=(main.START_DELAY_S + 4 * interval_s) * 1000)
@@ -197,7 +197,7 @@ def test_after_the_watchdog_a_whole_interval_passes(life: Any):
     assert moments[0] == (main.START_DELAY_S + main.INTERVAL_S) * 1000
 
 
-def test_an_esp32_that_slept_its_time_reads_at_once_and_sleeps_on(life: Any):
+def test_esp32_reads_after_full_sleep_and_sleeps_again(life: Any):
     chip = Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE)
     assert life(chip, awake_ms=2500) == [0]
     assert chip.slept_ms == [HOUR_MS - 2500]
@@ -222,9 +222,7 @@ def test_an_rp2040_sleeps_to_the_reading_that_reports(life: Any):
     assert moments == [first_ms + 8 * HOUR_MS, first_ms + 17 * HOUR_MS, first_ms + 26 * HOUR_MS]
 
 
-def test_an_esp32_remembers_through_its_deep_sleep_what_it_wakes_up_for(
-    life: Any, monkeypatch: pytest.MonkeyPatch
-):
+def test_esp32_remembers_wake_reason_through_deep_sleep(life: Any, monkeypatch: pytest.MonkeyPatch):
     rng = NinthSaysYes()
     memory = b'[{}, null, {"up": 9}]'
     # After a button's press the third is another moment than the one that coins were tossed for.

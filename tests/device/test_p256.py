@@ -27,7 +27,7 @@ FLAGS = {
 
 
 @pytest.mark.slow
-def test_every_vector_of_wycheproof_is_judged_as_it_says_but_an_upper_s_which_it_allows():
+def test_verdicts_match_wycheproof_except_high_s():
     cases = list(vectors())
     flags = set().union(*(case[4] for case in cases))
     uppers = 0
@@ -63,7 +63,7 @@ def test_a_coordinate_that_is_not_below_the_prime_is_refused():
     assert tried == {"x", "y"}
 
 
-def test_a_point_that_is_not_on_the_curve_is_refused_though_the_formulas_would_take_it():
+def test_rejects_point_off_curve():
     tried = 0
     for y in range(1, 20):
         made = signed_for(2, y)
@@ -74,7 +74,7 @@ def test_a_point_that_is_not_on_the_curve_is_refused_though_the_formulas_would_t
 
 
 @pytest.mark.slow
-def test_it_agrees_with_another_library_on_200_keys_and_on_each_with_a_bit_flipped():
+def test_agrees_with_reference_library_on_good_and_flipped_bits():
     for i in range(200):
         secret = hashlib.sha256(b"key %d" % i).digest()
         key = keys.public_key_bytes(secret)

@@ -80,7 +80,7 @@ def test_a_reading_of_another_length_or_type_is_a_mistake(reading: Any):
 @pytest.mark.parametrize(
     ("reading", "text"), [((1, True), "version takes a choice"), ((None, "y"), "crashed takes a bool")]
 )
-def test_a_part_of_another_type_is_named_even_beside_one_without_a_reading(reading: Any, text: str):
+def test_names_part_of_wrong_type_beside_missing_reading(reading: Any, text: str):
     with pytest.raises(TypeError, match=f"^{text} or None$"):
         Experiment.parse(pair_json()).bucket(reading)
 
@@ -104,7 +104,7 @@ def test_a_part_of_another_type_is_named_even_beside_one_without_a_reading(readi
     call=lambda of: Experiment.parse(experiment_json(type="pair", mechanism="grr", of=of)),
     error=ExperimentRefused,
 )
-def test_what_is_no_pair_is_refused(refusal: Refusal):
+def test_rejects_invalid_pairs(refusal: Refusal):
     refusal.check()
 
 

@@ -64,7 +64,7 @@ def test_any_two_values_are_inside_together_for_as_many_codes(q: int, domain: in
 
 
 @pytest.mark.parametrize(("q", "domain"), [(3, 11), (53, 1024), (4093, 100_000), (2, 1 << 20)])
-def test_what_is_drawn_does_not_depend_on_the_value_or_on_the_side(q: int, domain: int) -> None:
+def test_draws_do_not_depend_on_value_or_side(q: int, domain: int) -> None:
     exp = parse(q, domain, 4_000_000)
     asked = set()
     for index in (0, 1, q, q + 1, domain // 2, domain - 1):
@@ -104,7 +104,7 @@ def test_a_level_has_its_codes_from_its_offset_on() -> None:
     call=lambda q, domain, epsilon: parse(q, domain, epsilon),
     error=ExperimentRefused,
 )
-def test_what_does_not_fit_is_refused(refusal: Refusal):
+def test_rejects_invalid_parameters(refusal: Refusal):
     refusal.check()
 
 

@@ -63,7 +63,7 @@ def readings(exp) -> list[Any]:
     return [*bins, *beyond, None, math.nan, -math.nan]
 
 
-def test_an_epsilon_too_small_for_its_cells_is_refused_and_fewer_cells_are_not():
+def test_rejects_epsilon_too_small_for_cell_count():
     with pytest.raises(ExperimentRefused, match="epsilon is too small for so many cells"):
         parse(numbers(2**24, mechanism="grr"), 1_000)
     # p * ONE is 512.51 at 2**21 cells and 1025.02 at 2**20: floored, only the second is above ONE / g.
@@ -123,7 +123,7 @@ CLIENT_CASES = {
     "epsilon", [1_000_000, *(pytest.param(epsilon, marks=pytest.mark.long) for epsilon in (1_000, 8_000_000))]
 )
 @pytest.mark.parametrize("name", CLIENT_CASES)
-def test_no_output_of_report_tells_two_readings_apart_by_more_than_e_to_the_epsilon(name, epsilon):
+def test_report_likelihood_ratio_is_at_most_e_to_epsilon(name, epsilon):
     shape, every = CLIENT_CASES[name]
     payload = experiment_json(epsilon=epsilon, every=every, budget=CAP, **shape)
     exp = Experiment.parse(payload)
@@ -150,7 +150,7 @@ def test_64_values_through_the_client_keep_the_ratio(shape):
     assert_private(exact, exp.epsilon)
 
 
-def test_a_whole_life_of_readings_stays_within_the_cap_whatever_they_were():
+def test_any_reading_history_stays_within_cap():
     # Four calls, each with a coin of 1/2, a cap of two reports: every pair of histories is compared.
     payload = experiment_json(every=2, budget={"rule": "sum", "cap": 2_000_000})
     slots = provisioned()

@@ -307,7 +307,7 @@ def keyed() -> dict[str, Any]:
 
 
 @every_kind
-def test_a_report_sent_twice_is_counted_once_and_a_connection_that_is_half_open_while_idle_is_noticed(
+def test_counts_resent_report_once_and_notices_dead_idle_link(
     mosquitto: MosquittoBroker, aggregator: Counting, watcher: Watcher, proxy: Proxy, start_any: Any
 ) -> None:
     board = start_any(proxy.port, **keyed())
@@ -344,7 +344,7 @@ def test_a_report_sent_twice_is_counted_once_and_a_connection_that_is_half_open_
 
 
 @every_kind
-def test_a_broker_that_restarts_gets_every_report_of_a_full_outbox_and_the_subscriptions_back(
+def test_restarted_broker_gets_full_outbox_and_subscriptions(
     mosquitto: MosquittoBroker, aggregator: Counting, watcher: Watcher, start_any: Any
 ) -> None:
     board = start_any(mosquitto.port, **keyed())
@@ -381,7 +381,7 @@ def held(board: Board, fed: int) -> None:
 
 
 @every_kind
-def test_a_half_open_connection_holds_a_report_back_and_the_board_for_at_most_its_timeout(
+def test_half_open_connection_blocks_for_at_most_timeout(
     watcher: Watcher, proxy: Proxy, start_any: Any
 ) -> None:
     watcher.publish("room_temp", experiment())
@@ -421,7 +421,7 @@ def test_whatever_waits_feeds_the_watchdog(watcher: Watcher, proxy: Proxy, start
 
 
 @pytest.mark.parametrize("start_any", ["asyncio"], indirect=True)
-def test_what_is_read_as_a_wait_ends_is_kept_for_the_next(start_any: Any) -> None:
+def test_keeps_bytes_read_as_wait_ends(start_any: Any) -> None:
     assert start_any(free_port()).ask("slow_read") == [None, 0xD0]
 
 
@@ -523,9 +523,7 @@ def test_boards_need_nothing_else_where_the_broker_is_nats(start_board: Any, tmp
 # --- Experiments and status -----------------------------------------------------------------------
 
 
-def test_experiments_come_and_go_while_connected_and_refused_ones_are_shown_and_stop_nothing(
-    watcher: Watcher, board: Board
-) -> None:
+def test_experiments_change_while_connected_and_show_refusals(watcher: Watcher, board: Board) -> None:
     cases = {
         "epsilon is above the policy's 2000000": experiment("door_open", 3_000_000),
         "it calls itself room_temp": experiment("room_temp", 2_000_000),
@@ -570,7 +568,7 @@ def told(board: Board, watcher: Watcher, status: bytes) -> None:
     until(is_it, lambda: f"{status!r}, not {watcher.statuses}, {board.ask('status')}")
 
 
-def test_the_status_topic_tells_online_from_offline_and_that_a_board_is_locked(
+def test_status_topic_shows_online_offline_and_locked(
     watcher: Watcher, mosquitto: MosquittoBroker, board: Board
 ) -> None:
     until(lambda: watcher.statuses == [b"online"], "online")
@@ -588,7 +586,7 @@ def test_the_status_topic_tells_online_from_offline_and_that_a_board_is_locked(
     late.close()
 
 
-def test_a_spent_budget_silences_its_experiment_alone_and_the_status_topic_tells_what_is_wrong(
+def test_spent_budget_silences_and_marks_only_its_experiment(
     watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
 ) -> None:
     watcher.publish("room_temp", experiment(epsilon=2_000_000))
@@ -619,7 +617,7 @@ def test_a_spent_budget_silences_its_experiment_alone_and_the_status_topic_tells
 
 @pytest.mark.long
 @pytest.mark.parametrize("start_any", ["bundled umqtt.simple", "asyncio"], indirect=True)
-def test_a_board_goes_on_with_another_broker_when_its_own_is_dead(start_any: Any) -> None:
+def test_switches_to_another_broker_when_its_own_is_dead(start_any: Any) -> None:
     with NatsServers(3) as cluster:
         watcher = Watcher(cluster.nodes[2].mqtt)
         watcher.publish("room_temp", experiment())
@@ -686,7 +684,7 @@ def test_brokers_that_cannot_be_are_refused(text: str) -> None:
 # --- Boards that sleep ----------------------------------------------------------------------------
 
 
-def test_a_board_that_sleeps_does_everything_in_one_call_and_keeps_what_it_could_not_send(
+def test_flush_does_everything_in_one_call_and_keeps_unsent(
     watcher: Watcher, mosquitto: MosquittoBroker, proxy: Proxy, start_board: Any, tmp_path: Path
 ) -> None:
     watcher.publish("room_temp", experiment())
@@ -716,7 +714,7 @@ def test_a_board_that_sleeps_does_everything_in_one_call_and_keeps_what_it_could
     assert board.ask("spent") == 4_000_000
 
 
-def test_a_board_that_keeps_its_experiments_reports_without_the_broker(
+def test_kept_experiments_allow_reports_without_broker(
     watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any, tmp_path: Path
 ) -> None:
     watcher.publish("room_temp", experiment())
@@ -747,9 +745,7 @@ def test_a_board_that_keeps_its_experiments_reports_without_the_broker(
 # --- Flash, budget, brokers that misbehave --------------------------------------------------------
 
 
-def test_a_full_flash_spends_nothing_and_a_report_that_cannot_be_struck_off_is_kept(
-    watcher: Watcher, board: Board
-) -> None:
+def test_full_flash_spends_nothing_and_keeps_unacked_report(watcher: Watcher, board: Board) -> None:
     made = board.ask("report", "room_temp", 21.4)
     board.ask("full", True)
     assert board.ask("report", "room_temp", 21.4) is None
@@ -779,7 +775,7 @@ def opens_no_connection(board: Board, watcher: Watcher) -> None:
     assert watcher.reports == []
 
 
-def test_before_a_yes_no_connection_is_opened_and_after_a_no_the_board_says_no_more_than_offline(
+def test_connects_only_after_opt_in_and_opt_out_sends_offline(
     watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
 ) -> None:
     watcher.publish("room_temp", experiment())
@@ -807,7 +803,7 @@ def test_before_a_yes_no_connection_is_opened_and_after_a_no_the_board_says_no_m
     assert board.ask("report", "room_temp", 1) is not None
 
 
-def test_a_board_whose_ledger_is_gone_cannot_tell_of_a_yes_and_opens_no_connection(
+def test_missing_ledger_blocks_connection(
     watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
 ) -> None:
     watcher.publish("room_temp", experiment())
@@ -869,7 +865,7 @@ def polite(kind: int, body: bytes) -> bytes:
 
 
 @every_kind
-def test_a_broker_that_talks_but_never_acknowledges_holds_the_board_for_at_most_its_timeout(
+def test_unacknowledging_broker_blocks_for_at_most_timeout(
     start_any: Any,
 ) -> None:
     broker = OddBroker(lambda kind, body: None if kind == PUBLISH else polite(kind, body))
@@ -924,7 +920,7 @@ def test_a_refused_connection_says_why(start_any: Any) -> None:
 
 
 @every_kind
-def test_messages_that_contradict_themselves_end_the_connection_and_nothing_else(start_any: Any) -> None:
+def test_malformed_packets_end_only_the_connection(start_any: Any) -> None:
     odd = [b"\x30\x03\x00\x09abc", b"\x30\xff\xff\xff\x7f", b"\x30\x02\xff\xff", b"\xff\xff"]
 
     def answers(kind: int, body: bytes) -> bytes:
@@ -963,7 +959,7 @@ def forged(serial: int) -> bytes:
     return b"".join(message(name, signed(name, serial - i, key)) for i in (1, 0) for name in NAMES)
 
 
-def test_forged_experiments_in_one_segment_cost_one_signature_a_turn_and_each_only_once(
+def test_forged_experiments_cost_one_verification_a_turn(
     start_any: Any,
 ) -> None:
     later = [forged(9), forged(7)]
@@ -1011,7 +1007,7 @@ def test_forged_experiments_in_one_segment_cost_one_signature_a_turn_and_each_on
     broker.close()
 
 
-def test_only_a_signed_withdrawal_ends_an_experiment_of_a_keyed_fleet(
+def test_only_signed_withdrawal_ends_keyed_experiment(
     watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any, tmp_path: Path
 ) -> None:
     def start(again: bool = False) -> Board:
@@ -1038,7 +1034,7 @@ def test_only_a_signed_withdrawal_ends_an_experiment_of_a_keyed_fleet(
     assert board.ask("state") == "refused"
 
 
-def test_where_the_storage_is_no_folder_somebody_says_where_experiments_are_kept() -> None:
+def test_storage_without_folder_requires_kept_experiments() -> None:
     storage = memory()
     ldp_client.provision(storage, consent=True)
     client = ldp_client.Client(POLICY, storage, DEVICE, fleet=FLEET)
@@ -1064,7 +1060,7 @@ def live_until(board: Board, what: str, value: Any) -> None:
     assert passed_ms < NEVER_MS, (what, board.ask("status"))
 
 
-def test_after_an_outage_of_any_length_a_report_that_waited_goes_out_as_after_a_short_one(
+def test_queued_report_goes_out_after_outage_of_any_length(
     watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
 ) -> None:
     watcher.publish("room_temp", experiment())
@@ -1082,9 +1078,7 @@ def test_after_an_outage_of_any_length_a_report_that_waited_goes_out_as_after_a_
         live_until(board, "pending", 0)
 
 
-def test_a_connection_that_died_while_nobody_polled_is_noticed_however_long_that_was(
-    proxy: Proxy, start_any: Any
-) -> None:
+def test_notices_dead_connection_after_any_pause(proxy: Proxy, start_any: Any) -> None:
     board = start_any(proxy.port, reporter=PACE)
     for outage_ms in OUTAGES_MS:
         live_until(board, "connected", True)
@@ -1094,7 +1088,7 @@ def test_a_connection_that_died_while_nobody_polled_is_noticed_however_long_that
         proxy.silence()
 
 
-def test_a_report_that_the_flash_would_not_strike_off_is_struck_off_however_long_nobody_polled(
+def test_retries_failed_removal_of_report_after_any_pause(
     watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
 ) -> None:
     watcher.publish("room_temp", experiment())
@@ -1110,7 +1104,7 @@ def test_a_report_that_the_flash_would_not_strike_off_is_struck_off_however_long
         live_until(board, "pending", 0)
 
 
-def test_what_was_withdrawn_meanwhile_ends_however_long_nobody_polled(
+def test_honors_withdrawal_after_any_pause(
     watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
 ) -> None:
     watcher.publish("door_open", experiment("door_open"))
@@ -1154,7 +1148,7 @@ def many(runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker) -> C
 @pytest.mark.parametrize(
     ("first", "count"), [(64_000, 3_000), pytest.param(0, 70_000, marks=pytest.mark.long)]
 )
-def test_more_publications_than_packet_ids_go_through_one_client_object(
+def test_one_client_sends_more_messages_than_packet_ids(
     first: int, count: int, many: Any, umqtt: Path, tmp_path: Path
 ) -> None:
     source = (umqtt / "umqtt" / "simple.py").read_text()
@@ -1180,7 +1174,7 @@ def test_umqtt_simple_alone_stops_after_65535_publications(many: Any) -> None:
     assert done["error"] is not None
 
 
-def test_a_client_object_with_a_hidden_counter_is_replaced_in_time(many: Any) -> None:
+def test_replaces_client_with_hidden_packet_counter_in_time(many: Any) -> None:
     done = many(1000, "hidden")
     assert done["done"] == 1000
     assert done["connects"] == 4
@@ -1240,7 +1234,7 @@ def test_client_and_reporter_work_in_a_64_kib_heap(
     assert answer["grown"] <= 256  # bytes, from the first round to the last
 
 
-def test_the_application_fetches_verifies_keeps_and_reports_in_a_64_kib_heap(
+def test_application_runs_in_64_kib_heap(
     runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker, watcher: Watcher, tmp_path: Path
 ) -> None:
     signing = bytes(31) + b"\x05"
@@ -1284,7 +1278,7 @@ def test_waits_between_attempts_have_full_jitter() -> None:
     assert reporter_base._wait_ms(99, 16_000, 16_000, ldp_client.DRBG(b"any seed").below) < 16_000_000
 
 
-def test_what_ends_a_connection_that_lasted_spreads_the_boards_too(tmp_path: Path) -> None:
+def test_loss_of_lasting_connection_spreads_reconnects(tmp_path: Path) -> None:
     asked: list[int] = []
 
     def below(n: int) -> int:
@@ -1306,9 +1300,7 @@ def test_what_ends_a_connection_that_lasted_spreads_the_boards_too(tmp_path: Pat
     assert asked == [600_000, 2000, 4000, 8000, 600_000, 4000]
 
 
-def test_each_report_waits_for_a_time_of_its_own_drawn_up_to_delay_s(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_report_waits_its_own_random_delay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now, drawn, asked = [0], [700, 0, 999], []
     monkeypatch.setattr(reporter_base, "ticks_ms", lambda: now[0])
     client = make_client(tmp_path, FLEET)
@@ -1324,7 +1316,7 @@ def test_each_report_waits_for_a_time_of_its_own_drawn_up_to_delay_s(
     assert asked == [1000] * 3
 
 
-def test_without_a_spread_the_first_attempt_waits_within_backoff_s(tmp_path: Path) -> None:
+def test_first_attempt_waits_within_backoff_without_spread(tmp_path: Path) -> None:
     asked: list[int] = []
     reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, backoff_s=7)
     reporter._below = lambda n: asked.append(n) or 0
@@ -1380,7 +1372,7 @@ def make_client(folder: Path, fleet: str | None) -> ldp_client.Client:
     return ldp_client.Client(POLICY, str(folder), DEVICE, fleet=fleet)
 
 
-def test_a_wrong_type_counts_as_no_reading_and_a_stuck_random_source_is_a_line(
+def test_wrong_type_is_missing_reading_and_shows_entropy_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = make_client(tmp_path, FLEET)
@@ -1398,7 +1390,7 @@ def test_a_wrong_type_counts_as_no_reading_and_a_stuck_random_source_is_a_line(
     assert "takes" not in reporter.status()
 
 
-def test_a_wrong_type_in_flush_silences_neither_its_own_experiment_nor_the_others(tmp_path: Path) -> None:
+def test_wrong_type_in_flush_silences_no_experiment(tmp_path: Path) -> None:
     client = make_client(tmp_path, FLEET)
     for name in POLICY["experiments"]:
         client.enroll(experiment(name))

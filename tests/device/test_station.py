@@ -56,7 +56,7 @@ class Radio:
         return [weak, strong, (b"other", b"other.", 6, -20)]
 
 
-def test_a_pico_w_goes_back_to_its_access_point_without_a_scan_until_that_is_gone(
+def test_pico_w_rejoins_access_point_without_scan(
     monkeypatch: pytest.MonkeyPatch,
 ):
     radio, ap = Radio(monkeypatch), []
@@ -98,7 +98,7 @@ def test_a_time_server_is_looked_up_as_the_broker_is(monkeypatch: pytest.MonkeyP
     assert asked == ["10.0.0.7"]
 
 
-def test_a_brokers_address_of_last_time_serves_where_names_are_not_found(monkeypatch: pytest.MonkeyPatch):
+def test_uses_last_broker_address_when_dns_fails(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(main, "_last", {})
     with pytest.raises(OSError, match="-2"):
         main.look_up(names(False), "broker.example", 1883)

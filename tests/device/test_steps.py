@@ -170,7 +170,7 @@ def argv(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return (sys.executable,) if request.param == "CPython" else find_runtime()
 
 
-def test_neither_a_lie_nor_the_reading_changes_the_number_of_steps(tmp_path: Path, argv: tuple[str, ...]):
+def test_step_count_depends_on_neither_lie_nor_reading(tmp_path: Path, argv: tuple[str, ...]):
     stage(tmp_path)
     found = counted(tmp_path, argv)
     assert set(found) == set(SHAPES)

@@ -55,7 +55,7 @@ def test_the_same_is_drawn_whatever_the_reading_and_the_outcome(index: int, trut
         ({"bins": 12_000_000, "epsilon": 1_000}, "epsilon is too small for so many codes"),
     ],
 )
-def test_what_does_not_fit_is_refused(fields: dict[str, Any], why: str):
+def test_rejects_invalid_parameters(fields: dict[str, Any], why: str):
     given = {"mechanism": "sw", "reach": 1, "epsilon": 1_000_000} | fields
     with pytest.raises(ExperimentRefused, match=why):
         Experiment.parse(number_json(**{"bins": 4} | given))

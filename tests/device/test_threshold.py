@@ -31,7 +31,7 @@ def test_any_point_agrees_with_60_digit_decimals(epsilon, g):
 @pytest.mark.slow
 @settings(max_examples=200)
 @given(EPSILONS, CELLS)
-def test_the_ratio_of_truth_to_lie_is_at_most_e_to_the_epsilon_and_one_unit_more_would_be_above(epsilon, g):
+def test_truth_threshold_is_largest_within_epsilon(epsilon, g):
     def ratio(threshold):
         return Fraction(threshold, ONE) / Fraction(ONE - threshold, ONE * (g - 1))
 

@@ -44,7 +44,7 @@ def test_the_client_passes_every_vector(checker, section):
 
 
 @pytest.mark.parametrize("section", json.loads(FURTHER))
-def test_the_client_and_the_files_beside_it_pass_every_further_vector(checker, section):
+def test_client_passes_every_further_vector(checker, section):
     needed = {name: json.loads(FURTHER)[name] for name in ("experiments", section)}
     counts, failures = checker.run(as_lines(needed))
     assert failures == []

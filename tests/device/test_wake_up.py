@@ -82,9 +82,7 @@ def connecting(outputs: dict[Any, Fraction]) -> dict[Any, Fraction]:
 @pytest.mark.parametrize(
     "mechanism", ["grr", *(pytest.param(name, marks=pytest.mark.long) for name in ("olh", "hh"))]
 )
-def test_whether_a_wake_up_connects_never_depends_on_the_reading_and_what_it_sends_by_e_to_the_epsilon(
-    mechanism: str, tmp_path: Path
-):
+def test_connecting_ignores_reading_and_reports_are_private(mechanism: str, tmp_path: Path):
     budget = {"rule": "sum", "cap": 8_000_000}
     payload = experiment_json(name="t", epsilon=1_000_000, every=3, budget=budget, **EXPERIMENTS[mechanism])
     slots = kept_in(tmp_path, {"t": payload})
@@ -99,7 +97,7 @@ def test_whether_a_wake_up_connects_never_depends_on_the_reading_and_what_it_sen
 
 
 @pytest.mark.slow
-def test_two_wake_ups_of_a_board_with_two_sensors_stay_within_their_budgets(tmp_path: Path):
+def test_two_sensor_wake_ups_stay_within_budgets(tmp_path: Path):
     # A cap of one report each, so that the second wake-up's silence is a matter of coins as well.
     shape = {"type": "bool", "mechanism": "rr", "every": 2, "budget": {"rule": "count", "cap": 1}}
     payloads = {name: experiment_json(name=name, epsilon=1_000_000, **shape) for name in ("a", "b")}
@@ -113,7 +111,7 @@ def test_two_wake_ups_of_a_board_with_two_sensors_stay_within_their_budgets(tmp_
     assert all(connecting(outputs) == first for outputs in exact.values())
 
 
-def test_a_board_that_knows_no_experiment_always_connects_and_reports_at_once(
+def test_without_experiment_wake_up_always_connects_and_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     payload = experiment_json(name="t", epsilon=1_000_000, every=2, **EXPERIMENTS["grr"])
@@ -127,9 +125,7 @@ def test_a_board_that_knows_no_experiment_always_connects_and_reports_at_once(
 
 
 @pytest.mark.slow
-def test_a_board_that_sleeps_until_it_is_needed_sends_what_one_does_that_wakes_up_each_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_long_sleep_sends_same_reports_as_waking_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     shape = {"type": "bool", "mechanism": "rr", "every": 2, "budget": {"rule": "count", "cap": 2}}
     payload = experiment_json(name="t", epsilon=1_000_000, **shape)
     slots = kept_in(tmp_path, {"t": payload})

@@ -55,7 +55,7 @@ def test_the_check_accepts_them(word):
 
 
 @each_case
-def test_estimates_are_without_bias_but_for_items_that_share_cells(mechanism, fields):
+def test_estimates_are_unbiased_except_for_shared_cells(mechanism, fields):
     """The mean of what codes weigh: 1 of the item itself, and of others what their common cells take."""
     experiment = parsed(fields)
     server = mechanism(experiment)
@@ -72,7 +72,7 @@ def test_estimates_are_without_bias_but_for_items_that_share_cells(mechanism, fi
     np.testing.assert_allclose(law.T @ w / law.sum(axis=0)[:, None] + constant, expected, atol=1e-9)
 
 
-def test_over_many_hash_functions_items_share_cells_as_often_as_by_chance():
+def test_items_share_cells_as_often_as_chance_predicts():
     """Of 4,096 functions and 40 pairs: no pair's mean is 7 standard deviations off, 1e-10 by chance."""
     sketch = hcms.Sketch(4096, 64, 3 << 28)
     rng = np.random.default_rng(2)
@@ -191,7 +191,7 @@ def test_a_letter_outside_the_alphabet_is_a_dot():
     assert sfp.FragmentPuzzle(experiment).word(index) == "don·t"
 
 
-def test_letters_are_numbered_and_what_is_not_of_the_alphabet_is_one():
+def test_encodes_letters_and_maps_unknown_characters_to_one_code():
     experiment = parsed(SFP | {"alphabet": "abc", "length": 2})
     assert experiment.domain == 16
     words = {"": 0, "a": 1, "ab": 1 + 2 * 4, "abc": 1 + 2 * 4, "z": 0, "zc": 3 * 4, "ä": 0, "a\n": 1}

@@ -40,7 +40,7 @@ def python(code: str, cwd: Path) -> str:
     return run.stdout
 
 
-def test_importing_hushmote_loads_nothing_heavy_and_every_name_is_there(tmp_path: Path):
+def test_import_loads_nothing_heavy_and_exports_every_name(tmp_path: Path):
     code = f"import sys, hushmote; print([m for m in {HEAVY} if m in sys.modules])"
     assert python(code, tmp_path).strip() == "[]"
     for name in hushmote.__all__:
@@ -119,7 +119,7 @@ def test_the_only_fleet_and_experiment_need_no_name(after_demo: Path):
 
 
 @pytest.mark.slow
-def test_a_store_that_is_forgotten_closes_itself_and_was_never_written(stored: Path):
+def test_unreferenced_store_closes_itself_unmodified(stored: Path):
     before = (stored / "hushmote.sqlite").read_bytes()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -45,7 +45,7 @@ def test_no_population_errs_more_than_the_worst(fields: dict[str, object], epsil
     assert worst == pytest.approx(-best.fun, rel=1e-5)
 
 
-def test_half_of_the_devices_at_each_end_are_the_worst_where_codes_tell_the_value():
+def test_worst_population_is_at_both_ends_for_direct_codes():
     shares, worst = worst_population(mechanism({"mechanism": "grr"}, 16_000_000), positions(16))
     assert shares[[0, -1]] == pytest.approx(0.5, abs=1e-3)
     assert worst == pytest.approx((15 / 32) ** 2, rel=1e-3)
@@ -62,7 +62,7 @@ def test_a_stated_deviation_is_that_of_the_population(spread: float):
 
 
 @pytest.mark.parametrize("question", [Question("mean"), Question("mean", spread=0.1)])
-def test_what_is_asked_of_a_mean_is_what_its_error_is_of(question: Question):
+def test_mean_question_and_error_agree(question: Question):
     design = best_design(32, 1_000_000, question)
     about = asked(design, question)
     statistic = about.statistic(32, 0)

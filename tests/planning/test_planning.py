@@ -165,7 +165,7 @@ def test_one_value_asked_directly_needs_no_enumeration(domain: int, g: int, shar
 
 
 @pytest.mark.parametrize(("domain", "epsilon"), [(9, 100_000), (10, MICRO), (30, 1_500_000), (50, 2 * MICRO)])
-def test_cells_for_single_values_are_the_best_where_shares_sum_to_one(domain: int, epsilon: int) -> None:
+def test_cells_for_single_values_are_optimal_with_known_sum(domain: int, epsilon: int) -> None:
     """Cases in which the variance of a lone support, which knows of no sum, is least with other cells."""
     chosen = oracle.choose(domain, epsilon, FREQUENCIES)
     exact: dict[int, float] = {}
@@ -197,7 +197,7 @@ def test_the_mean_over_statistics_in_any_population(choice: Choice) -> None:
     assert mean_variance(design, population, asked) == pytest.approx(np.mean(each), rel=1e-9)
 
 
-def test_all_ranges_are_each_asked_with_its_share_of_the_devices_inside() -> None:
+def test_ranges_are_averaged_with_given_share() -> None:
     design = best_design(24, 3_000_000, Question())
     pairs = [(a, b) for a, b in itertools.combinations(range(25), 2) if b - a < 24]
     asked = np.array([[low <= i < high for low, high in pairs] for i in range(24)], float)
@@ -230,7 +230,7 @@ QUESTIONS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_the_fourth_meets_the_wanted_error_and_the_next_worse_does_not(question: Question) -> None:
+def test_solution_meets_target_error_and_is_tight(question: Question) -> None:
     error = 0.05
     plan = solve(question, epsilon=MICRO, domain=16, error=error)
     assert plan.error <= error < half_width(plan.devices - 1, plan.design, question)
@@ -282,7 +282,7 @@ def test_plans_that_do_not_exist_say_what_is_possible(given: dict, text: str) ->
         solve(Question(), **given)
 
 
-def test_what_a_refusal_names_as_possible_is_possible() -> None:
+def test_alternatives_named_in_refusals_are_feasible() -> None:
     with pytest.raises(PlanError, match="would do") as refused:
         solve(Question(), devices=1000, domain=8, error=0.01)
     needed = int(str(refused.value).split(";")[1].split()[0].replace(",", ""))
@@ -316,7 +316,7 @@ def test_expected_reports_are_those_of_the_coin_and_the_cap(calls: int, every: i
 
 
 @pytest.mark.parametrize(("cap", "share"), [(1, 0.632), (4, 0.805), (10, 0.875)])
-def test_a_horizon_of_cap_times_every_uses_the_known_share_of_the_budget(cap: int, share: float) -> None:
+def test_horizon_of_cap_times_every_uses_known_budget_share(cap: int, share: float) -> None:
     assert float(reports_made(cap * 10_000, 10_000, cap)) / cap == pytest.approx(share, abs=5e-4)
 
 

@@ -74,7 +74,7 @@ def test_a_decimal_comma_is_read_where_no_comma_stands_between(data: Path, tmp_p
         (":tiny", None, "boards tell thousandths apart"),
     ],
 )
-def test_what_proposes_nothing_is_one_line(data: Path, column: str, bins: int | None, says: str):
+def test_rejects_unusable_data_in_one_line(data: Path, column: str, bins: int | None, says: str):
     with fails(re.escape(says), PlanError):
         propose(f"{data}{column}", PlanRequest(values=bins))
 

@@ -21,7 +21,7 @@ MONTHS = Rhythm(3600, 90 * 86_400)
         (Question(), 6, 0.5, 2_000),
     ],
 )
-def test_the_answer_keeps_the_wanted_epsilon_and_the_next_step_does_not(
+def test_answer_keeps_wanted_epsilon_and_is_tight(
     question: Question, domain: int, wanted: float, devices: int
 ) -> None:
     epsilon = epsilon_for_histogram(question, devices, domain, wanted)
@@ -31,7 +31,7 @@ def test_the_answer_keeps_the_wanted_epsilon_and_the_next_step_does_not(
     assert histogram(best_design(domain, epsilon + EPSILON_STEP, question), devices).epsilon > wanted
 
 
-def test_a_wanted_epsilon_that_every_report_keeps_allows_the_largest() -> None:
+def test_loose_wanted_epsilon_allows_largest() -> None:
     assert epsilon_for_histogram(Question("frequency"), 100, 2, 20.0) == EPSILON_MAX
 
 

@@ -82,7 +82,7 @@ def test_a_pages_commands_do_what_it_says(path: Path, runner: subprocess.Popen[s
 
 
 @pages(*(path for path in PAGES if read(path).blocks))
-def test_what_is_not_run_is_understood_by_the_shell_and_the_command_line(path: Path):
+def test_unexecuted_commands_parse_in_shell_and_cli(path: Path):
     left = [block for block in read(path).blocks if block not in run_page.chosen(read(path).blocks, LONG)]
     faults = []
     for block in left:
@@ -169,7 +169,7 @@ false
 """
 
 
-def test_what_escapes_is_named_by_its_line():
+def test_locates_formatting_faults_by_line():
     assert page_blocks.read(FAULTY).faults == (
         (4, "text behind a command, write # before it: hushmote status    what was counted"),
         (5, "a command that leaves something out: hushmote provision device ..."),
@@ -202,7 +202,7 @@ def test_what_escapes_is_named_by_its_line():
         ("hushmote study majority --total 2 --reports 20 2> log >'other log'", ""),
     ],
 )
-def test_what_the_command_line_would_refuse_is_found_without_running_it(command: str, fault: str):
+def test_finds_invalid_commands_without_running_them(command: str, fault: str):
     faults = [misunderstood(words) for _, words in page_blocks.Block(1, command).programs()]
     assert [f for f in faults if f] == [] if not fault else fault in faults[-1]
 
@@ -242,7 +242,7 @@ true
 
 
 @pytest.mark.slow
-def test_a_page_is_run_in_one_shell_and_what_fails_is_named_by_line_and_output(tmp_path: Path, monkeypatch):
+def test_runs_page_in_one_shell_and_locates_failures(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("HUSHMOTE_STORE", "sqlite:////tmp/mine.sqlite")
     good, bad = tmp_path / "good.md", tmp_path / "bad.md"
     good.write_text(RUN)
@@ -257,7 +257,7 @@ def test_a_page_is_run_in_one_shell_and_what_fails_is_named_by_line_and_output(t
     assert list(tmp_path.iterdir()) == [good, bad] or list(tmp_path.iterdir()) == [bad, good]
 
 
-def test_a_page_with_a_broker_is_not_run_on_this_machines_own_network(tmp_path: Path):
+def test_refuses_page_with_broker_on_host_network(tmp_path: Path):
     page = tmp_path / "page.md"
     page.write_text("<!-- background -->\n```sh\nhushmote serve --broker mqtt://localhost\n```\n")
     with pytest.raises(run_page.NotHere, match="no network of its own"):

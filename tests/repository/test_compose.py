@@ -78,7 +78,7 @@ def test_images_are_known_by_digests_that_have_no_default():
             assert re.fullmatch(rf"docker\.io/[a-z/-]+:[\w.-]+@sha256:{DIGEST}", service["image"])
 
 
-def test_nothing_but_the_broker_can_be_published_beyond_this_machine():
+def test_only_broker_can_be_published_beyond_localhost():
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert set(published) == {"broker", "page", "prometheus", "grafana"}
     assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
@@ -102,7 +102,7 @@ def test_networks_let_each_reach_what_it_needs_and_no_more():
     assert internal == {"inside", "data"}
 
 
-def test_every_file_that_a_container_gets_is_there_and_cannot_be_written():
+def test_container_files_exist_and_are_read_only():
     for name, service in SERVICES.items():
         for volume in service.get("volumes", ()):
             source, _, rest = volume.partition(":")
@@ -114,7 +114,7 @@ def test_every_file_that_a_container_gets_is_there_and_cannot_be_written():
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_our_commands_are_ours_and_name_only_secrets_that_the_container_gets(name):
+def test_commands_parse_and_name_only_provided_secrets(name):
     service = SERVICES[name]
     parse(service["command"])
     text = " ".join([*service["command"], *service["environment"].values()])
@@ -150,7 +150,7 @@ def prepare(folder: Path) -> None:
 
 
 @needs_root
-def test_each_secret_can_be_read_by_the_user_of_its_container_alone(tmp_path):
+def test_only_container_user_can_read_its_secrets(tmp_path):
     state = prepared(tmp_path)
     given = {
         name: Path(secret["file"]) for name, secret in composed({"STATE": str(state)})["secrets"].items()
@@ -170,7 +170,7 @@ def test_each_secret_can_be_read_by_the_user_of_its_container_alone(tmp_path):
 
 
 @needs_root
-def test_preparing_again_keeps_passwords_and_takes_new_certificates(tmp_path):
+def test_repeated_preparation_keeps_passwords_and_renews_certs(tmp_path):
     state = prepared(tmp_path)
     before = {path.name: path.read_bytes() for path in (state / "secrets").iterdir()}
     assert len(set(before.values())) == len(before)

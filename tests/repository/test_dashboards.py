@@ -52,7 +52,7 @@ def test_each_alert_is_seen_to_come_and_to_stay_away():
 
 
 @pytest.mark.parametrize("name", ALERTS)
-def test_an_alert_says_what_is_wrong_what_to_do_and_where_it_is_explained(name):
+def test_alert_has_summary_action_and_docs_link(name):
     rule = ALERTS[name]
     assert name.startswith("Hushmote")  # the dashboard looks for these
     assert rule["labels"]["severity"] in ("critical", "warning")
@@ -68,7 +68,7 @@ def test_the_page_explains_no_alert_that_is_gone():
     assert set(re.findall(r"^### (Hushmote\w+)$", PAGE, re.MULTILINE)) == set(ALERTS)
 
 
-def test_rules_and_dashboard_look_for_the_job_that_prometheus_asks():
+def test_rules_and_dashboard_use_scraped_job():
     (job,) = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
     texts = [rule["expr"] for rule in ALERTS.values()] + [expr for _, expr in expressions()]
     assert {name for text in texts for name in re.findall(r'job="(.*?)"', text)} == {job["job_name"]}
@@ -97,7 +97,7 @@ def test_panels_have_their_own_ids_and_do_not_overlap():
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_a_panel_asks_the_chosen_prometheus_and_says_what_it_shows(panel):
+def test_panel_uses_selected_datasource_and_has_description(panel):
     assert re.fullmatch(r"[A-ZÀ-Ž0-9].*\.", panel["description"], re.DOTALL)
     refs = [target["refId"] for target in panel["targets"]]
     assert len(set(refs)) == len(refs) >= 1

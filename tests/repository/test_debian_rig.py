@@ -98,7 +98,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
 
 
 @pytest.mark.slow
-def test_an_index_that_cannot_be_had_does_not_keep_the_sources_away(archive: Archive):
+def test_missing_index_does_not_block_sources(archive: Archive):
     archive.publish(between="main/binary-i386/Packages")
     assert {path.suffix for path in debian.packages("source", "thing").iterdir()} == {".dsc", ".gz"}
     with pytest.raises(debian.CannotInstall, match="unexpected size"):
@@ -121,7 +121,7 @@ def test_a_mirror_is_asked_again_until_its_sync_is_over(archive: Archive, monkey
     assert len(pauses) == 2
 
 
-def test_what_was_downloaded_is_kept_for_the_next_time(archive: Archive):
+def test_caches_downloads(archive: Archive):
     first = debian.packages("source", "thing")
     shutil.rmtree(archive.root)
     assert debian.packages("source", "thing") == first

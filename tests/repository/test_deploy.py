@@ -58,7 +58,7 @@ def verified(unit: Path) -> str:
     return done.stderr
 
 
-def test_the_unit_of_a_nats_server_reads_what_is_provisioned_for_its_folder():
+def test_nats_unit_reads_provisioned_folder():
     unit = dict(settings("hushmote-nats@.service"))
     fleet = FleetSpec("home", ("a", "b", "c"), broker_folder=unit["ReadWritePaths"], broker="nats")
     command = unit["ExecStart"].replace("%i", "2")
@@ -86,7 +86,7 @@ def test_systemd_takes_the_lines_for_mosquitto_s_unit(tmp_path):
 
 
 @pytest.mark.parametrize("unit", AGGREGATORS)
-def test_a_units_command_counts_reports_over_tls_as_systemd_starts_it(unit, tmp_path):
+def test_unit_command_counts_reports_over_tls(unit, tmp_path):
     ca, port, http = Authority(tmp_path), free_port(), free_port()
     certificate, key = ca.sign("aggregator_1")
     broker_pem, broker_key = ca.sign("broker", "localhost")
@@ -188,7 +188,7 @@ def instructions() -> list[tuple[str, str]]:
     return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines)]
 
 
-def test_the_container_file_copies_what_is_there_and_runs_as_nobody_special():
+def test_dockerfile_copies_existing_files_and_runs_unprivileged():
     root = DEPLOY.parent
     found = instructions()
     copied: set[str] = set()
@@ -234,7 +234,7 @@ def test_a_wheel_is_made_of_what_the_container_file_copies(tmp_path):
         assert {f"hushmote/{path}" for path in sent} <= set(packed.namelist())
 
 
-def test_the_container_files_command_runs_and_its_health_check_tells_good_from_bad(tmp_path):
+def test_dockerfile_command_runs_and_health_check_works(tmp_path):
     found = dict(instructions())
     command = json.loads(found["CMD"])
     assert [*json.loads(found["ENTRYPOINT"]), *command[:1]] == ["hushmote", "serve"]

@@ -37,15 +37,15 @@ def named(module: str, start: str) -> bool:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_what_a_document_names_is_there(document: Path):
+def test_document_references_exist(document: Path):
     assert list(missing(document)) == []
 
 
-def test_what_is_not_there_is_missed(tmp_path: Path):
+def test_finds_missing_references(tmp_path: Path):
     page = tmp_path / "page.md"
     page.write_text(
         "[a](none.md) [b](https://example.org/x) `tests/none.py` `python benchmarks/none.py` `server/store/`"
-        " `tests/server/*/test_store.py` `test_none` `test_store::test_none_such` `test_documents::test_what`"
+        " `tests/server/*/test_store.py` `test_none` `test_store::test_none_such` `test_documents::test_find`"
     )
     assert list(missing(page)) == [
         "link none.md",

@@ -104,7 +104,7 @@ def test_a_board_refuses_what_the_page_says_in_these_words(field: str):
         Experiment.parse(json.dumps(fields | WRONG[field]).encode())
 
 
-def test_boards_refuse_unknown_and_missing_fields_and_too_many_cells_in_these_words():
+def test_boards_refuse_invalid_fields_with_documented_messages():
     fields = json.loads(definition.parse(ROOM).payload())
     without = {name: value for name, value in fields.items() if name != "epsilon"}
     for wrong, text in (
@@ -123,7 +123,7 @@ def test_boards_refuse_unknown_and_missing_fields_and_too_many_cells_in_these_wo
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_is_named_after_its_experiment_and_fits_a_board(example: Path):
+def test_example_name_matches_experiment_and_fits_board(example: Path):
     assert definition.load(example).name == example.stem == definition.load(example).experiment().name
 
 

@@ -17,7 +17,7 @@ import run  # noqa: E402  # pyright: ignore[reportMissingImports]
 import runtimes  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 
-def test_a_file_of_the_suite_runs_on_a_board_and_leaves_nothing_there(tmp_path: Path):
+def test_runs_file_on_board_and_leaves_nothing(tmp_path: Path):
     argv = find_runtime("littlefs")
     with SoftwareBoard([*argv, "-X", "heapsize=1m"], tmp_path / "flash.img", flash_bytes=1 << 20) as board:
         command = [
@@ -38,9 +38,7 @@ def test_a_file_of_the_suite_runs_on_a_board_and_leaves_nothing_there(tmp_path: 
     assert "board" not in left.stdout
 
 
-def test_the_emulated_pico_is_skipped_by_name_where_it_is_not_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_skips_emulated_pico_by_name_if_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(runtimes, "RIG", tmp_path)
     missing = {m.name: m for m in runtimes.find(pico=True)[1]}
     assert missing["pico"].command == "make pico"
@@ -52,7 +50,7 @@ def test_the_emulated_pico_is_skipped_by_name_where_it_is_not_built(
         assert (outcome.word, outcome.note) == ("skipped", "needs pico")
 
 
-def test_what_drives_the_board_runs_here_and_its_verdict_counts(tmp_path: Path):
+def test_host_tests_run_locally_and_count(tmp_path: Path):
     source = "import on_device\nHOST = True\n\ndef test_it():\n    assert %s\n\non_device.run(globals())\n"
     somewhere = runtimes.Runtime("pico", ("false",), "1.25.0", frozenset(("mpy",)))
     staged = tmp_path / "staged"

@@ -253,7 +253,7 @@ def test_an_installed_wheel_has_the_board_in_the_browser(installed: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_where_the_board_cannot_be_fetched_the_wheel_says_that_it_lacks_it(tmp_path: Path):
+def test_wheel_reports_missing_board_if_it_cannot_be_fetched(tmp_path: Path):
     """Where neither MicroPython for browsers nor npm is there."""
     left_out = shutil.ignore_patterns(*LEFT_OUT, "micropython", "docs")
     shutil.copytree(ROOT, tmp_path / "source", ignore=left_out, symlinks=True)

@@ -20,7 +20,7 @@ def test_every_time_of_a_client_is_on_the_page():
         assert row["method"] == "hushmote clipped" or f" {row['seconds'] * 1e6:.1f} " in PAGE, row
 
 
-def test_measurements_are_as_near_their_formulas_as_the_text_says():
+def test_measurements_match_formulas_as_documented():
     rows = PEERS["errors"]["rows"]
     least = min(row["reports"] for row in rows)
     known = [row for row in rows if row["theory"] and (row["mark"] != "*" or row["reports"] == least)]

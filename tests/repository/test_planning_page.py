@@ -34,7 +34,7 @@ def test_the_pages_commands_print_what_it_shows(arguments, expected, tmp_path, m
     assert [line.rstrip() for line in found.output.rstrip().splitlines()] == expected
 
 
-def test_there_are_three_such_commands_and_the_policy_lets_the_experiment_through():
+def test_has_three_command_pairs_and_policy_allows_experiment():
     assert len(PAIRS) == 3
     assert EXAMPLE.read_text("utf-8") == TOML
     asked = parse(TOML).experiment()

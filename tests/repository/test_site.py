@@ -89,7 +89,7 @@ def test_a_browser_fetches_nothing_from_elsewhere(site: Path):
 
 
 @pytest.mark.slow
-def test_what_a_page_names_is_on_the_site(site: Path):
+def test_page_references_exist_on_site(site: Path):
     """Links, pictures, scripts and styles; MkDocs checks links in Markdown, and this what became of them."""
     missing = []
     for page in site.rglob("*.html"):
@@ -126,7 +126,7 @@ def test_the_tour_stands_there_with_what_it_shows(site: Path):
     assert 'href="examples/tour.html"' in (site / "python.html").read_text()
 
 
-def test_the_start_page_has_a_board_that_reports_without_a_server(site: Path, tmp_path: Path):
+def test_start_page_board_reports_without_server(site: Path, tmp_path: Path):
     fetched()
     with static(site) as url, browsing(tmp_path) as chromium:
         chromium.open(f"{url}index.html")
@@ -192,7 +192,7 @@ def test_a_list_that_the_site_would_miss_is_found():
     assert parts(on_the_site("one\n* two\n")) != parts(elsewhere("one\n* two\n"))
 
 
-def test_the_glossary_has_each_word_once_and_every_word_that_it_refers_to():
+def test_glossary_defines_each_word_once_and_every_reference():
     page = (ROOT / "docs" / "glossary.md").read_text()
     bold = re.findall(r"\*\*(.+?)\*\*", page)
     entries = [word.strip(" .").lower() for entry in bold for word in entry.split(", ")]

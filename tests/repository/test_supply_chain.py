@@ -56,7 +56,7 @@ def wanted(*extras: str) -> list[Requirement]:
     return [r for r in requirements if r.name != "hushmote"]
 
 
-def test_each_entry_of_a_lock_is_one_version_with_hashes_and_none_names_a_place():
+def test_lock_entries_pin_one_version_with_hashes_and_no_url():
     assert set(LOCKS) == {"build", "container", "test", "tools"}
     for name, text in LOCKS.items():
         rest = ENTRY.sub("", text)
@@ -164,7 +164,7 @@ def test_the_bill_of_materials_names_exactly_what_is_installed():
 
 
 @pytest.mark.slow
-def test_a_bill_of_materials_is_valid_and_says_what_tools_for_the_cyber_resilience_act_ask(
+def test_bill_of_materials_is_valid_and_complete(
     monkeypatch: pytest.MonkeyPatch,
 ):
     """The official schema; and supplier, contact, time, and of each part name, version, purl and licence."""
@@ -202,7 +202,7 @@ def check_bill(bill: dict[str, Any]) -> None:
     assert {line["ref"] for line in bill["dependencies"]} == refs
 
 
-def test_the_bill_of_a_board_names_every_file_that_can_go_onto_one(monkeypatch: pytest.MonkeyPatch):
+def test_board_bill_lists_every_file_that_boards_get(monkeypatch: pytest.MonkeyPatch):
     sbom = script("sbom")
     parts = {part["name"]: part for part in sbom.board_document("1.28.0")["components"]}
     files = {f"device/{path.name}": path for path in (ROOT / "device").glob("*.py")}
@@ -218,7 +218,7 @@ def test_the_bill_of_a_board_names_every_file_that_can_go_onto_one(monkeypatch: 
     }
 
 
-def test_what_is_said_of_a_flaw_holds_for_the_files_of_a_board():
+def test_vex_statements_hold_for_board_files():
     """The OpenVEX file: its fields, and what each of its reasons rests on."""
     vex = json.loads((ROOT / "locks" / "hushmote.openvex.json").read_text())
     assert vex["@context"] == "https://openvex.dev/ns/v0.2.0"
@@ -250,7 +250,7 @@ def test_the_bill_of_materials_refuses_what_no_lock_has(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_what_ci_has_installed_is_what_the_lock_names():
+def test_ci_environment_matches_lock():
     sbom = script("sbom")
     strange = sbom.unlocked(sbom.installed(distributions()), sbom.pins(LOCKS["test"]))
     # make hands LOCKED=1 on.
@@ -271,7 +271,7 @@ def test_an_audit_without_data_is_not_an_audit_without_flaws():
     assert verdict("x.txt", [clean, flawed, unknown]) == (1, ["x.txt: b 2 has CVE-1, mended in 3"])
 
 
-def test_what_comes_from_npm_is_pinned_by_hash_and_names_no_place():
+def test_npm_packages_are_pinned_by_hash_without_urls():
     """MicroPython for browsers, which wheels carry, and what tests pages."""
     folder = ROOT / "web" / "board"
     text = (folder / "package-lock.json").read_text()

@@ -167,7 +167,7 @@ def test_the_page_says_what_theory_and_the_checks_say(name: str):
 
 
 @pytest.mark.slow
-def test_status_warns_of_a_histogram_that_honest_boards_cannot_have_made(tmp_path: Path):
+def test_status_warns_of_implausible_histogram(tmp_path: Path):
     (tmp_path / "door.toml").write_text(DOOR)
     hushmote("experiment", "add", "door.toml", "--fleet", "cold", "--open", cwd=tmp_path)
     clean = json.loads(hushmote("status", "--json", cwd=tmp_path))["experiments"][0]["plausibility"]

@@ -27,7 +27,7 @@ def press(board: SoftwareBoard, keys: bytes) -> None:
     os.close(port)
 
 
-def test_what_nobody_reads_stops_no_board(bench: Bench):
+def test_unread_output_does_not_block_board(bench: Bench):
     # Half a megabyte: far more than a terminal holds.
     program = "for i in range(5000): print('%0100d' % i)\nprint('the end')\n"
     with bench.board() as board:
@@ -62,7 +62,7 @@ def test_a_ctrl_c_that_a_program_leaves_unheard_wakes_the_board(bench: Bench):
         assert board.wait_for(b"raw REPL", HANGS_S)
 
 
-def test_its_console_has_what_programs_print_and_nothing_of_what_mpremote_does(bench: Bench):
+def test_console_shows_program_output_but_not_mpremote_traffic(bench: Bench):
     lines: list[str] = []
     banner = "MicroPython, a board in software"
     told = ["woke up 1", "(asleep for 90 s)", "woke up 4", "up", banner]

@@ -36,7 +36,7 @@ def retained(broker):
 
 
 @pytest.mark.parametrize("choice", ["embedded", "mosquitto"])
-def test_a_chosen_broker_keeps_retained_messages_and_is_gone_afterwards(choice):
+def test_keeps_retained_messages_and_stops_afterwards(choice):
     with open_broker(choice) as broker:
         assert retained(broker) == [b"z"]
         assert broker.name in ("amqtt", "mosquitto")
@@ -45,7 +45,7 @@ def test_a_chosen_broker_keeps_retained_messages_and_is_gone_afterwards(choice):
         socket.create_connection((broker.host, broker.port), timeout=1)
 
 
-def test_auto_takes_mosquitto_where_it_is_installed_and_amqtt_where_it_is_not(monkeypatch):
+def test_auto_selects_mosquitto_if_installed_otherwise_amqtt(monkeypatch):
     assert isinstance(open_broker("auto"), MosquittoBroker)
     monkeypatch.setattr("shutil.which", lambda *given, **named: None)
     assert isinstance(open_broker("auto"), EmbeddedBroker)
@@ -53,7 +53,7 @@ def test_auto_takes_mosquitto_where_it_is_installed_and_amqtt_where_it_is_not(mo
         pass
 
 
-def test_mosquitto_keeps_what_it_has_over_a_restart_and_leaves_no_files(tmp_path, monkeypatch):
+def test_mosquitto_keeps_messages_over_restart_but_no_files(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with MosquittoBroker() as broker:
         port = broker.port
@@ -66,7 +66,7 @@ def test_mosquitto_keeps_what_it_has_over_a_restart_and_leaves_no_files(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_mosquitto_ends_who_sends_what_no_board_or_aggregator_would():
+def test_mosquitto_disconnects_sender_of_oversized_packets():
     with MosquittoBroker() as broker:
         sender = mqtt.Client(CallbackAPIVersion.VERSION2, reconnect_on_failure=False)
         ended = []

@@ -17,7 +17,7 @@ def asked(every: int = 3, **changes) -> Experiment:
     return Experiment.parse(experiment_json(every=every, **changes))
 
 
-def test_the_reports_are_those_of_a_coin_at_each_call_until_four_are_made():
+def test_reports_match_coin_per_call_up_to_cap():
     """12 calls, each by a coin that is tossed here; means within 7 standard errors of their difference."""
     rng = np.random.default_rng(1)
     tossed = np.minimum((rng.random((N, 12)) < 1 / 3).sum(axis=1), 4)

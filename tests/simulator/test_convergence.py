@@ -34,7 +34,7 @@ def drawn(experiment: Experiment, batches: list[int], rng: np.random.Generator) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DESIGNS)
-def test_the_error_is_what_theory_says_at_the_start_and_at_the_end(name: str):
+def test_error_matches_theory_at_start_and_end(name: str):
     """400 or 2,000 fleets of 500, then 2,500 reports. A mean squared error is 8 of its standard errors off in
     fewer than 1 of 10^10 runs: it is a mean over so many fleets that its law is near enough to normal.
     Without the drawing of the fleet from the population theory would be off by 30 % or more for rr.

@@ -97,7 +97,7 @@ def test_windows_are_those_of_the_file(empty: Store, window: str, names: int):
     assert window == "all" or list(written.windows)[::47] == ["2026-11-20T00", "2026-11-21T23"]
 
 
-def test_boards_that_call_less_than_daily_are_spread_over_the_days(empty: Store):
+def test_rare_calls_spread_over_days(empty: Store):
     """Each day of 10 has a tenth of 20,000 boards' one call; 7 deviations of Binomial(20000, 0.1) are 297."""
     asked = definition.parse(ROOM.replace("every = 3", "every = 1"))
     written = filled(empty, 5, asked, 20_000, 10, 0.1)

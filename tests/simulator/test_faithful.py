@@ -79,7 +79,7 @@ class TestEnrolment:
         assert now == parse
 
 
-def test_what_was_made_and_acknowledged_is_known_exactly():
+def test_knows_exactly_which_reports_were_made_and_acknowledged():
     fleet = fleet_of(200, TEMP, DOOR)
     temps = [*readings_for(fleet)[:-3], None, float("inf"), -1e9]
     doors = np.random.default_rng(3).integers(0, 2, 200).astype(bool).tolist()
@@ -133,7 +133,7 @@ def test_signatures_are_checked_on_every_device():
         fleet_of(5, TEMP, announce_key=key)
 
 
-def test_an_experiment_beyond_the_policy_is_refused_before_the_run():
+def test_refuses_experiment_beyond_policy_before_run():
     with pytest.raises(ExperimentRefused, match="epsilon is above the policy's 4000000"):
         fleet_of(5, payload(epsilon=5_000_000))
     with pytest.raises(ExperimentRefused, match="has no budget rule unlimited"):
@@ -147,7 +147,7 @@ def test_budgets_end_and_devices_fall_silent():
     assert fleet.client(7).status()["experiments"]["temp"]["state"] == "spent"
 
 
-def test_offline_devices_send_later_oldest_first_and_lose_nothing():
+def test_offline_devices_send_later_in_order_and_lose_nothing():
     fleet = fleet_of(200, faults=Faults(offline=0.5, online=0.5))
     rounds = [deliver(fleet, fleet.round({"temp": [20.0] * 200})) for _ in range(4)]
     assert len(fleet.reports) == 800
@@ -171,7 +171,7 @@ def test_late_devices_send_only_after_the_last_round():
     assert deliver(fleet, fleet.flush()) == []
 
 
-def test_duplicates_carry_identical_bytes_and_are_acknowledged_once():
+def test_duplicates_are_identical_and_acknowledged_once():
     fleet = fleet_of(200, faults=Faults(duplicate=0.4))
     sent = deliver(fleet, fleet.round({"temp": [20.0] * 200}))
     assert 200 < len(sent) < 400
@@ -345,7 +345,7 @@ def test_no_broker_and_a_listener_that_says_nothing_are_one_line():
         pass
 
 
-def test_a_broker_that_stays_away_is_one_line_and_keeps_what_was_acknowledged():
+def test_broker_outage_is_one_line_and_keeps_acknowledgements():
     fleet = fleet_of(400)
     with MosquittoBroker() as broker, Gateways(broker.host, broker.port) as gateways:
 

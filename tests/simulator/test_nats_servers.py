@@ -55,7 +55,7 @@ def refused(port):
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_what_was_acknowledged_outlives_the_death_of_all_servers(count, tmp_path, monkeypatch):
+def test_acknowledged_messages_survive_death_of_all_servers(count, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with NatsServers(count) as servers:
         nodes, last = servers.nodes, count - 1
@@ -73,7 +73,7 @@ def test_what_was_acknowledged_outlives_the_death_of_all_servers(count, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_of_three_servers_go_on_and_one_alone_acknowledges_nothing():
+def test_two_of_three_servers_acknowledge_and_one_does_not():
     with NatsServers() as servers:
         reader = client(servers, 2).subscribe("hushmote/v1/+/report/+")
         gone = servers.pid(0) or 0
@@ -134,7 +134,7 @@ def test_servers_that_cannot_start_leave_no_files(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cluster_of_three_is_taken_by_its_word_and_when_it_runs_by_its_url():
+def test_opens_cluster_by_name_and_running_one_by_url():
     servers = open_broker("nats")
     assert isinstance(servers, NatsServers)
     assert servers.protocol == "3.1.1"

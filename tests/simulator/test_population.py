@@ -59,7 +59,7 @@ def bucket_counts(experiment, readings):
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_readings_fall_into_indices_as_often_as_the_probabilities_say(spec):
+def test_samples_follow_probabilities(spec):
     people = population.parse(spec)
     n = 100_000
     readings = people.sample(NUMBER, n, np.random.default_rng(1))
@@ -99,7 +99,7 @@ def test_every_index_has_a_reading():
 
 
 @given(st.integers(-60_000, 90_000), st.integers(-10, 10))
-def test_a_constant_has_all_its_probability_where_a_board_puts_it(wide, narrow):
+def test_constant_falls_into_one_board_bucket(wide, narrow):
     """Also where bins are narrower than a thousandth."""
     for experiment, milli in ((NUMBER, wide), (NARROW, narrow)):
         probabilities = population.constant(milli / 1000).probabilities(experiment)
@@ -141,7 +141,7 @@ def test_a_wrong_specification_gets_one_line(refusal: Refusal):
     refusal.check()
 
 
-def test_a_population_that_does_not_fit_the_experiment_is_refused():
+def test_rejects_population_that_does_not_fit_experiment():
     rng = np.random.default_rng(5)
     with pytest.raises(PopulationError, match="normal is for number experiments; e is a choice"):
         population.parse("normal:1:1").sample(CHOICE, 1, rng)

@@ -82,7 +82,7 @@ def test_a_file_names_texts_or_texts_with_shares(tmp_path: Path):
         ("file:none.csv", "shares of texts must be numbers of 0 or more, not all 0"),
     ],
 )
-def test_what_is_no_population_of_texts_is_one_line(tmp_path, monkeypatch, spec, said):
+def test_rejects_invalid_text_population_in_one_line(tmp_path, monkeypatch, spec, said):
     monkeypatch.chdir(tmp_path)
     Path("empty.txt").write_bytes(b"")
     Path("twice.txt").write_bytes(b"a\nb\na\n")
@@ -145,7 +145,7 @@ def test_the_command_shows_the_texts_beside_their_truth(file: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_real_clients_report_beginnings_of_a_domain_larger_than_any_array():
+def test_real_clients_report_prefixes_of_huge_domain():
     """1,000 boards hold texts of which one has half: it is found, and each row found has its truth.
 
     Chance lists a text that nobody sent in 4 tables of 100: here with seeds 4 and 5, and 4 of 110 others.

@@ -105,7 +105,7 @@ def test_a_pool_has_one_thread_each_and_gives_the_same_numbers(crew: Workers):
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_results_come_in_the_order_of_the_parts_and_progress_tells_of_each_once(crew: Workers):
+def test_results_keep_part_order_and_progress_counts_each_once(crew: Workers):
     for engine in (crew, THIS_PROCESS):
         told: list[int] = []
         made = engine.map(worker_parts.product, range(20), 3, advance=told.append)
@@ -144,7 +144,7 @@ def test_a_part_that_ends_its_workers_is_one_line(crew: Workers):
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_what_a_part_raises_is_raised(crew: Workers):
+def test_raises_error_of_a_part(crew: Workers):
     beyond = experiment_json(epsilon=5_000_000, budget={"rule": "sum", "cap": 5_000_000})
     clients = RealClients(beyond, parse("weights:7:3"), Faults(), 1, repeatable=True)
     with pytest.raises(ExperimentRefused, match="epsilon is above the policy's 4000000"):
@@ -182,13 +182,13 @@ def test_nobody_else_reaches_a_local_cluster(crew: Workers):
         (("study", "lifetime", "--quick", "--workers", "99999"), "each worker is a process"),
     ],
 )
-def test_what_cannot_be_divided_is_refused(tmp_path: Path, command: tuple[str, ...], line: str):
+def test_rejects_unusable_workers_option(tmp_path: Path, command: tuple[str, ...], line: str):
     (tmp_path / "room.toml").write_text(ROOM, encoding="utf-8")
     assert line in hushmote(*command, cwd=tmp_path, expect=1)
 
 
 @pytest.mark.slow
-def test_what_is_no_scheduler_is_found_out_before_dask_waits_for_it():
+def test_rejects_address_that_is_not_a_dask_scheduler():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         greeting = b'INFO {"server_id":"N"}\r\n'  # as a NATS server says
@@ -325,7 +325,7 @@ def test_workers_of_a_scheduler_are_checked_used_and_missed(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_whoever_would_draw_other_numbers_is_refused():
+def test_rejects_workers_with_other_package_versions():
     here = {"packages": {"python": "3.11.7.final.0", "numpy": "2.4.6", "hushmote": "0.1.0"}}
 
     def checked(**changed: str | None) -> None:

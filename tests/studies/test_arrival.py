@@ -75,13 +75,13 @@ def test_waits_are_the_shipped_reporters(monkeypatch: pytest.MonkeyPatch):
     assert len(asked) >= run.attempts.sum() - 20
 
 
-def test_who_is_not_connected_by_the_end_never_is():
+def test_board_not_connected_by_end_has_infinite_time():
     run = simulate(replace(QUICK, count=50), Server(10.0, 10.0, 0, 0, 0), 1, most_s=100)
     assert np.isinf(run.all_s)
     assert numbers_of(run)["all_s"] is None
 
 
-def test_the_same_seed_gives_the_same_arrival_and_progress_adds_up():
+def test_seed_repeats_arrivals_and_progress_adds_up():
     told: list[float] = []
     one = simulate(QUICK, SERVER, 7, advance=told.append)
     two = simulate(QUICK, SERVER, 7)
@@ -90,6 +90,6 @@ def test_the_same_seed_gives_the_same_arrival_and_progress_adds_up():
 
 
 @pytest.mark.parametrize(("boards", "most_s"), [(0, 60.0), (3_000_000, 60.0), (10, 0.0), (10, 1e6)])
-def test_what_cannot_be_simulated_is_refused(boards: int, most_s: float):
+def test_rejects_invalid_arrivals(boards: int, most_s: float):
     with pytest.raises(ArrivalError, match="an arrival"):
         simulate(Boards(boards), SERVER, most_s=most_s)

@@ -54,7 +54,7 @@ def test_the_central_form_takes_a_prior_and_several_universes(hushmote):
     assert text.index("1,2,3,4: the largest") < text.index("1,2,3,10: the largest")
 
 
-def test_the_central_form_takes_a_column_and_says_what_it_refuses(hushmote, tmp_path: Path):
+def test_central_command_reads_column_and_names_refusals(hushmote, tmp_path: Path):
     rng = np.random.default_rng(2)
     (tmp_path / "ages.csv").write_text("age\n" + "\n".join(f"{x:.3f}" for x in rng.exponential(size=300)))
     text = hushmote("central", "--records=ages.csv:age", "--risk=0.05", "--size=150")

@@ -44,7 +44,7 @@ def test_pure_releases_say_which_theorems_bound_the_odds(hushmote):
 @pytest.mark.parametrize(
     ("total", "reports", "raw", "envelope"), [(10, 100, "0.7698", "0.7868"), (2, 20, "0.4236", "0.5112")]
 )
-def test_the_majority_rule_s_curve_and_envelope_stand_side_by_side(hushmote, total, reports, raw, envelope):
+def test_shows_majority_curve_and_envelope_side_by_side(hushmote, total, reports, raw, envelope):
     text = hushmote("majority", f"--total={total}", f"--reports={reports}")
     line = next(x for x in text.splitlines() if x.strip().startswith(f"{reports} "))
     assert line.split()[1:3] == [raw, envelope]
@@ -136,7 +136,7 @@ def test_a_mistake_is_one_line(hushmote, arguments, says):
 
 
 @pytest.mark.slow
-def test_every_picture_has_at_most_four_curves_and_all_are_about_ldp():
+def test_every_plot_has_at_most_four_curves_about_ldp():
     for drawn in (
         list(curves.epsilon_curves(2.0, 1e-6, 12)),
         list(curves.report_curves(2.0, 1e-6)),

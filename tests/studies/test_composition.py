@@ -16,7 +16,7 @@ from hushmote.studies.composition import advanced, misprint, tutorial, until_spe
 from hushmote.studies.majority_rule import majority_total
 
 
-def test_the_tutorials_example_by_the_theorem_and_by_its_misprint():
+def test_reproduces_tutorial_example_and_its_misprint():
     found = tutorial()
     assert (f"{found['advanced']:.2f}", f"{found['misprint']:.2f}") == ("133.60", "153.67")
     assert {name: f"{nats:.3f}" for name, nats in found["few"].items()} == {
@@ -40,7 +40,7 @@ def test_a_view_is_the_exact_distribution_of_answers():
     assert seen.right == pytest.approx(54 / 64, rel=1e-5)  # two or three answers of three are true
 
 
-def test_the_best_guess_is_the_majority_and_its_success_the_total_variation():
+def test_best_guess_is_majority_with_total_variation_success():
     for releases in (3, 3_001):
         seen = view(100_000, releases)
         odds = np.exp(majority_total(0.1, releases))
@@ -76,7 +76,7 @@ def test_the_command_says_what_is_misprinted_and_draws(tmp_path):
 @pytest.mark.parametrize(
     "arguments", [["--total=0"], ["--delta=0"], ["--delta=1"], ["--epsilon=0"], ["--output", "x.txt"]]
 )
-def test_what_makes_no_sense_is_refused(arguments):
+def test_rejects_invalid_arguments_in_one_line(arguments):
     result = CliRunner().invoke(app, ["study", "composition", *arguments])
     assert isinstance(result.exception, AccountingError | UsageError)
     assert "\n" not in str(result.exception)

@@ -125,7 +125,7 @@ def test_columns_go_by_name_and_cutting_pads_with_empty_days(written):
         (f"2020-01-01,{10**30}\n2020-01-02,0\n", "records; from 2 to"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_one_line_with_its_place(written, rows, text):
+def test_reports_file_errors_in_one_line_with_location(written, rows, text):
     path = written("date,count\n" + rows)
     with pytest.raises(DailyError) as e:
         read_daily(path, value="count")

@@ -37,7 +37,7 @@ def test_the_paper_s_examples_come_out_to_the_digit(query: str, records: Sequenc
     assert tuple(f"{x:.6f}" for x in numbers) == expected
 
 
-def test_the_density_of_an_answer_is_laplace_s_and_gives_the_posterior():
+def test_answer_density_is_laplace_and_gives_posterior():
     worlds = choose_epsilon(statistic("mean"), universe(ABSENCE), 1 / 3).all
     assert worlds is not None
     scale = 17 / 6 / 2
@@ -50,7 +50,7 @@ def test_the_density_of_an_answer_is_laplace_s_and_gives_the_posterior():
         Worlds(np.ones(3), 0.0).densities(1.0, 2.0)
 
 
-def test_a_tutorial_s_confidences_are_how_far_the_least_likely_world_fell():
+def test_tutorial_confidences_are_prior_minus_posterior():
     """0.169178 and 0.151202 do not follow from the posteriors beside them: they are before less after."""
     for records, printed, right in ((SCHOOL, "0.169178", "0.150316"), (ABSENCE, "0.151202", "0.368024")):
         worlds = choose_epsilon(statistic("mean"), universe(records), 1 / 3).all
@@ -108,7 +108,7 @@ def test_sensitivities_are_those_of_all_pairs_of_releases(name: str):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mean", "variance", "p90"])
-def test_no_answer_makes_a_belief_higher_than_the_tight_bound_which_one_reaches(name: str):
+def test_no_answer_exceeds_tight_bound_and_one_reaches_it(name: str):
     query = statistic(name)
     worlds = choose_epsilon(query, universe([1, 2, 4, 4, 9, 11], 3), 0.5).all
     assert worlds is not None
@@ -174,7 +174,7 @@ def test_a_hundred_thousand_records_less_one_need_no_enumeration(name: str):
         assert found.upper_epsilon * (1 - 1e-9) <= found.tight_epsilon
 
 
-def test_what_cannot_be_enumerated_is_refused_with_the_reason_and_the_upper_bound_stays():
+def test_refuses_enumeration_with_reason_and_keeps_upper_bound():
     x = np.random.default_rng(8).normal(size=1000)
     found = choose_epsilon(statistic("median"), Universe(x, 500), 0.01)
     assert found.refused == "10^299.4 possible worlds, and 1,000,000 are gone through at most"
@@ -219,7 +219,7 @@ def test_statistics_that_do_not_exist_are_one_line(refusal: Refusal):
     refusal.check()
 
 
-def test_a_function_that_fails_is_named_with_the_release_it_failed_on():
+def test_names_failing_function_and_release():
     with pytest.raises(DisclosureError, match=r"math:sqrt failed on \(1, 2, 3\)"):
         choose_epsilon(statistic("math:sqrt"), universe(SCHOOL), 1 / 3)
 

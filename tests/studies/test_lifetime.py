@@ -46,7 +46,7 @@ def test_drawn_fleets_are_as_far_off_as_predicted(way: str) -> None:
 
 
 @pytest.mark.long
-def test_one_report_is_the_best_split_except_where_sampling_is_most_of_the_error() -> None:
+def test_one_report_is_best_split_unless_sampling_dominates() -> None:
     found = lifetime.splits()
     assert len(found) == 36
     others = [s for s in found if s["best"] != 1]

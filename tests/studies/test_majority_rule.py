@@ -38,7 +38,7 @@ def test_the_curve_is_within_the_rule_at_60_digits_and_just_so(reports, total):
     assert composition.lost_vote(over, reports) < composition.lost_report(total)
 
 
-def test_totals_at_which_chances_underflow_are_refused_and_the_last_that_is_not_is_safe():
+def test_rejects_totals_that_underflow_and_is_safe_below():
     with pytest.raises(AccountingError, match="up to 650 nats"):
         majority_epsilon(67, 689.999792)  # SciPy's betainc allowed 1.6e-5 too much here
     for reports in range(2, 200):
@@ -57,13 +57,13 @@ def test_the_envelope_is_the_largest_of_as_many_reports_or_more():
         assert (raw <= envelope).all()
 
 
-def test_two_reports_at_a_small_total_are_too_many_for_ties_but_not_for_an_attacker():
+def test_ties_forbid_two_reports_but_envelope_allows_them():
     assert majority_epsilon(2, 0.5) == 0
     assert majority_envelope(2, 0.5) == majority_epsilon(3, 0.5) > 0.3
 
 
 @pytest.mark.slow
-def test_a_curve_of_a_hundred_thousand_points_is_finite_and_falls():
+def test_curve_of_100_000_points_is_finite_and_decreasing():
     for total in (0.5, 10):
         curve = majority_epsilon(np.arange(1, 100_001), total)
         assert (curve >= 0).all()

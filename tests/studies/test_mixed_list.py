@@ -54,7 +54,7 @@ def test_each_row_is_its_theorem_s_formula():
     assert not RogersFilter(rogers.epsilon * 0.999, 1.4e-6).allowed(MIXED)
 
 
-def test_pure_releases_are_pure_under_basic_and_nothing_beats_optimal():
+def test_pure_releases_stay_pure_and_optimal_is_best():
     history = History(((ReportCost(100_000), 100), (ReportCost(200_000), 50), (ReportCost(50_000), 300)))
     found = rows(history)
     assert (found["basic"].kind, found["basic"].delta) == (Kind.PURE, 0)
@@ -78,7 +78,7 @@ def test_the_closed_form_is_the_paper_s_and_holds(slack):
         assert ours >= float(mixed_total(epsilons, slack))
 
 
-def test_three_thousand_mixed_releases_promise_nothing_under_basic_composition():
+def test_basic_composition_of_3_000_releases_promises_nothing():
     found = rows(THOUSANDS)
     basic = found["basic"]
     assert (basic.kind, basic.epsilon, basic.delta) == (Kind.NOTHING, math.inf, 1.0)
@@ -91,7 +91,7 @@ def test_three_thousand_mixed_releases_promise_nothing_under_basic_composition()
     assert basic.to_dict()["epsilon"] is None
 
 
-def test_a_delta_of_exactly_1_is_too_much_and_one_just_below_is_not():
+def test_rejects_delta_of_1_but_not_just_below():
     """Half of it is the release's own and half what a theorem may add."""
     for own, refused in ((0.5, True), (0.4999, False)):
         found = rows([ReportCost(1_000_000, own)], 0.5)
@@ -100,7 +100,7 @@ def test_a_delta_of_exactly_1_is_too_much_and_one_just_below_is_not():
             assert ("its δ, 1, is not below 1" in found[name].refused) is refused
 
 
-def test_optimal_is_what_another_accountant_finds_for_approximate_releases():
+def test_optimal_matches_other_accountant_for_approximate_dp():
     """Theirs for (ε, δ) in general; the worst release there is says all with probability δ."""
     epsilon, delta, n, step = 0.5, 0.001, 20, 1e-4
     both = [

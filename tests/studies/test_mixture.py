@@ -59,7 +59,7 @@ def chance_near(epsilons, total, width):
 @pytest.mark.slow
 @settings(max_examples=30)
 @given(st.lists(any_epsilon, min_size=2, max_size=7), st.sampled_from([1e-2, 1e-5, 1e-9]))
-def test_the_smallest_total_keeps_delta_at_60_digits_and_a_little_less_does_not(epsilons, delta):
+def test_smallest_total_keeps_delta_and_is_tight(epsilons, delta):
     total = mixed_total(epsilons, delta)
     micro = math.ceil(total * 10**6)
     assert composition.mixed_delta(epsilons, micro) <= delta
@@ -119,7 +119,7 @@ def test_it_lies_between_the_two_estimates_of_another_accountant():
 
 
 @pytest.mark.slow
-def test_three_thousand_different_releases_stay_below_every_other_theorem_on_any_grid():
+def test_3_000_releases_stay_below_other_theorems_on_any_grid():
     epsilons = np.random.default_rng(3).integers(10_000, 500_000, 3_000).tolist()
     total = float(mixed_total(epsilons, 1e-6))
     assert 1 < float(LossLaw.of(epsilons, 1 << 14).total(1e-6)) / total < 1.0006
@@ -153,5 +153,5 @@ def test_losses_that_are_certain_and_delta_of_zero():
     call=lambda releases: mixed_delta(releases, 1.0),
     error=AccountingError,
 )
-def test_what_is_too_much_is_refused(refusal: Refusal):
+def test_rejects_oversized_input(refusal: Refusal):
     refusal.check()

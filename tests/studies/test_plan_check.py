@@ -171,7 +171,7 @@ def test_bands_are_those_of_a_chi_square() -> None:
     assert stats.chi2.sf(50 * (high / 1.01) ** 2, 50) == pytest.approx(5e-5)
 
 
-def test_a_life_is_checked_by_window_and_says_what_cannot_be_measured() -> None:
+def test_checks_lifetime_by_window_and_names_unmeasurable() -> None:
     asked = catalogue.parameters(
         "plan-check",
         {"devices": 20000, "values": "yes-no", "lifetime": 2, "horizon": "2y", "call": "1h", "fleets": 20},

@@ -174,7 +174,7 @@ def test_each_surprise_has_the_cause_that_is_named(ran: Ran):
     assert wins["thesis"] > 5
 
 
-def test_what_is_not_private_is_labelled_and_spends_more_than_it_says(ran: Ran):
+def test_labels_flawed_structures_and_their_true_epsilon(ran: Ran):
     for row in ran.flawed:
         lies = "lie from all cells" in row["flaws"]
         assert lies == ("not ε-LDP" in row["flaws"])
@@ -265,9 +265,7 @@ def test_a_mistake_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.slow
-def test_ranges_of_dates_have_truth_answer_and_error_of_each_structure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_date_ranges_show_truth_answer_and_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Each error is compared with theory: 8 standard deviations are a false alarm below 1e-12 of a normal
     law, and below 1e-9 of a few Laplace numbers.
     """
@@ -296,7 +294,7 @@ def test_ranges_of_dates_have_truth_answer_and_error_of_each_structure(
     assert not (tmp_path / "study").exists()
 
 
-def test_break_even_lengths_are_the_formulas_and_the_laws_are_below(ran: Ran):
+def test_break_even_lengths_match_formulas_and_exact_are_less(ran: Ran):
     """The tables of the formula, and that consistency lets the hierarchy win long before it."""
     days = (256, 512, 1024, 2048)
     assert [formula_length(2, n) for n in days] == [256, 324, 400, 484]

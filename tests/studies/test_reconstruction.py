@@ -108,7 +108,7 @@ def test_every_attack_does_as_well_as_theory_says(ran: Ran):
         assert abs(line.measured - line.predicted) < 0.25 * line.predicted, line
 
 
-def test_noise_drawn_anew_gives_everything_away_and_noise_kept_nothing(ran: Ran):
+def test_fresh_noise_reveals_everything_and_kept_noise_nothing(ran: Ran):
     assert ran.of("subsets")[-1].measured > 99
     assert ran.of("repeat")[-1].measured > 97
     (kept,), (boards,) = ran.of("kept"), ran.of("boards")
@@ -174,7 +174,7 @@ def test_a_seed_repeats_and_epsilon_has_bounds(tmp_path: Path):
 
 
 @pytest.mark.long
-def test_without_a_seed_noise_is_opendps_and_follows_the_same_theory():
+def test_unseeded_noise_is_from_opendp_and_follows_theory():
     """Two runs: 18 points are at least 6 standard deviations (4 points / √2) of a share, as above."""
     made = study(EPSILON, Running(), runs=2)
     for row in made:

@@ -29,7 +29,7 @@ def test_every_constant_is_what_the_results_say():
         assert constant.value >= 0
 
 
-def test_what_was_measured_is_predicted_within_a_quarter():
+def test_predictions_are_within_a_quarter_of_measurements():
     off = {check.what: check.ratio for check in benchmark.checks() if not 0.75 <= check.ratio <= 1.25}
     assert off == {}
 
@@ -54,7 +54,7 @@ def test_boards_that_sleep_need_less_than_boards_that_stay():
         assert sleep.broker_gib < stay.broker_gib / 3
 
 
-def test_the_smallest_set_up_that_is_enough_is_taken_and_the_last_is_divided_into_regions():
+def test_selects_smallest_sufficient_setup_and_splits_largest():
     assert smallest(Fleet(1_000, WEEK)).setup is ONE
     assert smallest(Fleet(10**6, 60.0)).setup is not ONE  # 17,000 reports a second
     huge = smallest(Fleet(10**9, EIGHT, stays=True))
@@ -65,7 +65,7 @@ def test_the_smallest_set_up_that_is_enough_is_taken_and_the_last_is_divided_int
     assert huge.brokers >= 3 * huge.regions
 
 
-def test_what_breaks_first_is_what_is_asked_most():
+def test_first_limit_is_most_loaded_part():
     found = needs(Fleet(10**7, EIGHT, stays=True), GROUP)
     assert [limit.asked for limit in found.limits] == sorted((x.asked for x in found.limits), reverse=True)
     assert found.first.what.startswith("mosquitto")
@@ -81,7 +81,7 @@ def test_a_wider_spread_asks_less_of_the_broker():
 
 
 @pytest.mark.parametrize("fleet", [Fleet(0, WEEK), Fleet(10**11, WEEK), Fleet(10, 0.1)])
-def test_what_the_model_does_not_take_is_refused(fleet: Fleet):
+def test_rejects_invalid_fleets(fleet: Fleet):
     with pytest.raises(ScaleError):
         needs(fleet, ONE)
 

@@ -74,7 +74,7 @@ def test_noise_follows_the_discrete_laplace_law(noise, sensitivity, epsilon):
     assert stats.chisquare(found, classes * len(drawn)).pvalue > 1e-10
 
 
-def test_discrete_noise_is_below_the_textbooks_and_meets_it_for_small_epsilon():
+def test_discrete_noise_is_below_textbook_and_converges():
     for scale in (1, 5):
         assert noise_variance(scale, 0.01) == pytest.approx(2 * (scale / 0.01) ** 2, rel=1e-4)
         assert noise_variance(scale, 2.0) < 2 * (scale / 2.0) ** 2
@@ -168,7 +168,7 @@ def test_the_chosen_fanout_has_the_least_mean_variance():
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
-def test_the_law_of_local_flat_errors_is_that_of_every_code_of_every_record(epsilon):
+def test_local_flat_error_law_matches_enumeration(epsilon):
     """Exact, by the probability of each code for each index; no sampling."""
     experiment = LocalFlat().experiment(len(COUNTS), epsilon)
     (level,) = experiment.levels
@@ -227,7 +227,7 @@ def test_safe_noise_runs_end_to_end():
 @pytest.mark.parametrize(
     "structure", [CentralFlat(), CentralHierarchy(), LocalFlat(), LocalHierarchy(2)], ids=str
 )
-def test_what_cannot_be_fitted_is_refused(structure, counts, epsilon, text):
+def test_rejects_counts_that_cannot_be_fitted(structure, counts, epsilon, text):
     with pytest.raises(StructureError, match=text):
         structure.fit(np.array(counts), epsilon, seeded_source(1))
 

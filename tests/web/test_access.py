@@ -395,7 +395,7 @@ class TestForeignSites:
         assert "\r" not in own
         assert "\n" not in own
 
-    def test_what_every_answer_carries(self, page, locked):
+    def test_every_response_has_security_headers(self, page, locked):
         for where, path in (
             (page, "/"),
             (page, "/static/page.js"),
@@ -498,7 +498,7 @@ class TestStart:
         with pytest.raises(UsageError, match="token of 16 or more letters and digits"):
             check_token(token, Path("token"))
 
-    def test_a_file_that_is_not_there_a_port_that_is_taken_and_no_address(self, page, store, tmp_path):
+    def test_rejects_missing_file_used_port_and_invalid_address(self, page, store, tmp_path):
         taken, nice = urlsplit(page).netloc, os.nice(0)
         for arguments, words in (
             (["--token-file", str(tmp_path / "none")], "cannot read the token"),

@@ -66,7 +66,7 @@ def test_the_examples_are_what_a_server_publishes():
     assert make_board_examples.FILE.read_text() == make_board_examples.examples()
 
 
-def test_a_reading_becomes_a_report_of_the_same_file_that_boards_run(page: BoardPage):
+def test_reading_becomes_report_by_same_code_as_boards(page: BoardPage):
     page.fill("reading", 20.5)
     report = page.report()
     exp = Experiment.parse(PAYLOADS[0])
@@ -118,7 +118,7 @@ def test_a_new_board_starts_a_new_bound_and_says_so(page: BoardPage):
 
 
 @pytest.mark.parametrize("lost", ["the last writes", "all"])
-def test_a_killed_browser_that_loses_what_it_had_not_written_gives_no_debit_back(page: BoardPage, lost: str):
+def test_killed_browser_refunds_no_budget(page: BoardPage, lost: str):
     device = page.call("state")["device"]
     before = page.browser.script(SLOTS, PLACE)
     first = decode(page.report())
@@ -135,7 +135,7 @@ def test_a_killed_browser_that_loses_what_it_had_not_written_gives_no_debit_back
     assert (first.number, decode(page.report()).number) == (1, 2)
 
 
-def test_what_is_not_on_the_disk_does_not_leave(page: BoardPage):
+def test_sends_nothing_that_is_not_stored(page: BoardPage):
     page.module("main.js", "m.board.to.post = async (...a) => { window.posted = a }")
     page.browser.script("IDBDatabase.prototype.transaction = () => { throw new Error('full') }")
     assert page.report()
@@ -193,9 +193,7 @@ def test_a_board_that_nobody_said_yes_to_is_silent_and_stays_so(silent: BoardPag
 
 
 @pytest.mark.parametrize(("answer", "refused"), [("no", "slot"), ("yes", "slot"), ("yes", "board")])
-def test_an_answer_that_the_browser_does_not_keep_is_silence_and_the_board_asks_again(
-    silent: BoardPage, answer: str, refused: str
-):
+def test_unstored_answer_means_silence_and_new_question(silent: BoardPage, answer: str, refused: str):
     page = silent
     if answer == "no":
         page.ready()
@@ -236,7 +234,7 @@ def before_consent(record: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("change", [bytes, before_consent], ids=("with a yes that nobody said", "older"))
-def test_a_ledger_of_an_earlier_page_asks_again_keeps_its_budget_and_drops_what_waits(
+def test_earlier_ledger_asks_again_keeps_budget_and_drops_queue(
     page: BoardPage, change: Callable[[bytes], bytes]
 ):
     page.report()
@@ -261,7 +259,7 @@ def test_a_ledger_of_an_earlier_page_asks_again_keeps_its_budget_and_drops_what_
     assert decode(page.report()).number == 3
 
 
-def test_a_yes_to_one_question_is_none_to_another_and_a_no_silences_all(page: BoardPage):
+def test_opt_in_covers_one_question_and_opt_out_all(page: BoardPage):
     page.choose("experiment", NAMES[2])
     page.says("consent-title", "Will you take part in this, too?")
     page.pick(1)
@@ -305,7 +303,7 @@ def test_changed_question_of_a_name_asks_again(
     )
 
 
-def test_what_a_reading_would_send_is_said_as_on_a_board_and_spends_nothing(silent: BoardPage):
+def test_preview_matches_board_and_spends_nothing(silent: BoardPage):
     slots = memory({})
     provision(slots)
     client = Client(silent.call("state")["policy"], slots, device_id="board-1")
@@ -319,7 +317,7 @@ def test_what_a_reading_would_send_is_said_as_on_a_board_and_spends_nothing(sile
     assert silent.browser.script(SLOTS, PLACE) == before
 
 
-def test_the_last_reports_are_shown_newest_first_and_after_a_reload(page: BoardPage):
+def test_shows_last_reports_newest_first_after_reload(page: BoardPage):
     codes = [page.report()[9] for _ in range(2)]
     shown = [
         f"room_temp: code {code} of 16, 10 bytes, epsilon 2; {left} more reports left"
@@ -497,7 +495,7 @@ def test_many_boards_can_be_stopped(page: BoardPage, button: str):
     assert page.browser.find("#send").is_enabled()
 
 
-def test_readings_of_ones_own_are_taken_in_turn_and_mistakes_are_said(page: BoardPage):
+def test_takes_typed_readings_in_turn_and_shows_mistakes(page: BoardPage):
     page.choose("population", "own")
     page.fill("own", "12, none")
     page.click("send")
@@ -524,9 +522,7 @@ def test_few_reports_are_said_to_be_few(page: BoardPage):
     page.says("few", "Shares that these reports tell too little about are not shown.")
 
 
-def test_a_reading_that_waits_for_its_coin_is_no_answer_to_a_question_chosen_meanwhile(
-    page: BoardPage, ask: Callable[..., object]
-):
+def test_pending_reading_does_not_answer_newly_chosen_question(page: BoardPage, ask: Callable[..., object]):
     once = json.loads(PAYLOADS[0]) | {"every": 1 << 24}
     other = json.loads(PAYLOADS[0]) | {"name": "other"}
     ask(*({"title": one["name"], "payload": json.dumps(one)} for one in (once, other)))
@@ -591,7 +587,7 @@ def test_every_vector_agrees_in_the_browser(page: BoardPage):
     page.says("vectors-said", f"{cases} vectors agree, bit for bit")
 
 
-def test_what_strangers_wrote_stays_text(page: BoardPage, ask: Callable[..., object]):
+def test_escapes_text_of_strangers(page: BoardPage, ask: Callable[..., object]):
     payload = json.loads(PAYLOADS[3]) | {"labels": [HOSTILE, "b"]}
     row = {"title": HOSTILE, "purpose": HOSTILE, "unit": HOSTILE, "payload": json.dumps(payload)}
     ask(row)
@@ -608,7 +604,7 @@ def test_what_strangers_wrote_stays_text(page: BoardPage, ask: Callable[..., obj
     assert page.browser.driver.title != "1"
 
 
-def test_what_the_page_has_no_field_for_is_refused_by_name(page: BoardPage, ask: Callable[..., object]):
+def test_rejects_unsupported_kinds_by_name(page: BoardPage, ask: Callable[..., object]):
     kinds = {"text": TEXT, "pair": PAIR}
     ask(*({"title": kind, "payload": payload.decode()} for kind, payload in kinds.items()))
     page.open(fresh=True)
@@ -632,7 +628,7 @@ def test_a_keyed_fleet_is_refused_in_a_sentence(page: BoardPage):
     assert not page.browser.find("#measure").is_displayed()
 
 
-def test_it_is_read_at_any_width_in_light_and_dark_and_by_keyboard(page: BoardPage):
+def test_is_usable_at_any_width_in_light_dark_and_by_keyboard(page: BoardPage):
     for width, dark in ((360, True), (1440, False)):
         page.browser.resize(width, dark=dark)
         page.report()
@@ -658,7 +654,7 @@ def test_it_is_read_at_any_width_in_light_and_dark_and_by_keyboard(page: BoardPa
     page.says("left", "3 of 4")
 
 
-def test_colours_are_as_the_address_says_or_the_page_around_it_keeps_them(page: BoardPage):
+def test_colors_follow_url_or_surrounding_page(page: BoardPage):
     back = "return getComputedStyle(document.body).backgroundColor"
     page.open(query="?theme=dark")
     assert page.browser.script(back) == "rgb(20, 24, 29)"

@@ -118,7 +118,7 @@ def says_yes_and_reports(whole: Whole, came: list[tuple[str, bytes]]) -> None:
     assert came == [(f"hushmote/v1/home/report/{whole.page.call('state')['device']}", report)]
 
 
-def test_a_reload_before_the_acknowledgement_sends_the_same_bytes_again(whole: Whole, page: BoardPage):
+def test_reload_before_acknowledgement_resends_same_bytes(whole: Whole, page: BoardPage):
     """The broker goes away, the board has debited and made its report, and the page is reloaded."""
     before = whole.counted(ROOM)
     with whole.broker_away():
@@ -161,7 +161,7 @@ def test_nothing_comes_to_the_broker_before_a_yes(whole: Whole):
         says_yes_and_reports(whole, came)
 
 
-def test_a_server_that_answers_no_more_is_not_one_that_publishes_nothing(whole: Whole, page: BoardPage):
+def test_distinguishes_silent_server_from_one_without_questions(whole: Whole, page: BoardPage):
     before = whole.counted(ROOM)
     page.report()
     page.says("step-sent", "The count moved")
@@ -181,7 +181,7 @@ def test_a_server_that_answers_no_more_is_not_one_that_publishes_nothing(whole: 
     page.says("source", f"The aggregator has counted {before + 2} reports; 2 reports went out")
 
 
-def test_many_boards_come_in_and_the_estimate_closes_in_on_the_truth(whole: Whole, page: BoardPage):
+def test_estimate_of_many_boards_approaches_truth(whole: Whole, page: BoardPage):
     """A crowd of 1,000 over 16 bins at ε 2, through door, broker and aggregator.
 
     Each share lies within 9 standard errors of the truth: by a Chernoff bound for 1,000 reports a false alarm
@@ -247,9 +247,7 @@ def test_a_coin_lets_one_reading_in_some_through(whole: Whole, page: BoardPage):
     assert page.browser.errors() == []
 
 
-def test_words_of_strangers_stay_text_and_an_experiment_that_is_no_more_is_one_sentence(
-    whole: Whole, page: BoardPage
-):
+def test_escapes_text_and_shows_withdrawal_in_one_sentence(whole: Whole, page: BoardPage):
     ask(page, "labels")
     assert (page.text("purpose"), page.text("owner")) == (LABEL, f"Asked by {WHO}.")
     assert page.browser.script("return document.querySelectorAll('img').length") == 0
@@ -260,7 +258,7 @@ def test_words_of_strangers_stay_text_and_an_experiment_that_is_no_more_is_one_s
     page.says("trouble-text", "The door has no experiment labels")
 
 
-def test_a_fleet_that_asks_nothing_is_not_a_page_without_a_broker(whole: Whole, page: BoardPage):
+def test_distinguishes_idle_fleet_from_page_without_broker(whole: Whole, page: BoardPage):
     asked = [v for v in whole.store.experiments("home") if v.current]
     for version in asked:
         whole.store.withdraw_experiment("home", version.experiment.name)

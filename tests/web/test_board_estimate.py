@@ -62,7 +62,7 @@ def test_estimates_and_intervals_are_those_of_the_server(page: BoardPage, name: 
     np.testing.assert_allclose(here, want, rtol=0, atol=1e-9)
 
 
-def test_what_is_too_large_or_a_tree_is_only_counted(page: BoardPage):
+def test_only_counts_trees_and_large_domains(page: BoardPage):
     tree = number_json(16, mechanism="hh", fanout=4, cells=[4, 3])
     large = number_json(60_000, mechanism="olh", g=3)
     small = number_json(1024, mechanism="olh", g=3)

@@ -44,7 +44,7 @@ def budget(*lines: BudgetLine, profiles, policy: Policy | None = None):
     return fleet_supply(FleetLedger("home", lines, profiles, policy), TODAY)
 
 
-def test_what_is_left_stands_first_and_agrees_with_the_ledger():
+def test_shows_remaining_budget_first_and_matches_ledger():
     ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
     told, (row,) = fleet_supply(ledger, TODAY), ledger.lines(TODAY)
     (e,) = told.experiments
@@ -151,7 +151,7 @@ def test_a_policy_is_told_with_what_it_guarantees():
     assert "from 10% to at most 46%" in pure
 
 
-def test_what_an_experiment_promises_rests_on_its_dearest_version():
+def test_promise_depends_on_most_expensive_version():
     row = line(budget={"rule": "count", "cap": 3})
     dear = BudgetLine(row.experiment, "current", 2_000_000, 1_000_000, 700, DAYS)
     (cheap,), (costly,) = (budget(x, profiles={(0,): 1}).experiments for x in (row, dear))
@@ -177,7 +177,7 @@ def report(store: Store, devices: range, number: int) -> None:
     assert tally.accepted == len(messages)
 
 
-def test_a_ledger_is_read_once_for_all_and_not_again_before_it_is_due(tmp_path, monkeypatch):
+def test_reads_ledger_once_for_all_and_only_when_due(tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
 
     async def readers(store: Store) -> None:
@@ -206,7 +206,7 @@ def test_a_ledger_is_read_once_for_all_and_not_again_before_it_is_due(tmp_path, 
         asyncio.run(readers(store))
 
 
-def test_a_question_that_finds_the_store_gone_leaves_it_to_the_frame_to_say_so(tmp_path):
+def test_leaves_missing_store_message_to_frame(tmp_path):
     path = tmp_path / "store.sqlite"
 
     async def trouble() -> list[str]:

@@ -35,7 +35,7 @@ def store(tmp_path):
         yield store
 
 
-def test_a_report_goes_through_the_page_into_the_store_and_onto_it(store):
+def test_report_passes_through_page_into_store(store):
     with MosquittoBroker() as broker, running(store, broker, fleets=["visitors"]):
         login = f"mqtt://{broker.username}:{broker.password}@" if broker.username else "mqtt://"
         told = {"HUSHMOTE_BROKER": f"{login}127.0.0.1:{broker.port}"}

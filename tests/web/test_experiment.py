@@ -143,9 +143,7 @@ def drag(browser: Browser, low: float, high: float, nth: int = 0) -> None:
     actions.release().perform()
 
 
-def test_dragging_over_the_histogram_tells_the_share_that_the_library_gives(
-    filled: Filled, page: str, browser: Browser
-):
+def test_dragging_over_histogram_shows_library_estimate(filled: Filled, page: str, browser: Browser):
     drawn(browser, f"{page}/temp?ranges=1%3A2")
     drag(browser, 16, 22)
     estimate = filled.estimate()
@@ -309,7 +307,7 @@ def test_nothing_bars_a_reader_and_a_finger_drags_too(filled: Filled, page: str,
     browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
 
 
-def test_what_cannot_be_estimated_is_said(filled: Filled, page: str, browser: Browser):
+def test_shows_estimation_errors(filled: Filled, page: str, browser: Browser):
     browser.open(f"{page}/empty")
     browser.says("No report has been counted so far. An estimate needs 2 reports.")
     filled.count("empty", DAYS[0], 500, np.ones(8) / 8)

@@ -257,7 +257,7 @@ class TestLayout:
             assert browser.overflow() <= 0
 
 
-def test_what_nobody_listed_is_a_table(page: str, browser: Browser):
+def test_shows_discovered_texts_in_table(page: str, browser: Browser):
     browser.open(f"{page}/experiment/home/crash")
     browser.until(lambda: "1.0.0" in browser.text_of("tables"), "nothing found")
     assert browser.text_of("command-ask").startswith("hushmote estimate crash --fleet home --store ")

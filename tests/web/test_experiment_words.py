@@ -264,7 +264,7 @@ def test_the_headline_names_its_windows():
     assert words.period(("all",), ("all",), ENGLISH) == "all reports"
 
 
-def test_what_is_typed_wrong_is_said(store):
+def test_normalizes_typed_ranges_and_explains_mistakes(store):
     url, _ = store
     with StoreReader(url) as reader:
         experiment = described(reader, "home", "temp").newest.experiment  # -4 to 28 in halves
@@ -287,7 +287,7 @@ def test_what_is_typed_wrong_is_said(store):
             typed_quantiles(text)
 
 
-def test_what_a_link_asks_for_that_is_not_there_is_said(store):
+def test_explains_links_to_missing_data(store):
     url, grow = store
     grow("temp", DAYS[0], 100)
     with StoreReader(url) as reader:
@@ -400,7 +400,7 @@ def test_without_a_choice_the_rest_is_compared_with(store):
             assert changed == library
 
 
-def test_the_command_line_hides_a_password_quotes_labels_and_names_a_period(store):
+def test_command_line_hides_password_and_quotes_labels(store):
     url, grow = store
     today = datetime.datetime.now(datetime.UTC).date()
     days = tuple(f"{today - datetime.timedelta(ago)}" for ago in (2, 1, 0))

@@ -60,7 +60,7 @@ def url(store):
     return f"sqlite:///{store.where}"
 
 
-def test_what_there_is_while_it_grows(browser, store):
+def test_follows_growing_store(browser, store):
     count(store, [f"board-{i}" for i in range(1000)])
     browser.renew("de-CH")
     with paged(url(store)) as page:
@@ -115,7 +115,7 @@ def test_nothing_bars_anybody_in_light_and_in_dark(browser, store):
 
 
 @pytest.mark.parametrize("quiet", [3, 0])
-def test_a_tile_is_marked_where_something_is_wrong_and_a_spent_budget_is_not_wrong(browser, store, quiet):
+def test_marks_faulty_tile_but_not_spent_budget(browser, store, quiet):
     last = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(quiet)
     most = NumberSet()
     for number in range(1, 5):  # all that the budget holds

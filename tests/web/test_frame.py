@@ -43,7 +43,7 @@ def is_dark(browser) -> bool:
 FRAMED = (*(path for _, path in VIEWS if path != "/board/"), "/nowhere")
 
 
-def test_views_have_the_frame_at_360_and_at_1440_px_in_light_and_in_dark(browser, page):
+def test_views_have_frame_at_all_widths_and_colors(browser, page):
     for path in FRAMED:
         browser.resize(1440)
         browser.open(page + path)
@@ -146,7 +146,7 @@ def test_a_fleet_that_is_not_in_a_store_that_came_later(browser, url):
         ("ε must be from 0.001 to 16", "ε must be from 0.001 to 16."),
     ],
 )
-def test_a_sentence_begins_with_a_capital_letter_unless_a_name_does(words, shown):
+def test_capitalizes_sentences_unless_they_begin_with_a_name(words, shown):
     assert sentence(words) == shown
 
 
@@ -195,7 +195,7 @@ def test_a_page_whose_process_has_ended_says_so(browser, url):
 
 
 @pytest.mark.slow
-def test_it_says_where_it_is_and_its_broker_without_a_password_and_writes_nothing_there(tmp_path, url):
+def test_prints_urls_without_password_and_writes_no_files(tmp_path, url):
     """NiceGUI would keep things in the working folder, and prints a banner."""
     Store(url).close()
     folder = tmp_path / "here"

@@ -30,7 +30,7 @@ def test_an_american_reader_reads_what_the_command_line_says():
 
 
 @pytest.mark.parametrize("sent", [None, "5", True, [], {}, 10**400, float("nan"), float("inf")])
-def test_what_is_no_number_is_none(sent):
+def test_rejects_invalid_numbers(sent):
     assert number(sent) is None
 
 

@@ -80,7 +80,7 @@ def run(line: str):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-def test_the_command_that_is_shown_says_the_same_and_writes_the_same_file(setting, tmp_path, monkeypatch):
+def test_shown_command_gives_same_answer_and_file(setting, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     answer = answer_to(setting)
     days = {datetime.datetime.now(datetime.UTC).date()}
@@ -110,7 +110,7 @@ AGAIN = {"answer": "devices", "lasting": True}
 
 
 @pytest.mark.slow
-def test_the_devices_of_a_life_are_as_many_as_reach_what_was_asked_for():
+def test_lifetime_device_count_reaches_target_error():
     answer = answer_to(AGAIN)
     assert answer.plan_answer.error <= 0.02
     assert "are met" in answer.plan_answer.sentences[1]
@@ -181,7 +181,7 @@ def test_both_epsilons_are_named_with_whom_they_hold_against():
         ({"lasting": True, "call": "0s"}, "call", "above 0"),
     ],
 )
-def test_what_a_field_cannot_hold_is_one_line_at_the_field(fields, field, text):
+def test_shows_invalid_field_in_one_line(fields, field, text):
     with pytest.raises(PlanError) as caught:
         answer_to(SMALL | fields)
     assert caught.value.field == field

@@ -96,7 +96,7 @@ FRAMES = [
 ]
 
 
-def test_a_malformed_packet_ends_its_connection_without_a_traceback(store, capfd):
+def test_malformed_packet_closes_connection_without_traceback(store, capfd):
     with paged(store) as page:
         for packets in [*([p] for p in MALFORMED), *(["40", p] for p in MALFORMED + SENSELESS)]:
             with opened(page) as client:

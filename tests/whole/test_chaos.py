@@ -34,7 +34,7 @@ FAULTS = {
 }
 
 
-def test_what_boards_were_told_was_received_is_counted_once_whatever_is_killed(tmp_path):
+def test_counts_acknowledged_reports_once_whatever_is_killed(tmp_path):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     verdict = run(tmp_path, url, plan(211, FAULTS, 11, gap_s=0.3), Setting(boards=20, least=1001))
     assert verdict.exact, verdict
@@ -45,7 +45,7 @@ def test_what_boards_were_told_was_received_is_counted_once_whatever_is_killed(t
     assert verdict.unanswered == 0  # a board that died leaves what it had under way
 
 
-def test_numbers_with_many_gaps_and_a_long_run_are_counted_by_a_group_that_is_killed(tmp_path):
+def test_killed_group_counts_numbers_with_many_gaps(tmp_path):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     setting = Setting(boards=4, gap_s=0.003, aggregators=2, share="chaos", least=4800)
     faults = plan(7, {"kill aggregator": 3, "kill aggregator as it commits": 2, "cut boards": 1}, 4)
@@ -54,7 +54,7 @@ def test_numbers_with_many_gaps_and_a_long_run_are_counted_by_a_group_that_is_ki
     assert verdict.told >= 4800  # three of the boards skip 40 numbers, and then send hundreds in a row
 
 
-def test_a_database_that_is_killed_or_cut_off_loses_nothing_and_doubles_nothing(tmp_path):
+def test_database_failures_lose_and_duplicate_nothing(tmp_path):
     faults = {"kill database": 2, "cut database": 2, "swallow database": 1, "kill aggregator": 1}
     with Cluster() as postgres:
         url = postgres.url(postgres.create())
@@ -75,7 +75,7 @@ def test_a_killed_pooler_loses_and_doubles_nothing(tmp_path):
     assert verdict.published == verdict.told == verdict.counted
 
 
-def test_a_broker_that_is_killed_loses_nothing_while_the_aggregator_keeps_up(tmp_path):
+def test_broker_kill_loses_nothing_while_aggregator_keeps_up(tmp_path):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     verdict = run(tmp_path, url, plan(1, {"kill broker while connected": 1}, 1), Setting(boards=10))
     assert verdict.exact, verdict
@@ -92,7 +92,7 @@ CLUSTER = Setting(boards=10, gap_s=0.05, cluster=True, aggregators=2, between=60
 
 
 @pytest.mark.long
-def test_what_nats_servers_acknowledged_is_counted_once_though_all_of_them_and_aggregators_are_killed(
+def test_counts_once_though_all_servers_and_aggregators_die(
     tmp_path,
 ):
     url = f"sqlite:///{tmp_path}/store.sqlite"
@@ -105,7 +105,7 @@ def test_what_nats_servers_acknowledged_is_counted_once_though_all_of_them_and_a
 
 
 @pytest.mark.long
-def test_a_split_network_a_full_disk_and_a_power_cut_of_all_servers_lose_nothing(tmp_path, needs_sites):
+def test_split_network_full_disk_and_power_cut_lose_nothing(tmp_path, needs_sites):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     faults = [Fault(kind, 0.5, 0.0) for kind in SITES]
     verdict = run(tmp_path, url, faults, replace(CLUSTER, aggregators=1, sites=True, sync="always"))
@@ -115,7 +115,7 @@ def test_a_split_network_a_full_disk_and_a_power_cut_of_all_servers_lose_nothing
 
 
 @pytest.mark.parametrize("cluster", [False, True])
-def test_an_aggregator_that_acknowledges_before_it_commits_is_found_out(tmp_path, cluster):
+def test_detects_aggregator_that_acknowledges_before_commit(tmp_path, cluster):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     hasty = Path(__file__).parent.parent / "support" / "hasty_serve.py"
     faults = [Fault("kill aggregator between acknowledging and committing", 0.0, 0.0)]
@@ -158,7 +158,7 @@ def test_a_store_that_holds_what_was_published_is_exact(counted):
     assert (verdict.published, verdict.told, verdict.counted, verdict.untold) == (10, 9, 10, 1)
 
 
-def test_a_report_that_was_told_received_and_is_not_counted_is_lost(counted):
+def test_acknowledged_but_uncounted_report_is_lost(counted):
     store, board = counted
     board.published[11] = board.published[10]
     board.told.add(11)
@@ -174,7 +174,7 @@ def test_a_report_that_nobody_published_is_strange(counted):
 
 
 @pytest.mark.parametrize(("change", "off"), [("count = 2", 1), ("code = 40", 2)])
-def test_a_report_that_is_counted_twice_or_under_another_code_is_miscounted(counted, change, off):
+def test_report_counted_twice_or_under_wrong_code_is_miscounted(counted, change, off):
     store, board = counted
     with store.engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE histogram SET {change} WHERE code = 7")

@@ -36,7 +36,7 @@ def commands(title: str) -> list[str]:
     return [" ".join(takewhile(lambda word: word[0] not in "-./", text.split()[:2])) for text in texts]
 
 
-def test_the_path_in_software_is_nine_commands_and_a_file_as_the_page_says():
+def test_software_path_matches_documented_commands():
     said = commands("In software")
     ours = ["experiment", "serve", "provision", "board", "flash", "status", "simulate"]
     ours = [f"hushmote {command}" for command in ours]
@@ -50,7 +50,7 @@ def test_the_path_in_software_is_nine_commands_and_a_file_as_the_page_says():
     assert len(windows) + 1 == 4
 
 
-def test_each_way_ends_in_a_report_that_a_real_aggregator_counted():
+def test_each_path_ends_in_counted_report():
     for title in ("In software", "With a password", "With TLS"):
         said = commands(title)
         for command in ("mosquitto", "hushmote serve", "hushmote board", "hushmote flash", "hushmote status"):

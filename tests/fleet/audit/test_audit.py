@@ -62,7 +62,7 @@ EXACT = [
 
 
 @pytest.mark.parametrize("payload", EXACT)
-def test_the_exact_channel_and_epsilon_are_those_of_the_enumerated_code(payload):
+def test_exact_channel_and_epsilon_match_enumerated_code(payload):
     experiment = subject(payload, False).experiment
     every = {i: distribution(lambda rng, i=i: experiment.randomize(i, rng)) for i in range(experiment.domain)}
     for index, codes in every.items():
@@ -191,7 +191,7 @@ def test_codes_alike_for_both_inputs_are_no_part_of_the_event(name):
     assert set(np.flatnonzero(event).tolist()) == wanted
 
 
-def test_silence_that_depends_on_the_value_is_flagged_by_the_whole_of_report(tmp_path):
+def test_flags_silence_that_depends_on_value(tmp_path):
     """2,000 draws of each input; silence in half of them against never."""
     right = "        if silent or self._left(exp) < 1"
     client = broken_client(tmp_path, right, right.replace("silent", "silent or index and self.rng.below(2)"))
@@ -260,7 +260,7 @@ def test_a_board_is_audited_with_what_is_installed_on_it(tmp_path):
     assert "has ε of at least" in line
 
 
-def test_a_channel_above_the_nominal_epsilon_fails_whatever_is_counted(
+def test_fails_channel_above_nominal_epsilon_whatever_the_counts(
     own_folder: Callable[[str, str], str],
 ):
     board = (EXAMPLES / "unary_board.py").read_text().replace("unary:Unary", "loud:Unary")
@@ -277,7 +277,7 @@ def test_a_channel_above_the_nominal_epsilon_fails_whatever_is_counted(
     assert not finding.to_dict()["private"]
 
 
-def test_a_rounding_of_floats_is_no_excess_and_what_is_unbounded_is_one():
+def test_tolerates_float_rounding_and_fails_unbounded_ratio():
     finding = AuditFinding(
         "x", "x", "randomize()", "cpython", (0, 1), 10, 2.0, 2.0 * (1 + 5e-13), 0.1, 0.1, 1.0
     )
@@ -301,7 +301,7 @@ def test_a_confidence_that_is_none_is_refused(tmp_path: Path):
         ("    def law(", "    def __init__(self, e):\n        1 / 0\n\n    def law(", "constructor raises Z"),
     ],
 )  # fmt: skip
-def test_what_code_of_ones_own_raises_is_a_line(
+def test_reports_errors_of_custom_code_in_one_line(
     own_coin: Callable[..., str], right: str, wrong: str, text: str
 ):
     word = own_coin((right, wrong))

@@ -40,7 +40,7 @@ def test_on_loopback_only_its_own_names_are_answered(host, allowed):
         ("", False),
     ],
 )
-def test_web_pages_are_those_of_its_own_host_and_of_origins_that_were_named(origin, allowed):
+def test_allows_own_host_and_named_origins_only(origin, allowed):
     access = Access(origins=frozenset({"https://board.example"}))
     headers = {"host": "127.0.0.1:9418"} | ({} if origin is None else {"origin": origin})
     assert access.origin_allowed(headers) is allowed
@@ -67,7 +67,7 @@ def test_a_token_is_right_or_not(sent, right):
     assert "0123456789abcdef" not in repr(access)
 
 
-def test_an_address_is_the_connections_own_unless_a_proxy_is_trusted():
+def test_uses_forwarded_address_only_for_trusted_proxy():
     forwarded = ["192.0.2.66", "192.0.2.1, 198.51.100.9"]
     assert Access().address(("10.0.0.1", 5), forwarded) == "10.0.0.1"
     assert Access(trust_proxy=True).address(("10.0.0.1", 5), forwarded) == "198.51.100.9"

@@ -87,7 +87,7 @@ def test_a_report_is_published_as_it_is_and_answered_204(broker, door):
     assert published(broker, door) == [("hushmote/v1/open/report/d1", REPORT)]
 
 
-def test_what_is_retained_is_read_in_the_bytes_that_boards_get(door):
+def test_serves_retained_experiment_bytes_unchanged(door):
     assert door.ask("GET", "/v1/open/experiment").json == ["temp"]
     told = door.ask("GET", "/v1/open/experiment/temp")
     assert (told.status, told.content) == (200, payload_of(EXPERIMENT))
@@ -186,7 +186,7 @@ def test_other_methods_are_refused_with_those_there_are(door):
     assert door.ask("POST", "/v1/open/experiment", b"").headers["allow"] == "GET, HEAD"
 
 
-def test_uplinks_of_lorawan_servers_are_published_under_the_name_in_the_path_or_their_own(broker, door):
+def test_publishes_lorawan_uplinks_by_path_or_document_name(broker, door):
     for path, document in (
         ("/v1/open/report/ttn-1", things_stack(REPORTS[0], "other")),
         ("/v1/open/report", things_stack(REPORTS[1], "ttn-2")),
@@ -201,7 +201,7 @@ def test_uplinks_of_lorawan_servers_are_published_under_the_name_in_the_path_or_
     assert topics == ["ttn-1", "ttn-2", "chirp-1"]
 
 
-def test_devices_addresses_and_all_together_are_limited_each_by_itself(broker):
+def test_limits_device_address_and_total_independently(broker):
     few = Rate(0.01, 2)
     for rates, whose in (
         (Rates(few, WIDE.address, WIDE.total), "this device from this address"),
@@ -218,7 +218,7 @@ def test_devices_addresses_and_all_together_are_limited_each_by_itself(broker):
             assert door.ask("GET", "/healthz").status == 200  # whoever watches is not limited
 
 
-def test_behind_a_proxy_that_is_trusted_each_client_is_limited_by_itself(broker):
+def test_limits_each_client_behind_trusted_proxy(broker):
     rates = Rates(WIDE.device, Rate(0.01, 1), WIDE.total)
     with opened(broker, rates=rates, access=Access(trust_proxy=True)) as door:
         head = "GET /v1/open/experiment HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Forwarded-For: "
@@ -228,7 +228,7 @@ def test_behind_a_proxy_that_is_trusted_each_client_is_limited_by_itself(broker)
             assert [statuses(door.raw(sent)) for sent in asked] == [[200], [200], [429]]
 
 
-def test_whoever_floods_a_device_s_reports_silences_only_himself(broker):
+def test_flooding_client_exhausts_only_its_own_rate(broker):
     """Nothing proves that a request speaks for the device it names, so nobody uses up another's rate."""
     with opened(
         broker, rates=Rates(Rate(0.01, 2), WIDE.address, WIDE.total), access=Access(trust_proxy=True)
@@ -268,7 +268,7 @@ def test_a_revoked_token_ends_while_the_door_goes_on(broker, tmp_path):
         assert door.report("d1", REPORT, **script).status == 204
 
 
-def test_a_web_page_of_another_origin_can_send_nothing_and_one_that_was_named_can(broker):
+def test_rejects_web_pages_of_unlisted_origins(broker):
     access = Access(hosts=LOOPBACK, origins=frozenset({"https://board.example"}))
     with opened(broker, access=access) as door:
         told = door.report("d1", REPORT, Origin="https://evil.example")
@@ -305,7 +305,7 @@ def test_its_numbers_name_no_device_and_no_fleet(broker):
     assert "open" not in text
 
 
-def test_mounted_in_another_application_it_answers_the_same_paths(broker, door):
+def test_answers_same_paths_when_mounted(broker, door):
     whole = Starlette()
     whole.mount("/v1", module.door_application(door.publisher, rates=WIDE))
     with BoundedServer("127.0.0.1", 0, whole) as server:
@@ -371,9 +371,7 @@ def test_half_a_body_is_no_report(broker, door, monkeypatch):
     assert published(broker, door) == []
 
 
-def test_a_client_that_reads_and_writes_slowly_is_served_and_one_that_is_too_slow_ends(
-    broker, door, monkeypatch
-):
+def test_serves_slow_clients_and_drops_too_slow_ones(broker, door, monkeypatch):
     with socket.create_connection(("127.0.0.1", door.port), WAIT_S) as s:
         for byte in HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(REPORT) + REPORT:
             s.sendall(bytes((byte,)))

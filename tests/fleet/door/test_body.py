@@ -15,7 +15,7 @@ LARGEST = reports("d1", experiment(name="big", bins=70_000, high=70_000_000), 1,
 
 
 @pytest.mark.parametrize("payload", [PLAIN, KEYED, LARGEST], ids=["plain", "keyed", "largest"])
-def test_what_boards_send_has_the_form_of_a_report(payload):
+def test_accepts_board_payloads(payload):
     assert 10 <= len(payload) <= 20
     assert check(payload) == payload
 
@@ -33,7 +33,7 @@ def test_what_boards_send_has_the_form_of_a_report(payload):
     ],
     ids=kind,
 )
-def test_what_is_no_report_is_refused_with_what_would_be_right(payload, why):
+def test_rejects_malformed_report_with_hint(payload, why):
     with pytest.raises(BodyRefused, match=why) as caught:
         check(payload)
     assert "\n" not in str(caught.value)
@@ -54,7 +54,7 @@ def test_uplinks_of_both_lorawan_servers_are_read():
         {"deviceInfo": {"deviceName": "d1"}, "margin": 10, "batteryLevel": 50},
     ],
 )
-def test_a_document_that_carries_nothing_of_the_devices_is_known_as_such(document):
+def test_recognizes_uplink_without_device_payload(document):
     with pytest.raises(NoPayload):
         uplink(encoded(document))
 

@@ -22,7 +22,7 @@ def test_a_burst_is_let_in_and_then_as_much_as_the_rate():
     assert [buckets.take("a") for _ in range(4)] == [0, 0, 0, 1]
 
 
-def test_who_asks_too_soon_is_told_when_and_then_let_in():
+def test_tells_limited_client_when_to_retry_and_then_admits_it():
     clock = Clock()
     buckets = Buckets(Rate(0.25, 1), clock)
     assert buckets.take("a") == 0
@@ -34,7 +34,7 @@ def test_who_asks_too_soon_is_told_when_and_then_let_in():
     assert buckets.take("a") == 0
 
 
-def test_each_key_has_a_bucket_of_its_own_and_there_are_never_too_many():
+def test_each_key_has_its_own_bucket_and_buckets_are_bounded():
     buckets = Buckets(Rate(0.001, 1), Clock(), most=100)
     for key in range(1000):
         assert buckets.take(key) == 0
@@ -43,7 +43,7 @@ def test_each_key_has_a_bucket_of_its_own_and_there_are_never_too_many():
     assert buckets.take(0) == 0  # it was forgotten
 
 
-def test_who_asks_all_the_time_is_not_forgotten_for_a_crowd():
+def test_crowd_does_not_evict_busy_client():
     buckets = Buckets(Rate(0.001, 1), Clock(), most=100)
     assert buckets.take("greedy") == 0
     for key in range(1000):
@@ -63,5 +63,5 @@ def test_who_asks_all_the_time_is_not_forgotten_for_a_crowd():
         ("x" * 9000, ""),
     ],
 )
-def test_a_client_is_its_address_or_the_half_of_it_that_is_not_his_to_choose(address, client):
+def test_client_key_is_ipv4_address_or_ipv6_network(address, client):
     assert client_of(address) == client

@@ -42,7 +42,7 @@ def accept(door, device, payload):
     return refused
 
 
-def test_a_report_is_counted_once_however_often_it_is_sent_and_whoever_dies_in_between(store):
+def test_counts_resent_report_once_through_failures(store):
     with MosquittoBroker(port=free_port()) as broker, running(store, broker) as aggregator:
         with opened(broker) as door:
             for _ in range(3):
@@ -72,7 +72,7 @@ def test_a_report_is_counted_once_however_often_it_is_sent_and_whoever_dies_in_b
         assert set(aggregator.counters.rejected) == {"duplicate"}
 
 
-def test_clients_that_send_while_the_broker_restarts_again_and_again_are_counted_once(store):
+def test_counts_concurrent_clients_once_through_broker_restarts(store):
     messages, counts = crowd(60)
     with MosquittoBroker(port=free_port()) as broker, running(store, broker) as aggregator:
         with opened(broker) as door:
@@ -95,7 +95,7 @@ def send_all(door, messages):
         accept(door, topic.rpartition("/")[2], payload)
 
 
-def test_a_fleet_stays_known_while_a_killed_broker_has_lost_its_experiment():
+def test_remembers_fleet_after_broker_loses_its_experiment():
     with MosquittoBroker(port=free_port(), settings=("persistence false",)) as broker:
         publish(broker, [("hushmote/v1/open/experiment/temp", payload_of(EXPERIMENT))], retain=True)
         with opened(broker) as door:
@@ -109,7 +109,7 @@ def test_a_fleet_stays_known_while_a_killed_broker_has_lost_its_experiment():
 
 
 @pytest.mark.parametrize("share", [None, "group"])
-def test_reports_for_an_aggregator_that_is_away_are_taken_alone_or_in_a_share(store, share):
+def test_accepts_reports_while_aggregator_is_away(store, share):
     with MosquittoBroker() as broker:
         with running(store, broker, client_id="agg", share=share), opened(broker) as door:
             accept(door, "d1", REPORTS[0])
@@ -129,7 +129,7 @@ def test_a_report_that_no_aggregator_would_ever_get_is_not_taken():
             assert door.report("d1", REPORTS[0]).status == 204
 
 
-def test_a_report_that_the_brokers_access_list_refuses_is_not_taken(tmp_path, caplog):
+def test_rejects_report_denied_by_broker_access_list(tmp_path, caplog):
     acl = tmp_path / "acl"
     acl.write_text("topic read hushmote/v1/+/experiment/+\ntopic write hushmote/v1/open/report/+\n")
     options = {"fleets": ["open", "other"], "protocol": "5"}
@@ -153,7 +153,7 @@ def test_with_mqtt_3_1_1_alone_it_works_as_well():
         until(lambda: visitor.messages == [("hushmote/v1/open/report/d1", REPORTS[0])], "it has come")
 
 
-def test_a_login_that_is_refused_is_told_and_one_that_is_mended_works(tmp_path, caplog):
+def test_reports_refused_login_and_recovers_after_fix(tmp_path, caplog):
     passwords = tmp_path / "passwords"
     add = ["mosquitto_passwd", "-b", "-c", str(passwords)]
     subprocess.run([*add, "door", "right"], check=True)
@@ -208,7 +208,7 @@ def test_gives_up_a_broker_that_acknowledges_nothing(store):
         until(lambda: aggregator.counters.accepted >= 1, "it is counted")
 
 
-def test_what_is_under_way_at_the_end_is_settled():
+def test_settles_requests_in_flight_at_shutdown():
     answers = []
     with MosquittoBroker() as broker, opened(broker, fleets=["open"]) as door, hanging(broker):
         client = threading.Thread(target=lambda: answers.append(door.report("d1", REPORTS[0]).status))

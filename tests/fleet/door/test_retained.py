@@ -7,7 +7,7 @@ from hushmote.fleet.door.retained import Retained, filters
 from hushmote.server.wire.topics import NameRefused
 
 
-def test_experiments_and_results_are_kept_by_fleet_and_name_until_they_are_cleared():
+def test_keeps_experiments_and_results_until_cleared():
     retained = Retained(None)
     retained.take("hushmote/v1/home/experiment/temp", b"{}")
     retained.take("hushmote/v1/home/experiment/door", b"{}\0")
@@ -37,7 +37,7 @@ def test_a_fleet_that_was_named_is_known_without_an_experiment():
     assert "lab" not in Retained(["home"]).known
 
 
-def test_what_is_not_ours_or_too_long_or_too_much_is_left_out():
+def test_ignores_foreign_long_and_excess_topics():
     retained = Retained(None)
     for topic in (
         "hushmote/v1/Home/experiment/a",

@@ -47,7 +47,7 @@ def verify(folder: Path, leaf: authority.Issued, *trusted: x509.Certificate, pur
 
 
 @needs_openssl
-def test_certificates_pass_a_strict_check_for_their_purpose_and_no_other(tmp_path: Path):
+def test_certificates_verify_for_their_purpose_only(tmp_path: Path):
     broker = authority.issue_broker(ROOT, ["broker.example", "10.0.0.5"], NOW)
     board = authority.issue_client(ROOT, "k3f9", NOW, 30)
     right = [(broker, "sslserver"), (board, "sslclient")]
@@ -59,7 +59,7 @@ def test_certificates_pass_a_strict_check_for_their_purpose_and_no_other(tmp_pat
 
 
 @needs_openssl
-def test_who_trusts_only_the_old_root_trusts_what_the_new_one_signs_when_it_is_cross_signed(tmp_path: Path):
+def test_cross_signing_lets_old_root_trust_new_certificates(tmp_path: Path):
     new = authority.new_authority("home", NOW)
     broker = authority.issue_broker(new, ["broker.example"], NOW)
     crossed = authority.Issued(broker.certificate, broker.key, (authority.cross_sign(ROOT, new, NOW),))
@@ -89,7 +89,7 @@ def test_a_revoked_certificate_is_on_the_list_of_its_root(tmp_path: Path):
     assert said.returncode == 0, said.stderr
 
 
-def test_a_list_holds_as_long_as_its_root_because_a_list_that_ends_locks_everybody_out():
+def test_revocation_list_lasts_as_long_as_root():
     crl = x509.load_pem_x509_crl(authority.revocation_list(ROOT, [], NOW))
     assert crl.next_update_utc == ROOT.until
     assert len(crl) == 0
@@ -171,7 +171,7 @@ def test_clients_and_brokers_cannot_sign():
     assert list(extended.value) == [ExtendedKeyUsageOID.CLIENT_AUTH]
 
 
-def test_two_roots_of_a_fleet_have_different_names_and_serials_do_not_repeat():
+def test_roots_have_distinct_names_and_serials_never_repeat():
     roots = [authority.new_authority("home", NOW) for _ in range(20)]
     # 32 random bits each: two of 20 alike less than once in 2 x 10^7 runs, so only most must differ.
     assert len({r.name for r in roots}) >= 18
@@ -207,7 +207,7 @@ def test_a_boards_fields_are_read_back_and_are_a_pair():
 # --- The journal of what was issued -------------------------------------------------------------------
 
 
-def test_the_journal_knows_what_is_valid_ended_withdrawn_and_revoked():
+def test_journal_lists_valid_expired_withdrawn_and_revoked():
     boards = [authority.issue_client(ROOT, name, NOW, 30) for name in ("a", "a", "b", "c")]
     serials = [f"{b.certificate.serial_number:x}" for b in boards]
     lines = [issued.certificate_line(b, "device", ROOT) for b in boards]
@@ -221,7 +221,7 @@ def test_the_journal_knows_what_is_valid_ended_withdrawn_and_revoked():
     assert {c.authority for c in journal.credentials} == {ROOT.name}
 
 
-def test_a_revoked_board_stays_revoked_whatever_a_later_line_says():
+def test_revocation_outlasts_later_journal_lines():
     line = issued.certificate_line(authority.issue_client(ROOT, "b", NOW, 30), "device", ROOT)
     journal = issued.parse(line + issued.line(revoke="b", at=NOW.isoformat()) + line, "x")
     assert [c.revoked for c in journal.credentials] == [NOW, None]

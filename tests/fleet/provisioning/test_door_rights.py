@@ -29,7 +29,7 @@ def lets_in(folder: FleetFolder, pem: Path) -> bool:
         return door.connected()
 
 
-def test_any_boards_report_goes_through_a_door_which_reads_no_reports_and_asks_and_tells_nothing(
+def test_door_publishes_for_any_board_and_reads_no_reports(
     folder: FleetFolder,
 ):
     tls = context(folder, folder.path / DOOR)
@@ -58,7 +58,7 @@ def test_any_boards_report_goes_through_a_door_which_reads_no_reports_and_asks_a
             assert {topic.split("/")[3] for topic, _ in door.messages} == {"experiment", "result"}
 
 
-def test_a_new_certificate_ends_the_one_before_and_under_a_new_authority_both_hold_until_the_end(
+def test_new_certificate_replaces_old_except_during_ca_rotation(
     folder: FleetFolder,
 ):
     first, second = folder.path / "first.pem", folder.path / "second.pem"
@@ -83,7 +83,7 @@ def test_a_new_certificate_ends_the_one_before_and_under_a_new_authority_both_ho
                 rotation.finish_ca(folder, now_utc(), cut_off=False)
 
 
-def test_the_command_says_how_the_door_is_started_and_the_list_has_it(tmp_path: Path):
+def test_command_explains_door_start_and_lists_files(tmp_path: Path):
     make_fleet(tmp_path / "fl")
     said = " ".join(hushmote("provision", "rotate", "door", "--folder", "fl", cwd=tmp_path).split())
     assert "door_1: certificate until 20" in said

@@ -137,7 +137,7 @@ def reports_and_counts(visitor: Visitor, board: settings.DeviceSettings, store: 
 
 
 @pytest.mark.parametrize("elsewhere", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(outside: Path, elsewhere: bool):
+def test_printed_steps_work_and_revoked_board_is_refused(outside: Path, elsewhere: bool):
     if find_mosquitto() is None:
         pytest.skip("mosquitto is not installed")
     work = outside / "work"
@@ -192,7 +192,7 @@ def test_the_printed_steps_work_in_their_order_and_a_revoked_board_is_refused(ou
 
 
 @pytest.mark.long
-def test_the_printed_steps_work_on_three_nats_servers_and_a_revoked_board_is_cut_off(outside: Path):
+def test_printed_nats_steps_work_and_revoked_board_is_cut_off(outside: Path):
     if find_nats_server() is None:
         pytest.skip("nats-server is not installed")
     work = outside / "work"
@@ -261,7 +261,7 @@ def test_the_page_shows_the_commands_that_are_printed():
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can give files away")
-def test_files_of_the_brokers_user_stay_that_users_whatever_rewrites_them(tmp_path: Path):
+def test_rewrites_keep_owner_of_broker_files(tmp_path: Path):
     path = tmp_path / "crl.pem"
     private_file.replace(path, b"1")
     assert path.stat().st_mode & 0o777 == 0o600

@@ -70,7 +70,7 @@ def test_a_fresh_board_gets_everything_and_a_ledger(flashed_once: Bench):
     assert "ledger: made, empty" in flashed_once.lines
 
 
-def test_flashing_again_leaves_the_ledger_as_it_was_and_removes_stale_copies(used: Bench):
+def test_reflashing_keeps_ledger_and_removes_stale_copies(used: Bench):
     experiment = experiment_json(name="room_temp", window="all")
     script = (
         "import ldp_client, json, main\n"
@@ -185,9 +185,7 @@ def test_a_power_cut_while_copying_leaves_the_board_as_it_was(used: Bench, monke
         assert ledger(used.contents()) == ledger(before)
 
 
-def test_a_power_cut_at_a_first_flash_makes_no_ledger_and_wastes_no_id(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-):
+def test_power_cut_in_first_flash_makes_no_ledger_and_keeps_id(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     with bench.board(brownout_bytes=20_000) as board:
         give_up_at_the_cut(board, monkeypatch)
         assert bench.fails(board).startswith("copying failed")
@@ -205,7 +203,7 @@ def test_small_file_system_is_named_before_and_while_copying(bench: Bench):
     assert not load_settings(bench.settings).ledger_made
 
 
-def test_an_application_with_a_syntax_error_never_reaches_its_place(bench: Bench):
+def test_never_installs_application_with_syntax_error(bench: Bench):
     broken = bench.folder / "broken.py"
     broken.write_text("def f(:\n")
     with bench.board() as board:
@@ -213,7 +211,7 @@ def test_an_application_with_a_syntax_error_never_reaches_its_place(bench: Bench
         assert bench.contents() == {}
 
 
-def test_the_firmware_of_a_plain_pico_is_said_before_anything_is_copied(bench: Bench):
+def test_reports_missing_wifi_firmware_before_copying(bench: Bench):
     with bench.board(wifi="") as board:
         line = bench.fails(board)
         assert line.startswith("this firmware has no Wi-Fi, which the example application needs")
@@ -223,7 +221,7 @@ def test_the_firmware_of_a_plain_pico_is_said_before_anything_is_copied(bench: B
         assert bench.flash(board, main=own).ledger == "made"
 
 
-def test_the_asyncio_reporter_comes_with_an_application_that_names_it(bench: Bench):
+def test_copies_async_reporter_only_if_application_imports_it(bench: Bench):
     own = bench.folder / "own.py"
     own.write_text("import async_reporter\n")
     settings = load_settings(bench.settings)
@@ -294,7 +292,7 @@ def test_settings_that_made_a_ledger_make_no_second_one(used: Bench):
         assert used.contents() == {}
 
 
-def test_a_damaged_ledger_is_kept_as_it_is_and_a_lost_one_is_not_silently_replaced(used: Bench):
+def test_keeps_damaged_ledger_and_does_not_replace_lost_one(used: Bench):
     with used.board() as board:
         on_board(board, "for n in '01': open('/ldp/ledger' + n, 'wb').close()")
         damaged = ledger(used.contents())
@@ -316,14 +314,14 @@ def test_the_board_itself_refuses_to_overwrite_a_ledger(used: Bench, monkeypatch
     assert not load_settings(used.settings).ledger_made  # they have made none, and can still be used
 
 
-def test_what_a_power_cut_in_the_very_first_ledger_write_leaves_is_no_ledger(bench: Bench):
+def test_interrupted_first_ledger_write_counts_as_no_ledger(bench: Bench):
     with bench.board() as board:
         on_board(board, "import os\nos.mkdir('/ldp')\nopen('/ldp/ledger0', 'w').close()")
         assert bench.flash(board).ledger == "made"
     assert all(len(data) == 80 for data in ledger(bench.contents()).values())  # 40 bytes in hex
 
 
-def test_settings_of_another_board_are_refused_and_provisioning_again_says_what_it_does(used: Bench):
+def test_refuses_settings_of_another_board(used: Bench):
     new = used.new_settings("board2")
     with used.board() as board:
         all_files = used.contents()
@@ -389,7 +387,7 @@ def test_from_a_blank_board_to_reports_that_verify(bench: Bench):
         assert not report.verify(r, key[::-1], "board1", experiment.sha256)
 
 
-def test_a_board_opens_no_connection_before_somebody_at_its_prompt_says_yes(bench: Bench):
+def test_board_opens_no_connection_before_opt_in_at_prompt(bench: Bench):
     with socket.create_server(("127.0.0.1", 0)) as broker:
         bench.settings.unlink()
         bench.settings = bench.new_settings("board1", mqtt_port=broker.getsockname()[1])

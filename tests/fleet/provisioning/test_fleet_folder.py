@@ -140,7 +140,7 @@ def test_a_passphrase_is_asked_for_whenever_the_authority_signs(run: Run, monkey
 # --- Boards -------------------------------------------------------------------------------------------
 
 
-def test_a_board_gets_broker_ca_keys_and_certificate_from_the_folder(run: Run):
+def test_folder_supplies_broker_ca_keys_and_certificate(run: Run):
     folder = made(run)
     run("device", "k3f9", "--folder", "fl")
     board = settings("k3f9")
@@ -155,7 +155,7 @@ def test_a_board_gets_broker_ca_keys_and_certificate_from_the_folder(run: Run):
     assert board.announce_key == fleet_keys.announce_key.hex()
 
 
-def test_a_board_without_a_certificate_gets_a_login_where_the_broker_takes_one(run: Run):
+def test_board_without_certificate_gets_login_if_broker_allows(run: Run):
     folder = made(run, "--set", "password_port=8884")
     assert "SIGHUP" in run("device", "k3f9", "--folder", "fl", "--password")
     board = settings("k3f9")
@@ -171,7 +171,7 @@ def test_a_board_without_a_certificate_gets_a_login_where_the_broker_takes_one(r
     assert {line.partition(":")[0] for line in lines} == {"k3f9", *others}
 
 
-def test_a_board_is_made_once_and_nothing_is_issued_for_one_that_cannot_be(run: Run):
+def test_issues_board_once_and_nothing_for_refused_requests(run: Run):
     made(run)
     run("device", "k3f9", "--folder", "fl")
     issued = Path("fl/authority/issued.jsonl").read_bytes()
@@ -250,9 +250,7 @@ def test_boards_are_allowed_and_the_list_is_put_in_force(run: Run, store: Store,
     assert store.listed_fleets() == frozenset()
 
 
-def test_a_revoked_board_is_revoked_in_the_store_and_at_the_broker_and_gets_nothing_more(
-    run: Run, store: Store
-):
+def test_revoke_ends_board_in_store_and_at_broker(run: Run, store: Store):
     folder = made(run, "--set", "password_port=8884")
     run("device", "k3f9", "--folder", "fl")
     run("device", "k3f8", "--folder", "fl", "--password")
@@ -274,7 +272,7 @@ def test_a_revoked_board_is_revoked_in_the_store_and_at_the_broker_and_gets_noth
     assert not Path("k3f9.settings.json").exists()
 
 
-def test_an_id_that_nobody_has_heard_of_is_revoked_only_where_that_is_meant(run: Run, store: Store):
+def test_revokes_unknown_id_only_on_request(run: Run, store: Store):
     store.allow_devices("home", ["k3f7"])
     (version,) = [store.add_experiment("home", experiment_payload())]
     with store.ingest() as transaction:
@@ -293,7 +291,7 @@ def test_an_id_that_nobody_has_heard_of_is_revoked_only_where_that_is_meant(run:
     run("revoke", "k3f9", "--folder", "fl")  # it has never reported, but its folder knows it
 
 
-def test_the_only_fleet_of_a_store_needs_no_name_and_of_several_one_line_lists_them(run: Run, store: Store):
+def test_fleet_name_is_optional_for_single_fleet(run: Run, store: Store):
     assert json.loads(run("list", "--allow", "k3f9", "--json"))["fleet"] == "home"
     store.add_fleet("lab", keyed=False)
     for arguments in (("list", "--allow", "k3f8"), ("revoke", "k3f9"), ("list",)):
@@ -301,7 +299,7 @@ def test_the_only_fleet_of_a_store_needs_no_name_and_of_several_one_line_lists_t
     assert json.loads(run("list", "--allow", "k3f9", "--fleet", "lab", "--json"))["fleet"] == "lab"
 
 
-def test_revoking_without_a_store_or_a_folder_says_what_is_left_to_do(run: Run, store: Store):
+def test_partial_revoke_says_what_remains_to_do(run: Run, store: Store):
     store.close()
     made(run)
     run("device", "k3f9", "--folder", "fl")
@@ -329,7 +327,7 @@ def test_the_list_shows_boards_certificates_and_when_they_end(run: Run, store: S
 # --- Rotation -----------------------------------------------------------------------------------------
 
 
-def test_a_master_key_rotates_with_an_overlap_a_signing_key_at_once_and_boards_keep_their_ids(run: Run):
+def test_rotates_master_key_with_overlap_and_signing_key_at_once(run: Run):
     folder = made(run)
     run("device", "k3f9", "--folder", "fl")
     path = Path("fl/devices/k3f9.settings.json")
@@ -439,9 +437,7 @@ def test_older_folder_names_the_command_that_upgrades_it(run: Run):
     assert all(p.stat().st_mode & 0o077 == 0 for p in Path("fl").rglob("*"))
 
 
-def test_keys_without_a_folder_are_upgraded_alike_and_those_in_the_environment_by_hand(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-):
+def test_upgrades_key_files_and_explains_environment_keys(run: Run, monkeypatch: pytest.MonkeyPatch):
     key = Path("master.key")
     old = master_key.create_keys(key)
     run("device", "k3f9", "--master-key", "master.key", "--out", ".")
@@ -490,9 +486,7 @@ def killed(
 
 
 @pytest.mark.slow
-def test_an_upgrade_that_is_killed_anywhere_is_finished_by_the_next(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_next_run_completes_killed_upgrade(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Killed before each system call that opens, syncs, removes or replaces a file."""
     folder = made(run)
     for device in ("k3f9", "k3f8"):
@@ -519,7 +513,7 @@ def test_an_upgrade_that_is_killed_anywhere_is_finished_by_the_next(
 # --- The authority and what it signs --------------------------------------------------------------------
 
 
-def test_the_ca_is_not_finished_while_boards_know_only_the_old_one(run: Run):
+def test_refuses_to_finish_ca_while_boards_know_only_old_one(run: Run):
     folder = made(run)
     run("device", "k3f9", "--folder", "fl")
     old = folder.root()
@@ -583,7 +577,7 @@ def test_a_broker_gets_a_new_certificate_and_other_names(run: Run):
     assert folder.certificate("broker/broker.pem") == after
 
 
-def test_an_aggregators_old_certificate_opens_the_broker_until_the_end_and_a_further_one_has_its_rights(
+def test_rotated_aggregator_keeps_old_certificate_until_finish(
     tmp_path: Path,
 ):
     folder = make_fleet(tmp_path / "fl")
@@ -625,7 +619,7 @@ def test_a_damaged_or_missing_file_is_one_line(run: Run, name: str):
             assert run("rotate", "ca", "--folder", "fl", expect=1)
 
 
-def test_without_the_authoritys_part_a_board_gets_no_certificate_and_a_login_needs_none(run: Run):
+def test_missing_ca_key_blocks_certificates_but_not_logins(run: Run):
     made(run, "--set", "password_port=8884")
     Path("fl/authority/ca.key").rename("elsewhere")
     assert "this needs the folder where the fleet was made" in run("device", "--folder", "fl", expect=1)

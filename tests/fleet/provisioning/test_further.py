@@ -42,7 +42,7 @@ def asked(board, first: str = "") -> str:
     return on_board(board, f"{first}PAYLOAD = {payload()!r}\n{ASK}")
 
 
-def test_a_board_gets_a_file_of_ones_own_and_reports_by_it_and_refuses_by_name_without_it(used: Bench):
+def test_board_needs_copied_module_for_custom_mechanism(used: Bench):
     refusal = "no mechanism unary:Unary on this board"
     with used.board() as board:
         said = asked(board).splitlines()
@@ -64,7 +64,7 @@ def test_a_board_gets_a_file_of_ones_own_and_reports_by_it_and_refuses_by_name_w
         assert refusal in said.splitlines()[-1]
 
 
-def test_what_enters_nothing_is_found_on_the_board_and_changes_nothing(used: Bench, tmp_path: Path):
+def test_detects_module_that_registers_nothing_without_changes(used: Bench, tmp_path: Path):
     empty = tmp_path / "empty_one.py"
     empty.write_text("x = 1\n")
     raises = tmp_path / "raising.py"

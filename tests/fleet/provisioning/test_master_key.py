@@ -110,7 +110,7 @@ def test_a_key_file_that_others_can_open_is_refused(tmp_path, mode):
     "text", ["", "00" * 31, "00" * 33, "0g" * 32, "00" * 32 + "\n" + "00" * 32, "é" * 64]
 )
 @pytest.mark.parametrize("more", ["", "\n" + SIGNING_LINE])
-def test_anything_but_64_hex_digits_is_refused_without_being_shown(tmp_path, text, more):
+def test_rejects_malformed_key_without_showing_it(tmp_path, text, more):
     path = write(tmp_path / "master.key", text + more)
     with pytest.raises(MasterKeyError, match="64 hex digits") as caught:
         load_keys(path)
@@ -120,7 +120,7 @@ def test_anything_but_64_hex_digits_is_refused_without_being_shown(tmp_path, tex
 
 
 @pytest.mark.parametrize("signing", ["", "00" * 32, "ff" * 32, "11" * 31, "11" * 33, "1g" * 32])
-def test_a_signing_key_that_is_none_is_refused_without_being_shown(tmp_path, signing):
+def test_rejects_malformed_signing_key_without_showing_it(tmp_path, signing):
     path = write(tmp_path / "master.key", f"{MASTER.hex()}\nsigning:{signing}\n")
     with pytest.raises(MasterKeyError, match="a P-256 key of exactly 64 hex digits after signing:") as caught:
         load_keys(path)
@@ -158,7 +158,7 @@ def test_rotation_keeps_several_master_keys_in_order(tmp_path):
         load_keys(path)
 
 
-def test_the_environment_holds_several_master_keys_with_commas_between():
+def test_reads_several_comma_separated_keys_from_environment():
     text = f"{MASTER.hex()},{MASTER[::-1].hex()},{SIGNING_LINE}"
     environ = {"HUSHMOTE_MASTER_KEY": text}
     assert load_keys(None, environ) == FleetKeys((MASTER, MASTER[::-1]), SIGNING)

@@ -20,7 +20,7 @@ from hushmote.fleet.provisioning import flash, mip, umqtt, usb
 from hushmote.server.wire.board_files import shipped_files
 
 
-def test_the_package_has_every_module_compiled_and_comes_out_the_same_each_time(tmp_path: Path):
+def test_package_contains_every_module_and_is_reproducible(tmp_path: Path):
     files = mip.write_package(tmp_path / "one")
     assert mip.write_package(tmp_path / "two") == files
     assert {p.name: p.read_bytes() for p in (tmp_path / "two").iterdir()} == files

@@ -96,7 +96,7 @@ def refused(site: Site, port: int, tls: ssl.SSLContext | None, **options) -> boo
 
 @pytest.mark.parametrize("protocol", [paho.MQTTv5, paho.MQTTv311])
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_a_board_with_its_certificate_is_let_in_by_every_name_of_the_broker(site: Site, protocol, host: str):
+def test_admits_board_certificate_at_every_broker_name(site: Site, protocol, host: str):
     assert not refused(site, site.port, site.board("k3f9"), protocol=protocol, host=host)
 
 
@@ -106,9 +106,7 @@ def test_nobody_is_let_in_without_a_certificate_on_either_port(site: Site):
         assert not refused(site, port, site.aggregator())
 
 
-def test_neither_another_authoritys_certificate_nor_the_brokers_own_opens_anything(
-    site: Site, tmp_path: Path
-):
+def test_rejects_foreign_certificates_and_broker_certificate(site: Site, tmp_path: Path):
     other = authority.new_authority(FLEET, now_utc())
     pem = tmp_path / "other.pem"
     pem.write_bytes(authority.issue_client(other, "k3f9", now_utc(), 1).to_pem())
@@ -124,7 +122,7 @@ def test_nobody_is_let_in_with_a_certificate_that_has_ended(site: Site):
     )
 
 
-def test_a_revoked_board_is_refused_from_the_next_sighup_on_and_others_are_not(site: Site):
+def test_refuses_only_revoked_board_after_sighup(site: Site):
     stolen, other = site.board("stolen"), site.board("k3f9")
     assert not refused(site, site.port, stolen)
     assert not refused(site, site.aggregator_port, stolen)
@@ -136,7 +134,7 @@ def test_a_revoked_board_is_refused_from_the_next_sighup_on_and_others_are_not(s
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_revoked_board_cannot_come_in_by_resuming_an_older_session(site: Site, version: ssl.TLSVersion):
+def test_revoked_board_cannot_resume_session(site: Site, version: ssl.TLSVersion):
     device = f"resumes-{version.value}"
 
     def revoke() -> None:
@@ -165,7 +163,7 @@ CipherString = DEFAULT@SECLEVEL=0
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-def test_tls_before_1_2_is_refused_even_where_the_machine_allows_it(tmp_path: Path, monkeypatch):
+def test_refuses_tls_below_1_2_despite_system_policy(tmp_path: Path, monkeypatch):
     (tmp_path / "openssl.cnf").write_text(_OLD)
     monkeypatch.setenv("OPENSSL_CONF", str(tmp_path / "openssl.cnf"))
     folder = make_fleet(tmp_path / "folder")
@@ -191,7 +189,7 @@ def test_tls_before_1_2_is_refused_even_where_the_machine_allows_it(tmp_path: Pa
 # --- Logins -------------------------------------------------------------------------------------------
 
 
-def test_a_login_works_after_the_next_sighup_and_only_with_its_password(site: Site):
+def test_login_works_after_sighup_with_its_password_only(site: Site):
     password = site.folder.issue_login("plain1")
     site.broker.reload()
     tls = context(site.folder)
@@ -318,7 +316,7 @@ def test_a_board_reads_experiments_and_nothing_else(site: Site):
     assert {topic.split("/")[3] for topic, _ in spy.messages} == {"experiment"}
 
 
-def test_an_aggregator_reads_reports_and_boards_health_and_writes_experiments_and_nothing_else(site: Site):
+def test_aggregator_rights_are_minimal(site: Site):
     with visit(site.port, site.aggregator()) as aggregator, visit(site.port, site.board("k3f9")) as board:
         aggregator.subscribe("#")
         board.subscribe("#")
@@ -335,7 +333,7 @@ def test_an_aggregator_reads_reports_and_boards_health_and_writes_experiments_an
 
 
 @pytest.mark.parametrize("name", ["+", "#", "k3f9/+", "+/report/k3f9"])
-def test_a_certificate_whose_name_has_a_wildcard_is_worth_nothing(site: Site, name: str):
+def test_wildcard_certificate_grants_nothing(site: Site, name: str):
     """None is ever issued; this is what mosquitto would make of one."""
     with pytest.raises(NameRefused):
         site.folder.issue_device(name, now_utc())
@@ -359,7 +357,7 @@ def test_a_certificate_whose_name_has_a_wildcard_is_worth_nothing(site: Site, na
 
 
 @pytest.mark.parametrize("protocol", [paho.MQTTv5, paho.MQTTv311])
-def test_what_is_larger_than_any_experiment_is_dropped_with_its_sender(site: Site, protocol):
+def test_drops_oversized_packet_with_its_sender(site: Site, protocol):
     with visit(site.port, site.aggregator()) as aggregator, visit(site.port, site.board("k3f9")) as board:
         aggregator.subscribe(f"{TOPIC}/report/+")
         with visit(site.port, site.board("flood"), protocol=protocol) as flood:
@@ -382,7 +380,7 @@ def test_no_board_can_take_the_aggregators_session(site: Site):
         assert aggregator.ended is None
 
 
-def test_a_board_that_knows_a_share_swallows_reports_so_a_shares_name_is_a_secret(site: Site):
+def test_share_name_is_secret_because_members_take_reports(site: Site):
     secret = site.folder.share()
     assert re.fullmatch(r"[0-9a-f]{32}", secret)
 
@@ -410,7 +408,7 @@ def test_a_board_that_knows_a_share_swallows_reports_so_a_shares_name_is_a_secre
 # --- Reports that wait --------------------------------------------------------------------------------
 
 
-def test_reports_and_experiments_wait_over_a_restart_of_the_broker(tmp_path: Path):
+def test_queued_messages_survive_broker_restart(tmp_path: Path):
     folder = make_fleet(tmp_path / "a folder")  # with a space, which mosquitto.conf has no quotes for
     aggregator = context(folder, folder.path / "aggregator/aggregator_1.pem")
     pem = folder.path / "k3f9.pem"

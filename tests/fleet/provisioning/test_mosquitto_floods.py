@@ -110,7 +110,7 @@ def test_reports_that_a_flood_follows_wait_and_are_counted(folder, broker, store
         assert aggregator.counters.rejected["malformed"] < count
 
 
-def test_neither_a_flood_nor_deep_subscriptions_beside_an_aggregator_stop_anybody(folder, broker, store):
+def test_floods_and_deep_subscriptions_block_nobody(folder, broker, store):
     with (
         counting(folder, broker, store) as aggregator,
         board(folder, "curious", protocol=paho.MQTTv311) as curious,
@@ -129,7 +129,7 @@ def test_neither_a_flood_nor_deep_subscriptions_beside_an_aggregator_stop_anybod
         assert not [m for m in curious.messages if "/report/" in m[0]]
 
 
-def test_a_crowd_of_connections_takes_no_place_of_the_aggregators_nor_of_those_who_are_in(folder, store):
+def test_connection_crowd_displaces_nobody(folder, store):
     conf = folder.path / "broker/mosquitto.conf"
     conf.write_text(
         conf.read_text().replace(f"max_connections {broker_config.MOST_CONNECTIONS}", "max_connections 40")
@@ -145,6 +145,6 @@ def test_a_crowd_of_connections_takes_no_place_of_the_aggregators_nor_of_those_w
         send(folder, range(2))
 
 
-def test_what_may_wait_leaves_memory_for_everything_else():
+def test_queue_limits_leave_memory_for_the_rest():
     waiting = broker_config.QUEUE_BYTES + 400 * broker_config.MOST_QUEUED
     assert waiting < 0.75 * broker_config.MEMORY_BYTES

@@ -124,7 +124,7 @@ def nats_refuses(folder: FleetFolder, pem: Path | None) -> bool:
 # --- Who is let in ------------------------------------------------------------------------------------
 
 
-def test_a_board_speaks_mqtt_with_its_certificate_and_an_aggregator_nats_as_well(site: Site):
+def test_board_uses_mqtt_and_aggregator_mqtt_or_nats(site: Site):
     assert not refused(site, site.pem("k3f9"))
     assert not refused(site, site.aggregator)
     assert not nats_refuses(site.folder, site.aggregator)
@@ -137,7 +137,7 @@ def test_nobody_is_let_in_without_a_certificate(site: Site):
     assert nats_refuses(site.folder, None)
 
 
-def test_who_shows_a_certificate_needs_no_login_and_gets_no_other_by_one(site: Site):
+def test_certificate_needs_no_login_and_login_adds_no_rights(site: Site):
     user = re.findall(r'"(urn:hushmote:aggregator_1:\w+)"', users(site.folder))[0]
     assert refused(site, site.pem("k3f9"), login=(user, "x"))
     with at(site.folder, site.pem("k3f9"), login=(user, "")) as board:
@@ -149,7 +149,7 @@ def users(folder: FleetFolder) -> str:
     return (folder.path / "broker/1/users.conf").read_text()
 
 
-def test_no_certificate_that_is_not_on_the_list_opens_anything_whoever_signed_it(site: Site, tmp_path: Path):
+def test_rejects_unlisted_certificates_of_any_signer(site: Site, tmp_path: Path):
     """Of another authority; of the fleet's own, as a stolen copy of it would make them; a server's own."""
     other, own = authority.new_authority(FLEET, now_utc()), site.folder.signer()
     made = [authority.issue_client(other, "k3f9", now_utc(), 1)]
@@ -174,7 +174,7 @@ def test_nobody_is_let_in_with_a_certificate_that_has_ended(site: Site):
     assert not refused(site, site.pem("not-ended"))
 
 
-def test_a_revoked_board_is_cut_off_at_sighup_with_all_its_connections_and_others_are_not(site: Site):
+def test_sighup_cuts_every_connection_of_revoked_board_only(site: Site):
     (stolen,) = site.board("stolen")
     with at(site.folder, site.pem("k3f9")) as other, at(site.folder, site.aggregator) as aggregator:
         open_ones = [at(site.folder, stolen) for _ in range(5)]
@@ -196,7 +196,7 @@ def test_a_revoked_board_is_cut_off_at_sighup_with_all_its_connections_and_other
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_revoked_board_cannot_come_in_by_resuming_an_older_session(site: Site, version: ssl.TLSVersion):
+def test_revoked_board_cannot_resume_session(site: Site, version: ssl.TLSVersion):
     device = f"resumes-{version.value}"
     (pem,) = site.board(device)
 
@@ -260,7 +260,7 @@ def test_a_boards_last_will_goes_to_its_own_topics_only(site: Site):
         assert site.arrives(aggregator, board, "m7q2") == [(f"{TOPIC}/report/k3f9", b"own")]
 
 
-def test_what_a_board_retains_where_it_may_not_is_kept_nowhere(site: Site):
+def test_discards_forbidden_retained_messages(site: Site):
     names = ("experiment/kept", "result/kept", "status/m7q2")
     with at(site.folder, site.aggregator) as aggregator, at(site.folder, site.pem("k3f9")) as board:
         for name in names:
@@ -284,7 +284,7 @@ def subscribed(aggregator: Visitor) -> Visitor:
     return aggregator
 
 
-def test_a_board_reads_experiments_and_results_and_every_other_subscription_is_refused(site: Site):
+def test_board_subscribes_only_to_experiments_and_results(site: Site):
     allowed = ("experiment/+", "experiment/temp", "result/+")
     refused = ("#", "$SYS/#", "+/+/+/+/+", f"{TOPIC}/#", f"{TOPIC}/report/+", f"{TOPIC}/report/reader")
     refused += (f"{TOPIC}/status/+", "hushmote/v1/+/experiment/+", "$MQTT/#", "$MQTT/sub/#", "$MQTT/msgs/#")
@@ -315,7 +315,7 @@ def test_a_board_has_no_part_in_jetstream(site: Site):
 
 
 @pytest.mark.parametrize("topic", ["report/k3f9", "status/k3f9"])
-def test_what_is_larger_than_any_result_is_dropped_with_its_sender(site: Site, topic: str):
+def test_drops_oversized_packet_with_its_sender(site: Site, topic: str):
     with at(site.folder, site.aggregator) as aggregator, at(site.folder, site.pem("m7q2")) as board:
         aggregator.subscribe(f"{TOPIC}/report/+")
         with at(site.folder, site.pem("k3f9")) as flood:
@@ -335,7 +335,7 @@ def test_a_packet_that_says_it_will_be_large_is_not_waited_for(site: Site):
             assert made.recv(1) != b""
 
 
-def test_what_a_board_awaits_is_forgotten_when_nobody_comes_back_for_it(site: Site):
+def test_abandoned_board_sessions_expire(site: Site):
     with at(site.folder, site.pem("k3f9"), clean=False) as board:
         board.subscribe(f"{TOPIC}/experiment/forgotten")
     url = f"http://127.0.0.1:{site.folder.fleet.monitor_port}/jsz?acc=$G&streams=1&consumers=1&config=1"
@@ -348,7 +348,7 @@ def test_what_a_board_awaits_is_forgotten_when_nobody_comes_back_for_it(site: Si
     assert kept["mem_storage"]
 
 
-def test_qos_2_ends_a_connection_that_publishes_and_is_1_for_one_that_subscribes(site: Site):
+def test_qos_2_publish_disconnects_and_subscribe_gets_qos_1(site: Site):
     with at(site.folder, site.pem("k3f9")) as board:
         assert board.subscribe(f"{TOPIC}/experiment/+", 2) == "Granted QoS 1"
         board.client.publish(f"{TOPIC}/report/k3f9", b"x", qos=2)
@@ -365,7 +365,7 @@ def test_a_connection_has_a_most_of_subscriptions(site: Site):
         assert answers[-1] == "Unspecified error"
 
 
-def test_who_takes_anothers_client_id_ends_that_connection_and_gets_none_of_its_rights(site: Site):
+def test_stolen_client_id_disconnects_owner_but_grants_no_rights(site: Site):
     """NATS has nothing that binds a client id to a certificate; mosquitto does."""
     options = {"client_id": "hushmote-aggregator", "clean": False}
     with (
@@ -389,7 +389,7 @@ def test_who_takes_anothers_client_id_ends_that_connection_and_gets_none_of_its_
             back.publish(f"{TOPIC}/experiment/temp", b"")
 
 
-def test_an_aggregator_reads_reports_and_writes_experiments_and_nothing_else_over_mqtt(site: Site):
+def test_aggregator_rights_over_mqtt_are_minimal(site: Site):
     with at(site.folder, site.aggregator) as aggregator, at(site.folder, site.pem("k3f9")) as board:
         for topic in ("#", "$SYS/#", "hushmote/v1/+/report/+", "hushmote/v1/away/report/+"):
             assert aggregator.subscribe(topic) == "Unspecified error"
@@ -452,7 +452,7 @@ def bounded(deed: Callable[[Client], Awaitable[object]]) -> Callable[[Client], A
     return act
 
 
-def test_the_door_sends_any_boards_report_and_asks_and_tells_nothing(site: Site):
+def test_door_publishes_for_any_board_and_cannot_read_reports(site: Site):
     rotation.put_door(site.folder, now_utc())
     site.servers.reload()
     own = site.folder.path / DOOR
@@ -480,7 +480,7 @@ def test_the_door_sends_any_boards_report_and_asks_and_tells_nothing(site: Site)
     assert not refused(site, own)
 
 
-def test_an_aggregators_older_certificate_ends_with_the_rotation_and_what_it_retained_stays(site: Site):
+def test_rotation_ends_old_aggregator_certificate_only(site: Site):
     before = site.pem("aggregator-before")
     shutil.copy(site.aggregator, before)
     with at(site.folder, before) as aggregator:
@@ -502,7 +502,7 @@ def test_an_aggregators_older_certificate_ends_with_the_rotation_and_what_it_ret
         aggregator.publish(f"{TOPIC}/experiment/stays", b"", retain=True)
 
 
-def test_where_the_store_is_full_a_report_is_not_acknowledged_and_what_was_is_there(tmp_path: Path):
+def test_full_store_rejects_report_and_keeps_acknowledged_ones(tmp_path: Path):
     """The limit is lowered, so that a flood of seconds reaches it. An aggregator pulls over NATS."""
     folder = make_nats_fleet(tmp_path / "folder")
     conf = folder.path / "broker/1/nats.conf"

@@ -79,7 +79,7 @@ def joined(folder: FleetFolder, number: int) -> set[str]:
         return {route["remote_name"] for route in json.load(answer)["routes"]}
 
 
-def test_a_board_added_while_they_run_is_let_in_by_each_after_sighup_and_nobody_is_cut_off(
+def test_sighup_admits_new_board_on_each_server_and_cuts_nobody(
     servers: FleetServers,
 ):
     folder = servers.folder
@@ -98,7 +98,7 @@ def test_a_board_added_while_they_run_is_let_in_by_each_after_sighup_and_nobody_
         assert other.ended is None
 
 
-def test_each_server_is_known_by_its_own_name_and_the_boards_common_one(servers: FleetServers):
+def test_each_server_has_its_own_name_and_the_shared_name(servers: FleetServers):
     names = [authority.host_names(c) for c in servers.folder.broker_certificates()]
     assert names == [[host, BOARDS] for host in THREE]
     for number in (1, 2, 3):
@@ -190,7 +190,7 @@ def test_a_new_authority_takes_over_while_they_run(servers: FleetServers):
     assert servers.found(new_board, f"{TOPIC}/experiment/+", 3) == {f"{TOPIC}/experiment/stays": b"e"}
 
 
-def test_what_was_acknowledged_outlives_a_sigkill_of_all_three(servers: FleetServers):
+def test_acknowledged_reports_survive_sigkill_of_all_servers(servers: FleetServers):
     folder, count = servers.folder, 200
     config = ConsumerConfig("counted", "counted", filter_subject=report_subject(FLEET), ack_wait=10)
 

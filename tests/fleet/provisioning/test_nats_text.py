@@ -18,7 +18,7 @@ from hushmote.simulator.nats_servers import find_nats_server
 PLAN = FleetSpec(FLEET, ("a.example",), broker_folder="/etc/nats/hushmote", broker="nats")
 
 
-def test_every_listener_has_tls_with_certificates_and_only_the_machine_itself_is_told_how_it_is():
+def test_all_listeners_use_tls_and_monitor_is_local():
     text = servers_config.nats_conf(FleetSpec(FLEET, ("a", "b", "c"), broker_folder="/x", broker="nats"), 2)
     assert text.count("listen: ") == text.count("verify_and_map: true") == text.count("/x/2/ca.pem") == 3
     assert 'http: "127.0.0.1:8222"' in text
@@ -38,7 +38,7 @@ def test_every_listener_has_tls_with_certificates_and_only_the_machine_itself_is
         (("127.0.0.2",), "127.0.0.2", "127.0.0.2"),
     ],
 )
-def test_a_server_listens_to_others_unless_its_address_is_this_machines_own(hosts, listens: str, here: str):
+def test_server_listens_to_others_unless_host_is_loopback(hosts, listens: str, here: str):
     text = servers_config.nats_conf(FleetSpec(FLEET, hosts, broker_folder="/x", broker="nats"), 1)
     assert f'listen: "{listens}:4222"' in text
     assert f'listen: "{listens}:8883"' in text
@@ -72,7 +72,7 @@ def test_a_fleets_name_cannot_widen_rights(name: str):
         servers_config.nats_conf(FleetSpec(name, ("a",), broker_folder="/x", broker="nats"), 1)
 
 
-def test_rights_of_aggregators_are_only_for_names_that_no_board_can_have():
+def test_aggregator_names_must_not_be_possible_board_names():
     with pytest.raises(ValueError, match="aggregator_1"):
         servers_config.users_conf(FleetSpec(FLEET, ("a",), aggregators=("k3f9",), broker="nats"), (), ())
 

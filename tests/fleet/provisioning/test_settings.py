@@ -103,7 +103,7 @@ def test_refusal_is_one_line(refusal: Refusal, tmp_path: Path):
     refusal.check(tmp_path)
 
 
-def test_what_is_written_is_read_back(tmp_path: Path):
+def test_round_trips_settings(tmp_path: Path):
     made = provision_device(KEYS, "garden", network=Network("café", mqtt_host="h"), path=tmp_path / "s.json")
     assert load_settings(tmp_path / "s.json") == made
 
@@ -187,7 +187,7 @@ def certified(root: authority.Issued, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_certificate_and_its_key_are_read_back_and_shown_with_their_end_only(certified: Path):
+def test_round_trips_certificate_and_shows_only_its_expiry(certified: Path):
     settings = load_settings(certified)
     assert settings.mqtt_port == 8883
     shown = repr(settings) + provision.describe(settings, certified)
@@ -197,7 +197,7 @@ def test_a_certificate_and_its_key_are_read_back_and_shown_with_their_end_only(c
     assert json.loads(settings.board_json())["mqtt_cert"] == settings.mqtt_cert
 
 
-def test_the_file_that_a_ca_is_read_from_may_hold_its_key_which_goes_nowhere(certified: Path, root):
+def test_ca_file_key_is_never_copied(certified: Path, root):
     ca = load_settings(certified).mqtt_ca
     assert ca == authority.der_text(root.certificate)
 
@@ -223,7 +223,7 @@ def test_a_certificate_that_cannot_work_is_refused(certified: Path, changes: dic
     assert values["mqtt_key"] not in str(caught.value)
 
 
-def test_settings_from_before_boards_had_certificates_or_addresses_are_still_good(tmp_path: Path):
+def test_loads_settings_without_certificate_and_address_fields(tmp_path: Path):
     path = tmp_path / "s.json"
     made = provision_device(KEYS, "garden", "d1", path=path)
     values = json.loads(path.read_text())

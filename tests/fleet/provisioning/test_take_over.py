@@ -8,7 +8,7 @@ from take_over import let_boards_in, take_over
 from hushmote.fleet.provisioning.settings import load_settings
 
 
-def test_nats_servers_take_over_the_boards_of_a_fleet_on_mosquitto(tmp_path: Path):
+def test_nats_servers_take_over_boards_from_mosquitto(tmp_path: Path):
     """Its boards, once they are let in, and none that was revoked; tests/whole/ has boards that report."""
 
     def run(*arguments: str) -> str:

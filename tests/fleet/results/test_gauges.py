@@ -63,7 +63,7 @@ def test_scraping_shows_what_is_there_and_asks_for_nothing_else():
     }
 
 
-def test_every_statistic_has_its_value_between_the_ends_of_its_interval(store: Store):
+def test_every_statistic_lies_within_its_interval(store: Store):
     fill(store, "home", payload_of(experiment()), DAYS)
     found = look(store, Publication(), NOON)
     shown = {(gauge.name, gauge.labels.get("statistic")): gauge.value for gauge in found.gauges}

@@ -114,7 +114,7 @@ def test_hostile_text_is_text(store: Store, broker: MosquittoBroker, house: Home
     assert "template" not in house.log()
 
 
-def test_a_result_that_stays_away_or_is_old_makes_sensors_unavailable(
+def test_missing_or_stale_result_makes_sensors_unavailable(
     store: Store, broker: MosquittoBroker, house: HomeAssistant
 ):
     fill(store, "three", experiment_json(name="door"), DAYS)

@@ -112,7 +112,7 @@ def test_results_are_retained_and_cleared(tmp_path: Path):
             assert "Traceback" not in process.log()
 
 
-def test_live_results_follow_the_reports_without_an_epsilon_of_the_histogram(tmp_path: Path):
+def test_live_results_follow_reports_without_histogram_epsilon(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
     with Store(url) as store, MosquittoBroker() as broker:
         temp = fill(store, "open", TEMP, {})

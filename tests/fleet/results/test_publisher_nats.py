@@ -20,7 +20,7 @@ RESULT, EXPERIMENT = result_topic(FLEET, "temp"), experiment_topic(FLEET, "temp"
 
 
 @pytest.mark.long
-def test_results_and_experiments_are_at_every_server_and_stay_when_all_were_restarted(tmp_path: Path):
+def test_results_and_experiments_survive_restart_of_all_servers(tmp_path: Path):
     folder = make_nats_fleet(tmp_path / "folder", THREE)
     board = folder.path / "devices/k3f9.pem"
     board.write_bytes(folder.issue_device("k3f9", now_utc()).to_pem())

@@ -211,7 +211,7 @@ def _choice(labels: list[str]) -> bytes:
     )  # fmt: skip
 
 
-def test_what_is_not_there_is_refused(store: Store) -> None:
+def test_rejects_unknown_fleet_or_experiment(store: Store) -> None:
     fill(store, "home", DOOR, DAYS)
     for fleet, name in (("away", "door"), ("home", "window")):
         with pytest.raises(UsageError):

@@ -59,7 +59,7 @@ def label_of(made: dict[str, Any]) -> dict[str, str]:
     return {question: " ".join(made["label"][headings[question]]) for question in words.QUESTIONS}
 
 
-def test_the_label_answers_five_questions_of_somebody_who_lives_with_the_device(store: Store, tmp_path: Path):
+def test_label_answers_five_questions_of_residents(store: Store, tmp_path: Path):
     ask(store, windows=COUNTED)
     made = statement(store, tmp_path)
     assert next(iter(made["label"])) == "What is asked?"
@@ -147,7 +147,7 @@ class TestPlannedFirst:
         )
 
 
-def test_the_label_says_what_is_asked_no_more_and_how_often_once_is():
+def test_formats_retention_withdrawal_and_single_reports():
     week = words.keeping(7 * 86_400)
     assert english(words.kept(["x"], None, True, week)) == (
         "x: asked until the owner ends it, as no last day is set. The counts are kept for 1 "
@@ -163,7 +163,7 @@ def test_the_label_says_what_is_asked_no_more_and_how_often_once_is():
     assert english(who).startswith("The questions come from a and b, who see only the counts")
 
 
-def test_how_a_device_comes_to_take_part_is_read_from_folder_and_policy(tmp_path: Path):
+def test_reads_consent_from_folder_and_policy(tmp_path: Path):
     def sentences(consent: facts.Consent) -> list[str]:
         return list(
             map(
@@ -344,21 +344,21 @@ def test_each_number_is_that_of_store_and_policy(store: Store, tmp_path: Path):
     assert str(tmp_path) not in json.dumps(made)
 
 
-def test_a_question_that_nobody_answered_yet_has_no_numbers_of_counts(store: Store, tmp_path: Path):
+def test_unanswered_question_has_no_count_numbers(store: Store, tmp_path: Path):
     ask(store)
     told = numbers(statement(store, tmp_path))
     assert "room_temp: ε of the counts of all ended windows that are kept" not in told
     assert told["room_temp: reports counted"][0] == "0"
 
 
-def test_while_a_window_runs_only_the_bound_of_the_answers_is_promised(store: Store, tmp_path: Path):
+def test_open_window_promises_only_answer_bound(store: Store, tmp_path: Path):
     ask(store, windows={"2026-11-26": 50})
     made = statement(store, tmp_path)
     assert numbers(made)["room_temp: ε of the counts of all ended windows that are kept"][0] == "none holds"
     assert "room_temp: the counts reveal no more than the reports" in label_of(made)[words.LEARN]
 
 
-def test_counts_of_one_window_that_never_ends_are_the_makers_to_erase(store: Store, tmp_path: Path):
+def test_endless_window_leaves_erasure_to_owner(store: Store, tmp_path: Path):
     ask(store, KEPT.replace('window = "day"', 'window = "all"').replace('keep = "400d"', ""))
     assert (
         "The counts are kept until the owner erases them [For the maker: when that is]."
@@ -388,7 +388,7 @@ def texts(value: Any) -> Iterator[str]:
             yield from texts(inner)
 
 
-def test_it_supports_and_never_complies_and_leaves_law_to_a_lawyer(store: Store, tmp_path: Path):
+def test_claims_support_not_compliance_and_defers_to_lawyers(store: Store, tmp_path: Path):
     ask(store, windows=COUNTED)
     said = " ".join(texts(statement(store, tmp_path)))
     assert not re.search(r"compl(y|ies|iant|iance)|conform(s|ity)|certified", said, re.IGNORECASE)
@@ -467,7 +467,7 @@ def test_the_entry_of_the_registry_is_by_its_schema(store: Store, tmp_path: Path
 
 
 @pytest.mark.parametrize("missing", ["owner", "purpose"])
-def test_what_the_file_does_not_say_is_named_with_the_file(missing: str, store: Store, tmp_path: Path):
+def test_names_file_and_missing_field(missing: str, store: Store, tmp_path: Path):
     ask(store)
     (version,) = store.experiments("home")
     without = dataclasses.replace(version, **{missing: ""})
@@ -490,7 +490,7 @@ def test_marks_a_keep_that_is_not_decided(store: Store, tmp_path: Path):
     assert "[Not decided" in numbers(made)["room_temp: counts are kept"][0]
 
 
-def test_what_is_asked_no_more_is_told_even_where_its_words_are_gone(store: Store, tmp_path: Path):
+def test_lists_withdrawn_question_without_its_text(store: Store, tmp_path: Path):
     ask(store, windows=COUNTED)
     store.withdraw_experiment("home", "room_temp")
     (version,) = store.experiments("home")
@@ -598,7 +598,7 @@ def test_no_value_can_be_altered_without_notice(file: Path):
         "\udcff",
     ],
 )
-def test_what_is_no_statement_is_one_line(text: str, tmp_path: Path):
+def test_rejects_damaged_statement_in_one_line(text: str, tmp_path: Path):
     path = tmp_path / "s.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with fails(r"is no statement, or is damaged", StatementError):
@@ -616,7 +616,7 @@ def test_open_fleets_statement_says_nobody_vouches_for_it(store: Store, tmp_path
         document.verify(path)
 
 
-def test_the_key_that_signs_experiments_signs_no_experiment_with_it():
+def test_statement_signature_cannot_pass_as_experiment():
     assert not topics.is_experiment(topics.statement_topic("home"))
 
 

@@ -56,7 +56,7 @@ def enumerated(experiment: Experiment, prior: np.ndarray, members: tuple[int, ..
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [uniform, lopsided])
-def test_beliefs_in_every_value_are_those_of_the_board_s_own_randomizer(experiment: Experiment, make):
+def test_beliefs_match_enumerated_randomizer(experiment: Experiment, make):
     prior = make(experiment.domain)
     found = disclosure.worst_posteriors(experiment, prior)
     expected = [float(enumerated(experiment, prior, (v,))) for v in range(experiment.domain)]
@@ -72,7 +72,7 @@ def test_beliefs_in_sets_are_those_of_the_board_s_own_randomizer(experiment: Exp
         assert found == pytest.approx(float(enumerated(experiment, prior, members)), rel=1e-12)
 
 
-def test_direct_answers_reach_the_bound_and_hashed_ones_stay_below():
+def test_direct_responses_reach_bound_and_hashed_stay_below():
     prior = uniform(64)
     bound = disclosure.posterior_bound(1 / 64, 1.0)
     direct = disclosure.worst_posteriors(designed("grr", 64, 1.0), prior)
@@ -97,7 +97,7 @@ def test_one_micro_nat_more_breaks_the_risk(experiment: Experiment, about, risk:
     assert found >= allowed.total
 
 
-def test_the_bound_for_any_mechanism_is_rounded_down_at_60_digits():
+def test_mechanism_independent_bound_is_rounded_down():
     for prior, most in ((0.1, Fraction(1, 4)), (1 / 1024, Fraction(1, 1000)), (0.3, Fraction(99, 100))):
         total = disclosure.allowed_loss(np.array([prior, 1 - prior]), [Target("a", (0,))], Risk(most)).total
         assert total is not None
@@ -146,7 +146,7 @@ def test_no_theorem_lets_a_belief_pass_more_often_than_it_says(n: int, total: fl
             assert tail(n, row.epsilon, total) <= row.fails
 
 
-def test_an_epsilon_delta_guarantee_alone_fails_more_often_than_delta():
+def test_epsilon_delta_guarantee_fails_more_often_than_delta():
     epsilon = optimal_epsilon(100, 1.0, 1e-6)
     assert tail(100, epsilon, 1.0) == pytest.approx(2.68e-5, rel=0.01)  # 27 δ
     (row,) = (r for r in disclosure_budget.budget_rows(MICRO, 100, 1e-6) if r.theorem == "optimal")
@@ -158,7 +158,7 @@ def test_an_epsilon_delta_guarantee_alone_fails_more_often_than_delta():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "n"), [(0.1, 100), (1.0, 8), (0.02, 400)])
-def test_losses_of_so_many_reports_hold_except_with_the_chance_stated(epsilon: float, n: int):
+def test_losses_hold_except_with_stated_chance(epsilon: float, n: int):
     rows = disclosure_budget.loss_rows(round(epsilon * MICRO), n, 1e-4)
     assert {row.theorem for row in rows} == {"basic", "zcdp", "optimal", "advanced"}
     for row in rows:
@@ -220,7 +220,7 @@ def test_too_many_outcomes_are_refused_with_their_number():
         disclosure_budget.repeated_reports(uniform(64), 3.0, 1000, np.ones(64))
 
 
-def test_beliefs_over_65_536_hashed_values_take_no_enumeration_of_pairs():
+def test_computes_beliefs_of_65_536_hashed_values_fast():
     experiment = designed("olh", 1 << 16, 1.0, g=3)
     found = disclosure.worst_posteriors(experiment, uniform(1 << 16))
     bound = disclosure.posterior_bound(2.0**-16, 1.0)

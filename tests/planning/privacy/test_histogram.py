@@ -56,7 +56,7 @@ def test_beliefs_pass_the_bound_no_more_often_than_delta(delta, own):
     assert view.beliefs == (("a", 0.3, posterior_bound(0.3, view.loss)),)
 
 
-def test_the_loss_is_above_the_epsilon_and_certain_without_a_delta():
+def test_loss_exceeds_epsilon_and_is_certain_without_delta():
     def at(delta: float) -> float:
         return 4.0 if not delta else min(4.0, 0.1 * math.sqrt(-math.log(delta)))
 
@@ -79,7 +79,7 @@ def test_the_epsilon_of_a_histogram_of_26000_reports(domain, name, epsilon, expe
 
 @pytest.mark.slow
 @pytest.mark.parametrize("domain", [5, pytest.param(16, marks=pytest.mark.long)])
-def test_the_allowed_epsilon_of_a_report_keeps_the_histogram_s_and_a_little_more_does_not(domain):
+def test_allowed_report_epsilon_is_tight_for_histogram(domain):
     """Of 5 values for a few mechanisms, of 16 for all that there are."""
     own = 3
     rows = for_histogram(domain, 5_000, 0.2, 1e-6, own)
@@ -101,7 +101,7 @@ def test_too_few_boards_allow_no_report():
 
 
 @pytest.mark.slow
-def test_a_risk_says_which_epsilon_keeps_it_against_the_histogram_alone():
+def test_risk_gives_epsilon_against_histogram_observer():
     at = chosen(16, "grr")
     loss, reports, delta = math.log(5), 2_000, 1e-6
     view = histogram_view(at(MICRO), [Belief("a", 1 / 16, 0, 0)], reports, 1, delta, (fixed(at(MICRO)), loss))
@@ -111,7 +111,7 @@ def test_a_risk_says_which_epsilon_keeps_it_against_the_histogram_alone():
     assert kept.loss <= loss
 
 
-def test_what_makes_no_sense_is_refused():
+def test_rejects_invalid_arguments():
     experiment = chosen(4, "grr")(MICRO)
     with fails("reports in the histogram", AccountingError):
         histogram_view(experiment, [], 0, 1, 1e-6)

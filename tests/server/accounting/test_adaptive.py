@@ -70,7 +70,7 @@ def either(sum_cap: int, squares_cap: int) -> Callable[[Counts], bool]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("total", "delta"), [(2.0, 0.05), (1.2, 0.2), (2.4, 0.01)])
-def test_no_adversary_gets_past_a_filter_that_goes_on_while_either_theorem_allows(total, delta):
+def test_adversary_cannot_exceed_filter_of_either_theorem(total, delta):
     rule = Filter(total, delta)
     allows = either(rule.sum_cap, rule.squares_cap)
     chance = worst(allows, lambda _, loss: float(loss * UNIT / 1e6 > total + 1e-9))
@@ -92,7 +92,7 @@ def test_the_sum_alone_is_infallible():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharpest", [0.5, 2.0])
-def test_no_adversary_makes_the_loss_pass_the_odometer_more_often_than_delta(sharpest):
+def test_adversary_exceeds_odometer_at_most_with_delta(sharpest):
     delta = 0.05
 
     @functools.cache
@@ -129,7 +129,7 @@ def test_a_filter_uses_whichever_theorem_allows_more():
     st.floats(0.5, 6),
     st.sampled_from([0.0, 1e-6, 1e-2]),
 )
-def test_a_filter_stops_at_the_first_report_that_overruns_both_theorems(history, total, delta):
+def test_filter_stops_at_first_report_over_both_theorems(history, total, delta):
     rule = Filter(total, delta)
     theorems = [Basic(total), *([ZcdpFilter(total, delta)] if delta else [])]
     for i, epsilon in enumerate(history):
@@ -166,7 +166,7 @@ def test_own_deltas_are_counted_apart_and_shrink_the_squares():
         odometer.add(ReportCost(100_000, 1e-9))
 
 
-def test_an_odometer_is_close_to_a_filter_where_it_is_sharpest_and_never_above_the_sum():
+def test_odometer_is_near_filter_at_its_sharpest_and_below_sum():
     odometer, pure = Odometer(1e-6, sharpest=8), Odometer()
     for i in range(1, 301):
         for meter in (odometer, pure):
@@ -188,5 +188,5 @@ def test_an_odometer_is_close_to_a_filter_where_it_is_sharpest_and_never_above_t
     call=lambda make: make(),
     error=AccountingError,
 )
-def test_what_makes_no_sense_is_refused(refusal: Refusal):
+def test_rejects_invalid_arguments(refusal: Refusal):
     refusal.check()

@@ -23,7 +23,7 @@ def test_epsilon_allowed_for_a_number_of_reports():
     assert found["zcdp"].guarantee == "(10, 1e-06)-LDP"
 
 
-def test_without_a_delta_only_theorems_that_need_none_are_compared():
+def test_compares_only_pure_theorems_without_delta():
     assert [theorem.name for theorem in theorems(8, 0.0)] == ["basic", "none"]
 
 

@@ -38,9 +38,7 @@ def test_delta_is_never_below_the_exact_one_and_hardly_above(reports, epsilon, s
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(st.integers(1, 500), st.integers(10_000, 20_000_000), st.floats(-12, -0.01).map(lambda x: 10**x))
-def test_the_largest_epsilon_keeps_delta_at_60_digits_and_one_part_in_a_billion_more_does_not(
-    n, total, delta
-):
+def test_largest_epsilon_keeps_delta_and_is_tight(n, total, delta):
     epsilon = optimal_epsilon(n, total / 1e6, delta)
     assert optimal_delta(epsilon, n, total / 1e6) <= delta
     micro = math.floor(epsilon * 1e6)
@@ -61,7 +59,7 @@ def test_a_single_report_is_randomized_response():
     assert optimal_delta(2, 1, 0.5) == pytest.approx(truth - math.e**0.5 * (1 - truth), rel=1e-11)
 
 
-def test_a_million_reports_are_counted_and_huge_exponents_do_not_overflow():
+def test_handles_million_reports_and_huge_exponents():
     assert 0 < optimal_delta(0.01, 10**6, 100) < 2e-7
     assert optimal_epsilon(10**6, 10, 1e-6) == pytest.approx(0.00184813640, rel=1e-8)
     assert 0 < optimal_delta(0.01, 10**6, 9_999) < 1e-300  # e^-ten thousand and such
@@ -99,6 +97,6 @@ def test_it_agrees_with_privacy_loss_distributions():
         (lambda: optimal_reports(1, 1, math.nan), "from 0 to below 1"),
     ],
 )
-def test_what_makes_no_sense_is_refused(call, text):
+def test_rejects_invalid_arguments(call, text):
     with pytest.raises(AccountingError, match=text):
         call()

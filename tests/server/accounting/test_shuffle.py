@@ -75,7 +75,7 @@ def test_never_below_the_enumeration_of_all_histograms(name: str, reports: int, 
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_what_a_mechanism_says_of_its_blanket_is_what_all_its_values_share(name: str) -> None:
+def test_blanket_is_what_all_values_share(name: str) -> None:
     chances, blanket = _chances(name), blanket_of(Experiment.parse(SMALL[name]))
     shared = chances.min(axis=1)
     assert 0.99 * blanket.odds < (chances.max(axis=1) / shared).max() <= blanket.odds
@@ -84,7 +84,7 @@ def test_what_a_mechanism_says_of_its_blanket_is_what_all_its_values_share(name:
     assert shared[first > 1.5 * last].sum() == pytest.approx(blanket.pair, rel=1e-6)
 
 
-def test_a_mechanism_of_which_only_the_odds_are_known_has_the_clones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mechanism_with_only_odds_uses_clones(monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = Experiment.parse(SMALL["grr"])
     known = blanket_of(experiment)
     monkeypatch.setattr(Direct, "blanket", Mechanism.blanket)
@@ -245,7 +245,7 @@ def test_histograms_seen_together_count_where_reports_hide_worst() -> None:
     assert composed_epsilon([(blanket, 1_000)] * 5, 1e-6, own=3) == histogram_epsilon(blanket, 1_000, 1e-6, 3)
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_rejects_invalid_arguments() -> None:
     blanket = _grr(1, 4)
     for reports, delta, own in ((0, 1e-6, 1), (10, 1.0, 1), (10, 1e-6, 0)):
         with pytest.raises(AccountingError):

@@ -92,9 +92,7 @@ BOUNDED = [name for name in THEOREMS if name != "none"]
 @pytest.mark.parametrize("name", BOUNDED)
 @settings(max_examples=60)
 @given(total=micro_totals, epsilon=micro_epsilons, delta=deltas)
-def test_a_cap_allows_no_report_that_the_theorem_forbids_and_forbids_none_that_it_allows(
-    name, total, epsilon, delta
-):
+def test_cap_allows_exactly_what_theorem_allows(name, total, epsilon, delta):
     rule = make(name, total / 1e6, float(delta))
     reports = rule.most_reports(epsilon)
     assert reports is not None
@@ -111,7 +109,7 @@ def test_a_cap_allows_no_report_that_the_theorem_forbids_and_forbids_none_that_i
 @pytest.mark.parametrize("name", BOUNDED)
 @settings(max_examples=40)
 @given(total=micro_totals, reports=st.integers(1, 400), delta=deltas)
-def test_the_largest_epsilon_is_within_the_theorem_and_one_micro_nat_more_is_not(name, total, reports, delta):
+def test_largest_epsilon_is_within_theorem_and_tight(name, total, reports, delta):
     rule = make(name, total / 1e6, float(delta))
     epsilon = rule.most_epsilon(reports)
     assert epsilon is not None
@@ -136,7 +134,7 @@ def test_the_squares_cap_is_right_to_its_last_digit(total, delta):
     delta=deltas,
     cents=st.integers(1, 1000),
 )
-def test_mixed_reports_within_a_sum_or_squares_cap_are_within_the_theorem(total, history, delta, cents):
+def test_mixed_reports_within_caps_are_within_theorem(total, history, delta, cents):
     scaled = [max(1, e * cents // 1000) for e in history]
     squares = ZcdpFilter(total / 1e6, float(delta))
     within = composition.zcdp(sum(e * e for e in scaled), delta) <= composition.nats(total)
@@ -161,7 +159,7 @@ def test_every_theorem_says_what_it_guarantees(name):
 
 
 @pytest.mark.parametrize("name", THEOREMS)
-def test_nothing_reported_costs_nothing_and_what_is_spent_fits_exactly(name):
+def test_no_reports_cost_nothing_and_spent_budget_fits_exactly(name):
     rule = make(name, 4, 1e-6)
     assert rule.spent([]).epsilon == 0
     assert rule.allowed([])
@@ -178,7 +176,7 @@ def test_no_theorem_means_no_bound():
     assert (Unlimited().cost(5), Unlimited().cap(5)) == (0, 0)
 
 
-def test_reports_with_a_delta_of_their_own_take_it_from_the_total_delta():
+def test_report_deltas_are_taken_from_total_delta():
     leaky = [ReportCost(100_000, 1e-7)] * 5
     assert not Basic(8).allowed(leaky)
     assert Basic(8, 5e-7).allowed(leaky)
@@ -208,7 +206,7 @@ def test_a_total_counts_as_the_decimal_that_prints_its_float():
     [Basic(3, 0.1), ZcdpFilter(3, 0.1, own=0.01), Optimal(3, 0.1)],
     ids=["basic", "zcdp", "optimal"],
 )
-def test_only_what_bounds_the_odds_speaks_of_the_odds_but_for_delta(theorem):
+def test_only_pure_theorems_state_odds_without_delta(theorem):
     words = theorem.guarantee().words
     assert "except with probability" not in words
     assert "no event is likelier under one course of readings than e^3 times" in words
@@ -229,7 +227,7 @@ def randomized_response(epsilon: float, step: float):
     )
 
 
-def test_the_theorems_hold_for_mixed_reports_composed_by_privacy_loss_distributions():
+def test_theorems_hold_for_mixed_privacy_loss_distributions():
     """Their δ of a mixture at our ε is at most ours; the optimistic one where discretised losses round up."""
     rng = np.random.default_rng(5)
     step = 1e-3

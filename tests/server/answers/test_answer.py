@@ -75,7 +75,7 @@ def test_no_text_of_a_csv_file_is_a_formula_or_steers_a_terminal():
 
 
 @pytest.mark.slow
-def test_every_kind_says_the_same_as_a_dict_as_json_as_csv_and_as_a_data_frame():
+def test_all_formats_carry_the_same_content():
     for found in all_kinds():
         plain = found.to_dict()
         assert json.loads(found.to_json()) == plain
@@ -145,7 +145,7 @@ def test_a_wider_confidence_is_a_wider_interval():
 
 
 @pytest.mark.slow
-def test_post_processed_shares_stand_beside_the_unbiased_ones_never_in_their_place():
+def test_post_processed_shares_accompany_unbiased_ones():
     for name in ("nonnegative", "smooth"):
         found = FleetEstimate(FOUND).histogram(32, post=name)
         plain = FleetEstimate(FOUND).histogram(32)

@@ -88,7 +88,7 @@ def medians(moved: float, reports: int, rng: np.random.Generator) -> list[Estima
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("moved", "reports"), [pytest.param(1, 20_000, marks=pytest.mark.long), (2, 5_000)])
-def test_a_median_that_moved_is_found_as_often_as_its_reports_can_tell(moved: float, reports: int):
+def test_median_change_is_detected_with_expected_power(moved: float, reports: int):
     """100 pairs each, found in no fewer than a power of 0.74 leaves with chance 1e-10 (44 of 100). Where one
     side's interval has to leave the other's, 10 and 36 of 100 are found."""
     rng = np.random.default_rng(11)
@@ -144,7 +144,7 @@ def test_too_few_reports_for_halves_are_no_change():
     assert change.quantile_trend({"a": few, "b": many}, [0.5]).p_values == (("median", 1.0),)
 
 
-def test_the_interval_of_a_changed_deviation_takes_each_end_from_the_right_sides():
+def test_changed_deviation_interval_combines_correct_sides():
     """The lower end moves by how far it may be less after and more before, the upper the other way round."""
     rng = np.random.default_rng(11)
     before, after = draw(NUMBER, F, 2_000, rng), draw(NUMBER, bell(32, 14, 6), 20_000, rng)
@@ -157,7 +157,7 @@ def test_the_interval_of_a_changed_deviation_takes_each_end_from_the_right_sides
     assert row.high == pytest.approx(row.value + np.hypot(u1 - new.value, old.value - l0))
 
 
-def test_a_trend_has_a_row_for_each_window_and_a_test_that_notices():
+def test_trend_has_row_per_window_and_detects_change():
     rng = np.random.default_rng(4)
 
     def share(windows):
@@ -215,7 +215,7 @@ def test_labels_are_compared_by_name():
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_quantiles_over_windows_are_called_changed_no_more_often_than_announced():
+def test_quantile_trend_keeps_false_alarm_rate():
     """300 sets of 4 windows of one population: as many p below 5 % as 5.5 % leave with chance 1e-10."""
     rng = np.random.default_rng(9)
     sets = [{str(day): draw(NUMBER, F, 4000, rng) for day in range(4)} for _ in range(300)]
@@ -223,7 +223,7 @@ def test_quantiles_over_windows_are_called_changed_no_more_often_than_announced(
     assert sum(x < 0.05 for x in p) <= stats.binom.isf(1e-10, 300, 0.055)
 
 
-def test_quantiles_over_windows_are_called_changed_where_they_are():
+def test_quantile_trend_detects_change():
     rng = np.random.default_rng(10)
     moved = {f"2026-11-{d}": draw(NUMBER, bell(32, 4 + d, 4), 20_000, rng) for d in range(10, 14)}
     answer = change.quantile_trend(moved, [0.25, 0.5], Frame("°C"))

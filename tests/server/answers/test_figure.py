@@ -71,7 +71,7 @@ def test_windows_are_moments_and_all_of_them_together_is_none():
     assert figure.moments_of(["2026-11-03", "all"]) is None
 
 
-def test_many_points_are_a_line_in_a_band_and_few_have_error_bars():
+def test_draws_band_for_many_points_and_error_bars_for_few():
     def drawn_as(count: int) -> tuple[int, int]:
         x = np.arange(count)
         with figure.figure(None) as (_, (axes,)):
@@ -101,7 +101,7 @@ def test_a_headline_names_fleet_windows_and_unit(windows: Sequence[str], text: s
     assert titled("temp", "", which_reports()) == "temp"
 
 
-def test_settings_of_whoever_calls_stay_and_texts_are_no_formulas(tmp_path: Path):
+def test_keeps_caller_settings_and_escapes_math_text(tmp_path: Path):
     before = dict(matplotlib.rcParams)
     with figure.figure(tmp_path / "a.svg") as (_, (axes,)):
         figure.style(axes, "$x$ and $y$", "", "$a$")

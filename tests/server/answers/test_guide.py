@@ -25,7 +25,7 @@ def readings(error: float, kind: str = "moments") -> Answer:
     return Answer(kind, "x", "reading", "°C", 2500, 0.95, rows)  # type: ignore[arg-type]
 
 
-def test_how_private_is_the_belief_after_one_report_and_after_all_of_a_boards():
+def test_privacy_sentence_covers_one_report_and_all_reports():
     one = guide([histogram((0.5, 0.01))], epsilons(2, 1), 1).private
     assert (
         one
@@ -50,7 +50,7 @@ def test_how_exact_is_the_middle_interval_of_the_table(answers: list[Answer], te
     assert text in guide(answers, epsilons(1, 1), 1).exact
 
 
-def test_what_next_is_fewer_rows_only_where_rows_hide_in_their_errors():
+def test_suggests_fewer_rows_only_when_errors_hide_rows():
     clear, hidden = histogram((0.5, 0.01), (0.0, 0.01)), histogram((0.02, 0.01), (0.0, 0.01), upper=9.0)
     assert (
         guide([clear], epsilons(1, 1), 1).next == "Four times as many reports (10,000) halve the intervals."
@@ -62,7 +62,7 @@ def test_what_next_is_fewer_rows_only_where_rows_hide_in_their_errors():
     assert "rows=8" not in guide([histogram((0.02, 0.01))], epsilons(1, 1), 1).next
 
 
-def test_reports_that_tell_nothing_show_no_numbers_and_are_said_to_be_too_few():
+def test_uninformative_reports_show_no_numbers_and_say_why():
     wide, mean = histogram((0.5, 0.4)), replace(readings(40.0), extent=50.0)
     shown = str(wide) + str(mean)
     assert (shown.count("too few reports"), "5,000" in shown) == (2, False)
@@ -79,7 +79,7 @@ def part_given(kind: str, *rows: tuple[str, float]) -> Answer:
     return Answer(kind, "x", "share", "", 2500, 0.95, shown, **title)  # type: ignore[arg-type]
 
 
-def test_of_a_pair_the_best_and_the_worst_row_of_what_is_asked_for_are_said():
+def test_pair_accuracy_covers_best_and_worst_requested_row():
     joint, given = part_given("joint", ("a", 0.004)), part_given("conditional", ("a", 0.013), ("b", 0.26))
     said = 'Rows of "conditional of v" are known to about ±1.3 (a) to ±26 (b) points; 95 of 100'
     assert guide([joint, given], epsilons(1, 1), 1).exact.startswith(said)

@@ -50,7 +50,7 @@ def erased_and_asked_again(store: Store) -> None:
 
 
 @pytest.mark.parametrize("change", [a_late_report, expired_and_as_many_again, erased_and_asked_again])
-def test_what_is_kept_is_what_the_store_says(tmp_path: Path, change: Callable[[Store], None]) -> None:
+def test_cached_estimates_match_store(tmp_path: Path, change: Callable[[Store], None]) -> None:
     kept, all_days = Kept(), Selection("temp", "home")
     some = [all_days, *(replace(all_days, windows=(day,)) for day in DAYS)]
 
@@ -101,7 +101,7 @@ def test_only_a_window_that_changed_is_read_again(tmp_path: Path, monkeypatch: p
     assert read == [DAYS, DAYS[:1], DAYS[:1]]
 
 
-def test_what_is_kept_has_a_bound(tmp_path: Path) -> None:
+def test_cache_is_bounded(tmp_path: Path) -> None:
     kept, every = Kept(most_codes=2), [Selection("temp", "home", (day,)) for day in DAYS]
     with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
         store.add_fleet("home", keyed=False)

@@ -48,7 +48,7 @@ def test_its_summary_is_the_mean_and_the_standard_deviation():
             asked()
 
 
-def test_a_change_of_the_mean_is_seen_between_versions_of_other_reach():
+def test_detects_mean_change_between_versions_of_different_reach():
     """20,000 reports each, a move of a tenth of the range: 24 standard errors."""
     before, after = (FleetEstimate(fleet(v, at, 2)) for v, at in ((version(10), 15.0), (version(4), 19.0)))
     (readings,) = after.change_since(before)
@@ -79,7 +79,7 @@ def test_versions_pooled_have_one_mean():
     assert row.high - row.low < alone.high - alone.low
 
 
-def test_versions_that_know_only_their_mean_pool_by_the_variance_of_it():
+def test_mean_only_versions_pool_by_mean_variance():
     """Variances 1 and 4 would weigh 4 to 1: the pool's is then 1 / (1/a + 1/b), below either."""
     parts = [fleet(version(10), 15, 3), fleet(version(3, 1_000_000), 15, 4)]
     a, b = (part.mean_variance() for part in parts)
@@ -166,7 +166,7 @@ def test_one_bit_has_a_mean_and_no_standard_deviation(own_folder: Callable[[str,
     assert len(FleetEstimate(estimate(bits[2], [40, 60])).mean().rows) == 2
 
 
-def test_what_bins_add_to_a_mean_is_said_where_it_is_not_small():
+def test_notes_binning_error_of_mean_when_significant():
     """40 bins of 0.025: half of one is little beside the error of 20 reports, and most of it of 20,000."""
     said = "Readings count as the middle of their bin of 0.025 V: the mean may be off by up to 0.0125 V"
     assert FleetEstimate(fleet(version(10), 15, 1), unit="V").mean().notes == (f"{said} besides.",)

@@ -29,7 +29,7 @@ def test_the_mean_is_the_weighted_sum_of_the_bins_middles():
     assert found.value == pytest.approx(np.sqrt(found.variance.value))
 
 
-def test_a_variance_errs_by_the_mean_square_and_by_the_square_of_the_mean_s_error():
+def test_variance_error_includes_error_of_mean():
     """A squared normal error of deviation s has a variance of 2 s⁴; 50 reports, so that it counts."""
     e = draw(number(16, 1), bell(16, 9, 3), 50, np.random.default_rng(1))
     found, centre = moments.deviation(e), moments.mean(e)
@@ -40,7 +40,7 @@ def test_a_variance_errs_by_the_mean_square_and_by_the_square_of_the_mean_s_erro
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reports", [pytest.param(300, marks=pytest.mark.long), 20_000])
-def test_means_and_deviations_are_unbiased_and_their_errors_right(reports: int):
+def test_means_and_deviations_are_unbiased_with_correct_errors(reports: int):
     """400 fleets: the mean of z² has a chi-squared distribution, a 6 % band on either side is allowed for
     what is not normal; and the mean of z is below 6.5 of its errors (1e-10 each)."""
     experiment, f = number(64, 1), bell(64, 25, 9)
@@ -59,7 +59,7 @@ def test_means_and_deviations_are_unbiased_and_their_errors_right(reports: int):
     assert (np.square(scores).sum(axis=0) < high).all()
 
 
-def test_everything_in_one_bin_has_a_deviation_near_zero_and_a_finite_interval():
+def test_single_bin_has_deviation_near_zero_and_finite_interval():
     experiment = number(32, 4)
     f = np.eye(32)[7]
     found = moments.deviation(draw(experiment, f, 100_000, np.random.default_rng(3)))
@@ -86,7 +86,7 @@ def test_only_numbers_have_a_mean():
 
 
 @pytest.mark.slow
-def test_the_interval_of_the_deviation_holds_around_a_mean_that_is_far_off():
+def test_deviation_interval_covers_despite_wrong_mean():
     """400 fleets of 10,000 reports, flat hashing: 95 % intervals, taken to cover 94 % at least.
 
     A coverage of 94 % or more hits less often than this by chance 1e-10.

@@ -64,7 +64,7 @@ def test_unasked_a_small_pair_says_all():
     assert given.heading == "crashed=yes given each version"
 
 
-def test_a_printed_table_has_80_columns_and_cells_have_their_parts_in_json():
+def test_table_has_80_columns_and_json_names_parts_of_cells():
     for line in f"{CRASH_FLEET}\n{LATE_FLEET}".splitlines():
         assert len(line) <= 80
     row = CRASH_FLEET.pairs.joint().rows[1]
@@ -113,7 +113,7 @@ def test_a_difference_in_a_picture_names_both_sides_whole():
     assert label.get_text() == "version=1.2|1.3\nless version=other|other|other"
 
 
-def test_what_too_few_boards_have_is_left_out_and_said():
+def test_omits_and_names_rows_with_too_few_boards():
     rare = np.array([0.60, 0.10, 0.25, 0.05, 0.0, 0.0])
     answer = fleet(experiment(epsilon=2_000_000), rare, 3, 3_000).pairs.conditional()
     assert [row.name for row in answer.rows] == ["version=1.2", "version=1.3"]
@@ -123,7 +123,7 @@ def test_what_too_few_boards_have_is_left_out_and_said():
         fleet(experiment(epsilon=2_000_000), rare, 3, 3_000).pairs.conditional(given="version=other")
 
 
-def test_where_parts_are_asked_apart_their_tables_are_shown_and_the_rest_is_said():
+def test_separate_views_show_marginals_and_note_missing_joint():
     e = experiment(mechanism="views", views=[[0], [1]], cells=[3, 2])
     shown = fleet(e, CRASHES).summary()
     assert [answer.kind for answer in shown] == ["marginal", "marginal"]
@@ -162,7 +162,7 @@ def test_a_pair_has_no_histogram_and_others_are_no_pairs():
         FleetEstimate(estimate(other, np.array([20, 30]))).pairs.joint()
 
 
-def test_what_changed_and_what_did_not():
+def test_detects_changed_conditionals_only():
     """Twice as many crashes under 1.3; of 1.2 nothing changed: p adjusted, 7 standard errors."""
     rates = np.array([0.20, 0.10, 0.10])
     worse = np.stack([VERSIONS * (1 - rates), VERSIONS * rates], axis=1).ravel()

@@ -68,7 +68,7 @@ def test_the_cdf_is_drawn_over_its_edges():
 
 
 @pytest.mark.slow
-def test_dates_of_a_trend_are_to_scale_and_of_many_labels_the_largest_are_drawn():
+def test_trend_dates_are_to_scale_and_largest_labels_are_drawn():
     days = ("2026-11-03", "2026-11-04", "2026-11-14")
     rows = tuple(
         TrendRow(f"mode {i}", i / 100, i / 100 - 0.01, i / 100 + 0.01, window=day, reports=9)
@@ -85,7 +85,7 @@ def test_dates_of_a_trend_are_to_scale_and_of_many_labels_the_largest_are_drawn(
 
 
 @pytest.mark.slow
-def test_a_comparison_names_both_sides_and_marks_what_the_many_rows_take_away():
+def test_comparison_names_sides_and_marks_adjusted_rows():
     looks = {"changed": (0.001, 0.002), "taken": (0.03, 0.09), "chance": (0.4, 1.0)}
     rows = tuple(
         ChangeRow(name, 0.1, 0.05, 0.15, before=0.2, after=0.3, p=p, p_adjusted=adjusted)
@@ -107,7 +107,7 @@ def test_a_comparison_names_both_sides_and_marks_what_the_many_rows_take_away():
 
 
 @pytest.mark.slow
-def test_several_answers_stand_below_one_another_under_one_heading():
+def test_stacks_several_answers_under_one_heading():
     made = Answers([TEMP.share("18:22"), TEMP.quantile(0.5), TEMP.cdf()]).plot()
     panel(made)
     assert [axes.get_title(loc="left") for axes in made.axes] == [

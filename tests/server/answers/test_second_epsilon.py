@@ -65,7 +65,7 @@ def test_windows_added_up_hide_better_than_one(folder: Path) -> None:
     assert day.histogram == histogram_epsilon(ASKED, 500) < 2
 
 
-def test_parts_of_reports_count_for_none_and_no_board_has_more_than_there_are() -> None:
+def test_rounds_honest_reports_down_and_limits_own_reports() -> None:
     """Half of 3 reports are honest: 1 is, for sure. Of 5 reports, 5 may be of a board that may have 9."""
     assert second_epsilon.of_histograms([(ASKED, 3)], 1, Shuffling(honest=0.5)).reports == 1
     found = second_epsilon.of_histograms([(ASKED, 5)], 9)
@@ -189,7 +189,7 @@ def test_of_two_fleets_each_epsilon_is_the_largest(folder: Path, window: str, en
 
 
 @pytest.mark.slow
-def test_estimate_and_status_show_a_dash_and_why_while_a_window_runs(folder: Path) -> None:
+def test_shows_dash_and_reason_while_window_is_open(folder: Path) -> None:
     _count(folder, RUNS, 26_000)
     every = [f"--window={day}" for day in (*DAYS, RUNS)]
     for options in (

@@ -23,7 +23,7 @@ def shown(table: object, width: int) -> str:
     return text.getvalue()
 
 
-def test_where_the_environment_says_no_columns_there_are_80_and_a_terminal_may_change_its_own(monkeypatch):
+def test_width_defaults_to_80_and_follows_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "0")
     assert tables.PlainConsole().width == 80
     monkeypatch.delenv("COLUMNS")
@@ -121,7 +121,7 @@ def test_texts_break_at_spaces_and_nothing_of_them_is_lost() -> None:
     assert " ".join(" ".join(lines).split()) == f"what {sentence}"
 
 
-def test_readings_have_the_digits_that_their_intervals_leave_a_meaning() -> None:
+def test_reading_digits_follow_interval_width() -> None:
     big = Answer("moments", "x", "reading", "", 9, 0.95, (Row("mean", 1234567.125, 1234000, 1235000),))
     assert "1234567  1234000 to 1235000" in str(big)
     small = Answer("moments", "x", "reading", "", 9, 0.95, (Row("mean", 0.00123456, 0.001, 0.0014),))

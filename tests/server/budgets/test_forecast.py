@@ -9,7 +9,7 @@ from scipy import stats
 from hushmote.server.budgets.forecast import Forecast, ReportRate, daily, draw_forecasts, rate
 
 
-def test_the_forecast_is_the_binomial_course_of_boards_that_toss_a_coin():
+def test_forecast_follows_binomial_course():
     forecast = Forecast({0: 10, 3: 20, None: 5}, every=4, per_day=0.5)  # 2 calls a day
     days = np.array([0.0, 10.0])
     alive = stats.binom.cdf(2, 20, 0.25)
@@ -34,7 +34,7 @@ def test_the_rate_is_that_of_full_days_with_the_empty_ones():
     assert daily({"all": 5}, today) == {}
 
 
-def test_drawn_boards_whose_life_is_long_do_as_the_exact_forecast_says():
+def test_long_lived_sampled_boards_match_exact_forecast():
     """4,000 boards drawn with one fixed seed; a forecast that is right passes a new one but once in 2.5e9."""
     rates = [ReportRate(500_000, 5, 0.2), ReportRate(1_000_000, 2, 0.1)]
     kinds = [((3, 8), 0, 0), ((0, 2), 0, 0)]
@@ -53,7 +53,7 @@ def test_drawn_boards_whose_life_is_long_do_as_the_exact_forecast_says():
         assert drawn.boards == exact.boards
 
 
-def test_an_experiment_without_a_cap_is_ended_by_the_life_it_shares():
+def test_uncapped_experiment_ends_with_shared_lifetime_budget():
     forecasts = draw_forecasts(
         [ReportRate(10**6, 1, 1.0), ReportRate(10**6, 1, 1.0)], (10**7, 0), [((None, None), 0, 0)], [5]
     )

@@ -72,7 +72,7 @@ VERSION = st.tuples(
     versions=st.lists(VERSION, min_size=1, max_size=8),
 )
 @settings(max_examples=60)
-def test_no_mixture_of_experiments_versions_and_epsilons_passes_both_caps(total, delta, most, versions):
+def test_no_mixture_of_experiments_exceeds_both_caps(total, delta, most, versions):
     allowed = min(most, round(total * MICRO))
     made = policy.policy_for(total, delta, NAMES, allowed, ("sum", "squares", "count", "unlimited"))
     client, path = boot(made), []
@@ -115,7 +115,7 @@ def check_guarantee(path: list[int], total: float, delta: float) -> None:
     assert exact_delta(path, total) <= delta + 1e-12
 
 
-def test_both_ways_of_spending_a_life_are_exactly_as_long_as_stated():
+def test_example_budgets_last_exactly_as_stated():
     made = policy.policy_for(8, 1e-6, ("a",))
     for epsilon, reports in ((4_000_000, 2), (1_000_000, 8), (500_000, 16), (100_000, 181)):
         assert policy.examples(made)[epsilon] == reports == Filter(8, 1e-6).remaining_reports(epsilon)
@@ -129,7 +129,7 @@ def test_both_ways_of_spending_a_life_are_exactly_as_long_as_stated():
         check_guarantee([epsilon] * count, 8, 1e-6)
 
 
-def test_without_a_delta_only_the_sum_counts_and_everything_is_pure():
+def test_pure_policy_counts_only_the_sum():
     made = policy.policy_for(1, 0, ("a",))
     assert (made.sum, made.squares, made.epsilon) == (1_000_000, 0, 1_000_000)
     assert made.remaining_reports(100_000) == 10
@@ -142,7 +142,7 @@ def test_without_a_delta_only_the_sum_counts_and_everything_is_pure():
 ASKS_FIRST = {"ask": "once", "consent_from": "board"}
 
 
-def test_what_else_a_policy_may_say_of_consent_is_written_and_read(tmp_path):
+def test_round_trips_consent_settings(tmp_path):
     told = replace(policy.policy_for(8, 1e-6, ("room_temp",)), ask="each", consent_from="network")
     (tmp_path / "p.py").write_text(policy.policy_statement(told), encoding="utf-8")
     assert policy.read(tmp_path / "p.py") == told
@@ -160,7 +160,7 @@ def test_the_example_firmware_allows_what_its_comment_says():
     assert best.squares - 10**9 < made.squares <= best.squares
 
 
-def test_the_command_prints_a_statement_that_the_client_takes_and_says_what_it_guarantees(tmp_path):
+def test_command_prints_valid_policy_and_its_guarantee(tmp_path):
     output = run("--epsilon", "8", "--delta", "1e-6", "--experiments", "room_temp, door").output
     assert "(8, 1e-06)-LDP" in output.replace("\n# ", " ")
     assert "2 of ε = 4, 8 of ε = 1" in output.replace("\n# ", " ")
@@ -178,7 +178,7 @@ def test_the_command_prints_a_statement_that_the_client_takes_and_says_what_it_g
     assert (fields["guarantee"]["kind"], fields["reports"]["0.1"]) == ("(ε, δ)-LDP", 181)
 
 
-def test_a_firmware_file_gets_the_policy_and_keeps_everything_else(tmp_path):
+def test_writes_policy_into_firmware_file_and_keeps_the_rest(tmp_path):
     path = tmp_path / "main.py"
     before = Path(main.__file__).read_text("utf-8")
     path.write_text(before, encoding="utf-8")
@@ -268,7 +268,7 @@ def test_a_life_counts_what_was_spent():
         ),
     ],
 )
-def test_what_no_board_could_follow_is_refused_with_the_reason(field, bad, text):
+def test_rejects_policy_no_board_could_follow(field, bad, text):
     good: dict[str, Any] = {"sum": 1, "squares": 0, "epsilon": 1000, "rules": ("sum",), "experiments": ("a",)}
     with pytest.raises(PolicyError) as caught:
         Policy(**{**good, field: bad})
@@ -278,13 +278,13 @@ def test_what_no_board_could_follow_is_refused_with_the_reason(field, bad, text)
 
 
 @given(st.integers(1, 40_000), st.sampled_from((0.0, 1e-9, 1e-6, 1e-3)))
-def test_the_guarantee_of_a_policy_is_the_least_total_in_thousandths_whose_caps_cover_it(thousandths, delta):
+def test_guarantee_is_least_total_whose_caps_cover_policy(thousandths, delta):
     made = policy.policy_for(thousandths / 1000, delta, NAMES)
     assert policy.guarantee_of(made, delta or 1e-6) == policy.guarantee(thousandths / 1000, delta)
 
 
 @given(st.integers(0, 2**40), st.integers(1, 2**50))
-def test_the_guarantee_of_any_policy_holds_all_that_it_lets_through(total, squares):
+def test_guarantee_covers_all_that_policy_allows(total, squares):
     made = Policy(total, squares, 1000, ("sum",), NAMES)
     promised = policy.guarantee_of(made)
     caps = Filter(promised.epsilon, promised.delta)

@@ -25,7 +25,7 @@ DAY = datetime.date(2026, 11, 27)
         ("unlimited", None, 3, None),
     ],
 )
-def test_each_report_is_taken_to_have_cost_the_dearest_and_the_next_one_costs_what_it_costs(
+def test_assumes_largest_past_cost_and_current_next_cost(
     rule: str, cap: int | None, made: int, left: int | None
 ):
     """Versions of ε = 2 and 1, of which the second is current."""
@@ -36,7 +36,7 @@ def test_each_report_is_taken_to_have_cost_the_dearest_and_the_next_one_costs_wh
     assert BudgetLine(experiment, "withdrawn", 2_000_000, 1_000_000, 100, {}).remaining_reports(made) == 0
 
 
-def test_the_life_of_a_board_is_spent_by_the_squares_of_the_dearest():
+def test_lifetime_budget_uses_squares_of_largest_epsilon():
     """3 reports at ε = 2 are 12 of 25: 13 of ε = 1 are left, though its own budget holds 100."""
     experiment = Experiment.parse(experiment_json(budget={"rule": "count", "cap": 100}))
     line = BudgetLine(experiment, "current", 2_000_000, 1_000_000, 100, {})
@@ -46,7 +46,7 @@ def test_the_life_of_a_board_is_spent_by_the_squares_of_the_dearest():
     assert ledger.remaining_reports((0,)) == (25,)
 
 
-def test_the_reports_of_a_day_are_those_of_the_boards_that_have_some_left():
+def test_forecast_excludes_boards_with_no_budget_left():
     """3 of 4 boards have made all of their 10 reports: the 2 a day are of the fourth, which has 6 left."""
     experiment = Experiment.parse(experiment_json(budget={"rule": "count", "cap": 10}))
     line = BudgetLine(experiment, "current", 1_000_000, 1_000_000, 100, {DAY: 2})

@@ -75,7 +75,7 @@ def test_a_single_candidate_s_share_is_the_formula_of_its_slot():
 
 
 @pytest.mark.slow
-def test_what_the_hash_adds_is_the_sum_of_squares_over_the_slots():
+def test_hash_error_is_sum_of_squares_over_slots():
     """No noise: the error is that of the salt alone, Σ f² / m of the texts that are not listed."""
     words = [f"w{i}" for i in range(4000)]
     f, m = zipf(4000), 1024
@@ -124,7 +124,7 @@ def test_intervals_hold_the_truth_over_reports_and_salts(slots, listed):
 
 
 @pytest.mark.slow
-def test_ten_thousand_words_from_a_hundred_thousand_boards_are_within_the_known_error():
+def test_ten_thousand_candidates_are_within_known_error():
     """ε = 2, 65,536 slots: 0.0027 of noise for each row, by hand from the variance of local hashing."""
     words, rng = [f"word {i}" for i in range(10_000)], np.random.default_rng(1)
     e = asked("pepper", 65_536)
@@ -138,7 +138,7 @@ def test_ten_thousand_words_from_a_hundred_thousand_boards_are_within_the_known_
     assert error < np.hypot(0.0027, 0.0010) * 1.05
 
 
-def test_versions_of_different_salts_and_slots_pool_the_candidates_estimates():
+def test_versions_with_different_salts_pool_candidate_estimates():
     """Exact histograms of two populations: what is pooled is the mixture, by reports, for every text."""
     a, b = asked("a", 64), asked("b", 256, mechanism="grr", g=None)
     f, g = zipf(30), zipf(30)[::-1].copy()
@@ -201,7 +201,7 @@ def test_very_many_candidates_fit(many: int):
     assert len(shares.listed) == shares.candidates.rows == len(np.unique(slots))
 
 
-def test_what_cannot_be_asked_is_one_clear_line():
+def test_rejects_invalid_candidates_in_one_line():
     e = asked()
     with pytest.raises(EstimateError, match="the list of candidates is empty: name at least one text"):
         place([], [e])

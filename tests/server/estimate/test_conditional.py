@@ -45,7 +45,7 @@ def given_versions(estimates: Estimates) -> list[Ratio]:
     return ratios(estimates, CRASHED[:, None] * EACH, EACH)
 
 
-def test_a_ratio_is_that_of_the_estimates_and_its_error_that_of_the_delta_method():
+def test_ratio_and_error_follow_delta_method():
     estimates = fleet(20_000, 1)
     found = given_versions(estimates)
     for i, ratio in enumerate(found):
@@ -68,7 +68,7 @@ def test_a_mean_does_not_depend_on_where_its_unit_begins():
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
-def test_fieller_s_ends_are_where_the_line_is_z_of_its_errors_off_zero(confidence):
+def test_fieller_ends_are_z_errors_from_zero(confidence):
     """X - θ Y at an end has that many standard errors; the skew is left out, which may only widen it."""
     estimates = fleet(3_000, 3)
     z = stats.norm.isf((1 - confidence) / 2)
@@ -85,7 +85,7 @@ def test_fieller_s_ends_are_where_the_line_is_z_of_its_errors_off_zero(confidenc
         assert low <= ends[0] < ends[1] <= high
 
 
-def test_where_the_denominator_is_known_well_intervals_are_those_of_the_delta_method():
+def test_precise_denominator_gives_delta_method_interval():
     ratio = given_versions(fleet(5_000_000, 4))[2]
     normal = Statistic(ratio.value, ratio.stderr, ratio.skew).interval()
     np.testing.assert_allclose(ratio.interval(), normal, rtol=2e-3)
@@ -111,7 +111,7 @@ def two(estimates: Estimates, first: int = 0, second: int = 2) -> RatioDifferenc
     return difference_of_two(estimates, CRASHED[:, None] * below, below)
 
 
-def test_a_difference_is_less_and_its_error_knows_that_both_are_of_the_same_reports():
+def test_difference_error_accounts_for_shared_reports():
     estimates = fleet(20_000, 7)
     first, _, second = given_versions(estimates)
     found = two(estimates)
@@ -124,7 +124,7 @@ def test_a_difference_is_less_and_its_error_knows_that_both_are_of_the_same_repo
     np.testing.assert_allclose(turned.interval(), (-found.interval()[1], -found.interval()[0]))
 
 
-def test_what_two_ratios_err_by_together_cancels_in_their_difference():
+def test_correlated_errors_cancel_in_difference():
     """Normal errors of 3 and 4: a correlation of 1 leaves 1, none 5, one of -1 has 7, each times z."""
     first, second, z = Ratio(0.5, 3.0), Ratio(0.2, 4.0), stats.norm.isf(0.025)
     for correlation, error in ((1.0, 1.0), (0.0, 5.0), (-1.0, 7.0), (0.5, math.sqrt(13))):
@@ -132,7 +132,7 @@ def test_what_two_ratios_err_by_together_cancels_in_their_difference():
         np.testing.assert_allclose(apart.interval(), [0.3 - z * error, 0.3 + z * error])
 
 
-def test_a_ratio_has_the_errors_of_itself_and_the_opposite_ones_of_its_complement():
+def test_ratio_correlates_with_itself_and_against_complement():
     """Shares that crashed and that did not: what one has too much of, the other has too little of."""
     estimates = fleet(20_000, 11)
     below = EACH[:, [0, 0]]
@@ -146,7 +146,7 @@ def test_a_ratio_has_the_errors_of_itself_and_the_opposite_ones_of_its_complemen
     assert opposite.interval()[1] - opposite.interval()[0] == pytest.approx(2 * (high - low))
 
 
-def test_the_p_value_is_one_less_the_confidence_at_which_the_interval_holds_the_value():
+def test_p_value_matches_interval_confidence():
     estimates = fleet(4_000, 8)
     for found in (two(estimates), given_versions(estimates)[0]):
         for value in (0.0, found.value + 0.03, found.value - 0.1):
@@ -202,7 +202,7 @@ def test_intervals_hold_the_population_s_ratio(kind, reports):
     assert held >= stats.binom.ppf(FALSE_ALARM, shown, 0.92)
 
 
-def test_what_is_shown_has_a_denominator_clearly_above_nothing():
+def test_shows_ratio_only_if_denominator_is_clearly_positive():
     below = Statistic(0.03, 0.01001)
     assert LEAST_ERRORS == 3
     assert not Ratio(0.1, 0.1, 0.0, below).is_known

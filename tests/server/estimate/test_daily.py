@@ -107,7 +107,7 @@ class TestLinear:
         assert view is not None
         assert np.isinf(view.variance).tolist() == [False, True, False]
 
-    def test_a_level_without_reports_leaves_its_version_out_of_the_day(self):
+    def test_omits_version_on_days_with_an_empty_level(self):
         experiment = parse_experiment(TREE)
         days = histograms(experiment, 3, 2_000)
         days[1][:4] = 0  # the top level

@@ -55,7 +55,7 @@ def found(
 
 
 @pytest.mark.slow
-def test_what_many_boards_hold_is_found_with_its_share():
+def test_discovers_common_texts_with_shares():
     """100,000 reports; each share 15 standard errors or more. Intervals at 1 - 1e-10 hold each."""
     shares = {"E1042": 0.4, "E7": 0.25, "W-100": 0.2, "": 0.15}
     answer = found(shares, 100_000, "0-9EW-")
@@ -141,7 +141,7 @@ def test_chance_lists_a_text_in_one_of_twenty_tables_at_most(reports):
 
 
 @pytest.mark.slow
-def test_texts_that_no_candidate_explains_hide_no_other_and_chance_lists_no_more():
+def test_unexplained_texts_hide_no_others_and_add_no_false_ones():
     """300 fleets: 20 texts of 3 % and 8 of 5 % that nobody can name, of 300,000 reports in 8,192 slots.
 
     The last 80 of 100 candidates are nobody's. Of tables that list one of them there are more than the bound
@@ -174,7 +174,7 @@ def test_texts_that_no_candidate_explains_hide_no_other_and_chance_lists_no_more
     assert unshared >= 0.99 * 20 * 300
 
 
-def test_without_anything_hidden_all_candidates_that_may_be_common_are_compared():
+def test_compares_all_common_candidates_when_nothing_is_hidden():
     rng = np.random.default_rng(9)
     texts = rng.choice(8192, 100, replace=False)
     last = noise(rng, 8192, 300_000, dict.fromkeys(texts.tolist(), 2900))
@@ -211,7 +211,7 @@ def many(count: int, share: float, letters: str, first: int = 0) -> dict[str, fl
 
 
 @pytest.mark.slow
-def test_twenty_texts_are_found_beside_eight_heavier_ones_of_other_letters():
+def test_finds_texts_beside_heavier_ones_of_other_letters():
     """300,000 reports: 3 % are 10 standard errors or more."""
     own, others = many(20, 0.03, "abcdefgh"), many(8, 0.05, "ABCDEFGH", 100)
     answer = found(own | others, 300_000, "a-h", slots=8192)
@@ -222,7 +222,7 @@ def test_twenty_texts_are_found_beside_eight_heavier_ones_of_other_letters():
 
 
 @pytest.mark.slow
-def test_of_more_common_texts_than_a_hundred_all_are_found_that_are_promised():
+def test_finds_all_promised_texts_beyond_a_hundred():
     """1,000,000 reports of 176 texts: 0.57 % are 7 standard errors or more. Two in one slot are one."""
     held = many(176, 1 / 176, "abcdefgh")
     answer = found(held, 1_000_000, "a-h", slots=65_536)
@@ -319,7 +319,7 @@ def test_standard_errors_are_those_of_repeated_fleets():
     assert np.mean(values) == pytest.approx(0.3, abs=7 * deviation / math.sqrt(1000))
 
 
-def test_more_candidates_widen_the_intervals_of_those_that_were_chosen():
+def test_more_candidates_widen_intervals():
     answer = found({"a": 0.6, "b": 0.4}, 30_000, "ab")
     assert answer.candidate_count > len(answer.texts) == 2
     (low, high), (alone_low, alone_high) = answer.intervals()[0], answer.texts[0].share.interval()
@@ -359,7 +359,7 @@ def test_an_alphabet_that_does_not_do_is_refused(refusal: Refusal):
 
 
 @pytest.mark.parametrize("of", ["ab", "aß", "a東ö"])
-def test_beginnings_are_all_that_texts_of_the_alphabet_can_begin_with(of):
+def test_prefixes_cover_all_texts_of_alphabet(of):
     def encoded(length: int) -> set[bytes]:
         texts = {b""}
         for _ in range(length):
@@ -388,7 +388,7 @@ def test_beginnings_are_all_that_texts_of_the_alphabet_can_begin_with(of):
     ],
     ids=["a number", "stated nowhere", "too many beginnings", "no alphabet"],
 )
-def test_what_cannot_be_discovered_is_refused_with_the_reason(payload, alphabet, reason):
+def test_rejects_undiscoverable_experiments_with_reason(payload, alphabet, reason):
     of = Experiment.parse(payload)
     with pytest.raises(EstimateError, match=reason):
         discover(of, np.ones(of.code_count, int), alphabet)

@@ -114,7 +114,7 @@ def test_estimates_are_those_of_dense_matrices(experiment: Experiment) -> None:
 
 
 @each_experiment
-def test_expected_counts_give_back_the_population_with_the_errors_of_dense_matrices(
+def test_expected_counts_recover_population_with_dense_errors(
     experiment: Experiment,
 ) -> None:
     counts = expected_counts(experiment, 10**13)
@@ -251,7 +251,7 @@ def test_intervals_of_quantiles_hold_the_populations_quantile() -> None:
 
 
 @pytest.mark.slow
-def test_equal_weeks_are_called_different_as_often_as_they_should() -> None:
+def test_equal_weeks_differ_at_nominal_rate() -> None:
     """400 pairs of fleets: the p value is below 0.05 and 0.5 in a binomial number of cases, alarm 1e-10."""
     rng = np.random.default_rng(8)
     values = []
@@ -297,7 +297,7 @@ def test_pool_by_reports_is_the_estimate_of_the_merged_histogram() -> None:
     assert pooled.quantile(0.5).index == merged.quantile(0.5).index
 
 
-def test_both_ways_to_pool_agree_and_the_inverse_variance_has_less_error() -> None:
+def test_pooling_methods_agree_and_inverse_variance_errs_less() -> None:
     """One pair of versions with 60,000 reports each; the two pools differ by less than 6.5 standard errors
     (1e-10 for each of three statistics: their difference has a smaller error than either)."""
     rng = np.random.default_rng(11)
@@ -317,7 +317,7 @@ def test_both_ways_to_pool_agree_and_the_inverse_variance_has_less_error() -> No
     np.testing.assert_allclose(pool(same).weights, [0.5, 0.5])
 
 
-def test_the_variance_of_a_mean_is_that_of_an_even_population_and_halves_with_twice_the_reports() -> None:
+def test_mean_variance_assumes_even_population_and_scales() -> None:
     for experiment in (GRR, OLH):
         counts = np.full(experiment.code_count, 50)
         one, two = estimate(experiment, counts), estimate(experiment, 2 * counts)
@@ -373,7 +373,7 @@ def test_counts_that_cannot_be_are_refused_with_the_reason(refusal: Refusal):
     refusal.check()
 
 
-def test_a_hierarchy_needs_reports_about_single_values_and_no_others() -> None:
+def test_hierarchy_requires_reports_of_last_level_only() -> None:
     counts = fleet(HH, 1000, np.random.default_rng(13))
     leaf = HH.levels[-1]
     upper = counts.copy()
@@ -410,7 +410,7 @@ def test_impossible_statistics_are_refused() -> None:
         e.linear([math.nan] * 10)
 
 
-def test_input_counts_are_left_alone_and_may_be_of_any_integer_type() -> None:
+def test_leaves_counts_unmodified_and_accepts_any_integer_type() -> None:
     counts = fleet(HH, 1000, np.random.default_rng(14))
     before = counts.copy()
     want = estimate(HH, counts).range(3, 40)

@@ -74,7 +74,7 @@ def test_a_mistake_is_one_line(own_folder: Write, estimate: Estimate, text: str,
     assert "\n" not in str(caught.value)
 
 
-def test_nothing_that_a_function_does_to_the_estimates_moves_them(own_folder: Write):
+def test_user_function_cannot_modify_estimates(own_folder: Write):
     text = """
 def x(e):
     e.frequencies.flags.writeable = True

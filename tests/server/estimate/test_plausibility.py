@@ -49,7 +49,7 @@ def test_honest_fleets_raise_no_alarm(experiment: Experiment, holds: str):
 @pytest.mark.parametrize(
     "sizes", [(1, 1), (1, 2), (1, 2, 2), (1, 2) * 4, pytest.param((1,) * 8, marks=pytest.mark.long)], ids=str
 )
-def test_the_chance_of_a_false_alarm_is_exact_where_groups_are_smallest(sizes: tuple[int, ...]):
+def test_false_alarm_rate_is_exact_for_smallest_groups(sizes: tuple[int, ...]):
     """Exact: Poisson groups on condition of their sum, over the lattice of sums and sums of squares.
 
     Sizes are numbers of seeds in a group; the fewest reports that make so many groups. One of 50 checks.
@@ -139,7 +139,7 @@ def test_levels_that_are_not_drawn_by_their_weights_are_caught():
     json.dumps(found.to_dict(), allow_nan=False)
 
 
-def test_shares_above_all_and_below_none_are_caught_in_direct_answers():
+def test_detects_impossible_shares_in_direct_answers():
     experiment = designed("grr", 64, 1)
     counts = honest(experiment, 95_000, 1)
     counts[7] += 5000  # the estimate says 188 %
@@ -149,7 +149,7 @@ def test_shares_above_all_and_below_none_are_caught_in_direct_answers():
     assert "fewer supports than if no device held it" in check(experiment, counts).words
 
 
-def test_sums_of_shares_that_honest_boards_cannot_have_are_caught():
+def test_detects_impossible_sums_of_shares():
     """Forgers who draw seeds evenly, and of the cells the one that supports most values or fewest."""
     experiment = designed("olh", 40, 1, g=3)
     level = experiment.levels[0]

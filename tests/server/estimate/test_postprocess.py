@@ -54,7 +54,7 @@ def test_a_step_of_the_maximisation_is_that_of_the_dense_channel(exp):
 
 
 @each_experiment
-def test_without_smoothing_the_fixed_point_is_the_maximum_of_the_likelihood(exp):
+def test_unsmoothed_fixed_point_maximizes_likelihood(exp):
     """No gradient points from it into the simplex by more than a thousandth of a report's worth."""
     counts = drawn_counts(exp, bell(exp.domain), 20_000, np.random.default_rng(2))
     levels = tuple(postprocess._histograms(estimate(exp, counts)))
@@ -83,7 +83,7 @@ def test_the_projection_is_the_nearest_distribution():
     np.testing.assert_allclose(got, best.x, atol=1e-6)
 
 
-def test_a_projection_gives_forged_reports_no_more_than_the_raw_estimates_do():
+def test_projection_does_not_amplify_forged_reports():
     """Neither in squared distance nor, where the sum does not fall, for the value that they support."""
     rng = np.random.default_rng(9)
     for _ in range(300):
@@ -99,7 +99,7 @@ def test_a_projection_gives_forged_reports_no_more_than_the_raw_estimates_do():
 @pytest.mark.slow
 @each_experiment
 @pytest.mark.parametrize("name", OF_ALL)
-def test_every_method_says_its_name_and_its_bias_and_all_but_raw_give_a_distribution(exp, name):
+def test_methods_state_name_and_bias_and_give_distributions(exp, name):
     e = draw(exp, bell(exp.domain), 500, np.random.default_rng(4))
     found = METHODS[name](e)
     assert (found.method, found.experiment, found.reports) == (name, exp, 500)
@@ -154,7 +154,7 @@ def test_labels_have_no_neighbours_to_smooth_over():
         assert nonnegative(e).frequencies.sum() == pytest.approx(1)
 
 
-def test_a_hierarchy_is_projected_family_by_family_and_a_pool_over_its_largest_hierarchy():
+def test_projects_hierarchy_by_family_and_pool_by_largest_tree():
     rng = np.random.default_rng(10)
     other = designed("hh", 50, 2, fanout=25, cells=[2, 50])
     flat = designed("grr", 50, 2)
@@ -192,7 +192,7 @@ def test_projection_does_not_harm_the_ranges_of_a_hierarchy():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("exp", [OLH, pytest.param(HH, marks=pytest.mark.long)], ids=["olh", "hh"])
-def test_smoothing_and_projection_lower_the_error_of_a_smooth_population(exp):
+def test_smoothing_and_projection_reduce_error_if_smooth(exp):
     """24 fleets of 3,000 reports. The mean logarithm of the ratio of squared errors is 7 to 25 of its
     standard errors above 0: a fresh seed brings it below with a chance of less than 1e-9."""
     rng = np.random.default_rng(7)
@@ -207,7 +207,7 @@ def test_smoothing_and_projection_lower_the_error_of_a_smooth_population(exp):
         assert ratio.mean() > 0
 
 
-def test_the_projection_puts_on_empty_bins_what_the_common_one_lacks():
+def test_projection_moves_missing_share_to_empty_bins():
     """100 fleets of 1,000 reports, all boards with one value. The bias is 13 standard errors of the mean:
     a fresh seed brings it above 0 with less than 1e-9, and raw's beyond the bound below as rarely."""
     rng = np.random.default_rng(8)

@@ -17,7 +17,7 @@ from hushmote.server.estimate.statistic import (
 Z = float(stats.norm.isf(0.025))
 
 
-def test_where_nothing_is_skewed_an_interval_is_that_of_the_normal_distribution():
+def test_unskewed_interval_is_normal():
     assert Statistic(0.5, 0.1).interval() == pytest.approx((0.5 - Z * 0.1, 0.5 + Z * 0.1))
     assert normal_quantile(0.5) == pytest.approx(stats.norm.isf(0.25))
     for confidence in (0, 1, 95, math.nan):
@@ -26,7 +26,7 @@ def test_where_nothing_is_skewed_an_interval_is_that_of_the_normal_distribution(
 
 
 @pytest.mark.parametrize("skew", [0.3, -0.3, 5.0])
-def test_the_end_on_the_skewed_side_is_z_of_its_own_errors_away_and_the_other_of_the_estimate_s(skew: float):
+def test_skewed_end_uses_its_own_error(skew: float):
     value, stderr = 0.5, 0.1
     ends = sorted(Statistic(value, stderr, skew).interval(), reverse=skew < 0)
     assert ends[0] == pytest.approx(value - math.copysign(Z * stderr, skew))
@@ -36,20 +36,20 @@ def test_the_end_on_the_skewed_side_is_z_of_its_own_errors_away_and_the_other_of
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.3, -0.3])
-def test_at_the_ends_of_an_interval_p_is_what_the_interval_leaves(skew: float):
+def test_p_value_at_interval_ends_matches_confidence(skew: float):
     statistic = Statistic(0.5, 0.1, skew)
     for confidence in (0.5, 0.95, 0.999):
         for end in statistic.interval(confidence):
             assert statistic.p_value(end) == pytest.approx(1 - confidence)
 
 
-def test_what_is_known_exactly_is_certain():
+def test_exact_values_have_no_uncertainty():
     assert Statistic(0.5, 0.0).interval() == (0.5, 0.5)
     assert (Statistic(0.5, 0.0).p_value(0.5), Statistic(0.5, 0.0).p_value(0.4)) == (1.0, 0.0)
     assert difference(Statistic(1.0, 0.0), Statistic(1.0, 0.0)).p == 1
 
 
-def test_a_difference_has_both_variances_and_the_skew_of_the_first_less_that_of_the_second():
+def test_difference_combines_variances_and_skews():
     """Variances 9 and 16; their growth is weighed by them: (0.5 * 9 - 0.25 * 16) / 25."""
     found = difference(Statistic(2.0, 3.0, 0.5), Statistic(0.5, 4.0, 0.25))
     assert (found.value, found.stderr, found.skew) == pytest.approx((1.5, 5.0, 0.02))

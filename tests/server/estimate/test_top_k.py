@@ -52,7 +52,7 @@ def test_rare_coins_alone_are_summed_to_a_millionth(k):
     assert got[0] == pytest.approx(stats.binom.cdf(k - 1, 999, 0.019), abs=1e-6)
 
 
-def test_membership_is_what_enumerating_all_true_frequencies_gives():
+def test_membership_matches_enumeration():
     """Four values on five atoms; values on one atom are in random order."""
     rng = np.random.default_rng(1)
     first = np.array([0, 1, 2, 1])
@@ -72,7 +72,7 @@ def test_membership_is_what_enumerating_all_true_frequencies_gives():
 
 @pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)
 @pytest.mark.parametrize("reports", [2, 300, 100_000])
-def test_the_list_is_the_largest_estimates_and_probabilities_sum_to_k(exp, reports):
+def test_lists_largest_estimates_and_probabilities_sum_to_k(exp, reports):
     rng = np.random.default_rng(2)
     counts = drawn_counts(exp, skewed(exp.domain), reports, rng)
     if exp is HH:
@@ -141,7 +141,7 @@ def test_k_that_is_no_proper_part_is_refused(k):
 @pytest.mark.parametrize(
     "exp", [GRR, pytest.param(OLH, marks=pytest.mark.long), HH], ids=lambda e: e.mechanism
 )
-def test_of_values_said_to_belong_with_some_chance_that_share_belongs(exp):
+def test_membership_probabilities_are_calibrated(exp):
     """80 independent fleets of 3,000 reports, from populations that are themselves drawn; k = 3.
 
     Over listed values with a probability between 0.3 and 0.95, the mean of probability less membership must

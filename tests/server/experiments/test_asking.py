@@ -15,7 +15,7 @@ def test_a_number_answers_what_its_mechanism_does():
 
 
 @pytest.mark.parametrize("fields", [{}, {"type": "choice", "labels": ["a", "b"], "mechanism": "grr"}])
-def test_labels_have_no_order_and_so_neither_quantiles_nor_a_mean(fields: dict[str, Any]):
+def test_labels_have_no_quantiles_and_no_mean(fields: dict[str, Any]):
     assert answers_of(Experiment.parse(experiment_json(**fields))) == {"frequencies", "ranges"}
 
 

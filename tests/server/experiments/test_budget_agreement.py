@@ -86,7 +86,7 @@ def test_the_boards_cases_are_the_servers_for_every_theorem():
     assert names == set(THEOREMS), "CASES in firmware_tests/test_budget.py has a case for each theorem"
 
 
-def test_the_boards_versions_are_the_servers_and_end_where_the_theorem_ends():
+def test_board_versions_match_server_and_end_with_theorem():
     for budget, fields, versions in LITERALS["VERSIONS"]:
         theorem, history = theorem_of(budget), History()
         for epsilon, calls, reports in versions:
@@ -250,7 +250,7 @@ def test_show_says_what_a_budget_guarantees_in_words_and_numbers(
     assert fields["delta"] == delta
 
 
-def test_a_bare_rule_is_never_said_to_guarantee_more_than_its_theorem():
+def test_bare_rule_never_overstates_its_guarantee():
     for cap in ("0.3", "1.819413", "1.819414", "40"):
         found = parse(toml(f'rule = "squares"\ncap = {cap}')).guarantee()
         assert choose("zcdp", found.epsilon, found.delta).cap(1) >= int(Decimal(cap) * MICRO**2)

@@ -47,7 +47,7 @@ def test_example_becomes_integers_that_a_board_accepts():
     assert parse(ROOM).payload() == parse(ROOM).payload()
 
 
-def test_mechanism_is_hashing_for_large_domains_and_direct_for_small_ones():
+def test_default_mechanism_depends_on_domain_size():
     frequencies = changed('unit = "°C"', 'statistics = "frequencies"')
     assert parse(frequencies).experiment().mechanism == "olh"
     few = frequencies.replace("bins = 256", "bins = 6")
@@ -74,7 +74,7 @@ def test_levels_are_drawn_to_suit_what_is_to_be_answered():
     assert levels_drawn(changed('unit = "°C"', 'ranges = [":1.99", "2.01:18.1", "17.9:"]')) == blocks
 
 
-def test_what_the_analyst_chose_is_kept():
+def test_keeps_explicit_parameters():
     chosen = changed(
         "bins = 256", 'bins = 256\nmechanism = "hh"\nfanout = 16\ncells = [16, 5]\nweights = [1, 3]'
     )
@@ -146,7 +146,7 @@ def test_caps_are_rounded_down():
     call=lambda old, new: parse(changed(old, new)).payload(),
     error=DefinitionError,
 )
-def test_what_does_not_fit_is_refused_in_one_line(refusal: Refusal):
+def test_rejects_invalid_definitions_in_one_line(refusal: Refusal):
     refusal.check()
 
 

@@ -72,7 +72,7 @@ def test_statistics_say_which_views_are_asked_for(statistics, given, views):
     assert mechanism.fields().get("views") == views
 
 
-def test_a_pair_s_views_may_be_given_and_travel_to_another_epsilon():
+def test_pair_views_are_kept_at_another_epsilon():
     head = HEAD + 'mechanism = "views"\nviews = [[0], [0, 1]]\ncells = [3, 6]\nweights = [1, 3]\n'
     definition = parse(head + VERSION + CRASHED + BUDGET)
     assert definition.parameters == {"views": [[0], [0, 1]], "cells": [3, 6], "weights": [1, 3]}
@@ -111,7 +111,7 @@ def test_a_pair_s_views_may_be_given_and_travel_to_another_epsilon():
     call=lambda text: parse(text).payload(),
     error=DefinitionError,
 )
-def test_what_is_no_pair_gets_one_line(refusal: Refusal):
+def test_rejects_invalid_pairs_in_one_line(refusal: Refusal):
     refusal.check()
 
 
@@ -162,7 +162,7 @@ def test_a_condition_s_cells(text, expected):
     call=lambda text: met(text),
     error=UnitsError,
 )
-def test_what_is_no_condition_gets_one_line(refusal: Refusal):
+def test_rejects_invalid_conditions_in_one_line(refusal: Refusal):
     refusal.check()
 
 

@@ -64,7 +64,7 @@ def test_some_mechanism_fits_at_every_epsilon(epsilon):
     call=lambda more: parse(written(more)),
     error=DefinitionError,
 )
-def test_what_does_not_fit_a_text_is_one_line(refusal: Refusal):
+def test_rejects_invalid_text_definitions_in_one_line(refusal: Refusal):
     refusal.check()
 
 
@@ -89,7 +89,7 @@ def test_a_slot_has_a_number_and_no_name():
     assert words.readings(e, "") == "any text, hashed into 16 slots"
 
 
-def test_what_it_reads_is_slots_and_levels():
+def test_describes_readings_as_slots_and_prefixes():
     shown = words.readings(parse(written("prefixes = [2, 3, 4, 4]")).experiment(), "")
     assert shown == "any text, hashed into 65,536 slots for each of 4 prefixes"
 

@@ -68,6 +68,6 @@ def test_closed_form_is_least_squares_over_a_complete_tree(fanout: int, workload
     assert closed == pytest.approx(workload.mean_variance(tree, list(errors / shares)), rel=1e-9)
 
 
-def test_what_the_root_knows_needs_no_reports() -> None:
+def test_levels_known_from_root_get_no_reports() -> None:
     levels = allocation.Levels(np.zeros(3), np.ones(3), np.ones(3))
     assert allocation.shares(levels).tolist() == [0, 0, 1]

@@ -72,7 +72,7 @@ def test_the_best_prime_and_variances_are_those_of_the_table(epsilon: int) -> No
         assert f"{channel.variance:.{digits}f}" == printed
 
 
-def test_best_prime_is_the_best_of_all_primes_that_an_experiment_accepts() -> None:
+def test_best_hash_is_optimal_among_accepted_primes() -> None:
     for epsilon in (1_000, 200_000, 1_000_000, 3_000_000, 8_000_000):
         best = best_hash(200, epsilon)
         assert best is not None
@@ -115,7 +115,7 @@ def published(fanout: int) -> tuple[Level, ...]:
 
 
 @pytest.mark.parametrize(("fanout", "printed"), [(2, 0.557), (4, 0.531), (16, 0.663)])
-def test_published_hierarchies_are_as_accurate_as_published_or_better(fanout: int, printed: float) -> None:
+def test_hierarchies_match_or_beat_published_accuracy(fanout: int, printed: float) -> None:
     """D = 256, e^ε = 3, N = 2^26, units of 1e-6, errors independent and of rare values; the collisions
     counted exactly give up to 7 % less."""
     levels = published(fanout)

@@ -89,7 +89,7 @@ def test_fourier_transforms_are_the_butterflies(experiment: Experiment) -> None:
 
 
 @each_design
-def test_the_excess_is_what_each_class_supports_beyond_an_even_part(experiment: Experiment) -> None:
+def test_excess_is_support_beyond_even_share(experiment: Experiment) -> None:
     (level,) = experiment.levels
     excess = hashed_moments.excess_supported(level.g, level.t, level.domain)
     counted = butterfly.class_weights(level, np.ones(level.domain)) - level.domain / level.g
@@ -99,7 +99,7 @@ def test_the_excess_is_what_each_class_supports_beyond_an_even_part(experiment: 
 
 @pytest.mark.slow
 @each_flat
-def test_the_variance_of_one_value_is_the_mean_over_values_of_the_exact_one(experiment: Experiment) -> None:
+def test_single_value_variance_is_mean_of_exact_variances(experiment: Experiment) -> None:
     mechanism, domain = mechanism_of(experiment), experiment.domain
     assert isinstance(mechanism, SupportMechanism)
     channel = mechanism.codes[0].channel
@@ -142,7 +142,7 @@ def mean_variances(experiment: Experiment, shares: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("domain", "epsilon", "g", "of_free"), [(64, 1.1, 3, 0.84), (300, 1.1, 3, 0.57), (64, 2, 7, 0.34)]
 )
-def test_a_known_sum_makes_ranges_better_and_single_values_no_worse(
+def test_known_sum_improves_ranges_and_never_harms_single_values(
     domain: int, epsilon: float, g: int, of_free: float
 ) -> None:
     """Exact variances, of all ranges and of all values: an even, a skewed and a concentrated population."""

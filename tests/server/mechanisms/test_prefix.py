@@ -33,7 +33,7 @@ def test_sums_over_each_level_s_slots_are_estimated_without_bias():
     np.testing.assert_allclose(mean, statistic, atol=1e-9)
 
 
-def test_how_often_slots_of_two_levels_come_together_cannot_be_asked():
+def test_rejects_joint_statistics_of_two_levels():
     statistic = np.zeros((64, 1))
     statistic[0] = 1
     with pytest.raises(ValueError, match="no report tells how often slots of two levels come together"):
@@ -97,7 +97,7 @@ def test_texts_are_what_it_is_chosen_for():
 
 @pytest.mark.parametrize("epsilon", [100_000, 1_000_000, 8_000_000, 16_000_000])
 @pytest.mark.parametrize("levels", [2, 6, 16])
-def test_what_is_chosen_fits_the_boards(epsilon, levels):
+def test_chosen_parameters_fit_boards(epsilon, levels):
     fields = choose((1 << 10) ** levels, epsilon, Workload("texts", levels=levels)).fields()
     prefixes = [min(i, levels - 1) for i in range(1, levels + 1)]
     made(TEXT | {"slots": 1 << 10, "prefixes": prefixes, "epsilon": epsilon} | fields)

@@ -39,7 +39,7 @@ def populations(bins: int) -> dict[str, Floats]:
 
 
 @pytest.mark.parametrize(("bins", "reach"), [(64, 15), (64, 0), (7, 3), (5, 9), (33, 16), (2, 0)])
-def test_weights_are_those_of_least_squares_over_the_whole_matrix(bins: int, reach: int):
+def test_weights_match_full_least_squares(bins: int, reach: int):
     channel = wave(bins, reach, 1_000_000)
     half = (np.arange(bins) < bins // 2).astype(float)
     statistic: Floats = np.column_stack([positions(bins), positions(bins) ** 2, half])
@@ -93,7 +93,7 @@ def test_codes_and_errors_of_64_values(epsilon: float, codes: int, deviations: t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bins", [64, 256])
-def test_a_mean_and_its_interval_from_a_fleet_that_mostly_reads_zero(bins: int):
+def test_mean_interval_covers_for_mostly_zero_readings(bins: int):
     """600 fleets of 3,000 reports, 98 % in one bin: hits are taken to be 93 % at least.
 
     Fewer than the bound come with a chance below 1e-9 where intervals cover 93 % or more.
@@ -111,7 +111,7 @@ def test_a_mean_and_its_interval_from_a_fleet_that_mostly_reads_zero(bins: int):
     assert hits >= stats.binom.ppf(1e-9, 600, 0.93)
 
 
-def test_versions_of_other_reach_and_other_mechanisms_make_one_mean():
+def test_pools_mean_over_reaches_and_mechanisms():
     """Three versions of 20,000 reports: each is within 6.5 of its standard errors, 1e-10 by chance."""
     rng = np.random.default_rng(4)
     shares = populations(64)["beta(5, 2)"]

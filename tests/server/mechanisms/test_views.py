@@ -60,7 +60,7 @@ def test_components_add_up_and_have_no_sum_of_their_own(shape):
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (2, 3, 2)], ids=str)
-def test_weights_are_those_of_generalised_least_squares_over_the_joint_table(shape):
+def test_weights_match_generalised_least_squares_of_joint_table(shape):
     """Against the dense solution: shares of all cells, their sum known, from views that err by V each."""
     parts = tuple(range(len(shape)))
     asked = [(list(view), factors.size(shape, view), 1 + i) for i, view in enumerate(factors.within(parts))]
@@ -88,7 +88,7 @@ def test_weights_are_those_of_generalised_least_squares_over_the_joint_table(sha
 # --- What is unknown ------------------------------------------------------------------------------
 
 
-def test_what_no_view_tells_is_refused_and_all_else_is_estimated():
+def test_refuses_only_statistics_outside_every_view():
     """Both marginals of 200,000 reports are within 7 standard errors: less than 1e-11 by chance."""
     e = views((4, 3), ([0], 4, 1), ([1], 3, 1)).experiment
     rng = np.random.default_rng(3)
@@ -124,7 +124,7 @@ def variance(experiment: Experiment, statistic: Floats, shares: Floats | None = 
     return float(mechanism_of(experiment).variances(statistic, even if shares is None else shares)[0])
 
 
-def test_sixteen_by_sixteen_at_2_reaches_the_numbers_of_each_question():
+def test_16_by_16_at_epsilon_2_reaches_documented_errors():
     """A cell 0.730 and a marginal 0.722 where each is asked for; 11.5 and 1.445 are what they cost else."""
     shape = (16, 16)
     cell, part = np.eye(256, 1), indicator(shape, (0,))
@@ -210,7 +210,7 @@ def test_energies_are_the_statistics_mean_squared_lengths(kind):
         assert found.get(parts, 0.0) == pytest.approx(expected[parts], abs=1e-12)
 
 
-def test_where_the_joint_table_is_all_that_counts_no_views_are_needed():
+def test_needs_no_views_for_joint_table_alone():
     workload = Workload("differences", shape=(16, 16), of_parts=(1,), given=(0,))
     assert choose(256, EPSILON, workload).fields() == choose(256, EPSILON, FREQUENCIES).fields()
 

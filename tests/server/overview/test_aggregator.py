@@ -125,7 +125,7 @@ def test_addresses(url):
     "url",
     ["127.0.0.1:9417", "file:///etc/passwd", "http://", "http://u:secret@h:1", "http://h/metrics", "h\n"],
 )
-def test_what_is_no_address_is_refused_without_its_password(url):
+def test_rejects_invalid_url_without_showing_password(url):
     with pytest.raises(UsageError, match="is not an aggregator's address") as caught:
         check_url(url)
     assert "secret" not in str(caught.value)

@@ -39,7 +39,7 @@ def of(seen: StoreOverview, name: str):
     return next(e for fleet in seen.fleets for e in fleet.experiments if e.name == name)
 
 
-def test_reports_are_those_of_the_histograms_by_day_whatever_the_window(store: Store):
+def test_daily_reports_match_histograms_for_any_window(store: Store):
     count(store, TEMP, ["a", "b"], NOON - DAY)
     count(store, TEMP, ["c"])
     count(store, HOURLY, ["a"], NOON - DAY)
@@ -57,7 +57,7 @@ def test_reports_are_those_of_the_histograms_by_day_whatever_the_window(store: S
 
 
 @pytest.mark.slow
-def test_what_came_since_is_added_to_what_was_known(store: Store):
+def test_adds_new_reports_to_previous_overview(store: Store):
     seen = None
     for day in range(6):
         for name in range(3):
@@ -68,7 +68,7 @@ def test_what_came_since_is_added_to_what_was_known(store: Store):
             assert of(seen, "temp").reports == store.histogram("home", TEMP.digest).sum()
 
 
-def test_after_a_commit_only_the_newest_windows_are_read_and_never_a_device(store: Store):
+def test_reads_only_newest_windows_and_no_devices_after_commit(store: Store):
     for day in range(5):
         count(store, TEMP, [f"d{day}"], NOON + day * DAY)
     before = overview(store, NOON)

@@ -104,7 +104,7 @@ class TestCommits:
             assert watch.refresh().ready
             assert total(watch) == 2
 
-    def test_who_looks_may_write_as_well_where_others_left_their_files(self, folder: Path, url: str):
+    def test_reader_may_write_where_others_left_files(self, folder: Path, url: str):
         """SQLite shares the log's index among a process's connections, opened as the first has opened it."""
         with Store(url):
             shutil.copytree(folder, folder / "killed")
@@ -117,7 +117,7 @@ class TestCommits:
             assert total(watch) == 2
 
     @pytest.mark.slow
-    def test_while_readers_come_and_go_nothing_is_lost_or_stands_still(self, folder: Path):
+    def test_concurrent_readers_lose_and_block_nothing(self, folder: Path):
         url, over = f"sqlite:///{folder / 'store.sqlite'}", threading.Event()
         seen: list[int] = []
 
@@ -283,7 +283,7 @@ class TestStates:
             assert state.kind == "other schema"
             assert "use the Hushmote that wrote it" in state.words
 
-    def test_one_that_somebody_keeps_to_himself_is_locked_and_then_free(self, folder: Path, monkeypatch):
+    def test_exclusively_locked_store_is_reported_until_released(self, folder: Path, monkeypatch):
         monkeypatch.setattr("hushmote.server.store.read_only.BUSY_TIMEOUT_S", 0.05)
         path = folder / "store.sqlite"
         with StoreWatch(f"sqlite:///{path}") as watch:

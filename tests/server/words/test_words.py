@@ -9,7 +9,7 @@ from hushmote.server.words.epsilon import belief, rounded_down, rounded_up
 from hushmote.server.words.numbers import chance, counted, few_boards, is_too_wide, length, two_digits
 
 
-def test_chances_are_said_as_people_say_them_and_an_at_most_is_never_less():
+def test_formats_chances_naturally_and_rounds_bounds_up():
     said = {0.1: "1 in 10", 1 / 3: "1 in 3", 0.25: "1 in 4", 0.75: "75 in 100", 1 / 1024: "1 in 1,024"}
     for p, words in said.items():
         assert chance(p) == chance(p, up=True) == words

@@ -74,7 +74,7 @@ FAULTS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_is_broken_is_found_and_named(own_coin: Coin, name: str):
+def test_finds_and_names_faults(own_coin: Coin, name: str):
     whole, broken, fails = FAULTS[name]
     found = check.check_property(fails, cases(own_coin((whole, broken))))
     assert found.holds is False, found
@@ -83,7 +83,7 @@ def test_what_is_broken_is_found_and_named(own_coin: Coin, name: str):
 
 
 @pytest.mark.parametrize(("excess", "holds"), [(0, True), (1, False), (100_000, False)])
-def test_a_ratio_above_e_to_the_epsilon_by_less_than_1e_12_is_found(own_coin: Coin, excess: int, holds: bool):
+def test_finds_tiny_excess_over_e_to_epsilon(own_coin: Coin, excess: int, holds: bool):
     """The truth by a first coin or, where that fails, by two small ones: chances in steps of 2**-58."""
     epsilon = EPSILONS[0]
     first = truth_threshold(epsilon, 2)
@@ -113,7 +113,7 @@ def test_a_ratio_above_e_to_the_epsilon_by_less_than_1e_12_is_found(own_coin: Co
         ("exp.epsilon if exp.epsilon < 4_000_000 else 0", "; at ε 0.001, 0.5 and 2, 1 example, 2 values"),
     ],
 )
-def test_privacy_is_proven_at_small_and_large_epsilons_and_says_so(own_coin: Coin, wrong: str, words: str):
+def test_proves_privacy_at_small_and_large_epsilons(own_coin: Coin, wrong: str, words: str):
     word = own_coin(("(exp.epsilon, 2)", f"({wrong}, 2)"))
     assert check.check_property("private", cases(word)).holds
     found = check.check_privacy(cases(word), further_cases(word))
@@ -141,7 +141,7 @@ def test_a_blanket_may_say_less_than_there_is_and_no_more(own_coin: Coin, said: 
     assert found.holds is holds, found.words
 
 
-def test_what_one_s_own_class_says_of_shuffled_reports_is_not_taken(own_coin: Coin):
+def test_ignores_custom_blanket_of_mechanism(own_coin: Coin):
     """The ε of a histogram is that of the clones of a report's ε: 0.0685 of 26,000 reports at ε = 2."""
     own = "    odds = 1.5\n\n    def blanket(self):\n        return 7.4, 0.5, 1.0\n\n    def draw("
     case = cases(own_coin(("    def draw(", own)))[-1]
@@ -162,7 +162,7 @@ def test_a_take_that_changes_what_was_asked_is_refused(own_coin: Coin, change: s
         cases(word)
 
 
-def test_of_codes_that_are_too_many_it_says_what_was_not_looked_at(own_coin: Coin):
+def test_names_checks_skipped_for_too_many_codes(own_coin: Coin):
     """Nothing of their size is made: of 2**24 codes two are drawn."""
     found = cases(own_coin(("exp.code_count = 2", "exp.code_count = 1 << 24")))
     tracemalloc.start()
@@ -178,7 +178,7 @@ def test_of_codes_that_are_too_many_it_says_what_was_not_looked_at(own_coin: Coi
     assert all("not at 2 values, ε = 2: 16,777,216 codes are too many" in one.words for one in left)
 
 
-def test_what_raises_at_a_further_epsilon_is_no_refusal(own_coin: Coin):
+def test_exception_at_further_epsilon_is_not_a_refusal(own_coin: Coin):
     word = own_coin(("exp.code_count = 2", "exp.code_count = 2 // (exp.epsilon < 16_000_000)"))
     with pytest.raises(ContractError, match=r"example 1: mechanism .* its take raises ZeroDivisionError"):
         further_cases(word)
@@ -262,7 +262,7 @@ def test_examples_are_needed_and_must_be_what_boards_take(own_coin: Coin):
             cases(word)
 
 
-def test_what_has_too_many_branches_is_refused():
+def test_rejects_too_many_branches():
     with pytest.raises(EnumerationError, match="more than 100 branches"):
         distribution(lambda rng: rng.below(101), 100)
     assert distribution(lambda rng: rng.below(100), 100)[3] == Fraction(1, 100)

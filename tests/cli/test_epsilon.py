@@ -10,7 +10,7 @@ from boards import ask_fleet
 from command_line import Run, runner
 from designs import choice_payload
 from refusals import Refusal, refusals
-from shown import shown
+from shown import prints, shown
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Store
@@ -127,7 +127,8 @@ def test_the_page_shows_what_its_commands_print(hushmote, monkeypatch: pytest.Mo
     pairs = shown((REPOSITORY / "docs" / "planning.md").read_text("utf-8"), "epsilon")
     assert len(pairs) == 2
     for (_, *arguments), expected in pairs:
-        assert [line.rstrip() for line in hushmote(*arguments).rstrip().splitlines()] == expected
+        output = hushmote(*arguments)
+        assert prints(output, expected), output
 
 
 @pytest.mark.slow

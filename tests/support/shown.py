@@ -14,3 +14,10 @@ def shown(page: str, *commands: str) -> list[tuple[list[str], list[str]]]:
         for arguments, text in pairs
         if not commands or arguments[0] in commands
     ]
+
+
+def prints(output: str, lines: list[str]) -> bool:
+    """Return whether a command printed these lines; "..." is any number of lines that the page leaves out."""
+    pattern = "".join(r"(?:.*\n)*?" if line == "..." else re.escape(line) + "\n" for line in lines)
+    printed = "".join(f"{line.rstrip()}\n" for line in output.rstrip().splitlines())
+    return re.fullmatch(pattern, printed) is not None

@@ -45,7 +45,7 @@ class Button:
         self._pin = pin
         self._released = released
 
-    def held(self, feed):
+    def was_held(self, feed):
         """Return whether it is pressed now and for 3 s; True once for each press.
 
         A pin that reads "down" counts only after it was seen released.
@@ -80,7 +80,7 @@ def asks(button, light, feed):
     """Ask by the light, and watch the button until it is time to ask again; returns whether it was held."""
     blink(light, _ASKS, feed)
     for _ in range(_LOOKS):
-        if button.held(feed):
+        if button.was_held(feed):
             return True
         feed()
         sleep_ms(_LOOK_MS)
@@ -104,11 +104,11 @@ def offer(kept, button, led, feed):
     name = list(kept.asking)[0]
     payload = kept.asking[name]
     print("hushmote: %s waits for a yes of its own: hold the button for 3 s" % name)
-    button.held(feed)  # one that is down now was pressed before
+    button.was_held(feed)  # one that is down now was pressed before
     for _ in range(_OFFERS):
         if asks(button, light, feed):
-            said = accept(kept, name, payload)
-            blink(light, _YES if said else _NO, feed)
+            agreed = accept(kept, name, payload)
+            blink(light, _YES if agreed else _NO, feed)
             return
 
 
@@ -136,7 +136,7 @@ def attend(client, button, led, feed, released=False):
     if button is not None:
         pin = machine.Pin(button, machine.Pin.IN, machine.Pin.PULL_UP)
     button = Button(pin, released)
-    if client.consent and button.held(feed):
+    if client.consent and button.was_held(feed):
         turn(client, light, feed)
     if client.consent:
         return None
@@ -195,9 +195,9 @@ def question(fields):
     Hashed is the experiment's JSON without the fields of _NO_QUESTION: its names sorted, without spaces.
     Raises ldp_client.ExperimentRefused where no experiment has such fields.
     """
-    asked = {name: fields[name] for name in fields if name not in _NO_QUESTION}
+    content = {name: fields[name] for name in fields if name not in _NO_QUESTION}
     try:
-        digest = hashlib.sha256(_canonical(asked).encode()).digest()
+        digest = hashlib.sha256(_canonical(content).encode()).digest()
         return digest[:8] + ldp_client.take_int(dict(fields), "epsilon", 0, 0xFFFFFFFF).to_bytes(4, "big")
     except (TypeError, RuntimeError):  # a value that no experiment has
         raise ldp_client.ExperimentRefused("its fields cannot be read")
@@ -224,14 +224,14 @@ def load(kept, names):
     if kept._folder is None:
         return
     for name in names:
-        for held, file in ((kept._agreed, name + _YES_FILE), (kept.asking, name + _ASKING_FILE)):
+        for table, file in ((kept._agreed, name + _YES_FILE), (kept.asking, name + _ASKING_FILE)):
             try:
                 with open(kept._folder + "/" + file, "rb") as f:
                     data = f.read()
             except OSError:  # there is none
                 continue
             if kept._seal(file, data[:-4]) == int.from_bytes(data[-4:], "big"):
-                held[name] = data[:-4]
+                table[name] = data[:-4]
 
 
 def _write(kept, file, data):
@@ -251,8 +251,8 @@ def _remove(kept, file):
 
 def ask(kept, name, payload):
     """Let a payload wait in kept.asking, and raise, unless the last yes was to its question and epsilon."""
-    asked, agreed = _question(payload), kept._agreed.get(name, b"")
-    if asked[:8] != agreed[:8] or asked[8:] > agreed[8:]:
+    new, agreed = _question(payload), kept._agreed.get(name, b"")
+    if new[:8] != agreed[:8] or new[8:] > agreed[8:]:
         if kept.asking.get(name) != payload:
             kept.asking[name] = payload
             _write(kept, name + _ASKING_FILE, payload)
@@ -269,7 +269,7 @@ def agree(kept, name, payload):
     kept.take(name, kept.asking.pop(name), True)
 
 
-def taken(kept, name, payload):
+def settle(kept, name, payload):
     """Let nothing wait any more, as an experiment is in force; keep the yes to a payload, None for no yes.
 
     Raises ldp_client.ExperimentRefused if somebody said no to everything meanwhile.
@@ -295,7 +295,7 @@ def forget(kept, name):
 
 def forget_all(kept):
     """Forget every yes, as somebody said no to everything: what the broker repeats is asked about again."""
-    for held in (kept._client._experiments, kept.known, kept._last, kept._refused):
-        held.clear()
+    for table in (kept._client._experiments, kept.digests, kept._last, kept._refused):
+        table.clear()
     for name in kept._client._policy["experiments"]:
         forget(kept, name)

@@ -76,14 +76,14 @@ def tidy():
 class KeptExperiments:
     """A client's experiments and, in folder, what they were when the power went.
 
-    folder: made where it is missing; None to keep nothing in flash. known: name -> SHA-256 of the payload in
+    folder: made if missing; None to keep nothing in flash. digests: name -> SHA-256 of the payload in
     force. fault: None, or why the flash could not be written; the board goes on without it.
     """
 
     def __init__(self, client, folder: "str | None" = "/experiments"):
         self._client = client
         self._folder = folder
-        self.known = {}
+        self.digests = {}
         self._last = {}  # like known, but withdrawals as well
         self.fault = None
         self.waiting = []  # [name, payload]: the newest message of each topic, until consider() takes it
@@ -118,12 +118,12 @@ class KeptExperiments:
         if self._last.get(name) == digest:
             self._client._refusals.pop(name, None)  # of another version, meanwhile
             if self._each:
-                ldp_client._beside("consent").taken(self, name, None)
+                ldp_client._beside("consent").settle(self, name, None)
             return
         if payload[:1] <= b"\x00":  # a withdrawal has no JSON: it is empty, or a serial and a signature
             self._client.withdraw(name, payload)
-            for held in (self.known, self.asking, self._refused):
-                held.pop(name, None)
+            for table in (self.digests, self.asking, self._refused):
+                table.pop(name, None)
             if self._each:
                 ldp_client._beside("consent").forget(self, name)
         else:
@@ -135,8 +135,8 @@ class KeptExperiments:
                 ldp_client._beside("consent").ask(self, name, payload)
             self._enroll(name, payload, False)
             if self._each:
-                ldp_client._beside("consent").taken(self, name, payload if agreed else None)
-            self.known[name] = digest
+                ldp_client._beside("consent").settle(self, name, payload if agreed else None)
+            self.digests[name] = digest
         self._last[name] = digest
         self._write(name, payload)
 
@@ -212,7 +212,7 @@ class KeptExperiments:
                 self._enroll(name, payload, True)
             except ldp_client.LDPError:  # the policy has changed; status() says what does not fit
                 return
-            self.known[name] = hashlib.sha256(payload).digest()
+            self.digests[name] = hashlib.sha256(payload).digest()
         self._last[name] = hashlib.sha256(payload).digest()
 
     def _write(self, name, payload):

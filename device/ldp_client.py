@@ -38,14 +38,14 @@ try:
 except ImportError:  # a port without threads: a callback that comes between has ended when this goes on
 
     class allocate_lock:
-        held = False
+        locked = False
 
         def acquire(self, wait):
-            held, self.held = self.held, True
-            return not held
+            locked, self.locked = self.locked, True
+            return not locked
 
         def release(self):
-            self.held = False
+            self.locked = False
 
 
 ONE = 1 << 30  # probabilities are integers out of ONE
@@ -664,12 +664,12 @@ class _Ledger:
         try:
             if isinstance(storage, str):
                 self._storage = storage = FileStorage(storage)
-            self._seen = [storage.read(0), storage.read(1)]  # what the slots held last
+            self._slots = [storage.read(0), storage.read(1)]  # what the slots held last
         except OSError as e:
             self.locked = "locked: %s" % _storage_failed(e)
             return
-        odd, even = _State.decode(self._seen[0] or b""), _State.decode(self._seen[1] or b"")
-        self.unfinished = not self._seen[1] and (not self._seen[0] or bool(odd and odd.sequence == 1))
+        odd, even = _State.decode(self._slots[0] or b""), _State.decode(self._slots[1] or b"")
+        self.unfinished = not self._slots[1] and (not self._slots[0] or bool(odd and odd.sequence == 1))
         if self.unfinished:
             self.locked = "locked: no ledger; provision this board"
         elif not (odd and even and odd.sequence & 1 and abs(odd.sequence - even.sequence) == 1):
@@ -684,20 +684,20 @@ class _Ledger:
         state.sequence = self.state.sequence + 1
         check(state.sequence <= _MAX_UINT32, "the ledger is worn out", LedgerError)
         record = state.encode()
-        storage, seen = self._storage, self._seen
+        storage, slots = self._storage, self._slots
         try:
             there = storage.read(slot)
-            if storage.read(1 - slot) != seen[1 - slot] or there not in (seen[slot], self._tried):
+            if storage.read(1 - slot) != slots[1 - slot] or there not in (slots[slot], self._tried):
                 self.locked = "locked: another client wrote this ledger"
                 raise LedgerError(self.locked)
             self._tried = record
             try:
                 storage.write(slot, record)
             finally:
-                seen[slot] = storage.read(slot)  # also what a write that failed has left
+                slots[slot] = storage.read(slot)  # also what a write that failed has left
         except OSError as e:
             raise _storage_failed(e)
-        check(seen[slot] == record, "storage failed: it reads back otherwise", LedgerError)
+        check(slots[slot] == record, "storage failed: it reads back otherwise", LedgerError)
         self.state = state
 
 
@@ -780,7 +780,8 @@ class Client:
         self._refusals = {}
         self.serials = {}
         self._error = None
-        self._no = self._written = None  # the last no since the start, each its own object; the last in flash
+        # The last no since the start, each its own object, and the last in flash.
+        self._no = self._stored_no = None
         self._on_no = None  # called as a no is written, or a yes after one that could not be
         self._lock = allocate_lock()  # held during a call
         self._ledger = _Ledger(storage)
@@ -857,7 +858,7 @@ class Client:
 
     # Reports
 
-    def report(self, name, value, drawn=None):
+    def report(self, name, value, coin_digest=None):
         """Randomize a reading; returns a report to publish, already debited, or None.
 
         None: nobody said yes, or somebody says no meanwhile, the coin of `every` said no, the budget is
@@ -865,7 +866,7 @@ class Client:
         way, or the storage failed (status() says which). Which of these it is never depends on the value.
         Raises TypeError for a value of the wrong type, EntropyError for a stuck source; nothing was spent.
 
-        drawn: the digest of the version whose coin said yes to this call beforehand, in gap.py.
+        coin_digest: the digest of the version whose coin said yes to this call beforehand, in gap.py.
         """
         if not self._lock.acquire(False):
             return None
@@ -875,10 +876,10 @@ class Client:
                 return None
             self._drbg.reseed(_entropy(_RESEED_BYTES))
             # The coin is tossed before the value is looked at.
-            silent = exp.every > 1 and exp.digest != drawn and self.rng.below(exp.every)
+            silent = exp.every > 1 and exp.digest != coin_digest and self.rng.below(exp.every)
             index = exp.bucket(value)
             state = self._ledger.state
-            if silent or self._left(exp) < 1 or len(state.unsent) >= _MAX_UNSENT:
+            if silent or self._remaining(exp) < 1 or len(state.unsent) >= _MAX_UNSENT:
                 return None
             new = state.copy()
             number, rule, cap, spent = self._entry(exp)
@@ -903,7 +904,7 @@ class Client:
         new = (0, exp.rule, exp.cap, exp.epsilon if exp.rule == "count" else 0)
         return self._ledger.state.entries.get(exp.key, new)
 
-    def _left(self, exp):
+    def _remaining(self, exp):
         """How many more reports at this epsilon keep every bound: most n with spent + n * cost <= cap."""
         state = self._ledger.state
         epsilon = exp.epsilon
@@ -914,14 +915,16 @@ class Client:
         if self._ledger.locked or full or rule != exp.rule or (rule == "count" and spent != epsilon):
             return 0
         # For the board's life: while the sum is within its bound, or the squares are within theirs.
-        left = (self._policy["sum"] - state.sum) // epsilon
-        left = max(left, (self._policy["squares"] - state.squares) // square)
+        count = (self._policy["sum"] - state.sum) // epsilon
+        count = max(count, (self._policy["squares"] - state.squares) // square)
         # For this experiment: within the smaller of the pinned cap and the version's.
         if rule != "unlimited":
-            left = min(left, (min(cap, exp.cap) - (number if rule == "count" else spent)) // exp.cost())
+            count = min(count, (min(cap, exp.cap) - (number if rule == "count" else spent)) // exp.cost())
         # And no more than the ledger's fields can hold.
-        left = min(left, (_MAX_SUM - 1 - state.sum) // epsilon, (_MAX_SQUARES - 1 - state.squares) // square)
-        return max(min(left, _MAX_UINT32 - number), 0)
+        count = min(
+            count, (_MAX_SUM - 1 - state.sum) // epsilon, (_MAX_SQUARES - 1 - state.squares) // square
+        )
+        return max(min(count, _MAX_UINT32 - number), 0)
 
     def _encode(self, exp, number, code):
         key = self._device_key
@@ -959,7 +962,7 @@ class Client:
         ledger is locked or cannot be written, and for a True during another call. After a False that could
         not be written the client is silent all the same, and its next calls try to write it again.
         """
-        return self._no is self._written and self._ledger.state.consent
+        return self._no is self._stored_no and self._ledger.state.consent
 
     @consent.setter
     def consent(self, value):
@@ -975,18 +978,18 @@ class Client:
                 self._answer(True, no)
         finally:
             self._release()
-        check(value or self._no is self._written, self._error, LedgerError)
+        check(value or self._no is self._stored_no, self._error, LedgerError)
 
     def _answer(self, value, no):
         """Write an answer that is newer than this no, or is this no."""
-        if self._on_no and no is not self._written:
+        if self._on_no and no is not self._stored_no:
             self._on_no()
         new = self._ledger.state.copy()
         new.consent = value
         if not value:
             new.unsent = ()
         self._ledger.commit(new)
-        self._written = no
+        self._stored_no = no
         self._error = None
 
     def _release(self):
@@ -994,7 +997,7 @@ class Client:
         while True:
             no = self._no
             try:
-                if no is not self._written:
+                if no is not self._stored_no:
                     self._answer(False, no)
             except LedgerError as e:
                 self._error = str(e)
@@ -1020,7 +1023,7 @@ class Client:
             line = {"state": "refused" if reason else "absent", "left": None, "reason": reason}
             line["reports"] = state.entries.get(_key(name), (0,))[0]
             if exp:
-                line["left"] = self._left(exp)
+                line["left"] = self._remaining(exp)
                 line["state"] = "reporting" if line["left"] else "spent"
                 line["digest"] = binascii.hexlify(exp.digest).decode()
                 line["epsilon"] = exp.epsilon

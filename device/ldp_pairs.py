@@ -77,7 +77,7 @@ def take_views(exp, fields):
     n = len(views)
     cells = ldp_client.take_ints(fields, "cells", n, 2, 1 << 24)
     weights = ldp_client.take_ints(fields, "weights", n, 0, 65535, [1] * n)
-    seen = []
+    earlier = []
     for view, g, weight in zip(views, cells, weights):
         steps = []
         nodes = 1
@@ -93,9 +93,9 @@ def take_views(exp, fields):
             nodes *= size
         # Rising numbers of parts and nothing else; "true" is 1 in Python, and no number here.
         # Compared before they are made text: what is nested deep would end in RuntimeError.
-        good = numbers and view == numbers and repr(view) == repr(numbers) and view not in seen
+        good = numbers and view == numbers and repr(view) == repr(numbers) and view not in earlier
         _check(good, "views must differ and rise")
-        seen.append(view)
+        earlier.append(view)
         level = ldp_client.Level(exp.epsilon, nodes, g, 1, exp.code_count, weight)
         level.steps = steps
         exp.levels += (level,)

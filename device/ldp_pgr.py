@@ -83,11 +83,11 @@ class Points:
                 inverse = inverse * top % q
             top = top * top % q
             power >>= 1
-        code = seen = 0
+        code = started = 0
         for i in range(self.t - 1, -1, -1):
             digit = digits[i]
-            code = code * q + (1 + digit * inverse % q) * seen
-            seen |= digit > 0
+            code = code * q + (1 + digit * inverse % q) * started
+            started |= digit > 0
         return self.offset + code
 
 

@@ -171,7 +171,7 @@ def agree(name):
 _reports = []  # the last 8 reports: the time, and the words on it
 
 
-def told(words):
+def show_report(words):
     """Print a report that was made, and keep the words for last()."""
     print("hushmote: " + words)
     _reports[:] = _reports[-7:] + [(time.time(), words)]
@@ -234,18 +234,18 @@ def look_up(getaddrinfo, host, *more):
     if sys.platform == "rp2":
         # lwIP asks each of two servers for 7 s, and the watchdog waits for 8. Timers go on meanwhile; not for
         # ever, so that what hangs is ended.
-        left = [30]
+        seconds = [30]
 
         def tick(_):
-            left[0] -= 1
-            if left[0] > 0:
+            seconds[0] -= 1
+            if seconds[0] > 0:
                 feed()
 
         timer = machine.Timer(-1, period=1_000, callback=tick)
     try:
-        found = getaddrinfo(host, *more)
-        _last[host] = found[0][-1][0]
-        return found
+        addresses = getaddrinfo(host, *more)
+        _last[host] = addresses[0][-1][0]
+        return addresses
     except OSError:
         if host not in _last:
             raise
@@ -283,7 +283,7 @@ class Application:
         self.make_mqtt = None
         brokers = self.settings["mqtt_host"].count(",") + 1
         self.reporter = Reporter(self.client, lambda: self.make_mqtt(), self.kept, feed, brokers)
-        self.reporter.on_report = told
+        self.reporter.on_report = show_report
         self.reporter.look_up = look_up
         self.due = None  # what plan() found, until that reading has come
         self.access_point = []
@@ -307,7 +307,7 @@ class Application:
         """How long a start that was not planned waits for its first reading."""
         # At a random moment of an interval: however often the power goes, there is at most one reading an
         # interval on average, and a fleet does not come back in step.
-        if not self.kept.known:
+        if not self.kept.digests:
             return self.client.rng.below(START_SPREAD_S)
         if machine.reset_cause() == getattr(machine, "WDT_RESET", None):
             return INTERVAL_S  # or whatever hangs would make a reading each time
@@ -322,8 +322,8 @@ class Application:
             refresh = INTERVAL_S >= REFRESH_S or self.client.rng.bernoulli(
                 INTERVAL_S * ldp_client.ONE // REFRESH_S
             )
-        first, drawn = beside("gap").draw(self.client, calls)
-        self.due = drawn, refresh and first == calls
+        first, digests = beside("gap").draw(self.client, calls)
+        self.due = digests, refresh and first == calls
         return first
 
     def wake_up(self):
@@ -333,13 +333,15 @@ class Application:
             return
         if self.due is None:
             self.plan()
-        drawn, refresh = self.due or ({}, False)
+        digests, refresh = self.due or ({}, False)
         self.due = None
-        for name in drawn:
-            self.reporter.report(name, read(name), drawn[name])
-        if refresh or not self.kept.known or client.outbox():
+        for name in digests:
+            self.reporter.report(name, read(name), digests[name])
+        if refresh or not self.kept.digests or client.outbox():
             # What is unknown so far, the broker may have.
-            self.connect({name: read(name) for name in POLICY["experiments"] if name not in self.kept.known})
+            self.connect(
+                {name: read(name) for name in POLICY["experiments"] if name not in self.kept.digests}
+            )
         self.tell()
         self.ask()
 
@@ -348,7 +350,7 @@ class Application:
         if (
             not beside("station").remembers(machine)
             or not self.client.consent
-            or not self.kept.known
+            or not self.kept.digests
             or self.client.outbox()
         ):
             return INTERVAL_S

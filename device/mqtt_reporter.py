@@ -312,11 +312,11 @@ class Reporter(base.BaseReporter):
 
     def _connect_any(self):
         """Connect to the next broker that answers, while flush() has time."""
-        for left in range(self._brokers, 0, -1):
+        for attempts in range(self._brokers, 0, -1):
             try:
                 return self._connect()
             except Exception as e:  # as in poll()
-                if left == 1 or ticks_diff(self._end_ms, ticks_ms()) <= 0:
+                if attempts == 1 or ticks_diff(self._end_ms, ticks_ms()) <= 0:
                     raise
                 self._lost(reason(e))
 
@@ -334,8 +334,8 @@ class Reporter(base.BaseReporter):
         self._kept.waiting.clear()
         for name in self._names:
             self._subscribe(name)
-        self._said = self._health("online")
-        self._publish(self._status_topic, self._said, True)
+        self._last_status = self._health("online")
+        self._publish(self._status_topic, self._last_status, True)
         self._is_connected()
 
     def _open(self, mqtt):

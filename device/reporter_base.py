@@ -48,8 +48,8 @@ def left_ms(until_ms, most_ms):
 
     A board's counter wraps: 6.2 to 12.4 days after a moment, ticks_diff says that it is far ahead.
     """
-    left = ticks_diff(until_ms, ticks_ms())
-    return left if 0 < left <= most_ms else 0
+    ms = ticks_diff(until_ms, ticks_ms())
+    return ms if 0 < ms <= most_ms else 0
 
 
 NOT_MQTT = "the broker sent what is not MQTT"
@@ -134,9 +134,9 @@ class Brokers:
                     "brokers are written host or host:port, as in a,b:1884: not " + text
                 )
             self._all.append((host, own))
-        drawn = os.urandom(2)
-        self._at = drawn[0] % len(self._all)
-        self._step = drawn[1] % 2 or -1
+        entropy = os.urandom(2)
+        self._at = entropy[0] % len(self._all)
+        self._step = entropy[1] % 2 or -1
 
     def next(self):
         """(Host, port) of the next."""
@@ -206,7 +206,7 @@ class BaseReporter:
         self._attempt = 0
         self._steady_ms = self._settled_ms = self._due_ms = self._storage_ms = None
         self._ping_ms = self._next_ms = self._acknowledged = None
-        self._said = b""  # what the status topic holds
+        self._last_status = b""  # what the status topic holds
         self._unsure = False  # whether it may hold something else by now
         self.connected = self._pinged = False
         self.error = self.fault = None
@@ -216,7 +216,7 @@ class BaseReporter:
 
     # The application's side
 
-    def report(self, name, value, drawn=None):
+    def report(self, name, value, coin_digest=None):
         """Make a report of a reading, as Client.report() does, and send it some time later.
 
         Returns it, or None. A value of the wrong type counts as no reading, and is named in mistyped:
@@ -227,18 +227,20 @@ class BaseReporter:
         self.mistyped.pop(name, None)
         try:
             try:
-                made = self._client.report(name, value, drawn)
+                report = self._client.report(name, value, coin_digest)
             except TypeError as e:
                 self.mistyped[name] = str(e)
-                made = self._client.report(name, None, drawn)
+                report = self._client.report(name, None, coin_digest)
         except ldp_client.LDPError as e:
             self.fault = str(e)
             return None
         if self._storage_ms is None:
             self.fault = None
-        if made is not None and self.on_report is not None:
-            self.fault = ldp_client._beside("preview").show(self.on_report, self._client, made) or self.fault
-        return made
+        if report is not None and self.on_report is not None:
+            self.fault = (
+                ldp_client._beside("preview").show(self.on_report, self._client, report) or self.fault
+            )
+        return report
 
     def status(self):
         """One line: whether connected, what waits, and what went wrong last, in the order of urgency."""
@@ -291,9 +293,9 @@ class BaseReporter:
             return None
         self._unsure = False
         health = self._health("online")
-        if health == self._said:
+        if health == self._last_status:
             return None
-        self._said = health
+        self._last_status = health
         return health
 
     def _take(self, topic, payload):
@@ -343,7 +345,7 @@ class BaseReporter:
             return
         self._settled_ms = None
         for name in self._names:
-            if name in self._kept.known and name not in self._heard:
+            if name in self._kept.digests and name not in self._heard:
                 self._kept.absent(name)
 
     def _due(self, now):

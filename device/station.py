@@ -34,9 +34,9 @@ def keep(machine, due, last):
     """Before a deep sleep: put what a plan found, or None, and last, of JSON, where they outlive it."""
     clock = _rtc(machine)
     if clock is not None:
-        drawn, refresh = due or ({}, None)
-        drawn = {name: int.from_bytes(drawn[name], "big") for name in drawn}
-        clock.memory(json.dumps([drawn, refresh, last]).encode())
+        digests, refresh = due or ({}, None)
+        digests = {name: int.from_bytes(digests[name], "big") for name in digests}
+        clock.memory(json.dumps([digests, refresh, last]).encode())
 
 
 def recall(machine, last, unplanned):
@@ -47,10 +47,10 @@ def recall(machine, last, unplanned):
     clock, due = _rtc(machine), None
     if clock is not None:
         try:
-            drawn, refresh, kept = json.loads(clock.memory())
-            last.update(kept)
+            digests, refresh, values = json.loads(clock.memory())
+            last.update(values)
             if refresh is not None and not unplanned:
-                due = {name: drawn[name].to_bytes(4, "big") for name in drawn}, refresh
+                due = {name: digests[name].to_bytes(4, "big") for name in digests}, refresh
         except (ValueError, TypeError, AttributeError):  # empty, or somebody else's
             pass
         clock.memory(b"")

@@ -310,7 +310,7 @@ def test_kept_files_are_those_of_the_micropython_client(announce: bytes | None, 
         enrolled = again.board.status()["experiments"]["e"]["enrolled"]
         assert enrolled == (client.status()["experiments"]["e"]["left"] is not None)
         assert again.board.serial("e") == client.serials.get("e", 0)
-        assert kept.known.keys() == ({"e"} if enrolled else set())
+        assert kept.digests.keys() == ({"e"} if enrolled else set())
     # Another fleet's, damaged, cut: none is taken, and the broker's next is.
     whole = board.kept["e"]
     for wrong in (whole[:-1], whole[:9], b"", whole + b"\0", bytes([whole[0] ^ 1]) + whole[1:], bytes(1200)):

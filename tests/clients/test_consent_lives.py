@@ -282,7 +282,7 @@ class Life:
             self.both(["sent"], lambda board: acknowledge_oldest(board.client))
             return
         self.start()
-        assert set(self.in_force) == set(self.python.kept.known), self.steps
+        assert set(self.in_force) == set(self.python.kept.digests), self.steps
         self.repeat()
 
     def repeat(self) -> None:

@@ -371,17 +371,17 @@ def test_every_makes_a_report_with_exactly_one_chance_in_every(every):
 
 def test_the_coin_is_drawn_before_the_value_is_looked_at():
     class Recording(BranchingRng):
-        calls: tuple = ()
+        ranges: tuple = ()
 
         def below(self, n):
-            self.calls += (n,)
+            self.ranges += (n,)
             return super().below(n)
 
     client = asked(budget("sum", 4 * EPSILON, every=5))
     client.rng = Recording()
     with pytest.raises(TypeError):
         client.report("e", "wrong type")
-    assert client.rng.calls == (5,)
+    assert client.rng.ranges == (5,)
 
 
 def test_silent_calls_spend_nothing_and_write_nothing():

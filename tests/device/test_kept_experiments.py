@@ -115,7 +115,7 @@ def test_a_withdrawn_one_stays_withdrawn_when_it_is_played_back(folder: Path):
     start(folder).take("room_temp", withdrawn(6))  # the board was away meanwhile
     kept = start(folder)
     assert states(kept) == ["absent", "absent"]
-    assert kept.known == {}
+    assert kept.digests == {}
     with pytest.raises(ExperimentRefused, match="newer"):
         kept.take("room_temp", signed(5))
     kept.take("room_temp", signed(7))
@@ -191,22 +191,22 @@ def test_a_file_that_is_cut_short_or_changed_is_none(folder: Path):
     whole = path.read_bytes()
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        assert start(folder).known == {}
+        assert start(folder).digests == {}
     for at in range(0, len(whole), 7):
         path.write_bytes(whole[:at] + bytes((whole[at] ^ 1,)) + whole[at + 1 :])
         kept = start(folder)
-        assert (kept.known, kept._client.serials) == ({}, {})
+        assert (kept.digests, kept._client.serials) == ({}, {})
     path.write_bytes(whole)
-    assert start(folder).known
+    assert start(folder).digests
 
 
 def test_ignores_files_of_another_fleet_or_experiment(folder: Path):
     start(folder).take("room_temp", signed(5))
-    assert start(folder, fleet="other").known == {}
-    assert start(folder, key=OTHER).known == {}
-    assert start(folder, key=None).known == {}
+    assert start(folder, fleet="other").digests == {}
+    assert start(folder, key=OTHER).digests == {}
+    assert start(folder, key=None).digests == {}
     os.rename(folder / "room_temp", folder / "door_open")
-    assert start(folder).known == {}
+    assert start(folder).digests == {}
 
 
 def test_a_policy_that_changed_ends_what_it_no_longer_allows(folder: Path):
@@ -215,7 +215,7 @@ def test_a_policy_that_changed_ends_what_it_no_longer_allows(folder: Path):
     kept.take("door_open", signed(6, "door_open"))
     strict = start(folder, epsilon=500_000)
     assert states(strict) == ["refused", "refused"]
-    assert strict.known == {}
+    assert strict.digests == {}
     start(folder, experiments=("door_open",))
     assert os.listdir(folder) == ["door_open"]
 
@@ -227,7 +227,7 @@ def test_full_flash_is_shown_and_experiment_runs_until_restart(folder: Path):
     assert states(kept) == ["reporting", "absent"]
     assert kept.fault is not None
     assert kept.fault.startswith("experiments cannot be kept: errno")
-    assert start(folder).known == {}
+    assert start(folder).digests == {}
     folder.unlink()
     kept.take("room_temp", signed(5))  # when it comes again, and there is room
     assert kept.fault is None

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ..fleet.audit import serial_port
-from ..fleet.audit.audit import AuditError, AuditFinding, judge, subject
+from ..fleet.audit.audit import AuditError, AuditResult, judge, subject
 from ..fleet.audit.serial_port import Job
 from ..server.answers import tables as show
 from ..server.budgets import policy
@@ -130,7 +130,7 @@ def _audit(of: list[bytes], port: str, draws: int, confidence: float, more: dict
     subjects = [subject(payload, whole) for payload in of for whole in (False, True)]
     jobs = [Job(s, (draws // 2, draws - draws // 2)) for s in subjects]
     with progress("drawing on the board", 2 * draws * len(jobs)) as advance:
-        tallies = serial_port.draw(board, jobs, drawn=advance)
+        tallies = serial_port.draw(board, jobs, on_draws=advance)
     error = (1 - confidence) / len(jobs)
     findings = [judge(s, t.runtime, t.halves, error) for s, t in zip(subjects, tallies, strict=True)]
     if more is not None:
@@ -144,13 +144,13 @@ def _audit(of: list[bytes], port: str, draws: int, confidence: float, more: dict
         raise PrivacyViolated(f"not {worst.nominal:g}-LDP: {worst.name} {words}; do not let it report")
 
 
-def _exact(finding: AuditFinding) -> str:
+def _exact(finding: AuditResult) -> str:
     """The exact ε by how far it is from the nominal one."""
     over = finding.exact - finding.nominal
     return f"{finding.nominal:g} {'-' if over <= 0 else '+'} {abs(over):.1g}"
 
 
-def _print(findings: list[AuditFinding], confidence: float) -> None:
+def _print(findings: list[AuditResult], confidence: float) -> None:
     title = f"{findings[0].runtime}: {findings[0].draws:,} draws of each of two inputs"
     made = show.table(title, _HEADINGS, (0, 1))
     for f in findings:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from ...fleet.provisioning import firmware, fleet_folder, rotation
 from ...fleet.provisioning import settings as provision
 from ...fleet.provisioning.fleet_folder import DEVICES, SIGNING, FleetFolder, now_utc
-from ...fleet.provisioning.fleet_spec import NATS, FleetSpec, aggregator_name, what_is_wrong
+from ...fleet.provisioning.fleet_spec import NATS, FleetSpec, aggregator_name, describe_error
 from ...fleet.provisioning.master_key import create_keys, load_keys
 from ...fleet.provisioning.settings import Network
 from ...server.answers import tables as show
@@ -146,7 +146,7 @@ def _spec(texts: Sequence[str], **values: Any) -> FleetSpec:
     try:
         return FleetSpec(**values)
     except ValidationError as e:
-        raise UsageError(f"--set: {what_is_wrong(e, FleetSpec)}") from None
+        raise UsageError(f"--set: {describe_error(e, FleetSpec)}") from None
 
 
 def device_command(  # noqa: PLR0913 - one for each option

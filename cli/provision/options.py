@@ -12,7 +12,7 @@ import typer
 
 from ...fleet.provisioning import fleet_folder
 from ...fleet.provisioning.fleet_folder import FleetFolder
-from ...fleet.provisioning.rotation import Rotated
+from ...fleet.provisioning.rotation import Rotation
 from ...server.answers import tables as show
 from ...server.errors import UsageError
 from ..options import print_json
@@ -83,14 +83,14 @@ def _asked(
     )
 
 
-def say(done: Rotated, as_json: bool) -> None:
+def say(done: Rotation, as_json: bool) -> None:
     """Print what was done and what is left to do."""
     if as_json:
         print_json(dataclasses.asdict(done))
         return
     for line in done.done:
         show.out.print(line)
-    say_next(done.left)
+    say_next(done.next_steps)
 
 
 def say_next(lines: Sequence[str]) -> None:

@@ -87,7 +87,7 @@ def write(
     if not paths:
         _show(words_in(lang).texts["title"], statement["label"])
         return
-    whole = document.signed(statement, fleet_keys)
+    whole = document.sign(statement, fleet_keys)
     for path in paths:
         is_json = path.suffix.lower() == ".json"
         write_text(path, json.dumps(whole, indent=2) + "\n" if is_json else page.html(whole))

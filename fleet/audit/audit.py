@@ -162,13 +162,13 @@ def learn_event(favoured: Tally, other: Tally, draws: tuple[int, int], alpha: fl
     return frozenset(codes[i] for i in order[: int(np.argmax(bounds)) + 1])
 
 
-def favoured_codes(favoured: Floats, other: Floats) -> npt.NDArray[np.bool_]:
+def likelier_codes(favoured: Floats, other: Floats) -> npt.NDArray[np.bool_]:
     """Which codes are likelier under one input; those alike but for rounding would only dilute the event."""
     return favoured > other * (1 + 1e-9)
 
 
 @dataclass(frozen=True)
-class AuditFinding:
+class AuditResult:
     """What an audit found of one subject on one runtime; ε in nats.
 
     draws     of each input
@@ -223,7 +223,7 @@ class AuditFinding:
         }
 
 
-def judge(audited: Subject, runtime: str, halves: tuple[Tallied, Tallied], error: float) -> AuditFinding:
+def judge(audited: Subject, runtime: str, halves: tuple[Tallied, Tallied], error: float) -> AuditResult:
     """What two halves of tallies say, each one tally for each input.
 
     error: probability that the lower bound is above the true ε, at most; shared among the four bounds made
@@ -235,15 +235,15 @@ def judge(audited: Subject, runtime: str, halves: tuple[Tallied, Tallied], error
     training, held_out = halves
     both = (Counter(training[0]) + Counter(held_out[0]), Counter(training[1]) + Counter(held_out[1]))
     chances = (channel(experiment, audited.indices[0]), channel(experiment, audited.indices[1]))
-    known = learned = 0.0
+    bound_exact = bound_learned = 0.0
     for first, second in ((0, 1), (1, 0)):
-        likelier = favoured_codes(chances[first], chances[second])
+        likelier = likelier_codes(chances[first], chances[second])
         exact = frozenset(c for c in {*both[0], *both[1]} if 0 <= c < experiment.code_count and likelier[c])
-        known = max(known, _bound(exact, both[first], both[second], alpha))
+        bound_exact = max(bound_exact, _bound(exact, both[first], both[second], alpha))
         draws = sum(training[first].values()), sum(training[second].values())
         event = learn_event(training[first], training[second], draws, alpha)
-        learned = max(learned, _bound(event, held_out[first], held_out[second], alpha))
-    return AuditFinding(
+        bound_learned = max(bound_learned, _bound(event, held_out[first], held_out[second], alpha))
+    return AuditResult(
         name=experiment.name,
         mechanism=experiment.mechanism,
         path=audited.path,
@@ -252,8 +252,8 @@ def judge(audited: Subject, runtime: str, halves: tuple[Tallied, Tallied], error
         draws=sum(both[0].values()),
         nominal=audited.nominal,
         exact=exact_epsilon(experiment),
-        lower_exact_event=known,
-        lower_learned_event=learned,
+        lower_exact_event=bound_exact,
+        lower_learned_event=bound_learned,
         fit=_fit(experiment, chances, both),
     )
 

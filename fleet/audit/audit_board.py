@@ -46,11 +46,11 @@ def sampler(payload, name, whole):
     exp = client.enroll(payload)
 
     def report(reading):
-        made = client.report(name, reading)
-        if made is None:
+        payload = client.report(name, reading)
+        if payload is None:
             return -1
-        client.sent(made)
-        return int.from_bytes(made[9 : 9 + exp.code_bytes], "big")
+        client.sent(payload)
+        return int.from_bytes(payload[9 : 9 + exp.code_bytes], "big")
 
     def randomize(reading):
         return exp.randomize(exp.bucket(reading), client.rng)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...server.mechanisms.own import files_of
-from ..provisioning.board_runtimes import CLIENT, Runtime, RuntimeFault, printed
+from ..provisioning.board_runtimes import CLIENT, Runtime, RuntimeFault, run_script
 from ..provisioning.usb import UsbLink
 from .audit import AuditError, Subject
 
@@ -31,10 +31,10 @@ class Tallies:
 
 def connect(port: str) -> Runtime:
     """The board at a serial port. Raises FlashError where there is none, AuditError without the client."""
-    said = UsbLink(port, 60).run(
+    output = UsbLink(port, 60).run(
         "exec", "try:\n import ldp_client\n print('FOUND')\nexcept ImportError:\n print('NONE')"
     )
-    if "FOUND" not in said:
+    if "FOUND" not in output:
         raise AuditError(f"the board at {port} has no ldp_client: `hushmote flash {port} SETTINGS` first")
     there = str(Path(port).absolute()) if Path(port).exists() else port  # mpremote is run in another folder
     return Runtime("board", (sys.executable, "-m", "mpremote", "connect", there), board=True)
@@ -45,7 +45,7 @@ def draw(
     jobs: Sequence[Job],
     *,
     client: Path = CLIENT,
-    drawn: Callable[[int], None] = lambda _: None,
+    on_draws: Callable[[int], None] = lambda _: None,
     silence_s: float = 120.0,
 ) -> list[Tallies]:
     """Run all jobs on a runtime, as one process, and return their tallies in the same order.
@@ -62,7 +62,7 @@ def draw(
     ]
     label = runtime.name
     halves = [(({}, {}), ({}, {})) for _ in jobs]
-    for words in printed(runtime, _SCRIPT, (client, *files), f"run({tuple(rows)!r})", silence_s):
+    for words in run_script(runtime, _SCRIPT, (client, *files), f"run({tuple(rows)!r})", silence_s):
         try:
             if words[0] == "RUNTIME":
                 label = runtime.name if words[1] == runtime.name else f"{runtime.name}: {words[1]}"
@@ -75,7 +75,7 @@ def draw(
                 tally = halves[number][half][which]
                 for code, count in counts:
                     tally[code] = tally.get(code, 0) + count
-                drawn(sum(count for _, count in counts))
+                on_draws(sum(count for _, count in counts))
         except (IndexError, ValueError):
             raise RuntimeFault(f"{runtime.name} did not finish: {' '.join(words):.100}") from None
     for job, both in zip(jobs, halves, strict=True):
@@ -87,6 +87,6 @@ def draw(
 def _check_indices(runtime: Runtime, subject: Subject, words: Sequence[str]) -> None:
     if tuple(words) != tuple(map(str, subject.indices)):
         readings = " and ".join(map(repr, subject.readings))
-        wanted = " and ".join(map(str, subject.indices))
+        expected = " and ".join(map(str, subject.indices))
         text = f"{subject.experiment.name} on {runtime.name}: {readings} fell into {' and '.join(words)}"
-        raise AuditError(f"{text}, not into {wanted}: its bucket() is not the shipped one")
+        raise AuditError(f"{text}, not into {expected}: its bucket() is not the shipped one")

@@ -39,5 +39,5 @@ class Access:
     def address(self, client: tuple[str, int] | None, forwarded: Sequence[str]) -> str:
         """Return the client's address, "" if it has none; forwarded: the lines of X-Forwarded-For."""
         # The last line: HAProxy adds one of its own to those that the client sent.
-        told = "".join(forwarded[-1:]).rpartition(",")[2].strip() if self.trust_proxy else ""
-        return told or (client[0] if client else "")
+        proxy_address = "".join(forwarded[-1:]).rpartition(",")[2].strip() if self.trust_proxy else ""
+        return proxy_address or (client[0] if client else "")

@@ -34,7 +34,7 @@ from . import body
 from .access import Access
 from .limits import Buckets, Rates, client_of
 from .metrics import DoorNumbers
-from .publisher import Published, ReportPublisher
+from .publisher import Outcome, ReportPublisher
 
 BODY_S = 8.0  # time limit for a body
 
@@ -45,11 +45,11 @@ _PATHS = (
 _AGAIN_S = 2
 _AGAIN = "send the same bytes again later: a report is counted once"
 _FAILURES = {
-    Published.AWAY: f"the broker is away; {_AGAIN}",
-    Published.LATE: f"the broker did not acknowledge the report in time; {_AGAIN}",
-    Published.FULL: f"too many reports are under way; {_AGAIN}",
-    Published.REFUSED: f"the broker does not let the door publish this report; {_AGAIN}",
-    Published.UNCOUNTED: f"no aggregator has ever subscribed at the broker; {_AGAIN}",
+    Outcome.AWAY: f"the broker is away; {_AGAIN}",
+    Outcome.LATE: f"the broker did not acknowledge the report in time; {_AGAIN}",
+    Outcome.FULL: f"too many reports are under way; {_AGAIN}",
+    Outcome.REFUSED: f"the broker does not let the door publish this report; {_AGAIN}",
+    Outcome.UNCOUNTED: f"no aggregator has ever subscribed at the broker; {_AGAIN}",
 }
 
 
@@ -140,7 +140,7 @@ class Door:
         return await route.endpoint(request)
 
     async def _health(self, _request: Request) -> Response:
-        return health(self._publisher.trouble)
+        return health(self._publisher.unavailable_reason)
 
     async def _metrics(self, request: Request) -> Response:
         self._admit(request)
@@ -187,7 +187,7 @@ class Door:
         self._take(self._of_device, (client, topic), "this device from this address")
         self._take(self._of_all, None, "all devices")
         published = await self._publisher.publish(topic, payload)
-        if published is not Published.RECEIVED:
+        if published is not Outcome.RECEIVED:
             _again(503, _FAILURES[published], _AGAIN_S)
         return Response(None, 204)
 
@@ -203,11 +203,11 @@ class Door:
     def _fleet(self, request: Request) -> str:
         """Refuse an unknown fleet; returns its name."""
         fleet = request.path_params["fleet"]
-        if fleet not in self._publisher.retained.known:
+        if fleet not in self._publisher.retained.fleets:
             if not is_fleet(fleet):
                 _refuse(400, "the fleet's name must be 1 to 32 of a-z, 0-9, _ and -")
             if not self._publisher.ready.is_set():
-                _again(503, _FAILURES[Published.AWAY], _AGAIN_S)
+                _again(503, _FAILURES[Outcome.AWAY], _AGAIN_S)
             _refuse(404, f"the fleet {fleet} is not known here: it has no experiment at the broker")
         return fleet
 

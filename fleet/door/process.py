@@ -20,19 +20,19 @@ def run(publisher: ReportPublisher, door: Door, host: str, port: int) -> None:
     with contextlib.ExitStack() as stack:
         # Start it first, so that it fails before anything began; end it first, so that answers still come.
         server = BoundedServer(host, port, door, most_connections=MOST_CONNECTIONS, grace_s=PUBACK_S + 1)
-        came = stack.enter_context(catch_signals())
+        stop_signals = stack.enter_context(catch_signals())
         stack.enter_context(publisher)
         stack.enter_context(server)
-        told = False
-        while not came:
+        is_announced = False
+        while not stop_signals:
             time.sleep(_TICK_S)
             if not publisher.running:
                 raise Fault(
                     "the door's thread at the broker has ended by a fault in Hushmote: please report it"
                 )
-            if not told and publisher.refusal is not None:
+            if not is_announced and publisher.refusal is not None:
                 raise publisher.refusal
-            if not told and publisher.ready.is_set():
+            if not is_announced and publisher.ready.is_set():
                 announce_ready()
-                told = True
+                is_announced = True
         notify(STOPPING=1)

@@ -36,7 +36,7 @@ _STOP_S = 5.0
 _NOBODY_COUNTS = 16  # MQTT 5: nobody has subscribed, not even a client that is away
 
 
-class Published(enum.Enum):
+class Outcome(enum.Enum):
     """What became of a report: only the first was received; the others must be sent again."""
 
     RECEIVED = enum.auto()
@@ -48,13 +48,13 @@ class Published(enum.Enum):
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting:
+class _PendingReport:
     """A report under way, and the caller that waits; sent: monotonic seconds."""
 
     topic: str
     payload: bytes
     loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Published]
+    future: asyncio.Future[Outcome]
     sent: float = field(default_factory=time.monotonic)
 
 
@@ -86,9 +86,9 @@ class ReportPublisher:
         self._session = Session(address, f"hushmote-door-{secrets.token_hex(8)}", tls)
         self._status = Status()
         self._connector = Connector(self._session, self._status, protocol, self._connection)
-        self._queue: deque[_Waiting] = deque()
-        self._under_way: dict[int, _Waiting] = {}  # by packet id, in order of sending
-        self._settled: list[tuple[_Waiting, Published]] = []
+        self._queue: deque[_PendingReport] = deque()
+        self._under_way: dict[int, _PendingReport] = {}  # by packet id, in order of sending
+        self._settled: list[tuple[_PendingReport, Outcome]] = []
         self._in_flight = 0
         self._stopping = Event()
         self._wake_r, self._wake_w = socket.socketpair()
@@ -119,24 +119,24 @@ class ReportPublisher:
         return self._in_flight
 
     @property
-    def trouble(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """Why no report is taken at the moment, None if reports are; without names and addresses."""
         return None if self.ready.is_set() else "not connected to the broker"
 
-    async def publish(self, topic: str, payload: bytes) -> Published:
+    async def publish(self, topic: str, payload: bytes) -> Outcome:
         """Publish with QoS 1 and wait for the broker's PUBACK, puback_s seconds at most."""
         if not self.ready.is_set():
-            return Published.AWAY
+            return Outcome.AWAY
         if self._in_flight >= self._most_in_flight:
-            return Published.FULL
+            return Outcome.FULL
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Published] = loop.create_future()
+        future: asyncio.Future[Outcome] = loop.create_future()
         self._in_flight += 1
-        self._queue.append(_Waiting(topic, payload, loop, future))
+        self._queue.append(_PendingReport(topic, payload, loop, future))
         self._wake()
         # Not wait_for(): a late answer must count as under way until it comes.
         done, _ = await asyncio.wait((future,), timeout=self._puback_s)
-        return future.result() if done else Published.LATE
+        return future.result() if done else Outcome.LATE
 
     @property
     def running(self) -> bool:
@@ -153,7 +153,7 @@ class ReportPublisher:
         session = self._session
         # A known fleet stays known: a broker that was killed has no experiments until an aggregator is
         # back, and a device that gets 404 until then might drop its report.
-        retained = Retained(self.retained.known)
+        retained = Retained(self.retained.fleets)
         return DoorConnection(
             protocol, session.client_id, session.login, session.tls, retained, self._on_puback
         )
@@ -218,7 +218,7 @@ class ReportPublisher:
             waiting = self._queue.popleft()
             mid = connection.publish(waiting.topic, waiting.payload)
             if mid is None:
-                self._settled.append((waiting, Published.AWAY))
+                self._settled.append((waiting, Outcome.AWAY))
             else:
                 self._under_way[mid] = waiting
 
@@ -226,11 +226,11 @@ class ReportPublisher:
         waiting = self._under_way.pop(mid, None)
         if waiting is None:
             return
-        published = Published.RECEIVED
+        published = Outcome.RECEIVED
         if reason.value == _NOBODY_COUNTS:
-            published = Published.UNCOUNTED
+            published = Outcome.UNCOUNTED
         elif reason.is_failure:
-            published = Published.REFUSED
+            published = Outcome.REFUSED
             text = (
                 f"{self._session.address} refuses reports ({str(reason).lower()}): let this user publish them"
             )
@@ -239,17 +239,17 @@ class ReportPublisher:
 
     def _settle_all(self) -> None:
         """Mark everything under way as AWAY: the connection that would have answered is gone."""
-        self._settled += [(waiting, Published.AWAY) for waiting in self._under_way.values()]
+        self._settled += [(waiting, Outcome.AWAY) for waiting in self._under_way.values()]
         self._under_way.clear()
         while self._queue:
-            self._settled.append((self._queue.popleft(), Published.AWAY))
+            self._settled.append((self._queue.popleft(), Outcome.AWAY))
         self._tell()
 
     def _tell(self) -> None:
         """Wake the callers that wait, with one wake-up for each event loop."""
         if not self._settled:
             return
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Waiting, Published]]] = {}
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_PendingReport, Outcome]]] = {}
         for waiting, published in self._settled:
             by_loop.setdefault(waiting.loop, []).append((waiting, published))
         self._settled = []
@@ -257,7 +257,7 @@ class ReportPublisher:
             with contextlib.suppress(RuntimeError):  # it is closed: nobody is waiting
                 loop.call_soon_threadsafe(self._resolve, settled)
 
-    def _resolve(self, settled: list[tuple[_Waiting, Published]]) -> None:
+    def _resolve(self, settled: list[tuple[_PendingReport, Outcome]]) -> None:
         """Resolve them, in the event loop."""
         for waiting, published in settled:
             self._in_flight -= 1

@@ -27,8 +27,8 @@ class Retained:
 
     def __init__(self, fleets: Iterable[str] | None) -> None:
         self._named = frozenset(itertools.islice(fleets or (), _MOST_NAMES))
-        self._kept: dict[str, dict[tuple[str, str], bytes]] = {kind: {} for kind in _MOST_BYTES}
-        self.known = self._named
+        self._payloads: dict[str, dict[tuple[str, str], bytes]] = {kind: {} for kind in _MOST_BYTES}
+        self.fleets = self._named
 
     def take(self, topic: str, payload: bytes) -> None:
         """Note a message; an empty one clears its topic, and messages that cannot be ours are ignored."""
@@ -36,19 +36,21 @@ class Retained:
         if match is None:
             return
         fleet, kind, name = match.groups()
-        kept = dict(self._kept[kind])  # replaced at once: a reader has the old or the new one
+        payloads = dict(self._payloads[kind])  # replaced at once: a reader has the old or the new one
         if not payload or len(payload) > _MOST_BYTES[kind]:
-            kept.pop((fleet, name), None)
-        elif len(kept) < _MOST_NAMES or (fleet, name) in kept:
-            kept[fleet, name] = payload
-        self._kept[kind] = kept
-        self.known = self._named | {of for of, _ in self._kept["experiment"]}
+            payloads.pop((fleet, name), None)
+        elif len(payloads) < _MOST_NAMES or (fleet, name) in payloads:
+            payloads[fleet, name] = payload
+        self._payloads[kind] = payloads
+        self.fleets = self._named | {fleet for fleet, _ in self._payloads["experiment"]}
 
     def experiments(self, fleet: str) -> list[str]:
         """Return the names of a fleet's experiments, sorted, without withdrawn ones."""
-        kept = self._kept["experiment"].items()
-        return sorted(name for (of, name), payload in kept if of == fleet and not is_withdrawal(payload))
+        payloads = self._payloads["experiment"].items()
+        return sorted(
+            name for (owner, name), payload in payloads if owner == fleet and not is_withdrawal(payload)
+        )
 
     def get(self, kind: str, fleet: str, name: str) -> bytes | None:
         """Return the bytes of an "experiment" or "result", None if nothing is retained."""
-        return self._kept[kind].get((fleet, name))
+        return self._payloads[kind].get((fleet, name))

@@ -46,7 +46,7 @@ class AuthorityError(ProvisionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class CertifiedKey:
     """A certificate with its private key; chain: certificates between it and a trusted root, if any."""
 
     certificate: x509.Certificate
@@ -94,17 +94,17 @@ def host_names(certificate: x509.Certificate) -> list[str]:
     return [str(host) for host in hosts]
 
 
-def new_authority(fleet: str, now: datetime.datetime) -> Issued:
+def new_authority(fleet: str, now: datetime.datetime) -> CertifiedKey:
     """Return a new root; its name ends in 32 random bits, which tell two roots of a fleet apart."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(f"Hushmote {fleet} {secrets.token_hex(4)}")
     # A path of one: the next root is signed by this one while both are in use.
     end = now + datetime.timedelta(days=AUTHORITY_DAYS)
     builder = _builder(subject, subject, key.public_key(), now, end, 1)
-    return Issued(_sign(builder.serial_number(x509.random_serial_number()), key, key), key)
+    return CertifiedKey(_sign(builder.serial_number(x509.random_serial_number()), key, key), key)
 
 
-def cross_sign(old: Issued, new: Issued, now: datetime.datetime) -> x509.Certificate:
+def cross_sign(old: CertifiedKey, new: CertifiedKey, now: datetime.datetime) -> x509.Certificate:
     """Return the old root's certificate for the new one: anyone who trusts the old then trusts both."""
     public = new.key.public_key()
     end = min(old.until, new.until)
@@ -113,8 +113,8 @@ def cross_sign(old: Issued, new: Issued, now: datetime.datetime) -> x509.Certifi
 
 
 def issue_broker(
-    authority: Issued, hosts: Sequence[str], now: datetime.datetime, *, clustered: bool = False
-) -> Issued:
+    authority: CertifiedKey, hosts: Sequence[str], now: datetime.datetime, *, clustered: bool = False
+) -> CertifiedKey:
     """Return a broker's certificate for DNS names and IP addresses; raises AuthorityError.
 
     clustered: the broker has several servers, and this one uses it to call the others as well.
@@ -129,7 +129,7 @@ def issue_broker(
     return _issue(authority, "hushmote broker", now, BROKER_DAYS, x509.random_serial_number(), usage, names)
 
 
-def issue_client(authority: Issued, name: str, now: datetime.datetime, days: int) -> Issued:
+def issue_client(authority: CertifiedKey, name: str, now: datetime.datetime, days: int) -> CertifiedKey:
     """Return a client's certificate; the broker uses its common name, or its URI, as the user name."""
     serial = x509.random_serial_number()
     names = [x509.UniformResourceIdentifier(client_uri(name, serial))]
@@ -142,14 +142,14 @@ def client_uri(name: str, serial: int) -> str:
 
 
 def _issue(
-    authority: Issued,
+    authority: CertifiedKey,
     name: str,
     now: datetime.datetime,
     days: int,
     serial: int,
     usage: Sequence[x509.ObjectIdentifier],
     names: Sequence[x509.GeneralName],
-) -> Issued:
+) -> CertifiedKey:
     if not _NAME.fullmatch(name):
         raise AuthorityError(f"{name!r} cannot be in a certificate: 1 to 64 letters, digits, spaces, _ . -")
     if now >= authority.until:
@@ -161,7 +161,7 @@ def _issue(
     builder = _builder(_subject(name), authority.certificate.subject, key.public_key(), now, end)
     builder = builder.serial_number(serial).add_extension(x509.ExtendedKeyUsage(usage), critical=False)
     builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    return Issued(_sign(builder, authority.key, key), key)
+    return CertifiedKey(_sign(builder, authority.key, key), key)
 
 
 def host_name(host: str) -> x509.GeneralName:
@@ -178,7 +178,7 @@ def host_name(host: str) -> x509.GeneralName:
 
 
 def revocation_list(
-    authority: Issued, revoked: Sequence[tuple[int, datetime.datetime]], now: datetime.datetime
+    authority: CertifiedKey, revoked: Sequence[tuple[int, datetime.datetime]], now: datetime.datetime
 ) -> bytes:
     """Return the PEM list of an authority's revoked certificates, given as (serial number, when).
 
@@ -199,7 +199,7 @@ def needs_passphrase(pem: bytes) -> bool:
     return b"ENCRYPTED PRIVATE KEY" in pem
 
 
-def parse(pem: bytes, where: str, passphrase: bytes | None = None) -> Issued:
+def parse(pem: bytes, where: str, passphrase: bytes | None = None) -> CertifiedKey:
     """Return what Issued.to_pem() wrote; raises AuthorityError, never with a part of the key."""
     try:
         certificates = x509.load_pem_x509_certificates(pem)
@@ -214,21 +214,21 @@ def parse(pem: bytes, where: str, passphrase: bytes | None = None) -> Issued:
         ) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificates[0].public_key():
         raise AuthorityError(f"{where} must hold a P-256 key and the certificate of this key")
-    return Issued(certificates[0], key, tuple(certificates[1:]))
+    return CertifiedKey(certificates[0], key, tuple(certificates[1:]))
 
 
-def parse_board_fields(certificate: str, key: str) -> Issued:
+def parse_board_fields(certificate: str, key: str) -> CertifiedKey:
     """Return what Issued.board_fields() gave; raises ValueError, never with a part of the key."""
     try:
-        shown = x509.load_der_x509_certificate(base64.b64decode(certificate, validate=True))
+        own_certificate = x509.load_der_x509_certificate(base64.b64decode(certificate, validate=True))
         own = load_der_private_key(base64.b64decode(key, validate=True), None)
     except (ValueError, TypeError):
         raise ValueError(
             "mqtt_cert and mqtt_key must be base64 of DER, as `hushmote provision` wrote them"
         ) from None
-    if not isinstance(own, ec.EllipticCurvePrivateKey) or own.public_key() != shown.public_key():
+    if not isinstance(own, ec.EllipticCurvePrivateKey) or own.public_key() != own_certificate.public_key():
         raise ValueError("mqtt_key is not the P-256 key of mqtt_cert")
-    return Issued(shown, own)
+    return CertifiedKey(own_certificate, own)
 
 
 def _subject(name: str) -> x509.Name:

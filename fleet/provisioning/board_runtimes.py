@@ -37,7 +37,7 @@ class Runtime:
 CPYTHON = Runtime("cpython", (sys.executable, "-S"))
 
 
-def printed(
+def run_script(
     runtime: Runtime, script: Path, files: Sequence[Path], call: str, silence_s: float = 120.0
 ) -> Iterator[list[str]]:
     """Yield the words of each line that a script prints before END, where its last line is this call.
@@ -70,7 +70,7 @@ def _lines(name: str, argv: Sequence[str], folder: Path, silence_s: float) -> It
             )
         except OSError as e:
             raise RuntimeFault(f"{name} does not run: {e}") from None
-        silent, said = threading.Event(), ""
+        silent, last_line = threading.Event(), ""
 
         def stop() -> None:
             silent.set()
@@ -91,9 +91,9 @@ def _lines(name: str, argv: Sequence[str], folder: Path, silence_s: float) -> It
                         raise RuntimeFault(f"{name} has said nothing for {silence_s:g} s: does it hang?")
                     elif not line:
                         break
-                    said = line.strip() or said
+                    last_line = line.strip() or last_line
             finally:
                 process.kill()
         errors.seek(max(0, errors.tell() - _ERROR_BYTES))
-        text = errors.read().decode(errors="replace").strip() or said
+        text = errors.read().decode(errors="replace").strip() or last_line
         raise RuntimeFault(f"{name} did not finish: {text.splitlines()[-1] if text else 'no reason given'}")

@@ -110,11 +110,11 @@ def _quoted(text: str | None) -> str | None:
     """Return a C string; whatever is no plain character is written in octal, which ends after 3 digits."""
     if not text:
         return None
-    shown = {byte: f"\\{byte:03o}" for byte in (*range(0x20), *b'"\\?', *range(0x7F, 0x100))} | {10: "\\n"}
-    return '"' + "".join(shown.get(byte, chr(byte)) for byte in text.encode()) + '"'
+    escapes = {byte: f"\\{byte:03o}" for byte in (*range(0x20), *b'"\\?', *range(0x7F, 0x100))} | {10: "\\n"}
+    return '"' + "".join(escapes.get(byte, chr(byte)) for byte in text.encode()) + '"'
 
 
 def _yaml(text: str) -> str:
     """Return a text as YAML, whatever it holds."""
-    shown = (c if " " <= c <= "~" and c not in '"\\' else f"\\U{ord(c):08x}" for c in text)
-    return f'"{"".join(shown)}"'
+    characters = (c if " " <= c <= "~" and c not in '"\\' else f"\\U{ord(c):08x}" for c in text)
+    return f'"{"".join(characters)}"'

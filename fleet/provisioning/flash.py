@@ -110,7 +110,7 @@ print('HUSHMOTE:' + json.dumps(r))
 
 
 @dataclass(frozen=True, slots=True)
-class Flashed:
+class FlashResult:
     """What a flash did. ledger: "made", "made again" or "kept"; copied, unchanged: paths on the board."""
 
     device_id: str
@@ -179,7 +179,7 @@ def flash(
     ask: Callable[[], bool] = lambda: False,
     timeout_s: float = 60.0,
     say: Callable[[str], None] = print,
-) -> Flashed:
+) -> FlashResult:
     """Put Hushmote and one board's settings on the board at port, and make its ledger if it has none.
 
     port: as for mpremote, e.g. /dev/ttyACM0 or COM3. settings_path: a file that `hushmote provision`
@@ -203,9 +203,9 @@ def flash(
     check_board(board, wifi=load.main is None)
     make_ledger = check_ledger(board, settings, load.provision_again)
     consent = True if make_ledger and (settings.consent_given or load.yes or ask()) else None
-    wanted = _wanted_files(board, settings, load, more)
-    changed = [f for f in wanted if board.files.get(f.path) != f.sha256]
-    unchanged = tuple(f.path for f in wanted if f not in changed)
+    files = _files_for(board, settings, load, more)
+    changed = [f for f in files if board.files.get(f.path) != f.sha256]
+    unchanged = tuple(f.path for f in files if f not in changed)
     size = sum(len(f.content) for f in changed)
     if board.free_bytes is not None and changed and board.free_bytes < size + load.spare_bytes:
         raise FlashError(
@@ -223,10 +223,10 @@ def flash(
         with contextlib.suppress(FlashError):  # a board that does not answer: the next flash cleans up
             link.run("exec", f"STAGE={_STAGE!r}\n" + _CLEAN)
         raise
-    made = ("made again" if board.ledger or board.device_id else "made") if make_ledger else "kept"
+    ledger_change = ("made again" if board.ledger or board.device_id else "made") if make_ledger else "kept"
     if unchanged:
         say("already there: " + ", ".join(unchanged))
-    say(_LEDGER_LINES[made])
+    say(_LEDGER_LINES[ledger_change])
     if load.yes and not make_ledger:
         say("--yes is for a ledger that is made: this board keeps the answer that it has")
     if make_ledger and not consent:
@@ -239,7 +239,9 @@ def flash(
         )
         say("restarted")
     copied, took_s = tuple(f.path for f in changed), time.monotonic() - started_s
-    return Flashed(settings.device_id, board.name, firmware, copied, unchanged, size, made, took_s)
+    return FlashResult(
+        settings.device_id, board.name, firmware, copied, unchanged, size, ledger_change, took_s
+    )
 
 
 _LEDGER_LINES = {
@@ -283,7 +285,7 @@ def sources(application: bytes, further: Mapping[str, bytes]) -> dict[str, bytes
     return {m: _read(EXAMPLE.with_name(f"{m}.py")) for m in modules} | dict(further)
 
 
-def _wanted_files(
+def _files_for(
     board: Board, settings: DeviceSettings, load: Load, further: Mapping[str, bytes]
 ) -> list[_File]:
     application = _read(load.main or EXAMPLE)
@@ -318,7 +320,7 @@ def _stage(link: UsbLink, files: Sequence[_File], further: Sequence[str]) -> Non
             path.write_bytes(file.content)
             commands += ["+", "fs", "cp", str(path), f":{_STAGE}/{file.name}"]
         try:
-            said = link.ask(
+            verdict = link.ask(
                 _VERIFY,
                 first=commands,
                 STAGE=_STAGE,
@@ -329,12 +331,12 @@ def _stage(link: UsbLink, files: Sequence[_File], further: Sequence[str]) -> Non
         except FlashError as e:
             raise FlashError(f"copying failed: {e}{unchanged}") from None
     for file in files:
-        if said["sha"][file.name] != file.sha256:
+        if verdict["sha"][file.name] != file.sha256:
             raise FlashError(
                 f"{file.name} reads back differently: try another cable; the flash may be worn" + unchanged
             )
-    if said["error"]:
-        raise FlashError(f"the board cannot use the new files ({said['error']}){unchanged}")
+    if verdict["error"]:
+        raise FlashError(f"the board cannot use the new files ({verdict['error']}){unchanged}")
 
 
 _HALF_DONE = "the modules are new, the application and settings may be the old ones; flash again"
@@ -343,7 +345,7 @@ _HALF_DONE = "the modules are new, the application and settings may be the old o
 def _install_modules(link: UsbLink, changed: Sequence[_File], extension: str, modules: Sequence[str]) -> None:
     """Put staged modules in their places, and check that the board loads these and no others."""
     other = "mpy" if extension == "py" else "py"
-    said = link.ask(
+    verdict = link.ask(
         _PLACE + _INSTALL,
         failure=_HALF_DONE,
         STAGE=_STAGE,
@@ -354,8 +356,8 @@ def _install_modules(link: UsbLink, changed: Sequence[_File], extension: str, mo
         + [f"{f.path.rsplit('.', 1)[0]}.{other}" for f in changed if f.path.startswith("/lib/umqtt/")],
         LOADED=[(m, f"/lib/{m}.{extension}") for m in modules if m != "async_reporter"],
     )
-    if said["shadow"]:
-        module, where = said["shadow"]
+    if verdict["shadow"]:
+        module, where = verdict["shadow"]
         raise FlashError(
             f"the board loads {module} from {where} instead of /lib: it is frozen into the firmware; "
             "install stock MicroPython, or freeze this version"
@@ -375,7 +377,7 @@ def _finish(
     device id, and never lets one id have two ledgers.
     """
     marked = provision.mark_ledger(path, settings, True)
-    said = link.ask(
+    verdict = link.ask(
         # The application last: a board that loses power in between starts the old one, or none.
         _PLACE + _FINISH + _CLEAN,
         failure=_HALF_DONE,
@@ -384,6 +386,6 @@ def _finish(
         FILES=[(f.name, f.path) for f in changed if not f.path.startswith("/lib/")],
         **ledger,
     )
-    if said["error"]:
+    if verdict["error"]:
         provision.mark_ledger(path, marked, settings.ledger_made)
-        raise FlashError(f"the board could not make its ledger ({said['error']}); {_HALF_DONE}")
+        raise FlashError(f"the board could not make its ledger ({verdict['error']}); {_HALF_DONE}")

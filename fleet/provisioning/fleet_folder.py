@@ -33,9 +33,9 @@ from ...server import private_file
 from ...server.errors import ProvisionError, refusing
 from ...server.wire.topics import NameRefused, check_device, check_fleet
 from . import authority, nats
-from . import journal as issued
+from . import journal as journal_file
 from . import mosquitto as broker_config
-from .authority import AuthorityError, Issued
+from .authority import AuthorityError, CertifiedKey
 from .fleet_spec import DOOR as DOOR_NAME
 from .fleet_spec import NATS, FleetSpec
 from .journal import Credential, Journal
@@ -72,15 +72,15 @@ class FleetFolder:
 
     # Reading
 
-    def signer(self) -> Issued:
+    def signer(self) -> CertifiedKey:
         """Return the authority in use; raises FolderError if its key is not here, and AuthorityError."""
         return self._signer(AUTHORITY)
 
-    def old_signer(self) -> Issued | None:
+    def old_signer(self) -> CertifiedKey | None:
         """Return the previous authority while a rotation is under way."""
         return self._signer(OLD_AUTHORITY) if (self.path / OLD_AUTHORITY).exists() else None
 
-    def _signer(self, name: str) -> Issued:
+    def _signer(self, name: str) -> CertifiedKey:
         return authority.parse(self._read(name), str(self.path / name), self.passphrase)
 
     def needs_passphrase(self) -> bool:
@@ -134,13 +134,13 @@ class FleetFolder:
 
     def journal(self) -> Journal:
         """Return all that was issued and revoked; raises FolderError and JournalError."""
-        return issued.parse(self._read(ISSUED), str(self.path / ISSUED))
+        return journal_file.parse(self._read(ISSUED), str(self.path / ISSUED))
 
     def _note(self, lines: bytes) -> None:
         """Note certificates before they are issued or revoked; within _alone()."""
         path = self.path / ISSUED
         with refusing(FolderError, f"write {path}"):
-            issued.add(path, lines)
+            journal_file.add(path, lines)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -194,7 +194,7 @@ class FleetFolder:
             for part, _ in self.fleet.servers:
                 self.put(f"{part}/users.conf", text)
 
-    def put_trust(self, signers: Sequence[Issued]) -> None:
+    def put_trust(self, signers: Sequence[CertifiedKey]) -> None:
         """Write which roots are trusted, the one in use first, since devices are given the first."""
         pem = b"".join(s.certificate.public_bytes(Encoding.PEM) for s in signers)
         for name in ("aggregator/ca.pem", *(f"{part}/ca.pem" for part, _ in self.fleet.servers)):
@@ -205,7 +205,7 @@ class FleetFolder:
         self.put_users([s.name for s in signers])
         self.put(ROOT, pem)  # last: this file shows that a rotation is complete
 
-    def put_revocations(self, signers: Sequence[Issued], now: datetime.datetime) -> None:
+    def put_revocations(self, signers: Sequence[CertifiedKey], now: datetime.datetime) -> None:
         """Tell the broker who is revoked: one list for each trusted root; NATS only has users."""
         if self.fleet.broker == NATS:
             self.put_users()
@@ -217,46 +217,48 @@ class FleetFolder:
         lists = (authority.revocation_list(root, revoked.get(root.name, ()), now) for root in signers)
         self.put("broker/crl.pem", b"".join(lists))
 
-    def put_broker(self, signer: Issued, now: datetime.datetime, old: Issued | None = None) -> Issued:
+    def put_broker(
+        self, signer: CertifiedKey, now: datetime.datetime, old: CertifiedKey | None = None
+    ) -> CertifiedKey:
         """Issue each server's certificate; old: a root that some devices in the field still trust alone."""
         chain = () if old is None else (authority.cross_sign(old, signer, now),)
         for part, hosts in self.fleet.servers:
             clustered = self.fleet.broker == NATS
-            made = replace(authority.issue_broker(signer, hosts, now, clustered=clustered), chain=chain)
+            broker = replace(authority.issue_broker(signer, hosts, now, clustered=clustered), chain=chain)
             with self._alone():
-                self._note(issued.certificate_line(made, "broker", signer))
-            self.put(f"{part}/broker.pem", made.to_pem())
-        return made
+                self._note(journal_file.certificate_line(broker, "broker", signer))
+            self.put(f"{part}/broker.pem", broker.to_pem())
+        return broker
 
-    def put_aggregator(self, signer: Issued, name: str, now: datetime.datetime) -> Issued:
+    def put_aggregator(self, signer: CertifiedKey, name: str, now: datetime.datetime) -> CertifiedKey:
         """Issue an aggregator's client certificate."""
-        made = authority.issue_client(signer, name, now, authority.AGGREGATOR_DAYS)
+        aggregator = authority.issue_client(signer, name, now, authority.AGGREGATOR_DAYS)
         with self._alone():
-            self._note(issued.certificate_line(made, "aggregator", signer))
+            self._note(journal_file.certificate_line(aggregator, "aggregator", signer))
         self.put_users()
-        self.put(f"aggregator/{name}.pem", made.to_pem())
-        return made
+        self.put(f"aggregator/{name}.pem", aggregator.to_pem())
+        return aggregator
 
     def has_door(self) -> bool:
         """Return whether an HTTP door has a certificate."""
         return (self.path / DOOR).exists()
 
-    def put_door(self, signer: Issued, now: datetime.datetime) -> Issued:
+    def put_door(self, signer: CertifiedKey, now: datetime.datetime) -> CertifiedKey:
         """Issue the HTTP door's client certificate, with the files by which it checks the broker."""
-        made = authority.issue_client(signer, DOOR_NAME, now, authority.AGGREGATOR_DAYS)
+        door = authority.issue_client(signer, DOOR_NAME, now, authority.AGGREGATOR_DAYS)
         with self._alone():
-            self._note(issued.certificate_line(made, "door", signer))
+            self._note(journal_file.certificate_line(door, "door", signer))
         self.put_users()
         folder = (self.path / DOOR).parent
         with refusing(FolderError, f"make {folder}"):
             folder.mkdir(mode=0o700, exist_ok=True)
         self.put(DOOR_CA, self._read(ROOT))
-        self.put(DOOR, made.to_pem())
-        return made
+        self.put(DOOR, door.to_pem())
+        return door
 
     # Devices
 
-    def issue_device(self, device: str, now: datetime.datetime, *, more_follow: bool = False) -> Issued:
+    def issue_device(self, device: str, now: datetime.datetime, *, more_follow: bool = False) -> CertifiedKey:
         """Issue a device's client certificate; raises FolderError for a revoked device, and AuthorityError.
 
         more_follow: put_users() will be called after the last one.
@@ -264,11 +266,11 @@ class FleetFolder:
         with self._alone():
             self._check_not_revoked(device)
             signer = self.signer()
-            made = authority.issue_client(signer, check_device(device), now, self.fleet.device_days)
-            self._note(issued.certificate_line(made, "device", signer))
+            client = authority.issue_client(signer, check_device(device), now, self.fleet.device_days)
+            self._note(journal_file.certificate_line(client, "device", signer))
             if not more_follow:
                 self.put_users()
-        return made
+        return client
 
     def issue_login(self, device: str) -> str:
         """Make a device's password and put its hash into the broker's file; raises FolderError."""
@@ -278,7 +280,7 @@ class FleetFolder:
             password = secrets.token_hex(20)  # 160 random bits
             lines = self._logins()
             lines[device] = broker_config.password_line(device, password)
-            self._note(issued.login_line(device, self.root()))
+            self._note(journal_file.login_line(device, self.root()))
             self.put("broker/passwords", broker_config.passwords(lines).encode())
         return password
 
@@ -294,7 +296,7 @@ class FleetFolder:
         """Note that a device with a login checks the broker by the root in use from now on."""
         with self._alone():
             self._check_not_revoked(device)
-            self._note(issued.login_line(device, self.root()))
+            self._note(journal_file.login_line(device, self.root()))
 
     def _logins(self) -> dict[str, str]:
         return broker_config.parse_passwords(self._read("broker/passwords").decode())
@@ -313,16 +315,18 @@ class FleetFolder:
         signers = self.signers()
         with self._alone():
             before, at = self.journal(), now.isoformat()
-            self._note(b"".join(issued.line(revoke=d, at=at) for d in sorted(names - set(before.revoked))))
+            self._note(
+                b"".join(journal_file.line(revoke=d, at=at) for d in sorted(names - set(before.revoked)))
+            )
             self.put_revocations(signers, now)
             if self.fleet.password_port is not None:
                 lines = self._logins()
-                left = {d: line for d, line in lines.items() if d not in names}
-                if left != lines:
-                    self.put("broker/passwords", broker_config.passwords(left).encode())
+                remaining = {d: line for d, line in lines.items() if d not in names}
+                if remaining != lines:
+                    self.put("broker/passwords", broker_config.passwords(remaining).encode())
         return [c for c in before.valid("device", now) if c.name in names]
 
-    def issue_stand_in(self, device: str, now: datetime.datetime) -> Issued:
+    def issue_stand_in(self, device: str, now: datetime.datetime) -> CertifiedKey:
         """Issue a certificate with a revoked device's name, for the command that clears its status.
 
         It ends within a day, and forget() puts it on the broker's list. Raises FolderError and
@@ -330,9 +334,9 @@ class FleetFolder:
         """
         with self._alone():
             signer = self.signer()
-            made = authority.issue_client(signer, device, now, 1)
-            self._note(issued.certificate_line(made, "device", signer))
-        return made
+            stand_in = authority.issue_client(signer, device, now, 1)
+            self._note(journal_file.certificate_line(stand_in, "device", signer))
+        return stand_in
 
     def device_files(self, device: str) -> list[Path]:
         """Return what devices/ has of a device: its settings and what was made from them, with its keys."""
@@ -353,18 +357,18 @@ class FleetFolder:
         Raises FolderError, JournalError and AuthorityError.
         """
         with self._alone():
-            self._note(issued.line(revoke=device, at=now.isoformat()))
+            self._note(journal_file.line(revoke=device, at=now.isoformat()))
             self.put_revocations(self.signers(), now)
-            self.put(ISSUED, issued.forget(self.journal(), self._read(ISSUED), device))
+            self.put(ISSUED, journal_file.forget(self.journal(), self._read(ISSUED), device))
 
     def withdraw(self, credentials: Sequence[Credential], now: datetime.datetime) -> None:
         """Put single certificates on the list."""
         with self._alone():
             signers, at = self.signers(), now.isoformat()
-            self._note(b"".join(issued.line(withdraw=c.serial, at=at) for c in credentials if c.serial))
+            self._note(b"".join(journal_file.line(withdraw=c.serial, at=at) for c in credentials if c.serial))
             self.put_revocations(signers, now)
 
-    def signers(self) -> list[Issued]:
+    def signers(self) -> list[CertifiedKey]:
         """Return the authority in use, and the previous one while both are trusted."""
         return [signer for signer in (self.signer(), self.old_signer()) if signer is not None]
 

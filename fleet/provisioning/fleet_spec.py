@@ -45,23 +45,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def filled(name: str, values: Mapping[str, object]) -> str:
+def fill_template(name: str, values: Mapping[str, object]) -> str:
     """Return templates/NAME.conf with these values."""
     return Template((_TEMPLATES / f"{name}.conf").read_text(encoding="utf-8")).substitute(values)
 
 
-def what_is_wrong(error: ValidationError, of: Any) -> str:
+def describe_error(error: ValidationError, cls: Any) -> str:
     """Return the first fault in a dataclass's values, on one line without secrets."""
     first = error.errors()[0]
     name = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "unexpected_keyword_argument":
-        shown = "".join(c if c.isprintable() else "?" for c in name)
-        return f"unknown field {shown}: take {', '.join(f.name for f in dataclasses.fields(of))}"
-    secret = of.__pydantic_config__.get("hide_input_in_errors", False)
+        printable = "".join(c if c.isprintable() else "?" for c in name)
+        return f"unknown field {printable}: take {', '.join(f.name for f in dataclasses.fields(cls))}"
+    secret = cls.__pydantic_config__.get("hide_input_in_errors", False)
     text = wrong_value(first, shown=not secret)
     if name.endswith("port") and first["type"].endswith("_equal"):
         text = "must be 1 to 65535"
-    fields = {f.name: f for f in dataclasses.fields(of)}
+    fields = {f.name: f for f in dataclasses.fields(cls)}
     null = " or null" if first["type"].endswith("_type") and fields[name].default is None else ""
     must, comma, value = text.partition(", not ")
     return f"{name} {must}{null}{comma}{value}".lstrip()
@@ -108,9 +108,9 @@ class FleetSpec:
             ports = (self.port, self.nats_port, self.cluster_port, self.monitor_port)
         elif self.board_host:
             raise ValueError("board_host is for NATS: give mosquitto's names with --host")
-        taken = [port for port in ports if port is not None]
-        if len(set(taken)) < len(taken):
-            raise ValueError(f"the broker's ports must differ, but are {', '.join(map(str, taken))}")
+        used_ports = [port for port in ports if port is not None]
+        if len(set(used_ports)) < len(used_ports):
+            raise ValueError(f"the broker's ports must differ, but are {', '.join(map(str, used_ports))}")
         return self
 
     @property

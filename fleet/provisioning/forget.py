@@ -53,9 +53,9 @@ def clear_status(folder: FleetFolder, device: str, now: datetime.datetime) -> No
     """
     if folder.fleet.broker == NATS:
         return
-    made = folder.issue_stand_in(device, now)
+    stand_in = folder.issue_stand_in(device, now)
     with refusing(FolderError, "write a temporary file"), tempfile.TemporaryDirectory() as there:
         file = Path(there) / "stand-in.pem"
-        private_file.create(file, made.to_pem())
+        private_file.create(file, stand_in.to_pem())
         tls = client_context(folder.path / ROOT, file, file)
     device_health.clear(parse_broker_url(folder.fleet.url(), tls=True), tls, folder.fleet.fleet, device)

@@ -14,23 +14,23 @@ MOST_BYTES = 16 * 1024
 """Limit of a file's source, in bytes: a board has little memory to load it into."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
-_TAKEN = {"main", "boot", "micropython", "machine", "network", "umqtt", "esp32", "rp2", "hushmote"}
+_RESERVED = {"main", "boot", "micropython", "machine", "network", "umqtt", "esp32", "rp2", "hushmote"}
 
 
-def further_files(wanted: Sequence[str], taken: Sequence[str]) -> dict[str, bytes]:
+def further_files(words: Sequence[str], reserved: Sequence[str]) -> dict[str, bytes]:
     """Return source by module name, in an order in which each can import the ones before.
 
     wanted: words of shipped files (sw), paths of .py files, or package.module:Class. taken: modules that
     boards have in any case. Raises FlashError in one line.
     """
     files: dict[str, bytes] = {}
-    for word in wanted:
+    for word in words:
         path = _path(word)
         with refusing(FlashError, f"read {path}"):
             source = path.read_bytes()
         for needed in board_files.with_imports(source):
             files.setdefault(needed.stem, needed.read_bytes())
-        _check(path, source, files, taken)
+        _check(path, source, files, reserved)
         files[path.stem] = source
     return files
 
@@ -45,17 +45,17 @@ def _path(word: str) -> Path:
         return board_file(word)
     if word.endswith(".py"):
         return Path(word)
-    known = "".join(f"{name}, " for name in shipped)
+    shipped_names = "".join(f"{name}, " for name in shipped)
     raise FlashError(
-        f"--with {word}: take {known}a file of your own (my_channel.py), or package.module:Class"
+        f"--with {word}: take {shipped_names}a file of your own (my_channel.py), or package.module:Class"
     )
 
 
-def _check(path: Path, source: bytes, files: dict[str, bytes], taken: Sequence[str]) -> None:
+def _check(path: Path, source: bytes, files: dict[str, bytes], reserved: Sequence[str]) -> None:
     name = path.stem
     if not _NAME.fullmatch(name):
         raise FlashError(f"--with {path}: name the file with a-z, 0-9 and _, so that boards can import it")
-    if name in taken or name in _TAKEN or name in sys.stdlib_module_names:
+    if name in reserved or name in _RESERVED or name in sys.stdlib_module_names:
         raise FlashError(f"--with {path}: boards have their own module {name}: rename yours")
     if files.get(name, source) != source:
         raise FlashError(f"--with {path}: there are two files {name}.py: rename one of them")

@@ -17,7 +17,7 @@ from pathlib import Path
 from cryptography import x509
 
 from ...server.errors import ProvisionError
-from .authority import Issued, common_name
+from .authority import CertifiedKey, common_name
 
 FORGOTTEN = "forgotten"
 """The kind of a credential whose device was forgotten."""
@@ -88,13 +88,13 @@ def parse(text: bytes, where: str) -> Journal:
 
 def forget(journal: Journal, text: bytes, device: str) -> bytes:
     """Return a journal's bytes without a revoked device's id: its certificates keep numbers and dates."""
-    kept = [row for row in text.splitlines(keepends=True) if not _names(json.loads(row), device)]
+    rows = [row for row in text.splitlines(keepends=True) if not _names(json.loads(row), device)]
     for c in journal.credentials:
         if (c.kind, c.name) == ("device", device) and c.serial and c.until and c.revoked:
             fields = {"serial": c.serial, "authority": c.authority, "until": c.until.isoformat()}
-            kept.append(line(name="", kind=FORGOTTEN, **fields))
-            kept.append(line(withdraw=c.serial, at=c.revoked.isoformat()))
-    return b"".join(kept)
+            rows.append(line(name="", kind=FORGOTTEN, **fields))
+            rows.append(line(withdraw=c.serial, at=c.revoked.isoformat()))
+    return b"".join(rows)
 
 
 def _names(row: Mapping[str, str | None], device: str) -> bool:
@@ -106,7 +106,7 @@ def line(**values: str | None) -> bytes:
     return json.dumps(values).encode() + b"\n"
 
 
-def certificate_line(issued: Issued, kind: str, authority: Issued) -> bytes:
+def certificate_line(issued: CertifiedKey, kind: str, authority: CertifiedKey) -> bytes:
     """Return the line for a certificate."""
     serial, until = f"{issued.certificate.serial_number:x}", issued.until.isoformat()
     return line(name=issued.name, kind=kind, serial=serial, authority=authority.name, until=until)

@@ -37,17 +37,17 @@ def create_keys(path: Path, signing_path: Path | None = None) -> FleetKeys:
     signing_path: of the signing key; None puts both into one file. Raises MasterKeyError if a file exists or
     cannot be made; then neither is made.
     """
-    made = FleetKeys((os.urandom(KEY_BYTES),), new_signing_key())
+    fleet_keys = FleetKeys((os.urandom(KEY_BYTES),), new_signing_key())
     if signing_path is None:
-        _create(path, to_text(made))
-        return made
-    _create(path, to_text(without_signing(made)))
+        _create(path, to_text(fleet_keys))
+        return fleet_keys
+    _create(path, to_text(without_signing(fleet_keys)))
     try:
-        _create(signing_path, signing_text(made))
+        _create(signing_path, signing_text(fleet_keys))
     except MasterKeyError:
         path.unlink()
         raise
-    return made
+    return fleet_keys
 
 
 def _create(path: Path, text: str) -> None:
@@ -59,12 +59,12 @@ def _create(path: Path, text: str) -> None:
 def new_signing_key() -> bytes:
     """Return a random signing key, 32 bytes."""
     while True:
-        made = os.urandom(KEY_BYTES)
+        key = os.urandom(KEY_BYTES)
         try:
-            public_key_bytes(made)
+            public_key_bytes(key)
         except MasterKeyError:  # about once in 2**32 times: above the order of the curve
             continue
-        return made
+        return key
 
 
 def load_keys(

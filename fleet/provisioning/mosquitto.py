@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from ...server.errors import ProvisionError
 from ...server.wire.limits import BATCH_REPORTS
 from ...server.wire.topics import check_device, check_fleet, experiment_topic, report_filter
-from .fleet_spec import DOOR, FleetSpec, check_aggregator, filled
+from .fleet_spec import DOOR, FleetSpec, check_aggregator, fill_template
 
 _ITERATIONS = 101  # mosquitto_passwd's own; the passwords are 160 random bits, which no stretching helps
 _SALT_BYTES = 12
@@ -88,14 +88,14 @@ def mosquitto_conf(plan: FleetSpec) -> str:
         "connections": MOST_CONNECTIONS,
     }
     certificates = f"crlfile {where}/crl.pem\nrequire_certificate true\nuse_identity_as_username true\n"
-    text = filled("mosquitto", values)
+    text = fill_template("mosquitto", values)
     for port, what, clients in (
         (plan.port, "# Clients with a certificate of this fleet's authority.", certificates),
         (plan.aggregator_port, _FOR_AGGREGATORS, certificates),
         (plan.password_port, _FOR_LOGINS, "require_certificate false\n"),
     ):
         if port is not None:
-            text += f"\n{what}\n{filled('mosquitto_listener', values | {'port': port})}{clients}"
+            text += f"\n{what}\n{fill_template('mosquitto_listener', values | {'port': port})}{clients}"
     return text
 
 

@@ -11,7 +11,7 @@ from ...server.errors import ProvisionError
 from ...server.wire.subjects import STREAM, report_subject
 from ...server.wire.topics import check_fleet, experiment_topic
 from .authority import SERVER_URI, client_uri
-from .fleet_spec import DOOR, FleetSpec, check_aggregator, filled, is_loopback
+from .fleet_spec import DOOR, FleetSpec, check_aggregator, fill_template, is_loopback
 from .journal import Credential
 from .mosquitto import MOST_CONNECTIONS, MOST_PACKET_BYTES
 
@@ -61,10 +61,10 @@ def nats_conf(fleet: FleetSpec, number: int) -> str:
         "connections": MOST_CONNECTIONS,
         "subscriptions": MOST_SUBSCRIPTIONS,
     }
-    tls = filled("nats_tls", values).rstrip()
-    text = filled("nats", values | {"tls": tls, "inner_tls": tls.replace("\n", "\n  ")})
+    tls = fill_template("nats_tls", values).rstrip()
+    text = fill_template("nats", values | {"tls": tls, "inner_tls": tls.replace("\n", "\n  ")})
     if count > 1:
-        text += filled("nats_cluster", values | {"inner_tls": tls.replace("\n", "\n  ")})
+        text += fill_template("nats_cluster", values | {"inner_tls": tls.replace("\n", "\n  ")})
     return text
 
 
@@ -90,8 +90,8 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
     # The server sends a client this for its own subscriptions at QoS 1; nobody can subscribe to it over MQTT.
     answers = "$MQTT.sub.>"
     reads = [f"{prefix}.experiment.*", f"{prefix}.result.*", answers]
-    known = set(fleet.aggregators)
-    for name in known:
+    aggregators = set(fleet.aggregators)
+    for name in aggregators:
         check_aggregator(name)
     users = []
     for c in credentials:
@@ -101,7 +101,7 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
         if c.kind == "device" and valid:
             publish = _list([f"{prefix}.report.{c.name}", f"{prefix}.status.{c.name}"])
             rights = f"{{publish: {publish}, subscribe: $BOARD_READS}}"
-        elif c.kind == "aggregator" and c.name in known:
+        elif c.kind == "aggregator" and c.name in aggregators:
             # NATS forgets what a removed user retained: so a revoked one stays, without a way in.
             rights, ways = "$AGGREGATOR", "[STANDARD, MQTT]" if valid else "[WEBSOCKET]"
         elif c.kind == "door" and c.name == DOOR and valid:

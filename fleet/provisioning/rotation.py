@@ -41,11 +41,11 @@ from .settings import DeviceSettings
 
 
 @dataclass(frozen=True)
-class Rotated:
+class Rotation:
     """What a rotation did: a line for each thing done, and for each thing left to do."""
 
     done: tuple[str, ...]
-    left: tuple[str, ...]
+    next_steps: tuple[str, ...]
 
 
 def reload_broker(fleet: FleetSpec) -> str:
@@ -71,11 +71,11 @@ SIGN_AGAIN = (
 
 def device_settings(folder: FleetFolder) -> list[Path]:
     """Return the settings files of devices that are not revoked, in the order of their names."""
-    gone, files = folder.journal().revoked, (folder.path / DEVICES).glob("*.settings.json")
-    return sorted(path for path in files if path.name.split(".")[0] not in gone)
+    revoked, files = folder.journal().revoked, (folder.path / DEVICES).glob("*.settings.json")
+    return sorted(path for path in files if path.name.split(".")[0] not in revoked)
 
 
-def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datetime) -> Rotated:
+def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datetime) -> Rotation:
     """Give the broker new keys and certificates; hosts: its names from now on, none to keep them.
 
     Raises FolderError if that would change the number of NATS servers, or leave a board none of the names
@@ -90,18 +90,18 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
             authority.host_name(host)
         fleet = replace(folder.fleet, hosts=tuple(hosts))
         for path in device_settings(folder):
-            known = provision.broker_names(provision.load_settings(path).mqtt_host)
-            if known and not set(known) & set(fleet.board_hosts):
+            names = provision.broker_names(provision.load_settings(path).mqtt_host)
+            if names and not set(names) & set(fleet.board_hosts):
                 raise FolderError(
-                    f"{path.name} has the broker {', '.join(known)}, and its board would refuse others: name "
+                    f"{path.name} has the broker {', '.join(names)}, and its board would refuse others: name "
                     "that too, until the board is flashed with another mqtt_host"
                 )
         folder = folder.put_fleet(fleet)
-    made = folder.put_broker(folder.signer(), now, folder.old_signer())
+    broker = folder.put_broker(folder.signer(), now, folder.old_signer())
     folder.put_users()  # a folder that took over another's authority lets its devices in
     names = ", ".join(folder.fleet.board_hosts)
-    return Rotated(
-        (f"broker: new key and certificate for {names}, until {made.until:%Y-%m-%d}",),
+    return Rotation(
+        (f"broker: new key and certificate for {names}, until {broker.until:%Y-%m-%d}",),
         (
             reload_broker(folder.fleet),
             "devices read no revocation list: a thief of the old key can pose as the broker until the old "
@@ -110,14 +110,14 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
     )
 
 
-def add_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
+def add_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotation:
     """Give one more aggregator a user name, a certificate and an aggregator's rights."""
     name = aggregator_name(len(folder.fleet.aggregators) + 1)
-    made = folder.put_aggregator(folder.signer(), name, now)
+    aggregator = folder.put_aggregator(folder.signer(), name, now)
     folder.put_fleet(replace(folder.fleet, aggregators=(*folder.fleet.aggregators, name)))
     file = folder.path / f"aggregator/{name}.pem"
-    return Rotated(
-        (f"{name}: certificate until {made.until:%Y-%m-%d} in {file}",),
+    return Rotation(
+        (f"{name}: certificate until {aggregator.until:%Y-%m-%d} in {file}",),
         (reload_broker(folder.fleet), _start_aggregator(folder, name)),
     )
 
@@ -127,16 +127,16 @@ def _start_aggregator(folder: FleetFolder, name: str) -> str:
     return f"start every aggregator with its own file as --broker, here {name}.toml{share}"
 
 
-def put_door(folder: FleetFolder, now: datetime.datetime) -> Rotated:
+def put_door(folder: FleetFolder, now: datetime.datetime) -> Rotation:
     """Give the HTTP door a new key and certificate, and revoke its older ones."""
     old = folder.journal().valid("door", now)
-    made = folder.put_door(folder.signer(), now)
+    door = folder.put_door(folder.signer(), now)
     folder.put_fleet(folder.fleet)  # the access list may be older than doors
     folder.withdraw(old, now)
     revoked = (f"{len(old)} older certificates of the door are revoked",) if old else ()
     pem = folder.path / DOOR
-    return Rotated(
-        (f"{made.name}: certificate until {made.until:%Y-%m-%d} in {pem}", *revoked),
+    return Rotation(
+        (f"{door.name}: certificate until {door.until:%Y-%m-%d} in {pem}", *revoked),
         (
             reload_broker(folder.fleet),
             f"copy {pem.parent} to the door's machine, if that is another, and start `hushmote door` with "
@@ -145,12 +145,12 @@ def put_door(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     )
 
 
-def rotate_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
+def rotate_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotation:
     """Give every aggregator a new key and certificate; the old ones work until finish_aggregator."""
     signer = folder.signer()
-    made = [folder.put_aggregator(signer, name, now) for name in folder.fleet.aggregators]
-    return Rotated(
-        tuple(f"{m.name}: new key and certificate, until {m.until:%Y-%m-%d}" for m in made),
+    aggregators = [folder.put_aggregator(signer, name, now) for name in folder.fleet.aggregators]
+    return Rotation(
+        tuple(f"{m.name}: new key and certificate, until {m.until:%Y-%m-%d}" for m in aggregators),
         (
             SERVE_AGAIN,
             "then `hushmote provision rotate aggregator --finish`: the old certificates are revoked",
@@ -158,17 +158,17 @@ def rotate_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     )
 
 
-def finish_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotated:
+def finish_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotation:
     """Revoke all certificates of aggregators but each one's newest."""
     valid = folder.journal().valid("aggregator", now)
     newest = {c.name: c for c in valid}
     old = [c for c in valid if newest[c.name] is not c]
     folder.withdraw(old, now)
     done = f"{len(old)} older certificates of aggregators are revoked"
-    return Rotated((done,), (reload_broker(folder.fleet),))
+    return Rotation((done,), (reload_broker(folder.fleet),))
 
 
-def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
+def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotation:
     """Make a new root that signs everything from now on; devices that know only the old one still connect.
 
     The broker's new certificate comes with one of the old root for the new, so that both kinds of boards
@@ -182,7 +182,7 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     elif authority.common_name(folder.root()) == new.name:
         raise FolderError("a rotation of the ca is under way: end it with --finish first")
     _sign_again(folder, now)
-    return Rotated(
+    return Rotation(
         (
             f"authority: {new.name}, until {new.until:%Y-%m-%d}; {old.name} is trusted until --finish",
             "broker and aggregators: new keys and certificates",
@@ -197,7 +197,7 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotated:
     )
 
 
-def _replace_authority(folder: FleetFolder, new: authority.Issued) -> None:
+def _replace_authority(folder: FleetFolder, new: authority.CertifiedKey) -> None:
     path, old_path = folder.path / AUTHORITY, folder.path / OLD_AUTHORITY
     fresh = path.with_name("ca-new.key")
     with refusing(FolderError, f"write {path}"):
@@ -209,7 +209,7 @@ def _replace_authority(folder: FleetFolder, new: authority.Issued) -> None:
         os.replace(fresh, path)
 
 
-def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> Rotated:
+def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> Rotation:
     """Trust only the new root, and forget the old one's key.
 
     Devices without anything from the new root can no longer connect: FolderError, unless cut_off. May be
@@ -228,7 +228,7 @@ def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> 
         (folder.path / OLD_AUTHORITY).unlink(missing_ok=True)
     _sign_again(folder, now)
     cut = (f"{len(boards)} devices are cut off until they are flashed",) if boards else ()
-    return Rotated(
+    return Rotation(
         (f"authority: only {new.name} is trusted; {old} is gone", *cut),
         (reload_broker(folder.fleet), SERVE_AGAIN),
     )
@@ -255,7 +255,7 @@ def _sign_again(folder: FleetFolder, now: datetime.datetime) -> None:
     folder.put_trust(signers)
 
 
-def rotate_master(folder: FleetFolder) -> Rotated:
+def rotate_master(folder: FleetFolder) -> Rotation:
     """Put a new master key before the one in use; tags under the others count until finish_master."""
     fleet_keys = _keys(folder)
     masters = fleet_keys.masters
@@ -263,7 +263,7 @@ def rotate_master(folder: FleetFolder) -> Rotated:
         raise FolderError(f"{folder.path / MASTER} holds {len(masters)} keys already: end that with --finish")
     fresh = os.urandom(keys.KEY_BYTES)
     folder.put(MASTER, to_text(replace(fleet_keys, masters=(fresh, *masters))).encode())
-    return Rotated(
+    return Rotation(
         (f"{folder.path / MASTER}: a new master key before {len(masters)} older",),
         (
             SERVE_AGAIN,
@@ -274,14 +274,14 @@ def rotate_master(folder: FleetFolder) -> Rotated:
     )
 
 
-def finish_master(folder: FleetFolder) -> Rotated:
+def finish_master(folder: FleetFolder) -> Rotation:
     """Forget all master keys but the one in use."""
     fleet_keys = _keys(folder)
     older = len(fleet_keys.masters) - 1
     if not older:
         raise FolderError("no rotation of the master key is under way: start one without --finish")
     folder.put(MASTER, to_text(replace(fleet_keys, masters=fleet_keys.masters[:1])).encode())
-    return Rotated(
+    return Rotation(
         (f"{folder.path / MASTER}: {counted(older, 'older master key')} gone",),
         (
             f"{SERVE_AGAIN}: tags under the old keys no longer count",
@@ -290,7 +290,7 @@ def finish_master(folder: FleetFolder) -> Rotated:
     )
 
 
-def rotate_signing(folder: FleetFolder) -> Rotated:
+def rotate_signing(folder: FleetFolder) -> Rotation:
     """Replace the signing key by a new one; there is no time in which both hold."""
     fresh = replace(_keys(folder), signing=new_signing_key(), announce=None)
     file = folder.path / SIGNING
@@ -300,7 +300,7 @@ def rotate_signing(folder: FleetFolder) -> Rotated:
     else:
         file = folder.path / MASTER
         folder.put(MASTER, to_text(fresh).encode())
-    return Rotated(
+    return Rotation(
         (f"{file}: a new signing key; the old one is gone",),
         (
             SERVE_AGAIN,
@@ -350,12 +350,12 @@ def renew(
     else:
         folder.keep_login(settings.device_id)
     fleet_keys = fleet_keys if settings.key is not None else None
-    made = provision.renewed(settings, fleet_keys, folder.path / "broker/ca.pem", certificate)
-    provision.replace_settings(path, made)
-    return made
+    renewed = provision.renew_settings(settings, fleet_keys, folder.path / "broker/ca.pem", certificate)
+    provision.replace_settings(path, renewed)
+    return renewed
 
 
-def upgrade(key_file: Path | None, settings: Sequence[Path], signing_file: Path | None = None) -> Rotated:
+def upgrade(key_file: Path | None, settings: Sequence[Path], signing_file: Path | None = None) -> Rotation:
     """Give a fleet a signing key in a file of its own, and its public half to devices' settings.
 
     A fleet that has one only needs its boards flashed: firmware from before withdrawals were signed refuses
@@ -372,22 +372,24 @@ def upgrade(key_file: Path | None, settings: Sequence[Path], signing_file: Path 
     announce_key = fleet_keys.announce_key.hex()
     # Everything is read before anything is written.
     boards = [(path, provision.with_announce_key(path, announce_key)) for path in settings]
-    changed = [(path, made) for path, made in boards if made is not None]
+    changed = [(path, new_settings) for path, new_settings in boards if new_settings is not None]
     done = [f"settings with a new announce key: {len(changed)} of {len(settings)}"]
-    left = [SERVE_AGAIN]
+    next_steps = [SERVE_AGAIN]
     if key_file is not None and signing_file is not None and fleet_keys.signing is not None:
         with refusing(keys.MasterKeyError, f"write {signing_file}"):
             private_file.replace(signing_file, signing_text(fleet_keys).encode())
         with refusing(keys.MasterKeyError, f"write {key_file}"):
             private_file.replace(key_file, to_text(without_signing(fleet_keys)).encode())
         done.insert(0, f"{signing_file}: the signing key; {key_file}: the keys that count")
-        left.append(f"{SIGN_AGAIN}. Or start `hushmote serve` with --signing-key, which signs by itself")
-    for path, made in changed:
-        provision.replace_settings(path, made)
-    return Rotated(
+        next_steps.append(
+            f"{SIGN_AGAIN}. Or start `hushmote serve` with --signing-key, which signs by itself"
+        )
+    for path, new_settings in changed:
+        provision.replace_settings(path, new_settings)
+    return Rotation(
         tuple(done),
         (
-            *left,
+            *next_steps,
             "`hushmote flash` every board: it keeps its ledger. Until then a board without this announce key "
             "refuses every experiment and reports nothing, and one with firmware older than signed "
             "withdrawals goes on with withdrawn experiments",

@@ -26,7 +26,7 @@ from ...server.errors import ProvisionError, refusing
 from ...server.wire import keys
 from ...server.wire.topics import NameRefused, check_device, check_fleet
 from . import authority
-from .fleet_spec import what_is_wrong
+from .fleet_spec import describe_error
 
 _BROKER = re.compile(r"([^\s,:/@]+)(?::([0-9]{1,5}))?", re.ASCII)
 _FOUR = "is address,mask,gateway,name server, as in 10.0.0.9,255.0.0.0,10.0.0.1,10.0.0.1; or empty, for DHCP"
@@ -47,12 +47,12 @@ def _by(check: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(checked)
 
 
-def _like(pattern: bytes, wanted: str) -> AfterValidator:
+def _like(pattern: bytes, requirement: str) -> AfterValidator:
     """Validate a text's UTF-8. No message quotes it: it may be nearly a real key."""
 
     def check(text: str) -> None:
         if not re.fullmatch(pattern, text.encode(), re.DOTALL):
-            raise ValueError(wanted)
+            raise ValueError(requirement)
 
     return _by(check)
 
@@ -159,7 +159,7 @@ class Network:
     mqtt_user: str | None = None
     mqtt_password: str | None = dataclasses.field(default=None, repr=False)
     mqtt_ca: Path | None = None
-    certificate: authority.Issued | None = None
+    certificate: authority.CertifiedKey | None = None
 
 
 def provision_device(
@@ -177,13 +177,15 @@ def provision_device(
     MAC address or a chip id, which would follow the board for life. Raises ProvisionError, NameRefused or
     MasterKeyError; an existing file is never overwritten.
     """
-    given = dict(vars(network))
-    ca, certificate = given.pop("mqtt_ca"), given.pop("certificate")
+    values = dict(vars(network))
+    ca, certificate = values.pop("mqtt_ca"), values.pop("certificate")
     if network.mqtt_port is None:
-        given["mqtt_port"] = 8883 if ca else 1883
+        values["mqtt_port"] = 8883 if ca else 1883
     device_id = check_device(secrets.token_hex(8) if device_id is None else device_id)
-    given |= {"fleet": check_fleet(fleet), "device_id": device_id, "consent_given": consent_given}
-    settings = _made(given | _secrets(fleet_keys, fleet, device_id, ca, certificate), "these settings")
+    values |= {"fleet": check_fleet(fleet), "device_id": device_id, "consent_given": consent_given}
+    settings = _build_settings(
+        values | _secrets(fleet_keys, fleet, device_id, ca, certificate), "these settings"
+    )
     if path is not None:
         exists = f"{path} exists: it may be the only copy of a device's keys; take another path"
         with refusing(ProvisionError, f"write {path}", exists):
@@ -191,18 +193,18 @@ def provision_device(
     return settings
 
 
-def renewed(
+def renew_settings(
     settings: DeviceSettings,
     fleet_keys: keys.FleetKeys | None,
     mqtt_ca: Path | None,
-    certificate: authority.Issued | None,
+    certificate: authority.CertifiedKey | None,
 ) -> DeviceSettings:
     """Return the same device's settings with the keys, CA and certificate that are in use now.
 
     The device id stays, and so does ledger_made, so `hushmote flash` leaves the board's ledger alone.
     """
     fresh = _secrets(fleet_keys, settings.fleet, settings.device_id, mqtt_ca, certificate)
-    return _made(dataclasses.asdict(settings) | fresh, "these settings")
+    return _build_settings(dataclasses.asdict(settings) | fresh, "these settings")
 
 
 def _secrets(
@@ -210,7 +212,7 @@ def _secrets(
     fleet: str,
     device_id: str,
     ca: Path | None,
-    certificate: authority.Issued | None,
+    certificate: authority.CertifiedKey | None,
 ) -> dict[str, str | None]:
     own, own_key = (None, None) if certificate is None else certificate.board_fields()
     key = fleet_keys and keys.device_key(fleet_keys.masters[0], fleet, device_id).hex()
@@ -223,7 +225,7 @@ def _secrets(
     }
 
 
-def _made(values: dict[str, Any], where: str) -> DeviceSettings:
+def _build_settings(values: dict[str, Any], where: str) -> DeviceSettings:
     """Return the settings with these values; raises ProvisionError in one line that begins with where."""
     missing = {f.name for f in dataclasses.fields(DeviceSettings)} - _MAY_BE_MISSING - values.keys()
     if len(values.get("announce_key") or "") == 64:
@@ -234,7 +236,7 @@ def _made(values: dict[str, Any], where: str) -> DeviceSettings:
     try:
         settings = DeviceSettings(**values)
     except ValidationError as e:
-        raise ProvisionError(f"{where}: {what_is_wrong(e, DeviceSettings)}") from None
+        raise ProvisionError(f"{where}: {describe_error(e, DeviceSettings)}") from None
     if missing:
         raise ProvisionError(f"{where}: {min(missing)} is missing")
     return settings
@@ -259,7 +261,7 @@ def settings_path(device_id: str, folder: Path = Path()) -> Path:
 
 def load_settings(path: Path) -> DeviceSettings:
     """Read a settings file; raises ProvisionError if it is missing, malformed or readable by others."""
-    return _made(_read(path), str(path))
+    return _build_settings(_read(path), str(path))
 
 
 def with_announce_key(path: Path, announce_key: str) -> DeviceSettings | None:
@@ -270,8 +272,8 @@ def with_announce_key(path: Path, announce_key: str) -> DeviceSettings | None:
     """
     values = _read(path)
     as_it_is = values.get("announce_key") in (None, announce_key)
-    made = _made(values if as_it_is else values | {"announce_key": announce_key}, str(path))
-    return None if as_it_is else made
+    settings = _build_settings(values if as_it_is else values | {"announce_key": announce_key}, str(path))
+    return None if as_it_is else settings
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -302,9 +304,9 @@ def check_complete(settings: DeviceSettings, path: Path) -> None:
             raise ProvisionError(f"{name} is empty in {path}: fill it in")
 
 
-def mark_ledger(path: Path, settings: DeviceSettings, made: bool) -> DeviceSettings:
+def mark_ledger(path: Path, settings: DeviceSettings, ledger_made: bool) -> DeviceSettings:
     """Note in the settings file whether they have made a ledger; the file is replaced in one step."""
-    marked = dataclasses.replace(settings, ledger_made=made)
+    marked = dataclasses.replace(settings, ledger_made=ledger_made)
     if marked != settings:
         replace_settings(path, marked)
     return marked

@@ -173,8 +173,8 @@ def _no_answer(port: str) -> str:
 
 def probe(link: UsbLink, paths: Sequence[str]) -> Board:
     """Ask the board at link.port what it is and which of these files it has; raises FlashError."""
-    said = link.ask(_PROBE, NAMES=list(paths), LEDGER=LEDGER)
-    return Board(**said | {"version": tuple(said["version"])})
+    values = link.ask(_PROBE, NAMES=list(paths), LEDGER=LEDGER)
+    return Board(**values | {"version": tuple(values["version"])})
 
 
 def check_board(board: Board, *, wifi: bool) -> None:
@@ -182,9 +182,9 @@ def check_board(board: Board, *, wifi: bool) -> None:
     if not board.version:
         raise FlashError("this board runs CircuitPython or the like: install MicroPython 1.23 or later")
     if board.version < OLDEST_FIRMWARE:
-        wanted = ".".join(map(str, OLDEST_FIRMWARE[:2]))
+        oldest = ".".join(map(str, OLDEST_FIRMWARE[:2]))
         has = ".".join(map(str, board.version))
-        raise FlashError(f"the board has MicroPython {has}: install {wanted} or later on it first")
+        raise FlashError(f"the board has MicroPython {has}: install {oldest} or later on it first")
     if board.free_bytes is None:
         raise FlashError("the board has no file system: erase its flash and install MicroPython again")
     if not board.entropy:

@@ -52,6 +52,6 @@ class Gauges(Collector):
             "1 where the last look at the store failed.",
             value=float(findings.failing),
         )
-        if findings.looked_at is not None:
+        if findings.updated_at is not None:
             words = "When the store was last looked at for results, unix time; absent before that."
-            yield GaugeMetricFamily("hushmote_results_timestamp_seconds", words, value=findings.looked_at)
+            yield GaugeMetricFamily("hushmote_results_timestamp_seconds", words, value=findings.updated_at)

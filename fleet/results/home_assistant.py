@@ -52,15 +52,15 @@ def sensor(result: Result, statistic: str, expire_s: int) -> bytes:
     return json.dumps(config, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _picked(statistic: str) -> str:
+def _select_statistic(statistic: str) -> str:
     """The statement of a template that sets s to the statistic, or to nothing."""
-    known = "(value_json.statistics if value_json is defined else [])"  # cleared, it is empty
-    return f"{{% set s = {known} | selectattr('id', 'eq', '{statistic}') | first %}}"
+    statistics = "(value_json.statistics if value_json is defined else [])"  # cleared, it is empty
+    return f"{{% set s = {statistics} | selectattr('id', 'eq', '{statistic}') | first %}}"
 
 
 def _value_template(statistic: str, share: bool) -> str:
     value = "(s.value * 100) | round(3)" if share else "s.value"
-    return f"{_picked(statistic)}{{{{ {value} if s is defined else none }}}}"
+    return f"{_select_statistic(statistic)}{{{{ {value} if s is defined else none }}}}"
 
 
 def _attributes_template(statistic: str, share: bool) -> str:
@@ -80,4 +80,4 @@ def _attributes_template(statistic: str, share: bool) -> str:
         "epsilon_holds": "value_json.epsilon.holds",
     }
     items = ", ".join(f"'{name}': {value}" for name, value in attributes.items())
-    return f"{_picked(statistic)}{{{{ ({{{items}}} if s is defined else {{}}) | tojson }}}}"
+    return f"{_select_statistic(statistic)}{{{{ ({{{items}}} if s is defined else {{}}) | tojson }}}}"

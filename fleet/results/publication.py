@@ -52,5 +52,5 @@ class Scrape(NamedTuple):
     """What a scrape shows: gauges, the unix time of their look, whether the last look failed."""
 
     gauges: Sequence[Gauge] = ()
-    looked_at: float | None = None
+    updated_at: float | None = None
     failing: bool = False

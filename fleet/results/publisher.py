@@ -35,12 +35,12 @@ class Publisher:
     """
 
     def __init__(self, store: str, publication: Publication) -> None:
-        self._asked = {"store": store, "publication": asdict(publication), "folders": FOLDERS}
+        self._request = {"store": store, "publication": asdict(publication), "folders": FOLDERS}
         self._process: subprocess.Popen[str] | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="results", daemon=True)
         self._noted: set[str] = set()
-        self._trouble = ""
+        self._error = ""
         self.retained: Mapping[str, bytes] = MappingProxyType({})
         self.findings = Scrape()
 
@@ -59,13 +59,11 @@ class Publisher:
         while not self._stopping.is_set():
             try:
                 status = self._read_one_process(backoff)
-                trouble = (
-                    f"the process that works out results ended with status {status}: it is started again"
-                )
+                text = f"the process that works out results ended with status {status}: it is started again"
             except Exception as e:  # whatever a process or its output can do; the text may hold anything
-                trouble = f"results cannot be worked out ({type(e).__name__}): it is tried again"
+                text = f"results cannot be worked out ({type(e).__name__}): it is tried again"
             if not self._stopping.is_set():
-                self._fail(trouble)
+                self._fail(text)
                 self._stopping.wait(backoff.next_s())
 
     def _read_one_process(self, backoff: Backoff) -> int:
@@ -84,7 +82,7 @@ class Publisher:
                 assert process.stdin is not None
                 assert process.stdout is not None
                 # Its input and not its command line, which every user of the machine can read.
-                process.stdin.write(json.dumps(self._asked) + "\n")
+                process.stdin.write(json.dumps(self._request) + "\n")
                 process.stdin.flush()
                 for line in () if self._stopping.is_set() else process.stdout:
                     self._take(json.loads(line))
@@ -93,24 +91,24 @@ class Publisher:
                 process.kill()
         return process.returncode
 
-    def _take(self, said: dict[str, Any]) -> None:
-        if "trouble" in said:
-            self._fail(f"results are not worked out: {said['trouble']}")
+    def _take(self, update: dict[str, Any]) -> None:
+        if "error" in update:
+            self._fail(f"results are not worked out: {update['error']}")
             return
-        if self._trouble:
+        if self._error:
             log.info("results are worked out again")
-            self._trouble = ""
-        for note in said["notes"]:
+            self._error = ""
+        for note in update["notes"]:
             if note not in self._noted:
                 self._noted.add(note)
                 log.warning("%s", note)
-        self.retained = MappingProxyType({t: payload.encode() for t, payload in said["retained"].items()})
-        self.findings = Scrape([Gauge(*gauge) for gauge in said["gauges"]], said["at"])
+        self.retained = MappingProxyType({t: payload.encode() for t, payload in update["retained"].items()})
+        self.findings = Scrape([Gauge(*gauge) for gauge in update["gauges"]], update["at"])
 
     def _fail(self, text: str) -> None:
-        if text != self._trouble:
+        if text != self._error:
             log.error("%s", text)
-        self._trouble = text
+        self._error = text
         self.findings = self.findings._replace(failing=True)
 
 

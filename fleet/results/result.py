@@ -138,11 +138,11 @@ def result_of(
     facts = replace(facts, at=at) if facts else Facts(store, at)
     whole = facts.selected(Selection(name, fleet))
     question = Question(experiment=name, fleet=fleet)
-    seen = [window for window in whole.there if live or has_ended(window, at)]
+    windows = [window for window in whole.there if live or has_ended(window, at)]
     if newest is None:
-        shown = [window for window in question.resolve(facts).selection.windows if window in seen]
+        selected = [window for window in question.resolve(facts).selection.windows if window in windows]
     else:
-        shown = seen[-newest:]
+        selected = windows[-newest:]
     of = whole.newest.experiment
     empty = Result(
         fleet=fleet,
@@ -151,19 +151,19 @@ def result_of(
         unit=shorten(whole.unit, _MOST_UNIT),
         purpose=shorten(visible(whole.newest.purpose), _MOST_WORDS),
         owner=shorten(visible(whole.newest.owner), _MOST_WORDS),
-        windows=tuple(shown[-_MOST_WINDOWS:]),
-        window_count=len(shown),
-        reports=sum(sum(whole.there[window].values()) for window in shown),
+        windows=tuple(selected[-_MOST_WINDOWS:]),
+        window_count=len(selected),
+        reports=sum(sum(whole.there[window].values()) for window in selected),
         at=at,
         confidence=CONFIDENCE,
-        epsilon=_nothing_shown(whole),
+        epsilon=_empty_epsilons(whole),
     )
-    if not shown:
+    if not selected:
         ended = ENDLESS if "all" in whole.there else "no window with reports has ended yet"
         return replace(empty, note="no report has been counted yet" if live else ended)
     if not answers_of(of) & OF_VALUES:
         return replace(empty, note=f"{answers_only(of)}: {ASK}")
-    selection = Selection(name, fleet, tuple(shown))
+    selection = Selection(name, fleet, tuple(selected))
     question = question.replace(quantiles=(0.5,), unit=empty.unit)
     try:
         estimate = estimate_of(facts, selection, question)
@@ -171,22 +171,22 @@ def result_of(
         return replace(empty, note=visible(str(e)))
     # What was shown before cannot be taken back: the ε is of every window, also where fewer are shown now.
     live_epsilons = replace(empty.epsilon, holds=LIVE)
-    epsilons = live_epsilons if live else _of_each(facts, Selection(name, fleet, tuple(seen)))
+    epsilons = live_epsilons if live else _window_epsilons(facts, Selection(name, fleet, tuple(windows)))
     if "quantiles" not in estimate.answers:
         question = question.replace(quantiles=())
     answers = answers_of_estimate(estimate, question)
     sentence = find(facts, selection).sentence
-    told = {"statistics": _statistics(of, answers), "histogram": _histogram(answers), "finding": sentence}
-    told |= {"approximate": estimate.approximate}
-    return _fitting(replace(empty, reports=estimate.reports, epsilon=epsilons, **told))
+    content = {"statistics": _statistics(of, answers), "histogram": _histogram(answers), "finding": sentence}
+    content |= {"approximate": estimate.approximate}
+    return _shorten_to_fit(replace(empty, reports=estimate.reports, epsilon=epsilons, **content))
 
 
-def _nothing_shown(whole: Selected) -> Epsilons:
+def _empty_epsilons(whole: Selected) -> Epsilons:
     report = max(v.experiment.epsilon for v in whole.versions) / MICRO
     return Epsilons(report, None, second_epsilon.Shuffling().delta, NOTHING)
 
 
-def _of_each(facts: Facts, selection: Selection) -> Epsilons:
+def _window_epsilons(facts: Facts, selection: Selection) -> Epsilons:
     """Sums of windows tell each window by their differences: so it is of all windows, each seen by itself."""
     two = second_epsilon.overview(facts, selection).all_windows
     assert two.histogram is not None  # every window of the selection has ended
@@ -221,11 +221,11 @@ def _largest(rows: Iterable[Row], most: int = MOST_ROWS) -> tuple[Row, ...]:
 
 
 def _largest_shares(rows: Mapping[str, Row], most: int = MOST_ROWS) -> dict[str, Row]:
-    kept = _largest(rows.values(), most)
-    return {id: row for id, row in rows.items() if row in kept}
+    largest = _largest(rows.values(), most)
+    return {id: row for id, row in rows.items() if row in largest}
 
 
-def _fitting(result: Result) -> Result:
+def _shorten_to_fit(result: Result) -> Result:
     """The result with fewer words, then without the labels of the smallest shares, where it is too long."""
     if len(result.to_json()) > MOST_BYTES:
         words = shorten(result.purpose, _FEW_WORDS), shorten(result.owner, _FEW_WORDS)

@@ -19,10 +19,10 @@ from ...server.ingest.clock import CheckedClock
 from ...server.store.counting import ClockWrong
 from ...server.store.store import Store
 from ...server.wire.experiments import FOLDERS
-from .look import Look, budgets, look, retained, state_of
 from .publication import AGAIN_S, Gauge, Publication
+from .snapshot import Snapshot, budgets, retained_messages, state_of, take_snapshot
 
-LOOK_S = 5.0  # how soon an experiment that was withdrawn is cleared
+POLL_S = 5.0  # how soon an experiment that was withdrawn is cleared
 _BUDGETS_S = 3600.0
 _NICE = 10
 
@@ -38,9 +38,9 @@ class Watch:
     store: Store
     publication: Publication
     idle: float = 20.0
-    _seen: Look = field(default_factory=Look)
+    _snapshot: Snapshot = field(default_factory=Snapshot)
     _state: object = None
-    _look_due_at: float = float("-inf")
+    _refresh_due_at: float = float("-inf")
     _say_due_at: float = float("-inf")
     _budgets: list[Gauge] = field(default_factory=list)
     _budgets_due_at: float = float("-inf")
@@ -51,60 +51,60 @@ class Watch:
     def turn(self, at: datetime.datetime, clock_s: float) -> dict[str, Any] | None:
         """What there is to say at a time (UTC), None where it is nothing new. Raises StoreError."""
         state = state_of(self.store.experiments(), at)
-        if state != self._state or clock_s >= self._look_due_at:
-            self._look(at, clock_s)
+        if state != self._state or clock_s >= self._refresh_due_at:
+            self._refresh(at, clock_s)
             self._state = state
         elif clock_s < self._say_due_at:
             return None
         self._say_due_at = clock_s + AGAIN_S
-        wanted = retained(self._seen, self.publication, at)
+        messages = retained_messages(self._snapshot, self.publication, at)
         return {
-            "retained": {topic: payload.decode() for topic, payload in wanted.items()},
-            "gauges": [*self._seen.gauges, *self._budgets],
-            "notes": list(self._seen.notes),
+            "retained": {topic: payload.decode() for topic, payload in messages.items()},
+            "gauges": [*self._snapshot.gauges, *self._budgets],
+            "notes": list(self._snapshot.notes),
             "at": at.timestamp(),
         }
 
-    def _look(self, at: datetime.datetime, clock_s: float) -> None:
+    def _refresh(self, at: datetime.datetime, clock_s: float) -> None:
         begun_s = time.monotonic()
-        self._seen = look(self.store, self.publication, at)
+        self._snapshot = take_snapshot(self.store, self.publication, at)
         if clock_s >= self._budgets_due_at:
             self._budgets = budgets(self.store, at)
             self._budgets_due_at = clock_s + (_BUDGETS_S if self._budgets else 0)
         took_s, live_s = time.monotonic() - begun_s, self.publication.live_s
         # A store of millions of rows takes a minute: it has a small part of the time, live half of it.
         rest_s = max(AGAIN_S, self.idle * took_s) if live_s is None else max(live_s, 2 * took_s)
-        self._look_due_at = clock_s + rest_s
+        self._refresh_due_at = clock_s + rest_s
 
 
 def main() -> None:
     """Say what is found until the input ends."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the end of its input is its end, also where all are told
     os.nice(_NICE)
-    asked = json.loads(sys.stdin.readline())
-    FOLDERS.extend(asked["folders"])
-    publication, watch = Publication(**asked["publication"]), None
+    request = json.loads(sys.stdin.readline())
+    FOLDERS.extend(request["folders"])
+    publication, watch = Publication(**request["publication"]), None
     while True:
         try:
-            watch = watch or Watch(Store(asked["store"], create=False), publication)
-            said = watch.turn(watch.clock(), time.monotonic())
+            watch = watch or Watch(Store(request["store"], create=False), publication)
+            update = watch.turn(watch.clock(), time.monotonic())
         except ClockWrong as e:  # by a wrong clock the running window may seem to have ended
-            said = {"trouble": e.reason}
+            update = {"error": e.reason}
         except HushmoteError as e:
-            watch, said = _closed(watch), {"trouble": str(e)}
+            watch, update = _close(watch), {"error": str(e)}
         except Exception as e:
-            watch, said = (
-                _closed(watch),
-                {"trouble": f"a fault in Hushmote, {type(e).__name__}: please report it"},
+            watch, update = (
+                _close(watch),
+                {"error": f"a fault in Hushmote, {type(e).__name__}: please report it"},
             )
-        if said is not None:
-            print(json.dumps(said), flush=True)
-        wait_s = min(LOOK_S, publication.live_s or LOOK_S)
+        if update is not None:
+            print(json.dumps(update), flush=True)
+        wait_s = min(POLL_S, publication.live_s or POLL_S)
         if select.select([sys.stdin], [], [], wait_s)[0]:
             return
 
 
-def _closed(watch: Watch | None) -> None:
+def _close(watch: Watch | None) -> None:
     if watch is not None:
         watch.store.close()
 

@@ -26,45 +26,45 @@ _BOARD_PATH = re.compile(r"/(?:lib/)?([a-z0-9_]+|umqtt/simple)")
 Paragraph: TypeAlias = Sequence[Phrase]
 
 
-def label(of: FleetFacts, *, public: bool = False) -> dict[str, list[Paragraph]]:
+def label(facts: FleetFacts, *, public: bool = False) -> dict[str, list[Paragraph]]:
     """The label: its five questions and their answers, a sentence or two each; public: without counts."""
-    named = of.asked or of.questions
-    asked = [words.asked(q.name, q.purpose, q.version.experiment, q.version.unit, q.most) for q in named]
-    times = _grouped(((q.version.expires, q.asked, q.keep), q) for q in of.questions)
-    consent = of.consent
+    named = facts.current_questions or facts.questions
+    phrases = [words.asked(q.name, q.purpose, q.version.experiment, q.version.unit, q.most) for q in named]
+    times = _group_by(((q.version.expires, q.is_asked, q.keep), q) for q in facts.questions)
+    consent = facts.consent
     return {
-        words.ASKED: [*([phrase] for phrase in asked), [Phrase.of("hidden")]],
-        words.WHO: [words.who(of.owners, of.hosts), [Phrase.of("seen")]],
-        words.LEARN: [[words.GUESS], *([phrase] for phrase in _disclosure(of, named, public))],
+        words.ASKED: [*([phrase] for phrase in phrases), [Phrase.of("hidden")]],
+        words.WHO: [words.who(facts.owners, facts.hosts), [Phrase.of("seen")]],
+        words.LEARN: [[words.GUESS], *([phrase] for phrase in _disclosure(facts, named, public))],
         words.LONG: [*([words.kept(_names(each), *time)] for time, each in times), [words.IDS]],
         words.STOP: [
             words.consent(
                 consent.given, consent.because, consent.network, consent.each, consent.button, consent.light
             ),
             words.stopping(consent.button, consent.light),
-            words.erasing(of.owners, consent.id_at),
+            words.erasing(facts.owners, consent.id_at),
         ],
     }
 
 
-def _disclosure(of: FleetFacts, named: Sequence[FleetQuestion], public: bool) -> list[Phrase]:
+def _disclosure(facts: FleetFacts, named: Sequence[FleetQuestion], public: bool) -> list[Phrase]:
     """Return the sentences on what reports reveal: as planned, singly, at the device's limit, in counts."""
-    life = Disclosure(of.promised.epsilon, of.promised.delta)
+    life = Disclosure(facts.promised.epsilon, facts.promised.delta)
     plans = [min(q.planned, life, key=lambda loss: loss.epsilon) for q in named]
     phrases = [words.planned(q.name, q.most, loss) for q, loss in zip(named, plans, strict=True)]
     together = Disclosure(sum(loss.epsilon for loss in plans), sum(loss.delta for loss in plans))
-    if len(of.asked) > 1 and together.epsilon < life.epsilon:
+    if len(facts.current_questions) > 1 and together.epsilon < life.epsilon:
         phrases.append(words.planned_all(together))
-    several = _grouped((q.epsilon, q) for q in named if q.most > 1)
+    several = _group_by((q.epsilon, q) for q in named if q.most > 1)
     phrases += [words.of_report(_names(each), epsilon) for epsilon, each in several]
     phrases.append(words.limit(life))
     if public:
         phrases.append(words.of_counts(_names(named), 0, None))
     for q in named:
         if q.epsilons is not None and not public:
-            told = q.epsilons
-            loss = None if told.histogram is None else Disclosure(told.histogram, told.delta)
-            phrases.append(words.of_counts([q.name], told.reports, loss))
+            epsilons = q.epsilons
+            loss = None if epsilons.histogram is None else Disclosure(epsilons.histogram, epsilons.delta)
+            phrases.append(words.of_counts([q.name], epsilons.reports, loss))
     return [*phrases, Phrase.of("together")]
 
 
@@ -72,7 +72,7 @@ def _names(questions: Iterable[FleetQuestion]) -> tuple[str, ...]:
     return tuple(q.name for q in questions)
 
 
-def _grouped(pairs: Iterable[tuple[Any, FleetQuestion]]) -> list[tuple[Any, list[FleetQuestion]]]:
+def _group_by(pairs: Iterable[tuple[Any, FleetQuestion]]) -> list[tuple[Any, list[FleetQuestion]]]:
     """Questions by what they have in common, in their order."""
     groups: list[tuple[Any, list[FleetQuestion]]] = []
     for common, question in pairs:
@@ -84,7 +84,7 @@ def _grouped(pairs: Iterable[tuple[Any, FleetQuestion]]) -> list[tuple[Any, list
     return groups
 
 
-def document(of: FleetFacts, *, public: bool = False, language: Language = "en") -> dict[str, Any]:
+def document(facts: FleetFacts, *, public: bool = False, language: Language = "en") -> dict[str, Any]:
     """The whole statement, without a signature, as JSON has it.
 
     public: label, files and each question's digest alone, and no count, so that anybody may have it.
@@ -93,23 +93,23 @@ def document(of: FleetFacts, *, public: bool = False, language: Language = "en")
     write = words.words_in(language).write
     paragraphs = {
         write(Phrase.of(question)): [" ".join(map(write, phrases)) for phrases in answers]
-        for question, answers in label(of, public=public).items()
+        for question, answers in label(facts, public=public).items()
     }
-    digests = {"asked": {q.name: q.digest for q in of.asked}}
+    digests = {"asked": {q.name: q.digest for q in facts.current_questions}}
     return {
         "format": FORMAT,
-        "fleet": of.fleet,
-        "made_at": of.at.isoformat(timespec="seconds"),
+        "fleet": facts.fleet,
+        "made_at": facts.at.isoformat(timespec="seconds"),
         "hushmote": version("hushmote"),
-        "consent": asdict(of.consent),
+        "consent": asdict(facts.consent),
         "language": language,
         "label": paragraphs,
-        **(digests if public else {"chapters": chapters(of), "registry": registry(of)}),
-        "board_files": [asdict(file) for file in of.files],
+        **(digests if public else {"chapters": chapters(facts), "registry": registry(facts)}),
+        "board_files": [asdict(file) for file in facts.files],
     }
 
 
-def signed(statement: dict[str, Any], fleet_keys: keys.FleetKeys | None) -> dict[str, Any]:
+def sign(statement: dict[str, Any], fleet_keys: keys.FleetKeys | None) -> dict[str, Any]:
     """A statement, signed with the key that signs the fleet's experiments; None: of an open fleet.
 
     Raises StatementError if that key is kept elsewhere.
@@ -119,8 +119,12 @@ def signed(statement: dict[str, Any], fleet_keys: keys.FleetKeys | None) -> dict
         return {"statement": statement, "unsigned": why}
     if fleet_keys.signing is None:
         raise StatementError("the signing key is missing, and a statement is signed: give --signing-key")
-    made = keys.sign_document(fleet_keys.signing, topics.statement_topic(statement["fleet"]), statement)
-    return {"statement": statement, "announce_key": fleet_keys.announce_key.hex(), "signature": made.hex()}
+    signature = keys.sign_document(fleet_keys.signing, topics.statement_topic(statement["fleet"]), statement)
+    return {
+        "statement": statement,
+        "announce_key": fleet_keys.announce_key.hex(),
+        "signature": signature.hex(),
+    }
 
 
 def verify(path: Path, announce_key: bytes | None = None) -> list[str]:
@@ -144,7 +148,7 @@ def verify(path: Path, announce_key: bytes | None = None) -> list[str]:
         f"signed for fleet {statement['fleet']} on {statement['made_at']}, as it is, by the announce key",
         by.hex(),
     ]
-    return lines + [_compared(path, name, sha256) for name, sha256 in files]
+    return lines + [_compare_file(path, name, sha256) for name, sha256 in files]
 
 
 def fleet_of(path: Path) -> str:
@@ -193,7 +197,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     return whole, files
 
 
-def _compared(path: Path, name: str, sha256: str) -> str:
+def _compare_file(path: Path, name: str, sha256: str) -> str:
     """Compare a board's file with that of this package, or with the one beside the statement."""
     module = f"{name}.py"
     ours = flash.EXAMPLE.parent / module

@@ -42,7 +42,7 @@ class FleetQuestion:
     """
 
     version: Version
-    asked: bool
+    is_asked: bool
     digest: str
     since: datetime.date
     keep: Phrase
@@ -130,9 +130,9 @@ class FleetFacts:
     at: datetime.datetime
 
     @property
-    def asked(self) -> tuple[FleetQuestion, ...]:
+    def current_questions(self) -> tuple[FleetQuestion, ...]:
         """The questions that boards are asked today."""
-        return tuple(q for q in self.questions if q.asked)
+        return tuple(q for q in self.questions if q.is_asked)
 
     @property
     def owners(self) -> tuple[str | Phrase, ...]:
@@ -159,7 +159,7 @@ def read(
     sent = store.participation(fleet)
     selected = [facts.selected(Selection(name, fleet)) for name in facts.names(fleet)]
     questions = [_question(of, policy, sent.get(of.selection.experiment)) for of in selected]
-    questions = [q for q in questions if q.asked or q.reports]
+    questions = [q for q in questions if q.is_asked or q.reports]
     if not questions:
         raise StatementError(f"nothing is asked of fleet {fleet}: `hushmote experiment add` adds a question")
     for q in questions:
@@ -173,7 +173,7 @@ def read(
         policies.guarantee_of(policy),
         consent_of(folder, policy, firmware),
         () if folder is None else folder.fleet.hosts,
-        board_contents(firmware, [q.version for q in questions if q.asked]),
+        board_contents(firmware, [q.version for q in questions if q.is_asked]),
         at,
     )
 
@@ -182,22 +182,24 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
     now, versions = selected.facts.at, selected.versions
     version = next((v for v in versions if v.current), selected.newest)
     described = [version, *sorted(versions, key=lambda v: -v.serial)]
-    said = {name: next((getattr(v, name) for v in described if getattr(v, name)), "") for name in _WORDS}
-    asked, experiment = version.published_on(now.date()), version.experiment
+    descriptions = {
+        name: next((getattr(v, name) for v in described if getattr(v, name)), "") for name in _WORDS
+    }
+    is_asked, experiment = version.published_on(now.date()), version.experiment
     endless = experiment.window == "all"  # it can have no keep
-    for name, text in said.items():
-        if not text and asked and name != "keep":
+    for name, text in descriptions.items():
+        if not text and is_asked and name != "keep":
             raise StatementError(
                 f"{selected.selection.experiment} of fleet {version.fleet} says no {name}: put {_WORDS[name]}"
                 " into its experiment's file, and give that to `hushmote experiment add` again"
             )
-    hours = None if endless else kept_hours(said["keep"])
+    hours = None if endless else kept_hours(descriptions["keep"])
     keep = words.ENDLESS if endless else words.UNDECIDED if hours is None else words.keeping(hours * 3600)
     own = reports_in_budget(experiment)
     life = policy.remaining_reports(experiment.epsilon)
     return FleetQuestion(
-        replace(version, owner=said["owner"], purpose=said["purpose"], unit=selected.unit),
-        asked,
+        replace(version, owner=descriptions["owner"], purpose=descriptions["purpose"], unit=selected.unit),
+        is_asked,
         digest_of(version),
         datetime.datetime.fromtimestamp(min(v.first_serial for v in versions), datetime.UTC).date(),
         keep,
@@ -221,8 +223,8 @@ _WORDS = {"owner": 'owner = "..."', "purpose": 'purpose = "..."', "keep": 'keep 
 def _check(question: FleetQuestion, policy: Policy, firmware: Path) -> None:
     """Raise StatementError where boards would refuse what they are asked: its numbers would be nobody's."""
     e = question.version.experiment
-    known = e.name in policy.experiments and e.rule in policy.rules and e.epsilon <= policy.epsilon
-    if question.asked and not known:
+    is_accepted = e.name in policy.experiments and e.rule in policy.rules and e.epsilon <= policy.epsilon
+    if question.is_asked and not is_accepted:
         raise StatementError(
             f"boards with the POLICY of {firmware} refuse {e.name}: give the firmware they have with --policy"
         )
@@ -237,19 +239,19 @@ def consent_of(folder: FleetFolder | None, policy: Policy, firmware: Path) -> Co
     return Consent(bool(because), because, network, each, button, light, id_at)
 
 
-def board_contents(firmware: Path, asked: Sequence[Version]) -> tuple[BoardFile, ...]:
+def board_contents(firmware: Path, versions: Sequence[Version]) -> tuple[BoardFile, ...]:
     """The files that go onto a board with this firmware that is asked these experiments.
 
     Where the file holds a policy alone, no application is known, and none is named.
     """
-    known = policies.is_application(firmware)
+    is_application = policies.is_application(firmware)
     with refusing(StatementError, f"read {firmware}"):
-        main = (firmware if known else flash.EXAMPLE).read_bytes()
-    needed = {str(path): path for v in asked for path in board_files.needed_files(v.experiment).values()}
+        main = (firmware if is_application else flash.EXAMPLE).read_bytes()
+    needed = {str(path): path for v in versions for path in board_files.needed_files(v.experiment).values()}
     contents = flash.sources(main, further_files([*needed], flash.MODULES))
     contents |= {"umqtt/simple": umqtt.bundled()}
     files = {f"/lib/{module}": content for module, content in contents.items()}
-    files |= {"/main": main} if known else {}
+    files |= {"/main": main} if is_application else {}
     return tuple(BoardFile(p, len(c), hashlib.sha256(c).hexdigest()) for p, c in files.items())
 
 

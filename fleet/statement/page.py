@@ -71,7 +71,7 @@ def words_of(statement: Mapping[str, Any]) -> Words:
 
 def _text(text: str) -> str:
     """A text in HTML; what somebody has to fill in is marked."""
-    return _MARKED.sub(lambda found: f"<mark>{found[0]}</mark>", escape(visible(text)))
+    return _MARKED.sub(lambda match: f"<mark>{match[0]}</mark>", escape(visible(text)))
 
 
 def _chapter(title: str, about: str, parts: Iterable[str]) -> str:
@@ -116,7 +116,7 @@ def _signature(whole: Mapping[str, Any]) -> str:
         "The JSON of this statement is signed; `hushmote statement verify --announce-key` checks that, and "
         "the files. Take the key from a device of the fleet, not from here."
     )
-    key, made = whole["announce_key"], whole["signature"]
-    rows = [["announce key of the fleet", key], ["ECDSA P-256, r and s", made]]
+    key, signature = whole["announce_key"], whole["signature"]
+    rows = [["announce key of the fleet", key], ["ECDSA P-256, r and s", signature]]
     table = {"title": "Signature", "headings": ("what", "value"), "rows": rows, "note": ""}
     return _chapter("Signature", about, (_table(table),))

@@ -18,25 +18,25 @@ from ...server.words.numbers import chance
 from .facts import FleetFacts, FleetQuestion
 
 
-def chapters(of: FleetFacts) -> list[dict[str, Any]]:
+def chapters(facts: FleetFacts) -> list[dict[str, Any]]:
     """The tables for standards and law, and that of the numbers: title, about, and tables of texts."""
-    questions, made = [_of_question(of, q) for q in of.questions], []
-    fleet = _of_fleet(of, questions)
+    questions, result = [_question_values(facts, q) for q in facts.questions], []
+    fleet = _fleet_values(facts, questions)
     for chapter in _texts()["chapters"]:
         tables: list[dict[str, Any]] = []
         for table in chapter.pop("tables"):
             each = table.pop("each", "") == "question"
             values = questions if each else [fleet]
-            tables += [_filled({"note": "", **table}, fleet | one) for one in values]
-        made.append(chapter | {"tables": tables})
-    return [*made, _numbers_chapter(of)]
+            tables += [_fill({"note": "", **table}, fleet | one) for one in values]
+        result.append(chapter | {"tables": tables})
+    return [*result, _numbers_chapter(facts)]
 
 
-def registry(of: FleetFacts) -> list[dict[str, Any]]:
+def registry(facts: FleetFacts) -> list[dict[str, Any]]:
     """An entry of the Differential Privacy Deployments Registry for each question."""
     entries, texts = [], _texts()["registry"]
-    for q in of.questions:
-        entry = _filled(texts, _of_question(of, q))
+    for q in facts.questions:
+        entry = _fill(texts, _question_values(facts, q))
         entry["deployment"]["privacy_loss"]["privacy_parameters"] = {"epsilon": q.epsilon}
         if q.version.experiment.window == "all":
             entry["deployment"]["deployment_model"]["release_type"] = "One release"
@@ -48,20 +48,20 @@ def _texts() -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name("papers.toml").read_text(encoding="utf-8"))
 
 
-def _filled(value: Any, values: Mapping[str, str]) -> Any:
+def _fill(value: Any, values: Mapping[str, str]) -> Any:
     """The same with every {name} in its texts filled in."""
     if isinstance(value, str):
         return value.format_map(values)
     if isinstance(value, dict):
-        return {name: _filled(inner, values) for name, inner in value.items()}
-    return [_filled(inner, values) for inner in value] if isinstance(value, list) else value
+        return {name: _fill(inner, values) for name, inner in value.items()}
+    return [_fill(inner, values) for inner in value] if isinstance(value, list) else value
 
 
-def _of_question(of: FleetFacts, q: FleetQuestion) -> dict[str, str]:
+def _question_values(facts: FleetFacts, q: FleetQuestion) -> dict[str, str]:
     v, e = q.version, q.version.experiment
     return {
         "name": q.name,
-        "slug": f"{of.fleet}-{q.name}".replace("_", "-"),
+        "slug": f"{facts.fleet}-{q.name}".replace("_", "-"),
         "purpose": _english(q.purpose),
         "owner": _english(q.owner),
         "answer": _english(words.answer(e, v.unit)),
@@ -72,25 +72,25 @@ def _of_question(of: FleetFacts, q: FleetQuestion) -> dict[str, str]:
         "budget": budget(e),
         "epsilon": rounded_up(q.epsilon),
         "told": belief(q.epsilon),
-        "counts_of_it": _of_counts(q),
-        "promised": of.promised.words,
+        "counts_of_it": _counts_sentence(q),
+        "promised": facts.promised.words,
         "version": version("hushmote"),
     }
 
 
-def _of_fleet(of: FleetFacts, questions: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    def each(told: str, between: str = "\n") -> str:
-        return between.join(map(told.format_map, questions))
+def _fleet_values(facts: FleetFacts, questions: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    def each(template: str, between: str = "\n") -> str:
+        return between.join(map(template.format_map, questions))
 
-    consent = of.consent
+    consent = facts.consent
     obtaining = words.consent(
         consent.given, consent.because, consent.network, consent.each, consent.button, consent.light
     )
     withdrawing = words.stopping(consent.button, consent.light)
-    signed = "What is asked is signed, and devices check that. " if of.keyed else ""
+    signed = "What is asked is signed, and devices check that. " if facts.keyed else ""
     return {
-        "owners": _english(of.owners),
-        "carried": _carried(of),
+        "owners": _english(facts.owners),
+        "carried": _carried(facts),
         "obtaining": " ".join(map(_english, obtaining)),
         "withdrawing": " ".join(map(_english, withdrawing)),
         "stop": _english(words.stop(consent.button)),
@@ -100,11 +100,11 @@ def _of_fleet(of: FleetFacts, questions: Sequence[Mapping[str, str]]) -> dict[st
         "purposes": each("{name}: {purpose}"),
         "answers": each("{name}: {answer}", "; "),
         "single": each("{name}: {told}"),
-        "life": _but(of.promised.delta, belief(of.promised.epsilon, seen=ALL_SEEN)),
+        "life": _but(facts.promised.delta, belief(facts.promised.epsilon, seen=ALL_SEEN)),
         "counts": each("{name}: {counts_of_it}"),
         "seen": _english(Phrase.of("seen")),
-        "forged": _FORGED[of.keyed],
-        "measures": f"{_MEASURES} {signed}{_carried(of)}",
+        "forged": _FORGED[facts.keyed],
+        "measures": f"{_MEASURES} {signed}{_carried(facts)}",
     }
 
 
@@ -114,13 +114,17 @@ _english = words.words_in("en").write
 def _confirmed(light: bool | None) -> str:
     """Return how a device shows that it was stopped; light: whether its firmware has one, None if unknown."""
     place = "[For the maker: what it shows] "
-    shown = {True: "Three short flashes of its light. ", False: "", None: place}[light]
-    return f"{shown}Its `status()` says that consent is no."
+    light_words = {True: "Three short flashes of its light. ", False: "", None: place}[light]
+    return f"{light_words}Its `status()` says that consent is no."
 
 
-def _but(delta: float, told: str) -> str:
+def _but(delta: float, sentence: str) -> str:
     """A sentence on a promise, with the chance before it at which the promise may fail."""
-    return f"But for a chance of {chance(delta, up=True)}, {told[:1].lower()}{told[1:]}" if delta else told
+    return (
+        f"But for a chance of {chance(delta, up=True)}, {sentence[:1].lower()}{sentence[1:]}"
+        if delta
+        else sentence
+    )
 
 
 _WINDOW = {
@@ -143,24 +147,24 @@ def _carried(of: FleetFacts) -> str:
     tags = "Each report has a tag, HMAC-SHA256 by the device's key." if of.keyed else "Reports have no tag."
     if not of.hosts:
         return f"MQTT. [For the maker: which broker, and whether by TLS] {tags}"
-    known = "which knows each device by its certificate or password"
-    return f"MQTT over TLS 1.2 or later to {', '.join(of.hosts)}, {known}. {tags}"
+    subject = "which knows each device by its certificate or password"
+    return f"MQTT over TLS 1.2 or later to {', '.join(of.hosts)}, {subject}. {tags}"
 
 
-def _of_counts(q: FleetQuestion) -> str:
+def _counts_sentence(q: FleetQuestion) -> str:
     if q.epsilons is None:
         return "No report has come yet."
     if q.epsilons.histogram is None:
         return begun(f"{q.epsilons.holds}.")
-    told = belief(q.epsilons.histogram, seen="The counts")
-    return f"{_but(q.epsilons.delta, told)} It holds {LIMITS}."
+    sentence = belief(q.epsilons.histogram, seen="The counts")
+    return f"{_but(q.epsilons.delta, sentence)} It holds {LIMITS}."
 
 
 # --- The numbers
 
 
 def _numbers_chapter(of: FleetFacts) -> dict[str, Any]:
-    rows = [[what, _shown(value), source] for what, value, source in _numbers(of)]
+    rows = [[what, _format_value(value), source] for what, value, source in _numbers(of)]
     note = (
         "How sure somebody gets, by the label, is e^ε / (9 + e^ε), rounded up: odds of 1 to 9 grow by e^ε at "
         "most. For all answers of today ε is that of a report times the reports of a device's life, added up."
@@ -170,7 +174,7 @@ def _numbers_chapter(of: FleetFacts) -> dict[str, Any]:
     return {"title": "Each number, and where it comes from", "about": about, "tables": [table]}
 
 
-def _shown(value: float | str | None) -> str:
+def _format_value(value: float | str | None) -> str:
     if value is None:
         return "none holds"
     return value if isinstance(value, str) else f"{value:,.10g}"

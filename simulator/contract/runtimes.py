@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...fleet.provisioning import interpreters
-from ...fleet.provisioning.board_runtimes import CLIENT, CPYTHON, Runtime, RuntimeFault, printed
+from ...fleet.provisioning.board_runtimes import CLIENT, CPYTHON, Runtime, RuntimeFault, run_script
 from ...server.mechanisms.own import files_of
 from .cases import Case, ContractError
 from .channel import PropertyBroken
@@ -41,7 +41,7 @@ def same_codes(word: str, cases: Sequence[Case], micropython: Runtime) -> str:
     call = f"codes({[case.published for case in cases]!r}, {CODES_PER_EXPERIMENT})"
     try:
         outputs = [
-            [code for _, code in printed(runtime, _SCRIPT, (CLIENT, *files_of(word)), call)]
+            [code for _, code in run_script(runtime, _SCRIPT, (CLIENT, *files_of(word)), call)]
             for runtime in (CPYTHON, micropython)
         ]
     except RuntimeFault as e:

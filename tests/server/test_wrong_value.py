@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from hushmote.fleet.provisioning.fleet_spec import FleetSpec, what_is_wrong
+from hushmote.fleet.provisioning.fleet_spec import FleetSpec, describe_error
 from hushmote.server.budgets import board_status
 from hushmote.server.errors import UsageError
 from hushmote.server.experiments.definition import DefinitionError, parse
@@ -103,6 +103,6 @@ class TestMessages:
         with pytest.raises(ValidationError) as caught:
             FleetSpec(fleet="home", hosts=("a",), password_port=[1])  # pyright: ignore[reportArgumentType]
         assert (
-            what_is_wrong(caught.value, FleetSpec)
+            describe_error(caught.value, FleetSpec)
             == "password_port must be a whole number or null, not a list"
         )

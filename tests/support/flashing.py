@@ -21,7 +21,7 @@ from running import HANGS_S
 
 from hushmote.fleet.provisioning import flash as flash_module
 from hushmote.fleet.provisioning import usb
-from hushmote.fleet.provisioning.flash import Flashed, Load
+from hushmote.fleet.provisioning.flash import FlashResult, Load
 from hushmote.fleet.provisioning.settings import Network, ProvisionError, provision_device
 from hushmote.fleet.provisioning.usb import FlashError
 from hushmote.server.wire import keys
@@ -92,7 +92,7 @@ class Bench:
         self.folder = folder
         self.settings = self.new_settings("board1")
         self.lines: list[str] = []
-        self.done: Flashed | None = None  # what the last flash did
+        self.done: FlashResult | None = None  # what the last flash did
         self._interpreter = interpreter
 
     def new_settings(self, device_id: str, **changes: Any) -> Path:

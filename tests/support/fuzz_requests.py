@@ -20,7 +20,7 @@ from hushmote.fleet.door import body
 from hushmote.fleet.door.access import LOOPBACK, Access
 from hushmote.fleet.door.app import door_application
 from hushmote.fleet.door.limits import Rate, Rates
-from hushmote.fleet.door.publisher import Published, ReportPublisher
+from hushmote.fleet.door.publisher import Outcome, ReportPublisher
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.service.tokens import Tokens
 
@@ -51,9 +51,9 @@ class Recorder(ReportPublisher):
         self.retained.take("hushmote/v1/home/experiment/temp", b"{}")
         self.taken: list[tuple[str, bytes]] = []
 
-    async def publish(self, topic: str, payload: bytes) -> Published:
+    async def publish(self, topic: str, payload: bytes) -> Outcome:
         self.taken.append((topic, payload))
-        return Published.RECEIVED
+        return Outcome.RECEIVED
 
 
 def well_formed(payload: bytes) -> bool:

@@ -233,7 +233,7 @@ def told(folder, windows):
         (folder / "policy.json").write_text(json.dumps(dataclasses.asdict(asked)))
         read = facts.read(store, "home", None, folder / "policy.json", datetime.datetime.now(datetime.UTC))
         for path, public in ((file, True), (folder / "whole.json", False)):
-            path.write_text(json.dumps(document.signed(document.document(read, public=public), KEYS)))
+            path.write_text(json.dumps(document.sign(document.document(read, public=public), KEYS)))
     return url, file
 
 

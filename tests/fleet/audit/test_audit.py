@@ -26,12 +26,12 @@ from hushmote.fleet.audit import serial_port
 from hushmote.fleet.audit.audit import (
     SILENCE,
     AuditError,
-    AuditFinding,
+    AuditResult,
     channel,
     exact_epsilon,
-    favoured_codes,
     judge,
     learn_event,
+    likelier_codes,
     lower_bound,
     subject,
 )
@@ -44,7 +44,7 @@ FALSE_ALARM = 1e-10  # of one finding
 SHAPES = {word: payloads(word)[0] for word in MECHANISMS}
 
 
-def audit(client: Path, *payload: bytes, whole=False, draws=6_000, runtime=CPYTHON) -> list[AuditFinding]:
+def audit(client: Path, *payload: bytes, whole=False, draws=6_000, runtime=CPYTHON) -> list[AuditResult]:
     subjects = [subject(p, whole) for p in payload]
     tallies = serial_port.draw(runtime, [Job(s, (draws // 2, draws // 2)) for s in subjects], client=client)
     return [judge(s, t.runtime, t.halves, FALSE_ALARM) for s, t in zip(subjects, tallies, strict=True)]
@@ -187,7 +187,7 @@ def test_codes_alike_for_both_inputs_are_no_part_of_the_event(name):
         distribution(lambda rng, i=i: audited.experiment.randomize(i, rng)) for i in audited.indices
     )
     wanted = {code for code in {*first, *second} if first.get(code, 0) > second.get(code, 0)}
-    event = favoured_codes(*(channel(audited.experiment, index) for index in audited.indices))
+    event = likelier_codes(*(channel(audited.experiment, index) for index in audited.indices))
     assert set(np.flatnonzero(event).tolist()) == wanted
 
 
@@ -278,7 +278,7 @@ def test_fails_channel_above_nominal_epsilon_whatever_the_counts(
 
 
 def test_tolerates_float_rounding_and_fails_unbounded_ratio():
-    finding = AuditFinding(
+    finding = AuditResult(
         "x", "x", "randomize()", "cpython", (0, 1), 10, 2.0, 2.0 * (1 + 5e-13), 0.1, 0.1, 1.0
     )
     assert finding.private

@@ -16,12 +16,12 @@ def test_keeps_experiments_and_results_until_cleared():
     assert retained.get("experiment", "home", "door") == b"{}\0"
     assert retained.get("result", "lab", "temp") == b"[]"
     assert retained.get("result", "home", "temp") is None
-    assert "home" in retained.known
-    assert "lab" not in retained.known  # a result alone makes no fleet
+    assert "home" in retained.fleets
+    assert "lab" not in retained.fleets  # a result alone makes no fleet
     for name in ("temp", "door"):
         retained.take(f"hushmote/v1/home/experiment/{name}", b"")
     assert retained.experiments("home") == []
-    assert "home" not in retained.known
+    assert "home" not in retained.fleets
 
 
 def test_a_signed_withdrawal_is_handed_out_but_not_listed():
@@ -29,12 +29,12 @@ def test_a_signed_withdrawal_is_handed_out_but_not_listed():
     retained.take("hushmote/v1/home/experiment/temp", b"\0" + bytes(68))
     assert retained.experiments("home") == []
     assert retained.get("experiment", "home", "temp") == b"\0" + bytes(68)
-    assert "home" in retained.known
+    assert "home" in retained.fleets
 
 
 def test_a_fleet_that_was_named_is_known_without_an_experiment():
-    assert "home" in Retained(["home"]).known
-    assert "lab" not in Retained(["home"]).known
+    assert "home" in Retained(["home"]).fleets
+    assert "lab" not in Retained(["home"]).fleets
 
 
 def test_ignores_foreign_long_and_excess_topics():
@@ -46,7 +46,7 @@ def test_ignores_foreign_long_and_excess_topics():
         "hushmote/v1/h/report/a",
     ):
         retained.take(topic, b"{}")
-    assert "h" not in retained.known
+    assert "h" not in retained.fleets
     retained.take("hushmote/v1/h/experiment/a", b"{}")
     retained.take("hushmote/v1/h/experiment/a", bytes(2049))  # what was there is replaced at the broker, too
     assert retained.get("experiment", "h", "a") is None

@@ -34,7 +34,9 @@ def pem(*certificates: x509.Certificate) -> bytes:
     return b"".join(c.public_bytes(Encoding.PEM) for c in certificates)
 
 
-def verify(folder: Path, leaf: authority.Issued, *trusted: x509.Certificate, purpose: str, more: tuple = ()):
+def verify(
+    folder: Path, leaf: authority.CertifiedKey, *trusted: x509.Certificate, purpose: str, more: tuple = ()
+):
     """What `openssl verify` says, with what a strict reading of RFC 5280 asks for."""
     (folder / "ca.pem").write_bytes(pem(*trusted))
     (folder / "leaf.pem").write_bytes(pem(leaf.certificate))
@@ -62,7 +64,7 @@ def test_certificates_verify_for_their_purpose_only(tmp_path: Path):
 def test_cross_signing_lets_old_root_trust_new_certificates(tmp_path: Path):
     new = authority.new_authority("home", NOW)
     broker = authority.issue_broker(new, ["broker.example"], NOW)
-    crossed = authority.Issued(broker.certificate, broker.key, (authority.cross_sign(ROOT, new, NOW),))
+    crossed = authority.CertifiedKey(broker.certificate, broker.key, (authority.cross_sign(ROOT, new, NOW),))
     for trusted in (ROOT.certificate, new.certificate):
         assert verify(tmp_path, crossed, trusted, purpose="sslserver").returncode == 0
     assert verify(tmp_path, broker, ROOT.certificate, purpose="sslserver").returncode != 0
@@ -73,7 +75,7 @@ def test_a_cross_signed_root_cannot_vouch_for_a_third(tmp_path: Path):
     second, third = (authority.new_authority("home", NOW) for _ in range(2))
     chain = (authority.cross_sign(second, third, NOW), authority.cross_sign(ROOT, second, NOW))
     broker = authority.issue_broker(third, ["broker.example"], NOW)
-    crossed = authority.Issued(broker.certificate, broker.key, chain)
+    crossed = authority.CertifiedKey(broker.certificate, broker.key, chain)
     assert "path length" in verify(tmp_path, crossed, ROOT.certificate, purpose="sslserver").stderr
 
 
@@ -180,7 +182,7 @@ def test_roots_have_distinct_names_and_serials_never_repeat():
 
 
 def test_a_file_is_read_back_and_its_key_is_not_shown():
-    made = authority.Issued(ROOT.certificate, ROOT.key, (authority.cross_sign(ROOT, ROOT, NOW),))
+    made = authority.CertifiedKey(ROOT.certificate, ROOT.key, (authority.cross_sign(ROOT, ROOT, NOW),))
     found = authority.parse(made.to_pem(), "x")
     assert found.certificate == made.certificate
     assert found.chain == made.chain

@@ -227,7 +227,7 @@ def test_copies_async_reporter_only_if_application_imports_it(bench: Bench):
     settings = load_settings(bench.settings)
     board = dataclasses.replace(FINE, files={f"/lib/umqtt/simple.{x}": None for x in ("py", "mpy")})
     for main, comes in ((own, True), (None, False)):
-        wanted = flash_module._wanted_files(board, settings, flash_module.Load(main=main), {})
+        wanted = flash_module._files_for(board, settings, flash_module.Load(main=main), {})
         assert ("/lib/async_reporter.mpy" in [f.path for f in wanted]) is comes
 
 

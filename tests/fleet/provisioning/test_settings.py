@@ -172,12 +172,12 @@ NOW = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
 
 @pytest.fixture(scope="module")
-def root() -> authority.Issued:
+def root() -> authority.CertifiedKey:
     return authority.new_authority("garden", NOW)
 
 
 @pytest.fixture
-def certified(root: authority.Issued, tmp_path: Path) -> Path:
+def certified(root: authority.CertifiedKey, tmp_path: Path) -> Path:
     """Settings of board d1 with a certificate."""
     (tmp_path / "ca.pem").write_bytes(root.to_pem())
     own = authority.issue_client(root, "d1", NOW, 30)
@@ -232,10 +232,10 @@ def test_loads_settings_without_certificate_and_address_fields(tmp_path: Path):
     assert load_settings(path) == made
 
 
-def test_renewed_settings_are_the_same_boards_with_other_keys(certified: Path, root: authority.Issued):
+def test_renewed_settings_are_the_same_boards_with_other_keys(certified: Path, root: authority.CertifiedKey):
     settings = provision.mark_ledger(certified, load_settings(certified), True)
     own = authority.issue_client(root, "d1", NOW, 30)
-    made = provision.renewed(
+    made = provision.renew_settings(
         settings, FleetKeys((MASTER[::-1],), KEYS.signing), certified.with_name("ca.pem"), own
     )
     changed = {f.name for f in dataclasses.fields(made) if getattr(made, f.name) != getattr(settings, f.name)}

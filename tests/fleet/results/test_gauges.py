@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hushmote.fleet.results.gauges import WORDS, Gauges
-from hushmote.fleet.results.look import budgets, look
 from hushmote.fleet.results.publication import Gauge, Publication, Scrape
+from hushmote.fleet.results.snapshot import budgets, take_snapshot
 from hushmote.server.budgets import remaining
 from hushmote.server.service.metrics import CertificateEnds
 from hushmote.server.store import Store
@@ -41,7 +41,7 @@ def scraped(collector) -> dict[tuple[str, ...], float]:
 def test_a_unit_of_any_text_is_one_label(store: Store):
     unit = "°C\"\n} 7\nx{a='{{ 1 }}'\\"
     fill(store, "home", payload_of(experiment()), DAYS, unit=unit)
-    found = look(store, Publication(), NOON)
+    found = take_snapshot(store, Publication(), NOON)
     samples = scraped(Gauges(lambda: Scrape(found.gauges, NOON.timestamp())))
     (info,) = [key for key in samples if key[0] == "hushmote_experiment_info"]
     assert set(info[1:]) == {"home", "temp", "number", found.results["home", "temp"].unit}
@@ -65,7 +65,7 @@ def test_scraping_shows_what_is_there_and_asks_for_nothing_else():
 
 def test_every_statistic_lies_within_its_interval(store: Store):
     fill(store, "home", payload_of(experiment()), DAYS)
-    found = look(store, Publication(), NOON)
+    found = take_snapshot(store, Publication(), NOON)
     shown = {(gauge.name, gauge.labels.get("statistic")): gauge.value for gauge in found.gauges}
     statistics = found.results["home", "temp"].statistics
     assert statistics
@@ -78,7 +78,7 @@ def test_every_statistic_lies_within_its_interval(store: Store):
 @pytest.mark.slow
 def test_a_forged_histogram_is_seen_in_the_running_window_too(store: Store):
     def implausible() -> float:
-        found = look(store, Publication(), NOON).gauges
+        found = take_snapshot(store, Publication(), NOON).gauges
         (gauge,) = [gauge for gauge in found if gauge.name == "hushmote_histogram_implausible"]
         return gauge.value
 
@@ -122,7 +122,7 @@ def test_before_a_board_is_heard_from_nothing_is_said_of_budgets(store: Store):
 
 def test_an_expiry_is_the_end_of_its_last_day(store: Store):
     ask_fleet(store, "home", experiment(), datetime.date(2026, 12, 31))
-    found = look(store, Publication(), NOON).gauges
+    found = take_snapshot(store, Publication(), NOON).gauges
     (gauge,) = [gauge for gauge in found if gauge.name.startswith("hushmote_experiment_expires")]
     assert gauge.value == datetime.datetime(2027, 1, 1, tzinfo=datetime.UTC).timestamp()
 

@@ -12,9 +12,9 @@ from home_assistant import HomeAssistant
 from traffic import publish
 
 from hushmote.fleet.results import home_assistant
-from hushmote.fleet.results.look import look, retained
 from hushmote.fleet.results.publication import DISCOVERY_PREFIX, Publication
 from hushmote.fleet.results.result import Result, result_of
+from hushmote.fleet.results.snapshot import retained_messages, take_snapshot
 from hushmote.server.store import Store
 from hushmote.server.wire.topics import result_topic
 from hushmote.simulator.broker import MosquittoBroker
@@ -68,7 +68,7 @@ def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, house
     fill(store, "one", mode_of("eco", "boost"), DAYS)
     fill(store, "one", experiment_json(name="door"), DAYS)
     now = datetime.datetime.now(datetime.UTC)
-    send(broker, retained(look(store, PUBLICATION, now), PUBLICATION, now))
+    send(broker, retained_messages(take_snapshot(store, PUBLICATION, now), PUBLICATION, now))
     seen = 0
     for result in results(store, "one", "temp", "mode", "door"):
         for id, one in result.statistics.items():
@@ -88,7 +88,7 @@ def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, house
     assert seen == 2 + 3 + 1
     # Withdrawn: the sensors go, the others stay.
     store.withdraw_experiment("one", "temp")
-    send(broker, retained(look(store, PUBLICATION, now), PUBLICATION, now))
+    send(broker, retained_messages(take_snapshot(store, PUBLICATION, now), PUBLICATION, now))
     for statistic in ("mean", "median"):
         house.until(f"hushmote/one/temp/{statistic}", None)
     assert "hushmote/one/door/share_1" in house.sensors()
@@ -101,7 +101,7 @@ def test_hostile_text_is_text(store: Store, broker: MosquittoBroker, house: Home
     fill(store, "two", mode_of(*HOSTILE), DAYS)
     fill(store, "two", TEMP, DAYS, unit="{{ 7 * 7 }}\n'\"}}{% x %}")
     now = datetime.datetime.now(datetime.UTC)
-    send(broker, retained(look(store, PUBLICATION, now), PUBLICATION, now))
+    send(broker, retained_messages(take_snapshot(store, PUBLICATION, now), PUBLICATION, now))
     mode, temp = results(store, "two", "mode", "temp")
     for id, one in mode.statistics.items():
         sensor = house.until(named(mode, id), str(round(one.value * 100, 3)))
@@ -137,7 +137,7 @@ def test_missing_or_stale_result_makes_sensors_unavailable(
 
 def test_no_persons_text_is_in_a_template(store: Store):
     fill(store, "two", mode_of(*HOSTILE), DAYS, unit="{{ x }}")
-    found = retained(look(store, PUBLICATION, NOW), PUBLICATION, NOW)
+    found = retained_messages(take_snapshot(store, PUBLICATION, NOW), PUBLICATION, NOW)
     configs = [json.loads(payload) for topic, payload in found.items() if topic.endswith("/config")]
     assert len(configs) == len(HOSTILE) + 1
     templates = {

@@ -28,13 +28,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[datetime.datetime]:
     """The times of all looks, which are made as ever."""
-    made, look = [], worker.look
+    made, take_snapshot = [], worker.take_snapshot
 
     def counted(store, publication, at):
         made.append(at)
-        return look(store, publication, at)
+        return take_snapshot(store, publication, at)
 
-    monkeypatch.setattr(worker, "look", counted)
+    monkeypatch.setattr(worker, "take_snapshot", counted)
     return made
 
 

@@ -135,7 +135,7 @@ class TestPage:
     @pytest.mark.parametrize("language", LANGUAGES)
     def test_label_names_its_language(self, language: Language, store: Store, tmp_path: Path):
         ask(store, KEPT.replace('keep = "400d"', ""))
-        whole = document.signed(document.document(facts_of(store, tmp_path), language=language), None)
+        whole = document.sign(document.document(facts_of(store, tmp_path), language=language), None)
         text = page.html(whole, download="/file")
         named = "" if language == "en" else f' lang="{language}"'
         assert f'<article class="label"{named}>' in text
@@ -145,7 +145,7 @@ class TestPage:
 
     def test_statement_of_an_earlier_version_is_english(self, store: Store, tmp_path: Path):
         ask(store)
-        whole = document.signed(document.document(facts_of(store, tmp_path), public=True), None)
+        whole = document.sign(document.document(facts_of(store, tmp_path), public=True), None)
         del whole["statement"]["language"]
         (tmp_path / "old.json").write_text(json.dumps(whole))
         assert document.read_public(tmp_path / "old.json") == whole
@@ -153,7 +153,7 @@ class TestPage:
     @pytest.mark.parametrize("language", ["../en", "xx", 3, None])
     def test_rejects_a_language_that_does_not_exist(self, language: object, store: Store, tmp_path: Path):
         ask(store)
-        whole = document.signed(document.document(facts_of(store, tmp_path), public=True), None)
+        whole = document.sign(document.document(facts_of(store, tmp_path), public=True), None)
         whole["statement"]["language"] = language
         (tmp_path / "odd.json").write_text(json.dumps(whole))
         with fails("is no statement, or is damaged", document.StatementError):

@@ -18,7 +18,7 @@ MARGIN_PX = 53  # 14 mm, as page.css has it
 def test_the_label_is_one_page_and_anybody_can_read_it(tmp_path: Path):
     with Store(f"sqlite:///{tmp_path / 'papers.sqlite'}") as store:
         ask(store, windows={"2026-11-20": 1000})
-        made = document.signed(document.document(facts_of(store, tmp_path)), None)
+        made = document.sign(document.document(facts_of(store, tmp_path)), None)
     path = tmp_path / "label.html"
     path.write_text(page.html(made))
     with browsing(tmp_path) as chromium:

@@ -486,7 +486,7 @@ def test_marks_a_keep_that_is_not_decided(store: Store, tmp_path: Path):
     made = document.document(of)
     kept = "The counts are kept until the owner erases them [Not decided: for how long]."
     assert kept in label_of(made)[words.LONG]
-    assert "<mark>[Not decided: for how long]</mark>" in page.html(document.signed(made, None))
+    assert "<mark>[Not decided: for how long]</mark>" in page.html(document.sign(made, None))
     assert "[Not decided" in numbers(made)["room_temp: counts are kept"][0]
 
 
@@ -530,7 +530,7 @@ def test_keys_of_another_fleet_do_not_sign(store: Store):
 def file(store: Store, tmp_path: Path) -> Path:
     ask(store, windows=COUNTED)
     path = tmp_path / "statement.json"
-    path.write_text(json.dumps(document.signed(statement(store, tmp_path), KEYS)))
+    path.write_text(json.dumps(document.sign(statement(store, tmp_path), KEYS)))
     return path
 
 
@@ -552,7 +552,7 @@ def test_a_statement_of_another_key_is_refused(file: Path):
 def test_without_the_signing_key_no_statement_is_signed():
     counting = master_key.without_signing(KEYS)
     with fails("give --signing-key", StatementError):
-        document.signed({"fleet": "home"}, counting)
+        document.sign({"fleet": "home"}, counting)
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -607,7 +607,7 @@ def test_rejects_damaged_statement_in_one_line(text: str, tmp_path: Path):
 
 def test_open_fleets_statement_says_nobody_vouches_for_it(store: Store, tmp_path: Path):
     ask(store)
-    whole = document.signed(statement(store, tmp_path), None)
+    whole = document.sign(statement(store, tmp_path), None)
     assert whole["unsigned"] == "fleet home is open and has no signing key: nobody vouches for this"
     assert whole["unsigned"] in page.html(whole)
     path = tmp_path / "s.json"
@@ -641,7 +641,7 @@ def test_own_application_is_looked_for_beside_statement(file: Path):
 
 def test_the_same_facts_give_the_same_bytes(store: Store, tmp_path: Path):
     ask(store, windows=COUNTED)
-    first, second = (json.dumps(document.signed(statement(store, tmp_path), KEYS)) for _ in range(2))
+    first, second = (json.dumps(document.sign(statement(store, tmp_path), KEYS)) for _ in range(2))
     assert first == second
 
 
@@ -650,7 +650,7 @@ def test_the_same_facts_give_the_same_bytes(store: Store, tmp_path: Path):
 
 def test_the_page_loads_nothing_and_begins_with_the_label(store: Store, tmp_path: Path):
     ask(store, KEPT.replace("How warm is it?", "<script>alert(1)</script> & so"))
-    text = page.html(document.signed(statement(store, tmp_path), None))
+    text = page.html(document.sign(statement(store, tmp_path), None))
     assert "<script" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; so" in text
     assert not re.search(r"(?:src|href)=|url\(|@import", text)

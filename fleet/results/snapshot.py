@@ -17,7 +17,7 @@ from .result import ENDLESS, Result, possible_statistics, result_of
 
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """What a look found: results by (fleet, experiment), all versions, gauges, and sentences for the log."""
 
     results: Mapping[tuple[str, str], Result] = field(default_factory=dict)
@@ -32,11 +32,11 @@ def state_of(versions: Sequence[Version], at: datetime.datetime) -> object:
     return settled, [(v.id, v.current, v.serial, v.unit, v.expires) for v in versions]
 
 
-def look(store: Store, publication: Publication, at: datetime.datetime) -> Look:
+def take_snapshot(store: Store, publication: Publication, at: datetime.datetime) -> Snapshot:
     """Work out every current experiment's result at a time, UTC; one that fails is noted and left out."""
     versions, facts = store.experiments(), Facts(store)
     results: dict[tuple[str, str], Result] = {}
-    shown: list[Gauge] = []
+    gauges: list[Gauge] = []
     notes: list[str] = []
     for version in versions:
         fleet, name = version.fleet, version.experiment.name
@@ -46,7 +46,7 @@ def look(store: Store, publication: Publication, at: datetime.datetime) -> Look:
             live = publication.live_s is not None
             result = result_of(store, fleet, name, at, live=live, newest=publication.newest, facts=facts)
             results[fleet, name] = result
-            shown += [*_of_result(result), *_of_version(store, version)]
+            gauges += [*_result_gauges(result), *_version_gauges(store, version)]
             if result.note == ENDLESS:
                 notes.append(f"{fleet}/{name}: {ENDLESS}; publish it with --publish SECONDS")
         except StoreError:
@@ -55,7 +55,7 @@ def look(store: Store, publication: Publication, at: datetime.datetime) -> Look:
             # Whatever one experiment has, the others are published; the text of a bug may hold anything.
             why = str(e) if isinstance(e, HushmoteError) else f"a fault in Hushmote, {type(e).__name__}"
             notes.append(f"{fleet}/{name} is not published: {why}")
-    return Look(results, versions, shown, notes)
+    return Snapshot(results, versions, gauges, notes)
 
 
 def budgets(store: Store, at: datetime.datetime) -> list[Gauge]:
@@ -64,31 +64,33 @@ def budgets(store: Store, at: datetime.datetime) -> list[Gauge]:
     for fleet in store.fleets():
         for line in remaining.read(store, fleet, at.date()).lines(at.date()):
             if line.budget.state == "current":
-                gauges += _of_budget(fleet, line)
+                gauges += _budget_gauges(fleet, line)
     return gauges
 
 
-def retained(seen: Look, publication: Publication, at: datetime.datetime) -> dict[str, bytes]:
+def retained_messages(
+    snapshot: Snapshot, publication: Publication, at: datetime.datetime
+) -> dict[str, bytes]:
     """Topic -> what the broker is to keep there; empty where it is to keep nothing, as of what is withdrawn.
 
     at: said in every result.
     """
-    wanted: dict[str, bytes] = {}
-    for version in seen.versions:
+    messages: dict[str, bytes] = {}
+    for version in snapshot.versions:
         fleet, name = version.fleet, version.experiment.name
-        result = seen.results.get((fleet, name))
+        result = snapshot.results.get((fleet, name))
         if (prefix := publication.home_assistant) is not None:
             for statistic in possible_statistics(version.experiment):
-                wanted.setdefault(home_assistant.config_topic(prefix, fleet, name, statistic), b"")
+                messages.setdefault(home_assistant.config_topic(prefix, fleet, name, statistic), b"")
             for statistic in result.statistics if result else ():
                 topic = home_assistant.config_topic(prefix, fleet, name, statistic)
                 assert result
-                wanted[topic] = home_assistant.sensor(result, statistic, publication.expire_s)
-        wanted[result_topic(fleet, name)] = b"" if result is None else replace(result, at=at).to_json()
-    return wanted
+                messages[topic] = home_assistant.sensor(result, statistic, publication.expire_s)
+        messages[result_topic(fleet, name)] = b"" if result is None else replace(result, at=at).to_json()
+    return messages
 
 
-def _of_result(result: Result) -> list[Gauge]:
+def _result_gauges(result: Result) -> list[Gauge]:
     """The gauges of one result."""
     labels = {"fleet": result.fleet, "experiment": result.experiment}
     values = {
@@ -106,7 +108,7 @@ def _of_result(result: Result) -> list[Gauge]:
     return gauges
 
 
-def _of_version(store: Store, version: Version) -> list[Gauge]:
+def _version_gauges(store: Store, version: Version) -> list[Gauge]:
     """Whether a version's reports of all windows, the running one too, look forged; and when it expires."""
     labels = {"fleet": version.fleet, "experiment": version.experiment.name}
     counts = store.counts(version)
@@ -119,7 +121,7 @@ def _of_version(store: Store, version: Version) -> list[Gauge]:
     return gauges
 
 
-def _of_budget(fleet: str, line: remaining.Remaining) -> list[Gauge]:
+def _budget_gauges(fleet: str, line: remaining.Remaining) -> list[Gauge]:
     """What the boards of a fleet can still give to an experiment; nothing before one is known of."""
     if not line.boards:
         return []

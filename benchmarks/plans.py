@@ -83,7 +83,7 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> di
     fewest: expected reports of the level that gets fewest. uncertainty: standard error of measured.
     """
     design, mechanism = plan.design, plan.design.mechanism
-    places = expected_error.asked(design, plan.question)
+    places = expected_error.question_places(design, plan.question)
     squares, variances = np.empty((groups, PLACES, FLEETS)), np.empty((groups, PLACES))
     for group in range(groups):
         reports = rng.multinomial(plan.devices, mechanism.stratum_chances)

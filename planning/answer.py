@@ -16,29 +16,38 @@ from ..server.words.text_table import TextTable
 from . import json_values
 from .devices import MOST_RANGE_VALUES, Plan, PlanError, half_width, missing_half_width, solve
 from .expected_error import Question
-from .experiment_file import Named, file_text, nats
+from .experiment_file import ExperimentInfo, file_text, nats
 from .lifetime import LifetimePlan, plan_lifetime
 from .request import (
     YES_NO,
     PlanRequest,
     Reading,
     epsilon_of_report,
+    error_per_unit,
     histogram_delta,
-    life_of,
-    of_unit,
+    lifetime_of,
     question_of,
     reading_of,
     wanted_error,
 )
 from .second_epsilon import HistogramEpsilon, histogram, lifetime_histograms
-from .sentences import asked, assumed, cost, mechanism, not_met, sentences, short, unit_of
+from .sentences import (
+    cost,
+    describe_population,
+    describe_question,
+    format_half_width,
+    mechanism,
+    not_met,
+    sentences,
+    unit_of,
+)
 
-_LIFE = ("lifetime", "delta", "horizon", "call", "limit")
+_LIFETIME_FIELDS = ("lifetime", "delta", "horizon", "call", "limit")
 _ANSWER = "   <- the answer"
 _UNIT = "half_width_95_in_unit"
-_SEEN = {"a day": "the last day", "a week": "the last week", "30 days": "the last 30 days"}
-_SEEN |= {"all of it": "all reports"}
-_BESIDE = {
+_WINDOW_WORDS = {"a day": "the last day", "a week": "the last week", "30 days": "the last 30 days"}
+_WINDOW_WORDS |= {"all of it": "all reports"}
+_OTHER_QUESTIONS = {
     "a value that hardly any device holds": Question("frequency", 0.0),
     "any one value, at its worst share": Question("frequency"),
     "any range": Question("range"),
@@ -53,7 +62,7 @@ class LastWindow:
     name: str
     reports: float
     error: float
-    seen: HistogramEpsilon
+    histogram: HistogramEpsilon
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ class PlanAnswer:
     request: PlanRequest
     reading: Reading
     plan: Plan | LifetimePlan
-    wanted: float | None
+    target_error: float | None
     unit: float | None
 
     @property
@@ -93,13 +102,13 @@ class PlanAnswer:
     @cached_property
     def sentences(self) -> tuple[str, str, str]:
         """The plan's advice: what to take, how exact it is, and how private."""
-        found = self.solved == "devices"
-        return sentences(self.plan, self.wanted, self.reading.yes_no, found)
+        devices_solved = self.solved == "devices"
+        return sentences(self.plan, self.target_error, self.reading.yes_no, devices_solved)
 
     @property
     def not_met(self) -> str:
         """A sentence where a life is not as exact as wanted, else empty."""
-        return "" if isinstance(self.plan, Plan) else not_met(self.plan, self.wanted)
+        return "" if isinstance(self.plan, Plan) else not_met(self.plan, self.target_error)
 
     @property
     def cost(self) -> str:
@@ -109,16 +118,16 @@ class PlanAnswer:
     @cached_property
     def fixed_limit(self) -> str:
         """A sentence on what a fixed limit would save where any range is asked for, else empty."""
-        wanted = self.wanted if self.solved == "devices" else self.error
-        if self.plan.question.kind != "range" or wanted is None or is_too_wide(wanted):
+        target = self.target_error if self.solved == "devices" else self.error
+        if self.plan.question.kind != "range" or target is None or is_too_wide(target):
             return ""
         if isinstance(self.plan, Plan):
             other = PlanRequest(
-                values=YES_NO, epsilon=self.plan.epsilon, error=wanted, missing=self.request.missing
+                values=YES_NO, epsilon=self.plan.epsilon, error=target, missing=self.request.missing
             )
         else:
-            spent = {name: getattr(self.request, name) for name in _LIFE}
-            other = PlanRequest(values=YES_NO, error=wanted, missing=self.request.missing, **spent)
+            spent = {name: getattr(self.request, name) for name in _LIFETIME_FIELDS}
+            other = PlanRequest(values=YES_NO, error=target, missing=self.request.missing, **spent)
         needed = answer(other).plan.devices
         if needed >= self.plan.devices:
             return ""
@@ -131,7 +140,7 @@ class PlanAnswer:
         return (f"{take} {exact}", private) if isinstance(self.plan, Plan) else self.sentences
 
     @cached_property
-    def seen(self) -> Mapping[str, HistogramEpsilon]:
+    def histograms(self) -> Mapping[str, HistogramEpsilon]:
         """What histograms reveal: by the window of a life, and for all reports."""
         if isinstance(self.plan, Plan):
             return {
@@ -147,7 +156,10 @@ class PlanAnswer:
             return ()
         return tuple(
             LastWindow(
-                name, plan.devices * plan.best.per_device(days), plan.error(plan.best, days), self.seen[name]
+                name,
+                plan.devices * plan.best.per_device(days),
+                plan.error(plan.best, days),
+                self.histograms[name],
             )
             for name, days in plan.windows().items()
         )
@@ -155,13 +167,18 @@ class PlanAnswer:
     @cached_property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Facts about the plan in a few words each: a name and a text; a long one continues under ""."""
+        question, design = self.plan.question, self.plan.design
         about = (
-            ("asked", f"{asked(self.plan.question)} ({assumed(self.plan.question, self.plan.design)})"),
+            ("asked", f"{describe_question(question)} ({describe_population(question, design)})"),
             *self._missing,
-            ("mechanism", mechanism(self.plan.design)),
+            ("mechanism", mechanism(design)),
         )
         plan = self.plan
-        return (*_once(self, plan), *about) if isinstance(plan, Plan) else _life(self, plan, about)
+        return (
+            (*_single_report_facts(self, plan), *about)
+            if isinstance(plan, Plan)
+            else _lifetime_facts(self, plan, about)
+        )
 
     @property
     def _missing(self) -> tuple[tuple[str, str], ...]:
@@ -172,16 +189,16 @@ class PlanAnswer:
         reports = plan.devices
         if not isinstance(plan, Plan):
             reports = plan.devices * plan.best.used * plan.best.cap
-        known = short(missing_half_width(plan.design, reports), Question("frequency"))
-        share = f"{100 * plan.design.missing:.3g}% of the devices, known to {known}"
+        half_width = format_half_width(missing_half_width(plan.design, reports), Question("frequency"))
+        share = f"{100 * plan.design.missing:.3g}% of the devices, known to {half_width}"
         return (("no reading", f"{share}; errors are of the others"),)
 
     @cached_property
     def tables(self) -> tuple[TextTable, ...]:
         """Tables of what the plan shows besides, and of what it was compared with."""
         if isinstance(self.plan, Plan):
-            return (_beside(self.plan, self.reading),)
-        return _ways(self.plan), _shows(self, self.plan)
+            return (_other_answers_table(self.plan, self.reading),)
+        return _spendings_table(self.plan), _accuracy_table(self, self.plan)
 
     def in_unit(self, error: float) -> dict[str, float]:
         """Return a quantile's or a mean's half-width in the reading's unit, and half of a bin."""
@@ -193,22 +210,23 @@ class PlanAnswer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        plan, said = self.plan, {"answer": list(self.lines)}
+        plan, lines = self.plan, {"answer": list(self.lines)}
         if isinstance(plan, Plan):
-            seen = plain(self.seen["all of it"]) | {"wanted": self.request.histogram_epsilon}
-            return json_values.of_plan(plan) | self.in_unit(plan.error) | {"histogram": seen} | said
-        seen = [{"window": name, **plain(one)} for name, one in self.seen.items()]
-        values = json_values.of_life(plan) | {"histograms": seen}
-        if self.wanted is not None:
-            needed = {name: plan.devices_for(days, self.wanted) for name, days in plan.windows().items()}
+            target = {"wanted": self.request.histogram_epsilon}
+            one = {"histogram": plain(self.histograms["all of it"]) | target}
+            return json_values.plan_values(plan) | self.in_unit(plan.error) | one | lines
+        windows = [{"window": name, **plain(one)} for name, one in self.histograms.items()]
+        values = json_values.lifetime_values(plan) | {"histograms": windows}
+        if (error := self.target_error) is not None:
+            needed = {name: plan.devices_for(days, error) for name, days in plan.windows().items()}
             values["devices_for_error"] = needed
-        return values | said
+        return values | lines
 
     def command(self, name: str) -> str:
         """Return the shell command for the same plan, and for NAME.toml without owner and purpose."""
         return shlex.join(["hushmote", "plan", *self.request.words(), "--output", f"./{name}.toml"])
 
-    def file(self, named: Named) -> str:
+    def file(self, named: ExperimentInfo) -> str:
         """Return the experiment file's text. Raises PlanError if the plan makes none."""
         return file_text(self.plan, self.reading, named)
 
@@ -221,30 +239,31 @@ def answer(request: PlanRequest, before_each: Callable[[], object] = object) -> 
     """
     reading = reading_of(request)
     question = question_of(request, reading)
-    unit = of_unit(reading, question)
+    unit = error_per_unit(reading, question)
     error = wanted_error(request, question, unit)
     if request.lifetime is None:
         epsilon = epsilon_of_report(request, question, reading.domain)
         parts = {"devices": request.devices, "epsilon": epsilon, "domain": reading.domain, "error": error}
         return PlanAnswer(request, reading, solve(question, **parts, before_each=before_each), error, unit)
-    spent = life_of(request)
+    spent = lifetime_of(request)
     if reading.domain is None or (request.devices is None and error is None):
         raise PlanError("--lifetime needs --values, and --devices or --error")
     life = plan_lifetime(question, 2 if request.devices is None else request.devices, reading.domain, *spent)
     if request.devices is None and error is not None:
-        life = life.enough(error)
+        life = life.with_enough_devices(error)
     return PlanAnswer(request, reading, life, error, unit)
 
 
-def _once(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
+def _single_report_facts(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
     """Return the facts about one report from each device."""
-    seen, wanted, domain = a.seen["all of it"], a.request.histogram_epsilon, plan.design.domain
-    largest = "" if wanted is None else f", the largest with which the histogram stays at {wanted:g};"
+    histogram, target = a.histograms["all of it"], a.request.histogram_epsilon
+    largest = "" if target is None else f", the largest with which the histogram stays at {target:g};"
+    histogram_words = f"{rounded_up(histogram.epsilon)} of the histogram (δ = {histogram.delta:g}), {LIMITS}"
     rows = {
         "devices": ("devices", f"{plan.devices:,}", "" if plan.solved == "devices" else ", one report each"),
         "epsilon": ("ε", f"{plan.epsilon:g}", f" of a report{largest or ','} against everybody"),
-        "seen": ("", f"{rounded_up(seen.epsilon)} of the histogram (δ = {seen.delta:g}), {LIMITS}", ""),
-        "domain": ("values", f"{domain:,}", ""),
+        "histogram": ("", histogram_words, ""),
+        "domain": ("values", f"{plan.design.domain:,}", ""),
         "error": ("error", f"±{100 * plan.error:.3f} {unit_of(plan.question)}", ""),
     }
     facts = [
@@ -260,17 +279,17 @@ def _once(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
     return facts
 
 
-def _half(error: float) -> str:
+def _cell(error: float) -> str:
     """Return a half-width for a table whose heading has its unit; a dash if it would say nothing."""
     return "—" if is_too_wide(error) else f"±{100 * error:.3g}"
 
 
-def _beside(plan: Plan, reading: Reading) -> TextTable:
+def _other_answers_table(plan: Plan, reading: Reading) -> TextTable:
     """Return a table of the other answers that the same reports give."""
     wide = "An interval this wide says nothing: take more devices, a larger ε or fewer values."
     rows = [
-        (text, _half(half_width(plan.devices, plan.design, question)))
-        for text, question in _BESIDE.items()
+        (text, _cell(half_width(plan.devices, plan.design, question)))
+        for text, question in _OTHER_QUESTIONS.items()
         if 2 < plan.design.domain <= MOST_RANGE_VALUES
         and question != plan.question
         and _fits(question, reading)
@@ -287,7 +306,7 @@ def _fits(question: Question, reading: Reading) -> bool:
     return question.kind == "frequency" or not reading.labels
 
 
-def _life(
+def _lifetime_facts(
     a: PlanAnswer, life: LifetimePlan, about: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
     """Return the facts about a life."""
@@ -309,7 +328,7 @@ def _life(
     )
 
 
-def _ways(life: LifetimePlan) -> TextTable:
+def _spendings_table(life: LifetimePlan) -> TextTable:
     """Return a table of the ways to spend the budget that were compared, and those that no device accepts."""
     windows = life.windows()
 
@@ -322,7 +341,7 @@ def _ways(life: LifetimePlan) -> TextTable:
             f"{s.epsilon / MICRO:.3g}",
             f"{s.every:,}",
             f"{s.used:.0%}",
-            *(_half(life.error(s, days)) for days in windows.values()),
+            *(_cell(life.error(s, days)) for days in windows.values()),
         )
         for s in life.spendings
     )
@@ -340,30 +359,34 @@ def _ways(life: LifetimePlan) -> TextTable:
     )
 
 
-def _shows(a: PlanAnswer, life: LifetimePlan) -> TextTable:
+def _accuracy_table(a: PlanAnswer, life: LifetimePlan) -> TextTable:
     """Return a table of what the best way shows, at first and at the end, and what its histograms reveal."""
-    best, windows, wanted = life.best, life.windows(), a.wanted
-    questions = [q for q in life.shown().values() if q == life.question or _fits(q, a.reading)]
+    best, windows, target = life.best, life.windows(), a.target_error
+    questions = [q for q in life.questions().values() if q == life.question or _fits(q, a.reading)]
     rows: list[tuple[str, ...]] = []
     for name, days in windows.items():
         for first in (True, False):
-            cells = [_half(life.error(best, days, q, first=first)) for q in questions]
-            needed = "" if wanted is None or first else f"{life.devices_for(days, wanted):,}"
+            cells = [_cell(life.error(best, days, q, first=first)) for q in questions]
+            needed = "" if target is None or first else f"{life.devices_for(days, target):,}"
             place = f"{name}, {'first' if first else 'last'}"
             reports = expected(life.devices * best.per_device(days, first))
-            rows.append((place, reports, *cells, *([] if wanted is None else [needed])))
+            rows.append((place, reports, *cells, *([] if target is None else [needed])))
     errors = life.errors
     notes: list[str] = []
     if a.unit is not None:
-        told = ", ".join(f"{name} ±{a.in_unit(error)[_UNIT]:.3g}" for name, error in errors.items())
-        notes.append(f"  {asked(life.question)} in {a.reading.unit or 'its unit'}, last: {told}")
+        half_widths = ", ".join(f"{name} ±{a.in_unit(error)[_UNIT]:.3g}" for name, error in errors.items())
+        notes.append(
+            f"  {describe_question(life.question)} in {a.reading.unit or 'its unit'}, last: {half_widths}"
+        )
     if is_too_wide(min(errors.values())):
         wide = f"More than ±{100 * MAX_HALF_WIDTH:g} points say nothing"
         notes.append(f"{wide}: take more devices, a larger budget or fewer values.")
-    given = ", ".join(f"{rounded_up(one.epsilon)} of {_SEEN[name]}" for name, one in a.seen.items())
-    notes.append(f"  ε of the histogram (δ = {a.seen['all of it'].delta:g}): {given}; {LIMITS}")
+    epsilons = ", ".join(
+        f"{rounded_up(one.epsilon)} of {_WINDOW_WORDS[name]}" for name, one in a.histograms.items()
+    )
+    notes.append(f"  ε of the histogram (δ = {a.histograms['all of it'].delta:g}): {epsilons}; {LIMITS}")
     heads = ["window", "reports", *map(_heading, questions)]
-    heads += [] if wanted is None else [f"devices for {_half(wanted)}"]
+    heads += [] if target is None else [f"devices for {_cell(target)}"]
     title = "what the best way shows, at first and at the end, points"
     return TextTable(title, tuple(heads), tuple(rows), notes=tuple(notes))
 
@@ -372,7 +395,7 @@ def _heading(question: Question) -> str:
     if question.kind == "frequency":
         return "a value" if question.share is None else f"a value at {question.share:g}"
     if question.kind == "quantile":
-        return asked(question)
+        return describe_question(question)
     if question.kind == "mean":
         return "mean, % of range"
     if question.width or question.ranges:

@@ -61,7 +61,7 @@ class Plan:
     devices: int
     design: Design
     solved: str
-    wanted: float | None
+    target_error: float | None
 
     @property
     def epsilon(self) -> float:
@@ -174,8 +174,8 @@ def solve(
 
     Raises PlanError unless three are given and in range, and if the fourth does not exist.
     """
-    given = {"devices": devices, "epsilon": epsilon, "domain": domain, "error": error}
-    missing = [name for name, value in given.items() if value is None]
+    values = {"devices": devices, "epsilon": epsilon, "domain": domain, "error": error}
+    missing = [name for name, value in values.items() if value is None]
     if len(missing) != 1:
         text = "give three of devices, epsilon, values and error, to get the fourth"
         many = {3: "two of ", 4: "three of "}.get(len(missing), "")
@@ -305,7 +305,7 @@ def _solve_domain(
     return Plan(question, devices, best_design(good, epsilon, question), "domain", error)
 
 
-def _search(error_at: Callable[[int], float], wanted: float, good: int, bad: int) -> int:
+def _search(error_at: Callable[[int], float], target: float, good: int, bad: int) -> int:
     """Return a number that meets the wanted error, but whose neighbour towards bad (0: no error) does not.
 
     Interpolates between the logarithms, and bisects if that does not narrow things down.
@@ -316,11 +316,11 @@ def _search(error_at: Callable[[int], float], wanted: float, good: int, bad: int
         gap = abs(good - bad)
         middle = (good + bad) // 2
         if not halve and error_bad > error_good:
-            part = math.log(wanted / error_good) / math.log(error_bad / error_good)
+            part = math.log(target / error_good) / math.log(error_bad / error_good)
             middle = round(good * (bad / good) ** min(max(part, 0.0), 1.0))
             middle = min(max(middle, min(good, bad) + 1), max(good, bad) - 1)
         error = error_at(middle)
-        if error <= wanted:
+        if error <= target:
             good, error_good = middle, error
         else:
             bad, error_bad = middle, error

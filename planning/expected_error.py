@@ -137,7 +137,7 @@ class Parabola:
         """Return the parabola of the mean over the statistics."""
         return Parabola(*(np.atleast_1d(x.mean()) for x in (self.a, self.b, self.c)))
 
-    def picked(self, numbers: list[int]) -> Parabola:
+    def select(self, numbers: list[int]) -> Parabola:
         """Return the parabolas of some of the statistics."""
         return Parabola(self.a[numbers], self.b[numbers], self.c[numbers])
 
@@ -147,7 +147,7 @@ def well_sampled(design: Design, question: Question, most_pairs: int = _MAX_PAIR
 
     most_pairs: of a class of codes and a statistic, as in places().
     """
-    if question.kind == "mean" or _short_way(design, question) is not None:
+    if question.kind == "mean" or _closed_form(design, question) is not None:
         return True
     return design.classes * (len(question.ranges) or design.domain) <= most_pairs
 
@@ -169,8 +169,8 @@ class Places:
     def population(self, domain: int, place: int) -> Floats:
         """Return the shares of the values behind one place's variance, shape (domain,)."""
         inside = self.statistic(domain, place)
-        held = int(self.high[place] - self.low[place])
-        return self.share * inside / held + (1 - self.share) * (1 - inside) / (domain - held)
+        width = int(self.high[place] - self.low[place])
+        return self.share * inside / width + (1 - self.share) * (1 - inside) / (domain - width)
 
     def statistic(self, domain: int, place: int) -> Floats:
         """Return the question at one place: a weight for each value, shape (domain,)."""
@@ -187,7 +187,7 @@ def missing_variance(design: Design) -> float:
 
 
 @dataclass(frozen=True)
-class OfMean:
+class MeanPopulation:
     """The one population behind a mean's error, shape (domain,), and the variance there, shape (1,)."""
 
     shares: Floats
@@ -209,23 +209,23 @@ def variance(design: Design, question: Question) -> float:
     Exact while there are few enough pairs of a class of codes and a statistic; with more, the mean over
     statistics uses an evenly spread sample of them.
     """
-    short = _short_way(design, question)
-    return float(asked(design, question).variance.mean()) if short is None else short
+    short = _closed_form(design, question)
+    return float(question_places(design, question).variance.mean()) if short is None else short
 
 
-def _short_way(design: Design, question: Question) -> float | None:
+def _closed_form(design: Design, question: Question) -> float | None:
     if question.kind != "frequency" or design.missing is not None:
         return None
     return design.mechanism.frequency_variance(question.share)
 
 
-def asked(design: Design, question: Question) -> Places | OfMean:
+def question_places(design: Design, question: Question) -> Places | MeanPopulation:
     """Return the places over which a question's error is a root mean square."""
-    return of_mean(design, question.spread) if question.kind == "mean" else places(design, question)
+    return mean_population(design, question.spread) if question.kind == "mean" else places(design, question)
 
 
 @lru_cache(maxsize=64)
-def of_mean(design: Design, spread: float | None) -> OfMean:
+def mean_population(design: Design, spread: float | None) -> MeanPopulation:
     """Return the population of a spread (a part of the range) or the worst one, and a mean's error there."""
     where = positions(design.domain)
     if design.missing is not None:
@@ -234,12 +234,12 @@ def of_mean(design: Design, spread: float | None) -> OfMean:
         else:
             shares = bell(design.domain, spread)
             variance = ratio_error.mean_variance(design.mechanism, where, shares, design.missing)
-        return OfMean(shares, np.array([variance]))
+        return MeanPopulation(shares, np.array([variance]))
     if spread is None:
         shares, variance = worst_population(design.mechanism, where)
-        return OfMean(shares, np.array([variance]))
+        return MeanPopulation(shares, np.array([variance]))
     shares = bell(design.domain, spread)
-    return OfMean(shares, design.mechanism.variances(where[:, None], shares))
+    return MeanPopulation(shares, design.mechanism.variances(where[:, None], shares))
 
 
 def places(design: Design, question: Question, most_pairs: int = _MAX_PAIRS) -> Places:
@@ -254,17 +254,19 @@ def places(design: Design, question: Question, most_pairs: int = _MAX_PAIRS) -> 
         low, high = _places(domain, question, max(_FEWEST, most_pairs // design.classes))
     index = np.arange(domain)[:, None]
     step = max(1, _CHUNK // max(design.classes, domain))
-    asked = ((index >= low[i : i + step]) & (index < high[i : i + step]) for i in range(0, len(low), step))
+    indicators = (
+        (index >= low[i : i + step]) & (index < high[i : i + step]) for i in range(0, len(low), step)
+    )
     joined: Parabola | ShareCurves
     if design.missing is None:
-        parts = [parabola(design, one) for one in asked]
+        parts = [parabola(design, one) for one in indicators]
         joined = Parabola(*(np.concatenate([getattr(p, name) for p in parts]) for name in "abc"))
     else:
-        curves = [share_curves(design.mechanism, one.astype(float), design.missing) for one in asked]
+        curves = [share_curves(design.mechanism, one.astype(float), design.missing) for one in indicators]
         joined = ShareCurves(np.concatenate([each.values for each in curves], axis=1))
     if question.ranges:
         worst = [int(np.argmax(joined.at(question.share)))]
-        low, high, joined = low[worst], high[worst], joined.picked(worst)
+        low, high, joined = low[worst], high[worst], joined.select(worst)
     share = float(joined.mean().worst_share[0]) if question.share is None else question.share
     return Places(low, high, share, joined.at(share))
 
@@ -293,15 +295,15 @@ def _places(domain: int, question: Question, most: int) -> tuple[npt.NDArray[Any
 
 def parabola(design: Design, weights: npt.ArrayLike) -> Parabola:
     """Return variances, times reports, of sums over values: indicators (domain, n), none empty or whole."""
-    asked = np.asarray(weights, float)
-    inside = asked.sum(axis=0)
+    indicators = np.asarray(weights, float)
+    inside = indicators.sum(axis=0)
     outside = design.domain - inside
-    a, b, c = np.zeros((3, asked.shape[1]))
+    a, b, c = np.zeros((3, indicators.shape[1]))
     mechanism = design.mechanism
     of_all = mechanism.law(np.ones((design.domain, 1)))
-    weights_of, _ = mechanism.weights(asked, mechanism.stratum_chances)
+    weights_of, _ = mechanism.weights(indicators, mechanism.stratum_chances)
     for w, chance, of_asked, whole in zip(
-        weights_of, mechanism.stratum_chances, mechanism.law(asked), of_all, strict=True
+        weights_of, mechanism.stratum_chances, mechanism.law(indicators), of_all, strict=True
     ):
         if w is None:
             continue

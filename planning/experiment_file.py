@@ -14,7 +14,7 @@ from ..server.words.numbers import length
 from .devices import Plan, PlanError
 from .lifetime import LifetimePlan
 from .request import Reading
-from .sentences import asked, short
+from .sentences import describe_question, format_half_width
 
 NEEDS_RANGE = (
     "an experiment's file needs a number's range: add --low and --high, for example --low -30 --high 34"
@@ -33,7 +33,7 @@ _NOT_A_NAME = re.compile(r"[^a-z0-9_-]+")
 
 
 @dataclass(frozen=True)
-class Named:
+class ExperimentInfo:
     """What people say about an experiment; purpose None: the plan's purpose. It runs from today on."""
 
     name: str
@@ -53,26 +53,26 @@ def nats(micro: int) -> str:
     return text if "." in text else f"{text}.0"
 
 
-def file_text(plan: Plan | LifetimePlan, reading: Reading, named: Named) -> str:
+def file_text(plan: Plan | LifetimePlan, reading: Reading, named: ExperimentInfo) -> str:
     """Return an experiment file's text: one report of each device within a year, or a planned life.
 
     Raises PlanError for a number without its range, FileRefused if a device would refuse it.
     """
     if not reading.yes_no and not reading.labels and reading.span is None:
         raise PlanError(NEEDS_RANGE, "low")
-    said, design = asked(plan.question), plan.design
+    purpose, design = describe_question(plan.question), plan.design
     if isinstance(plan, Plan):
-        said += f", to {short(plan.error, plan.question)} with {plan.devices:,} devices"
+        purpose += f", to {format_half_width(plan.error, plan.question)} with {plan.devices:,} devices"
         days, every, rule, cap = 365.0, 1, "sum", nats(design.epsilon)
     else:
-        said += f", {plan.devices:,} devices, for {length(plan.rhythm.horizon_s)}"
+        purpose += f", {plan.devices:,} devices, for {length(plan.rhythm.horizon_s)}"
         best, days = plan.best, plan.rhythm.days
         every, rule = best.every, best.rule
         cap = nats(best.cap * best.epsilon) if rule == "sum" else str(best.cap)
     lines = [
         "# Written by `hushmote plan`; check it with `hushmote experiment show`.",
         f"name = {_text(named.name)}",
-        f"purpose = {_text(named.purpose or said)}",
+        f"purpose = {_text(named.purpose or purpose)}",
         f"owner = {_text(named.owner)}",
         f"expires = {named.today + datetime.timedelta(days=math.ceil(days))}",
         "",

@@ -64,7 +64,7 @@ class FleetPlan(Shown):
     @property
     def histogram(self) -> HistogramEpsilon:
         """What the histogram of all reports gives away, and against whom that holds."""
-        return self.answer.seen["all of it"]
+        return self.answer.histograms["all of it"]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, those of `hushmote plan --json`."""

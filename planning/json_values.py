@@ -8,7 +8,7 @@ from .expected_error import Design
 from .lifetime import LifetimePlan, Spending
 
 
-def of_plan(plan: Plan) -> dict[str, Any]:
+def plan_values(plan: Plan) -> dict[str, Any]:
     """Of one report for each device."""
     question = plan.question
     return {
@@ -19,15 +19,15 @@ def of_plan(plan: Plan) -> dict[str, Any]:
         "for": question.kind,
         "share": question.share,
         "spread": question.spread,
-        **of_missing(plan.design, plan.devices),
+        **missing_values(plan.design, plan.devices),
         "half_width_95": plan.error,
         "standard_error": plan.stderr,
-        "wanted": plan.wanted,
+        "wanted": plan.target_error,
         **plan.design.choice.fields(),
     }
 
 
-def of_missing(design: Design, reports: float) -> dict[str, Any]:
+def missing_values(design: Design, reports: float) -> dict[str, Any]:
     """Of the share without a reading; nothing where it has no index."""
     if design.missing is None:
         return {}
@@ -35,7 +35,7 @@ def of_missing(design: Design, reports: float) -> dict[str, Any]:
     return {"missing": design.missing, "missing_half_width_95": error}
 
 
-def of_life(life: LifetimePlan) -> dict[str, Any]:
+def lifetime_values(life: LifetimePlan) -> dict[str, Any]:
     """Of a life: the ways to spend it, and what the best one shows."""
     windows, question = life.windows().values(), life.question
 
@@ -59,12 +59,12 @@ def of_life(life: LifetimePlan) -> dict[str, Any]:
             ],
         }
 
-    shown = life.shown().items()
+    questions = life.questions().items()
     return {
         "for": question.kind,
         "share": question.share,
         "spread": question.spread,
-        **of_missing(life.design, life.devices * life.best.used * life.best.cap),
+        **missing_values(life.design, life.devices * life.best.used * life.best.cap),
         "devices": life.devices,
         "domain": life.design.domain,
         "lifetime_epsilon": life.budget.epsilon / MICRO,
@@ -73,7 +73,8 @@ def of_life(life: LifetimePlan) -> dict[str, Any]:
         "days": life.rhythm.days,
         "best": spent(life.best),
         "shows": [
-            {"days": days} | {kind: life.error(life.best, days, q) for kind, q in shown} for days in windows
+            {"days": days} | {kind: life.error(life.best, days, q) for kind, q in questions}
+            for days in windows
         ],
         "compared": [spent(s) for s in life.spendings],
         "refused": [

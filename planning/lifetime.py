@@ -107,8 +107,8 @@ class Rhythm:
         end = self.calls if end is None else end
         calls = self.calls_in(days)
         whole = min(max(1, round(calls)), end)
-        made = reports_made(np.array([end, end - whole]), every, cap)
-        return float(made[0] - made[1]) * min(calls, end) / whole
+        reports = reports_made(np.array([end, end - whole]), every, cap)
+        return float(reports[0] - reports[1]) * min(calls, end) / whole
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class LifetimePlan:
         """Fewest devices with which the last days meet an error."""
         return devices_for(self.best.design, self.question, error, self.best.per_device(days))
 
-    def enough(self, error: float) -> "LifetimePlan":
+    def with_enough_devices(self, error: float) -> "LifetimePlan":
         """Return the same with the fewest devices whose longest window at the end meets an error.
 
         How a device spends its life does not depend on their number. Raises PlanError if it takes more
@@ -224,7 +224,7 @@ class LifetimePlan:
         """The best spending's half-width of all reports of the horizon together."""
         return half_width(self.devices * self.best.used * self.best.cap, self.design, self.question)
 
-    def shown(self) -> dict[str, Question]:
+    def questions(self) -> dict[str, Question]:
         """Questions that a plan shows the errors of: the one it was made for, and those beside it."""
         kinds: dict[str, Question] = {"frequency": Question("frequency")}
         if 2 < self.best.design.domain <= MOST_RANGE_VALUES:

@@ -57,30 +57,34 @@ def propose(source: str, request: PlanRequest) -> Proposal:
     if not path or Path(source).is_file():
         raise PlanError(f"--input needs a column: --input {source}:{column_of(source)}")
     reading = reading_of(request)
-    known = "bool" if reading.yes_no else "choice" if reading.labels else "number" if reading.bins else ""
+    stated_kind = (
+        "bool" if reading.yes_no else "choice" if reading.labels else "number" if reading.bins else ""
+    )
     rows = csv_rows(path, (column,), PlanError, numbers=(column,))
-    kind = known or _kind([cell for _, (cell,) in rows])
-    return _filled(f"{path}:{column}", kind, read_column(path, column, kind, PlanError), request)
+    kind = stated_kind or _kind([cell for _, (cell,) in rows])
+    return _fill(f"{path}:{column}", kind, read_column(path, column, kind, PlanError), request)
 
 
-def _filled(source: str, kind: str, cells: Sequence[Reading], request: PlanRequest) -> Proposal:
+def _fill(source: str, kind: str, cells: Sequence[Reading], request: PlanRequest) -> Proposal:
     """Return what the cells of FILE:COLUMN propose, None for one without a reading; raises as propose()."""
     path, _, column = source.rpartition(":")
     reading, readings = reading_of(request), [cell for cell in cells if not is_blank(cell)]
     if not readings:
         raise PlanError(f"{column} of {path} has no reading: all its cells are empty")
     if len(set(readings)) == 1 and request.low is None and not (reading.yes_no or reading.labels):
-        raise PlanError(f"all readings in {column} of {path} are {_shown(readings[0])}: nothing to ask")
+        raise PlanError(
+            f"all readings in {column} of {path} are {_format_reading(readings[0])}: nothing to ask"
+        )
     blank = sum(map(is_blank, cells))
     if blank and request.missing is None:
         request = replace(request, missing=round(blank / len(cells), 4))
     if kind == "bool":
         filled, words = replace(request, values=YES_NO), "Its readings are yes or no."
     elif kind == "choice":
-        filled, words = (request, "") if reading.labels else _labelled(readings, column, request)
+        filled, words = (request, "") if reading.labels else _fill_labels(readings, column, request)
     else:
-        filled, words = _ranged(np.array(readings, float), column, request)
-    filled, taken = _usual(filled)
+        filled, words = _fill_range(np.array(readings, float), column, request)
+    filled, assumptions = _fill_usual(filled)
     heading = f"{column} of {path} has {counted(len(readings), 'reading')}."
     if blank:
         are = "is" if blank == 1 else "are"
@@ -89,7 +93,7 @@ def _filled(source: str, kind: str, cells: Sequence[Reading], request: PlanReque
         )
     if kind != "bool" and not reading.labels:
         words += " That comes straight from your data, and is published with the experiment."
-    return Proposal(filled, f"file:{source}", " ".join(filter(None, (heading, words, taken))))
+    return Proposal(filled, f"file:{source}", " ".join(filter(None, (heading, words, assumptions))))
 
 
 def column_of(path: str | Path) -> str:
@@ -103,7 +107,7 @@ def column_of(path: str | Path) -> str:
         kind = _kind(cells)
         with contextlib.suppress(PlanError, ValueError):  # of a cell of another kind
             readings = [read_cell((cell or "").strip(), kind) for cell in cells]
-            _filled(f"{path}:{column}", kind, readings, PlanRequest())
+            _fill(f"{path}:{column}", kind, readings, PlanRequest())
             return column
     return columns[0]
 
@@ -127,15 +131,15 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _shown(reading: Reading) -> str:
+def _format_reading(reading: Reading) -> str:
     return f"{reading:g}" if isinstance(reading, float) else str(reading)
 
 
-def _labelled(readings: Sequence[Reading], column: str, request: PlanRequest) -> tuple[PlanRequest, str]:
+def _fill_labels(readings: Sequence[Reading], column: str, request: PlanRequest) -> tuple[PlanRequest, str]:
     counts = Counter(str(reading) for reading in readings if reading != "other")
     labels = tuple(label for label, _ in counts.most_common(_MOST_LABELS))
-    held = sum(counts[label] for label in labels)
-    if held < _LEAST_LABELLED * counts.total():
+    labelled_count = sum(counts[label] for label in labels)
+    if labelled_count < _LEAST_LABELLED * counts.total():
         raise PlanError(
             f"{column} has {len(counts):,} different texts, too many for labels: give --values a,b,c"
         )
@@ -143,7 +147,7 @@ def _labelled(readings: Sequence[Reading], column: str, request: PlanRequest) ->
     return replace(request, values=labels), f"Labels: {', '.join(labels)}{rest}."
 
 
-def _ranged(readings: Floats, column: str, request: PlanRequest) -> tuple[PlanRequest, str]:
+def _fill_range(readings: Floats, column: str, request: PlanRequest) -> tuple[PlanRequest, str]:
     if not np.isfinite(readings).all():
         raise PlanError(f"{column} has an infinite number: take it out")
     if request.low is not None and request.high is not None:
@@ -210,15 +214,15 @@ def _unit(column: str) -> str:
     return _UNITS.get(last, "") if before else ""
 
 
-def _usual(request: PlanRequest) -> tuple[PlanRequest, str]:
+def _fill_usual(request: PlanRequest) -> tuple[PlanRequest, str]:
     """Return the request with two of devices, ε and error, and a sentence on those assumed."""
     if request.lifetime is not None or request.histogram_epsilon is not None:
         return request, ""
-    taken: dict[str, float] = {}
+    assumed: dict[str, float] = {}
     open_ = [name for name in ("epsilon", "error", "devices") if getattr(request, name) is None]
     for name, value in (("epsilon", USUAL_EPSILON), ("error", USUAL_ERROR)):
         if name in open_ and len(open_) > 1:
-            taken[name] = value
+            assumed[name] = value
             open_.remove(name)
-    options = " ".join(f"--{name} {value:g}" for name, value in taken.items())
-    return replace(request, **taken), f"You did not say, so this is assumed: {options}." if options else ""
+    options = " ".join(f"--{name} {value:g}" for name, value in assumed.items())
+    return replace(request, **assumed), f"You did not say, so this is assumed: {options}." if options else ""

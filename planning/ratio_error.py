@@ -31,7 +31,7 @@ class ShareCurves:
         """Return variances at a share, or at each statistic's own worst one, shape (n,)."""
         if share is None:
             return self._fine().max(axis=0)
-        return self._interpolated(np.array([share]))[0]
+        return self._interpolate(np.array([share]))[0]
 
     @property
     def worst_share(self) -> Floats:
@@ -42,14 +42,14 @@ class ShareCurves:
         """Return the curve of the mean over the statistics."""
         return ShareCurves(self.values.mean(axis=1, keepdims=True))
 
-    def picked(self, numbers: list[int]) -> ShareCurves:
+    def select(self, numbers: list[int]) -> ShareCurves:
         """Return the curves of some of the statistics."""
         return ShareCurves(self.values[:, numbers])
 
     def _fine(self) -> Floats:
-        return self._interpolated(_FINE)
+        return self._interpolate(_FINE)
 
-    def _interpolated(self, shares: Floats) -> Floats:
+    def _interpolate(self, shares: Floats) -> Floats:
         """Return Lagrange's polynomials through the five values, shape (shares, n)."""
         weights = np.ones((len(shares), len(_SHARES)))
         for i, own in enumerate(_SHARES):
@@ -66,12 +66,12 @@ def share_curves(mechanism: Mechanism, inside: Floats, missing: float) -> ShareC
     """
     n = inside.shape[1]
     nobody = np.zeros((1, n))
-    asked = np.append(inside, nobody, axis=0)
+    indicators = np.append(inside, nobody, axis=0)
     having = np.append(np.ones_like(inside), nobody, axis=0)
-    within = asked / asked.sum(axis=0)
-    outside = (having - asked) / (having - asked).sum(axis=0)
+    within = indicators / indicators.sum(axis=0)
+    outside = (having - indicators) / (having - indicators).sum(axis=0)
     values = [
-        mechanism_variances(mechanism, asked - f * having, within * f + outside * (1 - f), missing)
+        mechanism_variances(mechanism, indicators - f * having, within * f + outside * (1 - f), missing)
         for f in _SHARES
     ]
     return ShareCurves(np.array(values))

@@ -112,7 +112,7 @@ class PlanRequest:
 
 def in_python(text: str) -> str:
     """Return a text that names fields as Python and the page do: histogram_epsilon, without dashes."""
-    return re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), text)
+    return re.sub(r"--([a-z][a-z-]*)", lambda match: match[1].replace("-", "_"), text)
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ def question_of(request: PlanRequest, reading: Reading) -> Question:
     usual = "quantile" if request.quantile is not None else "frequency" if single else "range"
     kind = _KINDS.get(request.statistics or usual)
     if kind is None:
-        known = "frequencies, ranges, quantiles and mean"
-        raise PlanError(f"--statistics is one of {known}, not {request.statistics}")
+        kinds = "frequencies, ranges, quantiles and mean"
+        raise PlanError(f"--statistics is one of {kinds}, not {request.statistics}")
     for name, only in _ONLY_OF.items():
         if getattr(request, name) is not None and kind != only:
             raise PlanError(f"{OTHER_NAMES.get(name, f'--{name}')} is for a {only}, not for a {kind}")
@@ -229,7 +229,7 @@ def _indices(text: str, reading: Reading) -> tuple[int, int]:
     return first, last
 
 
-def of_unit(reading: Reading, question: Question) -> float | None:
+def error_per_unit(reading: Reading, question: Question) -> float | None:
     """Return the part of the range that a unit is, or for a quantile the share of evenly spread devices.
 
     None if it is not known.
@@ -267,8 +267,8 @@ def wanted_error(request: PlanRequest, question: Question, unit: float | None) -
 def epsilon_of_report(request: PlanRequest, question: Question, domain: int | None) -> int | None:
     """Return micro-nats of --epsilon, or of what --histogram-epsilon allows; raises PlanError."""
     for name in ("horizon", "call", "limit", "delta"):
-        given = getattr(request, name) is not None
-        if given and not (name == "delta" and request.histogram_epsilon is not None):
+        is_set = getattr(request, name) is not None
+        if is_set and not (name == "delta" and request.histogram_epsilon is not None):
             raise PlanError(f"--{name} goes with --lifetime, the budget of a device's whole life")
     if request.histogram_epsilon is None:
         return micro("epsilon", request.epsilon)
@@ -279,8 +279,8 @@ def epsilon_of_report(request: PlanRequest, question: Question, domain: int | No
             "--histogram-epsilon needs --devices and --values, and no error:"
             " what ε a report may have depends on how many there are, and the error follows"
         )
-    wanted = finite("histogram-epsilon", request.histogram_epsilon)
-    return epsilon_for_histogram(question, request.devices, domain, wanted, histogram_delta(request))
+    target = finite("histogram-epsilon", request.histogram_epsilon)
+    return epsilon_for_histogram(question, request.devices, domain, target, histogram_delta(request))
 
 
 def histogram_delta(request: PlanRequest) -> float:
@@ -290,7 +290,7 @@ def histogram_delta(request: PlanRequest) -> float:
     return finite("delta", request.delta)
 
 
-def life_of(request: PlanRequest) -> tuple[LifetimeBudget, Rhythm, int]:
+def lifetime_of(request: PlanRequest) -> tuple[LifetimeBudget, Rhythm, int]:
     """Return budget, rhythm, and the most micro-nats of one report; raises PlanError."""
     if request.epsilon is not None:
         raise PlanError("--lifetime finds the ε of a report itself: leave --epsilon out, or take --limit")

@@ -57,23 +57,23 @@ def lifetime_histograms(life: LifetimePlan) -> dict[str, HistogramEpsilon]:
 
 
 def epsilon_for_histogram(
-    question: Question, devices: int, domain: int, wanted: float, delta: float = USUAL_HISTOGRAM_DELTA
+    question: Question, devices: int, domain: int, target: float, delta: float = USUAL_HISTOGRAM_DELTA
 ) -> int:
     """Return the largest ε of a report, in steps of 0.001, that keeps a histogram at a wanted ε.
 
     wanted: nats, > 0. Returns micro-nats; the largest allowed if even that keeps it. One report each, with
     the best mechanism for the question. Raises PlanError if not even 0.001 does.
     """
-    if not wanted > 0:
-        raise PlanError(f"the ε of a histogram must be above 0, not {wanted:g}")
+    if not target > 0:
+        raise PlanError(f"the ε of a histogram must be above 0, not {target:g}")
 
     def keeps(steps: int) -> bool:
         design = best_design(domain, steps * EPSILON_STEP, question)
-        return histogram(design, devices, 1, delta).epsilon <= wanted
+        return histogram(design, devices, 1, delta).epsilon <= target
 
     if not keeps(1):
         raise PlanError(
-            f"no ε of a report keeps the histogram of {devices:,} at ε = {wanted:g} with δ = {delta:g}: take"
+            f"no ε of a report keeps the histogram of {devices:,} at ε = {target:g} with δ = {delta:g}: take"
             " more devices"
         )
     return largest(keeps, EPSILON_MAX // EPSILON_STEP) * EPSILON_STEP

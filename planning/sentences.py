@@ -14,7 +14,7 @@ def mechanism(design: Design) -> str:
     return design.mechanism.words() + (f", weights {' '.join(map(str, weights))}" if weights else "")
 
 
-def asked(question: Question) -> str:
+def describe_question(question: Question) -> str:
     """Return what the error is about."""
     if question.kind == "frequency":
         return "share of one value"
@@ -29,7 +29,7 @@ def asked(question: Question) -> str:
     return f"share of {question.width} neighbouring bins" if question.width else "share of any range of bins"
 
 
-def assumed(question: Question, design: Design) -> str:
+def describe_population(question: Question, design: Design) -> str:
     """Return which population, and which mean, the error is for."""
     if question.kind == "quantile":
         return "mean over where it may lie; share of devices below it"
@@ -37,27 +37,27 @@ def assumed(question: Question, design: Design) -> str:
         if question.spread is None:
             return "whatever the readings are: the worst case"
         return f"of readings with a standard deviation of {question.spread:.3g} of the range"
-    held = f"holding {question.share:.3g} of the devices" if question.share is not None else None
+    share = f"holding {question.share:.3g} of the devices" if question.share is not None else None
     if question.all_ranges and design.domain > 2:
-        return f"root mean square over all of them, {held or 'at the worst share'}"
+        return f"root mean square over all of them, {share or 'at the worst share'}"
     if question.ranges and len(question.ranges) > 1:
-        return f"the largest of them, {held or 'each at its worst share'}"
-    return held or "whatever it holds: the worst case"
+        return f"the largest of them, {share or 'each at its worst share'}"
+    return share or "whatever it holds: the worst case"
 
 
 def sentences(
-    plan: Plan | LifetimePlan, error: float | None, yes_no: bool = False, found: bool = False
+    plan: Plan | LifetimePlan, error: float | None, yes_no: bool = False, devices_solved: bool = False
 ) -> tuple[str, str, str]:
     """What to take, how exact that is, and how private.
 
     error: wanted half-width, as Plan.error. found: whether a life's devices were worked out.
     """
-    what = "share of yes" if yes_no else asked(plan.question)
+    what = "share of yes" if yes_no else describe_question(plan.question)
     if isinstance(plan, Plan):
-        return _take(plan), _known(plan, what), belief(plan.epsilon)
+        return _take(plan), _expected_accuracy(plan, what), belief(plan.epsilon)
     best = plan.best
     rarely = "Every call makes one" if best.every == 1 else f"One call in {best.every:,} makes one"
-    take = f"Take {plan.devices:,} devices. " if found else ""
+    take = f"Take {plan.devices:,} devices. " if devices_solved else ""
     spends = f"{take}Let a device make {counted(best.cap)} of ε = {nats(best.epsilon)} in its life. {rarely}."
     return spends, _exactness(plan, error, what), _privacy(plan)
 
@@ -73,7 +73,7 @@ def _take(plan: Plan) -> str:
     }[plan.solved]
 
 
-def _known(plan: Plan, what: str) -> str:
+def _expected_accuracy(plan: Plan, what: str) -> str:
     if is_too_wide(plan.error):
         return f"The {what} is not known then: take more devices, a larger ε or fewer values."
     return f"The {what} is then known to {_within(plan.error, plan.question)}."
@@ -90,23 +90,25 @@ def _privacy(life: LifetimePlan) -> str:
 
 def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:
     """Say what the last windows and all reports show, and how many devices it takes if that is not enough."""
-    shown = life.errors
+    half_widths = life.errors
     everything = life.all_reports
     useful = [
-        f"{short(half, life.question)} over {name}" for name, half in shown.items() if not is_too_wide(half)
+        f"{format_half_width(half, life.question)} over {name}"
+        for name, half in half_widths.items()
+        if not is_too_wide(half)
     ]
     if is_too_wide(everything):
         return f"The {what} is not known at all: take more devices, or allow more."
     text = f"The {what} is then known to {_within(everything, life.question)}"
     text += f", with all reports of {length(life.rhythm.horizon_s)}"
-    if "all of it" not in shown:
-        few = f"{list(shown)[-1]} has too few reports to show it"
+    if "all of it" not in half_widths:
+        few = f"{list(half_widths)[-1]} has too few reports to show it"
         text += f"; at the end, {', '.join(useful) or few}"
     text += "."
     if error is None:
         return text
-    meets = next((name for name, half in shown.items() if half <= error), None)
-    met = f"{short(error, life.question)} are met from {meets} of reports on."
+    meets = next((name for name, half in half_widths.items() if half <= error), None)
+    met = f"{format_half_width(error, life.question)} are met from {meets} of reports on."
     return f"{text} {not_met(life, error) or met}"
 
 
@@ -116,7 +118,8 @@ def not_met(life: LifetimePlan, error: float | None) -> str:
         return ""
     longest, days = [*life.windows().items()][-1]
     needed = life.devices_for(days, error)
-    return f"{short(error, life.question)} are not met by {longest} alone: that takes {needed:,} devices."
+    target = format_half_width(error, life.question)
+    return f"{target} are not met by {longest} alone: that takes {needed:,} devices."
 
 
 def cost(life: LifetimePlan) -> str:
@@ -140,6 +143,6 @@ def _within(error: float, question: Question) -> str:
     return f"{points(error, unit_of(question))}, 95 times in 100"
 
 
-def short(error: float, question: Question) -> str:
+def format_half_width(error: float, question: Question) -> str:
     """The same, once it is known what it is of."""
     return points(error, "%" if question.kind == "mean" else "points")

@@ -50,8 +50,8 @@ def climb(squares: Floats, means: Floats) -> tuple[Floats, float]:
         lacking = float(slope[best] - slope @ shares)
         if lacking <= _STILL * height:
             break
-        held = np.flatnonzero(shares)
-        worst = int(held[np.argmin(slope[held])])
+        support = np.flatnonzero(shares)
+        worst = int(support[np.argmin(slope[support])])
         curve = 2 * float(np.square(means[:, best] - means[:, worst]).sum())
         rise = float(slope[best] - slope[worst])
         moved = min(float(shares[worst]), rise / curve) if curve else float(shares[worst])

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..planning.devices import Z, check_sizes
-from ..planning.expected_error import Design, OfMean, Places, Question, asked
-from ..planning.sentences import asked as in_words
+from ..planning.expected_error import Design, MeanPopulation, Places, Question, question_places
+from ..planning.sentences import describe_question as in_words
 from ..server.arrays import Floats
 from ..server.estimate.estimate import Estimates
 from ..server.experiments.definition import Definition
@@ -44,7 +44,7 @@ class PlannedFleet:
     definition: Definition
     planned: PlannedCase
     question: Question
-    places: Places | OfMean
+    places: Places | MeanPopulation
 
     @property
     def _place(self) -> int:
@@ -65,7 +65,7 @@ class PlannedFleet:
     @property
     def words(self) -> str:
         """Description of the population for `hushmote simulate`."""
-        if isinstance(self.places, OfMean):
+        if isinstance(self.places, MeanPopulation):
             return "the values that the plan assumed"
         return f"the values that the plan assumed, {100 * self.places.share:.3g}% of them in question"
 
@@ -88,7 +88,7 @@ class PlannedFleet:
 
     def _places_to_compare(self, truth: Floats, has_other_population: bool) -> list[int]:
         """Return the places to compare: the planned one, a quantile's, or for other populations all."""
-        if not has_other_population or isinstance(self.places, OfMean):
+        if not has_other_population or isinstance(self.places, MeanPopulation):
             return [self._place if not has_other_population else 0]
         count = len(self.places.low)
         if self.question.kind == "quantile":
@@ -110,7 +110,7 @@ def case_of(definition: Definition) -> PlannedFleet | None:
     fields = definition.mechanism_fields()
     choice = Choice(fields.pop("mechanism"), tuple((k, _frozen(v)) for k, v in fields.items()), 0.0)
     design = Design(values, experiment.epsilon, choice, missing)
-    return PlannedFleet(definition, planned, question, asked(design, question))
+    return PlannedFleet(definition, planned, question, question_places(design, question))
 
 
 def _frozen(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from ..planning.privacy.beliefs import DisclosureError, checked_prior, fraction
+from ..planning.privacy.beliefs import DisclosureError, fraction, normalize_prior
 from ..server.arrays import Floats
 from ..server.errors import UsageError
 from ..server.words.epsilon import rounded_down
@@ -95,7 +95,7 @@ def _prior(text: str, universe: Universe) -> Floats | None:
     given = [float(fraction(x, "a prior's probability")) for x in text.split(",")]
     if len(given) != count:
         raise DisclosureError(f"the prior has {len(given)} numbers, there are {count} records")
-    return checked_prior(given, len(given))
+    return normalize_prior(given, len(given))
 
 
 def _records(text: str) -> Floats:

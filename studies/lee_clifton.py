@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from ..planning.privacy.beliefs import DisclosureError, checked_prior
+from ..planning.privacy.beliefs import DisclosureError, normalize_prior
 from ..server.arrays import Floats
 from .sensitivity import (
     ReleaseStatistic,
@@ -55,7 +55,7 @@ class Worlds:
         if values.ndim != 1 or len(values) < 2:
             raise DisclosureError("there must be at least 2 possible worlds")
         if self.prior is not None:
-            object.__setattr__(self, "prior", checked_prior(self.prior, len(values)))
+            object.__setattr__(self, "prior", normalize_prior(self.prior, len(values)))
         object.__setattr__(self, "values", values)
         _check_sensitivity(self.sensitivity, float(np.ptp(values)))
 

@@ -23,7 +23,7 @@ from scipy import special
 from ..planning import expected_error
 from ..planning.answer import answer
 from ..planning.devices import Plan, Z
-from ..planning.expected_error import Design, OfMean, Places, Question
+from ..planning.expected_error import Design, MeanPopulation, Places, Question
 from ..planning.lifetime import LifetimePlan, Spending
 from ..planning.request import PlanRequest
 from ..server.estimate.estimate import estimate
@@ -139,7 +139,7 @@ def measure(
     does not agree, with the likely cause: None where it does.
     """
     design, fleets = row.design, row.fleets
-    asked = expected_error.asked(design, row.question)
+    asked = expected_error.question_places(design, row.question)
     predicted = Z * math.sqrt(asked.variance.mean() / row.reports)
     sizes = [min(_AT_ONCE, fleets - first) for first in range(0, fleets, _AT_ONCE)]
     parts = list(zip(sizes, seed.spawn(len(sizes)), strict=True))
@@ -162,7 +162,7 @@ def measure(
     return check | {"agrees": agrees, "why": why}
 
 
-def _draw(part: _Drawing, row: CheckRow, asked: Places | OfMean) -> tuple[float, int]:
+def _draw(part: _Drawing, row: CheckRow, asked: Places | MeanPopulation) -> tuple[float, int]:
     """The sum of some fleets' squared errors, in parts of what is predicted, and of their reports."""
     fleets, seed = part
     design, rng = row.design, np.random.default_rng(seed)
@@ -192,7 +192,7 @@ def band(freedom: float, fewest: float) -> tuple[float, float]:
     return float(low) * (1 - slack), float(high) * (1 + slack)
 
 
-def excess_kurtosis(design: Design, asked: Places | OfMean, reports: float) -> float:
+def excess_kurtosis(design: Design, asked: Places | MeanPopulation, reports: float) -> float:
     """Excess kurtosis of the estimates' errors, a mean over some of the places."""
     mechanism = design.mechanism
     total = 0.0
@@ -211,8 +211,8 @@ def excess_kurtosis(design: Design, asked: Places | OfMean, reports: float) -> f
     return total / len(chosen)
 
 
-def _words(asked: Places | OfMean, question: Question) -> str:
-    if isinstance(asked, OfMean):
+def _words(asked: Places | MeanPopulation, question: Question) -> str:
+    if isinstance(asked, MeanPopulation):
         return "the worst" if question.spread is None else f"deviation {question.spread:.3g}"
     share = f"{asked.share:.3g}" if 0 < asked.share < 0.01 else f"{asked.share:.0%}"
     if len(asked.low) == 1:

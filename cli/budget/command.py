@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...planning.privacy.beliefs import ByEpsilon, fixed
+from ...planning.privacy.beliefs import ByEpsilon, fixed_mechanism
 from ...planning.privacy.histogram import (
     SHUFFLE,
     check_domain,
@@ -16,7 +16,7 @@ from ...planning.privacy.histogram import (
     shuffled_for_epsilon,
     shuffled_for_reports,
 )
-from ...planning.privacy.questions import chosen
+from ...planning.privacy.questions import choose_mechanism
 from ...server.accounting import THEOREMS, AccountingError, Guarantee, Kind
 from ...server.accounting import compare as budget
 from ...server.accounting.compare import TheoremRow, plain_guarantee
@@ -117,13 +117,13 @@ def compare(
 def _crowd(devices: int | None, domain: int | None, file: Path | None) -> tuple[int | None, ByEpsilon | None]:
     """Return the devices whose reports a histogram holds, and their mechanism at any ε; None: not said."""
     if file is None:
-        return devices, None if domain is None else chosen(check_domain(domain), AUTO)
+        return devices, None if domain is None else choose_mechanism(check_domain(domain), AUTO)
     if domain is not None:
         raise UsageError("the experiment's file says the values: leave --domain out")
     definition = load(file)
     if devices is None and definition.planned is not None:
         devices = definition.planned.devices
-    return devices, fixed(definition.experiment())
+    return devices, fixed_mechanism(definition.experiment())
 
 
 def _kept(row: TheoremRow) -> str:

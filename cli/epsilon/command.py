@@ -13,19 +13,19 @@ from ...planning.privacy.beliefs import (
     DisclosureError,
     Floats,
     Risk,
-    checked_prior,
-    fixed,
+    fixed_mechanism,
     fraction,
+    normalize_prior,
     uniform,
 )
 from ...planning.privacy.histogram import histogram_view
 from ...planning.privacy.questions import (
     Attacker,
-    Chosen,
-    Seen,
+    EpsilonBeliefs,
+    RiskEpsilons,
     Values,
     bare_values,
-    chosen,
+    choose_mechanism,
     from_epsilon,
     from_risk,
 )
@@ -90,15 +90,15 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
         whole("the number of reports", reports)
     attacker = Attacker(values, at, known_prior, targets, reports, delta)
     answer = _answer(attacker, risk, epsilon)
-    experiment = answer.mechanism if isinstance(answer, Chosen) else answer.experiment
+    experiment = answer.mechanism if isinstance(answer, RiskEpsilons) else answer.experiment
     for path in paths:
         from . import plot  # matplotlib takes a second to load
 
         plot.plot(path, attacker, answer)
     view = None
     if histogram is not None and experiment is not None:
-        limit = answer.allowed.total if isinstance(answer, Chosen) else None
-        kept = (fixed(experiment), limit / MICRO) if limit else None
+        limit = answer.allowed.total if isinstance(answer, RiskEpsilons) else None
+        kept = (fixed_mechanism(experiment), limit / MICRO) if limit else None
         own = reports or 1
         view = histogram_view(experiment, answer.beliefs, histogram, own, delta, kept)
     if as_json:
@@ -106,7 +106,7 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
         print_json(answer.to_dict() | {"answer": told} | ({"histogram": view.to_dict()} if view else {}))
         return
     show.out.print(tables.told(answer))
-    if isinstance(answer, Chosen):
+    if isinstance(answer, RiskEpsilons):
         tables.chosen(answer)
     else:
         tables.seen(answer)
@@ -116,7 +116,7 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
         show.out.print(f"wrote {path}")
 
 
-def _answer(attacker: Attacker, risk: str, epsilon: float | None) -> Chosen | Seen:
+def _answer(attacker: Attacker, risk: str, epsilon: float | None) -> RiskEpsilons | EpsilonBeliefs:
     """What was asked of the attacker: the ε for a risk, or the beliefs for an ε."""
     if risk:
         if epsilon is not None:
@@ -144,7 +144,7 @@ def _known(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats
             newest, shares = _stored(opened, the_fleet(opened, fleet or None), name)
     if bare:
         values = bare_values(int(number))
-        at = chosen(values.experiment.domain, mechanism or AUTO)
+        at = choose_mechanism(values.experiment.domain, mechanism or AUTO)
         return values, at, _prior_from_text(prior, values.experiment, bare=True)
     if not what and newest is None:
         raise UsageError("say what a device may hold: an experiment's file, or a number of values such as 16")
@@ -156,7 +156,7 @@ def _known(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats
             "a prior is for the same values"
         )
     shares = _prior_from_text(prior, experiment) if shares is None else shares
-    return Values(experiment), fixed(experiment), shares
+    return Values(experiment), fixed_mechanism(experiment), shares
 
 
 def _listed(experiment: Experiment) -> Experiment:
@@ -182,7 +182,7 @@ def _prior_from_text(text: str, experiment: Experiment, bare: bool = False) -> F
         return uniform(experiment.domain)
     if "," in text:
         given = [float(fraction(x, "a prior's probability")) for x in text.split(",")]
-        return checked_prior(given, experiment.domain)
+        return normalize_prior(given, experiment.domain)
     file, colon, column = text.rpartition(":")
     if colon and file.lower().endswith(".csv"):
         if bare:
@@ -193,7 +193,7 @@ def _prior_from_text(text: str, experiment: Experiment, bare: bool = False) -> F
     if bare and isinstance(source, population.Continuous):
         raise DisclosureError(f"{source.name} is in an experiment's units: give its file, not a number")
     shares = source.probabilities(experiment)  # those without a reading are reported as any index
-    return checked_prior(shares[:-1] + shares[-1] / experiment.domain, experiment.domain)
+    return normalize_prior(shares[:-1] + shares[-1] / experiment.domain, experiment.domain)
 
 
 def _stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:
@@ -208,7 +208,7 @@ def _stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:
     alike = tuple(v for v in selected.versions if _values(v.experiment) == _values(newest))
     estimates = replace(selected, versions=alike).estimate()
     shares = np.maximum(METHODS["nonnegative"](estimates).frequencies, 0)
-    return newest, checked_prior(shares / shares.sum(), newest.domain)
+    return newest, normalize_prior(shares / shares.sum(), newest.domain)
 
 
 def _values(experiment: Experiment) -> tuple[object, ...]:

@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ...device.ldp_client import Experiment, ExperimentRefused
-from ...planning.privacy.beliefs import fixed, posterior_bound, worst_posterior, worst_posteriors
-from ...planning.privacy.questions import Attacker, Chosen, Seen
+from ...planning.privacy.beliefs import fixed_mechanism, posterior_bound, worst_posterior, worst_posteriors
+from ...planning.privacy.questions import Attacker, EpsilonBeliefs, RiskEpsilons
 from ...server.answers.figure import COLOURS, figure, legend_below, style
 from ...server.epsilon import MICRO
 from ...server.experiments.payload import NoMechanism
@@ -17,14 +17,14 @@ from ...server.words import experiment as words
 _LINE = "#555555"
 
 
-def plot(path: Path, attacker: Attacker, answer: Chosen | Seen) -> None:
+def plot(path: Path, attacker: Attacker, answer: RiskEpsilons | EpsilonBeliefs) -> None:
     """Write the belief against ε: any mechanism's bound, and the exact one; PNG, PDF or SVG by its name.
 
     Of a risk it is the target that sets the limit, exact for the cells that were chosen, at every ε; of an ε
     the first belief, with this ε marked.
     """
     with figure(path) as (made, (axes,)):
-        if isinstance(answer, Chosen):
+        if isinstance(answer, RiskEpsilons):
             about = _risk(axes, attacker, answer)
         else:
             about = _epsilon(axes, attacker, answer)
@@ -33,10 +33,10 @@ def plot(path: Path, attacker: Attacker, answer: Chosen | Seen) -> None:
         legend_below(made, axes, 2)
 
 
-def _risk(axes: Axes, attacker: Attacker, choice: Chosen) -> str:
+def _risk(axes: Axes, attacker: Attacker, choice: RiskEpsilons) -> str:
     """The curves for a risk, which is a line; returns what the belief is in."""
     if choice.mechanism is not None:
-        attacker = replace(attacker, at=fixed(choice.mechanism))
+        attacker = replace(attacker, at=fixed_mechanism(choice.mechanism))
     limit, ceiling = (choice.allowed.total or 0) / MICRO, choice.allowed.ceiling
     most = min(16.0, 2 * max((e for e in (choice.exact, limit) if e), default=4.0))
     _curves(axes, attacker, choice.mechanism, choice.allowed.prior, most)
@@ -49,10 +49,10 @@ def _risk(axes: Axes, attacker: Attacker, choice: Chosen) -> str:
     return choice.allowed.target
 
 
-def _epsilon(axes: Axes, attacker: Attacker, view: Seen) -> str:
+def _epsilon(axes: Axes, attacker: Attacker, view: EpsilonBeliefs) -> str:
     """The curves for an ε, which is marked; returns what the belief is in."""
     epsilon, first = view.experiment.epsilon / MICRO, view.beliefs[0]
-    attacker = replace(attacker, at=fixed(view.experiment))
+    attacker = replace(attacker, at=fixed_mechanism(view.experiment))
     _curves(axes, attacker, view.experiment, first.prior, max(5.0, min(16.0, 1.5 * epsilon)))
     _mark(axes, epsilon, first.bound, left=True, text=f"{first.bound:.4g} at ε = {epsilon:g}")
     if first.posterior < first.bound * (1 - 1e-3):

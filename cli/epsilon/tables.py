@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ...planning.privacy.histogram import HistogramView
 from ...planning.privacy.many_reports import BudgetRow
-from ...planning.privacy.questions import Belief, Chosen, Seen
+from ...planning.privacy.questions import Belief, EpsilonBeliefs, RiskEpsilons
 from ...server.accounting.compare import TITLES
 from ...server.answers import tables as show
 from ...server.epsilon import LEAST, MICRO
@@ -18,12 +18,12 @@ _NAME = 24
 _WORTH_A_DELTA = 1.05  # how much more ε a theorem has to allow before its δ is worth a sentence
 
 
-def told(answer: Chosen | Seen) -> str:
+def told(answer: RiskEpsilons | EpsilonBeliefs) -> str:
     """The answer in sentences, a line for each."""
-    return _told_chosen(answer) if isinstance(answer, Chosen) else _told_seen(answer)
+    return _told_chosen(answer) if isinstance(answer, RiskEpsilons) else _told_seen(answer)
 
 
-def _told_chosen(choice: Chosen) -> str:
+def _told_chosen(choice: RiskEpsilons) -> str:
     """Which ε to take for a risk, and what it then means."""
     allowed, reports = choice.allowed, choice.reports
     if allowed.total is None:
@@ -57,7 +57,7 @@ def _allowed(row: BudgetRow) -> float:
     return row.epsilon or 0.0
 
 
-def _told_seen(view: Seen) -> str:
+def _told_seen(view: EpsilonBeliefs) -> str:
     """What reports of an ε make an attacker believe of the value in most danger."""
     first, epsilon = view.beliefs[0], view.experiment.epsilon / MICRO
     before, after = chance(first.prior), chance(first.posterior, up=True)
@@ -67,7 +67,7 @@ def _told_seen(view: Seen) -> str:
     return f"{text}.\n{belief(epsilon)}"
 
 
-def chosen(choice: Chosen) -> None:
+def chosen(choice: RiskEpsilons) -> None:
     """Print the ε that keep a risk."""
     total = choice.allowed.total
     if total is None:
@@ -89,7 +89,7 @@ def chosen(choice: Chosen) -> None:
         _budgets(choice)
 
 
-def _mechanism(choice: Chosen) -> str:
+def _mechanism(choice: RiskEpsilons) -> str:
     assert choice.mechanism is not None
     text = words.mechanism(choice.mechanism)
     return text if len(text) <= 28 else choice.mechanism.mechanism
@@ -111,7 +111,7 @@ def _belief(probability: float) -> str:
     return f"{probability:.6f}" if probability >= 0.001 else f"{probability:.3e}"
 
 
-def _budgets(choice: Chosen) -> None:
+def _budgets(choice: RiskEpsilons) -> None:
     pairs = list(zip(choice.rows, choice.passes, strict=True))
     shown = [(row, p) for row, p in pairs if row.fails is not None]
     exact = any(p is not None for _, p in shown)
@@ -138,7 +138,7 @@ def _budgets(choice: Chosen) -> None:
         show.out.print(f"no exact chance: {choice.refused}.")
 
 
-def seen(view: Seen) -> None:
+def seen(view: EpsilonBeliefs) -> None:
     """Print what reports of an ε make an attacker believe."""
     epsilon, first = view.experiment.epsilon / MICRO, view.beliefs[0]
     show.out.print()

@@ -8,7 +8,7 @@ from matplotlib.ticker import LogLocator
 from ...planning.devices import EPSILON_STEP, Plan, PlanError, Z, best_design, half_width
 from ...planning.expected_error import variance
 from ...planning.lifetime import LifetimePlan
-from ...planning.sentences import asked, unit_of
+from ...planning.sentences import describe_question, unit_of
 from ...server.answers.figure import COLOURS, figure, legend_below, log_log, number_axis, plain, style
 from ...server.epsilon import MICRO
 from ...server.words.numbers import MAX_HALF_WIDTH, counted, length, points
@@ -46,7 +46,7 @@ def plot_plan(path: Path, plan: Plan) -> None:
             right.plot(
                 epsilons / MICRO, 100 * np.array(errors), color=colour, label=f"{count:,} devices", lw=1.8
             )
-        style(right, "Error by ε", f"asked: {asked(question)}", "ε of the one report, nats", "")
+        style(right, "Error by ε", f"asked: {describe_question(question)}", "ε of the one report, nats", "")
         for axes, x in ((left, plan.devices), (right, plan.epsilon)):
             axes.plot([x], [100 * plan.error], "o", color="black", ms=7, zorder=5)
             text = points(plan.error, unit_of(question))
@@ -83,7 +83,7 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
         style(
             left,
             "Ways to spend the budget",
-            f"{asked(life.question)}; beyond the dashed line nothing is known",
+            f"{describe_question(life.question)}; beyond the dashed line nothing is known",
             f"{_HALF_WIDTH}{unit_of(life.question)}, at the end",
             "reports for life × ε each" + (" (* optimal composition)" if life.budget.delta else ""),
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...planning.answer import PlanAnswer, answer
 from ...planning.devices import PlanError
-from ...planning.experiment_file import NEEDS_RANGE, Named, name_from
+from ...planning.experiment_file import NEEDS_RANGE, ExperimentInfo, name_from
 from ...planning.proposal import Proposal, propose
 from ...planning.request import PlanRequest, reading_of
 from ...server.answers import tables as show
@@ -41,9 +41,11 @@ WORKED_EXAMPLES = (
 """Question, command, and the sentence that the command's answer begins with."""
 
 
-def named(path: Path) -> Named:
+def named(path: Path) -> ExperimentInfo:
     """What people say of an experiment in the file at path, from today on."""
-    return Named(name_from(path), None, "owner@example.org", datetime.datetime.now(datetime.UTC).date())
+    return ExperimentInfo(
+        name_from(path), None, "owner@example.org", datetime.datetime.now(datetime.UTC).date()
+    )
 
 
 def run(request: PlanRequest, column: str | None, output_paths: list[Path] | None, as_json: bool) -> None:

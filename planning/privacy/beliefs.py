@@ -85,24 +85,24 @@ def uniform(domain: int) -> Floats:
     return np.full(domain, 1 / domain)
 
 
-def checked_prior(prior: npt.ArrayLike, domain: int) -> Floats:
+def normalize_prior(prior: npt.ArrayLike, domain: int) -> Floats:
     """Return a prior over the values, shape (domain,), that sums to 1.
 
     DisclosureError where it has another shape, a negative or infinite number, or another sum (by more than
     1e-9).
     """
     uniform(domain)
-    given = np.asarray(prior, dtype=np.float64)
-    if given.shape != (domain,):
-        raise DisclosureError(f"the prior has {given.size} numbers, there are {domain} values")
-    if not (np.isfinite(given).all() and (given >= 0).all()):
+    probabilities = np.asarray(prior, dtype=np.float64)
+    if probabilities.shape != (domain,):
+        raise DisclosureError(f"the prior has {probabilities.size} numbers, there are {domain} values")
+    if not (np.isfinite(probabilities).all() and (probabilities >= 0).all()):
         raise DisclosureError("a prior's probabilities are 0 or more, each of them")
-    total = math.fsum(given)
+    total = math.fsum(probabilities)
     if abs(total - 1) > 1e-9:
         raise DisclosureError(
             f"the prior sums to {total:.9g}, not 1; weights:w0:w1:... are made to sum to 1 for you"
         )
-    return given / total
+    return probabilities / total
 
 
 # --- One report -----------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def loss_allowed(prior: float, ceiling: Fraction) -> Decimal | None:
 
 
 @dataclass(frozen=True)
-class Allowed:
+class AllowedLoss:
     """What a risk allows: total in micro-nats, rounded down (None: any), and the target that sets the limit.
 
     prior, ceiling: of that target, before and after.
@@ -174,13 +174,13 @@ class Allowed:
     ceiling: float
 
 
-def allowed_loss(prior: Floats, targets: Sequence[Target], risk: Risk) -> Allowed:
+def allowed_loss(prior: Floats, targets: Sequence[Target], risk: Risk) -> AllowedLoss:
     """The largest ε of everything a board ever says that keeps all targets within the risk.
 
     For any mechanism: from the bound. DisclosureError, with the target's name, where a prior is above the
     risk already.
     """
-    tightest = Allowed(None, "", 0.0, 1.0)
+    tightest = AllowedLoss(None, "", 0.0, 1.0)
     for target in targets:
         before = target.prior(prior)
         ceiling = risk.ceiling(before)
@@ -192,7 +192,7 @@ def allowed_loss(prior: Floats, targets: Sequence[Target], risk: Risk) -> Allowe
             continue
         total = int(loss * MICRO)
         if tightest.total is None or total < tightest.total:
-            tightest = Allowed(total, target.name, before, float(ceiling))
+            tightest = AllowedLoss(total, target.name, before, float(ceiling))
     return tightest
 
 
@@ -202,7 +202,7 @@ def singles(prior: Floats, names: list[str]) -> list[Target]:
     return [Target(names[i], (i,)) for i in np.sort(first).tolist()]
 
 
-def within(
+def keeps_risk(
     experiment: Experiment, prior: Floats, targets: Sequence[Target] | None, risk: Risk, slack: float = 0.0
 ) -> bool:
     """Whether no code of one report takes any target above the risk; targets None: every value by itself.
@@ -240,7 +240,7 @@ def largest_epsilon(
 
     def fits(epsilon: int) -> bool:
         try:
-            return within(mechanism(epsilon), prior, targets, risk, _ROUNDING)
+            return keeps_risk(mechanism(epsilon), prior, targets, risk, _ROUNDING)
         except (ExperimentRefused, NoMechanism):
             return epsilon < MICRO  # too little ε for the cells: look higher
 
@@ -254,7 +254,7 @@ def largest_epsilon(
     return epsilon
 
 
-def fixed(experiment: Experiment) -> ByEpsilon:
+def fixed_mechanism(experiment: Experiment) -> ByEpsilon:
     """The experiment's mechanism with its own cells, at any ε."""
     return partial(at_epsilon, experiment)
 

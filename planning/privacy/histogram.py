@@ -24,7 +24,7 @@ from ...server.mechanisms import MECHANISMS, mechanism_of
 from ...server.mechanisms.choose import designs
 from ...server.mechanisms.workload import ALL_RANGES, FREQUENCIES
 from .beliefs import ByEpsilon, DisclosureError, posterior_bound
-from .questions import Belief, chosen
+from .questions import Belief, choose_mechanism
 
 SHUFFLE = "shuffle"
 """What the row of the histogram is called in a comparison of theorems."""
@@ -89,7 +89,7 @@ def shuffled_for_reports(at: ByEpsilon, devices: int, total: float, delta: float
     """
     _check_total(devices, total, delta)
     epsilon = largest_local(at, devices * whole("the number of reports", reports), total, delta, reports)
-    return _shuffled(epsilon or 0, reports if epsilon else 0, total, delta)
+    return _shuffle_row(epsilon or 0, reports if epsilon else 0, total, delta)
 
 
 def shuffled_for_epsilon(at: ByEpsilon, devices: int, total: float, delta: float, epsilon: int) -> TheoremRow:
@@ -100,19 +100,19 @@ def shuffled_for_epsilon(at: ByEpsilon, devices: int, total: float, delta: float
     _check_total(devices, total, delta)
     experiment = _fitting(at, epsilon)
     if experiment is None:
-        return _shuffled(epsilon, 0, total, delta)
+        return _shuffle_row(epsilon, 0, total, delta)
 
     def keeps(reports: int) -> bool:
         return histogram_epsilon(experiment, devices * reports, delta, reports) <= total
 
-    kept = int(total * MICRO) // epsilon  # what their sum alone allows
-    too_many = max(2 * kept, 1)
+    most = int(total * MICRO) // epsilon  # what their sum alone allows
+    too_many = max(2 * most, 1)
     while keeps(too_many):
-        kept, too_many = too_many, 2 * too_many
-    while too_many - kept > 1 + kept // 256:
-        middle = (kept + too_many) // 2
-        kept, too_many = (middle, too_many) if keeps(middle) else (kept, middle)
-    return _shuffled(epsilon, kept, total, delta)
+        most, too_many = too_many, 2 * too_many
+    while too_many - most > 1 + most // 256:
+        middle = (most + too_many) // 2
+        most, too_many = (middle, too_many) if keeps(middle) else (most, middle)
+    return _shuffle_row(epsilon, most, total, delta)
 
 
 def check_domain(domain: int) -> int:
@@ -128,7 +128,7 @@ def _check_total(devices: int, total: float, delta: float) -> None:
     positive("delta", probability("delta", delta))
 
 
-def _shuffled(epsilon: int, reports: int, total: float, delta: float) -> TheoremRow:
+def _shuffle_row(epsilon: int, reports: int, total: float, delta: float) -> TheoremRow:
     guarantee = f"({total:g}, {delta:g})-DP"
     return TheoremRow(
         theorem=SHUFFLE,
@@ -155,7 +155,7 @@ def _mechanisms(domain: int, devices: int, delta: float, own: int) -> list[tuple
     whole("the number of devices", devices)
     whole("the number of reports of each", own)
     probability("delta", delta)
-    return [(name, chosen(domain, name)) for name in MECHANISMS if _is_for(domain, name)]
+    return [(name, choose_mechanism(domain, name)) for name in MECHANISMS if _is_for(domain, name)]
 
 
 def _is_for(domain: int, name: str) -> bool:

@@ -157,7 +157,7 @@ def _margins(total: float) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Repeated:
+class RepeatedBeliefs:
     """Exact beliefs after n direct reports (rr, grr) of one value that never changes.
 
     worst: highest belief in each value over all outcomes, shape (domain,). passes: chance, where the value
@@ -171,7 +171,7 @@ class Repeated:
     guess: float
 
 
-def repeated_reports(prior: Floats, odds: float, reports: int, ceilings: Floats) -> Repeated:
+def repeated_reports(prior: Floats, odds: float, reports: int, ceilings: Floats) -> RepeatedBeliefs:
     """Enumerate all outcomes of n direct reports of one fixed value.
 
     prior, ceilings: shape (domain,). odds: p/lie of one report, > 1. DisclosureError where there are more
@@ -195,7 +195,7 @@ def repeated_reports(prior: Floats, odds: float, reports: int, ceilings: Floats)
     likely /= likely.sum(axis=0)
     passed = beliefs > ceilings * (1 + 1e-12)
     weighted = likely * prior
-    return Repeated(
+    return RepeatedBeliefs(
         beliefs.max(axis=0),
         (likely * passed).sum(axis=0),
         float((weighted * beliefs).sum()),
@@ -205,11 +205,11 @@ def repeated_reports(prior: Floats, odds: float, reports: int, ceilings: Floats)
 
 def _compositions(n: int, parts: int) -> np.ndarray:
     """All ways to write n as an ordered sum of parts, whole numbers >= 0, one in each row."""
-    rows, left = np.zeros((1, 0), np.int64), np.array([n])
+    rows, remaining = np.zeros((1, 0), np.int64), np.array([n])
     for _ in range(parts - 1):
-        repeats = left + 1
+        repeats = remaining + 1
         ends = np.cumsum(repeats)
         part = np.arange(ends[-1]) - np.repeat(ends - repeats, repeats)
         rows = np.column_stack([np.repeat(rows, repeats, axis=0), part])
-        left = np.repeat(left, repeats) - part
-    return np.column_stack([rows, left])
+        remaining = np.repeat(remaining, repeats) - part
+    return np.column_stack([rows, remaining])

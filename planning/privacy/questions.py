@@ -14,8 +14,8 @@ from ...server.experiments.units import index_names, parse_range
 from ...server.mechanisms import mechanism_of
 from ...server.mechanisms.workload import FREQUENCIES
 from . import beliefs as disclosure
-from .beliefs import Allowed, ByEpsilon, DisclosureError, Risk, Target
-from .many_reports import BudgetRow, LossRow, Repeated, budget_rows, loss_rows, repeated_reports
+from .beliefs import AllowedLoss, ByEpsilon, DisclosureError, Risk, Target
+from .many_reports import BudgetRow, LossRow, RepeatedBeliefs, budget_rows, loss_rows, repeated_reports
 
 MOST_VALUES = 12
 """Kinds of values that are listed; those in most danger come first."""
@@ -41,8 +41,8 @@ class Values:
         Raises UnitsError or DisclosureError for any other text.
         """
         if self.experiment.type == "number" and not self.bare:
-            asked = parse_range(self.experiment, text)
-            return Target(asked.text, tuple(range(asked.low, asked.high)))
+            bounds = parse_range(self.experiment, text)
+            return Target(bounds.text, tuple(range(bounds.low, bounds.high)))
         members: list[int] = []
         for part in text.split(","):
             if self.bare:
@@ -78,7 +78,7 @@ def bare_values(domain: int) -> Values:
     return Values(experiment_over(domain, MICRO, mechanism_fields("rr" if domain == 2 else "grr")), bare=True)
 
 
-def chosen(domain: int, name: str) -> ByEpsilon:
+def choose_mechanism(domain: int, name: str) -> ByEpsilon:
     """The mechanism that the variance formulas choose for a domain, anew at every ε.
 
     auto: the best for single frequencies; hh: for ranges. NoMechanism where there is none.
@@ -128,7 +128,7 @@ class Belief:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class RiskEpsilons:
     """The ε that keep a risk. epsilon is in nats, None: any (or, exact, none that an experiment can have).
 
     allowed: the bound for any mechanism, for all that a board ever says. exact: of one report of `mechanism`;
@@ -139,7 +139,7 @@ class Chosen:
     """
 
     risk: Risk
-    allowed: Allowed
+    allowed: AllowedLoss
     exact: float | None
     changes: bool
     mechanism: Experiment | None
@@ -172,7 +172,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Seen:
+class EpsilonBeliefs:
     """What reports of a given ε make an attacker believe.
 
     beliefs: after one report, those in most danger first. rows: what the reports lose under each theorem,
@@ -185,7 +185,7 @@ class Seen:
     reports: int | None
     rows: tuple[LossRow, ...]
     posteriors: tuple[float, ...]
-    repeated: Repeated | None
+    repeated: RepeatedBeliefs | None
     refused: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -217,14 +217,14 @@ def _describe(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def from_risk(attacker: Attacker, risk: Risk) -> Chosen:
+def from_risk(attacker: Attacker, risk: Risk) -> RiskEpsilons:
     """The largest ε that keep a risk.
 
     DisclosureError where a prior is above the risk already.
     """
     prior, targets, reports = attacker.prior, attacker.targets, attacker.reports
-    asked = disclosure.singles(prior, attacker.values.names) if targets is None else targets
-    allowed = disclosure.allowed_loss(prior, asked, risk)
+    all_targets = disclosure.singles(prior, attacker.values.names) if targets is None else targets
+    allowed = disclosure.allowed_loss(prior, all_targets, risk)
     largest = disclosure.largest_epsilon(attacker.at, prior, targets, risk)
     at = attacker.at(largest) if largest else None
     beliefs = _beliefs(at, attacker) if at else ()
@@ -236,10 +236,12 @@ def from_risk(attacker: Attacker, risk: Risk) -> Chosen:
         passes, refused = _passes(at, attacker, risk, reports, rows)
     exact = None if largest is None else largest / MICRO
     changes = at is not None and _describe(attacker.at(min(at.epsilon + 1, EPSILON_MAX))) != _describe(at)
-    return Chosen(risk, allowed, exact, changes, at, beliefs, reports, tuple(rows), tuple(passes), refused)
+    return RiskEpsilons(
+        risk, allowed, exact, changes, at, beliefs, reports, tuple(rows), tuple(passes), refused
+    )
 
 
-def from_epsilon(attacker: Attacker, epsilon: int) -> Seen:
+def from_epsilon(attacker: Attacker, epsilon: int) -> EpsilonBeliefs:
     """What one report of epsilon micro-nats, and as many as a board makes, make an attacker believe."""
     experiment, reports = attacker.at(epsilon), attacker.reports
     beliefs = _beliefs(experiment, attacker)
@@ -253,31 +255,31 @@ def from_epsilon(attacker: Attacker, epsilon: int) -> Seen:
             refused = str(e)
     first = beliefs[0].prior if beliefs else 0.0
     posteriors = tuple(disclosure.posterior_bound(first, row.loss) for row in rows)
-    return Seen(experiment, beliefs, reports, tuple(rows), posteriors, repeated, refused)
+    return EpsilonBeliefs(experiment, beliefs, reports, tuple(rows), posteriors, repeated, refused)
 
 
 def _beliefs(experiment: Experiment, attacker: Attacker) -> tuple[Belief, ...]:
     prior, epsilon = attacker.prior, experiment.epsilon / MICRO
     if attacker.targets is not None:
-        shown = [
+        selection = [
             (t.name, t.prior(prior), disclosure.worst_posterior(experiment, prior, t))
             for t in attacker.targets
         ]
-        others = [0] * len(shown)
+        others = [0] * len(selection)
     else:
         after, names = disclosure.worst_posteriors(experiment, prior), attacker.values.names
         pairs = np.stack([prior, after], axis=1).round(12)
         _, first, alike = np.unique(pairs, axis=0, return_index=True, return_counts=True)
         worst = np.lexsort((first, -after[first].round(12)))[:MOST_VALUES]
-        shown = [(names[i], float(prior[i]), float(after[i])) for i in first[worst].tolist()]
+        selection = [(names[i], float(prior[i]), float(after[i])) for i in first[worst].tolist()]
         others = (alike[worst] - 1).tolist()
     return tuple(
         Belief(name, p, after, disclosure.posterior_bound(p, epsilon), n)
-        for (name, p, after), n in zip(shown, others, strict=True)
+        for (name, p, after), n in zip(selection, others, strict=True)
     )
 
 
-def _repeat(experiment: Experiment, prior: Floats, reports: int, ceilings: Floats) -> Repeated:
+def _repeat(experiment: Experiment, prior: Floats, reports: int, ceilings: Floats) -> RepeatedBeliefs:
     mechanism = mechanism_of(experiment)
     if not mechanism.direct:
         raise DisclosureError(
@@ -294,7 +296,7 @@ def _passes(
     chances: list[float | None] = [None] * len(rows)
     if at is None or attacker.targets is not None:
         return chances, "it is for single values, ask without --about" if at else ""
-    prior, mechanism = attacker.prior, disclosure.fixed(at)
+    prior, mechanism = attacker.prior, disclosure.fixed_mechanism(at)
     ceilings = np.array([min(1.0, float(risk.ceiling(float(p)))) for p in prior])
     for i, row in enumerate(rows):
         if row.epsilon is None or not EPSILON_MIN <= round(row.epsilon * MICRO) <= EPSILON_MAX:

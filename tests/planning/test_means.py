@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize
 
 from hushmote.planning.devices import Z, best_design, half_width
-from hushmote.planning.expected_error import Design, Question, asked, bell, variance
+from hushmote.planning.expected_error import Design, Question, bell, question_places, variance
 from hushmote.planning.worst_population import worst_population
 from hushmote.server.experiments.payload import experiment_over
 from hushmote.server.mechanisms import Mechanism, mechanism_of
@@ -64,7 +64,7 @@ def test_a_stated_deviation_is_that_of_the_population(spread: float):
 @pytest.mark.parametrize("question", [Question("mean"), Question("mean", spread=0.1)])
 def test_mean_question_and_error_agree(question: Question):
     design = best_design(32, 1_000_000, question)
-    about = asked(design, question)
+    about = question_places(design, question)
     statistic = about.statistic(32, 0)
     exact = design.mechanism.variances(statistic[:, None], about.population(32, 0))[0]
     assert variance(design, question) == pytest.approx(float(exact), rel=1e-6)

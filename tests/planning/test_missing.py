@@ -12,12 +12,12 @@ from hushmote.planning.answer import answer
 from hushmote.planning.devices import PlanError, best_design
 from hushmote.planning.expected_error import (
     Question,
+    mean_population,
     missing_variance,
-    of_mean,
     places,
     variance,
 )
-from hushmote.planning.experiment_file import Named
+from hushmote.planning.experiment_file import ExperimentInfo
 from hushmote.planning.ratio_error import share_curves
 from hushmote.planning.request import PlanRequest
 from hushmote.server.estimate import estimate
@@ -40,7 +40,7 @@ class TestExpectedError:
         design = best_design(domain, 3_000_000, question)
         rng, reports, place = np.random.default_rng(2), 20_000, 0
         if question.kind == "mean":
-            asked = of_mean(design, question.spread)
+            asked = mean_population(design, question.spread)
             expected = float(asked.variance[0])
         else:
             asked = places(design, question)
@@ -67,7 +67,7 @@ class TestExpectedError:
         domain, question = QUESTIONS[name]
         design = best_design(domain, 3_000_000, question)
         mean = question.kind == "mean"
-        asked = of_mean(design, question.spread) if mean else places(design, question)
+        asked = mean_population(design, question.spread) if mean else places(design, question)
         for place in range(len(asked.variance)):
             shares, statistic = asked.population(domain, place), asked.statistic(domain, place)
             linear = np.append((statistic - statistic @ shares) / (1 - MISSING), 0.0)
@@ -114,7 +114,7 @@ class TestPlan:
     REQUEST = PlanRequest(devices=20_000, epsilon=2.0, values=63, low=0.0, high=63.0, missing=0.12)
 
     def test_file_sets_missing(self):
-        named = Named("planned", None, "a@example.org", datetime.date(2026, 1, 1))
+        named = ExperimentInfo("planned", None, "a@example.org", datetime.date(2026, 1, 1))
         fields = tomllib.loads(answer(self.REQUEST).file(named))
         assert fields["missing"] is True
         assert fields["bins"] == 63

@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from hushmote.planning.answer import answer
-from hushmote.planning.experiment_file import Named
+from hushmote.planning.experiment_file import ExperimentInfo
 from hushmote.planning.request import PlanRequest
 from hushmote.server.experiments.definition import parse
 from hushmote.simulator.simulate import simulate
@@ -23,7 +23,7 @@ from hushmote.simulator.simulate import simulate
 )
 def test_simulate_shows_the_planned_case(plan_request: PlanRequest):
     made = answer(plan_request)
-    definition = parse(made.file(Named("a", None, "me", datetime.date(2027, 1, 1))))
+    definition = parse(made.file(ExperimentInfo("a", None, "me", datetime.date(2027, 1, 1))))
     shown = simulate(definition, seed=1)
     assert shown.devices == plan_request.devices
     assert shown.planned is not None

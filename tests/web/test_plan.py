@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from hushmote.cli.main import app
 from hushmote.planning.devices import PlanError
-from hushmote.planning.experiment_file import FileRefused, Named
+from hushmote.planning.experiment_file import ExperimentInfo, FileRefused
 from hushmote.server.errors import HushmoteError
 from hushmote.server.store.store import Store
 from hushmote.server.words.epsilon import belief
@@ -29,7 +29,7 @@ from hushmote.web.plan.answer import Worked, answered
 from hushmote.web.plan.entries import START, plan_request
 from hushmote.web.reader import Reader
 
-NAMED = Named("room", "Is it warm; isn't it?", "me@example.org", datetime.date(2026, 1, 1))
+NAMED = ExperimentInfo("room", "Is it warm; isn't it?", "me@example.org", datetime.date(2026, 1, 1))
 SMALL = {"domain": 8.0}
 SETTINGS = {
     "error of ranges": SMALL,
@@ -94,8 +94,8 @@ def test_shown_command_gives_same_answer_and_file(setting, tmp_path, monkeypatch
     told = json.loads(result.output)
     assert told["answer"] == list(answer.plan_answer.lines)
     histograms = told["histograms"] if setting.get("lasting") else [told["histogram"]]
-    shown = [w.seen.epsilon for w in answer.plan_answer.windows] or [
-        answer.plan_answer.seen["all of it"].epsilon
+    shown = [w.histogram.epsilon for w in answer.plan_answer.windows] or [
+        answer.plan_answer.histograms["all of it"].epsilon
     ]
     assert [h["epsilon"] for h in histograms][: len(shown)] == shown
 

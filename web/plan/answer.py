@@ -33,7 +33,7 @@ class Worked:
     @property
     def facts(self) -> list[tuple[str, str]]:
         """Names and descriptions: both ε, and how devices answer."""
-        whole, design = self.plan_answer.seen["all of it"], self.plan_answer.plan.design
+        whole, design = self.plan_answer.histograms["all of it"], self.plan_answer.plan.design
         histogram = f"ε = {rounded_up(whole.epsilon)} (δ = {whole.delta:g})"
         if self.plan_answer.request.lifetime is not None:
             histogram = f"It stands in the table below (δ = {whole.delta:g})"
@@ -91,7 +91,7 @@ def answered(request: PlanRequest, fourth: Fourth, before_each: Callable[[], obj
         "error": float(f"{100 * plan_answer.error:.3g}"),
     }
     _ = (
-        plan_answer.seen,
+        plan_answer.histograms,
         plan_answer.fixed_limit,
     )  # computed here, in its own thread, because it is slow
     before_each()

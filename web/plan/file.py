@@ -6,7 +6,7 @@ from typing import Any
 from nicegui import ui
 
 from ...planning.devices import PlanError
-from ...planning.experiment_file import FileRefused, Named
+from ...planning.experiment_file import ExperimentInfo, FileRefused
 from ..frame import heading, sentence
 from ..in_locale import in_locale
 from ..reader import Reader
@@ -57,10 +57,10 @@ class FilePart:
         self._write()
 
     @property
-    def _named(self) -> Named:
+    def _named(self) -> ExperimentInfo:
         texts = {name: str(field.value or "")[:4000] for name, field in self._inputs.items()}
         today = datetime.datetime.now(datetime.UTC).date()
-        return Named(texts["name"], texts["purpose"] or None, texts["owner"], today)
+        return ExperimentInfo(texts["name"], texts["purpose"] or None, texts["owner"], today)
 
     def _write(self) -> None:
         for field in self._inputs.values():

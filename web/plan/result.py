@@ -87,8 +87,8 @@ class ResultPart:
             },
             {"type": "scatter", "name": "this plan", "data": [here], "symbolSize": 12, "color": COLOURS[1]},
         ]  # fmt: skip
-        if plan_answer.wanted is not None:
-            target = {"yAxis": 100 * plan_answer.wanted, "name": "wanted"}
+        if plan_answer.target_error is not None:
+            target = {"yAxis": 100 * plan_answer.target_error, "name": "wanted"}
             series[0]["markLine"] = {
                 "symbol": "none", "silent": True, "data": [target], "lineStyle": {"color": COLOURS[2]},
                 "label": {"formatter": "wanted", "position": "insideStartTop"},
@@ -112,7 +112,7 @@ class ResultPart:
             for text in (plan_answer.sentences[2], sentence(plan_answer.cost)):
                 ui.label(self._localize(text)).classes("plan-said")
             rows = [
-                (w.name, f"{w.reports:,.0f}", answer.error(w.error), _format_epsilon(w.seen))
+                (w.name, f"{w.reports:,.0f}", answer.error(w.error), _format_epsilon(w.histogram))
                 for w in plan_answer.windows
             ]
             heads = ("at the end, over", "reports", "error", "ε of the histogram")

@@ -86,12 +86,12 @@ def test_direct_responses_reach_bound_and_hashed_stay_below():
 def test_one_micro_nat_more_breaks_the_risk(experiment: Experiment, about, risk: Risk):
     prior = uniform(experiment.domain)
     targets = None if about is None else [Target("some", about[: experiment.domain // 2])]
-    at = disclosure.fixed(experiment)
+    at = disclosure.fixed_mechanism(experiment)
     found = disclosure.largest_epsilon(at, prior, targets, risk)
     assert found is not None
-    assert disclosure.within(at(found), prior, targets, risk)
+    assert disclosure.keeps_risk(at(found), prior, targets, risk)
     if found < 16_000_000:
-        assert not disclosure.within(at(found + 1), prior, targets, risk, 1e-12)
+        assert not disclosure.keeps_risk(at(found + 1), prior, targets, risk, 1e-12)
     allowed = disclosure.allowed_loss(prior, targets or disclosure.singles(prior, ["v"] * len(prior)), risk)
     assert allowed.total is not None
     assert found >= allowed.total
@@ -198,7 +198,7 @@ def test_repeated_reports_are_those_of_every_sequence_of_answers():
 def test_direct_reports_of_one_value_keep_what_the_theorems_say():
     values = epsilon_local.bare_values(4)
     prior = np.array([0.4, 0.3, 0.2, 0.1])
-    at = epsilon_local.chosen(4, "grr")
+    at = epsilon_local.choose_mechanism(4, "grr")
     found = epsilon_local.from_risk(
         epsilon_local.Attacker(values, at, prior, None, 40, 0.01), Risk(Fraction(3, 5))
     )
@@ -237,7 +237,7 @@ def test_computes_beliefs_of_65_536_hashed_values_fast():
     ([0.5, 0.5], 3, "2 numbers, there are 3"),
     ([1.0], 1, "at least 2 values"),
     ([], 0, "at least 2 values"),
-    call=lambda prior, domain: disclosure.checked_prior(prior, domain),
+    call=lambda prior, domain: disclosure.normalize_prior(prior, domain),
     error=DisclosureError,
 )
 def test_priors_that_make_no_sense_are_one_line(refusal: Refusal):

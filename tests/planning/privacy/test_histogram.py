@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from refusals import fails
 
-from hushmote.planning.privacy.beliefs import DisclosureError, fixed, posterior_bound
+from hushmote.planning.privacy.beliefs import DisclosureError, fixed_mechanism, posterior_bound
 from hushmote.planning.privacy.histogram import (
     for_histogram,
     for_reports,
@@ -17,7 +17,7 @@ from hushmote.planning.privacy.histogram import (
     shuffled_for_epsilon,
     shuffled_for_reports,
 )
-from hushmote.planning.privacy.questions import Belief, chosen
+from hushmote.planning.privacy.questions import Belief, choose_mechanism
 from hushmote.server.accounting import AccountingError
 from hushmote.server.epsilon import MICRO
 from hushmote.server.estimate.shuffled import histogram_epsilon
@@ -40,7 +40,7 @@ def histograms(rows: list[np.ndarray]) -> dict[tuple[int, ...], float]:
 def test_beliefs_pass_the_bound_no_more_often_than_delta(delta, own):
     """All histograms of 7 reports over 3 values, whatever the other boards hold: nothing is drawn."""
     epsilon, reports = 1.0, 7
-    experiment = chosen(3, "grr")(MICRO)
+    experiment = choose_mechanism(3, "grr")(MICRO)
     odds = mechanism_of(experiment).odds
     laws = (np.ones((3, 3)) + (odds - 1) * np.eye(3)) / (odds + 2)
     view = histogram_view(experiment, [Belief("a", 0.3, 0, 0)], reports, own, delta)
@@ -88,7 +88,7 @@ def test_allowed_report_epsilon_is_tight_for_histogram(domain):
         assert row.local is not None
         assert row.histogram is not None
         assert row.histogram <= 0.2
-        at = chosen(domain, row.mechanism)
+        at = choose_mechanism(domain, row.mechanism)
         more = histogram_epsilon(at(round(row.local * 1.005 * MICRO)), 5_000 * own, 1e-6, own)
         assert more > 0.2
 
@@ -102,9 +102,11 @@ def test_too_few_boards_allow_no_report():
 
 @pytest.mark.slow
 def test_risk_gives_epsilon_against_histogram_observer():
-    at = chosen(16, "grr")
+    at = choose_mechanism(16, "grr")
     loss, reports, delta = math.log(5), 2_000, 1e-6
-    view = histogram_view(at(MICRO), [Belief("a", 1 / 16, 0, 0)], reports, 1, delta, (fixed(at(MICRO)), loss))
+    view = histogram_view(
+        at(MICRO), [Belief("a", 1 / 16, 0, 0)], reports, 1, delta, (fixed_mechanism(at(MICRO)), loss)
+    )
     assert view.local is not None
     assert view.local > loss
     kept = histogram_view(at(round(view.local * MICRO)), [], reports, 1, delta)
@@ -112,7 +114,7 @@ def test_risk_gives_epsilon_against_histogram_observer():
 
 
 def test_rejects_invalid_arguments():
-    experiment = chosen(4, "grr")(MICRO)
+    experiment = choose_mechanism(4, "grr")(MICRO)
     with fails("reports in the histogram", AccountingError):
         histogram_view(experiment, [], 0, 1, 1e-6)
     with fails("does not hold 3 of one board", DisclosureError):
@@ -127,7 +129,7 @@ def test_rejects_invalid_arguments():
 
 class TestShuffledTotal:
     def test_holds_for_the_reports_and_for_few_more_not(self):
-        at = chosen(64, "auto")
+        at = choose_mechanism(64, "auto")
         row = shuffled_for_epsilon(at, 500, 2.0, 1e-6, MICRO)
         assert row.reports is not None
         assert row.reports > 2  # what the sum of their ε allows
@@ -139,7 +141,7 @@ class TestShuffledTotal:
         assert (row.rule, row.cap, row.sum) == ("count", row.reports, row.reports)
 
     def test_holds_for_the_epsilon_and_for_little_more_not(self):
-        at = chosen(2, "auto")
+        at = choose_mechanism(2, "auto")
         row = shuffled_for_reports(at, 500, 0.5, 1e-6, 4)
         assert row.epsilon is not None
         assert row.epsilon > 0.5 / 4
@@ -148,8 +150,8 @@ class TestShuffledTotal:
             assert (epsilon <= 0.5) == kept
 
     def test_one_device_gets_what_the_sum_allows(self):
-        assert shuffled_for_epsilon(chosen(2, "auto"), 1, 2.9, 1e-6, 1_450_000).reports == 2
+        assert shuffled_for_epsilon(choose_mechanism(2, "auto"), 1, 2.9, 1e-6, 1_450_000).reports == 2
 
     def test_of_an_epsilon_that_boards_refuse_is_nothing(self):
-        row = shuffled_for_epsilon(chosen(64, "auto"), 500, 8.0, 1e-6, 500)
+        row = shuffled_for_epsilon(choose_mechanism(64, "auto"), 500, 8.0, 1e-6, 500)
         assert (row.reports, row.sum) == (0, None)

@@ -1,12 +1,13 @@
 """Empirical privacy audit: a lower bound of ε from counts of a randomizer's outputs on two inputs.
 
 An ε-LDP randomizer gives no event a probability more than e^ε times higher under one input than under
-another. So counts of an event under two inputs, each with its Clopper-Pearson bound, bound ε from below:
-ln(lower bound of one / upper bound of the other). An audit can show that a randomizer is *not* ε-LDP; that
-it is, only the enumeration of its branches shows.
+another. Counts of an event under two inputs, each with its Clopper-Pearson bound, bound ε from below:
+ln(lower bound of one / upper bound of the other). An audit can show that a randomizer is *not* ε-LDP; only
+enumerating its branches can show that it is.
 
-The event is chosen before the counts that are tested: once from the exact channel (the codes that are
-likelier under one input), once from the first half of the draws, for a randomizer that is not what it says.
+The event is chosen before the counts are tested: once from the exact channel (the codes that are likelier
+under one input), and once from the first half of the draws, in case the randomizer is not the one it claims
+to be.
 Clopper, Pearson, "The use of confidence or fiducial limits", Biometrika 1934; Ding, Wang, Wang, Zhang,
 Kifer, "Detecting Violations of Differential Privacy", CCS 2018, for the choice of events on held-out draws.
 """
@@ -41,16 +42,16 @@ _LEAST_EXPECTED = 20  # draws in a cell of the comparison with the exact channel
 
 
 class AuditError(HushmoteError):
-    """An audit that cannot be made or did not run; the text says why."""
+    """An audit could not be run; the text says why."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is audited: an experiment without its budget, by randomize() alone or by the whole of report().
+    """The experiment to audit, without its budget, and the function to call: randomize() or report().
 
     payload    JSON for the runtime: budget unlimited; every at most 2 with report(), 1 with randomize()
-    readings   the two most distinguishable inputs, as the application would give them
-    indices    where they fall
+    readings   the two most distinguishable inputs, as the application would pass them
+    indices    the index of each input
     """
 
     experiment: Experiment
@@ -66,15 +67,20 @@ class Subject:
 
     @property
     def nominal(self) -> float:
-        """ε of one report in nats, as the experiment says."""
+        """The experiment's ε of one report, in nats."""
         return self.experiment.epsilon / 1e6
 
 
 def subject(payload: bytes, whole: bool) -> Subject:
-    """Two inputs of an experiment that differ on every level, and its audit's payload.
+    """Return an audit's subject, with two inputs that differ on every level.
 
-    payload: the experiment's JSON. Raises ExperimentRefused for anything else, AuditError where it has too
-    many values for the exact chances of its codes.
+    Args:
+        payload: The experiment's JSON.
+        whole: Audit report() instead of randomize().
+
+    Raises:
+        ExperimentRefused: The payload is not an experiment.
+        AuditError: The experiment has too many values to compute the exact probabilities of its codes.
     """
     every = min(parse_experiment(payload).every, 2) if whole else 1
     fields = json.loads(payload) | {"budget": {"rule": "unlimited"}, "every": every}
@@ -82,7 +88,7 @@ def subject(payload: bytes, whole: bool) -> Subject:
     experiment = parse_experiment(free)
     if experiment.domain > _MOST_VALUES:
         raise AuditError(
-            f"{experiment.name} has {experiment.domain:,} values, and an audit works with up to "
+            f"{experiment.name} has {experiment.domain:,} values, but an audit supports at most "
             f"{_MOST_VALUES:,}: audit the same mechanism with fewer slots or prefixes"
         )
     readings = _ends(experiment)
@@ -93,7 +99,7 @@ def subject(payload: bytes, whole: bool) -> Subject:
 
 
 def _ends(reading: Any) -> tuple[Any, Any]:
-    """Two readings that are as far apart as they can be: of an experiment, or of a part of a pair's."""
+    """Return the two readings that are farthest apart, for an experiment or for one part of a pair."""
     if reading.type == "bool":
         return False, True
     if reading.type == "choice":
@@ -111,7 +117,7 @@ def _ends(reading: Any) -> tuple[Any, Any]:
 
 
 def _apart(reading: Any, one: str, other: str) -> bool:
-    """Whether two texts have other slots on every level."""
+    """Return whether two texts have different slots on every level."""
     a, b = reading.bucket(one), reading.bucket(other)
     for _ in range(max(1, len(reading.prefixes))):
         if a % reading.slots == b % reading.slots:
@@ -121,14 +127,14 @@ def _apart(reading: Any, one: str, other: str) -> bool:
 
 
 def exact_epsilon(experiment: Experiment) -> float:
-    """The ε in nats that the thresholds really give: the largest log ratio over codes and pairs of inputs."""
+    """Return the actual ε of the thresholds, in nats: the largest log ratio over codes and input pairs."""
     mechanism = mechanism_of(experiment)
     with own_code(experiment.mechanism, "law"):
         return math.log(mechanism.odds)
 
 
 def channel(experiment: Experiment, index: int) -> Floats:
-    """Probability of every code for an index, shape (code_count,), from the experiment's numbers alone."""
+    """Return the probability of every code for an index, shape (code_count,), from the experiment alone."""
     mechanism = mechanism_of(experiment)
     with own_code(experiment.mechanism, "law"):
         return mechanism.code_law(np.eye(1, experiment.domain, index)[0])
@@ -137,10 +143,13 @@ def channel(experiment: Experiment, index: int) -> Floats:
 def lower_bound(
     hits: npt.ArrayLike, misses: npt.ArrayLike, draws: tuple[int, int], alpha: float
 ) -> npt.NDArray[Any]:
-    """ln(lower bound of the first probability / upper bound of the second), not below 0; shape as hits.
+    """Return ln(lower bound of the first probability / upper bound of the second), at least 0.
 
-    hits, misses: how often an event came under the input that it favours and under the other, out of
-    draws[0] and draws[1]. Each Clopper-Pearson bound errs with probability alpha at most.
+    Args:
+        hits: How often the event occurred under the input that favours it, any shape.
+        misses: How often it occurred under the other input, same shape.
+        draws: Number of draws of each input.
+        alpha: Probability that a Clopper-Pearson bound is wrong, at most.
     """
     x, y = np.asarray(hits, float), np.asarray(misses, float)
     n, m = draws
@@ -151,7 +160,7 @@ def lower_bound(
 
 
 def learn_event(favoured: Tally, other: Tally, draws: tuple[int, int], alpha: float) -> frozenset[int]:
-    """The codes whose union gives the best lower bound on these counts, likeliest ratio first."""
+    """Return the codes whose union gives the best lower bound on these counts."""
     codes = list(favoured)
     if not codes:
         return frozenset()
@@ -163,19 +172,22 @@ def learn_event(favoured: Tally, other: Tally, draws: tuple[int, int], alpha: fl
 
 
 def likelier_codes(favoured: Floats, other: Floats) -> npt.NDArray[np.bool_]:
-    """Which codes are likelier under one input; those alike but for rounding would only dilute the event."""
+    """Return which codes are likelier under the favoured input.
+
+    Codes that differ only by rounding are left out, because they would only dilute the event.
+    """
     return favoured > other * (1 + 1e-9)
 
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What an audit found of one subject on one runtime; ε in nats.
+    """The result of auditing one subject on one runtime; ε in nats.
 
-    draws     of each input
-    exact     what the mechanism's own law gives, over all inputs and codes
-    lower     lower bound of ε, the best of the others: from the exact channel's event, from a learned one
+    draws     number of draws of each input
+    exact     ε of the mechanism's own law, over all inputs and codes
+    lower     lower bound of ε: the larger of those from the exact channel's event and from a learned event
     fit       p-value of the counts under the exact channel (chi-square over cells that expect 20 draws): a
-              small one says that the randomizer is another one than it says, private or not
+              small one means that the randomizer is not the one it claims to be, private or not
     """
 
     name: str
@@ -196,16 +208,16 @@ class AuditResult:
 
     @property
     def private(self) -> bool:
-        """Whether neither the counts nor the exact channel are above the nominal ε; True is no proof."""
+        """True if neither the counts nor the exact channel exceed the nominal ε, which does not prove it."""
         return self.lower <= self.nominal and self.lawful
 
     @property
     def lawful(self) -> bool:
-        """Whether the exact channel keeps the nominal ε, but for the rounding of floats."""
+        """True if the exact channel does not exceed the nominal ε, except for floating-point rounding."""
         return self.exact <= self.nominal * (1 + _ROUNDING)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values, for JSON."""
         return {
             "experiment": self.name,
             "mechanism": self.mechanism,
@@ -224,11 +236,16 @@ class AuditResult:
 
 
 def judge(audited: Subject, runtime: str, halves: tuple[Tallied, Tallied], error: float) -> AuditResult:
-    """What two halves of tallies say, each one tally for each input.
+    """Return the result of an audit from its tallies.
 
-    error: probability that the lower bound is above the true ε, at most; shared among the four bounds made
-    (two directions, two events) and the two Clopper-Pearson bounds in each. The exact channel's event is
-    tested on all draws, the learned one on the second half alone.
+    The exact channel's event is tested on all draws, the learned event only on the second half.
+
+    Args:
+        audited: The subject.
+        runtime: Name of the runtime.
+        halves: The tallies of each half of the draws, one for each input.
+        error: Probability that the lower bound exceeds the true ε, at most. It is split among the four
+            bounds (two directions, two events) and the two Clopper-Pearson bounds in each.
     """
     alpha = error / (2 * _BOUNDS)
     experiment = audited.experiment
@@ -265,11 +282,11 @@ def _bound(event: frozenset[int], favoured: Tally, other: Tally, alpha: float) -
 
 
 def _fit(experiment: Experiment, chances: tuple[Floats, Floats], both: Tallied) -> float:
-    """p-value of Pearson's chi-square over neighbouring codes merged until each cell expects 20 draws."""
+    """Return the p-value of Pearson's chi-square, with codes merged until each cell expects 20 draws."""
     statistic, freedom = 0.0, 0
     for chance, tally in zip(chances, both, strict=True):
         draws = sum(tally.values())
-        # Silence first, then the codes; what has no chance at all must not occur.
+        # Silence first, then the codes. A code with probability 0 must not occur.
         expected = draws * np.concatenate([[1 - 1 / experiment.every], chance / experiment.every])
         counts = np.zeros(len(expected))
         for code, count in tally.items():
@@ -283,7 +300,7 @@ def _fit(experiment: Experiment, chances: tuple[Floats, Floats], both: Tallied) 
 
 
 def _merge(counts: Floats, expected: Floats) -> tuple[Floats, Floats]:
-    """Sums over runs of neighbouring cells, each run expecting at least 20 draws."""
+    """Return sums over runs of neighbouring cells, where each run expects at least 20 draws."""
     coarse = np.floor((np.cumsum(expected) - expected) / _LEAST_EXPECTED)
     starts = np.flatnonzero(np.diff(coarse, prepend=-1.0))
     begins, total = [0], 0.0

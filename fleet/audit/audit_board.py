@@ -1,12 +1,12 @@
-"""What runs beside ldp_client.py on a board that is audited: draws codes and counts them.
+"""Draws codes and counts them, on a board that is being audited, next to ldp_client.py.
 
-It stands alone: serial_port.py sends it with a last line that calls run(). A job is the payload, the
-experiment's name, whether the whole of report() is called, two readings, and how many draws each of them gets
-in each half. Printed, a line each:
+It imports nothing else of Hushmote: serial_port.py sends it with a last line that calls run(). A job is the
+payload, the experiment's name, whether to call report() or only randomize(), two readings, and the number of
+draws of each reading in each half. It prints one line for each of:
 
     RUNTIME name version platform
-    JOB number index index                        the indices that the two readings fall into here
-    TALLY number half input code:count ...        input 0 or 1; code -1 is silence; several lines add up
+    JOB number index index                        the indices of the two readings on this board
+    TALLY number half input code:count ...        input 0 or 1; code -1 is silence; lines add up
     END
 """
 
@@ -14,12 +14,12 @@ import sys
 
 import ldp_client  # pyright: ignore[reportMissingImports]
 
-_LINE_CODES = 200  # different codes in a tally before it is printed: a board has little memory
-_LINE_DRAWS = 500  # and so that progress shows
+_LINE_CODES = 200  # print a tally at this many codes: a board has little memory
+_LINE_DRAWS = 500  # print it at least this often, to show progress
 
 
 class Memory:
-    """The four slots of a ledger, in memory: an audit leaves the board's own ledger alone."""
+    """The four slots of a ledger, in memory, so that an audit does not touch the board's own ledger."""
 
     def __init__(self):
         self.slots = {}
@@ -67,7 +67,7 @@ def tell(job, half, which, counts):
 
 
 def run(jobs):
-    """Draw for every job, the two readings in turn."""
+    """Run every job, drawing from its two readings in turn."""
     version = ".".join([str(x) for x in sys.implementation.version[:3]])
     print("RUNTIME", sys.implementation.name, version, sys.platform)
     for number, (payload, name, whole, readings, halves) in enumerate(jobs):

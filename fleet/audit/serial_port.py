@@ -1,4 +1,4 @@
-"""Audits the board at a serial port: draws from the client that is installed there, and counts the codes."""
+"""Audits the board at a serial port: draws from the client installed on it, and counts the codes."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ _SCRIPT = Path(__file__).with_name("audit_board.py")
 
 @dataclass(frozen=True)
 class Job:
-    """A subject and how many draws each of its two inputs gets in the first and in the second half."""
+    """A subject, and the number of draws of each input in the first and in the second half."""
 
     subject: Subject
     halves: tuple[int, int]
@@ -23,21 +23,27 @@ class Job:
 
 @dataclass(frozen=True)
 class Tallies:
-    """Counts of a job's codes on a runtime, halves[half][input][code]; what the runtime called itself."""
+    """Counts of a job's codes, halves[half][input][code], and the name that the runtime printed."""
 
     runtime: str
     halves: tuple[tuple[dict[int, int], dict[int, int]], tuple[dict[int, int], dict[int, int]]]
 
 
 def connect(port: str) -> Runtime:
-    """The board at a serial port. Raises FlashError where there is none, AuditError without the client."""
+    """Connect to the board at a serial port.
+
+    Raises:
+        FlashError: There is no board.
+        AuditError: The board has no client.
+    """
     output = UsbLink(port, 60).run(
         "exec", "try:\n import ldp_client\n print('FOUND')\nexcept ImportError:\n print('NONE')"
     )
     if "FOUND" not in output:
-        raise AuditError(f"the board at {port} has no ldp_client: `hushmote flash {port} SETTINGS` first")
-    there = str(Path(port).absolute()) if Path(port).exists() else port  # mpremote is run in another folder
-    return Runtime("board", (sys.executable, "-m", "mpremote", "connect", there), board=True)
+        raise AuditError(f"the board at {port} has no ldp_client: run `hushmote flash {port} SETTINGS` first")
+    # mpremote runs in another folder.
+    address = str(Path(port).absolute()) if Path(port).exists() else port
+    return Runtime("board", (sys.executable, "-m", "mpremote", "connect", address), board=True)
 
 
 def draw(
@@ -48,11 +54,18 @@ def draw(
     on_draws: Callable[[int], None] = lambda _: None,
     silence_s: float = 120.0,
 ) -> list[Tallies]:
-    """Run all jobs on a runtime, as one process, and return their tallies in the same order.
+    """Run all jobs on a runtime, in one process, and return their tallies in the same order.
 
-    client: the randomizer's file (a board has its own). drawn: is told how many more draws were made.
-    silence_s: as of printed(). Raises RuntimeFault where the runtime fails, AuditError where it does
-    something else than it should.
+    Args:
+        runtime: The runtime.
+        jobs: The jobs to run.
+        client: The randomizer's file; a board uses its own.
+        on_draws: Called with the number of new draws.
+        silence_s: See run_script().
+
+    Raises:
+        RuntimeFault: The runtime failed.
+        AuditError: The runtime computed the wrong indices.
     """
     files = dict.fromkeys(path for job in jobs for path in files_of(job.subject.experiment.mechanism))
     subjects = [job.subject for job in jobs]
@@ -89,4 +102,4 @@ def _check_indices(runtime: Runtime, subject: Subject, words: Sequence[str]) -> 
         readings = " and ".join(map(repr, subject.readings))
         expected = " and ".join(map(str, subject.indices))
         text = f"{subject.experiment.name} on {runtime.name}: {readings} fell into {' and '.join(words)}"
-        raise AuditError(f"{text}, not into {expected}: its bucket() is not the shipped one")
+        raise AuditError(f"{text}, not {expected}: its bucket() is not the one that Hushmote ships")

@@ -1,4 +1,4 @@
-"""Who may use the door: with which token, under which of its names, and from which web pages."""
+"""Access control for the door: tokens, host names and web origins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,12 +11,15 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True)
 class Access:
-    """Who may use the door.
+    """The rules for using the door.
 
-    tokens: Authorization: Bearer must have one of them; None to ask for none. hosts: names and addresses
-    that a request may use, None for any; on loopback they keep out web pages whose name was made to point
-    there. origins: of web pages, such as https://board.example, besides the door's own host. trust_proxy:
-    take the client's address from the end of X-Forwarded-For, where the nearest proxy put it.
+    Args:
+        tokens: The valid bearer tokens, or None if no token is required.
+        hosts: The names and addresses that a request may use, or None for any. On loopback they prevent DNS
+            rebinding.
+        origins: Allowed origins of web pages, such as https://board.example, besides the door's own host.
+        trust_proxy: Take the client's address from the end of X-Forwarded-For, where the nearest proxy
+            puts it.
     """
 
     tokens: Tokens | None = field(default=None, repr=False)
@@ -25,19 +28,19 @@ class Access:
     trust_proxy: bool = False
 
     def host_allowed(self, headers: Headers) -> bool:
-        """Return whether the request asks for one of our names."""
+        """Return whether the request's Host is allowed."""
         return self.hosts is None or host_name(headers) in self.hosts
 
     def origin_allowed(self, headers: Headers) -> bool:
-        """Return whether it comes from no web page, one of our own host, or one of `origins`."""
+        """Return whether the request's web page, if any, is on our own host or one of `origins`."""
         return headers.get("origin") in self.origins or is_own_page(headers)
 
     def token_right(self, headers: Headers) -> bool:
-        """Return whether it carries a valid token."""
+        """Return whether the request carries a valid token, if one is required."""
         return self.tokens is None or self.tokens.name_of(bearer(headers)) is not None
 
     def address(self, client: tuple[str, int] | None, forwarded: Sequence[str]) -> str:
-        """Return the client's address, "" if it has none; forwarded: the lines of X-Forwarded-For."""
-        # The last line: HAProxy adds one of its own to those that the client sent.
+        """Return the client's address, or "" if it has none; forwarded: the lines of X-Forwarded-For."""
+        # Use the last line: HAProxy adds its own after those that the client sent.
         proxy_address = "".join(forwarded[-1:]).rpartition(",")[2].strip() if self.trust_proxy else ""
         return proxy_address or (client[0] if client else "")

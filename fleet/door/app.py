@@ -1,6 +1,6 @@
 """The HTTP door as an ASGI application: a report in, 204 once the broker has acknowledged it.
 
-`hushmote door` serves it alone. It can also be mounted in another ASGI application, at /v1 as its paths say:
+`hushmote door` serves it alone. It can also be mounted in another ASGI application, at /v1:
 
     publisher = ReportPublisher(parse_broker_url("mqtt://localhost"), tls=None, fleets=None)
     app.mount("/v1", door_application(publisher))      # Starlette, FastAPI, nicegui.app
@@ -8,10 +8,11 @@
     app.on_shutdown(publisher.stop)
 
 Paths: POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME and
-GET /v1/FLEET/result/NAME; outside /v1, so only when served alone, GET /healthz and GET /metrics. The answer
-to a report is 503 until the publisher has read what the broker retains, while the broker is away, and
-where no aggregator has ever subscribed at the broker, which then drops what it acknowledges.
-`access` says who may use it; by default anyone who reaches it, from web pages of its own host alone.
+GET /v1/FLEET/result/NAME. GET /healthz and GET /metrics are outside /v1, so they are available only if the
+door is served alone. The door answers a report with 503 until the publisher has read the broker's retained
+messages, while it has no connection to the broker, and if no aggregator has ever subscribed (the broker then
+drops what it acknowledges). `access` says who may use the door. By default, everyone who can reach it may,
+but web pages only from its own host.
 """
 
 from __future__ import annotations
@@ -60,16 +61,19 @@ def door_application(
     rates: Rates | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Door:
-    """Return the ASGI application that hands reports to a publisher, which has to be started.
+    """Return the ASGI application that passes reports to a publisher.
 
-    access: who may use it; the default is anybody. rates: what is let in, requests a second. clock: of the
-    rates, monotonic seconds.
+    Args:
+        publisher: The publisher, which the caller has to start.
+        access: Access rules; everyone may use the door by default.
+        rates: Rate limits.
+        clock: Monotonic seconds, for the rate limits.
     """
     return Door(publisher, access or Access(), rates or Rates(), clock)
 
 
 class Door:
-    """The ASGI application; answers: number of answers by (method, status)."""
+    """The ASGI application; `answers` counts responses by (method, status)."""
 
     def __init__(
         self, publisher: ReportPublisher, access: Access, rates: Rates, clock: Callable[[], float]
@@ -97,7 +101,7 @@ class Door:
             await send({"type": "websocket.close"})
         if scope["type"] != "http":
             return
-        # The whole path as it was sent, also when mounted at /v1: no valid name needs decoding.
+        # Match the raw path, which includes /v1 if the door is mounted there: no valid name needs decoding.
         path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
         scope = scope | {"path": path, "root_path": scope.get("root_path", "").removesuffix("/v1")}
         request = Request(scope, receive)
@@ -183,7 +187,7 @@ class Door:
             return PlainTextResponse(f"nothing was published: {e}\n")
         except (body.BodyRefused, NameRefused) as e:
             _refuse(400, str(e))
-        # Nothing proves yet that the device sent it: a stranger must not use up the device's own rate.
+        # The report is not authenticated yet, so a stranger must not be able to use up the device's rate.
         self._take(self._of_device, (client, topic), "this device from this address")
         self._take(self._of_all, None, "all devices")
         published = await self._publisher.publish(topic, payload)
@@ -192,7 +196,7 @@ class Door:
         return Response(None, 204)
 
     def _admit(self, request: Request) -> str:
-        """Refuse a client that asks too often or without the token; returns the client's key."""
+        """Return the client's key; refuse it if it sends too often or has no valid token."""
         client = client_of(self._access.address(request.client, request.headers.getlist("x-forwarded-for")))
         self._take(self._of_address, client, "this address")
         if not self._access.token_right(request.headers):
@@ -201,20 +205,20 @@ class Door:
         return client
 
     def _fleet(self, request: Request) -> str:
-        """Refuse an unknown fleet; returns its name."""
+        """Return the name of the request's fleet; refuse it if it is unknown."""
         fleet = request.path_params["fleet"]
         if fleet not in self._publisher.retained.fleets:
             if not is_fleet(fleet):
                 _refuse(400, "the fleet's name must be 1 to 32 of a-z, 0-9, _ and -")
             if not self._publisher.ready.is_set():
                 _again(503, _FAILURES[Outcome.AWAY], _AGAIN_S)
-            _refuse(404, f"the fleet {fleet} is not known here: it has no experiment at the broker")
+            _refuse(404, f"unknown fleet {fleet}: it has no experiment at the broker")
         return fleet
 
     def _take(self, buckets: Buckets, key: object, whose: str) -> None:
         wait_s = buckets.take(key)
         if wait_s:
-            _again(429, f"too many requests of {whose}; {_AGAIN}", wait_s)
+            _again(429, f"too many requests from {whose}; {_AGAIN}", wait_s)
 
 
 def _refuse(status: int, text: str, **headers: str) -> NoReturn:
@@ -226,9 +230,9 @@ def _again(status: int, text: str, after_s: int) -> NoReturn:
 
 
 async def _content(request: Request, most: int) -> bytes:
-    """Return the body, of which no more than `most` bytes are kept."""
+    """Return the body; refuse it as soon as it has more than `most` bytes."""
     close = "close"  # the connection: no request can follow an unread body
-    too_long = f"the body is too long: it may have {most} bytes"
+    too_long = f"the body is too long: at most {most} bytes are allowed"
     length = request.headers.get("content-length", "0")
     if not length.isdecimal():
         _refuse(400, "the Content-Length must be a number", connection=close)
@@ -242,5 +246,5 @@ async def _content(request: Request, most: int) -> bytes:
                 if len(content) > most:
                     _refuse(413, too_long, connection=close)
     except TimeoutError:
-        _refuse(408, f"the body did not come within {BODY_S:g} s", connection=close)
+        _refuse(408, f"the body did not arrive within {BODY_S:g} s", connection=close)
     return content

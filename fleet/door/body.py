@@ -1,4 +1,4 @@
-"""What the body of a POST may be: a report's bytes, or a LoRaWAN server's JSON with them; pure.
+"""Reads the body of a POST: a report's bytes, or a LoRaWAN server's JSON that contains them.
 
 The JSON is that of The Things Stack (docs "Data Formats") and of ChirpStack 4 (docs "Event types").
 """
@@ -12,21 +12,21 @@ from ...server.wire.report import MAX_PAYLOAD_BYTES, MalformedReport
 
 RAW = "application/octet-stream"
 JSON = "application/json"
-MOST_BYTES = {RAW: MAX_PAYLOAD_BYTES, JSON: 64 * 1024}  # some uplinks are heard by dozens of gateways
+MOST_BYTES = {RAW: MAX_PAYLOAD_BYTES, JSON: 64 * 1024}  # dozens of gateways may receive one uplink
 
 
 class BodyRefused(ValueError):
-    """A body has no report in it; the text says what would be right."""
+    """A body contains no report; the text says what would be right."""
 
 
 class NoPayload(ValueError):
-    """A LoRaWAN server's document carries no data of the device, for example at a join."""
+    """A LoRaWAN server's document contains no data from the device, for example at a join."""
 
 
 def check(payload: bytes) -> bytes:
-    """Return a payload that has a report's form; raises BodyRefused.
+    """Return the payload if it has the format of a report; raise BodyRefused otherwise.
 
-    This module knows no experiments or keys: the aggregator judges the report.
+    The door has no experiments or keys, so only the aggregator can validate the report.
     """
     try:
         number = report.decode(payload).number
@@ -38,9 +38,13 @@ def check(payload: bytes) -> bytes:
 
 
 def uplink(body: bytes) -> tuple[str | None, bytes]:
-    """Return (device id, payload) of a LoRaWAN server's document; the id is None if it names none.
+    """Return the device id and the payload in a LoRaWAN server's document.
 
-    Raises BodyRefused for anything else, and NoPayload for one without a payload.
+    The id is None if the document does not contain one.
+
+    Raises:
+        BodyRefused: The body is not such a document.
+        NoPayload: The document has no payload.
     """
     try:
         document = json.loads(body, parse_constant=_no_number)
@@ -57,7 +61,7 @@ def uplink(body: bytes) -> tuple[str | None, bytes]:
             "Stack), or deviceInfo and data (ChirpStack)"
         )
     if not encoded:
-        raise NoPayload("it carries no payload of the device")
+        raise NoPayload("the document has no payload from the device")
     try:
         payload = base64.b64decode(encoded, validate=True)
     except (ValueError, TypeError):
@@ -66,7 +70,7 @@ def uplink(body: bytes) -> tuple[str | None, bytes]:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(text)  # Python reads NaN and Infinity, but JSON has neither
+    raise ValueError(text)  # Python accepts NaN and Infinity, which are not JSON
 
 
 def _fields(value: Any) -> dict[str, Any]:

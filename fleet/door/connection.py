@@ -1,4 +1,4 @@
-"""One connection of the door to the broker: publishes reports with QoS 1, and reads what is retained."""
+"""A connection from the door to the broker: publishes reports with QoS 1 and reads retained messages."""
 
 import contextlib
 import select
@@ -15,16 +15,16 @@ from ...server.ingest.paho_client import Message
 from .retained import Retained
 
 _FLUSH_S = 0.5
-_MOST_PACKET_BYTES = 32_768  # of what the broker sends: a result has a few thousand
+_MOST_PACKET_BYTES = 32_768  # from the broker: a result has a few thousand
 _MOST_IN_FLIGHT = 65_535
-_NOT_SUBSCRIBED = "hushmote/v1/+/experiment/+/+"  # its UNSUBACK comes after all that is retained
+_NOT_SUBSCRIBED = "hushmote/v1/+/experiment/+/+"  # its UNSUBACK follows all retained messages
 
 
 class DoorConnection(MqttLink):
-    """A connection without a session: the sender repeats what is not acknowledged.
+    """A connection without a session: senders repeat reports that are not acknowledged.
 
-    granted: the SUBACK's first refusal, else its first reason. settled: whether all retained messages have
-    come. retained: those messages. acknowledged: called with the packet id and reason of each PUBACK.
+    granted: the SUBACK's first refusal, or else its first reason. settled: True once all retained messages
+    have arrived. retained: those messages. acknowledged: called with the packet id and reason of each PUBACK.
     """
 
     def __init__(
@@ -46,21 +46,21 @@ class DoorConnection(MqttLink):
 
     @property
     def most(self) -> int:
-        """How many publications the broker takes before it has acknowledged the first."""
+        """The number of unacknowledged publications that the broker allows."""
         return getattr(self.connack_properties, "ReceiveMaximum", _MOST_IN_FLIGHT)
 
     def watch(self, filters: list[str]) -> None:
-        """Ask for what is retained and what comes later; `settled` once all retained messages have come."""
+        """Subscribe; `settled` becomes True once all retained messages have arrived."""
         self.client.subscribe([(f, 0) for f in filters])
         self.client.unsubscribe(_NOT_SUBSCRIBED)
 
     def publish(self, topic: str, payload: bytes) -> int | None:
-        """Publish with QoS 1; returns the packet id that its acknowledgement will have, None if lost."""
+        """Publish with QoS 1; return the packet id to be acknowledged, or None if it is lost."""
         info = self.client.publish(topic, payload, qos=1)
         return info.mid if info.rc == SUCCESS else None
 
     def turn(self, wait_s: float, wake: socket.socket) -> bool:
-        """Wait at most wait_s seconds for the broker or for `wake`, then read and write; False once lost."""
+        """Wait up to wait_s seconds for the broker or `wake`, then read and write; return False once lost."""
         broker = self.client.socket()
         if broker is None:
             return False
@@ -70,7 +70,7 @@ class DoorConnection(MqttLink):
         return self.read(0.0) == SUCCESS
 
     def close(self) -> None:
-        """Send what is still unsent and disconnect."""
+        """Send all queued packets and disconnect."""
         if self.flush(_FLUSH_S):
             self.client.disconnect()
 

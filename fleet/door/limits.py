@@ -1,4 +1,4 @@
-"""How many requests a device, a client address and all together may make: bounded token buckets."""
+"""Rate limits for a device, for a client address and overall: bounded token buckets."""
 
 import ipaddress
 import math
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 MOST_BUCKETS = 10_000
-_IPV6_BITS = 64  # one subscriber's prefix: a subscriber can choose the rest of the address
+_IPV6_BITS = 64  # one subscriber's prefix; the subscriber can choose the rest of the address
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Requests a second in the long run, and how many may come at once."""
+    """Requests per second in the long run, and the largest burst."""
 
     per_s: float
     burst: int
@@ -20,10 +20,10 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The door's limits: for one device from one client address, for one address, and for all together.
+    """The door's limits: for one device from one client address, for one address, and overall.
 
-    A device has a report an hour, and sends 16 that waited after an outage. An address may belong to a
-    LoRaWAN server, or to a browser that plays a thousand devices.
+    A device makes a report an hour, and sends up to 16 queued ones after an outage. An address may belong to
+    a LoRaWAN server, or to a browser that simulates a thousand devices.
     """
 
     device: Rate = Rate(1, 20)
@@ -32,9 +32,9 @@ class Rates:
 
 
 class Buckets:
-    """A bucket of tokens for each key, for the `most` most recent keys; clock: seconds, monotonic.
+    """A token bucket for each of the `most` most recent keys; clock: monotonic seconds.
 
-    A forgotten key begins with a full bucket: the other limits hold a client that uses many keys.
+    A forgotten key starts again with a full bucket; the other limits stop a client that uses many keys.
     """
 
     def __init__(self, rate: Rate, clock: Callable[[], float], most: int = MOST_BUCKETS) -> None:
@@ -47,7 +47,7 @@ class Buckets:
         return len(self._buckets)
 
     def take(self, key: object) -> int:
-        """Take a token; returns 0, or the whole seconds until there is one."""
+        """Take a token and return 0, or return the whole seconds until one is available."""
         now = self._clock()
         tokens, then = self._buckets.get(key, (float(self._rate.burst), now))
         tokens = min(self._rate.burst, tokens + (now - then) * self._rate.per_s)
@@ -64,7 +64,7 @@ def client_of(address: str) -> str:
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
-        return ""  # no TCP address: they count as one client
+        return ""  # not a TCP address: all of these count as one client
     if isinstance(parsed, ipaddress.IPv6Address):
         mapped = parsed.ipv4_mapped
         return str(mapped or ipaddress.ip_network((int(parsed), _IPV6_BITS), strict=False))

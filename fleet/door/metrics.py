@@ -1,4 +1,4 @@
-"""The door's numbers for Prometheus: none of single devices or clients, and no label but a status."""
+"""The door's metrics for Prometheus: nothing about single devices or clients."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,27 +10,29 @@ from prometheus_client.registry import Collector
 
 @dataclass(frozen=True, eq=False)
 class DoorNumbers(Collector):
-    """What the door has done: answers by (method, status), reports under way, whether the broker is there."""
+    """The door's metrics: answers by (method, status), reports in flight, and whether it is connected."""
 
     answers: Mapping[tuple[str, int], int]
     in_flight: int
     connected: bool
 
     def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         registry = CollectorRegistry()
         registry.register(self)
         return generate_latest(registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the numbers."""
-        words = "Requests answered since the start, by method and status; POST and 204 are reports taken."
+        """Yield the metrics."""
+        words = (
+            "Requests answered since the start, by method and status; POST with 204 is an accepted report."
+        )
         answers = CounterMetricFamily("hushmote_door_answers", words, labels=["method", "status"])
         for (method, status), count in sorted(self.answers.items()):
             answers.add_metric([method, str(status)], count)
         yield answers
         for name, words, value in (
-            ("in_flight", "Reports that wait for the broker's acknowledgement.", self.in_flight),
+            ("in_flight", "Reports waiting for the broker's acknowledgement.", self.in_flight),
             ("connected", "1 while the broker has accepted the connection.", self.connected),
         ):
             yield GaugeMetricFamily(f"hushmote_door_{name}", words, value=float(value))

@@ -1,4 +1,4 @@
-"""The door as a process: it serves until SIGTERM or Ctrl-C."""
+"""Runs the door until SIGTERM or Ctrl-C."""
 
 import contextlib
 import time
@@ -8,17 +8,20 @@ from ...server.service.process import Fault, announce_ready, catch_signals, noti
 from .app import Door
 from .publisher import PUBACK_S, ReportPublisher
 
-MOST_CONNECTIONS = 512  # twice the reports under way, so that nothing that waits for a PUBACK must make room
+MOST_CONNECTIONS = 512  # twice the reports in flight, so that none waiting for a PUBACK is closed
 _TICK_S = 0.1
 
 
 def run(publisher: ReportPublisher, door: Door, host: str, port: int) -> None:
-    """Serve a door until SIGTERM or SIGINT; requests under way are answered before it ends.
+    """Serve a door until SIGTERM or SIGINT; answer the requests in progress before returning.
 
-    Raises EndpointError, and the error of a publisher that the broker never accepted.
+    Raises:
+        EndpointError: The address cannot be used.
+        HushmoteError: The broker has not accepted the publisher even once.
     """
     with contextlib.ExitStack() as stack:
-        # Start it first, so that it fails before anything began; end it first, so that answers still come.
+        # Bind the address first, so that an error stops us before anything else starts. The server also
+        # ends before the publisher, so that pending requests still get their answers.
         server = BoundedServer(host, port, door, most_connections=MOST_CONNECTIONS, grace_s=PUBACK_S + 1)
         stop_signals = stack.enter_context(catch_signals())
         stack.enter_context(publisher)
@@ -27,9 +30,7 @@ def run(publisher: ReportPublisher, door: Door, host: str, port: int) -> None:
         while not stop_signals:
             time.sleep(_TICK_S)
             if not publisher.running:
-                raise Fault(
-                    "the door's thread at the broker has ended by a fault in Hushmote: please report it"
-                )
+                raise Fault("the door's broker thread ended because of a bug in Hushmote: please report it")
             if not is_announced and publisher.refusal is not None:
                 raise publisher.refusal
             if not is_announced and publisher.ready.is_set():

@@ -1,6 +1,6 @@
-"""The door's thread at the broker: it publishes each report that it gets, and reports its PUBACK.
+"""The door's broker thread: publishes each report and passes on its PUBACK.
 
-It keeps no session: if no PUBACK comes, the sender must send the report again, with the same bytes.
+It keeps no session: if no PUBACK arrives, the sender must send the same bytes again.
 """
 
 import asyncio
@@ -30,26 +30,26 @@ from .connection import DoorConnection
 from .retained import Retained, filters
 
 MOST_IN_FLIGHT = 256
-PUBACK_S = 4.0  # how long a sender waits for it
+PUBACK_S = 4.0  # how long a sender waits for a PUBACK
 _TURN_S = 0.5
 _STOP_S = 5.0
-_NOBODY_COUNTS = 16  # MQTT 5: nobody has subscribed, not even a client that is away
+_NOBODY_COUNTS = 16  # MQTT 5: no matching subscribers, not even an offline client
 
 
 class Outcome(enum.Enum):
-    """What became of a report: only the first was received; the others must be sent again."""
+    """The outcome of a publication: with any but RECEIVED, the report must be sent again."""
 
     RECEIVED = enum.auto()
-    AWAY = enum.auto()  # there is no broker, or it was lost
-    LATE = enum.auto()  # the broker has not answered in time
-    FULL = enum.auto()  # too many are under way
-    REFUSED = enum.auto()  # the broker does not let the door publish it
-    UNCOUNTED = enum.auto()  # no aggregator has ever subscribed: the broker has dropped it
+    AWAY = enum.auto()  # not connected to the broker, or the connection was lost
+    LATE = enum.auto()  # the broker did not answer in time
+    FULL = enum.auto()  # too many reports are in flight
+    REFUSED = enum.auto()  # the broker does not let the door publish the report
+    UNCOUNTED = enum.auto()  # no aggregator has ever subscribed, so the broker dropped the report
 
 
 @dataclass(eq=False, slots=True)
 class _PendingReport:
-    """A report under way, and the caller that waits; sent: monotonic seconds."""
+    """A report in flight, and the caller waiting for it; sent: monotonic seconds."""
 
     topic: str
     payload: bytes
@@ -59,12 +59,22 @@ class _PendingReport:
 
 
 class ReportPublisher:
-    """Publishes reports to a broker, as a context manager; publish() from any event loop.
+    """Publishes reports to a broker, as a context manager; publish() works from any event loop.
 
-    fleets: names whose experiments and results are read, and which are known without an experiment; None for
-    all that have one. protocol: "auto" tries MQTT 5 and falls back to 3.1.1. puback_s: how long a sender
-    waits. hung_s: the silence after which it connects again. ready: set while the broker is
-    connected and what it retains was read. retained: those messages. Raises NameRefused for a fleet's name.
+    `ready` is set while the broker is connected and its retained messages have been read into `retained`.
+
+    Args:
+        address: The broker's address.
+        tls: The TLS context, or None for a connection without TLS.
+        fleets: Fleets whose experiments and results to read, and that are valid even without an experiment;
+            None for all fleets that have one.
+        protocol: "auto" tries MQTT 5 and falls back to 3.1.1.
+        puback_s: How long a sender waits, in seconds.
+        hung_s: Silence, in seconds, after which to reconnect.
+        most_in_flight: The limit of reports in flight.
+
+    Raises:
+        NameRefused: The name of a fleet is invalid.
     """
 
     def __init__(
@@ -81,7 +91,7 @@ class ReportPublisher:
         self._puback_s, self._hung_s, self._most_in_flight = puback_s, hung_s, most_in_flight
         self.retained = Retained(fleets)
         self.ready = Event()
-        self.refusal: HushmoteError | None = None  # why the broker refuses us, while it does
+        self.refusal: HushmoteError | None = None  # set while the broker refuses us
         self._filters = filters(fleets)
         self._session = Session(address, f"hushmote-door-{secrets.token_hex(8)}", tls)
         self._status = Status()
@@ -104,7 +114,7 @@ class ReportPublisher:
         self.stop()
 
     def start(self) -> None:
-        """Connect in a separate thread, and again whenever the broker was lost."""
+        """Connect in a separate thread, and reconnect whenever the connection is lost."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -115,12 +125,12 @@ class ReportPublisher:
 
     @property
     def in_flight(self) -> int:
-        """Number of reports that were handed in and are not settled."""
+        """Number of reports that have no outcome yet."""
         return self._in_flight
 
     @property
     def unavailable_reason(self) -> str | None:
-        """Why no report is taken at the moment, None if reports are; without names and addresses."""
+        """Why reports are not accepted at the moment, without names and addresses; None if they are."""
         return None if self.ready.is_set() else "not connected to the broker"
 
     async def publish(self, topic: str, payload: bytes) -> Outcome:
@@ -134,25 +144,25 @@ class ReportPublisher:
         self._in_flight += 1
         self._queue.append(_PendingReport(topic, payload, loop, future))
         self._wake()
-        # Not wait_for(): a late answer must count as under way until it comes.
+        # Not wait_for(), which would cancel the future: the report stays in flight until its answer arrives.
         done, _ = await asyncio.wait((future,), timeout=self._puback_s)
         return future.result() if done else Outcome.LATE
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended: only stop() and a bug in Hushmote end it."""
+        """True until the thread ends: only stop() or a bug in Hushmote ends it."""
         return self._thread.is_alive()
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it is full: the thread wakes anyway
+        with contextlib.suppress(BlockingIOError):  # the buffer is full, so the thread will wake anyway
             self._wake_w.send(b"x")
 
     # The rest runs in the thread.
 
     def _connection(self, protocol: Protocol) -> DoorConnection:
         session = self._session
-        # A known fleet stays known: a broker that was killed has no experiments until an aggregator is
-        # back, and a device that gets 404 until then might drop its report.
+        # Remember known fleets: after a crash the broker has no experiments until an aggregator is back, and
+        # a device that gets 404 until then might drop its report.
         retained = Retained(self.retained.fleets)
         return DoorConnection(
             protocol, session.client_id, session.login, session.tls, retained, self._on_puback
@@ -207,7 +217,7 @@ class ReportPublisher:
             self._status.say(logging.INFO, f"publishing at {where} with MQTT {connection.protocol}")
         else:
             why = str(connection.granted).lower()
-            text = f"{broker} shows no experiments or results ({why}): let this user read them"
+            text = f"{broker} does not let this user read experiments and results ({why}): allow it"
             self._status.say(logging.WARNING, text)
         self.refusal = None
         self.retained = connection.retained
@@ -232,13 +242,13 @@ class ReportPublisher:
         elif reason.is_failure:
             published = Outcome.REFUSED
             text = (
-                f"{self._session.address} refuses reports ({str(reason).lower()}): let this user publish them"
+                f"{self._session.address} refuses reports ({str(reason).lower()}): allow this user to publish"
             )
             self._status.say(logging.ERROR, text)
         self._settled.append((waiting, published))
 
     def _settle_all(self) -> None:
-        """Mark everything under way as AWAY: the connection that would have answered is gone."""
+        """Mark all reports in flight as AWAY, because their connection is gone."""
         self._settled += [(waiting, Outcome.AWAY) for waiting in self._under_way.values()]
         self._under_way.clear()
         while self._queue:
@@ -246,7 +256,7 @@ class ReportPublisher:
         self._tell()
 
     def _tell(self) -> None:
-        """Wake the callers that wait, with one wake-up for each event loop."""
+        """Wake the waiting callers, once for each event loop."""
         if not self._settled:
             return
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_PendingReport, Outcome]]] = {}
@@ -254,11 +264,11 @@ class ReportPublisher:
             by_loop.setdefault(waiting.loop, []).append((waiting, published))
         self._settled = []
         for loop, settled in by_loop.items():
-            with contextlib.suppress(RuntimeError):  # it is closed: nobody is waiting
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody is waiting
                 loop.call_soon_threadsafe(self._resolve, settled)
 
     def _resolve(self, settled: list[tuple[_PendingReport, Outcome]]) -> None:
-        """Resolve them, in the event loop."""
+        """Resolve the futures, in their event loop."""
         for waiting, published in settled:
             self._in_flight -= 1
             if not waiting.future.done():

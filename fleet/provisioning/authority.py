@@ -34,7 +34,7 @@ AGGREGATOR_DAYS = 825
 DEVICE_DAYS = 3653
 
 SERVER_URI = "urn:hushmote:server"
-"""The name by which servers of one broker know each other; no client has it."""
+"""The name by which the servers of a broker recognize each other; no client has it."""
 
 _EARLY = datetime.timedelta(days=1)  # a clock that is hours slow must accept a new certificate
 _LABEL = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)", re.ASCII)
@@ -200,7 +200,7 @@ def needs_passphrase(pem: bytes) -> bool:
 
 
 def parse(pem: bytes, where: str, passphrase: bytes | None = None) -> CertifiedKey:
-    """Return what Issued.to_pem() wrote; raises AuthorityError, never with a part of the key."""
+    """Parse the output of CertifiedKey.to_pem(); raise AuthorityError, never with a part of the key."""
     try:
         certificates = x509.load_pem_x509_certificates(pem)
         key = load_pem_private_key(pem, passphrase if needs_passphrase(pem) else None)
@@ -208,7 +208,7 @@ def parse(pem: bytes, where: str, passphrase: bytes | None = None) -> CertifiedK
         raise AuthorityError(f"the key in {where} needs a passphrase: set HUSHMOTE_CA_PASSPHRASE") from None
     except ValueError:
         if needs_passphrase(pem):
-            raise AuthorityError(f"this is not the passphrase of {where}, or the file is damaged") from None
+            raise AuthorityError(f"wrong passphrase for {where}, or the file is damaged") from None
         raise AuthorityError(
             f"{where} must hold a key and its certificate, as `hushmote provision` wrote it"
         ) from None
@@ -218,7 +218,7 @@ def parse(pem: bytes, where: str, passphrase: bytes | None = None) -> CertifiedK
 
 
 def parse_board_fields(certificate: str, key: str) -> CertifiedKey:
-    """Return what Issued.board_fields() gave; raises ValueError, never with a part of the key."""
+    """Parse the output of CertifiedKey.board_fields(); raise ValueError, never with a part of the key."""
     try:
         own_certificate = x509.load_der_x509_certificate(base64.b64decode(certificate, validate=True))
         own = load_der_private_key(base64.b64decode(key, validate=True), None)

@@ -1,4 +1,4 @@
-"""Where a board's files run: CPython, the MicroPython runtimes of this machine, a board."""
+"""The runtimes for a board's files: CPython, MicroPython on this machine, or a board."""
 
 import shutil
 import subprocess
@@ -13,19 +13,19 @@ from ...device import ldp_client
 from ...server.errors import HushmoteError
 
 CLIENT = Path(ldp_client.__file__)
-_ERROR_BYTES = 4096  # of what a failing runtime wrote last
+_ERROR_BYTES = 4096  # of a failing runtime's last output
 _KINDS = ("RUNTIME ", "JOB ", "TALLY ", "CODE ")
 
 
 class RuntimeFault(HushmoteError):
-    """A runtime that fails or does not do what it should; the text says how."""
+    """A runtime failed or misbehaved; the text says how."""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """A Python for boards' files: its name, and the command that takes a script, run beside ldp_client.py.
+    """A Python for boards' files: its name, and the command that runs a script next to ldp_client.py.
 
-    board: the script goes through mpremote and uses the ldp_client that is installed there.
+    board: mpremote sends the script to a board, which uses its installed ldp_client.
     """
 
     name: str
@@ -33,18 +33,25 @@ class Runtime:
     board: bool = False
 
 
-# Without site-packages: there is no hushmote that a board file of one's own could find first.
+# Without site-packages, so that a user's own board file cannot import hushmote.
 CPYTHON = Runtime("cpython", (sys.executable, "-S"))
 
 
 def run_script(
     runtime: Runtime, script: Path, files: Sequence[Path], call: str, silence_s: float = 120.0
 ) -> Iterator[list[str]]:
-    """Yield the words of each line that a script prints before END, where its last line is this call.
+    """Run a script that ends with this call; yield the words of each line that it prints before END.
 
-    files: the client's first, and what lies beside it, which is imported before the call; a board has its
-    own, and may lack some. silence_s: how long it may print nothing. Raises RuntimeFault where it fails,
-    hangs, or prints something else.
+    Args:
+        runtime: The runtime.
+        script: The script.
+        files: The client's file first, then the modules to import before the call; a board uses its own
+            files and may lack some.
+        call: The last line of the script.
+        silence_s: How long the script may print nothing, in seconds.
+
+    Raises:
+        RuntimeFault: The script failed, hung or printed something else.
     """
     with tempfile.TemporaryDirectory(prefix="hushmote-board-") as name:
         folder = Path(name)
@@ -62,14 +69,14 @@ def run_script(
 
 
 def _lines(name: str, argv: Sequence[str], folder: Path, silence_s: float) -> Iterator[str]:
-    """The lines that a process prints before END."""
+    """Yield the lines that a process prints before END."""
     with open(folder / "stderr.txt", "w+b") as errors:
         try:
             process = subprocess.Popen(
                 argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
             )
         except OSError as e:
-            raise RuntimeFault(f"{name} does not run: {e}") from None
+            raise RuntimeFault(f"cannot run {name}: {e}") from None
         silent, last_line = threading.Event(), ""
 
         def stop() -> None:
@@ -88,7 +95,7 @@ def _lines(name: str, argv: Sequence[str], folder: Path, silence_s: float) -> It
                     elif line.rstrip() == "END":
                         return
                     elif silent.is_set():
-                        raise RuntimeFault(f"{name} has said nothing for {silence_s:g} s: does it hang?")
+                        raise RuntimeFault(f"{name} has printed nothing for {silence_s:g} s: it may hang")
                     elif not line:
                         break
                     last_line = line.strip() or last_line

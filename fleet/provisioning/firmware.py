@@ -17,7 +17,7 @@ from .settings import DeviceSettings
 
 
 class Firmware(enum.StrEnum):
-    """What a device's firmware is made with; MicroPython's takes the settings file itself."""
+    """The toolchain of a device's firmware; MicroPython uses the settings file itself."""
 
     C = "c"
     ESPHOME = "esphome"
@@ -107,7 +107,7 @@ def _initializer(digits: str | None) -> str | None:
 
 
 def _quoted(text: str | None) -> str | None:
-    """Return a C string; whatever is no plain character is written in octal, which ends after 3 digits."""
+    """Return a C string, with special characters in octal, since hex escapes have no fixed length."""
     if not text:
         return None
     escapes = {byte: f"\\{byte:03o}" for byte in (*range(0x20), *b'"\\?', *range(0x7F, 0x100))} | {10: "\\n"}
@@ -115,6 +115,6 @@ def _quoted(text: str | None) -> str | None:
 
 
 def _yaml(text: str) -> str:
-    """Return a text as YAML, whatever it holds."""
+    """Return any text as a YAML string."""
     characters = (c if " " <= c <= "~" and c not in '"\\' else f"\\U{ord(c):08x}" for c in text)
     return f'"{"".join(characters)}"'

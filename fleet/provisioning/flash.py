@@ -1,9 +1,8 @@
-"""Put Hushmote on a board over USB: check, copy, read back, install, make the ledger if there is none.
+"""Puts Hushmote on a board over USB: check, copy, read back, install, and make the ledger if there is none.
 
-Everything goes through mpremote, as a person would use it. New files are first copied into a folder of their
-own, read back from flash and imported there; only then do they replace the board's files. So a flash that
-fails leaves the board as it was. The ledger in /ldp is never copied, overwritten or removed: the board makes
-it, once.
+Everything goes through mpremote. New files are first copied into a separate folder, read back from flash and
+imported there; only then do they replace the board's files. So a flash that fails leaves the board as it was.
+The ledger in /ldp is never copied, overwritten or removed: the board makes it, once.
 """
 
 import contextlib
@@ -26,7 +25,7 @@ MODULES = ("ldp_client", "ldp_p256", "consent", "preview", "gap", "kept_experime
 MODULES += ("mqtt_reporter", "station", "async_reporter")
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "device" / "main.py"
-"""The application of a board that is given no other."""
+"""The default application of a board."""
 
 _STAGE = "/hushmote.new"
 # What littlefs needs besides the files: blocks for folders, and for a file while it replaces another.
@@ -111,7 +110,7 @@ print('HUSHMOTE:' + json.dumps(r))
 
 @dataclass(frozen=True, slots=True)
 class FlashResult:
-    """What a flash did. ledger: "made", "made again" or "kept"; copied, unchanged: paths on the board."""
+    """The result of a flash. ledger: "made", "made again" or "kept"; copied, unchanged: the board's paths."""
 
     device_id: str
     board: str
@@ -139,14 +138,14 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a flash puts on a board.
+    """The files and options of a flash.
 
-    source: .py instead of .mpy files. provision_again: a new, empty ledger over an old one; that restarts the
-    privacy bound and needs settings that no board has used. main: an application other than the
-    example. further: files with mechanisms and types, which the board's settings then name: words of those in
-    device/ (sw), paths, or package.module:Class; or a umqtt/simple.py, which is copied instead of the bundled
-    one where the firmware has none. yes: somebody at the board has said yes, which a
-    new ledger then holds. spare_bytes: what must stay free on the board's file system.
+    source: .py instead of .mpy files. provision_again: replace an old ledger by a new, empty one; that
+    restarts the privacy bound and needs settings that no board has used. main: an application other than the
+    example. further: files with mechanisms and types, which the board's settings then list: short names of
+    those in device/ (sw), paths, or package.module:Class; or a umqtt/simple.py to copy instead of the bundled
+    one if the firmware has none. yes: someone at the board has said yes, which a new ledger then records.
+    spare_bytes: space that must stay free on the board's file system.
     """
 
     source: bool = False
@@ -162,7 +161,7 @@ class Load:
         return next((Path(word) for word in reversed(self.further) if _is_umqtt(word)), None)
 
     def modules(self) -> dict[str, bytes]:
-        """Source of the further files by module name; raises FlashError."""
+        """Return the source of the further files by module name; raise FlashError."""
         return further_files([word for word in self.further if not _is_umqtt(word)], MODULES)
 
 
@@ -182,13 +181,20 @@ def flash(
 ) -> FlashResult:
     """Put Hushmote and one board's settings on the board at port, and make its ledger if it has none.
 
-    port: as for mpremote, e.g. /dev/ttyACM0 or COM3. settings_path: a file that `hushmote provision`
-    wrote. reset: start the application afterwards. ask: whether somebody at the board says yes, asked
-    before it makes a ledger. timeout_s: for each of the five or so steps. say: gets a line for each thing
-    done.
+    If an error is raised, the board's content is unchanged unless the message says otherwise.
 
-    Raises FlashError or provision.ProvisionError with one line; the board's content is then unchanged,
-    unless the line says otherwise.
+    Args:
+        port: As for mpremote, e.g. /dev/ttyACM0 or COM3.
+        settings_path: A file that `hushmote provision` wrote.
+        load: The files and options.
+        reset: Start the application afterwards.
+        ask: Called before the board makes a ledger; returns whether someone at the board says yes.
+        timeout_s: Timeout of each of about five steps.
+        say: Called with a line for each step done.
+
+    Raises:
+        FlashError: The board could not be flashed.
+        ProvisionError: The settings cannot be used.
     """
     started_s = time.monotonic()
     settings = provision.load_settings(settings_path)
@@ -228,9 +234,11 @@ def flash(
         say("already there: " + ", ".join(unchanged))
     say(_LEDGER_LINES[ledger_change])
     if load.yes and not make_ledger:
-        say("--yes is for a ledger that is made: this board keeps the answer that it has")
+        say("--yes applies only to a new ledger: this board keeps its answer")
     if make_ledger and not consent:
-        say("silent until somebody at the board says yes: its button, held 3 s, or yes() at its prompt")
+        say(
+            "silent until someone at the board says yes: hold its button for 3 s, or type yes() at its prompt"
+        )
     if board.fat:
         say("note: this file system is FAT, where a power cut may lock the board; littlefs has no such risk")
     if reset:
@@ -246,13 +254,13 @@ def flash(
 
 _LEDGER_LINES = {
     "made": "ledger: made, empty",
-    "made again": "ledger: made again; for the people it measures, the privacy bound starts from zero",
+    "made again": "ledger: made again; the privacy bound of the people it measures starts from zero",
     "kept": "ledger: kept as it was",
 }
 
 
 def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) -> bool:
-    """Return whether to make a ledger; raises FlashError if these settings and this board do not fit."""
+    """Return whether to make a ledger; raise FlashError if these settings do not fit this board."""
     fresh = "make new settings with `hushmote provision`"
     if provision_again:
         if settings.ledger_made or settings.device_id == board.device_id:
@@ -279,7 +287,7 @@ def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) 
 
 
 def sources(application: bytes, further: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Source by module name of what goes into a board's /lib beside umqtt; raises FlashError."""
+    """Return the source by module name of a board's /lib, except umqtt; raise FlashError."""
     # asyncio takes memory, so its reporter is for applications that name it.
     modules = [m for m in MODULES if m != "async_reporter" or m.encode() in application]
     return {m: _read(EXAMPLE.with_name(f"{m}.py")) for m in modules} | dict(further)

@@ -1,4 +1,4 @@
-"""A fleet's folder on disk: its authority, and what its broker and its aggregators need.
+"""A fleet's folder on disk: its authority, and the files of its broker and its aggregators.
 
     fleet.json                  names, ports, hosts; no secret
     authority/ca.key            the authority's key and certificate: keep this folder offline

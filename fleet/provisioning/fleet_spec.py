@@ -1,4 +1,4 @@
-"""What a fleet's folder is for: which broker, where to reach it, and who else has a user name."""
+"""The specification of a fleet's folder: its broker, how to reach it, and the other users."""
 
 import dataclasses
 import ipaddress
@@ -18,7 +18,7 @@ from .authority import DEVICE_DAYS
 _AGGREGATOR = re.compile(r"aggregator_[0-9]{1,4}", re.ASCII)
 
 DOOR = "door_1"
-"""The user name of a fleet's HTTP door, which no device can have either."""
+"""The user name of a fleet's HTTP door; no device can have it either."""
 
 _TEMPLATES = Path(__file__).with_name("templates")
 
@@ -51,7 +51,7 @@ def fill_template(name: str, values: Mapping[str, object]) -> str:
 
 
 def describe_error(error: ValidationError, cls: Any) -> str:
-    """Return the first fault in a dataclass's values, on one line without secrets."""
+    """Return the first error in a dataclass's values, on one line and without secrets."""
     first = error.errors()[0]
     name = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "unexpected_keyword_argument":
@@ -72,7 +72,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class FleetSpec:
-    """What a fleet's folder is for, as fleet.json holds it.
+    """The specification of a fleet's folder, as stored in fleet.json.
 
     hosts: names and addresses of the broker, as devices and aggregators reach it; with NATS one for each
     server. port: TLS with client certificates. password_port: TLS with passwords for devices that have no
@@ -80,9 +80,9 @@ class FleetSpec:
     that mosquitto becomes when root starts it. aggregators: their user names. aggregator_port: a second
     port with client certificates, so that a firewall can tell aggregators from devices, or None; with NATS
     the port on which aggregators speak NATS, by default 4222. broker: "mosquitto" or "nats".
-    cluster_port: where NATS servers reach each other. monitor_port: where a NATS server tells its own machine
-    how it is. board_host: one more name for all NATS servers, or "". device_days: lifetime of devices'
-    certificates. consent: where those who are measured said yes, so that boards do not ask; "" if each board
+    cluster_port: where NATS servers reach each other. monitor_port: where a NATS server reports its health to
+    its own machine. board_host: one more name for all NATS servers, or "". device_days: lifetime of devices'
+    certificates. consent: where the people measured said yes, so that boards do not ask; "" if each board
     asks first.
     """
 

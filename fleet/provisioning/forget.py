@@ -1,4 +1,4 @@
-"""What the broker still has of a device that is forgotten: its connection, its credentials, its status."""
+"""Removes a forgotten device from the broker: its connection, its credentials and its status."""
 
 import datetime
 import os
@@ -47,9 +47,9 @@ def _reload(process: Path, files: set[Path]) -> bool:
 def clear_status(folder: FleetFolder, device: str, now: datetime.datetime) -> None:
     """End a revoked device's connection to mosquitto and clear its retained status, in its name.
 
-    The certificate for that is made for this once, and its key is kept nowhere. NATS servers need none of it:
-    without the user they end its connections and drop what it retained. Raises BrokerUnreachable,
-    FolderError, AuthorityError and CertificateError.
+    This uses a temporary certificate, whose key is not kept. NATS servers do not need this: once the user is
+    gone, they end its connections and drop its retained messages. Raises BrokerUnreachable, FolderError,
+    AuthorityError and CertificateError.
     """
     if folder.fleet.broker == NATS:
         return

@@ -1,4 +1,4 @@
-"""The files of `hushmote flash --with`: further mechanisms and types, checked before they go to a board."""
+"""The files of `hushmote flash --with`: further mechanisms and types, checked before they are copied."""
 
 import re
 import sys
@@ -18,10 +18,14 @@ _RESERVED = {"main", "boot", "micropython", "machine", "network", "umqtt", "esp3
 
 
 def further_files(words: Sequence[str], reserved: Sequence[str]) -> dict[str, bytes]:
-    """Return source by module name, in an order in which each can import the ones before.
+    """Return source by module name, ordered so that each module can import the ones before it.
 
-    wanted: words of shipped files (sw), paths of .py files, or package.module:Class. taken: modules that
-    boards have in any case. Raises FlashError in one line.
+    Args:
+        words: Short names of shipped files (sw), paths of .py files, or package.module:Class.
+        reserved: Modules that boards have in any case.
+
+    Raises:
+        FlashError: A file cannot be used.
     """
     files: dict[str, bytes] = {}
     for word in words:

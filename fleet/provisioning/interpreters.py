@@ -1,4 +1,4 @@
-"""The MicroPythons of this machine: where to look for them, what each can do, which may play a board."""
+"""Finds the MicroPython interpreters of this machine, probes them, and selects one to run a board."""
 
 import os
 import shlex
@@ -56,12 +56,12 @@ _PROBE_S = 20.0
 
 
 class NoInterpreter(HushmoteError):
-    """There is no MicroPython that could play a board; the text says how to get one."""
+    """There is no MicroPython that could run a board in software; the text says how to get one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A MicroPython that answered: its name, its command, its version, words of PROBE."""
+    """A MicroPython that answered: its name, its command, its version, and its features from PROBE."""
 
     name: str
     argv: tuple[str, ...]
@@ -101,7 +101,7 @@ def absolute(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def ask(name: str, argv: tuple[str, ...]) -> Interpreter | None:
-    """Run PROBE on it; returns None if that is not MicroPython, or does not answer."""
+    """Run PROBE on an interpreter; return None if it is not MicroPython or does not answer."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             done = subprocess.run(
@@ -117,8 +117,9 @@ def ask(name: str, argv: tuple[str, ...]) -> Interpreter | None:
 
 
 def for_board() -> Interpreter:
-    """Return the MicroPython to play a board: that of $HUSHMOTE_MICROPYTHON, or the first here, preferring
-    one with TLS. Raises NoInterpreter.
+    """Return the MicroPython to run a board in software; raise NoInterpreter.
+
+    It is that of $HUSHMOTE_MICROPYTHON, or the first on this machine, preferring one with TLS.
     """
     here = commands()
     if os.environ.get(VARIABLE):

@@ -1,4 +1,4 @@
-"""Everything that a fleet's authority issued and revoked: lines of JSON, in order.
+"""The record of everything that a fleet's authority issued and revoked: lines of JSON, in order.
 
 {"name": "k3f9x1", "kind": "device", "serial": "1f...", "authority": "...", "until": "2036-..."}
 {"revoke": "k3f9x1", "at": "2026-..."}       a device: all it has, and all it would get
@@ -24,7 +24,7 @@ FORGOTTEN = "forgotten"
 
 
 class JournalError(ProvisionError):
-    """The lines cannot be read; the text says which one and what would be right."""
+    """The journal cannot be read; the text says which line is damaged and what to do."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where the keys of a server's fleets are kept: files that only their owner can read, or the environment.
+"""Stores the keys of a server's fleets: in files that only their owner can read, or in the environment.
 
 A counting file has a master key in its first line, 64 hex digits, and `announce:` with 128 in its last: it
 checks tags and signatures, and cannot sign. During a rotation older master keys stand between them. A signing

@@ -42,7 +42,7 @@ from .settings import DeviceSettings
 
 @dataclass(frozen=True)
 class Rotation:
-    """What a rotation did: a line for each thing done, and for each thing left to do."""
+    """The result of a rotation: a line for each thing done and for each next step."""
 
     done: tuple[str, ...]
     next_steps: tuple[str, ...]
@@ -184,7 +184,7 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotation:
     _sign_again(folder, now)
     return Rotation(
         (
-            f"authority: {new.name}, until {new.until:%Y-%m-%d}; {old.name} is trusted until --finish",
+            f"authority: {new.name}, until {new.until:%Y-%m-%d}; {old.name} remains trusted until --finish",
             "broker and aggregators: new keys and certificates",
         ),
         (

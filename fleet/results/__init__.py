@@ -1,1 +1,1 @@
-"""What was learned, where people look: retained messages, Home Assistant, Prometheus."""
+"""Publishes results: as retained messages, for Home Assistant and for Prometheus."""

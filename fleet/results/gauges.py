@@ -1,4 +1,4 @@
-"""What a publisher found, as gauges for Prometheus; a scrape works nothing out."""
+"""A publisher's results as gauges for Prometheus; a scrape computes nothing."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,20 +9,20 @@ from .publication import Gauge, Scrape
 
 WORDS = {
     "hushmote_estimate": "A statistic: a reading in its unit, or a share of the fleet, 0 to 1.",
-    "hushmote_estimate_low": "The lower end of its 95 % interval.",
-    "hushmote_estimate_high": "The upper end of its 95 % interval.",
-    "hushmote_estimate_reports": "Reports that the estimate rests on.",
-    "hushmote_estimate_timestamp_seconds": "When the estimate was worked out, unix time.",
+    "hushmote_estimate_low": "The lower end of its 95% interval.",
+    "hushmote_estimate_high": "The upper end of its 95% interval.",
+    "hushmote_estimate_reports": "Reports behind the estimate.",
+    "hushmote_estimate_timestamp_seconds": "When the estimate was computed, unix time.",
     "hushmote_report_epsilon": "Epsilon of one report, nats.",
-    "hushmote_histogram_epsilon": "Epsilon of all windows, each seen at its end; absent where none holds.",
-    "hushmote_histogram_implausible": "1 where honest devices do not send this histogram.",
+    "hushmote_histogram_epsilon": "Epsilon of all windows, each published at its end; absent if none holds.",
+    "hushmote_histogram_implausible": "1 if honest devices would not produce this histogram.",
     "hushmote_budget_boards": "Boards heard from.",
-    "hushmote_budget_boards_silent": "Boards heard from that have no report left.",
-    "hushmote_budget_reports_left": "Reports left in all boards heard from; absent where unlimited.",
+    "hushmote_budget_boards_silent": "Boards heard from that have no reports left.",
+    "hushmote_budget_reports_left": "Reports left on all boards heard from; absent if unlimited.",
     "hushmote_experiment_expires_timestamp_seconds": "End of the last day it is published, unix time.",
     "hushmote_experiment_info": "1, with the type and the unit of an experiment.",
 }
-"""What each gauge is; they are shown in this order."""
+"""Help text of each gauge, in the order of a scrape."""
 
 
 class Gauges(Collector):
@@ -32,11 +32,11 @@ class Gauges(Collector):
         self._findings = findings
 
     def describe(self) -> list[Metric]:
-        """Nothing: so that registering it asks for no numbers yet."""
+        """Return nothing, so that registering the collector does not collect."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield them as they are now."""
+        """Yield the current gauges."""
         findings = self._findings()
         by_name: dict[str, list[Gauge]] = {}
         for gauge in findings.gauges:
@@ -49,9 +49,9 @@ class Gauges(Collector):
                 yield family
         yield GaugeMetricFamily(
             "hushmote_results_failing",
-            "1 where the last look at the store failed.",
+            "1 if the store could not be read the last time.",
             value=float(findings.failing),
         )
         if findings.updated_at is not None:
-            words = "When the store was last looked at for results, unix time; absent before that."
+            words = "When the store was last read for results, unix time; absent before that."
             yield GaugeMetricFamily("hushmote_results_timestamp_seconds", words, value=findings.updated_at)

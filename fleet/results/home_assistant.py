@@ -1,6 +1,6 @@
 """Home Assistant's MQTT discovery: each statistic of a result is a sensor of the fleet's device.
 
-Pure. No text that a person wrote gets into a template: a template picks a statistic by its id.
+Templates select a statistic by its id, so no text that a person wrote gets into a template.
 """
 
 import json
@@ -13,13 +13,13 @@ _AGE = "(now() - as_datetime(value_json.at)).total_seconds()"
 
 
 def config_topic(prefix: str, fleet: str, experiment: str, statistic: str) -> str:
-    """The topic of a sensor's configuration; the fleet is a level of its own, for access lists."""
+    """Return the topic of a sensor's configuration; the fleet has its own level, for access lists."""
     node = f"hushmote_{check_fleet(fleet)}"
     return f"{prefix}/sensor/{node}/{check_fleet(experiment)}-{statistic}/config"
 
 
 def sensor(result: Result, statistic: str, expire_s: int) -> bytes:
-    """A sensor's configuration, JSON; expire_s: seconds without a result after which it is unavailable."""
+    """Return a sensor's configuration, JSON; expire_s: seconds without a result until it is unavailable."""
     topic = result_topic(result.fleet, result.experiment)
     share = result.quantity == "share"
     config: dict[str, Any] = {
@@ -30,7 +30,7 @@ def sensor(result: Result, statistic: str, expire_s: int) -> bytes:
         "json_attributes_topic": topic,
         "json_attributes_template": _attributes_template(statistic, share),
         "availability_topic": topic,
-        # The broker keeps a result after its aggregator is gone: its age counts, also after a restart here.
+        # The broker keeps a result after its aggregator is gone, so check its age, even after a restart.
         "availability_template": (
             f"{{{{ 'online' if value_json is defined and {_AGE} < {expire_s} else 'offline' }}}}"
         ),
@@ -53,7 +53,7 @@ def sensor(result: Result, statistic: str, expire_s: int) -> bytes:
 
 
 def _select_statistic(statistic: str) -> str:
-    """The statement of a template that sets s to the statistic, or to nothing."""
+    """Return the template statement that sets s to the statistic, or leaves it undefined."""
     statistics = "(value_json.statistics if value_json is defined else [])"  # cleared, it is empty
     return f"{{% set s = {statistics} | selectattr('id', 'eq', '{statistic}') | first %}}"
 

@@ -1,4 +1,4 @@
-"""What is asked of a publisher, and what a scrape shows of it: light, because the aggregator loads it."""
+"""Settings and gauges of a publisher, without heavy imports because the aggregator loads this module."""
 
 import re
 from collections.abc import Sequence
@@ -8,22 +8,26 @@ from typing import NamedTuple
 from ...server.errors import UsageError
 
 AGAIN_S = 600
-"""How often a result is published again although nothing changed: whoever reads it knows that it is alive."""
+"""How often to publish an unchanged result again, to show readers that the publisher is alive."""
 
 DISCOVERY_PREFIX = "homeassistant"
-"""Home Assistant's own."""
+"""Home Assistant's default."""
 
-_MISSED = 3  # results that may fail to come before a sensor is unavailable
+_MISSED = 3  # missing results until a sensor is unavailable
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{1,32}", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Publication:
-    """What `hushmote serve` was asked to publish.
+    """The selection of results that `hushmote serve` publishes.
 
-    live_s: also inside running windows, every so many seconds; None for ended windows only. newest: over so
-    many of the newest windows, None for all. home_assistant: its discovery prefix, None for no discovery.
-    Raises UsageError for a prefix that is not one level of a topic.
+    Args:
+        live_s: Also publish during running windows, at this interval; None for ended windows only.
+        newest: The number of newest windows to include; None for all.
+        home_assistant: Home Assistant's discovery prefix; None for no discovery.
+
+    Raises:
+        UsageError: The prefix is not a single topic level.
     """
 
     live_s: float | None = None
@@ -49,7 +53,7 @@ class Gauge(NamedTuple):
 
 
 class Scrape(NamedTuple):
-    """What a scrape shows: gauges, the unix time of their look, whether the last look failed."""
+    """The gauges of a scrape, the unix time of the last update, and whether the newest update failed."""
 
     gauges: Sequence[Gauge] = ()
     updated_at: float | None = None

@@ -1,7 +1,7 @@
-"""Results beside a running aggregator: a process works them out, aggregator and scrapes take them from here.
+"""Results for a running aggregator and for scrapes, computed in a separate process.
 
-Nothing here can stall the aggregator or end it: it takes what is there, and what fails is one line in the
-log and tried again.
+Nothing here can stall or stop the aggregator: it uses the newest results, and a failure is logged in one line
+and retried.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _STOP_S = 5.0
 
 
 class Publisher:
-    """The results of a store, as a context manager; a process of its own keeps them up to date.
+    """The results of a store, kept up to date by a separate process; a context manager.
 
-    store: its URL. retained: topic -> what the broker is to keep there, empty for nothing; another object
-    whenever anything changed. findings: what a scrape shows.
+    store: its URL. retained: the payload to retain for each topic, empty to clear it; a new object after
+    every update. findings: the gauges for a scrape.
     """
 
     def __init__(self, store: str, publication: Publication) -> None:
@@ -59,29 +59,29 @@ class Publisher:
         while not self._stopping.is_set():
             try:
                 status = self._read_one_process(backoff)
-                text = f"the process that works out results ended with status {status}: it is started again"
-            except Exception as e:  # whatever a process or its output can do; the text may hold anything
-                text = f"results cannot be worked out ({type(e).__name__}): it is tried again"
+                text = f"the process that computes results ended with status {status}: restarting it"
+            except Exception as e:  # of the process or its output; the text may contain anything
+                text = f"cannot compute results ({type(e).__name__}): retrying"
             if not self._stopping.is_set():
                 self._fail(text)
                 self._stopping.wait(backoff.next_s())
 
     def _read_one_process(self, backoff: Backoff) -> int:
-        """Start a process and take what it says until its end; returns its status."""
+        """Start a process, read its updates until it ends, and return its exit status."""
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "hushmote.fleet.results.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=_environment(),
             text=True,
-            start_new_session=True,  # Ctrl-C is the aggregator's
+            start_new_session=True,  # Ctrl-C goes to the aggregator only
         )
         self._process = process
         with process:
             try:
                 assert process.stdin is not None
                 assert process.stdout is not None
-                # Its input and not its command line, which every user of the machine can read.
+                # Not on the command line, which every user of the machine can read.
                 process.stdin.write(json.dumps(self._request) + "\n")
                 process.stdin.flush()
                 for line in () if self._stopping.is_set() else process.stdout:
@@ -93,10 +93,10 @@ class Publisher:
 
     def _take(self, update: dict[str, Any]) -> None:
         if "error" in update:
-            self._fail(f"results are not worked out: {update['error']}")
+            self._fail(f"cannot compute results: {update['error']}")
             return
         if self._error:
-            log.info("results are worked out again")
+            log.info("computing results again")
             self._error = ""
         for note in update["notes"]:
             if note not in self._noted:
@@ -113,5 +113,5 @@ class Publisher:
 
 
 def _environment() -> dict[str, str]:
-    """The database's variables, and no key or password of Hushmote's: it needs none."""
+    """Return the environment without Hushmote's keys and passwords, which the process does not need."""
     return {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}

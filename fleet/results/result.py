@@ -1,4 +1,4 @@
-"""What an experiment has learned, as one small JSON document: for MQTT, HTTP, pages and boards."""
+"""The result of an experiment as one small JSON document, for MQTT, HTTP, pages and boards."""
 
 import datetime
 import json
@@ -26,19 +26,19 @@ from ...server.store.store import Store
 from ...server.words.epsilon import rounded_up
 
 MOST_BYTES = 4000
-"""Of a document: with its topic it fits into a packet of 4 KiB."""
+"""Limit of a document: with its topic it fits into a packet of 4 KiB."""
 
 MOST_ROWS = 16
-_MOST_WINDOWS = 8  # that are named; a year of days would fill the document
+_MOST_WINDOWS = 8  # listed by name; a year of days would fill the document
 _MOST_UNIT = 40
 _MOST_WORDS = 200  # characters of the purpose and of the owner
-_FEW_WORDS = 40  # where long labels leave no room for more
+_FEW_WORDS = 40  # if long labels leave no room for more
 
 LIVE = (
     "only the ε of a report holds: this is also shown inside a window that has not ended, and "
     f"{LEARNS_SINGLE}"
 )
-"""Said where the histogram's ε is null because a running window is shown."""
+"""The reason given if the histogram's ε is null because a running window is shown."""
 
 NOTHING = "nothing is shown yet"
 ASK = "ask it with hushmote estimate"
@@ -47,13 +47,12 @@ ENDLESS = 'its window is "all", which never ends: only live results show it'
 
 @dataclass(frozen=True)
 class Epsilons:
-    """Both ε of a result.
+    """The two ε of a result.
 
-    report     of one report, against everybody, nats
-    histogram  of all that was ever shown of the experiment, for one board, nats, rounded up; None where none
-               holds
-    delta      that goes with it
-    holds      whom it holds against, or why there is none
+    report     of one report, against everyone, nats
+    histogram  of everything ever shown of the experiment, for one board, nats, rounded up; None if none holds
+    delta      the histogram's δ
+    holds      whom the histogram's ε protects against, or why there is none
     """
 
     report: float
@@ -64,16 +63,16 @@ class Epsilons:
 
 @dataclass(frozen=True)
 class Result:
-    """What an experiment has learned at a time.
+    """The result of an experiment at a time.
 
-    windows: the newest ones it rests on, at most 8, oldest first; window_count: how many there are.
-    reports: that it rests on. finding: what is known, in a sentence.
-    note: why there are no statistics, or an empty text. statistics: by their ids, which are mean, median or
-    share_INDEX of a label, and so have letters, digits and _ alone. histogram: a row for each bar. Both are
-    unbiased, as `hushmote estimate` shows them; of a choice with many or long labels those with the largest
-    shares; empty where the experiment does not answer them. purpose, owner: of the newest version, shortened;
-    empty where the store does not know them. approximate: whether the mechanism has an error that more
-    reports do not remove; the intervals include it.
+    windows: names of the newest windows included, at most 8, oldest first; window_count: number of all.
+    reports: number of reports included. finding: the conclusion, in a sentence.
+    note: why there are no statistics, or "". statistics: by id, which is mean, median or share_INDEX of a
+    label, so it has only letters, digits and _. histogram: a row for each bar. Both are unbiased, as in
+    `hushmote estimate`. If a choice has many or long labels, they include only the largest shares; they are
+    empty if the experiment does not answer them. purpose, owner: of the newest version, shortened; empty if
+    the store does not have them. approximate: whether the mechanism has an error that more reports do not
+    remove; the intervals include it.
     """
 
     fleet: str
@@ -96,11 +95,11 @@ class Result:
 
     @property
     def quantity(self) -> Quantity:
-        """What statistics are: readings in the unit, or shares of the fleet, 0 to 1."""
+        """The kind of statistics: readings in the unit, or shares of the fleet, 0 to 1."""
         return "reading" if self.type == "number" else "share"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; no number is NaN or infinite."""
+        """Return plain values, for JSON, without NaN or infinity."""
         values = {one.name: plain(getattr(self, one.name)) for one in fields(self)}
         values["statistics"] = [
             {"id": id, "name": row.name, "quantity": self.quantity, "value": row.value, **_ends(row)}
@@ -113,7 +112,7 @@ class Result:
         return {"v": 1} | values | {"at": f"{self.at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"}
 
     def to_json(self) -> bytes:
-        """The document in UTF-8, at most MOST_BYTES."""
+        """Return the document in UTF-8, at most MOST_BYTES."""
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -127,13 +126,23 @@ def result_of(
     newest: int | None = None,
     facts: Facts | None = None,
 ) -> Result:
-    """What an experiment has learned over its newest completed days, at a time (UTC); its versions pooled.
+    """Return the result of an experiment over its newest completed days, with its versions pooled.
 
-    live: over the running window too while none has ended; then no ε of the histogram holds. newest: over so
-    many of the newest windows in their place. facts: of this store, where several experiments of a fleet are
-    asked for. Fewer than 2 reports, or versions that do not go together, give a document without statistics
-    and with a note.
-    Raises UsageError where the fleet or the experiment is not there, and StoreError.
+    If there are fewer than 2 reports, or the versions cannot be pooled, the result has a note instead of
+    statistics.
+
+    Args:
+        store: The store.
+        fleet: The fleet's name.
+        name: The experiment's name.
+        at: The time of the result, UTC.
+        live: Include running windows; then no ε of the histogram holds.
+        newest: The number of newest windows to include instead.
+        facts: Facts of this store to share between several experiments.
+
+    Raises:
+        UsageError: The fleet or the experiment does not exist.
+        StoreError: The store cannot be read.
     """
     facts = replace(facts, at=at) if facts else Facts(store, at)
     whole = facts.selected(Selection(name, fleet))
@@ -169,7 +178,7 @@ def result_of(
         estimate = estimate_of(facts, selection, question)
     except EstimateError as e:
         return replace(empty, note=visible(str(e)))
-    # What was shown before cannot be taken back: the ε is of every window, also where fewer are shown now.
+    # Published results cannot be taken back, so ε covers every window, even if fewer are shown now.
     live_epsilons = replace(empty.epsilon, holds=LIVE)
     epsilons = live_epsilons if live else _window_epsilons(facts, Selection(name, fleet, tuple(windows)))
     if "quantiles" not in estimate.answers:
@@ -187,14 +196,14 @@ def _empty_epsilons(whole: Selected) -> Epsilons:
 
 
 def _window_epsilons(facts: Facts, selection: Selection) -> Epsilons:
-    """Sums of windows tell each window by their differences: so it is of all windows, each seen by itself."""
+    """Return the ε of all windows, each seen separately: the difference of two sums reveals a window."""
     two = second_epsilon.overview(facts, selection).all_windows
     assert two.histogram is not None  # every window of the selection has ended
     return Epsilons(two.report, float(rounded_up(two.histogram)), two.delta, ENDED)
 
 
 def _statistics(experiment: Experiment, answers: Answers) -> dict[str, Row]:
-    """A number's mean and median; otherwise the share of each label, where "no" is what "yes" leaves."""
+    """Return a number's mean and median, or else the share of each label, without "no" of a bool."""
     if experiment.type == "number":
         ids = {"moments": "mean", "quantiles": "median"}
         rows = {ids[one.kind]: _reading(one.rows[0]) for one in answers if one.kind in ids}
@@ -214,7 +223,7 @@ def _histogram(answers: Answers) -> tuple[Row, ...]:
 
 
 def _largest(rows: Iterable[Row], most: int = MOST_ROWS) -> tuple[Row, ...]:
-    """The rows with the largest values, in their order."""
+    """Return the rows with the largest values, in their original order."""
     rows = tuple(rows)
     least = sorted(rows, key=lambda row: row.value)[: max(0, len(rows) - most)]
     return tuple(row for row in rows if row not in least)
@@ -226,7 +235,7 @@ def _largest_shares(rows: Mapping[str, Row], most: int = MOST_ROWS) -> dict[str,
 
 
 def _shorten_to_fit(result: Result) -> Result:
-    """The result with fewer words, then without the labels of the smallest shares, where it is too long."""
+    """Return a result that fits: shorten its texts, then drop the labels with the smallest shares."""
     if len(result.to_json()) > MOST_BYTES:
         words = shorten(result.purpose, _FEW_WORDS), shorten(result.owner, _FEW_WORDS)
         result = replace(
@@ -241,7 +250,7 @@ def _shorten_to_fit(result: Result) -> Result:
 
 
 def _share(row: Row) -> Row:
-    """A share as it is published: fewer digits, and no control characters."""
+    """Return a share as published: with fewer digits and without control characters."""
     value, low, high = (round(x, 6) for x in (row.value, row.low, row.high))
     lower, upper = (None if edge is None else float(f"{edge:.9g}") for edge in (row.lower, row.upper))
     return Row(visible(row.name), value, low, high, lower=lower, upper=upper)
@@ -261,7 +270,7 @@ def _finite(row: Row) -> bool:
 
 
 def possible_statistics(experiment: Experiment) -> list[str]:
-    """The ids that statistics of an experiment, in any of its versions, can have."""
+    """Return the ids that an experiment's statistics can have in any of its versions."""
     if experiment.type == "number":
         return ["mean", "median"]
     if not answers_of(experiment) & OF_VALUES:

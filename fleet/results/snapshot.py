@@ -1,4 +1,4 @@
-"""One look at a store: what the broker is to retain, and the gauges."""
+"""The results in a store at one time: the messages for the broker to retain, and the gauges."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from .result import ENDLESS, Result, possible_statistics, result_of
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a look found: results by (fleet, experiment), all versions, gauges, and sentences for the log."""
+    """Results by (fleet, experiment), all versions, gauges, and notes for the log."""
 
     results: Mapping[tuple[str, str], Result] = field(default_factory=dict)
     versions: Sequence[Version] = ()
@@ -27,13 +27,13 @@ class Snapshot:
 
 
 def state_of(versions: Sequence[Version], at: datetime.datetime) -> object:
-    """What changes whenever ended windows may say something new: the experiments, and the hour."""
+    """Return a value that changes whenever results may change: the experiments and the hour."""
     settled = (at - SETTLED).strftime("%Y-%m-%dT%H")
     return settled, [(v.id, v.current, v.serial, v.unit, v.expires) for v in versions]
 
 
 def take_snapshot(store: Store, publication: Publication, at: datetime.datetime) -> Snapshot:
-    """Work out every current experiment's result at a time, UTC; one that fails is noted and left out."""
+    """Compute the result of every current experiment at a time, UTC; note and skip those that fail."""
     versions, facts = store.experiments(), Facts(store)
     results: dict[tuple[str, str], Result] = {}
     gauges: list[Gauge] = []
@@ -52,14 +52,14 @@ def take_snapshot(store: Store, publication: Publication, at: datetime.datetime)
         except StoreError:
             raise
         except Exception as e:
-            # Whatever one experiment has, the others are published; the text of a bug may hold anything.
-            why = str(e) if isinstance(e, HushmoteError) else f"a fault in Hushmote, {type(e).__name__}"
+            # One bad experiment must not stop the others. Log only the type: a text may contain anything.
+            why = str(e) if isinstance(e, HushmoteError) else f"a bug in Hushmote, {type(e).__name__}"
             notes.append(f"{fleet}/{name} is not published: {why}")
     return Snapshot(results, versions, gauges, notes)
 
 
 def budgets(store: Store, at: datetime.datetime) -> list[Gauge]:
-    """The gauges of what boards can still give; it reads every board's row."""
+    """Return the gauges of the boards' remaining budgets; this reads every board's row."""
     gauges: list[Gauge] = []
     for fleet in store.fleets():
         for line in remaining.read(store, fleet, at.date()).lines(at.date()):
@@ -71,9 +71,9 @@ def budgets(store: Store, at: datetime.datetime) -> list[Gauge]:
 def retained_messages(
     snapshot: Snapshot, publication: Publication, at: datetime.datetime
 ) -> dict[str, bytes]:
-    """Topic -> what the broker is to keep there; empty where it is to keep nothing, as of what is withdrawn.
+    """Return the payload to retain for each topic; an empty one clears it, for example after a withdrawal.
 
-    at: said in every result.
+    at: the time stated in every result.
     """
     messages: dict[str, bytes] = {}
     for version in snapshot.versions:
@@ -91,7 +91,7 @@ def retained_messages(
 
 
 def _result_gauges(result: Result) -> list[Gauge]:
-    """The gauges of one result."""
+    """Return the gauges of one result."""
     labels = {"fleet": result.fleet, "experiment": result.experiment}
     values = {
         "hushmote_estimate_reports": result.reports,
@@ -109,7 +109,7 @@ def _result_gauges(result: Result) -> list[Gauge]:
 
 
 def _version_gauges(store: Store, version: Version) -> list[Gauge]:
-    """Whether a version's reports of all windows, the running one too, look forged; and when it expires."""
+    """Return gauges: whether a version's reports, with the running window's, look forged; when it expires."""
     labels = {"fleet": version.fleet, "experiment": version.experiment.name}
     counts = store.counts(version)
     implausible = plausibility.check(version.experiment, counts).implausible
@@ -122,7 +122,7 @@ def _version_gauges(store: Store, version: Version) -> list[Gauge]:
 
 
 def _budget_gauges(fleet: str, line: remaining.Remaining) -> list[Gauge]:
-    """What the boards of a fleet can still give to an experiment; nothing before one is known of."""
+    """Return the gauges of the remaining budgets; none before the first board has reported."""
     if not line.boards:
         return []
     labels = {"fleet": fleet, "experiment": line.budget.experiment.name}

@@ -1,7 +1,7 @@
-"""The process that works out results beside an aggregator: `python -m hushmote.fleet.results.worker`.
+"""The process that computes results for an aggregator: `python -m hushmote.fleet.results.worker`.
 
-Its first line of input says of which store, its end that the aggregator is gone. A line of output is what a
-look found. Estimates take seconds of processor time, which here the aggregator never waits for.
+The first line of input names the store; the end of input means that the aggregator is gone. Each line of
+output is an update. Estimates take seconds of CPU time, so they run here and the aggregator never waits.
 """
 
 import datetime
@@ -22,17 +22,17 @@ from ...server.wire.experiments import FOLDERS
 from .publication import AGAIN_S, Gauge, Publication
 from .snapshot import Snapshot, budgets, retained_messages, state_of, take_snapshot
 
-POLL_S = 5.0  # how soon an experiment that was withdrawn is cleared
+POLL_S = 5.0  # how soon a withdrawn experiment is cleared
 _BUDGETS_S = 3600.0
 _NICE = 10
 
 
 @dataclass
 class Watch:
-    """What was found in a store, and when to look again; times in monotonic seconds.
+    """The newest snapshot of a store, and when to take the next; times in monotonic seconds.
 
-    clock: says when a look is, unless it cannot be right. idle: how many times as long as a look took it
-    waits until nothing but time makes another due.
+    clock: the time of a snapshot; raises ClockWrong for an impossible time. idle: ratio of the pause between
+    periodic snapshots to the time that the last one took.
     """
 
     store: Store
@@ -49,7 +49,7 @@ class Watch:
         self.clock = CheckedClock(self.store.last_time)
 
     def turn(self, at: datetime.datetime, clock_s: float) -> dict[str, Any] | None:
-        """What there is to say at a time (UTC), None where it is nothing new. Raises StoreError."""
+        """Return the update at a time (UTC), or None if nothing is due. Raises StoreError."""
         state = state_of(self.store.experiments(), at)
         if state != self._state or clock_s >= self._refresh_due_at:
             self._refresh(at, clock_s)
@@ -72,14 +72,15 @@ class Watch:
             self._budgets = budgets(self.store, at)
             self._budgets_due_at = clock_s + (_BUDGETS_S if self._budgets else 0)
         took_s, live_s = time.monotonic() - begun_s, self.publication.live_s
-        # A store of millions of rows takes a minute: it has a small part of the time, live half of it.
+        # A store of millions of rows takes a minute. Use a small part of the time, or half of it if live.
         rest_s = max(AGAIN_S, self.idle * took_s) if live_s is None else max(live_s, 2 * took_s)
         self._refresh_due_at = clock_s + rest_s
 
 
 def main() -> None:
-    """Say what is found until the input ends."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the end of its input is its end, also where all are told
+    """Print updates until the input ends."""
+    # The end of input ends the process, even if systemd signals the whole process group.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(_NICE)
     request = json.loads(sys.stdin.readline())
     FOLDERS.extend(request["folders"])
@@ -88,14 +89,14 @@ def main() -> None:
         try:
             watch = watch or Watch(Store(request["store"], create=False), publication)
             update = watch.turn(watch.clock(), time.monotonic())
-        except ClockWrong as e:  # by a wrong clock the running window may seem to have ended
+        except ClockWrong as e:  # with a wrong clock, the running window might seem to have ended
             update = {"error": e.reason}
         except HushmoteError as e:
             watch, update = _close(watch), {"error": str(e)}
         except Exception as e:
             watch, update = (
                 _close(watch),
-                {"error": f"a fault in Hushmote, {type(e).__name__}: please report it"},
+                {"error": f"a bug in Hushmote, {type(e).__name__}: please report it"},
             )
         if update is not None:
             print(json.dumps(update), flush=True)

@@ -1,1 +1,1 @@
-"""A fleet's papers: the label, tables for standards and law, a registry's entry, the signed JSON of all."""
+"""A fleet's compliance documents: the label, tables for standards and law, registry entries, signed JSON."""

@@ -1,4 +1,4 @@
-"""A fleet's statement as plain values, signed or not, and what `hushmote statement verify` checks of it."""
+"""A fleet's statement as plain values, signed or unsigned, and the checks of `hushmote statement verify`."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ Paragraph: TypeAlias = Sequence[Phrase]
 
 
 def label(facts: FleetFacts, *, public: bool = False) -> dict[str, list[Paragraph]]:
-    """The label: its five questions and their answers, a sentence or two each; public: without counts."""
+    """Return the label: five questions, each with a short answer; public: without counts."""
     named = facts.current_questions or facts.questions
     phrases = [words.asked(q.name, q.purpose, q.version.experiment, q.version.unit, q.most) for q in named]
     times = _group_by(((q.version.expires, q.is_asked, q.keep), q) for q in facts.questions)
@@ -48,7 +48,7 @@ def label(facts: FleetFacts, *, public: bool = False) -> dict[str, list[Paragrap
 
 
 def _disclosure(facts: FleetFacts, named: Sequence[FleetQuestion], public: bool) -> list[Phrase]:
-    """Return the sentences on what reports reveal: as planned, singly, at the device's limit, in counts."""
+    """Return sentences on what reports reveal: as planned, one by one, at the device's limit, in counts."""
     life = Disclosure(facts.promised.epsilon, facts.promised.delta)
     plans = [min(q.planned, life, key=lambda loss: loss.epsilon) for q in named]
     phrases = [words.planned(q.name, q.most, loss) for q, loss in zip(named, plans, strict=True)]
@@ -73,7 +73,7 @@ def _names(questions: Iterable[FleetQuestion]) -> tuple[str, ...]:
 
 
 def _group_by(pairs: Iterable[tuple[Any, FleetQuestion]]) -> list[tuple[Any, list[FleetQuestion]]]:
-    """Questions by what they have in common, in their order."""
+    """Return the questions grouped by what they have in common, in their order."""
     groups: list[tuple[Any, list[FleetQuestion]]] = []
     for common, question in pairs:
         same = [questions for other, questions in groups if other == common]
@@ -85,10 +85,13 @@ def _group_by(pairs: Iterable[tuple[Any, FleetQuestion]]) -> list[tuple[Any, lis
 
 
 def document(facts: FleetFacts, *, public: bool = False, language: Language = "en") -> dict[str, Any]:
-    """The whole statement, without a signature, as JSON has it.
+    """Return the whole statement, unsigned, as plain values for JSON.
 
-    public: label, files and each question's digest alone, and no count, so that anybody may have it.
-    language: of the label; tables for experts are in English.
+    Args:
+        facts: The fleet's facts.
+        public: Include only the label, the files and each question's digest, without counts, so that anyone
+            may have it.
+        language: The language of the label; tables for experts are in English.
     """
     write = words.words_in(language).write
     paragraphs = {
@@ -110,15 +113,15 @@ def document(facts: FleetFacts, *, public: bool = False, language: Language = "e
 
 
 def sign(statement: dict[str, Any], fleet_keys: keys.FleetKeys | None) -> dict[str, Any]:
-    """A statement, signed with the key that signs the fleet's experiments; None: of an open fleet.
+    """Sign a statement with the key that signs the fleet's experiments; None for an open fleet.
 
-    Raises StatementError if that key is kept elsewhere.
+    Raises StatementError if that key is missing.
     """
     if fleet_keys is None:
         why = f"fleet {statement['fleet']} is open and has no signing key: nobody vouches for this"
         return {"statement": statement, "unsigned": why}
     if fleet_keys.signing is None:
-        raise StatementError("the signing key is missing, and a statement is signed: give --signing-key")
+        raise StatementError("a statement needs the signing key, which is missing: give --signing-key")
     signature = keys.sign_document(fleet_keys.signing, topics.statement_topic(statement["fleet"]), statement)
     return {
         "statement": statement,
@@ -128,12 +131,18 @@ def sign(statement: dict[str, Any], fleet_keys: keys.FleetKeys | None) -> dict[s
 
 
 def verify(path: Path, announce_key: bytes | None = None) -> list[str]:
-    """Check a statement's signature and its files' hashes; what was checked, a line each.
+    """Check a statement's signature and its files' hashes; return a line for each check.
 
-    announce_key: of the fleet; None checks with the key that the file itself names, which anybody can make.
-    A file of a board that this package does not have is looked for beside the statement. Raises
-    StatementError with one line for a file that is damaged, altered, unsigned, signed with another key, or of
-    other files.
+    A board file that is not in this package is looked up next to the statement.
+
+    Args:
+        path: The statement.
+        announce_key: The fleet's announce key; None checks with the key in the statement, which anyone could
+            have made.
+
+    Raises:
+        StatementError: The statement is damaged, altered, unsigned or signed with another key, or its files
+            are different.
     """
     whole, files = _read(path)
     if "unsigned" in whole:
@@ -142,7 +151,7 @@ def verify(path: Path, announce_key: bytes | None = None) -> list[str]:
     if announce_key not in (None, by):
         raise StatementError(
             f"{path} is signed with another key, {by.hex()}, than the announce key of fleet "
-            f"{statement['fleet']}: somebody else made it"
+            f"{statement['fleet']}: someone else made it"
         )
     lines = [
         f"signed for fleet {statement['fleet']} on {statement['made_at']}, as it is, by the announce key",
@@ -152,20 +161,20 @@ def verify(path: Path, announce_key: bytes | None = None) -> list[str]:
 
 
 def fleet_of(path: Path) -> str:
-    """Return the fleet that a statement names; raises StatementError for a file that is damaged."""
+    """Return the fleet that a statement names; raise StatementError if the file is damaged."""
     fleet: str = _read(path)[0]["statement"]["fleet"]
     return fleet
 
 
 def read_public(path: Path) -> dict[str, Any]:
-    """Read a statement that anybody may have, signed or not, as signed() returned it.
+    """Read a public statement, signed or unsigned, as sign() returned it.
 
-    Raises StatementError with one line for a file that is damaged, altered or holds counts.
+    Raises StatementError if the file is damaged or altered, or contains counts.
     """
     whole, _ = _read(path)
     if "chapters" in whole["statement"] or "asked" not in whole["statement"]:
         raise StatementError(
-            f"{path} holds counts: make one for everybody with `hushmote statement write --public`"
+            f"{path} contains counts: make a public one with `hushmote statement write --public`"
         )
     try:
         page.html(whole)
@@ -175,11 +184,11 @@ def read_public(path: Path) -> dict[str, Any]:
 
 
 def _damaged(path: Path) -> StatementError:
-    return StatementError(f"{path} is no statement, or is damaged: take the file that was published")
+    return StatementError(f"{path} is not a statement, or is damaged: use the file that was published")
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Read a statement as it was signed, if it was, and the names and SHA-256 of a board's files."""
+    """Read a statement, check its signature if it has one, and return it with its board files' hashes."""
     with refusing(StatementError, f"read {path}"):
         content = path.read_bytes()
     try:
@@ -198,7 +207,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
 
 
 def _compare_file(path: Path, name: str, sha256: str) -> str:
-    """Compare a board's file with that of this package, or with the one beside the statement."""
+    """Compare a board's file with the one in this package or next to the statement; return a line."""
     module = f"{name}.py"
     ours = flash.EXAMPLE.parent / module
     beside = path.with_name(Path(module).name)
@@ -207,8 +216,8 @@ def _compare_file(path: Path, name: str, sha256: str) -> str:
             return f"{name}: as {'in this package' if file == ours else file}, SHA-256 {sha256}"
     if module == "main.py" or not ours.exists():
         raise StatementError(
-            f"{name} is not the file that {path} names: put {module} of the firmware beside it"
+            f"{name} is not the file that {path} names: put the firmware's {module} next to it"
         )
     raise StatementError(
-        f"{name} of this package is not the one that {path} names: install the version it says"
+        f"{name} of this package is not the one that {path} names: install the version it states"
     )

@@ -1,4 +1,4 @@
-"""What a fleet's papers rest on: store, policy, the fleet's folder and this package, read once."""
+"""The facts behind a fleet's statement, read from the store, the policy, its folder and this package."""
 
 import datetime
 import hashlib
@@ -28,17 +28,17 @@ from ..provisioning.further import further_files
 
 
 class StatementError(HushmoteError):
-    """Papers that cannot be made or checked; the text says what is missing, and where it belongs."""
+    """A statement cannot be made or verified; the text says what is missing and where it belongs."""
 
 
 @dataclass(frozen=True)
 class FleetQuestion:
-    """An experiment of a fleet, all its versions together.
+    """An experiment of a fleet, with all its versions.
 
-    asked: whether boards are asked today. digest: as digest_of() has it. since: the day on which they first
-    were. keep: how long counts are kept. most: reports of a board's life. devices: that reported.
-    erased: reports of windows that are no more. epsilons: of a report, and of all ended windows' histograms;
-    None before the first report.
+    is_asked: whether boards are asked today. digest: see digest_of(). since: the day on which boards were
+    first asked. keep: how long counts are kept. most: reports in a board's lifetime. devices: number that
+    reported. erased: reports in windows that have been erased. epsilons: of a report, and of the histograms
+    of all ended windows; None before the first report.
     """
 
     version: Version
@@ -54,7 +54,7 @@ class FleetQuestion:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The experiment's name."""
         return self.version.experiment.name
 
     @property
@@ -69,15 +69,15 @@ class FleetQuestion:
 
     @property
     def epsilon(self) -> float:
-        """ε of one report, nats; of versions that differ the largest."""
+        """ε of one report, nats; the largest if versions differ."""
         own = self.version.experiment.epsilon / MICRO
         return own if self.epsilons is None else max(own, self.epsilons.report)
 
     @property
     def planned(self) -> Disclosure:
-        """The disclosure by all reports of a device that the experiment's budget allows.
+        """The disclosure by all reports that the experiment's budget allows a device.
 
-        The sum of their ε, or with δ what zero-concentrated privacy makes of many small ones if that is less.
+        It is the sum of their ε or, if that is less, their composition by zero-concentrated privacy, with δ.
         """
         squares = ZcdpFilter(1.0, USUAL_DELTA).spent(History.equal(round(self.epsilon * MICRO), self.most))
         plain = Disclosure(self.most * self.epsilon)
@@ -86,11 +86,11 @@ class FleetQuestion:
 
 @dataclass(frozen=True)
 class Consent:
-    """How boards come to take part: asked, or by a yes that the owner has already, for a reason.
+    """The way people consent: on the board, or already elsewhere.
 
-    network: the policy lets the server start a board. each: each question needs a yes of its own. button,
-    light: whether the firmware has one; None if it does not say. id_at: where people find the device's id,
-    as the firmware says it; empty if it does not.
+    given: consent was given elsewhere. because: where. network: the policy lets the server start a board.
+    each: each question needs its own consent. button, light: whether the firmware has one; None if it does
+    not state that. id_at: where people find the device's id, as the firmware states it, or "".
     """
 
     given: bool = False
@@ -104,7 +104,7 @@ class Consent:
 
 @dataclass(frozen=True)
 class BoardFile:
-    """A file that goes onto a board: its path there without .py or .mpy, its source's size and SHA-256."""
+    """A file on a board: its path without .py or .mpy, and the size and SHA-256 of its source."""
 
     path: str
     bytes: int
@@ -113,9 +113,10 @@ class BoardFile:
 
 @dataclass(frozen=True)
 class FleetFacts:
-    """All of it. policy_file: where the policy was read. promised: for all reports of a board's life.
+    """All facts behind a statement.
 
-    hosts: of the broker, which a fleet with a folder reaches by TLS; none where there is no folder.
+    policy_file: the file of the policy. promised: the guarantee for all reports in a board's lifetime. hosts:
+    the broker's, reached by TLS; empty if the fleet has no folder.
     """
 
     fleet: str
@@ -131,12 +132,12 @@ class FleetFacts:
 
     @property
     def current_questions(self) -> tuple[FleetQuestion, ...]:
-        """The questions that boards are asked today."""
+        """Questions that boards are asked today."""
         return tuple(q for q in self.questions if q.is_asked)
 
     @property
     def owners(self) -> tuple[str | Phrase, ...]:
-        """The owner, as the experiment's file names it."""
+        """The owners of all questions, each once."""
         owners: list[str | Phrase] = []
         for q in self.questions:
             owners += [q.owner] if q.owner not in owners else []
@@ -144,16 +145,26 @@ class FleetFacts:
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """The questions whose files do not say how long counts are kept."""
+        """Questions whose files do not state how long counts are kept."""
         return tuple(q.name for q in self.questions if q.keep == words.UNDECIDED)
 
 
 def read(
     store: Store, fleet: str, folder: FleetFolder | None, firmware: Path, at: datetime.datetime
 ) -> FleetFacts:
-    """Read a fleet's facts. firmware: a Python file with the boards' POLICY, or it as .json; at: now, UTC.
+    """Read a fleet's facts.
 
-    Raises StatementError for what is missing, PolicyError and StoreError.
+    Args:
+        store: The store.
+        fleet: The fleet's name.
+        folder: The fleet's folder, if there is one.
+        firmware: A Python file with the boards' POLICY, or the policy as .json.
+        at: The current time, UTC.
+
+    Raises:
+        StatementError: Something is missing.
+        PolicyError: The policy cannot be read.
+        StoreError: The store cannot be read.
     """
     policy, facts = policies.read(firmware), Facts(store, at)
     sent = store.participation(fleet)
@@ -161,7 +172,7 @@ def read(
     questions = [_question(of, policy, sent.get(of.selection.experiment)) for of in selected]
     questions = [q for q in questions if q.is_asked or q.reports]
     if not questions:
-        raise StatementError(f"nothing is asked of fleet {fleet}: `hushmote experiment add` adds a question")
+        raise StatementError(f"fleet {fleet} has no questions: add one with `hushmote experiment add`")
     for q in questions:
         _check(q, policy, firmware)
     return FleetFacts(
@@ -186,12 +197,12 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
         name: next((getattr(v, name) for v in described if getattr(v, name)), "") for name in _WORDS
     }
     is_asked, experiment = version.published_on(now.date()), version.experiment
-    endless = experiment.window == "all"  # it can have no keep
+    endless = experiment.window == "all"  # such an experiment cannot have `keep`
     for name, text in descriptions.items():
         if not text and is_asked and name != "keep":
             raise StatementError(
-                f"{selected.selection.experiment} of fleet {version.fleet} says no {name}: put {_WORDS[name]}"
-                " into its experiment's file, and give that to `hushmote experiment add` again"
+                f"{selected.selection.experiment} of fleet {version.fleet} has no {name}: put {_WORDS[name]}"
+                " into its experiment file and run `hushmote experiment add` again"
             )
     hours = None if endless else kept_hours(descriptions["keep"])
     keep = words.ENDLESS if endless else words.UNDECIDED if hours is None else words.keeping(hours * 3600)
@@ -212,7 +223,7 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
 
 
 def digest_of(version: Version) -> str:
-    """SHA-256, in hex, of what a version asks and of the words on it that a statement tells."""
+    """Return the SHA-256, in hex, of a version's question and of its texts in a statement."""
     words = [str(version.expires), version.unit, version.purpose, version.owner, version.keep]
     return hashlib.sha256(version.payload + json.dumps(words).encode()).hexdigest()
 
@@ -221,17 +232,17 @@ _WORDS = {"owner": 'owner = "..."', "purpose": 'purpose = "..."', "keep": 'keep 
 
 
 def _check(question: FleetQuestion, policy: Policy, firmware: Path) -> None:
-    """Raise StatementError where boards would refuse what they are asked: its numbers would be nobody's."""
+    """Raise StatementError if boards would refuse the question: its numbers would apply to no one."""
     e = question.version.experiment
     is_accepted = e.name in policy.experiments and e.rule in policy.rules and e.epsilon <= policy.epsilon
     if question.is_asked and not is_accepted:
         raise StatementError(
-            f"boards with the POLICY of {firmware} refuse {e.name}: give the firmware they have with --policy"
+            f"boards with the POLICY of {firmware} refuse {e.name}: give their actual firmware with --policy"
         )
 
 
 def consent_of(folder: FleetFolder | None, policy: Policy, firmware: Path) -> Consent:
-    """Return how boards come to take part; where nothing is said they ask, and are silent until then."""
+    """Return how people consent; by default boards ask, and send nothing until someone says yes."""
     because = "" if folder is None else folder.fleet.consent
     button, light = (policies.has_pin(firmware, name) for name in ("BUTTON", "LED"))
     network, each = policy.consent_from == "network", policy.ask == "each"
@@ -240,9 +251,9 @@ def consent_of(folder: FleetFolder | None, policy: Policy, firmware: Path) -> Co
 
 
 def board_contents(firmware: Path, versions: Sequence[Version]) -> tuple[BoardFile, ...]:
-    """The files that go onto a board with this firmware that is asked these experiments.
+    """Return the files of a board with this firmware and these experiments.
 
-    Where the file holds a policy alone, no application is known, and none is named.
+    If the firmware file contains only a policy, the application is unknown and left out.
     """
     is_application = policies.is_application(firmware)
     with refusing(StatementError, f"read {firmware}"):
@@ -256,10 +267,10 @@ def board_contents(firmware: Path, versions: Sequence[Version]) -> tuple[BoardFi
 
 
 def check_keys(store: Store, fleet: str, fleet_keys: keys.FleetKeys | None) -> None:
-    """Raise StatementError where these keys are not those of a keyed fleet."""
+    """Raise StatementError unless these are the keys of the keyed fleet."""
     where = "its folder, or its key files with --master-key and --signing-key"
     if fleet_keys is None:
-        raise StatementError(f"fleet {fleet} signs what it says: give {where}")
+        raise StatementError(f"fleet {fleet} has keys, so its statement must be signed: give {where}")
     try:
         keys.check_masters(fleet_keys, fleet, store.master_checks().get(fleet))
     except keys.MasterKeyError:

@@ -1,4 +1,4 @@
-"""A statement as one HTML file that loads nothing: the label is its first page, on paper too."""
+"""A statement as one HTML file that loads nothing; the label is its first page, also in print."""
 
 import datetime
 import json
@@ -32,9 +32,12 @@ _MARKED = re.compile(rf"(?:{'|'.join(map(re.escape, sorted(_BEGINNINGS)))})[^\]]
 
 
 def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
-    """The page of a signed or unsigned statement, as document.signed() returns it.
+    """Return the page of a statement, signed or unsigned, as document.sign() returns it.
 
-    news: what has changed since. download: where the statement itself is. Both only on a web site.
+    Args:
+        whole: The statement.
+        news: What has changed since, for a web site.
+        download: The URL of the statement itself, for a web site.
     """
     statement = whole["statement"]
     words = words_of(statement)
@@ -65,12 +68,12 @@ def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
 
 
 def words_of(statement: Mapping[str, Any]) -> Words:
-    """Return the words of a statement's language; raises KeyError for one that there is not."""
+    """Return the words in a statement's language; raise KeyError for an unknown one."""
     return {name: words_in(name) for name in LANGUAGES}[statement.get("language", "en")]
 
 
 def _text(text: str) -> str:
-    """A text in HTML; what somebody has to fill in is marked."""
+    """Return a text as HTML, with the parts that someone has to fill in marked."""
     return _MARKED.sub(lambda match: f"<mark>{match[0]}</mark>", escape(visible(text)))
 
 

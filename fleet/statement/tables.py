@@ -1,4 +1,4 @@
-"""What papers.toml is filled in with; and a table of each number of a statement with its source."""
+"""The values for papers.toml, and a table of each number of a statement with its source."""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from .facts import FleetFacts, FleetQuestion
 
 
 def chapters(facts: FleetFacts) -> list[dict[str, Any]]:
-    """The tables for standards and law, and that of the numbers: title, about, and tables of texts."""
+    """Return the chapters for standards and law, and the numbers: title, about, and tables of texts."""
     questions, result = [_question_values(facts, q) for q in facts.questions], []
     fleet = _fleet_values(facts, questions)
     for chapter in _texts()["chapters"]:
@@ -33,7 +33,7 @@ def chapters(facts: FleetFacts) -> list[dict[str, Any]]:
 
 
 def registry(facts: FleetFacts) -> list[dict[str, Any]]:
-    """An entry of the Differential Privacy Deployments Registry for each question."""
+    """Return an entry of the Differential Privacy Deployments Registry for each question."""
     entries, texts = [], _texts()["registry"]
     for q in facts.questions:
         entry = _fill(texts, _question_values(facts, q))
@@ -49,7 +49,7 @@ def _texts() -> dict[str, Any]:
 
 
 def _fill(value: Any, values: Mapping[str, str]) -> Any:
-    """The same with every {name} in its texts filled in."""
+    """Return the value with every {name} in its texts filled in."""
     if isinstance(value, str):
         return value.format_map(values)
     if isinstance(value, dict):
@@ -112,14 +112,14 @@ _english = words.words_in("en").write
 
 
 def _confirmed(light: bool | None) -> str:
-    """Return how a device shows that it was stopped; light: whether its firmware has one, None if unknown."""
+    """Return how a device shows that it has stopped; light: whether it has one, None if unknown."""
     place = "[For the maker: what it shows] "
     light_words = {True: "Three short flashes of its light. ", False: "", None: place}[light]
     return f"{light_words}Its `status()` says that consent is no."
 
 
 def _but(delta: float, sentence: str) -> str:
-    """A sentence on a promise, with the chance before it at which the promise may fail."""
+    """Return a sentence on a promise, preceded by the chance that it fails."""
     return (
         f"But for a chance of {chance(delta, up=True)}, {sentence[:1].lower()}{sentence[1:]}"
         if delta
@@ -143,7 +143,7 @@ _MEASURES = (
 
 
 def _carried(of: FleetFacts) -> str:
-    """How reports travel."""
+    """Return a description of how reports are sent."""
     tags = "Each report has a tag, HMAC-SHA256 by the device's key." if of.keyed else "Reports have no tag."
     if not of.hosts:
         return f"MQTT. [For the maker: which broker, and whether by TLS] {tags}"

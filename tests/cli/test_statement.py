@@ -111,7 +111,7 @@ def test_it_writes_what_it_then_verifies(home: Path):
         "hushmote: statement.json was altered after it was signed, or signed with another key\n"
     )
     (home / "statement.json").write_text(text[:-9])
-    refused = "hushmote: statement.json is no statement, or is damaged: take the file that was published\n"
+    refused = "hushmote: statement.json is not a statement, or is damaged: use the file that was published\n"
     assert hushmote("statement", "verify", "statement.json", cwd=home, expect=1) == refused
     assert hushmote("statement", "verify", "none.json", cwd=home, expect=1) == (
         "hushmote: cannot read none.json: No such file or directory\n"
@@ -175,8 +175,8 @@ def test_a_keyed_fleet_signs_with_its_own_keys_alone(home: Path):
     write = "statement write --policy main.py --output s.json"
     Refusal(
         write,
-        "hushmote: fleet home signs what it says: give its folder, or its key files with --master-key and "
-        "--signing-key\n",
+        "hushmote: fleet home has keys, so its statement must be signed: give its folder, or its "
+        "key files with --master-key and --signing-key\n",
     ).check(home)
     with Store(f"sqlite:///{home / STORE}") as store:
         store.set_master_check("home", "0123456789abcdef")

@@ -343,9 +343,9 @@ class TestWhatIsAsked:
         for made, said in (
             (
                 json.dumps(whole),
-                "holds counts: make one for everybody with `hushmote statement write --public`",
+                "contains counts: make a public one with `hushmote statement write --public`",
             ),
-            (json.dumps({"statement": both, "unsigned": ""}), "holds counts"),
+            (json.dumps({"statement": both, "unsigned": ""}), "contains counts"),
             (text.replace("How warm", "How cold"), "was altered after it was signed"),
             (json.dumps({"statement": other, "unsigned": ""}), "is no statement, or is damaged"),
             (text[:-9], "is no statement, or is damaged"),

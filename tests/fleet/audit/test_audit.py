@@ -221,7 +221,7 @@ def test_thinning_is_audited_as_a_coin_whose_silence_counts():
 def test_a_runtime_that_fails_is_one_line(tmp_path):
     job = [Job(subject(SHAPES["rr"], False), (100, 100))]
     for argv, text in [
-        (("/no/such/python",), "does not run: .*No such file"),
+        (("/no/such/python",), "cannot run .*No such file"),
         (("true",), "did not finish: no reason given"),
         (("echo", "JOB"), "did not finish"),
         (("cat", "/dev/null"), "did not finish"),
@@ -234,10 +234,10 @@ def test_a_runtime_that_fails_is_one_line(tmp_path):
     with fails("did not finish: ZeroDivisionError", RuntimeFault):
         serial_port.draw(CPYTHON, job, client=client)
     client = broken_client(tmp_path, "            if x < n:\n", "            if False:\n")
-    with fails("has said nothing for 2 s: does it hang", RuntimeFault):
+    with fails("has printed nothing for 2 s: it may hang", RuntimeFault):
         serial_port.draw(CPYTHON, job, client=client, silence_s=2)
     client = broken_client(tmp_path, "return 1 if value else 0", "return 0 if value else 1")
-    with fails("fell into 1 and 0, not into 0 and 1", AuditError):
+    with fails("fell into 1 and 0, not 0 and 1", AuditError):
         serial_port.draw(CPYTHON, job, client=client)
 
 
@@ -246,7 +246,7 @@ def test_a_board_is_audited_with_what_is_installed_on_it(tmp_path):
     if "unix32f" not in here:
         pytest.skip("needs unix32f: python firmware_tests/runtimes.py --install")
     with SoftwareBoard(here["unix32f"], tmp_path / "board.img") as board:
-        with fails("has no ldp_client: `hushmote flash", AuditError):
+        with fails("has no ldp_client: run `hushmote flash", AuditError):
             serial_port.connect(board.port)
         client = broken_client(tmp_path, *BROKEN["never lies"][:2])
         mpremote = (sys.executable, "-m", "mpremote", "connect", board.port)

@@ -112,7 +112,7 @@ def test_an_experiment_that_comes_or_goes_is_seen(broker, door):
 @pytest.mark.parametrize(
     ("path", "status", "words"),
     [
-        ("/v1/nope/report/d1", 404, "the fleet nope is not known here"),
+        ("/v1/nope/report/d1", 404, "unknown fleet nope"),
         ("/v1/Open/report/d1", 400, "1 to 32 of a-z"),
         ("/v1/open/report/D1", 400, "device id 'D1' must be"),
         ("/v1/open/report/", 400, "device id '' must be"),
@@ -161,8 +161,8 @@ def test_a_target_that_no_client_library_sends(door, target, expected):
     ("content", "kind", "status", "words"),
     [
         (b"", RAW, 400, "not a report (empty)"),
-        (bytes(21), RAW, 413, "it may have 20 bytes"),
-        (bytes(100_000), "application/json", 413, "it may have 65536 bytes"),
+        (bytes(21), RAW, 413, "at most 20 bytes"),
+        (bytes(100_000), "application/json", 413, "at most 65536 bytes"),
         (b"{}", "application/json", 400, "not a LoRaWAN server's"),
         (REPORT, "application/x-www-form-urlencoded", 415, "must be application/octet-stream"),
         (REPORT, None, 415, "must be application/octet-stream"),
@@ -212,7 +212,7 @@ def test_limits_device_address_and_total_independently(broker):
             assert [door.report("d1", REPORT).status for _ in range(2)] == [204, 204]
             told = door.report("d1", REPORT)
             assert told.status == 429
-            assert f"too many requests of {whose}; send the same bytes again" in one_line(told)
+            assert f"too many requests from {whose}; send the same bytes again" in one_line(told)
             assert 1 <= int(told.headers["retry-after"]) <= 100
             assert door.report("d2", REPORT).status == (204 if "device from" in whose else 429)
             assert door.ask("GET", "/healthz").status == 200  # whoever watches is not limited
@@ -367,7 +367,7 @@ def test_half_a_body_is_no_report(broker, door, monkeypatch):
         s.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(REPORT) + REPORT[:5])
         came = received(s)
     assert statuses(came) == [408]
-    assert b"did not come within 0.2 s" in came
+    assert b"did not arrive within 0.2 s" in came
     assert published(broker, door) == []
 
 

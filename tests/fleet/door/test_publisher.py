@@ -136,7 +136,7 @@ def test_rejects_report_denied_by_broker_access_list(tmp_path, caplog):
     with MosquittoBroker(settings=(f"acl_file {acl}",)) as broker, opened(broker, **options) as door:
         told = door.report("d1", REPORTS[0], fleet="other")
         assert (told.status, "does not let the door publish" in told.text) == (503, True)
-        assert "refuses reports (not authorized): let this user publish them" in caplog.text
+        assert "refuses reports (not authorized): allow this user to publish" in caplog.text
         assert "d1" not in caplog.text
 
 

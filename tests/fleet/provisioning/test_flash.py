@@ -83,7 +83,7 @@ def test_reflashing_keeps_ledger_and_removes_stale_copies(used: Bench):
         before = used.contents()
         on_board(board, "with open('/ldp_client.py', 'w') as f: f.write('raise SystemExit')")
         again = used.flash(board)
-        assert "--yes is for a ledger that is made: this board keeps the answer that it has" in used.lines
+        assert "--yes applies only to a new ledger: this board keeps its answer" in used.lines
         assert used.contents() == before
         assert again.ledger == "kept"
         assert again.copied == ()
@@ -396,7 +396,8 @@ def test_board_opens_no_connection_before_opt_in_at_prompt(bench: Bench):
             silent = b"silent, as nobody has said yes yet; with a yes it answers room_temp: yes() says it\r\n"
             assert board.wait_for(silent, HANGS_S), board.output[-2000:]
             assert bench.lines[-2] == (
-                "silent until somebody at the board says yes: its button, held 3 s, or yes() at its prompt"
+                "silent until someone at the board says yes: hold its button for 3 s, "
+                "or type yes() at its prompt"
             )
             broker.setblocking(False)
             with pytest.raises(BlockingIOError):

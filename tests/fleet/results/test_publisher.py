@@ -137,7 +137,7 @@ def test_a_worker_that_dies_is_one_line_and_comes_back(tmp_path: Path):
             for n in (1, 2):
                 os.kill(_worker(process), signal.SIGKILL)
                 publish(broker, [(report_topic("open", f"n{n}"), reports(f"n{n}", temp, 1)[0])])
-                until(lambda n=n: process.log().count("worked out again") == n, process.log)
+                until(lambda n=n: process.log().count("computing results again") == n, process.log)
             fill(store, "open", experiment_json(name="later"), days())
             until(lambda: result_topic("open", "later") in last(reader), process.log)
             until(lambda: store.histogram("open", temp.digest).sum() == 1_292, process.log)

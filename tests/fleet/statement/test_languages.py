@@ -156,5 +156,5 @@ class TestPage:
         whole = document.sign(document.document(facts_of(store, tmp_path), public=True), None)
         whole["statement"]["language"] = language
         (tmp_path / "odd.json").write_text(json.dumps(whole))
-        with fails("is no statement, or is damaged", document.StatementError):
+        with fails("is not a statement, or is damaged", document.StatementError):
             document.read_public(tmp_path / "odd.json")

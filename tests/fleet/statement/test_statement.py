@@ -474,8 +474,8 @@ def test_names_file_and_missing_field(missing: str, store: Store, tmp_path: Path
     store.experiments = lambda fleet=None: (without,)  # type: ignore[method-assign]
     with pytest.raises(StatementError) as refused:
         statement(store, tmp_path)
-    put = f'put {missing} = "..." into its experiment\'s file'
-    assert f"room_temp of fleet home says no {missing}: {put}" in str(refused.value)
+    put = f'put {missing} = "..." into its experiment file'
+    assert f"room_temp of fleet home has no {missing}: {put}" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -503,13 +503,13 @@ def test_lists_withdrawn_question_without_its_text(store: Store, tmp_path: Path)
 
 def test_a_fleet_of_which_nothing_is_asked_has_no_statement(store: Store, tmp_path: Path):
     store.add_fleet("home", keyed=False)
-    with fails("nothing is asked of fleet home: `hushmote experiment add`", StatementError):
+    with fails("fleet home has no questions: add one with `hushmote experiment add`", StatementError):
         statement(store, tmp_path)
 
 
 def test_question_that_boards_refuse_has_no_statement(store: Store, tmp_path: Path):
     ask(store, KEPT.replace("room_temp", "door_open"))
-    with fails(r"refuse door_open: give the firmware they have with --policy", StatementError):
+    with fails(r"refuse door_open: give their actual firmware with --policy", StatementError):
         statement(store, tmp_path)
 
 
@@ -519,7 +519,7 @@ def test_keys_of_another_fleet_do_not_sign(store: Store):
     store.set_master_check("home", "0" * 16)
     with fails("these are not the keys of fleet home", StatementError):
         facts.check_keys(store, "home", KEYS)
-    with fails("fleet home signs what it says: give its folder", StatementError):
+    with fails("fleet home has keys, so its statement must be signed: give its folder", StatementError):
         facts.check_keys(store, "home", None)
 
 
@@ -601,7 +601,7 @@ def test_no_value_can_be_altered_without_notice(file: Path):
 def test_rejects_damaged_statement_in_one_line(text: str, tmp_path: Path):
     path = tmp_path / "s.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with fails(r"is no statement, or is damaged", StatementError):
+    with fails(r"is not a statement, or is damaged", StatementError):
         document.verify(path)
 
 
@@ -635,7 +635,7 @@ def test_another_file_of_the_package_is_named(file: Path, tmp_path: Path, monkey
 
 def test_own_application_is_looked_for_beside_statement(file: Path):
     file.with_name("main.py").unlink()
-    with fails(r"main is not the file that .* names: put main.py of the firmware", StatementError):
+    with fails(r"main is not the file that .* names: put the firmware's main.py next to it", StatementError):
         document.verify(file)
 
 

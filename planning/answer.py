@@ -1,4 +1,4 @@
-"""A plan's answer, made once: sentences, facts, tables, JSON and the experiment's file; others render it."""
+"""A plan's answer: sentences, facts, tables, JSON and the experiment file; other modules render it."""
 
 import math
 import shlex
@@ -57,7 +57,7 @@ _OTHER_QUESTIONS = {
 
 @dataclass(frozen=True)
 class LastWindow:
-    """What the last days of a life show: expected reports, half-width, and what their histogram tells."""
+    """The last window of a lifetime: expected reports, half-width, and the ε of their histogram."""
 
     name: str
     reports: float
@@ -83,14 +83,14 @@ class PlanAnswer:
 
     @property
     def error(self) -> float:
-        """Half-width of the 95 % interval, as Plan.error; for a life, over its longest window at the end."""
+        """Half-width of the 95% interval, as Plan.error; for a lifetime, over its longest last window."""
         if isinstance(self.plan, Plan):
             return self.plan.error
         return [*self.plan.errors.values()][-1]
 
     @property
     def solved(self) -> str:
-        """Which of devices, epsilon, domain and error was worked out; for a life devices, or its error."""
+        """The solved one of devices, epsilon, domain and error; for a lifetime, devices or error."""
         if isinstance(self.plan, Plan):
             return self.plan.solved
         return "devices" if self.request.devices is None else "error"
@@ -141,7 +141,7 @@ class PlanAnswer:
 
     @cached_property
     def histograms(self) -> Mapping[str, HistogramEpsilon]:
-        """What histograms reveal: by the window of a life, and for all reports."""
+        """The ε of histograms: by the window of a lifetime, and for all reports."""
         if isinstance(self.plan, Plan):
             return {
                 "all of it": histogram(self.plan.design, self.plan.devices, 1, histogram_delta(self.request))
@@ -150,7 +150,7 @@ class PlanAnswer:
 
     @cached_property
     def windows(self) -> tuple[LastWindow, ...]:
-        """What the last reports of a life show; for one report there are none."""
+        """The last windows of a lifetime; empty if each device sends one report."""
         plan = self.plan
         if isinstance(plan, Plan):
             return ()

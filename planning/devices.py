@@ -1,6 +1,6 @@
-"""From three of devices, epsilon, domain and wanted error: the fourth, and the mechanism to use.
+"""Solves for one of devices, epsilon, domain and error, given the other three, and chooses the mechanism.
 
-Every device reports once. The error is the half-width of the 95 % interval: 1.96 standard errors, from
+Every device reports once. The error is the half-width of the 95% interval: 1.96 standard errors, from
 `expected_error.variance`. No formula is inverted: the number of devices follows from the variance, and
 bisection finds the others among the possible values, so the result meets the wanted error as it
 stands. Where the choice of cells makes a step, the answer is on its safe side.
@@ -50,11 +50,11 @@ class PlanError(HushmoteError):
 
 @dataclass(frozen=True)
 class Plan:
-    """What n devices with one report each will show.
+    """The accuracy of n devices with one report each.
 
-    solved  which of devices, epsilon, domain and error was worked out
-    wanted  half-width asked for; None where it was solved
-    error   half-width of the 95 % interval, a share of devices, of a mean a part of the range
+    solved        the solved one of devices, epsilon, domain and error
+    target_error  requested half-width; None if the error was solved
+    error         half-width of the 95% interval, as a share of devices; of a mean, as a part of the range
     """
 
     question: Question
@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def epsilon(self) -> float:
-        """Of a report, nats."""
+        """ε of a report, in nats."""
         return self.design.epsilon / MICRO
 
     @property
@@ -75,7 +75,7 @@ class Plan:
 
     @property
     def error(self) -> float:
-        """Half-width of the 95 % interval."""
+        """Half-width of the 95% interval."""
         return Z * self.stderr
 
 
@@ -138,12 +138,12 @@ def _missing(question: Question) -> tuple[bool, ...]:
 
 
 def half_width(n: float, design: Design, question: Question) -> float:
-    """Return the half-width of the 95 % interval with n reports, as Plan.error; infinite with 0."""
+    """Return the half-width of the 95% interval with n reports, as Plan.error; infinite with 0."""
     return Z * math.sqrt(variance(design, question) / n) if n > 0 else math.inf
 
 
 def missing_half_width(design: Design, n: float) -> float:
-    """Return the half-width of the 95 % interval of the share without a reading, with n reports."""
+    """Return the half-width of the 95% interval of the share without a reading, with n reports."""
     return Z * math.sqrt(missing_variance(design) / n) if n > 0 else math.inf
 
 
@@ -306,7 +306,7 @@ def _solve_domain(
 
 
 def _search(error_at: Callable[[int], float], target: float, good: int, bad: int) -> int:
-    """Return a number that meets the wanted error, but whose neighbour towards bad (0: no error) does not.
+    """Return a number that meets the target error, while its neighbour towards bad (0: no error) does not.
 
     Interpolates between the logarithms, and bisects if that does not narrow things down.
     """

@@ -1,4 +1,4 @@
-"""How far an experiment's estimates will be off, before there is a report: exact variances, times reports.
+"""Predicts the errors of an experiment's estimates before the first report: exact variances, times reports.
 
 A statistic r·x is a constant plus, for each stratum of the mechanism, the mean of a weight w(code) over its
 reports (docs/mathematics.md). A stated population gives the law of the codes, and with it the variance of w:
@@ -37,7 +37,7 @@ ANSWERS: dict[Kind, str] = {
     "quantile": "quantiles",
     "mean": "mean",
 }
-"""What a mechanism must answer for a kind of question."""
+"""The answer that a mechanism must support for each kind of question."""
 
 _MAX_PAIRS = 2_000_000  # of a class of codes and a statistic; with more, sample the statistics
 _CHUNK = 1 << 21  # of them held at once
@@ -73,7 +73,7 @@ class Question:
 
     @property
     def all_ranges(self) -> bool:
-        """Whether the question is about every possible range."""
+        """True if the question is about every possible range."""
         return self.kind == "range" and self.width is None and not self.ranges
 
 
@@ -106,7 +106,7 @@ class Design:
 
     @cached_property
     def classes(self) -> int:
-        """Codes that mean different things."""
+        """Number of classes of codes with different meanings."""
         return self.mechanism.class_count
 
     def answers(self, question: Question) -> bool:
@@ -123,7 +123,7 @@ class Parabola:
     c: Floats
 
     def at(self, share: float | None) -> Floats:
-        """Variances at a share, or at each statistic's own worst one."""
+        """Return variances at a share, or at each statistic's own worst share."""
         f = self.worst_share if share is None else share
         return self.a + f * (self.b + f * self.c)
 
@@ -194,7 +194,7 @@ class MeanPopulation:
     variance: Floats
 
     def population(self, domain: int, place: int) -> Floats:
-        """Shares of the values, shape (domain,)."""
+        """Return the shares of the values, shape (domain,)."""
         return self.shares
 
     def statistic(self, domain: int, place: int) -> Floats:

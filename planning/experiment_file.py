@@ -22,7 +22,7 @@ NEEDS_RANGE = (
 
 
 class FileRefused(PlanError):
-    """A plan makes no experiment; field: the file's field that is wrong, or empty. reason: why."""
+    """A plan is not a valid experiment. field: the file's invalid field, or "". reason: why."""
 
     def __init__(self, error: DefinitionError) -> None:
         super().__init__(f"this plan makes no experiment: {error}", error.field)
@@ -34,7 +34,7 @@ _NOT_A_NAME = re.compile(r"[^a-z0-9_-]+")
 
 @dataclass(frozen=True)
 class ExperimentInfo:
-    """What people say about an experiment; purpose None: the plan's purpose. It runs from today on."""
+    """The name, purpose and owner of an experiment that starts today; purpose None: the plan's purpose."""
 
     name: str
     purpose: str | None

@@ -1,4 +1,4 @@
-"""hushmote.plan(): how many devices, which ε, how many values, what error; three of them give the fourth."""
+"""hushmote.plan(): solves for one of devices, ε, values and error, given the other three."""
 
 import functools
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _P = ParamSpec("_P")
 
 @dataclass(frozen=True, repr=False)
 class FleetPlan(Shown):
-    """What a fleet will show; printed, it is what `hushmote plan` prints.
+    """A plan for a fleet; printing it gives the output of `hushmote plan`.
 
     answer: its sentences, facts and tables, and the experiment's file.
     """
@@ -50,9 +50,9 @@ class FleetPlan(Shown):
 
     @property
     def error(self) -> float:
-        """Half-width of the 95 % interval, a share of the devices, of a mean a part of the range.
+        """Half-width of the 95% interval, as a share of devices; of a mean, as a part of the range.
 
-        Of a life it is that of the longest window at the end.
+        For a lifetime, it is over the longest window at the end.
         """
         return self.answer.error
 
@@ -63,11 +63,11 @@ class FleetPlan(Shown):
 
     @property
     def histogram(self) -> HistogramEpsilon:
-        """What the histogram of all reports gives away, and against whom that holds."""
+        """The ε of the histogram of all reports, and whom it protects against."""
         return self.answer.histograms["all of it"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, those of `hushmote plan --json`."""
+        """Return the plain values of `hushmote plan --json`."""
         return self.answer.to_dict()
 
     def __rich__(self) -> RenderableType:
@@ -85,7 +85,7 @@ def _from_request(request: Callable[_P, PlanRequest]) -> Callable[_P, FleetPlan]
         """Give three of devices, epsilon, values and error; get the fourth.
 
         With lifetime, horizon and call in the place of epsilon: how a board best spends what it may give away
-        in its life. Raises PlanError with one line where that cannot be planned.
+        in its life. Raises PlanError with one line if that cannot be planned.
         """
         try:
             return FleetPlan(answer(request(*arguments, **named)))

@@ -9,7 +9,7 @@ from .lifetime import LifetimePlan, Spending
 
 
 def plan_values(plan: Plan) -> dict[str, Any]:
-    """Of one report for each device."""
+    """Return the values of a plan with one report from each device."""
     question = plan.question
     return {
         "solved": plan.solved,
@@ -28,7 +28,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
 
 
 def missing_values(design: Design, reports: float) -> dict[str, Any]:
-    """Of the share without a reading; nothing where it has no index."""
+    """Return the values for devices without a reading; empty if no reading has no index."""
     if design.missing is None:
         return {}
     error = missing_half_width(design, reports)
@@ -36,7 +36,7 @@ def missing_values(design: Design, reports: float) -> dict[str, Any]:
 
 
 def lifetime_values(life: LifetimePlan) -> dict[str, Any]:
-    """Of a life: the ways to spend it, and what the best one shows."""
+    """Return the values of a lifetime: the ways to spend it, and the accuracy of the best one."""
     windows, question = life.windows().values(), life.question
 
     def spent(s: Spending) -> dict[str, Any]:

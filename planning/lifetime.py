@@ -1,4 +1,4 @@
-"""What a lifetime budget buys: how many reports of which epsilon, and what the fleet shows by the day.
+"""Plans a lifetime budget: how many reports at which ε, and the accuracy of each day.
 
 A device calls report() on a fixed rhythm, tosses the coin of `every` at each call, and is silent for good
 once it has made as many reports as its cap allows: of n calls min(Binomial(n, 1/every), cap) become reports.
@@ -71,7 +71,7 @@ def reports_made(calls: npt.ArrayLike, every: npt.ArrayLike, cap: int) -> npt.ND
 
 
 def _at_most(n: npt.NDArray[np.float64], p: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.float64]:
-    """Probability that Binomial(n, p) is at most k."""
+    """Return the probability that Binomial(n, p) is at most k."""
     if k < 0:
         return np.zeros_like(n)
     chance = special.betainc(np.maximum(n - k, 1.0), k + 1.0, 1 - p)
@@ -80,7 +80,7 @@ def _at_most(n: npt.NDArray[np.float64], p: npt.NDArray[np.float64], k: int) -> 
 
 @dataclass(frozen=True)
 class Rhythm:
-    """How often a device calls report(), and for how long."""
+    """The interval at which a device calls report(), and the horizon."""
 
     call_s: float
     horizon_s: float
@@ -92,7 +92,7 @@ class Rhythm:
 
     @property
     def days(self) -> float:
-        """The horizon."""
+        """The horizon in days."""
         return self.horizon_s / DAY_S
 
     def calls_in(self, days: float) -> float:
@@ -100,7 +100,7 @@ class Rhythm:
         return days * DAY_S / self.call_s
 
     def in_window(self, days: float, every: int, cap: int, end: int | None = None) -> float:
-        """Expected reports of one board in a number of days, of which call number end is the last.
+        """Return the expected reports of one board in a number of days that end with call number `end`.
 
         end: default the last call of the horizon.
         """
@@ -147,7 +147,7 @@ class Spending:
         return float(reports_made(self.rhythm.calls, self.every, self.cap)) / self.cap
 
     def per_device(self, days: float, first: bool = False) -> float:
-        """Expected reports of one board in the last days of the horizon, or its first."""
+        """Return the expected reports of one board in the last days of the horizon, or in the first."""
         end = min(max(1, round(self.rhythm.calls_in(days))), self.rhythm.calls) if first else None
         return self.rhythm.in_window(days, self.every, self.cap, end)
 
@@ -174,7 +174,7 @@ class LifetimePlan:
 
     @cached_property
     def best(self) -> Spending:
-        """Least half-width on the last day; of two within 1 % the one by basic composition."""
+        """The spending with the least half-width on the last day; within 1%, basic composition wins."""
         least = min(self.error(s, 1) for s in self.spendings)
         near = [s for s in self.spendings if self.error(s, 1) <= 1.01 * least]
         return min(near, key=lambda s: (s.composition != "basic", self.error(s, 1)))
@@ -185,7 +185,7 @@ class LifetimePlan:
         return self.best.design
 
     def devices_for(self, days: float, error: float) -> int:
-        """Fewest devices with which the last days meet an error."""
+        """Return the fewest devices with which the last days meet an error."""
         return devices_for(self.best.design, self.question, error, self.best.per_device(days))
 
     def with_enough_devices(self, error: float) -> "LifetimePlan":
@@ -205,12 +205,12 @@ class LifetimePlan:
     def error(
         self, spending: Spending, days: float, question: Question | None = None, first: bool = False
     ) -> float:
-        """Half-width of the 95 % interval of the last (or first) days, as Plan.error."""
+        """Return the half-width of the 95% interval of the last (or first) days, as Plan.error."""
         reports = self.devices * spending.per_device(days, first)
         return half_width(reports, spending.design, question or self.question)
 
     def windows(self) -> dict[str, float]:
-        """Names and days of the windows that fit into the horizon; all of it if none does."""
+        """Return names and days of the windows that fit into the horizon; the whole horizon if none does."""
         fitting = {name: days for name, days in WINDOWS.items() if days <= self.rhythm.days}
         return fitting or {"all of it": self.rhythm.days}
 
@@ -225,7 +225,7 @@ class LifetimePlan:
         return half_width(self.devices * self.best.used * self.best.cap, self.design, self.question)
 
     def questions(self) -> dict[str, Question]:
-        """Questions that a plan shows the errors of: the one it was made for, and those beside it."""
+        """Return the questions for which a plan shows errors: its own and some others."""
         kinds: dict[str, Question] = {"frequency": Question("frequency")}
         if 2 < self.best.design.domain <= MOST_RANGE_VALUES:
             kinds |= {"range": Question("range"), "quantile": Question("quantile", 0.5)}

@@ -1,4 +1,4 @@
-"""A plan's readings from readings that somebody has: a column of a CSV file proposes type, range and unit."""
+"""Proposes a plan's type, range and unit from existing readings in a column of a CSV file."""
 
 import contextlib
 import math
@@ -36,10 +36,10 @@ _UNITS |= {name: name for name in ("km", "kg", "mm", "cm", "ms", "ppm", "lux", "
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a file's column proposes.
+    """The proposal from a file's column.
 
-    request: the plan's, with what it left open. population: as `hushmote simulate` takes it. words: what was
-    read and proposed, in sentences.
+    request: the plan's request, completed. population: for `hushmote simulate`. words: a description of the
+    readings and the proposal, in sentences.
     """
 
     request: PlanRequest
@@ -175,12 +175,12 @@ def _fill_range(readings: Floats, column: str, request: PlanRequest) -> tuple[Pl
 
 
 def _beside_missing(bins: int, request: PlanRequest) -> int:
-    """One bin fewer where no reading has an index and would otherwise add a level to a tree."""
+    """Return one bin fewer if the index of "no reading" would otherwise add a level to a tree."""
     return bins - (request.missing is not None and bins > 2 and bins & (bins - 1) == 0)
 
 
 def _range(readings: Floats) -> tuple[float, float, int]:
-    """Round ends and a number of bins: around all readings, or around most where a few are far away."""
+    """Return round ends and a number of bins: around all readings, or most of them if a few are far away."""
     low, high = float(readings.min()), float(readings.max())
     inner = np.quantile(readings, (_TAIL, 1 - _TAIL))
     if high - low > _FAR * (inner[1] - inner[0]) > 0:
@@ -204,7 +204,7 @@ def usual_bins(span: float) -> int:
 
 
 def _unit(column: str) -> str:
-    """The unit that a column's name plainly has: "temp_c", "temperature (°C)"; else an empty text."""
+    """Return the unit in a column's name, such as "temp_c" or "temperature (°C)"; or else ""."""
     match = _IN_HEADING.search(column)
     if match:
         return match[1].strip()

@@ -1,4 +1,4 @@
-"""How far estimates will be off among the devices with a reading, where a share of the devices has none.
+"""Predicts the errors of estimates among the devices with a reading, if a share of the devices has none.
 
 A statistic of those with a reading is a ratio X / Y of two linear statistics, Y the share with a reading. To
 first order its error is that of (X - θ Y) / Y, θ the statistic's true value (estimate/conditional.py), which

@@ -1,4 +1,4 @@
-"""Readings that somebody has: a column of a CSV file."""
+"""Reads existing readings from a column of a CSV file."""
 
 import csv
 import math
@@ -22,7 +22,7 @@ _DECIMAL_COMMA = re.compile(r"\s*[-+]?(\d+|\d{1,3}(\.\d{3})+)?,\d+\s*", re.ASCII
 
 
 def is_blank(reading: Reading) -> bool:
-    """Return whether there is no reading, or none in a part of a pair."""
+    """Return whether a reading, or a part of a pair, is missing."""
     if isinstance(reading, tuple):
         return any(map(is_blank, reading))
     return reading is None or (isinstance(reading, float) and math.isnan(reading))

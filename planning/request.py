@@ -117,7 +117,7 @@ def in_python(text: str) -> str:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a reading is: yes or no, one of labels, or a number from low to high in bins; None: not said."""
+    """The type of a reading: yes or no, one of labels, or a number from low to high in bins."""
 
     yes_no: bool = False
     labels: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ class Reading:
 
     @property
     def span(self) -> float | None:
-        """From the least reading to the largest, in the unit."""
+        """The difference of the largest and the least reading, in the unit."""
         return None if self.low is None or self.high is None else self.high - self.low
 
 

@@ -1,4 +1,4 @@
-"""What a plan's histograms reveal about one device, and the ε of a report that keeps a wanted ε for them.
+"""Computes the ε of a plan's histograms, and the ε of a report that keeps a target ε for them.
 
 The ε of a report holds against everybody. That of a histogram holds only against people who see only
 histograms; not against the broker, the aggregator's operator or the database's journal.
@@ -59,10 +59,10 @@ def lifetime_histograms(life: LifetimePlan) -> dict[str, HistogramEpsilon]:
 def epsilon_for_histogram(
     question: Question, devices: int, domain: int, target: float, delta: float = USUAL_HISTOGRAM_DELTA
 ) -> int:
-    """Return the largest ε of a report, in steps of 0.001, that keeps a histogram at a wanted ε.
+    """Return the largest ε of a report, in steps of 0.001, that keeps a histogram at a target ε.
 
-    wanted: nats, > 0. Returns micro-nats; the largest allowed if even that keeps it. One report each, with
-    the best mechanism for the question. Raises PlanError if not even 0.001 does.
+    Every device sends one report, with the best mechanism for the question. The result is in micro-nats, and
+    at most the largest ε of an experiment. target: nats, > 0. Raises PlanError if not even 0.001 keeps it.
     """
     if not target > 0:
         raise PlanError(f"the ε of a histogram must be above 0, not {target:g}")

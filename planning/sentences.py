@@ -1,4 +1,4 @@
-"""A plan in words: its question and mechanism; what to take, how exact, how private, what it costs."""
+"""Describes a plan in words: question, mechanism, advice, accuracy, privacy and cost."""
 
 from ..server.epsilon import MICRO, nats
 from ..server.words.epsilon import ALL_SEEN, ITS_REPORT, belief
@@ -48,9 +48,9 @@ def describe_population(question: Question, design: Design) -> str:
 def sentences(
     plan: Plan | LifetimePlan, error: float | None, yes_no: bool = False, devices_solved: bool = False
 ) -> tuple[str, str, str]:
-    """What to take, how exact that is, and how private.
+    """Return sentences on what to take, how exact that is, and how private.
 
-    error: wanted half-width, as Plan.error. found: whether a life's devices were worked out.
+    error: target half-width, as Plan.error. devices_solved: whether a lifetime's devices were solved.
     """
     what = "share of yes" if yes_no else describe_question(plan.question)
     if isinstance(plan, Plan):
@@ -134,15 +134,15 @@ def cost(life: LifetimePlan) -> str:
 
 
 def unit_of(question: Question) -> str:
-    """The quantity that a half-width in hundredths belongs to."""
+    """Return the unit of a half-width in hundredths."""
     return "% of the range" if question.kind == "mean" else "points"
 
 
 def _within(error: float, question: Question) -> str:
-    """A half-width that says something, as of the 95 % interval of a share, or of a mean."""
+    """Return the half-width of a 95% interval, in words."""
     return f"{points(error, unit_of(question))}, 95 times in 100"
 
 
 def format_half_width(error: float, question: Question) -> str:
-    """The same, once it is known what it is of."""
+    """Return a half-width for a text that already names the quantity."""
     return points(error, "%" if question.kind == "mean" else "points")

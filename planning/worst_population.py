@@ -1,4 +1,4 @@
-"""The population for which an estimate errs most, and how much: of any linear statistic, under any mechanism.
+"""Finds the population with the largest error of a linear statistic, under any mechanism, and that error.
 
 A variance is a concave function of the shares: linear where weights are squared, less a square for each
 stratum. So steps that move shares from the value that adds least to the one that adds most climb to its top,
@@ -16,7 +16,7 @@ _STILL = 1e-7  # of the variance: what it may be off by
 
 
 def worst_population(mechanism: Mechanism, statistic: Floats) -> tuple[Floats, float]:
-    """Shares of the values, shape (domain,), and the variance there, times reports, rounded up.
+    """Return the worst shares of the values, shape (domain,), and their variance, times reports, rounded up.
 
     statistic: a weight for each value, shape (domain,).
     """
@@ -38,7 +38,7 @@ def moments(mechanism: Mechanism, statistic: Floats) -> tuple[Floats, Floats]:
 
 
 def climb(squares: Floats, means: Floats) -> tuple[Floats, float]:
-    """The top of squares · f - Σ (means · f)² over shares f, and its height and what may be lacking."""
+    """Maximize squares · f - Σ (means · f)² over shares f; return the shares and an upper bound."""
     shares = np.zeros(len(squares))
     shares[int(np.argmax(squares))] = 1.0
     height = lacking = 0.0

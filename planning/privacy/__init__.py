@@ -1,1 +1,1 @@
-"""What an attacker can believe after one report, after many, and after the histogram."""
+"""Bounds what an attacker can believe after one report, after many, and after the histogram."""

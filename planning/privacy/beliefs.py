@@ -1,4 +1,4 @@
-"""What an attacker can believe about a board's value after its reports: posteriors, and ε from a risk.
+"""Bounds an attacker's beliefs about a board's value after its reports: posteriors, and ε from a risk.
 
 An attacker holds a prior π over the values and sees codes. By the mechanism's law, one report moves the
 belief in a value v to π_v Pr[code | v] / Σ π_u Pr[code | u]. Where codes support values, and are R times
@@ -36,9 +36,9 @@ class DisclosureError(HushmoteError):
 
 @dataclass(frozen=True)
 class Risk:
-    """How far a belief may rise: to `most`, a probability, or to `factor` times what it was before.
+    """A limit of a belief: `most`, a probability, or `factor` times the belief before any report.
 
-    Exactly one of the two is given. DisclosureError where most is outside (0, 1) or factor is not above 1.
+    Exactly one of the two is given. Raises DisclosureError if most is outside (0, 1) or factor is at most 1.
     """
 
     most: Fraction | None = None
@@ -53,7 +53,7 @@ class Risk:
             raise DisclosureError(f"a factor is a number above 1 (2: at most doubles), not {self.factor}")
 
     def ceiling(self, prior: float) -> Fraction:
-        """The highest belief that the risk allows in what had this prior; 1 or more: any."""
+        """Return the highest belief that the risk allows for this prior; 1 or more means any."""
         if self.most is not None:
             return self.most
         assert self.factor is not None
@@ -68,18 +68,18 @@ class Risk:
 
 @dataclass(frozen=True)
 class Target:
-    """What an attacker would like to know: that the value is one of members, distinct indices."""
+    """A fact that an attacker wants to learn: that the value is one of members, distinct indices."""
 
     name: str
     members: tuple[int, ...]
 
     def prior(self, prior: Floats) -> float:
-        """The belief before any report."""
+        """Return the belief before any report."""
         return min(1.0, math.fsum(prior[list(self.members)]))
 
 
 def uniform(domain: int) -> Floats:
-    """The prior of someone who knows nothing, shape (domain,). DisclosureError for fewer than 2 values."""
+    """Return the uniform prior, shape (domain,); raise DisclosureError for fewer than 2 values."""
     if domain < 2:
         raise DisclosureError(f"there must be at least 2 values to tell apart, not {domain}")
     return np.full(domain, 1 / domain)
@@ -109,7 +109,7 @@ def normalize_prior(prior: npt.ArrayLike, domain: int) -> Floats:
 
 
 def posterior_bound(prior: float, epsilon: float) -> float:
-    """The most that anyone can believe after reports that are epsilon-LDP together: π e^ε/(1 - π + π e^ε).
+    """Return the largest belief after reports that together are epsilon-LDP: π e^ε/(1 - π + π e^ε).
 
     prior: in [0, 1]; epsilon: nats, >= 0, may be infinite.
     """
@@ -119,7 +119,7 @@ def posterior_bound(prior: float, epsilon: float) -> float:
 
 
 def worst_posteriors(experiment: Experiment, prior: Floats) -> Floats:
-    """The most that one report can make anyone believe in each value, shape (domain,); exact.
+    """Return the exact largest belief in each value after one report, shape (domain,).
 
     The maximum over all codes; for hh over all levels that are ever drawn.
     """
@@ -127,7 +127,7 @@ def worst_posteriors(experiment: Experiment, prior: Floats) -> Floats:
 
 
 def worst_posterior(experiment: Experiment, prior: Floats, target: Target) -> float:
-    """The most that one report can make anyone believe in a set of values; exact: the maximum over codes."""
+    """Return the exact largest belief in a set of values after one report: the maximum over codes."""
     inside = np.zeros(experiment.domain)
     inside[list(target.members)] = prior[list(target.members)]
     worst = target.prior(prior)
@@ -143,10 +143,10 @@ def worst_posterior(experiment: Experiment, prior: Floats, target: Target) -> fl
 
 
 def loss_allowed(prior: float, ceiling: Fraction) -> Decimal | None:
-    """The nats that take a belief from its prior to its ceiling: ln(c(1 - π)/(π(1 - c))), a little below.
+    """Return the nats from a prior to its ceiling, rounded down: ln(c(1 - π)/(π(1 - c))).
 
-    None where nothing can take it there: the prior is 0 or 1, or the ceiling 1 or more. DisclosureError where
-    the prior is at the ceiling or above: no ε brings it down.
+    The result is None if any loss is allowed: the prior is 0, or the ceiling 1 or more. Raises
+    DisclosureError if the prior is not below the ceiling, since no ε lowers it.
     """
     if ceiling >= 1 or prior <= 0:
         return None
@@ -163,7 +163,7 @@ def loss_allowed(prior: float, ceiling: Fraction) -> Decimal | None:
 
 @dataclass(frozen=True)
 class AllowedLoss:
-    """What a risk allows: total in micro-nats, rounded down (None: any), and the target that sets the limit.
+    """The loss that a risk allows: total in micro-nats, rounded down (None: any), and the limiting target.
 
     prior, ceiling: of that target, before and after.
     """
@@ -175,7 +175,7 @@ class AllowedLoss:
 
 
 def allowed_loss(prior: Floats, targets: Sequence[Target], risk: Risk) -> AllowedLoss:
-    """The largest ε of everything a board ever says that keeps all targets within the risk.
+    """Return the largest ε of everything a board ever sends that keeps all targets within the risk.
 
     For any mechanism: from the bound. DisclosureError, with the target's name, where a prior is above the
     risk already.
@@ -197,7 +197,7 @@ def allowed_loss(prior: Floats, targets: Sequence[Target], risk: Risk) -> Allowe
 
 
 def singles(prior: Floats, names: list[str]) -> list[Target]:
-    """Each value by itself, but those of equal priors only once: they have the same limit."""
+    """Return each value as a target, but only one of several with equal priors: their limits are the same."""
     _, first = np.unique(prior, return_index=True)
     return [Target(names[i], (i,)) for i in np.sort(first).tolist()]
 
@@ -205,7 +205,7 @@ def singles(prior: Floats, names: list[str]) -> list[Target]:
 def keeps_risk(
     experiment: Experiment, prior: Floats, targets: Sequence[Target] | None, risk: Risk, slack: float = 0.0
 ) -> bool:
-    """Whether no code of one report takes any target above the risk; targets None: every value by itself.
+    """Return whether no code of one report takes any target above the risk; targets None: each value.
 
     slack: relative; how much below the ceiling a belief has to stay.
     """
@@ -231,7 +231,7 @@ ByEpsilon = Callable[[int], Experiment]
 def largest_epsilon(
     mechanism: ByEpsilon, prior: Floats, targets: Sequence[Target] | None, risk: Risk
 ) -> int | None:
-    """The largest ε in micro-nats at which one report keeps the risk, from the mechanism's exact posteriors.
+    """Return the largest ε in micro-nats at which one report keeps the risk, from exact posteriors.
 
     By bisection over the ε that an experiment may have, 1,000 to 16,000,000; rounded down. None where not
     even the smallest does. Where a mechanism's cells change with ε, it is one that keeps the risk and whose
@@ -255,7 +255,7 @@ def largest_epsilon(
 
 
 def fixed_mechanism(experiment: Experiment) -> ByEpsilon:
-    """The experiment's mechanism with its own cells, at any ε."""
+    """Return the experiment's mechanism, with its own cells, at any ε."""
     return partial(at_epsilon, experiment)
 
 

@@ -1,7 +1,7 @@
-"""What who sees histograms only may come to believe, and which ε of a report keeps a wanted ε of a histogram.
+"""Bounds the beliefs of someone who sees only histograms, and finds the ε of a report for a target ε of them.
 
-The ε of a histogram holds against whoever sees histograms only; not against the broker, the aggregator's
-operator or the database's journal: they see each board's own reports.
+The ε of a histogram holds only against people who see only histograms; not against the broker, the
+aggregator's operator or the database's journal, who see each board's own reports.
 
 A histogram is (E, δ)-DP, which does not bound the odds by itself. As for `optimal` in many_reports: the loss
 stays below t, for every t > E, except with probability η where δ = η (1 - e^(E - t)).
@@ -48,7 +48,7 @@ class HistogramRow:
 def for_histogram(
     domain: int, devices: int, epsilon: float, delta: float, own: int = 1
 ) -> list[HistogramRow]:
-    """The largest ε of a report, by mechanism, whose histogram is (epsilon, delta)-DP for every board.
+    """Return the largest ε of a report, by mechanism, whose histogram is (epsilon, delta)-DP for every board.
 
     devices: honest boards, each with `own` reports in it. epsilon: nats, > 0. Rounded down, within a
     thousandth. DisclosureError or AccountingError where a number makes no sense.
@@ -61,14 +61,14 @@ def for_histogram(
 
 
 def for_reports(domain: int, devices: int, epsilon: int, delta: float, own: int = 1) -> list[HistogramRow]:
-    """ε of the histogram where a report has epsilon micro-nats; otherwise as for_histogram()."""
+    """Return the ε of the histogram for reports of epsilon micro-nats; otherwise as for_histogram()."""
     return [
         _row(name, at, epsilon, devices, delta, own) for name, at in _mechanisms(domain, devices, delta, own)
     ]
 
 
 def largest_local(at: ByEpsilon, reports: int, epsilon: float, delta: float, own: int) -> int | None:
-    """local_epsilon_for() of a mechanism that may not fit."""
+    """Return local_epsilon_for() of a mechanism that may not fit."""
     return local_epsilon_for(lambda micro: _fitting(at, micro), reports, epsilon, delta, own)
 
 
@@ -159,7 +159,7 @@ def _mechanisms(domain: int, devices: int, delta: float, own: int) -> list[tuple
 
 
 def _is_for(domain: int, name: str) -> bool:
-    """Whether a mechanism is one for single values or ranges of a domain."""
+    """Return whether a mechanism supports single values or ranges of a domain."""
     for workload in (FREQUENCIES, ALL_RANGES):
         with contextlib.suppress(ValueError):
             return bool(designs(domain, MICRO, workload, name))
@@ -183,7 +183,7 @@ def _row(name: str, at: ByEpsilon, epsilon: int | None, devices: int, delta: flo
 
 @dataclass(frozen=True)
 class HistogramView:
-    """What an attacker who sees only the histogram believes, to the limits that the module names.
+    """The beliefs of an attacker who sees only the histogram, with the limits in this module's docstring.
 
     reports: in the histogram, `own` of them the board's. epsilon: of the histogram at delta, nats. loss:
     nats that the belief moves by at most, except with probability delta. beliefs: each value's name, its
@@ -213,7 +213,7 @@ def histogram_view(
     delta: float,
     risk: tuple[ByEpsilon, float] | None = None,
 ) -> HistogramView:
-    """What the histogram of `reports` reports, `own` of them one board's, makes anyone believe about it.
+    """Return beliefs about a board after a histogram of `reports` reports, `own` of them from that board.
 
     delta: in [0, 1), the chance of more. risk: a mechanism at any ε, and the nats that a risk allows; then
     it says which ε of a report keeps that risk. AccountingError or DisclosureError where a number makes no
@@ -233,14 +233,14 @@ def histogram_view(
 
 
 def _local_for_loss(at: ByEpsilon, loss: float, reports: int, delta: float, own: int) -> float | None:
-    """ε of a report, nats, whose histogram keeps the loss but for delta; not the very largest."""
+    """Return an ε of a report, nats, whose histogram keeps the loss except with delta; not the largest."""
     margin = loss / 5 if delta else 0.0
     micro = largest_local(at, reports, loss - margin, -delta * math.expm1(-margin), own)
     return None if micro is None else micro / MICRO
 
 
 def likely_loss(at: Callable[[float], float], delta: float) -> float:
-    """The nats that a loss passes with probability at most delta, where (at(δ), δ)-DP holds for all δ."""
+    """Return the nats that a loss exceeds with probability at most delta, if (at(δ), δ)-DP for all δ."""
     certain = at(0.0)
     if not delta:
         return certain

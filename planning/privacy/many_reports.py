@@ -1,4 +1,4 @@
-"""What many reports of a board make an attacker believe: totals from a risk, and posteriors from a total.
+"""Bounds an attacker's beliefs after many reports: totals from a risk, and posteriors from a total.
 
 What a composition theorem means for a posterior. Let A be a set of courses of readings, π its prior, L the
 loss: how much likelier (in logarithm) all reports are where A is true than where it is not. The belief in A
@@ -63,7 +63,7 @@ class BudgetRow:
 
 
 def budget_rows(total: int, reports: int, fails: float) -> list[BudgetRow]:
-    """What each theorem allows n reports while a loss stays within total (micro-nats, >= 1).
+    """Return the ε that each theorem allows n reports while the loss stays within total (micro-nats, >= 1).
 
     fails: in [0, 1), the chance that it does not; at 0 only what never fails. Rounded down.
     """
@@ -87,7 +87,7 @@ def _bounded(theorem: Theorem, n: int, eta: float) -> BudgetRow:
 
 
 def _optimal(nats: float, n: int, eta: float) -> BudgetRow:
-    """The best E < t for δ = η (1 - e^(E - t)); or E = t and δ = 0, where few reports are best."""
+    """Return the best E < t for δ = η (1 - e^(E - t)), or E = t and δ = 0 if that is better."""
     best = Optimal(nats, 0.0)
     most = best.most_epsilon(n) or 0
     for margin in _margins(nats):
@@ -106,13 +106,13 @@ def _optimal(nats: float, n: int, eta: float) -> BudgetRow:
 
 
 def _as_written(delta: float) -> float:
-    """A delta of three digits, rounded down: what is printed can be written into an experiment's budget."""
+    """Return delta rounded down to three digits, so that the printed value is valid in a budget."""
     return float(decimal.Context(prec=3, rounding=decimal.ROUND_FLOOR).create_decimal(repr(delta)))
 
 
 @dataclass(frozen=True)
 class LossRow:
-    """What n reports lose at most, in nats, except with probability fails; never more than basic says."""
+    """The largest loss of n reports, in nats, except with probability fails; at most that of basic."""
 
     theorem: str
     kind: Kind
@@ -121,7 +121,7 @@ class LossRow:
 
 
 def loss_rows(epsilon: int, reports: int, fails: float) -> list[LossRow]:
-    """What n reports of epsilon micro-nats each may lose under each theorem that bounds a loss.
+    """Return the loss of n reports of epsilon micro-nats each, under each theorem that bounds a loss.
 
     fails: in [0, 1), the chance of more, where A is true; at 0 only what never fails. Rounded up.
     """
@@ -142,14 +142,14 @@ def loss_rows(epsilon: int, reports: int, fails: float) -> list[LossRow]:
 
 
 def _optimal_loss(epsilon: int, n: int, eta: float) -> float:
-    """The least E + x with δ(E) <= η (1 - e^-x): L stays below it except with probability η."""
+    """Return the least E + x with δ(E) <= η (1 - e^-x): L stays below it except with probability η."""
     most = epsilon * n / MICRO
     losses = (optimal_total(epsilon / MICRO, n, -eta * math.expm1(-x)) + x for x in _margins(most))
     return min(losses) * (1 + 1e-12)
 
 
 def _margins(total: float) -> list[float]:
-    """Nats between E and t at which (E, δ) is tried for `optimal`; the best is broad."""
+    """Return the margins between E and t, in nats, to try for `optimal`; the optimum is flat."""
     return np.geomspace(1e-3 * min(1.0, total), min(0.95 * total, 3.0), 24).tolist()
 
 
@@ -204,7 +204,7 @@ def repeated_reports(prior: Floats, odds: float, reports: int, ceilings: Floats)
 
 
 def _compositions(n: int, parts: int) -> np.ndarray:
-    """All ways to write n as an ordered sum of parts, whole numbers >= 0, one in each row."""
+    """Return all ways to write n as an ordered sum of parts, whole numbers >= 0, one in each row."""
     rows, remaining = np.zeros((1, 0), np.int64), np.array([n])
     for _ in range(parts - 1):
         repeats = remaining + 1

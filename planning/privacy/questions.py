@@ -1,4 +1,4 @@
-"""A disclosure question about a fleet from end to end: from a risk to an ε, or from an ε to beliefs."""
+"""Answers a disclosure question about a fleet: from a risk to an ε, or from an ε to beliefs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,20 +23,20 @@ MOST_VALUES = 12
 
 @dataclass(frozen=True)
 class Values:
-    """What a board may hold: an experiment, or (bare) a number of values without any meaning."""
+    """The possible values of a board: an experiment's, or (bare) a number of values without a meaning."""
 
     experiment: Experiment
     bare: bool = False
 
     @property
     def names(self) -> list[str]:
-        """What each index is called. Raises UnitsError for a text, which no list of values holds."""
+        """The name of each index. Raises UnitsError for a text, which has no list of values."""
         if self.bare:
             return [f"value {i}" for i in range(self.experiment.domain)]
         return index_names(self.experiment)
 
     def target(self, text: str) -> Target:
-        """A set of values: low:high (a number's units, or indices), a label, or several with commas.
+        """Parse a set of values: low:high (a number's units, or indices), a label, or several with commas.
 
         Raises UnitsError or DisclosureError for any other text.
         """
@@ -72,14 +72,14 @@ class Values:
 
 
 def bare_values(domain: int) -> Values:
-    """Values without a meaning. DisclosureError for fewer than 2 or more than 2**24."""
+    """Return values without a meaning; raise DisclosureError for fewer than 2 or more than 2**24."""
     if not 2 <= domain <= 1 << 24:
         raise DisclosureError(f"there must be 2 to {1 << 24:,} values to tell apart, not {domain}")
     return Values(experiment_over(domain, MICRO, mechanism_fields("rr" if domain == 2 else "grr")), bare=True)
 
 
 def choose_mechanism(domain: int, name: str) -> ByEpsilon:
-    """The mechanism that the variance formulas choose for a domain, anew at every ε.
+    """Return the mechanism that the variance formulas choose for a domain, separately for every ε.
 
     auto: the best for single frequencies; hh: for ranges. NoMechanism where there is none.
     """
@@ -96,7 +96,7 @@ def choose_mechanism(domain: int, name: str) -> ByEpsilon:
 
 @dataclass(frozen=True)
 class Attacker:
-    """What an attacker may see, knows, and would like to know.
+    """An attacker: what they see, know and want to learn.
 
     at       the mechanism at any ε
     prior    of the values, shape (domain,)
@@ -115,7 +115,7 @@ class Attacker:
 
 @dataclass(frozen=True)
 class Belief:
-    """What an attacker believes: before, after the worst single report (exact), and at most for any ε-LDP.
+    """An attacker's belief: before, after the worst single report (exact), and the bound for any ε-LDP.
 
     alike: how many other values have the same numbers.
     """
@@ -173,7 +173,7 @@ class RiskEpsilons:
 
 @dataclass(frozen=True)
 class EpsilonBeliefs:
-    """What reports of a given ε make an attacker believe.
+    """An attacker's beliefs after reports of a given ε.
 
     beliefs: after one report, those in most danger first. rows: what the reports lose under each theorem,
     and posteriors: the belief in the first of them below which it then stays. repeated: exact, where one
@@ -218,10 +218,7 @@ def _describe(experiment: Experiment) -> dict[str, Any]:
 
 
 def from_risk(attacker: Attacker, risk: Risk) -> RiskEpsilons:
-    """The largest ε that keep a risk.
-
-    DisclosureError where a prior is above the risk already.
-    """
+    """Return the largest ε that keep a risk; raise DisclosureError if a prior exceeds the risk already."""
     prior, targets, reports = attacker.prior, attacker.targets, attacker.reports
     all_targets = disclosure.singles(prior, attacker.values.names) if targets is None else targets
     allowed = disclosure.allowed_loss(prior, all_targets, risk)
@@ -242,7 +239,7 @@ def from_risk(attacker: Attacker, risk: Risk) -> RiskEpsilons:
 
 
 def from_epsilon(attacker: Attacker, epsilon: int) -> EpsilonBeliefs:
-    """What one report of epsilon micro-nats, and as many as a board makes, make an attacker believe."""
+    """Return beliefs after one report of epsilon micro-nats, and after as many as a board makes."""
     experiment, reports = attacker.at(epsilon), attacker.reports
     beliefs = _beliefs(experiment, attacker)
     rows: list[LossRow] = []
@@ -292,7 +289,7 @@ def _repeat(experiment: Experiment, prior: Floats, reports: int, ceilings: Float
 def _passes(
     at: Experiment | None, attacker: Attacker, risk: Risk, reports: int, rows: Sequence[BudgetRow]
 ) -> tuple[list[float | None], str]:
-    """The exact chance of each row that the belief in a constant true value passes its ceiling: the worst."""
+    """Return each row's exact worst chance that the belief in a constant true value passes its ceiling."""
     chances: list[float | None] = [None] * len(rows)
     if at is None or attacker.targets is not None:
         return chances, "it is for single values, ask without --about" if at else ""

@@ -86,29 +86,29 @@ def settings(broker: str) -> Connection:
 
     Paths in the file are relative to it. Raises UsageError for a file that cannot be used.
     """
-    given = {key: os.environ[name] for key, name in VARIABLES.items() if os.environ.get(name)}
+    from_environment = {key: os.environ[name] for key, name in VARIABLES.items() if os.environ.get(name)}
     if not broker.endswith(".toml"):
-        return Connection(broker, **given)
+        return Connection(broker, **from_environment)
     path = Path(broker)
     try:
         with refusing(UsageError, f"read {path}"):
             text = path.read_text(encoding="utf-8")
-        said = tomllib.loads(text)
+        from_file = tomllib.loads(text)
     except tomllib.TOMLDecodeError as e:
         raise UsageError(f"{path}: {wrong_toml(text, e)}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: not UTF-8 text") from None
     keys = ("url", *VARIABLES)
-    for key, value in said.items():
+    for key, value in from_file.items():
         if key not in keys or not isinstance(value, str):
             raise UsageError(f"{path}: {key} must be a text under one of these names: {', '.join(keys)}")
         if key in FILES:
-            said[key] = str(path.parent / value)
-    if urlsplit(said.get("url", "")).password is not None:
+            from_file[key] = str(path.parent / value)
+    if urlsplit(from_file.get("url", "")).password is not None:
         raise UsageError(f"{path}: put the password into a file of its own, and name it as password_file")
-    if "url" not in said:
+    if "url" not in from_file:
         raise UsageError(f'{path} must say where the broker is: url = "mqtt://host"')
-    return Connection(**given | said)
+    return Connection(**from_environment | from_file)
 
 
 def connection(broker: str, *, typed: bool = True) -> tuple[BrokerAddress, ssl.SSLContext | None]:
@@ -126,12 +126,12 @@ def _with_password(address: A, password_file: Path | None, *, typed: bool) -> A:
             "every user of this machine can read a command line: put the password into a file and name it "
             f"in HUSHMOTE_BROKER_PASSWORD_FILE, or set {PASSWORD} to it"
         )
-    given = {
+    sources = {
         "the broker's URL": address.password is not None,
         "password_file": password_file is not None,
         PASSWORD: PASSWORD in os.environ,
     }
-    places = [place for place, holds_one in given.items() if holds_one]
+    places = [place for place, holds_one in sources.items() if holds_one]
     if len(places) > 1:
         raise UsageError(f"a password is given by {' and by '.join(places)}: take one of them")
     if address.password is not None or not places:

@@ -72,20 +72,20 @@ def check_mechanism_command(
     With --port it draws from the randomizer that is installed on a board, and the counts bound ε from below.
     Exit 1 if a bound is above the nominal ε.
     """
-    known = None if policy_file is None else policy.read(policy_file)
-    more = {} if known is None else {"policy": plain(known)}
-    if known is not None and known.consent_from == "network" and not as_json:
+    board_policy = None if policy_file is None else policy.read(policy_file)
+    more = {} if board_policy is None else {"policy": plain(board_policy)}
+    if board_policy is not None and board_policy.consent_from == "network" and not as_json:
         show.out.print(policy.STARTED)
     if port is not None:
         if not 0.5 <= confidence < 1:
             raise AuditError(f"confidence must be at least 0.5 and below 1, not {confidence:g}")
-        _audit(payloads(mechanism), port, samples, confidence, more if as_json else None)
+        _audit(example_payloads(mechanism), port, samples, confidence, more if as_json else None)
         return
     if mechanism is None:
         raise UsageError("name a mechanism to prove, or give the --port of a board to draw from")
     if mechanism.endswith(".toml"):
         mechanism = load(Path(mechanism)).experiment().mechanism
-    properties = [one if as_json else _shown(one) for one in check(mechanism, runtime)]
+    properties = [one if as_json else _print_property(one) for one in check(mechanism, runtime)]
     broken = [one.name for one in properties if one.holds is False]
     if as_json:
         print_json(
@@ -96,14 +96,14 @@ def check_mechanism_command(
         raise PropertyBroken(f"{mechanism} must not be used: it fails {', '.join(broken)}")
 
 
-def _shown(one: Property) -> Property:
+def _print_property(one: Property) -> Property:
     """Print a property as soon as it is looked at."""
     style = "red" if one.holds is False else ""
     show.out.print(f"{one.name:<10}  {_WORDS[one.holds]}: {one.words}", style=style, soft_wrap=True)
     return one
 
 
-def payloads(name: str | None) -> list[bytes]:
+def example_payloads(name: str | None) -> list[bytes]:
     """The experiment of a TOML file, an example of a mechanism, or one of each of the core's.
 
     Raises HushmoteError for a mechanism that is not there.
@@ -121,13 +121,15 @@ def payloads(name: str | None) -> list[bytes]:
     return [json.dumps(fields).encode() for fields in rows]
 
 
-def _audit(of: list[bytes], port: str, draws: int, confidence: float, more: dict[str, Any] | None) -> None:
+def _audit(
+    experiments: list[bytes], port: str, draws: int, confidence: float, more: dict[str, Any] | None
+) -> None:
     """Run a board's randomizer on two inputs many times; print lower bounds of ε.
 
     more: in JSON; None: as a table. Raises PrivacyViolated where a bound is above the nominal ε.
     """
     board = serial_port.connect(port)
-    subjects = [subject(payload, whole) for payload in of for whole in (False, True)]
+    subjects = [subject(payload, whole) for payload in experiments for whole in (False, True)]
     jobs = [Job(s, (draws // 2, draws - draws // 2)) for s in subjects]
     with progress("drawing on the board", 2 * draws * len(jobs)) as advance:
         tallies = serial_port.draw(board, jobs, drawn=advance)
@@ -136,30 +138,30 @@ def _audit(of: list[bytes], port: str, draws: int, confidence: float, more: dict
     if more is not None:
         print_json({"confidence": confidence, "findings": [f.to_dict() for f in findings]} | more)
     else:
-        _print(findings, confidence)
+        _print_findings(findings, confidence)
     worst = max(findings, key=lambda f: (not f.private, f.lower - f.nominal))
     if not worst.private:
-        seen = f"by {worst.path} on {worst.runtime} has ε of at least {worst.lower:.4g}"
-        words = seen if worst.lower > worst.nominal else f"has an exact ε of {_exact(worst)}"
+        measured = f"by {worst.path} on {worst.runtime} has ε of at least {worst.lower:.4g}"
+        words = measured if worst.lower > worst.nominal else f"has an exact ε of {_format_exact(worst)}"
         raise PrivacyViolated(f"not {worst.nominal:g}-LDP: {worst.name} {words}; do not let it report")
 
 
-def _exact(finding: AuditFinding) -> str:
+def _format_exact(finding: AuditFinding) -> str:
     """The exact ε by how far it is from the nominal one."""
     over = finding.exact - finding.nominal
     return f"{finding.nominal:g} {'-' if over <= 0 else '+'} {abs(over):.1g}"
 
 
-def _print(findings: list[AuditFinding], confidence: float) -> None:
+def _print_findings(findings: list[AuditFinding], confidence: float) -> None:
     title = f"{findings[0].runtime}: {findings[0].draws:,} draws of each of two inputs"
-    made = show.table(title, _HEADINGS, (0, 1))
+    table = show.table(title, _HEADINGS, (0, 1))
     for f in findings:
         fits = "yes" if f.fit > (1 - confidence) / len(findings) else f"no, p = {f.fit:.1g}"
         name = f.name if f.name == f.mechanism else f"{f.name} ({f.mechanism})"
-        numbers = f"{f.nominal:g}", _exact(f), f"{f.lower:.4f}"
-        made.add_row(name, f.path, *numbers, fits, style="" if f.private else "red")
-    made.columns[1].no_wrap, made.columns[-1].justify = True, "left"
-    show.out.print(made)
+        numbers = f"{f.nominal:g}", _format_exact(f), f"{f.lower:.4f}"
+        table.add_row(name, f.path, *numbers, fits, style="" if f.private else "red")
+    table.columns[1].no_wrap, table.columns[-1].justify = True, "left"
+    show.out.print(table)
     show.out.print()
     show.out.print(
         f"All bounds hold together with {confidence * 100:g} % confidence. An audit can refute a claim of "

@@ -32,7 +32,7 @@ _AgainstLast = Annotated[
     str,
     typer.Option(metavar="LENGTH", help="Compare the last 7d, 12h or 2w with as long before."),
 ]
-_SHOWN_AS: dict[str, dict[str, Any]] = {
+_OPTION_SETTINGS: dict[str, dict[str, Any]] = {
     "last": {"metavar": "LENGTH"},
     "against": {"metavar": "WINDOW"},
     "top": {"min": 0},
@@ -55,14 +55,14 @@ def estimate_command(
     picture shows all that was asked for, or else the histogram. Missing readings are spread over all values
     unless the experiment sets missing.
     """
-    paths = output.checked(outputs, ".csv", ".json", *PICTURES)
-    given = {name: value for name, value in fields.items() if value is not None}
+    paths = output.check_paths(outputs, ".csv", ".json", *PICTURES)
+    options = {name: value for name, value in fields.items() if value is not None}
     with read_store(store) as opened:
         name = choose_name("fleet", fleet, tuple(opened.fleets()), "in this store")
         versions = opened.experiments(name)
         names = sorted({version.experiment.name for version in versions})
-        choose_name("experiment", given["experiment"], names, f"in fleet {name}")
-        question = Question(fleet=name, **given)
+        choose_name("experiment", options["experiment"], names, f"in fleet {name}")
+        question = Question(fleet=name, **options)
         if against_last:
             question = _against_last(question, against_last)
         # Here, so that what is refused above waits for none of it.
@@ -86,15 +86,15 @@ def estimate_command(
             print_json(reply.to_dict())
             return
         answers = reply.answers
-        versus = f"; against {answers[0].against}" if answers[0].against else ""
+        comparison = f"; against {answers[0].against}" if answers[0].against else ""
         if reply.headline:
             tables.out.print(f"{reply.headline}\n")
         count = f"{reply.estimate.reports:,} reports"
-        tables.out.print(f"{question.experiment}: {count}, {reply.estimate.which}{versus}")
+        tables.out.print(f"{question.experiment}: {count}, {reply.estimate.which}{comparison}")
         by_window = question.is_trend and not question.rows
         tables.answers(answers, tables.over_time if by_window else tables.answer)
-        private = second_epsilon.both_words(reply.once, reply.every_day)
-        tables.out.print(f"\n{private}\n\n{reply.guide.words()}")
+        privacy = second_epsilon.both_words(reply.once, reply.every_day)
+        tables.out.print(f"\n{privacy}\n\n{reply.guide.words()}")
         for path in paths:
             tables.out.print(f"written: {path}")
 
@@ -137,7 +137,9 @@ def _parameters() -> list[inspect.Parameter]:
             several = get_origin(field.annotation) is tuple
             kind = list[get_args(field.annotation)[0]] | None if several else field.annotation
             option = typer.Option(
-                f"--{field.serialization_alias or name}", help=field.description, **_SHOWN_AS.get(name, {})
+                f"--{field.serialization_alias or name}",
+                help=field.description,
+                **_OPTION_SETTINGS.get(name, {}),
             )
             parameters.append(keyword(name, Annotated[kind, option], None if several else field.default))
         parameters += beside.get(name, [])

@@ -72,7 +72,7 @@ COMMANDS = {name: (panel, line) for panel, lines in _PANELS.items() for name, li
 """Panel and line of help of each command, which is NAME.py or NAME/command.py in this package."""
 
 
-def place(name: str) -> str:
+def module_name(name: str) -> str:
     """Return the module of a command of COMMANDS."""
     word = name.replace("-", "_")
     # Not the folder alone: one that was a package may be left with nothing but its cache.
@@ -82,41 +82,41 @@ def place(name: str) -> str:
 
 def load(name: str) -> Any:
     """Import a command of COMMANDS; its help, and that of what is below it, ends with EXAMPLES."""
-    module, word = import_module(place(name)), name.replace("-", "_")
+    module, word = import_module(module_name(name)), name.replace("-", "_")
     command = getattr(module, f"{word}_app", None) or getattr(module, f"{word}_command")
-    holder = typer.Typer(rich_markup_mode=None)  # texts stand as they are written
+    group = typer.Typer(rich_markup_mode=None)  # texts stand as they are written
     if isinstance(command, typer.Typer):
-        holder.add_typer(command, name=name, help=COMMANDS[name][1], no_args_is_help=True)
+        group.add_typer(command, name=name, help=COMMANDS[name][1], no_args_is_help=True)
     else:
-        holder.command(name, cls=getattr(command, "command_class", None))(command)
-    loaded = typer.main.get_group(holder).commands[name]
-    for path, member in below(name, loaded):
+        group.command(name, cls=getattr(command, "command_class", None))(command)
+    loaded = typer.main.get_group(group).commands[name]
+    for path, member in walk_commands(name, loaded):
         for parameter in member.params:
-            parameter.process_value = _exact(parameter, parameter.process_value)
+            parameter.process_value = _reject_decimals(parameter, parameter.process_value)
         member.short_help = " ".join((member.help or "").partition("\n\n")[0].split())  # click would cut it
         if lines := EXAMPLES.get(path):
             member.epilog = "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
     return loaded
 
 
-def _exact(parameter: Any, process: Callable[..., Any]) -> Callable[..., Any]:
+def _reject_decimals(parameter: Any, process: Callable[..., Any]) -> Callable[..., Any]:
     """Have a parameter take 20.000, which may mean 20 or 20000, for no whole number, as some typers do."""
 
-    def processed(context: Any, value: Any) -> Any:
-        taken = process(context, value)
-        if type(taken) is int and isinstance(value, str) and "." in value:
+    def process_whole(context: Any, value: Any) -> Any:
+        number = process(context, value)
+        if type(number) is int and isinstance(value, str) and "." in value:
             text = f"must be a whole number, not {value!r}"
             raise typer.BadParameter(text, ctx=context, param=parameter)
-        return taken
+        return number
 
-    return processed
+    return process_whole
 
 
-def below(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+def walk_commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
     """Yield a command and all commands below it, each with its path."""
     yield path, command
     for name, member in getattr(command, "commands", {}).items():
-        yield from below(f"{path} {name}", member)
+        yield from walk_commands(f"{path} {name}", member)
 
 
 class _Commands(TyperGroup):
@@ -147,8 +147,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_set: bool) -> None:
+    if is_set:
         from importlib.metadata import version
 
         typer.echo(f"hushmote {version('hushmote')}")
@@ -186,31 +186,31 @@ def _run() -> int:
         if errors := getattr(e.__cause__, "errors", None):  # pydantic's, through which typer refuses values
             e.message = wrong_value(errors()[0])
         path = e.ctx.command_path if e.ctx else "hushmote"
-        _complain(e.format_message(), f"Try {path} --help")
+        _print_error(e.format_message(), f"Try {path} --help")
         return e.exit_code
     except (HushmoteError, LDPError) as e:
-        _complain(str(e))
+        _print_error(str(e))
         return getattr(e, "exit_status", 1)
     except (typer.Abort, KeyboardInterrupt):
-        _complain("stopped before its end")
+        _print_error("stopped before its end")
     except (MemoryError, OverflowError):
-        _complain("a number is too large for this machine: take a smaller one")
+        _print_error("a number is too large for this machine: take a smaller one")
     except UnicodeEncodeError as e:
         letter = e.object[e.start]
-        _complain(f"the output's encoding, {e.encoding}, has no {letter}: set PYTHONIOENCODING=utf-8")
+        _print_error(f"the output's encoding, {e.encoding}, has no {letter}: set PYTHONIOENCODING=utf-8")
     except BrokenPipeError:  # `hushmote status | head -1`: the reader has what it wanted
         _drop_output()
     except OSError as e:
-        _complain(f"cannot read or write {e.filename or ''}".rstrip() + f": {os_reason(e)}")
+        _print_error(f"cannot read or write {e.filename or ''}".rstrip() + f": {os_reason(e)}")
         _drop_output()
     else:
         if status == 130:
-            _complain("stopped by Ctrl-C")
+            _print_error("stopped by Ctrl-C")
         return status
     return 1
 
 
-def _complain(text: str, *more: str) -> None:
+def _print_error(text: str, *more: str) -> None:
     print("\n".join([f"hushmote: {one_line(text)}", *more]), file=sys.stderr)
 
 

@@ -34,7 +34,9 @@ Folder = Annotated[
         metavar="FOLDER",
     ),
 ]
-FleetOf = Annotated[str | None, typer.Option(help="Name of the fleet; else the folder's, or the only one.")]
+FolderFleet = Annotated[
+    str | None, typer.Option(help="Name of the fleet; else the folder's, or the only one.")
+]
 SigningKey = Annotated[
     Path | None,
     typer.Option(
@@ -44,7 +46,7 @@ SigningKey = Annotated[
 PolicyFile = Annotated[
     Path | None, typer.Option("--policy", help="Firmware file with the devices' POLICY, or its .json.")
 ]
-WhichWorkers = Annotated[
+WorkersOption = Annotated[
     str | None,
     typer.Option(
         "--workers",
@@ -58,7 +60,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 DEFAULT_STORE = "sqlite:///hushmote.sqlite"
 
 
-def check_there(file: Path) -> None:
+def check_exists(file: Path) -> None:
     """Raise UsageError if there is no such file, before loading the code that would read it."""
     with refusing(UsageError, f"read {file}"):
         file.stat()
@@ -74,7 +76,7 @@ def read_store(url: str) -> Store:
     return Store(url, read_only=True)
 
 
-def the_fleet(store: Store, name: str | None) -> str:
+def choose_fleet(store: Store, name: str | None) -> str:
     """Return the named fleet of a store, or its only one. Otherwise UsageError lists them."""
     return choose_name("fleet", name, tuple(store.fleets()), f"in {store.where}")
 

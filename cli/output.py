@@ -26,24 +26,24 @@ def output_option(kinds: str) -> typer.models.OptionInfo:
     )
 
 
-def by_name(*suffixes: str) -> str:
+def describe_suffixes(*suffixes: str) -> str:
     """Kinds of files that the end of a name tells apart, for output_option."""
     return f"{', '.join(suffixes)}, by its name's end"
 
 
-Pictures = Annotated[list[Path] | None, output_option(by_name(*PICTURES))]
-Results = Annotated[list[Path] | None, output_option(by_name(".csv", ".json", *PICTURES))]
+Pictures = Annotated[list[Path] | None, output_option(describe_suffixes(*PICTURES))]
+Results = Annotated[list[Path] | None, output_option(describe_suffixes(".csv", ".json", *PICTURES))]
 
 
-def checked(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...]:
+def check_paths(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...]:
     """Return the paths to write; call it before anything is computed.
 
     Raises UsageError for another suffix, a missing folder and, without
     OVERWRITE, an existing file; ExtraMissing for a picture where
     Matplotlib is not installed.
     """
-    wanted = tuple(paths or ())
-    for path in wanted:
+    files = tuple(paths or ())
+    for path in files:
         if path.suffix.lower() not in suffixes:
             raise UsageError(f"{path} must end in {' or '.join(suffixes)}: that says what is written")
         if not path.parent.is_dir():
@@ -52,9 +52,9 @@ def checked(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...]:
             raise UsageError(f"cannot write {path}: it is a folder")
         if path.exists() and not os.environ.get(OVERWRITE):
             raise UsageError(f"{path} is there already: take another name, or set {OVERWRITE}=1")
-    if set(PICTURES) <= set(suffixes) and any(path.suffix.lower() in PICTURES for path in wanted):
+    if set(PICTURES) <= set(suffixes) and any(path.suffix.lower() in PICTURES for path in files):
         require("matplotlib", "a picture")
-    return wanted
+    return files
 
 
 def write(path: Path, text: str) -> None:

@@ -81,8 +81,8 @@ def page_command(
     public = None if what_is_asked is None else document.read_public(what_is_asked)
     if public and fleet not in (None, public["statement"]["fleet"]):
         raise UsageError(f"{what_is_asked} is not of fleet {fleet}: write one of that")
-    known = None if policy_file is None else policy.read(policy_file)
-    asked = None if aggregator is None else check_url(aggregator)
+    board_policy = None if policy_file is None else policy.read(policy_file)
+    aggregator_url = None if aggregator is None else check_url(aggregator)
     set_up_log(as_json=False)
     with contextlib.ExitStack() as stack:
         door, reports_to = None, None
@@ -91,9 +91,9 @@ def page_command(
             from ..fleet.door.publisher import ReportPublisher
 
             typed = on_command_line(context, "broker")
-            reached = connection(broker, typed=typed)
-            reports_to = None if typed else _without_login(reached[0])
-            publisher = ReportPublisher(*reached, fleets=None if fleet is None else [fleet])
+            broker_connection = connection(broker, typed=typed)
+            reports_to = None if typed else _without_login(broker_connection[0])
+            publisher = ReportPublisher(*broker_connection, fleets=None if fleet is None else [fleet])
             door = door_application(stack.enter_context(publisher))
         os.nice(5)  # on a shared machine the aggregator goes first
         settings = PageSettings(
@@ -101,14 +101,14 @@ def page_command(
             host,
             port,
             fleet,
-            asked,
+            aggregator_url,
             tokens,
             door,
-            known,
+            board_policy,
             public,
             audit_log(store),
         )
-        serve(settings, lambda url: _tell(url, reports_to, tokens))
+        serve(settings, lambda url: _print_link(url, reports_to, tokens))
 
 
 def _without_login(address: BrokerAddress) -> str:
@@ -116,7 +116,7 @@ def _without_login(address: BrokerAddress) -> str:
     return f"mqtt{'s' if address.tls else ''}://{host}:{address.port}"
 
 
-def _tell(url: str, reports_to: str | None, tokens: Tokens | None) -> None:
+def _print_link(url: str, reports_to: str | None, tokens: Tokens | None) -> None:
     """Print where the page is; reports_to: a broker that was not given on the command line.
 
     The link has the token if there is one, and only on a terminal: a service's output is kept in a journal.

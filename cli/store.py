@@ -22,7 +22,7 @@ from ..server.store.erase import Erasure, erase, finish_rewrite, queue_erasure
 from ..server.store.merge import MergeResult, merge
 from ..server.store.seal import Sealing, seal
 from ..server.store.store import Store
-from .options import DEFAULT_STORE, AsJson, FleetName, print_json, the_fleet
+from .options import DEFAULT_STORE, AsJson, FleetName, choose_fleet, print_json
 from .progress import progress
 
 store_app = typer.Typer()
@@ -109,16 +109,16 @@ def store_seal(
         if yes:
             _finish_rewrite(store)
         advance = stack.enter_context(progress("sealing", 1.0))
-        sealing = seal(store, the_fleet(store, fleet), name, dry_run=not yes, advance=advance)
+        sealing = seal(store, choose_fleet(store, fleet), name, dry_run=not yes, advance=advance)
     if as_json:
         print_json({"sealed": yes} | asdict(sealing))
     else:
-        _show_sealing(sealing, yes)
+        _print_sealing(sealing, yes)
 
 
-def _show_sealing(sealing: Sealing, done: bool) -> None:
-    of = f"{sealing.experiment} of fleet {sealing.fleet}"
-    _say(f"{of}: {sealing.devices:,} devices")
+def _print_sealing(sealing: Sealing, done: bool) -> None:
+    subject = f"{sealing.experiment} of fleet {sealing.fleet}"
+    _say(f"{subject}: {sealing.devices:,} devices")
     _say(f"with gaps in their report numbers: {sealing.folded:,} devices, {sealing.gaps:,} reports")
     _say(f"all report numbers: {sealing.bytes_before:,} bytes, sealed {sealing.bytes_after:,}")
     if not sealing.folded:
@@ -170,54 +170,58 @@ def store_erase(
         raise UsageError("nobody is there to be asked, so nothing was erased: add --yes to erase")
 
     def agree(erasure: Erasure) -> None:
-        show.out.print(_to_erase(erasure), markup=False)
+        show.out.print(_describe_erasure(erasure), markup=False)
         if not yes:
             typer.confirm("Erase it for good?", abort=True)
 
     with Store(url, create=False) as store:
-        of, given, log = the_fleet(store, fleet), load_keys(master_key), audit_log(url)
+        fleet_name, fleet_keys, log = choose_fleet(store, fleet), load_keys(master_key), audit_log(url)
         log.check()
         if queue:
-            queue_erasure(store, of, str(device), agree)
-            log.note(system_user(), "queue erasure", what="device", fleet=of)  # but never which device
+            queue_erasure(store, fleet_name, str(device), agree)
+            log.note(
+                system_user(), "queue erasure", what="device", fleet=fleet_name
+            )  # but never which device
             show.out.print(
                 "It is queued: a running aggregator erases it soon. `hushmote status` says if it has not yet."
             )
             return
         _finish_rewrite(store)
-        done = erase(store, of, experiment=experiment, device=device, fleet_keys=given, agree=agree)
+        done = erase(
+            store, fleet_name, experiment=experiment, device=device, fleet_keys=fleet_keys, agree=agree
+        )
         what = "device" if device else "experiment" if experiment else "fleet"  # but never which device
-        log.note(system_user(), "erase", what=what, fleet=of, experiment=experiment)
+        log.note(system_user(), "erase", what=what, fleet=fleet_name, experiment=experiment)
         sqlite = store.engine.dialect.name == "sqlite"
     _say("It is erased.")
     for notice in done.notices:
         show.out.print(
             f"The server did not write all files anew, which its owner can: {notice}", markup=False
         )
-    show.out.print(_left(done, sqlite))
+    show.out.print(_remaining_copies(done, sqlite))
 
 
-def _to_erase(erasure: Erasure) -> str:
-    of = f"of fleet {erasure.fleet}, {erasure.reports:,} reports"
+def _describe_erasure(erasure: Erasure) -> str:
+    subject = f"of fleet {erasure.fleet}, {erasure.reports:,} reports"
     if erasure.device is not None:
-        barred = "They cannot count again: their numbers are sealed with the master key."
+        repeats = "They cannot count again: their numbers are sealed with the master key."
         if not erasure.sealed:
-            barred = "Without a --master-key an open fleet counts them again if somebody sends them again."
-        counted = "What they added to the counts stays, for nobody can tell it apart."
-        return f"device {erasure.device} {of}. {counted} {barred}"
+            repeats = "Without a --master-key an open fleet counts them again if somebody sends them again."
+        counts = "What they added to the counts stays, for nobody can tell it apart."
+        return f"device {erasure.device} {subject}. {counts} {repeats}"
     what = "all" if erasure.experiment is None else f"experiment {erasure.experiment}"
     again = "Do not add the same file again: its old reports would count again."
-    return f"{what} {of} of {erasure.devices:,} devices, with all counts. {again}"
+    return f"{what} {subject} of {erasure.devices:,} devices, with all counts. {again}"
 
 
-def _left(erasure: Erasure, sqlite: bool) -> str:
+def _remaining_copies(erasure: Erasure, sqlite: bool) -> str:
     broker = "the messages that the broker retains, and papers and exports"
     if erasure.device is not None:
         broker = "its status at the broker, and the fleet's folder: `hushmote provision forget` clears both"
-    return f"What may still hold it: backups and copies of the store; {files_of(sqlite)}; {broker}."
+    return f"What may still hold it: backups and copies of the store; {residual_files(sqlite)}; {broker}."
 
 
-def files_of(sqlite: bool) -> str:
+def residual_files(sqlite: bool) -> str:
     """Return what of a database keeps what was erased, beside its files."""
     if sqlite:
         return "blocks of the disk that nothing has overwritten yet"
@@ -288,10 +292,10 @@ def store_merge(
     if as_json:
         print_json({"into": where, "dry_run": dry_run} | asdict(added))
     else:
-        _show_merged(added, where, dry_run)
+        _print_merge(added, where, dry_run)
 
 
-def _show_merged(added: MergeResult, where: str, dry_run: bool) -> None:
+def _print_merge(added: MergeResult, where: str, dry_run: bool) -> None:
     table = show.table("", ("fleet", "experiment", "versions", "reports", "new devices"), (0, 1))
     for line in added.experiments:
         numbers = (f"{n:,}" for n in (line.versions, line.reports, line.devices))
@@ -304,9 +308,11 @@ def _show_merged(added: MergeResult, where: str, dry_run: bool) -> None:
     show.out.print(f"rejected reports: {added.rejects:,}")
     if added.named or added.revoked:
         show.out.print(f"devices named: {added.named:,} new, {added.revoked:,} revoked")
-    kept = [f"{line.experiment} of {line.fleet}" for line in added.experiments if line.kept]
-    if kept:
-        show.out.print(f"published or described otherwise there, and left as it was here: {', '.join(kept)}")
+    unchanged = [f"{line.experiment} of {line.fleet}" for line in added.experiments if line.kept]
+    if unchanged:
+        show.out.print(
+            f"published or described otherwise there, and left as it was here: {', '.join(unchanged)}"
+        )
 
 
 def _finish_rewrite(store: Store) -> bool:

@@ -12,8 +12,8 @@ from ..simulator.workers import workers
 from ..studies import catalogue
 from ..studies.catalogue import STUDIES
 from ..studies.frame import Running
-from .options import AsJson, WhichWorkers, keyword, print_json, set_parameters
-from .output import by_name, checked, output_option
+from .options import AsJson, WorkersOption, keyword, print_json, set_parameters
+from .output import check_paths, describe_suffixes, output_option
 from .progress import progress
 
 Seed = Annotated[
@@ -27,13 +27,13 @@ study_app = typer.Typer()
 def _run(name: str, values: dict[str, Any]) -> None:
     """Run a study with the values of its command's options, and print and write what it found."""
     study = STUDIES[name]
-    as_json, crew = values.pop("as_json"), values.pop("crew", None)
-    paths = checked(values.pop("output", None), *study.suffixes)
+    as_json, divide = values.pop("as_json"), values.pop("divide", None)
+    paths = check_paths(values.pop("output", None), *study.suffixes)
     seed = values.pop("seed", None)
-    given = {key: value for key, value in values.items() if value not in (None, False, [])}
-    parameters = catalogue.parameters(name, given)
-    with workers(crew, study.pool) as hands, progress(f"study {name}", 1.0) as advance:
-        result = catalogue.run(name, parameters, Running(seed, hands, advance))
+    options = {key: value for key, value in values.items() if value not in (None, False, [])}
+    parameters = catalogue.parameters(name, options)
+    with workers(divide, study.pool) as pool, progress(f"study {name}", 1.0) as advance:
+        result = catalogue.run(name, parameters, Running(seed, pool, advance))
     for path in paths:
         catalogue.write(name, result, path)
     if as_json:
@@ -68,8 +68,8 @@ def _command(name: str) -> Callable[..., None]:
     hints = {key: _option(key, field) for key, field in catalogue.model(name).model_fields.items()}
     hints |= {"seed": Seed} if study.seeded else {}
     if study.suffixes:
-        hints["output"] = Annotated[list[Path] | None, output_option(by_name(*study.suffixes))]
-    hints |= {"crew": WhichWorkers} if study.divided else {}
+        hints["output"] = Annotated[list[Path] | None, output_option(describe_suffixes(*study.suffixes))]
+    hints |= {"divide": WorkersOption} if study.divided else {}
     hints["as_json"] = AsJson
 
     def call(**values: Any) -> None:

@@ -41,8 +41,8 @@ from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.store.store import Store
 from ...server.words.epsilon import belief
 from ...simulator import population
-from ..options import DEFAULT_STORE, AsJson, StoreUrl, print_json, the_fleet
-from ..output import PICTURES, Pictures, checked
+from ..options import DEFAULT_STORE, AsJson, StoreUrl, choose_fleet, print_json
+from ..output import PICTURES, Pictures, check_paths
 from . import tables
 
 
@@ -82,8 +82,8 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
     as_json: AsJson = False,
 ) -> None:
     """Choose ε from a disclosure risk: what an attacker may come to believe."""
-    paths = checked(output, *PICTURES)
-    values, at, known_prior = _known(what, prior, store)
+    paths = check_paths(output, *PICTURES)
+    values, at, known_prior = _load_values(what, prior, store)
     targets = tuple(values.target(text) for text in about) if about else None
     probability("delta", delta)
     if reports is not None:
@@ -98,20 +98,20 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
     view = None
     if histogram is not None and experiment is not None:
         limit = answer.allowed.total if isinstance(answer, Chosen) else None
-        kept = (fixed(experiment), limit / MICRO) if limit else None
+        local_view = (fixed(experiment), limit / MICRO) if limit else None
         own = reports or 1
-        view = histogram_view(experiment, answer.beliefs, histogram, own, delta, kept)
+        view = histogram_view(experiment, answer.beliefs, histogram, own, delta, local_view)
     if as_json:
-        told = tables.told(answer).split("\n")
-        print_json(answer.to_dict() | {"answer": told} | ({"histogram": view.to_dict()} if view else {}))
+        sentences = tables.describe(answer).split("\n")
+        print_json(answer.to_dict() | {"answer": sentences} | ({"histogram": view.to_dict()} if view else {}))
         return
-    show.out.print(tables.told(answer))
+    show.out.print(tables.describe(answer))
     if isinstance(answer, Chosen):
-        tables.chosen(answer)
+        tables.print_choice(answer)
     else:
-        tables.seen(answer)
+        tables.print_view(answer)
     if view:
-        tables.histogram(view)
+        tables.print_histogram(view)
     for path in paths:
         show.out.print(f"wrote {path}")
 
@@ -122,8 +122,8 @@ def _answer(attacker: Attacker, risk: str, epsilon: float | None) -> Chosen | Se
         if epsilon is not None:
             raise UsageError("give one of --risk and --epsilon: the other is the answer")
         factor = risk.startswith("x")
-        given = fraction(risk.removeprefix("x"), "a factor" if factor else "a risk")
-        return from_risk(attacker, Risk(factor=given) if factor else Risk(given))
+        limit = fraction(risk.removeprefix("x"), "a factor" if factor else "a risk")
+        return from_risk(attacker, Risk(factor=limit) if factor else Risk(limit))
     if epsilon is None and attacker.values.bare:
         raise UsageError("say --risk 1/4, --risk x2 or --epsilon 1: what is known of the three")
     own = attacker.values.experiment.epsilon if epsilon is None else micro_nats(epsilon, UsageError)
@@ -131,7 +131,7 @@ def _answer(attacker: Attacker, risk: str, epsilon: float | None) -> Chosen | Se
     return from_epsilon(attacker, own)
 
 
-def _known(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats]:
+def _load_values(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats]:
     """The values, the mechanism at any ε, and the prior over the values."""
     name, stored, fleet = prior.rpartition("@")
     number, _, mechanism = what.partition(":")
@@ -141,14 +141,14 @@ def _known(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats
         if bare:
             raise UsageError(f"{prior} is a store's experiment: leave the number of values out")
         with Store(store, create=False) as opened:
-            newest, shares = _stored(opened, the_fleet(opened, fleet or None), name)
+            newest, shares = _stored(opened, choose_fleet(opened, fleet or None), name)
     if bare:
         values = bare_values(int(number))
         at = chosen(values.experiment.domain, mechanism or AUTO)
         return values, at, _prior_from_text(prior, values.experiment, bare=True)
     if not what and newest is None:
         raise UsageError("say what a device may hold: an experiment's file, or a number of values such as 16")
-    experiment = _listed(load(Path(what)).experiment()) if what else newest
+    experiment = _require_listable(load(Path(what)).experiment()) if what else newest
     assert experiment is not None
     if newest is not None and experiment.domain != newest.domain:
         raise UsageError(
@@ -159,7 +159,7 @@ def _known(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats
     return Values(experiment), fixed(experiment), shares
 
 
-def _listed(experiment: Experiment) -> Experiment:
+def _require_listable(experiment: Experiment) -> Experiment:
     """The experiment, whose values can be listed. Raises UsageError for a text."""
     if experiment.type == "text":
         raise UsageError(
@@ -181,8 +181,8 @@ def _prior_from_text(text: str, experiment: Experiment, bare: bool = False) -> F
     if text == "uniform":
         return uniform(experiment.domain)
     if "," in text:
-        given = [float(fraction(x, "a prior's probability")) for x in text.split(",")]
-        return checked_prior(given, experiment.domain)
+        probabilities = [float(fraction(x, "a prior's probability")) for x in text.split(",")]
+        return checked_prior(probabilities, experiment.domain)
     file, colon, column = text.rpartition(":")
     if colon and file.lower().endswith(".csv"):
         if bare:
@@ -203,14 +203,14 @@ def _stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:
     NotAnswered where it has no shares, EstimateError where there are fewer than 2 reports.
     """
     selected = Facts(store).selected(Selection(name, fleet))
-    newest = _listed(selected.versions[-1].experiment)
+    newest = _require_listable(selected.versions[-1].experiment)
     require([newest], {"frequencies", "pairs"}, "give another prior, and the experiment's file")
-    alike = tuple(v for v in selected.versions if _values(v.experiment) == _values(newest))
+    alike = tuple(v for v in selected.versions if _value_key(v.experiment) == _value_key(newest))
     estimates = replace(selected, versions=alike).estimate()
     shares = np.maximum(METHODS["nonnegative"](estimates).frequencies, 0)
     return newest, checked_prior(shares / shares.sum(), newest.domain)
 
 
-def _values(experiment: Experiment) -> tuple[object, ...]:
+def _value_key(experiment: Experiment) -> tuple[object, ...]:
     """What an experiment's indices stand for; versions where that is the same go together."""
     return tuple(getattr(experiment, name) for name in ("type", "domain", "low", "high", "labels"))

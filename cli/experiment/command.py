@@ -11,11 +11,11 @@ from ..options import (
     AsJson,
     ExperimentFile,
     FleetName,
-    FleetOf,
     Folder,
+    FolderFleet,
     SigningKey,
     StoreUrl,
-    check_there,
+    check_exists,
 )
 
 Grace = Annotated[
@@ -34,7 +34,7 @@ experiment_app = typer.Typer()
 @experiment_app.command("sign")
 def experiment_sign(
     file: ExperimentFile,
-    fleet: FleetOf = None,
+    fleet: FolderFleet = None,
     folder: Folder = None,
     signing_key: SigningKey = None,
     after: Annotated[
@@ -49,7 +49,7 @@ def experiment_sign(
     `hushmote experiment add` takes the file that is written. Whoever has it can publish the experiment, and
     end it, and nothing else.
     """
-    check_there(file)
+    check_exists(file)
     from . import run  # only here: a mistake in the line waits for nothing of it
 
     run.sign_file(file, fleet, folder, signing_key, after, output)
@@ -58,7 +58,7 @@ def experiment_sign(
 @experiment_app.command("show")
 def experiment_show(file: ExperimentFile, as_json: AsJson = False) -> None:
     """Check an experiment file and print what boards will get."""
-    check_there(file)
+    check_exists(file)
     from . import run  # only here: a mistake in the line waits for nothing of it
 
     run.show_file(file, as_json)
@@ -84,7 +84,7 @@ def experiment_add(
     as_json: AsJson = False,
 ) -> None:
     """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
-    check_there(file)
+    check_exists(file)
     from . import run  # only here: a mistake in the line waits for nothing of it
 
     run.add(file, store, fleet, keyed, grace, as_json)

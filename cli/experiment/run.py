@@ -28,7 +28,7 @@ from ...server.wire.experiments import parse_experiment, reports_in_budget, valu
 from ...server.wire.topics import SIMULATED_PREFIX
 from ...server.words import experiment as words
 from ...server.words.epsilon import belief
-from ..options import print_json, the_fleet
+from ..options import choose_fleet, print_json
 from ..provision.options import fleet_name, open_folder
 
 
@@ -226,7 +226,7 @@ def withdraw(name: str, store: str, fleet: str | None, grace: int) -> None:
     log = audit_log(store)
     with Store(store, create=False) as opened:
         log.check()
-        fleet = the_fleet(opened, fleet)
+        fleet = choose_fleet(opened, fleet)
         opened.withdraw_experiment(fleet, name, grace_days=grace)
         log.note(system_user(), "withdraw", fleet=fleet, experiment=name)
     show.out.print(f"{name} is withdrawn from fleet {fleet}")

@@ -25,7 +25,7 @@ def plot(path: Path, plan: Plan | LifetimePlan) -> None:
 def plot_plan(path: Path, plan: Plan) -> None:
     """Write the error against devices, and against epsilon, around a plan; PNG, PDF or SVG by its name."""
     question, design = plan.question, plan.design
-    with figure(path, columns=2) as (made, (left, right)):
+    with figure(path, columns=2) as (drawing, (left, right)):
         devices = np.geomspace(max(2, plan.devices / 100), plan.devices * 100, 50)
         for colour, factor in zip(COLOURS, (0.5, 1, 2), strict=False):
             epsilon = round(design.epsilon * factor / EPSILON_STEP) * EPSILON_STEP
@@ -55,7 +55,7 @@ def plot_plan(path: Path, plan: Plan) -> None:
             plain(axes.xaxis, "{:,g}".format)
             plain(axes.yaxis)
             axes.legend(frameon=False)
-        made.align_labels()
+        drawing.align_labels()
 
 
 def plot_lifetime(path: Path, life: LifetimePlan) -> None:
@@ -64,7 +64,7 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
     if life.rhythm.days < 2:
         raise PlanError("nothing to plot: the horizon is shorter than two days")
     best = life.best
-    with figure(path, columns=2) as (made, (left, right)):
+    with figure(path, columns=2) as (drawing, (left, right)):
         names = []
         for row, s in enumerate(life.spendings):
             for colour, days in zip(COLOURS, windows.values(), strict=False):
@@ -105,7 +105,7 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
             "day on which the window ends",
             _HALF_WIDTH + unit_of(life.question),
         )
-        legend_below(made, right, 3)
+        legend_below(drawing, right, 3)
 
 
 def _error_until(life: LifetimePlan, days: float, end: int) -> float:

@@ -41,7 +41,7 @@ WORKED_EXAMPLES = (
 """Question, command, and the sentence that the command's answer begins with."""
 
 
-def named(path: Path) -> Named:
+def placeholder_names(path: Path) -> Named:
     """What people say of an experiment in the file at path, from today on."""
     return Named(name_from(path), None, "owner@example.org", datetime.datetime.now(datetime.UTC).date())
 
@@ -59,43 +59,45 @@ def run(request: PlanRequest, column: str | None, output_paths: list[Path] | Non
     proposal = None if column is None else propose(column, request)
     request = request if proposal is None else proposal.request
     paths = _files(output_paths, request)
-    made = answer(request)
-    trial = None if proposal is None else _trial(made, proposal)
+    plan_answer = answer(request)
+    trial = None if proposal is None else _trial(plan_answer, proposal)
     for path in paths:
         if path.suffix.lower() == EXPERIMENT:
-            output.write(path, made.file(named(path)))
+            output.write(path, plan_answer.file(placeholder_names(path)))
             continue
         from .plot import plot  # matplotlib takes a second to load
 
-        plot(path, made.plan)
+        plot(path, plan_answer.plan)
     if as_json:
-        tried = {} if trial is None else {"simulated": trial.to_dict()}
-        print_json(made.to_dict() | ({} if proposal is None else {"input": proposal.words}) | tried)
+        simulated = {} if trial is None else {"simulated": trial.to_dict()}
+        print_json(
+            plan_answer.to_dict() | ({} if proposal is None else {"input": proposal.words}) | simulated
+        )
         return
     if proposal is not None:
         show.out.print(f"{proposal.words}\n")
-    show.out.print(show.sheet(made.lines, made.facts, made.tables))
+    show.out.print(show.sheet(plan_answer.lines, plan_answer.facts, plan_answer.tables))
     show.out.print()
     if trial is not None:
         trial.print()
     for path in paths:
         show.out.print(f"wrote {path}")
-    written = [path for path in paths if path.suffix.lower() == EXPERIMENT]
+    experiment_files = [path for path in paths if path.suffix.lower() == EXPERIMENT]
     add = "add --output NAME.toml to write the experiment's file"
-    show.out.print(f"next: {f'hushmote experiment show {written[0]}' if written else add}")
+    show.out.print(f"next: {f'hushmote experiment show {experiment_files[0]}' if experiment_files else add}")
 
 
-def _trial(made: PlanAnswer, proposal: Proposal) -> "Trial":
+def _trial(plan_answer: PlanAnswer, proposal: Proposal) -> "Trial":
     """Return the planned fleet, simulated with the readings that the plan was proposed from."""
     from .trial import try_plan  # the simulator takes a second to load
 
     column = proposal.population.rpartition(":")[2]
-    return try_plan(made.file(named(Path(column))), proposal.population)
+    return try_plan(plan_answer.file(placeholder_names(Path(column))), proposal.population)
 
 
 def _files(output_paths: list[Path] | None, request: PlanRequest) -> tuple[Path, ...]:
     """The files to write. Raises UsageError or PlanError where one cannot be."""
-    paths, reading = output.checked(output_paths, EXPERIMENT, *output.PICTURES), reading_of(request)
+    paths, reading = output.check_paths(output_paths, EXPERIMENT, *output.PICTURES), reading_of(request)
     number = not reading.yes_no and not reading.labels
     if number and reading.low is None and any(path.suffix.lower() == EXPERIMENT for path in paths):
         raise PlanError(NEEDS_RANGE)

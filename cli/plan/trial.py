@@ -7,7 +7,7 @@ from ...server.answers import tables
 from ...server.experiments.definition import parse
 from ...simulator.simulate import SimulatedEstimate, simulate
 from ..progress import progress
-from ..simulate.run import asked, plain, show
+from ..simulate.run import select_answers, show, to_dict
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,12 @@ class Trial:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        return plain(self.estimate, asked(self.estimate))
+        return to_dict(self.estimate, select_answers(self.estimate))
 
     def print(self) -> None:
         """Print it below the plan."""
         tables.out.print("simulated on these readings", style="bold")
-        show(self.estimate, asked(self.estimate), None)
+        show(self.estimate, select_answers(self.estimate), None)
         tables.out.print()
 
 

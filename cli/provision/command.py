@@ -20,7 +20,7 @@ from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
 from ...server.wire import keys
 from ...server.wire.topics import check_device
-from ..options import AsJson, FleetOf, Folder, print_json
+from ..options import AsJson, Folder, FolderFleet, print_json
 from .first_steps import first_steps
 from .forget import forget_command
 from .options import (
@@ -32,8 +32,8 @@ from .options import (
     ask_wifi_password,
     fleet_name,
     open_folder,
-    say,
-    say_next,
+    print_done,
+    print_next,
 )
 from .roster import list_command, revoke_command
 from .rotate import rotate_command
@@ -42,7 +42,7 @@ provision_app = typer.Typer()
 ASKS_FIRST = "each device is silent until somebody at it says yes"
 CONSENT_GIVEN = "given elsewhere: {}"
 _FIRMWARE = {".h": "C", ".yaml": "ESPHome"}
-_ALONE = re.compile(r"(?:\[([^]]+)\]|([^:,]+)):([0-9]+)")  # one host with its port
+_HOST_AND_PORT = re.compile(r"(?:\[([^]]+)\]|([^:,]+)):([0-9]+)")  # one host with its port
 # What `--set` takes: the fields of FleetSpec that have no option of their own.
 FIELDS = (
     "port, password_port, aggregator_port, cluster_port, monitor_port, board_host, broker_user, device_days"
@@ -105,33 +105,33 @@ def fleet_command(  # noqa: PLR0913 - one for each option
     )
     if in_environment:
         load_keys()  # it must hold them
-    made = fleet_folder.make(
+    folder_made = fleet_folder.make(
         folder,
         spec,
         passphrase=ask_passphrase(new=True) if passphrase else None,
         write_master=not in_environment,
     )
     until = {
-        "ca": made.certificate("broker/ca.pem").not_valid_after_utc,
-        "broker": made.broker_certificates()[0].not_valid_after_utc,
-        "aggregator": made.certificate(f"aggregator/{aggregator_name(1)}.pem").not_valid_after_utc,
+        "ca": folder_made.certificate("broker/ca.pem").not_valid_after_utc,
+        "broker": folder_made.broker_certificates()[0].not_valid_after_utc,
+        "aggregator": folder_made.certificate(f"aggregator/{aggregator_name(1)}.pem").not_valid_after_utc,
     }
     if as_json:
         values = {"folder": str(folder), "master_key": not in_environment}
         ends = {name: when.isoformat() for name, when in until.items()}
-        print_json(dataclasses.asdict(made.fleet) | values | {"until": ends})
+        print_json(dataclasses.asdict(folder_made.fleet) | values | {"until": ends})
         return
     ends = ", ".join(f"{name} {when:%Y-%m-%d}" for name, when in until.items())
     where = "keys stay in HUSHMOTE_MASTER_KEY" if in_environment else "master key is there"
     for line in (
-        f"{folder}: fleet {made.fleet.fleet}; its certificates end:",
+        f"{folder}: fleet {folder_made.fleet.fleet}; its certificates end:",
         f"  {ends}",
         "  authority/   keep it offline, and a backup: its keys say who is who, and what is asked",
         "  broker/      for the broker's machine" + ("s, each its own" if spec.broker == NATS else ""),
         f"  aggregator/  for the aggregators' machines; the {where}",
         "  devices/     devices' settings",
         f"  consent      {CONSENT_GIVEN.format(spec.consent) if spec.consent else ASKS_FIRST}",
-        *first_steps(made, in_environment),
+        *first_steps(folder_made, in_environment),
     ):
         show.out.print(line, soft_wrap=True)
 
@@ -157,7 +157,7 @@ def device_command(  # noqa: PLR0913 - one for each option
         ),
     ] = None,
     folder: Folder = None,
-    fleet: FleetOf = None,
+    fleet: FolderFleet = None,
     master_key: MasterKey = None,
     open_fleet: Annotated[
         bool,
@@ -207,10 +207,10 @@ def device_command(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Make one device's settings: its id, its keys, its network."""
     if target and device and (path := _settings_path(device, folder, out)).exists():
-        known = True
+        has_settings = True
         opened, settings = None, provision.load_settings(path)
     else:
-        known = False
+        has_settings = False
         opened = None if folder is None else open_folder(folder, signs=not login)
         network = _network(opened, broker, ca, login)
         name = fleet_name(fleet, opened)
@@ -225,22 +225,22 @@ def device_command(  # noqa: PLR0913 - one for each option
         device = provision.provision_device(fleet_keys, name, device, network).device_id
         path = _settings_path(device, folder, out)
         if opened is not None:
-            network = _let_in(opened, device, network, path, login)
-        given = bool(opened and opened.fleet.consent)
+            network = _with_credentials(opened, device, network, path, login)
+        is_consent_given = bool(opened and opened.fleet.consent)
         settings = provision.provision_device(
-            fleet_keys, name, device, network, path=path, consent_given=given
+            fleet_keys, name, device, network, path=path, consent_given=is_consent_given
         )
     file = firmware.write(settings, path.parent, target) if target else None
     if as_json:
-        said = {"device_id": settings.device_id, "fleet": settings.fleet, "settings": str(path)}
-        print_json(said | ({"firmware": str(file)} if file else {}))
+        document = {"device_id": settings.device_id, "fleet": settings.fleet, "settings": str(path)}
+        print_json(document | ({"firmware": str(file)} if file else {}))
         return
-    if not known:
+    if not has_settings:
         show.out.print(provision.describe(settings, path, for_flash=file is None))
     if file:
         show.out.print(f"{file}: the same for firmware in {_FIRMWARE[file.suffix]}; only you can read it")
     if opened is not None and (login or opened.fleet.broker == NATS):
-        say_next([rotation.reload_broker(opened.fleet)])
+        print_next([rotation.reload_broker(opened.fleet)])
 
 
 def _settings_path(device: str, folder: Path | None, out: Path | None) -> Path:
@@ -269,7 +269,7 @@ def _fleet_keys(master_key: Path | None, open_fleet: bool) -> keys.FleetKeys | N
     return fleet_keys
 
 
-def _let_in(opened: FleetFolder, device: str, network: Network, path: Path, login: bool) -> Network:
+def _with_credentials(opened: FleetFolder, device: str, network: Network, path: Path, login: bool) -> Network:
     """Return the network with a login or a certificate for a new device, which the broker lets in."""
     if path.exists():
         raise ProvisionError(
@@ -291,10 +291,10 @@ def _at_broker(broker: str, ca: Path | None) -> Network:
         )
     if scheme and (scheme == "mqtts") != (ca is not None):
         raise UsageError("TLS takes both: mqtts:// and --ca, the PEM file that vouches for the broker")
-    alone = _ALONE.fullmatch(hosts)
+    single_host = _HOST_AND_PORT.fullmatch(hosts)
     return Network(
-        mqtt_host=alone[1] or alone[2] if alone else hosts.strip("[]"),
-        mqtt_port=int(alone[3]) if alone else None,
+        mqtt_host=single_host[1] or single_host[2] if single_host else hosts.strip("[]"),
+        mqtt_port=int(single_host[3]) if single_host else None,
         mqtt_user=user or None,
         mqtt_password=os.environ.get(MQTT_PASSWORD),
         mqtt_ca=ca,
@@ -340,7 +340,7 @@ def upgrade_command(
     if opened is not None:
         paths += sorted((opened.path / DEVICES).glob("*.settings.json"))
     signing = opened.path / SIGNING if opened is not None and master_key is None else None
-    say(rotation.upgrade(master_key or (opened and opened.master_file()), paths, signing), as_json)
+    print_done(rotation.upgrade(master_key or (opened and opened.master_file()), paths, signing), as_json)
 
 
 def keys_command(

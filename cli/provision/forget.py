@@ -18,8 +18,8 @@ from ...server.errors import ProvisionError, UsageError
 from ...server.ingest.device_health import BrokerUnreachable
 from ...server.wire.topics import check_device
 from ...server.words.numbers import counted
-from ..options import DEFAULT_STORE, AsJson, Folder, StoreUrl, print_json, the_fleet
-from .options import open_folder, say_next
+from ..options import DEFAULT_STORE, AsJson, Folder, StoreUrl, choose_fleet, print_json
+from .options import open_folder, print_next
 
 if TYPE_CHECKING:
     from ...server.store.store import Store
@@ -75,7 +75,7 @@ def forget_command(
         with Store(store, create=False) as counts:
             from ...server.store.erase import was_erased
 
-            the_fleet(counts, account.fleet)
+            choose_fleet(counts, account.fleet)
             fleet_keys = load_keys(opened.master_file())
             is_known = is_here or device in counts.known_devices(account.fleet, [device])
             _agree(is_known or was_erased(counts, account.fleet, device, fleet_keys), account, yes)
@@ -164,6 +164,6 @@ def _print(account: _Account, as_json: bool) -> None:
         for line in account.done:
             show.out.print(line, markup=False)
         show.out.print(_LASTING)
-        say_next(account.left)
+        print_next(account.left)
     if account.failure:
         raise ProvisionError(f"device {account.device} is not forgotten yet: {account.failure}")

@@ -55,7 +55,7 @@ def fleet_name(fleet: str | None, folder: FleetFolder | None) -> str:
 
 def ask_passphrase(*, new: bool) -> bytes:
     """Return the passphrase of the authority's key, or of a new one."""
-    text = _asked("the authority's key", PASSPHRASE, word="passphrase", confirm=new)
+    text = _ask_secret("the authority's key", PASSPHRASE, word="passphrase", confirm=new)
     if new and len(text) < 8:
         raise UsageError("a passphrase of the authority's key has at least 8 characters")
     return text.encode()
@@ -63,19 +63,19 @@ def ask_passphrase(*, new: bool) -> bytes:
 
 def ask_wifi_password(ssid: str) -> str:
     """Return the password of a network, asked for where its name was given; empty for an open one."""
-    return _asked(ssid, WIFI_PASSWORD, default="") if ssid else ""
+    return _ask_secret(ssid, WIFI_PASSWORD, default="") if ssid else ""
 
 
-def _asked(
-    of: str, variable: str, *, word: str = "password", confirm: bool = False, default: str | None = None
+def _ask_secret(
+    subject: str, variable: str, *, word: str = "password", confirm: bool = False, default: str | None = None
 ) -> str:
     """Return a secret; it is never typed on a command line, which every user of this machine can read."""
     if variable in os.environ:
         return os.environ[variable]
     if not sys.stdin.isatty():
-        raise UsageError(f"the {word} of {of} is asked for at a terminal: use one, or set {variable}")
+        raise UsageError(f"the {word} of {subject} is asked for at a terminal: use one, or set {variable}")
     return typer.prompt(
-        f"{word} of {of}",
+        f"{word} of {subject}",
         hide_input=True,
         confirmation_prompt=confirm,
         default=default,
@@ -83,17 +83,17 @@ def _asked(
     )
 
 
-def say(done: Rotated, as_json: bool) -> None:
+def print_done(done: Rotated, as_json: bool) -> None:
     """Print what was done and what is left to do."""
     if as_json:
         print_json(dataclasses.asdict(done))
         return
     for line in done.done:
         show.out.print(line)
-    say_next(done.left)
+    print_next(done.left)
 
 
-def say_next(lines: Sequence[str]) -> None:
+def print_next(lines: Sequence[str]) -> None:
     """Print what a person has to do now, one item under the other."""
     fill = textwrap.TextWrapper(
         show.out.width,

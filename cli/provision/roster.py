@@ -18,8 +18,8 @@ from ...server.answers import tables as show
 from ...server.errors import UsageError, refusing
 from ...server.wire.topics import check_device
 from ...server.words import numbers
-from ..options import DEFAULT_STORE, AsJson, FleetOf, Folder, StoreUrl, print_json, the_fleet
-from .options import fleet_name, open_folder, say_next
+from ..options import DEFAULT_STORE, AsJson, Folder, FolderFleet, StoreUrl, choose_fleet, print_json
+from .options import fleet_name, open_folder, print_next
 
 if TYPE_CHECKING:
     from ...server.store.store import Store
@@ -37,7 +37,7 @@ def list_command(
         bool | None,
         typer.Option("--listed/--not-listed", help="Count only allowed devices, or all but revoked ones."),
     ] = None,
-    fleet: FleetOf = None,
+    fleet: FolderFleet = None,
     folder: Folder = None,
     store: Annotated[
         str | None, typer.Option(help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE")
@@ -54,15 +54,15 @@ def list_command(
     opened = None if folder is None else open_folder(folder)
     if changes:
         names = _device_ids(allow or ())
-        with _store(store or DEFAULT_STORE) as counted:
-            _change(counted, _fleet_in(counted, fleet, opened), names, listed, as_json)
+        with _store(store or DEFAULT_STORE) as opened_store:
+            _change(opened_store, _fleet_in(opened_store, fleet, opened), names, listed, as_json)
         return
     roster: dict[str, str] = {}
     if store is not None or opened is None:
-        with _store(store or DEFAULT_STORE) as counted:
-            fleet = _fleet_in(counted, fleet, opened)
-            roster = counted.roster(fleet)
-            listed = fleet in counted.listed_fleets()
+        with _store(store or DEFAULT_STORE) as opened_store:
+            fleet = _fleet_in(opened_store, fleet, opened)
+            roster = opened_store.roster(fleet)
+            listed = fleet in opened_store.listed_fleets()
     else:
         fleet = fleet_name(fleet, opened)
     boards = _boards(opened, roster)
@@ -71,11 +71,11 @@ def list_command(
         print_json({"fleet": fleet, "listed": listed, "certificates": certificates, "devices": boards})
         return
     if certificates:
-        rows = [(c["what"], c["name"], _ends(c["until"])) for c in certificates]
+        rows = [(c["what"], c["name"], _format_end(c["until"])) for c in certificates]
         _print(f"fleet {fleet}", ("certificate", "for", "until"), rows)
         show.out.print()
     if boards:
-        rows = [(b["device"], b["state"], b["opens"], _ends(b["until"])) for b in boards]
+        rows = [(b["device"], b["state"], b["opens"], _format_end(b["until"])) for b in boards]
         _print("devices", ("device", "state", "broker", "until"), rows)
     else:
         show.out.print("no devices are named")
@@ -126,7 +126,7 @@ def _ids(file: Path) -> list[str]:
 
 def revoke_command(
     devices: Annotated[list[str], typer.Argument(metavar="DEVICE", help="Device ids.")],
-    fleet: FleetOf = None,
+    fleet: FolderFleet = None,
     folder: Folder = None,
     store: StoreUrl = DEFAULT_STORE,
     only_folder: Annotated[
@@ -144,19 +144,19 @@ def revoke_command(
     opened = None if folder is None else open_folder(folder, signs=True)
     if opened is None and only_folder:
         raise UsageError("--only-folder needs the fleet's folder: give --folder")
-    known: set[str] = set()
+    known_devices: set[str] = set()
     if opened is not None:
         journal = opened.journal()
-        known = {c.name for c in journal.credentials if c.kind == "device"} | set(journal.revoked)
+        known_devices = {c.name for c in journal.credentials if c.kind == "device"} | set(journal.revoked)
     # The store first: it works at once, and on boards without a certificate too.
     if only_folder:
         fleet = fleet_name(fleet, opened)
-        _check_known(revoked, known, unknown_too)
+        _check_known(revoked, known_devices, unknown_too)
     else:
-        with _store(store) as counted:
-            fleet = _fleet_in(counted, fleet, opened)
-            _check_known(revoked, known | counted.known_devices(fleet, devices), unknown_too)
-            counted.revoke_devices(fleet, devices)
+        with _store(store) as opened_store:
+            fleet = _fleet_in(opened_store, fleet, opened)
+            _check_known(revoked, known_devices | opened_store.known_devices(fleet, devices), unknown_too)
+            opened_store.revoke_devices(fleet, devices)
     ended = [] if opened is None else opened.revoke(devices, now_utc())
     if as_json:
         result = {"fleet": fleet, "revoked": revoked, "store": not only_folder}
@@ -175,12 +175,14 @@ def revoke_command(
     show.out.print(
         f"ended: {numbers.counted(certificates, 'certificate')}, {numbers.counted(logins, 'login')}"
     )
-    left = [reload_broker(opened.fleet)]
+    next_steps = [reload_broker(opened.fleet)]
     if opened.fleet.broker != NATS:  # which ends it at once
-        left.append("a connection that is open stays until it ends: restart mosquitto to end it now")
+        next_steps.append("a connection that is open stays until it ends: restart mosquitto to end it now")
     if only_folder:
-        left.append("`hushmote provision revoke` with the aggregator's --store: only that drops reports")
-    say_next(left)
+        next_steps.append(
+            "`hushmote provision revoke` with the aggregator's --store: only that drops reports"
+        )
+    print_next(next_steps)
 
 
 def _store(url: str) -> Store:
@@ -191,12 +193,12 @@ def _store(url: str) -> Store:
 
 def _fleet_in(store: Store, fleet: str | None, folder: FleetFolder | None) -> str:
     """Return the chosen fleet, which the store must have."""
-    return the_fleet(store, fleet if folder is None else fleet_name(fleet, folder))
+    return choose_fleet(store, fleet if folder is None else fleet_name(fleet, folder))
 
 
-def _check_known(devices: Sequence[str], known: set[str], unknown_too: bool) -> None:
+def _check_known(devices: Sequence[str], known_devices: set[str], unknown_too: bool) -> None:
     """Refuse unknown ids: after a misspelling the intended device would stay in the fleet, unnoticed."""
-    unknown = [device for device in devices if device not in known]
+    unknown = [device for device in devices if device not in known_devices]
     if unknown and not unknown_too:
         raise UsageError(
             f"nobody has heard of device {unknown[0]}: correct the id, or say --unknown-too to revoke one "
@@ -204,47 +206,49 @@ def _check_known(devices: Sequence[str], known: set[str], unknown_too: bool) -> 
         )
 
 
-def _ends(until: str | None) -> str:
+def _format_end(until: str | None) -> str:
     if until is None:
         return "-"
-    left = datetime.datetime.fromisoformat(until) - now_utc()
+    remaining = datetime.datetime.fromisoformat(until) - now_utc()
     date = until[:10]
-    if left < datetime.timedelta(0):
+    if remaining < datetime.timedelta(0):
         return f"{date}, over"
-    return f"{date}, in {left.days} days" if left.days < 90 else date
+    return f"{date}, in {remaining.days} days" if remaining.days < 90 else date
 
 
 def _certificates(folder: FleetFolder) -> list[dict[str, Any]]:
     """What each is for, whom or what it names, and when it ends."""
-    named = [("ca", folder.certificate("broker/ca.pem"))]
-    named += [("broker", certificate) for certificate in folder.broker_certificates()]
-    named += [("aggregator", folder.certificate(f"aggregator/{a}.pem")) for a in folder.fleet.aggregators]
+    certificates = [("ca", folder.certificate("broker/ca.pem"))]
+    certificates += [("broker", certificate) for certificate in folder.broker_certificates()]
+    certificates += [
+        ("aggregator", folder.certificate(f"aggregator/{a}.pem")) for a in folder.fleet.aggregators
+    ]
     if folder.has_door():
-        named.append(("door", folder.certificate(fleet_folder.DOOR)))
+        certificates.append(("door", folder.certificate(fleet_folder.DOOR)))
     return [
         {
             "what": what,
-            "name": ", ".join(host_names(made)) if what == "broker" else common_name(made),
-            "until": made.not_valid_after_utc.isoformat(),
+            "name": ", ".join(host_names(certificate)) if what == "broker" else common_name(certificate),
+            "until": certificate.not_valid_after_utc.isoformat(),
         }
-        for what, made in named
+        for what, certificate in certificates
     ]
 
 
 def _boards(folder: FleetFolder | None, roster: dict[str, str]) -> list[dict[str, Any]]:
     """One line per board: what the store says of it, and its newest certificate or login."""
 
-    def unknown(device: str) -> dict[str, Any]:
+    def empty_row(device: str) -> dict[str, Any]:
         return {"device": device, "state": roster.get(device, "-"), "opens": "-", "until": None}
 
-    boards = {device: unknown(device) for device in roster}
+    boards = {device: empty_row(device) for device in roster}
     if folder is not None:
         journal = folder.journal()
         for c in journal.credentials:
             if c.kind == "device":
                 opens = "revoked" if c.revoked else "login" if c.serial is None else "certificate"
                 until = None if c.until is None else c.until.isoformat()
-                boards[c.name] = unknown(c.name) | {"opens": opens, "until": until}
+                boards[c.name] = empty_row(c.name) | {"opens": opens, "until": until}
         for device in journal.revoked:
-            boards.setdefault(device, unknown(device))["opens"] = "revoked"
+            boards.setdefault(device, empty_row(device))["opens"] = "revoked"
     return [boards[device] for device in sorted(boards)]

@@ -14,7 +14,7 @@ from ...server.answers import tables as show
 from ...server.errors import UsageError
 from ...server.wire.topics import check_device
 from ..options import AsJson, Folder, print_json
-from .options import open_folder, say, say_next
+from .options import open_folder, print_done, print_next
 
 What = Literal["broker", "aggregator", "new-aggregator", "door", "devices", "ca", "master", "signing"]
 _OVERLAPPING = ("aggregator", "ca", "master")
@@ -71,7 +71,7 @@ def rotate_command(
             done = (rotation.finish_master if finish else rotation.rotate_master)(opened)
         case "signing":
             done = rotation.rotate_signing(opened)
-    say(done, as_json)
+    print_done(done, as_json)
 
 
 def _renew(opened: FleetFolder, devices: Sequence[str], as_json: bool) -> None:
@@ -82,14 +82,14 @@ def _renew(opened: FleetFolder, devices: Sequence[str], as_json: bool) -> None:
     for path in paths:
         provision.load_settings(path)  # before the first is changed
     try:
-        made = [(path, rotation.renew(opened, path, fleet_keys, now_utc())) for path in paths]
+        renewed = [(path, rotation.renew(opened, path, fleet_keys, now_utc())) for path in paths]
     finally:
         opened.put_users()
     if as_json:
-        print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in made])
+        print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in renewed])
         return
-    for path, settings in made:
+    for path, settings in renewed:
         show.out.print(provision.describe(settings, path))
-    show.out.print(f"{len(made)} devices have new settings: `hushmote flash` them; their ledgers stay")
+    show.out.print(f"{len(renewed)} devices have new settings: `hushmote flash` them; their ledgers stay")
     if opened.fleet.broker == NATS:
-        say_next([f"first: {rotation.reload_broker(opened.fleet)}"])
+        print_next([f"first: {rotation.reload_broker(opened.fleet)}"])

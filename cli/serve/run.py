@@ -56,23 +56,23 @@ class ServeOptions:
 
 def run(options: ServeOptions) -> None:
     """Serve until a signal; raises HushmoteError and LDPError, and with a log of JSON typer.Exit for them."""
-    with _mistakes(), contextlib.ExitStack() as stack:
+    with _log_errors(), contextlib.ExitStack() as stack:
         store = options.store
         if on_command_line(options.context, "store") and _has_password(store):
             raise UsageError(
                 "every user of this machine can read a command line: give the store's URL in HUSHMOTE_STORE, "
                 "or its password in PGPASSWORD or in a file that PGPASSFILE names"
             )
-        entered = settings(options.broker)
-        address, tls = entered.reports(typed=on_command_line(options.context, "broker"))
-        name = _client_id(entered, isinstance(address, NatsAddress), options.retire)
+        connection = settings(options.broker)
+        address, tls = connection.reports(typed=on_command_line(options.context, "broker"))
+        name = _client_id(connection, isinstance(address, NatsAddress), options.retire)
         batch_reports, batch_s = _batch(options.batch or ())
         fleet_keys = load_keys(options.master_key, signing=options.signing_key)
-        published = None if options.publish is None else _publication(options.publish)
-        if published and options.retire:
+        publication = None if options.publish is None else _publication(options.publish)
+        if publication and options.retire:
             raise UsageError("--retire counts what the broker has kept and exits: leave --publish out")
         endpoint = None if options.http is None else _endpoint(options.http)
-        publisher = None if published is None else Publisher(store, published)
+        publisher = None if publication is None else Publisher(store, publication)
         opened = stack.enter_context(Store(store, patient=True))
         if not opened.fleets():
             new = "%s is new and asks nothing: hushmote experiment add FILE (hushmote plan makes a FILE)"
@@ -80,10 +80,10 @@ def run(options: ServeOptions) -> None:
         counting = Counting(
             fleet_keys=fleet_keys,
             client_id=name,
-            share=entered.share or None,
+            share=connection.share or None,
             retire=options.retire,
             rate=options.rate,
-            protocol=PROTOCOLS[entered.protocol],
+            protocol=PROTOCOLS[connection.protocol],
             batch_reports=batch_reports,
             batch_s=batch_s,
         )
@@ -98,7 +98,7 @@ def run(options: ServeOptions) -> None:
             retained_messages=None if publisher is None else lambda: publisher.retained,
         )
         if endpoint is not None:
-            stack.enter_context(_watched(aggregator, endpoint, entered, publisher))
+            stack.enter_context(_health_endpoint(aggregator, endpoint, connection, publisher))
         if publisher is not None:
             stack.enter_context(publisher)
         serving.run(aggregator)
@@ -113,10 +113,10 @@ def _endpoint(http: str) -> tuple[tuple[str, int], Metrics]:
     return parse_endpoint(http), Metrics()
 
 
-def _watched(
+def _health_endpoint(
     aggregator: Aggregator,
     endpoint: tuple[tuple[str, int], Metrics],
-    entered: Connection,
+    connection: Connection,
     publisher: Publisher | None,
 ) -> contextlib.AbstractContextManager[Any]:
     """The endpoint of an aggregator: its health, its counters, its certificates and what it publishes."""
@@ -124,7 +124,7 @@ def _watched(
     from ...server.service.http_endpoint import Endpoint
     from ...server.service.metrics import CertificateEnds
 
-    (where, metrics), files = endpoint, {"cert": entered.cert, "ca": entered.ca}
+    (where, metrics), files = endpoint, {"cert": connection.cert, "ca": connection.ca}
     metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)
     metrics.add(CertificateEnds({key: Path(file) if file else None for key, file in files.items()}))
     if publisher is not None:
@@ -133,7 +133,7 @@ def _watched(
 
 
 @contextlib.contextmanager
-def _mistakes() -> Iterator[None]:
+def _log_errors() -> Iterator[None]:
     """Set up the log; where it is JSON, a user's mistake is an object of it too."""
     form = os.environ.get(LOG_FORMAT) or "text"
     if form not in ("text", "json"):
@@ -185,9 +185,9 @@ def _publication(text: str) -> Publication:
     )
 
 
-def _client_id(entered: Connection, nats: bool, retire: bool) -> str:
+def _client_id(connection: Connection, nats: bool, retire: bool) -> str:
     """The name of what the broker keeps; UsageError for what does not go together."""
-    name, share, protocol = entered.client_id, entered.share, entered.protocol
+    name, share, protocol = connection.client_id, connection.share, connection.protocol
     if protocol not in PROTOCOLS:
         raise UsageError(f"protocol must be one of {', '.join(PROTOCOLS)}, not {protocol}")
     if nats and share:

@@ -20,39 +20,39 @@ DAYS = 30
 DEVICES = 100_000
 
 
-def _course(asked: SimulateOptions) -> tuple[Course, list[str]]:
+def _course(options: SimulateOptions) -> tuple[Course, list[str]]:
     """What is to be simulated, and two lines on it."""
-    days = DAYS if asked.days is None else asked.days
-    definition = load(asked.file)
-    people, said = moving.choose_population(definition, asked.population)
-    calls = usual_calls(definition.experiment(), max(1, days)) if asked.calls is None else asked.calls
-    by = moving.default_drift(definition, people, max(1, days)) if asked.drift is None else asked.drift
+    days = DAYS if options.days is None else options.days
+    definition = load(options.file)
+    people, population = moving.choose_population(definition, options.population)
+    calls = usual_calls(definition.experiment(), max(1, days)) if options.calls is None else options.calls
+    by = moving.default_drift(definition, people, max(1, days)) if options.drift is None else options.drift
     today = datetime.datetime.now(datetime.UTC).date()
-    devices = asked.devices or DEVICES
-    course = Course(asked.fleet or FLEET, definition, devices, people, days, calls, by, today)
+    devices = options.devices or DEVICES
+    course = Course(options.fleet or FLEET, definition, devices, people, days, calls, by, today)
     every = course.experiment.every
     reporting = "each call makes a report" if every == 1 else f"one call in {every} makes a report"
     unit = f" {definition.unit}" if definition.unit else ""
     return course, [
-        f"devices   {_rhythm(calls)}; {reporting}",
-        f"readings  {said}{unit} on the first day; {_drifting(definition, by)}",
+        f"devices   {_describe_calls(calls)}; {reporting}",
+        f"readings  {population}{unit} on the first day; {_describe_drift(definition, by)}",
     ]
 
 
-def fill_store(asked: SimulateOptions, url: str) -> None:
+def fill_store(options: SimulateOptions, url: str) -> None:
     """Write the days into the store; print what was written, the truth, and what to type next."""
-    course, said = _course(asked)
+    course, lines = _course(options)
     with Store(url) as store, progress("simulating", 1.0) as advance:
-        filled = fill(store, course, np.random.default_rng(asked.seed), advance)
+        filled = fill(store, course, np.random.default_rng(options.seed), advance)
         only = len(store.fleets()) == 1
-    if asked.as_json:
-        print_json({"seed": asked.seed} | filled.to_dict())
+    if options.as_json:
+        print_json({"seed": options.seed} | filled.to_dict())
         return
     e = course.experiment
     show.out.print(f"{e.name}: {filled.reports:,} simulated reports are in fleet {course.fleet}, as if")
     first, last = course.dates[0], course.dates[-1]
     show.out.print(f"{course.devices:,} devices had reported from {first} to {last} (UTC).")
-    show.out.print("\n".join(said))
+    show.out.print("\n".join(lines))
     spent = "" if e.rule == "unlimited" else f", {filled.spent:,} have used up their budget"
     show.out.print(f"          {filled.spoke:,} of them reported{spent}")
     if filled.truths:
@@ -81,7 +81,7 @@ def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> N
     show.out.print(table)
 
 
-def _rhythm(per_day: float) -> str:
+def _describe_calls(per_day: float) -> str:
     """How often a board calls report(), in words."""
     if per_day == 1:
         return "each calls report() once a day"
@@ -90,7 +90,7 @@ def _rhythm(per_day: float) -> str:
     return f"each calls report() every {1 / per_day:.3g} days"
 
 
-def _drifting(definition: Definition, by: float) -> str:
+def _describe_drift(definition: Definition, by: float) -> str:
     """How the truth moves, in words."""
     if not by:
         return "the truth does not move"
@@ -110,11 +110,11 @@ def _show_next(filled: FilledFleet, url: str, only_fleet: bool) -> None:
     text = ""
     if course.definition.type == "text" and filled.truths:  # which one is to be asked about
         text = f" --range {shlex.quote(filled.truths[0].statistic)}"
-    asked = f"hushmote estimate {course.definition.name}{fleet}{text}"
+    estimate = f"hushmote estimate {course.definition.name}{fleet}{text}"
     commands = [] if url == DEFAULT_STORE else [f"export HUSHMOTE_STORE='{url}'"]
-    commands.append(asked)
+    commands.append(estimate)
     if len(windows) > 1 and filled.truths:
-        commands.append(f"{asked} --trend")
-        commands.append(f"{asked} --window {windows[-1]} --against {windows[0]}")
+        commands.append(f"{estimate} --trend")
+        commands.append(f"{estimate} --window {windows[-1]} --against {windows[0]}")
     commands.append(f"hushmote ledger{fleet}")
     show.out.print("\nnext\n" + "\n".join(f"  {line}" for line in commands), soft_wrap=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..output import PICTURES
 
-WRITTEN = (".csv", ".json", *PICTURES)
+SUFFIXES = (".csv", ".json", *PICTURES)
 CONVERGENCE = "convergence"
 
 

@@ -28,16 +28,18 @@ def say(label: str, text: str) -> None:
 
 def heading(estimate: SimulatedEstimate) -> None:
     """How many boards spoke, and what they hold."""
-    e, made = estimate.experiment, estimate.reporting
+    e, reporting = estimate.experiment, estimate.reporting
     unit = (
         f" {estimate.unit}"
         if estimate.unit and ":" in estimate.held and not estimate.held.startswith("file:")
         else ""
     )
-    said = f"{counted(estimate.reports)} of {estimate.devices:,} devices that hold {estimate.held}{unit}"
-    show.out.print(f"{e.name}: {said}")
-    if made is not None:
-        show.out.print(_spoke(estimate, made))
+    description = (
+        f"{counted(estimate.reports)} of {estimate.devices:,} devices that hold {estimate.held}{unit}"
+    )
+    show.out.print(f"{e.name}: {description}")
+    if reporting is not None:
+        show.out.print(_describe_reporting(estimate, reporting))
     show.out.print(words.mechanism(e))
     if blank := rows_without_reading(estimate):
         show.out.print(blank)
@@ -64,16 +66,16 @@ def rows_without_reading(estimate: SimulatedEstimate) -> str:
     )
 
 
-def _spoke(estimate: SimulatedEstimate, made: Reporting) -> str:
+def _describe_reporting(estimate: SimulatedEstimate, reporting: Reporting) -> str:
     every = estimate.experiment.every
-    times = counted(made.calls, "call")
-    if not made.calls_are_fixed and made.spoke == made.devices:
+    times = counted(reporting.calls, "call")
+    if not reporting.calls_are_fixed and reporting.spoke == reporting.devices:
         each = usual_reports(estimate.experiment)
-        reports = f"the {counted(each)} that its budget holds" if made.spent else counted(each)
+        reports = f"the {counted(each)} that its budget holds" if reporting.spent else counted(each)
         return f"each makes {reports}, in {times} to report() on average"
     coin = f": one in {every} makes a report" if every > 1 else ""
-    spent = f"; {made.spent:,} used up their budget" if made.spent else ""
-    return f"{made.spoke:,} devices reported, in {times} to report(){coin}{spent}"
+    spent = f"; {reporting.spent:,} used up their budget" if reporting.spent else ""
+    return f"{reporting.spoke:,} devices reported, in {times} to report(){coin}{spent}"
 
 
 def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
@@ -82,18 +84,18 @@ def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
     width = half_width(about)
     if about.quantity != "share" or not is_too_wide(width):
         return ""
-    known = f"a share is known to ±{two_digits(100 * width)} points only"
-    return f"Too few reports: {known}. {_more(estimate, width)}"
+    precision = f"a share is known to ±{two_digits(100 * width)} points only"
+    return f"Too few reports: {precision}. {_more(estimate, width)}"
 
 
 def _more(estimate: SimulatedEstimate, width: float) -> str:
     """How to come to ±1 point, or as near as budgets allow."""
     if estimate.approximate:
         return begun(halved(estimate.reports, approximate=True))
-    made, e = estimate.reporting, estimate.experiment
+    reporting, e = estimate.reporting, estimate.experiment
     advice = ""
-    if made is not None and made.calls_are_fixed and made.calls < usual_calls(e):
-        more = round(made.devices * expected_reports(e, usual_calls(e)))
+    if reporting is not None and reporting.calls_are_fixed and reporting.calls < usual_calls(e):
+        more = round(reporting.devices * expected_reports(e, usual_calls(e)))
         width *= math.sqrt(estimate.reports / more)
         advice = f"--calls {usual_calls(e)} makes about {more:,} reports: ±{two_digits(100 * width)} points. "
     return f"{advice}{to_one_point(estimate.devices, width)}"
@@ -149,6 +151,12 @@ def attack(outcome: AttackOutcome) -> None:
     )
     if outcome.uncapped != outcome.theory:
         show.out.print(f"without the cap, in theory: {outcome.uncapped * 100:+.2f}")
-    seen = outcome.plausibility
-    chance = "" if seen.p is None else f" (p {seen.p:.2g})" if seen.p else " (p below 1e-300)"
-    show.out.print(f"detection: {seen.words}{chance}")
+    plausibility = outcome.plausibility
+    chance = (
+        ""
+        if plausibility.p is None
+        else f" (p {plausibility.p:.2g})"
+        if plausibility.p
+        else " (p below 1e-300)"
+    )
+    show.out.print(f"detection: {plausibility.words}{chance}")

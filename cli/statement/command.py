@@ -21,15 +21,15 @@ from ...server.plain_text import visible
 from ...server.store.store import Store
 from ...server.wire import keys
 from ...server.words.label import Language, words_in
-from ..options import DEFAULT_STORE, SigningKey, StoreUrl, the_fleet
-from ..output import by_name, checked, output_option
+from ..options import DEFAULT_STORE, SigningKey, StoreUrl, choose_fleet
+from ..output import check_paths, describe_suffixes, output_option
 from ..output import write as write_text
 
 statement_app = typer.Typer()
 _KINDS = (".html", ".json")
 _HEX = re.compile(r"[0-9a-fA-F]{128}", re.ASCII)
-_NOBODYS = "the signature is valid, but nothing says whose key it is: give --announce-key"
-NOBODYS_KEY = 3  # the exit status of a statement that is whole, but may be anybody's
+_UNKNOWN_SIGNER = "the signature is valid, but nothing says whose key it is: give --announce-key"
+UNKNOWN_SIGNER_STATUS = 3  # the exit status of a statement that is whole, but may be anybody's
 
 
 @statement_app.command("write")
@@ -59,7 +59,7 @@ def write(
     public: Annotated[
         bool, typer.Option("--public", help="Only label and files, without counts: for anybody to read.")
     ] = False,
-    output: Annotated[list[Path] | None, output_option(by_name(*_KINDS))] = None,
+    output: Annotated[list[Path] | None, output_option(describe_suffixes(*_KINDS))] = None,
 ) -> None:
     """Write a fleet's statement: the label, tables for ETSI EN 303 645 and the GDPR, the registry's entry.
 
@@ -71,14 +71,14 @@ def write(
             "--policy is missing: give the firmware file that is on the devices, such as their main.py; "
             "`hushmote budget policy --write` puts POLICY into it"
         )
-    paths = checked(output, *_KINDS)
+    paths = check_paths(output, *_KINDS)
     folder = fleet_folder.find(Path(fleet)) if fleet and Path(fleet, "fleet.json").exists() else None
     with Store(store, read_only=True) as opened:
-        name = the_fleet(opened, folder.fleet.fleet if folder else fleet)
-        of = facts.read(opened, name, folder, policy, _now())
-        statement = document.document(of, public=public, language=lang)
+        name = choose_fleet(opened, folder.fleet.fleet if folder else fleet)
+        fleet_facts = facts.read(opened, name, folder, policy, _now())
+        statement = document.document(fleet_facts, public=public, language=lang)
         fleet_keys = _keys(opened, name, folder, master_key, signing_key) if paths else None
-    for question in of.undecided:
+    for question in fleet_facts.undecided:
         show.err.print(
             f'{question}: how long its counts are kept is not decided: put keep = "400d" into its '
             "experiment's file, and give that to `hushmote experiment add` again",
@@ -96,13 +96,13 @@ def write(
 
 def _now() -> datetime.datetime:
     """Now, or the time of SOURCE_DATE_EPOCH, so that the same facts give the same bytes."""
-    said = os.environ.get("SOURCE_DATE_EPOCH")
-    if said is None:
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    if epoch is None:
         return datetime.datetime.now(datetime.UTC)
     try:
-        return datetime.datetime.fromtimestamp(int(said), datetime.UTC)
+        return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC)
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"SOURCE_DATE_EPOCH is a time in seconds since 1970, not {said}") from None
+        raise UsageError(f"SOURCE_DATE_EPOCH is a time in seconds since 1970, not {epoch}") from None
 
 
 def _keys(
@@ -148,8 +148,8 @@ def verify(
     for line in document.verify(file, key):
         show.out.print(line, soft_wrap=True, markup=False)
     if key is None:
-        typer.echo(f"hushmote: {_NOBODYS}", err=True)
-        raise typer.Exit(NOBODYS_KEY)
+        typer.echo(f"hushmote: {_UNKNOWN_SIGNER}", err=True)
+        raise typer.Exit(UNKNOWN_SIGNER_STATUS)
 
 
 def _announce_key(text: str, fleet: str) -> bytes:
@@ -159,8 +159,8 @@ def _announce_key(text: str, fleet: str) -> bytes:
     path = Path(text)
     if (path / "fleet.json").exists():
         folder = fleet_folder.find(path)
-        owner, found = folder.fleet.fleet, load_keys(folder.master_file())
-        key = found and found.announce_key.hex()
+        owner, fleet_keys = folder.fleet.fleet, load_keys(folder.master_file())
+        key = fleet_keys and fleet_keys.announce_key.hex()
     elif path.is_file():
         settings = load_settings(path)
         owner, key = settings.fleet, settings.announce_key

@@ -11,7 +11,7 @@ from ..server.answers import tables as show
 from ..simulator.workers import workers
 from ..studies import catalogue
 from ..studies.catalogue import STUDIES
-from ..studies.frame import Running
+from ..studies.frame import RunContext
 from .options import AsJson, WorkersOption, keyword, print_json, set_parameters
 from .output import check_paths, describe_suffixes, output_option
 from .progress import progress
@@ -32,8 +32,8 @@ def _run(name: str, values: dict[str, Any]) -> None:
     seed = values.pop("seed", None)
     options = {key: value for key, value in values.items() if value not in (None, False, [])}
     parameters = catalogue.parameters(name, options)
-    with workers(divide, study.pool) as pool, progress(f"study {name}", 1.0) as advance:
-        result = catalogue.run(name, parameters, Running(seed, pool, advance))
+    with workers(divide, study.uses_all_cores) as pool, progress(f"study {name}", 1.0) as advance:
+        result = catalogue.run(name, parameters, RunContext(seed, pool, advance))
     for path in paths:
         catalogue.write(name, result, path)
     if as_json:
@@ -66,10 +66,10 @@ def _command(name: str) -> Callable[..., None]:
     """Return the command of a study: its parameters as options, and those of all studies that it takes."""
     study = STUDIES[name]
     hints = {key: _option(key, field) for key, field in catalogue.model(name).model_fields.items()}
-    hints |= {"seed": Seed} if study.seeded else {}
+    hints |= {"seed": Seed} if study.takes_seed else {}
     if study.suffixes:
         hints["output"] = Annotated[list[Path] | None, output_option(describe_suffixes(*study.suffixes))]
-    hints |= {"divide": WorkersOption} if study.divided else {}
+    hints |= {"divide": WorkersOption} if study.takes_workers else {}
     hints["as_json"] = AsJson
 
     def call(**values: Any) -> None:

@@ -13,7 +13,7 @@ from pydantic_core import PydanticUndefined
 from ..server.answers import tables as show
 from ..server.words.text_table import TextTable
 from ..server.wrong_value import wrong_value
-from .frame import Running, StudyError, StudyParameters, StudyResult, write_csv
+from .frame import RunContext, StudyError, StudyParameters, StudyResult, write_csv
 
 PICTURES = (".png", ".pdf", ".svg")
 
@@ -22,56 +22,56 @@ PICTURES = (".png", ".pdf", ".svg")
 class Study:
     """A study's line of help, and what it takes.
 
-    seeded: it draws, and takes a seed. divided: it takes workers. pool: it has
+    takes_seed: it draws, and takes a seed. divided: it takes workers. pool: it has
     all cores where nobody says how many. pictured: it has a picture. tabular: it writes CSV.
     """
 
     line: str
-    seeded: bool = False
-    divided: bool = False
-    pool: bool = False
-    pictured: bool = True
-    tabular: bool = False
+    takes_seed: bool = False
+    takes_workers: bool = False
+    uses_all_cores: bool = False
+    has_figure: bool = True
+    writes_csv: bool = False
 
     @property
     def suffixes(self) -> tuple[str, ...]:
         """The suffixes of the files that it writes."""
-        return ((".csv",) if self.tabular else ()) + (PICTURES if self.pictured else ())
+        return ((".csv",) if self.writes_csv else ()) + (PICTURES if self.has_figure else ())
 
 
 STUDIES = {
     "scale": Study(
         "What a fleet of so many boards needs: set-up, machines, and what breaks first.",
-        pictured=False,
+        has_figure=False,
     ),
     "arrival": Study(
         "A power cut ends and all boards come back: how long that takes, with a random delay and without.",
-        seeded=True,
+        takes_seed=True,
     ),
     "ranges": Study(
         "Errors of ranges over days: central and local, flat and hierarchy, beside what theory says.",
-        seeded=True,
-        divided=True,
-        pool=True,
-        pictured=False,
+        takes_seed=True,
+        takes_workers=True,
+        uses_all_cores=True,
+        has_figure=False,
     ),
     "lifetime": Study(
         "A life of reports: few large against many small ones, predicted and measured.",
-        seeded=True,
-        divided=True,
-        tabular=True,
+        takes_seed=True,
+        takes_workers=True,
+        writes_csv=True,
     ),
     "reconstruction": Study(
         "What many questions rebuild, of a curator who draws noise anew and of one who keeps it.",
-        seeded=True,
-        divided=True,
-        pool=True,
+        takes_seed=True,
+        takes_workers=True,
+        uses_all_cores=True,
     ),
     "plan-check": Study(
         "A plan's errors beside those of simulated fleets; it takes what `hushmote plan` does.",
-        seeded=True,
-        divided=True,
-        pictured=False,
+        takes_seed=True,
+        takes_workers=True,
+        has_figure=False,
     ),
     "composition": Study(
         "An adversary's view of 3 and of 3,000 releases; how many reports spend a budget.",
@@ -91,9 +91,9 @@ STUDIES = {
 }
 
 
-def run(name: str, parameters: StudyParameters, running: Running) -> StudyResult:
+def run(name: str, parameters: StudyParameters, context: RunContext) -> StudyResult:
     """Run a study with its parameters. Raises the study's own errors."""
-    return _module(name).run(parameters, running)
+    return _module(name).run(parameters, context)
 
 
 def _module(name: str) -> Any:
@@ -102,7 +102,7 @@ def _module(name: str) -> Any:
 
 def model(name: str) -> type[StudyParameters]:
     """Return the model of a study's parameters."""
-    return get_type_hints(_module(name).run)["asked"]
+    return get_type_hints(_module(name).run)["parameters"]
 
 
 # --- Parameters -----------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def _typed(value: Any) -> str:
 
 def print_result(result: StudyResult) -> None:
     """Print a result's tables and paragraphs."""
-    for part in result.shown:
+    for part in result.output:
         if isinstance(part, TextTable):
             show.out.print(show.text_table(part))
         elif part.startswith("# "):
@@ -170,4 +170,4 @@ def write(name: str, result: StudyResult, path: Path) -> None:
     if path.suffix.lower() == ".csv":
         write_csv(path, result.rows)
     else:
-        _module(name).draw(path, result.pictured)
+        _module(name).draw(path, result.figure_data)

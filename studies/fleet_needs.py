@@ -118,7 +118,7 @@ class Limit:
     """A limit that more machines do not lift: the part of it that is used, of 1."""
 
     what: str
-    asked: float
+    load: float
     then: str
 
 
@@ -153,7 +153,7 @@ class Needs:
     @property
     def regions(self) -> int:
         """Into how many fleets, each with a store of its own, it is divided."""
-        return max(math.ceil(self.first.asked), 1)
+        return max(math.ceil(self.first.load), 1)
 
     @property
     def brokers(self) -> int:
@@ -235,7 +235,7 @@ def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
         "store_tb": store / TB,
         "network_mbit": bytes_per_s * 8 / 1e6,
     }
-    limits = sorted(_limits(setup, machine, amounts, of), key=lambda limit: -limit.asked)
+    limits = sorted(_limits(setup, machine, amounts, of), key=lambda limit: -limit.load)
     return Needs(fleet, setup, machine, limits=tuple(limits), **amounts)
 
 
@@ -253,7 +253,7 @@ def breaks_at(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> tuple
     low, high = 1, MOST_BOARDS + 1
     while low < high:
         middle = (low + high) // 2
-        if needs(replace(fleet, boards=middle), setup, machine).first.asked > 1:
+        if needs(replace(fleet, boards=middle), setup, machine).first.load > 1:
             high = middle
         else:
             low = middle + 1
@@ -279,16 +279,16 @@ def _limits(
         limits["processors of the brokers"] = amounts["broker_cores"] / all_cores, "regions"
         # Each server has the list of all boards, and their statuses.
         every, connections = amounts["every_gib"], amounts["divided_gib"] / _MOST_SERVERS
-        asked = (every + connections) / memory
+        memory_load = (every + connections) / memory
         if every > connections:
-            limits["memory for the list of boards and their statuses"] = asked, "regions"
+            limits["memory for the list of boards and their statuses"] = memory_load, "regions"
         else:
-            limits["memory for connections"] = asked, "regions, or boards that sleep"
+            limits["memory for connections"] = memory_load, "regions, or boards that sleep"
     if setup.store == SQLITE:
         limits["the one aggregator"] = amounts["aggregator_cores"] / load, "a group on PostgreSQL"
     else:
         limits["the database's processors"] = amounts["database_cores"] / (cores * load), "regions"
-    return [Limit(what, asked, then) for what, (asked, then) in limits.items()]
+    return [Limit(what, share, then) for what, (share, then) in limits.items()]
 
 
 _MOST_SERVERS = 9  # of one cluster: each server has a connection to each other, and an account of all boards

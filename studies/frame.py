@@ -34,12 +34,12 @@ class StudyParameters(BaseModel):
 
 
 def table(
-    title: str, headings: str, cells: str, rows: Iterable[Row], left: Sequence[int] = (0,)
+    title: str, headings: str, cells: str, rows: Iterable[Row], left_columns: Sequence[int] = (0,)
 ) -> TextTable:
     """A table of rows; headings, cells: with bars between, cells as "{questions:,} | {spent:.1f}"."""
     forms = [form.strip() for form in cells.split("|")]
     named = [heading.strip() for heading in headings.split("|")]
-    return TextTable(title, named, [[form.format_map(row) for form in forms] for row in rows], left)
+    return TextTable(title, named, [[form.format_map(row) for form in forms] for row in rows], left_columns)
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class StudyResult:
     """
 
     json: Any
-    shown: Sequence[TextTable | str]
-    pictured: Any = None
+    output: Sequence[TextTable | str]
+    figure_data: Any = None
     rows: Sequence[Row] = ()
 
 
 @dataclass(frozen=True)
-class Running:
+class RunContext:
     """How a study runs: the seed, None for none; the workers; a function told how much more is done, of 1."""
 
     seed: int | None = None

@@ -27,7 +27,7 @@ from .sensitivity import (
     Universe,
     bounded,
     check_distance,
-    many,
+    format_count,
     spread,
     unbounded,
     world_values,
@@ -241,7 +241,8 @@ def choose_epsilon(
     try:
         if universe.worlds > MOST_WORLDS:
             raise DisclosureError(
-                f"{many(universe.worlds)} possible worlds, and {MOST_WORLDS:,} are gone through at most"
+                f"{format_count(universe.worlds)} possible worlds, and {MOST_WORLDS:,} are gone "
+                "through at most"
             )
         values = world_values(query, universe)
         worlds = Worlds(values, sensitivity, None if prior is None else np.asarray(prior, np.float64))

@@ -87,10 +87,10 @@ class LossLaw:
         span = min(2 * history.sum, math.ceil(2 * math.sqrt(2 * _NEGLIGIBLE * history.squares)))
         step = max(exact_step, math.ceil(span / cells))
         step = exact_step if step < 2 * exact_step else step
-        made = cls(history.sum, step, 0, np.ones(1), 0.0, 1 + 1e-11, step > exact_step)
+        law = cls(history.sum, step, 0, np.ones(1), 0.0, 1 + 1e-11, step > exact_step)
         for epsilon, n in sorted(counts.items(), key=lambda run: -run[1]):
-            made = made._with(epsilon, n)
-        return made
+            law = law._with(epsilon, n)
+        return law
 
     def delta(self, total: Decimal) -> float:
         """The smallest δ for which the reports are (total, δ)-LDP, rounded up; total: nats, >= 0."""
@@ -126,13 +126,13 @@ class LossLaw:
         else:
             chances = np.convolve(self.chances, kernel)
         high, low = _ends(chances)
-        kept = chances[high:low].copy()
-        kept[-1] += chances[low:].sum()
+        remaining = chances[high:low].copy()
+        remaining[-1] += chances[low:].sum()
         return LossLaw(
             self.top,
             self.step,
             self.first + high,
-            kept,
+            remaining,
             self.beyond + infinite + float(chances[:high].sum()),
             # binomials, and a sum of at most this many products, each rounded
             self.margin * (1 + 5e-12 + 1e-15 * n * (1 + epsilon / MICRO) + 3e-16 * len(filled)),

@@ -90,8 +90,8 @@ class SeededNoise:
 
     def draw(self, n: int, sensitivity: int, epsilon: float) -> Ints:
         stop = -math.expm1(-epsilon / sensitivity)
-        drawn = self.rng.geometric(stop, (2, n))
-        return drawn[0] - drawn[1]
+        numbers = self.rng.geometric(stop, (2, n))
+        return numbers[0] - numbers[1]
 
 
 def _opendp() -> Any:

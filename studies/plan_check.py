@@ -31,7 +31,7 @@ from ..server.words.numbers import expected
 from ..server.words.text_table import TextTable
 from ..simulator import vectorised
 from ..simulator.worker_pool import THIS_PROCESS, Workers
-from .frame import Row, Running, StudyParameters, StudyResult, table
+from .frame import Row, RunContext, StudyParameters, StudyResult, table
 
 FALSE_ALARM = 1e-4  # chance that a row says no where the prediction is right
 MOST_REPORTS = 50_000_000  # in all fleets of one row
@@ -115,8 +115,8 @@ def window_reports(spending: Spending, devices: int, days: float) -> _DrawReport
         p = 1 / spending.every
         boards = devices if calling == 1 else int(rng.binomial(devices, calling))
         before = rng.binomial(rhythm.calls - whole, p, boards)
-        left = spending.cap - np.minimum(before, spending.cap)
-        return int(np.minimum(rng.binomial(whole, p, boards), left).sum())
+        remaining = spending.cap - np.minimum(before, spending.cap)
+        return int(np.minimum(rng.binomial(whole, p, boards), remaining).sum())
 
     return draw
 
@@ -129,7 +129,7 @@ def measure(
     row: CheckRow,
     seed: np.random.SeedSequence,
     workers: Workers = THIS_PROCESS,
-    drawn: Callable[[int], object] = lambda _: None,
+    on_drawn: Callable[[int], object] = lambda _: None,
 ) -> Row:
     """Draw a row's fleets on workers and compare. drawn: told how many more fleets are done.
 
@@ -139,14 +139,14 @@ def measure(
     does not agree, with the likely cause: None where it does.
     """
     design, fleets = row.design, row.fleets
-    asked = expected_error.asked(design, row.question)
-    predicted = Z * math.sqrt(asked.variance.mean() / row.reports)
+    targets = expected_error.asked(design, row.question)
+    predicted = Z * math.sqrt(targets.variance.mean() / row.reports)
     sizes = [min(_AT_ONCE, fleets - first) for first in range(0, fleets, _AT_ONCE)]
     parts = list(zip(sizes, seed.spawn(len(sizes)), strict=True))
-    total, made = 0.0, 0
-    for squares, reports in workers.map(_draw, parts, row, asked, advance=lambda part: drawn(part[0])):
-        total, made = total + squares, made + reports
-    excess = excess_kurtosis(design, asked, row.reports)
+    total, report_count = 0.0, 0
+    for squares, reports in workers.map(_draw, parts, row, targets, advance=lambda part: on_drawn(part[0])):
+        total, report_count = total + squares, report_count + reports
+    excess = excess_kurtosis(design, targets, row.reports)
     freedom = fleets / (1 + excess / 2)
     least, most = band(freedom, row.fewest)
     measured, uncertainty = predicted * math.sqrt(total / fleets), predicted / math.sqrt(2 * freedom)
@@ -156,27 +156,31 @@ def measure(
         errors, side = abs(measured - predicted) / uncertainty, "less" if measured < predicted else "more"
         why = f"predicted ±{predicted:.3%}, measured ±{measured:.3%}: {errors:.1f} standard errors {side}"
         why += f"; {_cause(row, excess)}"
-    check: Row = {"name": row.name, "reports": made / fleets, "fleets": fleets}
-    check |= {"population": _words(asked, row.question), "predicted": predicted, "measured": measured}
+    check: Row = {"name": row.name, "reports": report_count / fleets, "fleets": fleets}
+    check |= {
+        "population": _describe_population(targets, row.question),
+        "predicted": predicted,
+        "measured": measured,
+    }
     check |= {"uncertainty": uncertainty, "least": least, "most": most}
     return check | {"agrees": agrees, "why": why}
 
 
-def _draw(part: _Drawing, row: CheckRow, asked: Places | OfMean) -> tuple[float, int]:
+def _draw(part: _Drawing, row: CheckRow, targets: Places | OfMean) -> tuple[float, int]:
     """The sum of some fleets' squared errors, in parts of what is predicted, and of their reports."""
     fleets, seed = part
     design, rng = row.design, np.random.default_rng(seed)
-    total, made = 0.0, 0
+    total, report_count = 0.0, 0
     for _ in range(fleets):
-        place = int(rng.integers(len(asked.variance)))
+        place = int(rng.integers(len(targets.variance)))
         n = max(2, row.draw_reports(rng))
-        shares, statistic = asked.population(design.domain, place), asked.statistic(design.domain, place)
+        shares, statistic = targets.population(design.domain, place), targets.statistic(design.domain, place)
         counts = vectorised.histogram(design.experiment, rng.multinomial(n, shares), rng)
         decoded = estimate(design.experiment, counts).decoded
         off = float(decoded.value(statistic[:, None])[0]) - float(shares @ statistic)
-        total += off * off * n / asked.variance[place]
-        made += n
-    return total, made
+        total += off * off * n / targets.variance[place]
+        report_count += n
+    return total, report_count
 
 
 def band(freedom: float, fewest: float) -> tuple[float, float]:
@@ -192,16 +196,16 @@ def band(freedom: float, fewest: float) -> tuple[float, float]:
     return float(low) * (1 - slack), float(high) * (1 + slack)
 
 
-def excess_kurtosis(design: Design, asked: Places | OfMean, reports: float) -> float:
+def excess_kurtosis(design: Design, targets: Places | OfMean, reports: float) -> float:
     """Excess kurtosis of the estimates' errors, a mean over some of the places."""
     mechanism = design.mechanism
     total = 0.0
-    chosen = np.unique(np.linspace(0, len(asked.variance) - 1, _TAILS).astype(int)).tolist()
+    chosen = np.unique(np.linspace(0, len(targets.variance) - 1, _TAILS).astype(int)).tolist()
     for place in chosen:
-        variance = asked.variance[place]
-        laws = mechanism.law(asked.population(design.domain, place))
+        variance = targets.variance[place]
+        laws = mechanism.law(targets.population(design.domain, place))
         weights, _ = mechanism.weights(
-            asked.statistic(design.domain, place)[:, None], mechanism.stratum_chances
+            targets.statistic(design.domain, place)[:, None], mechanism.stratum_chances
         )
         for w, law, chance in zip(weights, laws, mechanism.stratum_chances, strict=True):
             if w is not None:
@@ -211,12 +215,12 @@ def excess_kurtosis(design: Design, asked: Places | OfMean, reports: float) -> f
     return total / len(chosen)
 
 
-def _words(asked: Places | OfMean, question: Question) -> str:
-    if isinstance(asked, OfMean):
+def _describe_population(targets: Places | OfMean, question: Question) -> str:
+    if isinstance(targets, OfMean):
         return "the worst" if question.spread is None else f"deviation {question.spread:.3g}"
-    share = f"{asked.share:.3g}" if 0 < asked.share < 0.01 else f"{asked.share:.0%}"
-    if len(asked.low) == 1:
-        low, high = int(asked.low[0]), int(asked.high[0])
+    share = f"{targets.share:.3g}" if 0 < targets.share < 0.01 else f"{targets.share:.0%}"
+    if len(targets.low) == 1:
+        low, high = int(targets.low[0]), int(targets.high[0])
         return f"{share} hold value {low}" if high == low + 1 else f"{share} in values {low}:{high}"
     if question.kind == "quantile":
         return f"{share} below a value"
@@ -260,44 +264,48 @@ def _request_fields() -> dict[str, Any]:
 PlanCheckParameters = create_model("PlanCheckParameters", __base__=FleetsParameters, **_request_fields())
 
 
-def run(asked: FleetsParameters, running: Running) -> StudyResult:
+def run(parameters: FleetsParameters, context: RunContext) -> StudyResult:
     """Plan what is asked, draw its fleets, and measure the plan's errors. Raises PlanError."""
-    made = answer(PlanRequest(**asked.model_dump(exclude={"fleets"})))
-    plan = made.plan
-    rows = [plan_row(plan, asked.fleets)] if isinstance(plan, Plan) else lifetime_rows(plan, asked.fleets)
-    seeds = np.random.SeedSequence(running.seed).spawn(len(rows))
+    plan_answer = answer(PlanRequest(**parameters.model_dump(exclude={"fleets"})))
+    plan = plan_answer.plan
+    rows = (
+        [plan_row(plan, parameters.fleets)]
+        if isinstance(plan, Plan)
+        else lifetime_rows(plan, parameters.fleets)
+    )
+    seeds = np.random.SeedSequence(context.seed).spawn(len(rows))
     total = sum(row.fleets for row in rows if isinstance(row, CheckRow))
-    checked = [
-        measure(row, seed, running.workers, lambda more: running.advance(more / total))
+    checks = [
+        measure(row, seed, context.workers, lambda more: context.advance(more / total))
         if isinstance(row, CheckRow)
         else row
         for row, seed in zip(rows, seeds, strict=True)
     ]
-    return StudyResult(made.to_dict() | {"check": checked}, (*made.lines, "", *_shown(checked)))
+    return StudyResult(plan_answer.to_dict() | {"check": checks}, (*plan_answer.lines, "", *_tables(checks)))
 
 
-run.__annotations__["asked"] = PlanCheckParameters  # what the catalogue reads parameters with
+run.__annotations__["parameters"] = PlanCheckParameters  # what the catalogue reads parameters with
 
 
-def _shown(checked: Sequence[Row]) -> list[TextTable | str]:
-    measured = [row for row in checked if "measured" in row]
-    shown: list[TextTable | str] = []
+def _tables(checks: Sequence[Row]) -> list[TextTable | str]:
+    measured = [row for row in checks if "measured" in row]
+    output: list[TextTable | str] = []
     if measured:
         cells = "{name} | {population} | {fleets:,} | {expected} | {predicted:.3%}"
-        cells += " | {measured:.3%} ({uncertainty:.3%}) | {said}"
+        cells += " | {measured:.3%} ({uncertainty:.3%}) | {verdict}"
         lines = [
-            row | {"expected": expected(row["reports"]), "said": "yes" if row["agrees"] else "no"}
+            row | {"expected": expected(row["reports"]), "verdict": "yes" if row["agrees"] else "no"}
             for row in measured
         ]
         headings = "window | population | fleets | reports | predicted | measured | agrees"
         title = "checked with simulated fleets, against the population drawn from"
-        shown += [
+        output += [
             table(title, headings, cells, lines, (0, 1)),
             "  half-widths; in brackets the standard error of what was measured; a right plan",
             f"  is said not to agree in 1 of {1 / FALSE_ALARM:,.0f} rows",
         ]
-    for row in checked:
+    for row in checks:
         why = f"not measured: {row['unmeasured']}" if "unmeasured" in row else row["why"]
         if why:
-            shown.append(f"  {row['name']}: {why}" if row["name"] else f"  {why}")
-    return shown
+            output.append(f"  {row['name']}: {why}" if row["name"] else f"  {why}")
+    return output

@@ -72,8 +72,8 @@ def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
 
 def explained(y: Sequence[float], fitted: Floats) -> float:
     """R²: the share of the variance of y that a fit explains."""
-    left, spread = np.asarray(y) - fitted, np.asarray(y) - np.mean(y)
-    return float(1 - left @ left / (spread @ spread))
+    residuals, spread = np.asarray(y) - fitted, np.asarray(y) - np.mean(y)
+    return float(1 - residuals @ residuals / (spread @ spread))
 
 
 _CURVE = ("family", "fanout", "neighbours", "flaws", "days")
@@ -149,19 +149,19 @@ def verdicts(points: Sequence[Point], kind: str) -> list[Row]:
 # --- Comparisons ----------------------------------------------------------------------------------
 
 
-def shown_days(study: RangeStudy) -> int:
+def figure_days(study: RangeStudy) -> int:
     """The domain that figures show where they show one: the longest up to 512 days."""
     return max((n for n in study.design.lengths if n <= 512), default=min(study.design.lengths))
 
 
-def usual(side: str) -> str:
+def default_neighbours(side: str) -> str:
     """The neighbours under which a side, central or local, is shown alone."""
     return "added" if side.startswith("central") else "replaced"
 
 
 def wins(study: RangeStudy, side: str) -> list[tuple[int, int, float]]:
     """Days, length and RMSE of hierarchy over flat, fanout chosen, at the middle ε."""
-    here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours=usual(side))
+    here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours=default_neighbours(side))
     pairs = zip(
         select(here, family=f"{side} hierarchy"), select(here, family=f"{side} flat"), strict=True
     )  # both by days and length
@@ -170,10 +170,12 @@ def wins(study: RangeStudy, side: str) -> list[tuple[int, int, float]]:
 
 def fanout_errors(study: RangeStudy, side: str, days: int) -> dict[int, tuple[float, float]]:
     """Measured and predicted RMSE over all lengths at the middle ε, by fanout."""
-    wanted = {"days": days, "epsilon": study.design.middle, "neighbours": usual(side)}
-    here = select(study.points, family=f"{side} hierarchy", **wanted)
-    of = {fanout: select(here, fanout=fanout) for fanout in study.design.fanouts}
-    return {fanout: (measured_rms(points), predicted_rms(points)) for fanout, points in of.items()}
+    criteria = {"days": days, "epsilon": study.design.middle, "neighbours": default_neighbours(side)}
+    here = select(study.points, family=f"{side} hierarchy", **criteria)
+    points_by_fanout = {fanout: select(here, fanout=fanout) for fanout in study.design.fanouts}
+    return {
+        fanout: (measured_rms(points), predicted_rms(points)) for fanout, points in points_by_fanout.items()
+    }
 
 
 def price(study: RangeStudy) -> list[tuple[int, float, float]]:
@@ -181,8 +183,10 @@ def price(study: RangeStudy) -> list[tuple[int, float, float]]:
     result = []
     here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours="replaced")
     for days, points in groupby(here, key=attrgetter("days")):
-        of = list(points)
-        central_flat, central_tree, flat, tree = (measured_rms(select(of, family=f)) for f in FAMILIES)
+        day_points = list(points)
+        central_flat, central_tree, flat, tree = (
+            measured_rms(select(day_points, family=f)) for f in FAMILIES
+        )
         records = next(int(s.counts.sum()) for s in study.series if len(s.counts) == days)
         result.append((records, flat / central_flat, tree / central_tree))
     return result
@@ -209,14 +213,14 @@ def break_even(epsilon: float, flaws: Flaws, fanout: int, series: Daily) -> int 
         ours, flat = (predicted(s, series, epsilon, length, places) for s in (tree, tree.beside))
         return ours < flat
 
-    return _first(lengths, better) if better(lengths[-1]) else None
+    return _first_better(lengths, better) if better(lengths[-1]) else None
 
 
 def _theory(structure: Structure, series: Daily, epsilon: float, length: int) -> float:
     return predicted(structure, series, epsilon, length, _RANGES)
 
 
-def _first(lengths: Sequence[int], better: Callable[[int], bool]) -> int | None:
+def _first_better(lengths: Sequence[int], better: Callable[[int], bool]) -> int | None:
     """The first of rising lengths that is better, as all after it are; None where none is."""
     at = bisect.bisect_left(lengths, True, key=better)
     return lengths[at] if at < len(lengths) else None
@@ -254,13 +258,17 @@ def _even(short: Sequence[Point], series: Daily, fanout: int, epsilon: float) ->
         "fanout": fanout,
         "days": days,
         "formula": formula_length(fanout, days),
-        "summed": _first(sorted(flat), lambda r: _theory(sums, series, epsilon, r) < flat[r].predicted),
-        "consistent": _from_here_on({r: tree.predicted < flat[r].predicted for r, tree in trees.items()}),
-        "measured": _from_here_on({r: tree.rmse < flat[r].rmse for r, tree in trees.items()}),
+        "summed": _first_better(
+            sorted(flat), lambda r: _theory(sums, series, epsilon, r) < flat[r].predicted
+        ),
+        "consistent": _always_better_from(
+            {r: tree.predicted < flat[r].predicted for r, tree in trees.items()}
+        ),
+        "measured": _always_better_from({r: tree.rmse < flat[r].rmse for r, tree in trees.items()}),
     }
 
 
-def _from_here_on(better: Mapping[int, bool]) -> int | None:
+def _always_better_from(better: Mapping[int, bool]) -> int | None:
     """The first length from which on all are better."""
     last_worse = max((length for length in better if not better[length]), default=0)
     return min((length for length in better if length > last_worse), default=None)
@@ -280,7 +288,7 @@ def number(x: float) -> str:
     return f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}"
 
 
-def labelled(case: str) -> str:
+def case_label(case: str) -> str:
     """A case of CASES as tables and figures name it."""
     named = {"all correct": "nothing: all correct", "thesis": "the thesis: all four"}.get(case, case)
     return f"{named} (not ε-LDP)" if CASES[case].lie else named

@@ -97,8 +97,8 @@ def _number(name: str, function: Callable[[Floats], Any], release: Floats) -> fl
 
 
 def _few(release: Floats) -> str:
-    shown = ", ".join(f"{x:g}" for x in release[:5])
-    return f"({shown}{', ...' if len(release) > 5 else ''})"
+    numbers = ", ".join(f"{x:g}" for x in release[:5])
+    return f"({numbers}{', ...' if len(release) > 5 else ''})"
 
 
 @dataclass(frozen=True)
@@ -217,9 +217,9 @@ def world_values(query: ReleaseStatistic, universe: Universe) -> Floats:
 
 def _mean_gap(x: Floats, n: int, k: int) -> float:
     """mean(w) - mean(K) = k/n (mean(R) - mean(K)), R the k records that go: R and K from opposite ends."""
-    kept = n - k
-    up = x[-k:].mean() - x[:kept].mean()
-    down = x[-kept:].mean() - x[:k].mean()
+    remaining = n - k
+    up = x[-k:].mean() - x[:remaining].mean()
+    down = x[-remaining:].mean() - x[:k].mean()
     return float(max(up, down) * k / n)
 
 
@@ -231,7 +231,7 @@ def _variance_gap(x: Floats) -> float:
     """
     x = x - x.mean()
     count, total, squares = len(x), x.sum(), (x**2).sum()
-    gone, most = np.arange(count), 0.0
+    removed, most = np.arange(count), 0.0
     for size, missing in ((count, np.zeros(1)), (count - 1, x)):
         if size < 2:
             continue
@@ -240,8 +240,8 @@ def _variance_gap(x: Floats) -> float:
         near = np.searchsorted(x, mean)
         for at in (0, 1, count - 2, count - 1, near - 2, near - 1, near, near + 1):
             record = np.clip(at, 0, count - 1)
-            left = size / (size - 1) * (variance - (x[record] - mean) ** 2 / (size - 1))
-            moved = np.where((size < count) & (record == gone), 0.0, np.abs(left - variance))
+            remaining_variance = size / (size - 1) * (variance - (x[record] - mean) ** 2 / (size - 1))
+            moved = np.where((size < count) & (record == removed), 0.0, np.abs(remaining_variance - variance))
             most = max(most, float(moved.max()))
     return most
 
@@ -282,12 +282,12 @@ def _without_one(query: ReleaseStatistic, x: Floats) -> Floats:
     assert query.share is not None
     at = (count - 2) * query.share
     first, part = math.floor(at), at - math.floor(at)
-    gone = np.arange(count)
+    removed = np.arange(count)
 
-    def left(rank: int) -> Floats:
-        return np.where(gone > rank, x[min(rank, count - 1)], x[min(rank + 1, count - 1)])
+    def value_at(rank: int) -> Floats:
+        return np.where(removed > rank, x[min(rank, count - 1)], x[min(rank + 1, count - 1)])
 
-    return (1 - part) * left(first) + part * left(first + 1) if part else left(first)
+    return (1 - part) * value_at(first) + part * value_at(first + 1) if part else value_at(first)
 
 
 # --- Enumeration ----------------------------------------------------------------------------------
@@ -299,17 +299,17 @@ Change = tuple[tuple[int, ...], tuple[int, ...]]
 def _check_feasible(query: ReleaseStatistic, releases: int, records: int, what: str) -> None:
     if query.own and releases > MOST_CALLS:
         raise DisclosureError(
-            f"{query.name} of {what} is called {many(releases)} times, and {MOST_CALLS:,} is the most: "
-            "take fewer records"
+            f"{query.name} of {what} is called {format_count(releases)} times, and {MOST_CALLS:,} is the "
+            "most: take fewer records"
         )
     if releases * records > MOST_NUMBERS:
         raise DisclosureError(
-            f"{query.name} of {what} means {many(releases)} releases to go through, which is too much; "
-            "sum, mean, count, min, max and percentiles need no enumeration"
+            f"{query.name} of {what} means {format_count(releases)} releases to go through, which is too "
+            "much; sum, mean, count, min, max and percentiles need no enumeration"
         )
 
 
-def many(n: int) -> str:
+def format_count(n: int) -> str:
     """A number of things, however large, as it is said: 1,000,000 or 10^88.9."""
     return f"{n:,}" if n < 10**9 else f"10^{math.log10(n):.1f}"
 

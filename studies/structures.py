@@ -107,20 +107,20 @@ def check_ranges(domain: int, lo: int | npt.NDArray[np.integer], hi: int | npt.N
     low, high = np.broadcast_arrays(lo, hi)
     bad = np.flatnonzero((low < 0) | (low > high) | (high > domain))
     if len(bad):
-        given = f"{low.flat[bad[0]]} and {high.flat[bad[0]]}"
-        raise StructureError(f"a range needs 0 <= lo <= hi <= {domain}, not {given}")
+        bounds = f"{low.flat[bad[0]]} and {high.flat[bad[0]]}"
+        raise StructureError(f"a range needs 0 <= lo <= hi <= {domain}, not {bounds}")
 
 
 def checked(counts: npt.ArrayLike, epsilon: float) -> Counts:
     """Return counts as int64. Raises StructureError for those, or an ε, that do not fit."""
-    given = np.asarray(counts)
-    if given.ndim != 1 or len(given) < 2 or given.dtype.kind not in "iu":
+    values = np.asarray(counts)
+    if values.ndim != 1 or len(values) < 2 or values.dtype.kind not in "iu":
         raise StructureError("counts must be a row of at least 2 integers, one for each index")
-    if given.min() < 0:
-        i = int(np.argmax(given < 0))
-        raise StructureError(f"counts must not be negative: that of index {i} is {given[i]}")
+    if values.min() < 0:
+        i = int(np.argmax(values < 0))
+        raise StructureError(f"counts must not be negative: that of index {i} is {values[i]}")
     check_epsilon(epsilon * MICRO, StructureError, shown=epsilon)
-    return given.astype(np.int64)
+    return values.astype(np.int64)
 
 
 def fitted(leaves: Floats | Counts) -> Fitted:

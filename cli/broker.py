@@ -1,4 +1,4 @@
-"""How a command reaches a broker: its URL, login and TLS are the same in every command that connects."""
+"""Broker options that all commands share: URL, login and TLS."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BrokerUrl = Annotated[
 
 @dataclasses.dataclass(frozen=True)
 class Connection:
-    """How to connect to a broker: each field is a key of FILE.toml, and all but url are in VARIABLES."""
+    """Settings for a broker connection: each field is a key of FILE.toml; all but url are in VARIABLES."""
 
     url: str
     password_file: str = ""
@@ -52,14 +52,20 @@ class Connection:
     protocol: str = "auto"
 
     def reports(self, *, typed: bool = True) -> tuple[BrokerAddress | NatsAddress, ssl.SSLContext | None]:
-        """Return where reports come from, with the login, and how to check it: None without TLS.
+        """Return the address of the reports, with the login, and the TLS context.
 
-        typed: the URL was given on the command line, where it may hold no password. Raises UsageError,
-        BrokerUrlError and CertificateError.
+        Args:
+            typed: Whether the URL was given on the command line, where it must not contain a password.
+
+        Returns:
+            The address, and the TLS context, or None without TLS.
+
+        Raises:
+            UsageError, BrokerUrlError, CertificateError: The settings cannot be used.
         """
         address = self.address(typed=typed)
         if address.tls:
-            from ..server.ingest.tls import client_context  # only here: few connections need it
+            from ..server.ingest.tls import client_context  # imported here: few connections need it
 
             files = (
                 Path(name) if name else None for name in (self.ca, self.cert, self.cert_key or self.cert)
@@ -67,13 +73,13 @@ class Connection:
             return address, client_context(*files)
         if self.ca or self.cert or self.cert_key:
             scheme = "tls" if isinstance(address, NatsAddress) else "mqtts"
-            raise UsageError(f"ca, cert and cert_key are for TLS: write the broker as {scheme}://")
+            raise UsageError(f"ca, cert and cert_key need TLS: write the broker as {scheme}://")
         return address, None
 
     def address(self, *, typed: bool = True) -> BrokerAddress | NatsAddress:
-        """Return the address with its password, which no other user of this machine can have read.
+        """Return the address with its password, which other users of this machine must not be able to read.
 
-        The password is in one of three places: the URL of HUSHMOTE_BROKER, a file, HUSHMOTE_BROKER_PASSWORD.
+        The password comes from the URL in HUSHMOTE_BROKER, from a file, or from HUSHMOTE_BROKER_PASSWORD.
         """
         password_file = Path(self.password_file) if self.password_file else None
         if is_nats(self.url):
@@ -82,9 +88,10 @@ class Connection:
 
 
 def settings(broker: str) -> Connection:
-    """Return what a URL, or a FILE.toml, and the environment say; the file goes before the environment.
+    """Return the connection settings from a URL or a FILE.toml, and from the environment.
 
-    Paths in the file are relative to it. Raises UsageError for a file that cannot be used.
+    The file takes precedence over the environment. Paths in the file are relative to it. Raises UsageError
+    if the file cannot be used.
     """
     from_environment = {key: os.environ[name] for key, name in VARIABLES.items() if os.environ.get(name)}
     if not broker.endswith(".toml"):
@@ -112,7 +119,7 @@ def settings(broker: str) -> Connection:
 
 
 def connection(broker: str, *, typed: bool = True) -> tuple[BrokerAddress, ssl.SSLContext | None]:
-    """Return what Connection.reports() does, of NATS servers their ports for MQTT."""
+    """Return the address and TLS context of a broker; for NATS servers, their MQTT ports."""
     address, tls = settings(broker).reports(typed=typed)
     return (address.mqtt if isinstance(address, NatsAddress) else address), tls
 

@@ -1,4 +1,4 @@
-"""`hushmote check-mechanism`: what every mechanism must keep, proven; and what a board with it shows."""
+"""`hushmote check-mechanism`: prove the properties of a mechanism, or audit a board that uses it."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ from ..simulator.contract.check import Property, check
 from .options import AsJson, PolicyFile, print_json
 from .progress import progress
 
-_WORDS = {True: "holds", False: "FAILS", None: "not looked at"}
+_WORDS = {True: "holds", False: "FAILS", None: "not checked"}
 _DRAWS = 1_000
 _HEADINGS = ("experiment", "function", "nominal ε", "exact ε", "ε at least", "as specified")
 
@@ -33,11 +33,11 @@ _CORE: dict[str, dict[str, Any]] = {
 
 
 class PropertyBroken(HushmoteError):
-    """A mechanism must not be used; the text names the properties that fail."""
+    """A mechanism must not be used; the message names the properties that fail."""
 
 
 class PrivacyViolated(AuditError):
-    """A lower bound of ε is above the nominal one; the text says where."""
+    """A lower bound on ε is above the nominal ε; the message says where."""
 
 
 def check_mechanism_command(
@@ -97,16 +97,16 @@ def check_mechanism_command(
 
 
 def _print_property(one: Property) -> Property:
-    """Print a property as soon as it is looked at."""
+    """Print a property as soon as it has been checked."""
     style = "red" if one.holds is False else ""
     show.out.print(f"{one.name:<10}  {_WORDS[one.holds]}: {one.words}", style=style, soft_wrap=True)
     return one
 
 
 def example_payloads(name: str | None) -> list[bytes]:
-    """The experiment of a TOML file, an example of a mechanism, or one of each of the core's.
+    """Return a TOML file's experiment, an example of a mechanism, or one example of each core mechanism.
 
-    Raises HushmoteError for a mechanism that is not there.
+    Raises HushmoteError for an unknown mechanism.
     """
     if name is not None and name.endswith(".toml"):
         return [load(Path(name)).payload()]
@@ -126,7 +126,8 @@ def _audit(
 ) -> None:
     """Run a board's randomizer on two inputs many times; print lower bounds of ε.
 
-    more: in JSON; None: as a table. Raises PrivacyViolated where a bound is above the nominal ε.
+    more: further keys of the JSON output, or None to print a table. Raises PrivacyViolated if a bound is
+    above the nominal ε.
     """
     board = serial_port.connect(port)
     subjects = [subject(payload, whole) for payload in experiments for whole in (False, True)]
@@ -147,7 +148,7 @@ def _audit(
 
 
 def _format_exact(finding: AuditFinding) -> str:
-    """The exact ε by how far it is from the nominal one."""
+    """Format the exact ε as the nominal ε and the difference, which may be tiny."""
     over = finding.exact - finding.nominal
     return f"{finding.nominal:g} {'-' if over <= 0 else '+'} {abs(over):.1g}"
 
@@ -164,7 +165,7 @@ def _print_findings(findings: list[AuditFinding], confidence: float) -> None:
     show.out.print(table)
     show.out.print()
     show.out.print(
-        f"All bounds hold together with {confidence * 100:g} % confidence. An audit can refute a claim of "
-        "privacy, not prove it: it sees two inputs and what it counted. The proof is the enumeration of "
-        "every branch: hushmote check-mechanism."
+        f"All bounds hold together with {confidence * 100:g}% confidence. An audit can refute a privacy "
+        "claim but not prove it: it tests two inputs and counts outputs. For a proof, which enumerates every "
+        "branch, run hushmote check-mechanism."
     )

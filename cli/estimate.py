@@ -1,4 +1,4 @@
-"""`hushmote estimate`: what the fleet says, whether it changed, and how it went over the windows."""
+"""`hushmote estimate`: estimates for a fleet, their changes and their course over the windows."""
 
 import inspect
 from pathlib import Path
@@ -65,7 +65,7 @@ def estimate_command(
         question = Question(fleet=name, **options)
         if against_last:
             question = _against_last(question, against_last)
-        # Here, so that what is refused above waits for none of it.
+        # Imported here so that the errors above do not wait for it.
         from ..server.answers import second_epsilon, tables
         from ..server.answers.ask import ask
         from ..server.answers.query import Facts
@@ -100,18 +100,18 @@ def estimate_command(
 
 
 def _against_last(question: Question, length: str) -> Question:
-    """Return the question as a comparison of the last 7d, 12h or 2w with the time before."""
+    """Return the question as a comparison of the last 7d, 12h or 2w with the same time before."""
     if question.windows:
-        raise UsageError("--window and --against-last name periods that differ: name one")
+        raise UsageError("--window and --against-last name different periods: give only one")
     if question.last not in ("", length):
-        raise UsageError("--last and --against-last name periods that differ: name one")
+        raise UsageError("--last and --against-last name different periods: give only one")
     if question.against:
-        raise UsageError("--against-last and --against name two things to compare with: leave one out")
+        raise UsageError("--against-last and --against are two comparisons: leave one out")
     return question.replace(last=length, against=(BEFORE,))
 
 
 def _with_candidates(question: Question, file: Path, versions: "tuple[Version, ...]") -> Question:
-    """Return the question with the texts of a file. Raises NotAnswered for an experiment without any."""
+    """Return the question with the texts of a file; raise NotAnswered if the experiment has no texts."""
     from ..server.experiments.asking import require
     from .candidates import read_candidates
 
@@ -120,7 +120,7 @@ def _with_candidates(question: Question, file: Path, versions: "tuple[Version, .
 
 
 def _parameters() -> list[inspect.Parameter]:
-    """Return the options: the fields of Question, and what the command itself needs."""
+    """Return the options: the fields of Question and those of the command itself."""
     beside: dict[str, list[inspect.Parameter]] = {
         "experiment": [keyword("store", StoreUrl, DEFAULT_STORE)],
         "post": [keyword("candidates", _Candidates, None)],

@@ -1,4 +1,4 @@
-"""`hushmote study NAME`: every study of studies/, whose options are the fields of its parameters' model."""
+"""`hushmote study NAME`: every study of studies/; its options are the fields of its parameters' model."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,14 +18,14 @@ from .progress import progress
 
 Seed = Annotated[
     int | None,
-    typer.Option(help="Repeat a run exactly, with simulated noise; else OpenDP's is drawn.", min=0),
+    typer.Option(help="Repeat a run exactly, with simulated noise; else OpenDP draws the noise.", min=0),
 ]
 
 study_app = typer.Typer()
 
 
 def _run(name: str, values: dict[str, Any]) -> None:
-    """Run a study with the values of its command's options, and print and write what it found."""
+    """Run a study with the values of its command's options, and print and write its result."""
     study = STUDIES[name]
     as_json, divide = values.pop("as_json"), values.pop("divide", None)
     paths = check_paths(values.pop("output", None), *study.suffixes)
@@ -45,7 +45,7 @@ def _run(name: str, values: dict[str, Any]) -> None:
 
 
 def _option(key: str, field: FieldInfo) -> Any:
-    """Return the option of a parameter, which takes a text: the model says what is wrong with it."""
+    """Return the option of a parameter; it takes a text, which the model validates."""
     kinds = {field.annotation, *get_args(field.annotation)}
     kind: Any = str | None
     metavar = "NUMBER" if kinds & {int, float} else "TEXT"
@@ -63,7 +63,7 @@ def _option(key: str, field: FieldInfo) -> Any:
 
 
 def _command(name: str) -> Callable[..., None]:
-    """Return the command of a study: its parameters as options, and those of all studies that it takes."""
+    """Return the command of a study: its parameters as options, and the common options that it takes."""
     study = STUDIES[name]
     hints = {key: _option(key, field) for key, field in catalogue.model(name).model_fields.items()}
     hints |= {"seed": Seed} if study.takes_seed else {}

@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 # Each page, and its groups of `hushmote --help`.
 PAGES = {
     DOCS / "commands-ask.md": ("Start", "Plan", "Read results", "Study"),
-    DOCS / "commands-fleet.md": ("Run a fleet", "Look after"),
+    DOCS / "commands-fleet.md": ("Run a fleet", "Maintain"),
     DOCS / "commands-boards.md": ("Boards",),
 }
 _BEGIN = "<!-- Below: made by tools/make_command_line.py from the commands; change their help. -->\n"

@@ -1,4 +1,4 @@
-"""The answer of each `hushmote budget` command in a sentence or two, which stands before its tables."""
+"""The sentence or two that each `hushmote budget` command prints before its tables."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ from ...server.words.numbers import counted
 
 
 def bounds_all_reports(row: TheoremRow) -> bool:
-    """Whether a theorem says something of all reports together that is LDP."""
+    """Return whether a theorem gives an LDP guarantee for all reports together."""
     return row.kind in (Kind.PURE, Kind.APPROXIMATE)
 
 
 def incomparable_shuffle(delta: float, devices: int | None, mechanism: object | None) -> TheoremRow:
-    """Return the row of shuffling without numbers, in whose words the options are that it needs."""
+    """Return a row for shuffling without numbers; its words list the options that are missing."""
     needs = {
         "--delta": delta or None,
         "--devices": devices,
@@ -28,7 +28,7 @@ def incomparable_shuffle(delta: float, devices: int | None, mechanism: object | 
 
 
 def largest_epsilon(rows: Sequence[TheoremRow], reports: int, total: float) -> str:
-    """The largest ε of each of a number of reports, and what it means."""
+    """Describe the largest ε that each of a number of reports can have."""
     best, basic = _best(rows, "epsilon"), rows[0]
     each = counted(reports)
     if best.epsilon is None or best.epsilon * MICRO < LEAST:
@@ -41,7 +41,7 @@ def largest_epsilon(rows: Sequence[TheoremRow], reports: int, total: float) -> s
 
 
 def most_reports(rows: Sequence[TheoremRow], epsilon: float, total: float) -> str:
-    """The most reports of an ε, and what they mean."""
+    """Describe the largest number of reports at an ε."""
     best, basic = _best(rows, "reports"), rows[0]
     if not best.reports:
         return f"No report of ε = {epsilon:g} fits into a total of {total:g}: take a smaller ε."
@@ -53,7 +53,7 @@ def most_reports(rows: Sequence[TheoremRow], epsilon: float, total: float) -> st
 
 
 def _best(rows: Sequence[TheoremRow], what: str) -> TheoremRow:
-    """Who allows most; of two alike the first, and basic is first of all."""
+    """Return the row that allows most; the first of equal ones, so basic wins a tie."""
     return max((row for row in rows if bounds_all_reports(row)), key=lambda row: getattr(row, what) or 0)
 
 
@@ -67,7 +67,7 @@ def _belief(row: TheoremRow, epsilon: float, total: float) -> str:
 
 
 def for_histogram(rows: Sequence[HistogramRow], devices: int, target: float, delta: float) -> str:
-    """The largest ε of a report for a wanted ε of the histogram."""
+    """Describe the largest ε of a report that keeps the histogram at a target ε."""
     able = [row for row in rows if row.local is not None]
     if not able:
         return f"No ε of a report keeps the histogram at ε = {target:g}: take more devices or a larger ε."
@@ -80,7 +80,7 @@ def for_histogram(rows: Sequence[HistogramRow], devices: int, target: float, del
 
 
 def for_reports(rows: Sequence[HistogramRow], devices: int, local: float, delta: float) -> str:
-    """The ε of the histogram for an ε of a report."""
+    """Describe the ε of the histogram for an ε of a report."""
     able = [row for row in rows if row.histogram is not None]
     if not able:
         return f"No mechanism has ε = {local:g} here: take a larger one."

@@ -1,4 +1,4 @@
-"""`hushmote budget`: what each composition theorem makes of a total; the firmware's policy from one."""
+"""`hushmote budget`: compare composition theorems for a total, and write the firmware's policy."""
 
 import textwrap
 from dataclasses import asdict
@@ -115,7 +115,7 @@ def compare(
 
 
 def _crowd(devices: int | None, domain: int | None, file: Path | None) -> tuple[int | None, ByEpsilon | None]:
-    """Return the devices whose reports a histogram holds, and their mechanism at any ε; None: not said."""
+    """Return the number of devices in a histogram and their mechanism by ε; None where not given."""
     if file is None:
         return devices, None if domain is None else chosen(check_domain(domain), AUTO)
     if domain is not None:
@@ -127,7 +127,6 @@ def _crowd(devices: int | None, domain: int | None, file: Path | None) -> tuple[
 
 
 def _cap(row: TheoremRow) -> str:
-    """The cap that a board keeps under a theorem."""
     if row.rule == "count":
         return f"{row.cap:,} reports"
     what, unit = ("Σε", 1e6) if row.rule == "sum" else ("Σε²", 1e12)
@@ -182,7 +181,7 @@ def histogram(
 
 
 def _boards(text: str) -> tuple[int, int]:
-    """Boards, and reports of each, of "20000" or "20000x2"."""
+    """Return the number of boards and of reports per board from "20000" or "20000x2"."""
     boards, _, own = text.partition("x")
     try:
         return int(boards), int(own or 1)

@@ -20,8 +20,8 @@ _LINE = "#555555"
 def plot(path: Path, attacker: Attacker, answer: Chosen | Seen) -> None:
     """Write the belief against ε: any mechanism's bound, and the exact one; PNG, PDF or SVG by its name.
 
-    Of a risk it is the target that sets the limit, exact for the cells that were chosen, at every ε; of an ε
-    the first belief, with this ε marked.
+    For a risk, the belief is in the target that sets the limit, exact for the chosen cells at every ε. For an
+    ε, it is the first belief, with that ε marked.
     """
     with figure(path) as (drawing, (axes,)):
         if isinstance(answer, Chosen):
@@ -34,7 +34,7 @@ def plot(path: Path, attacker: Attacker, answer: Chosen | Seen) -> None:
 
 
 def _plot_risk(axes: Axes, attacker: Attacker, choice: Chosen) -> str:
-    """The curves for a risk, which is a line; returns what the belief is in."""
+    """Plot the curves for a risk, with the risk as a line; return the target of the belief."""
     if choice.mechanism is not None:
         attacker = replace(attacker, at=fixed(choice.mechanism))
     limit, ceiling = (choice.allowed.total or 0) / MICRO, choice.allowed.ceiling
@@ -50,7 +50,7 @@ def _plot_risk(axes: Axes, attacker: Attacker, choice: Chosen) -> str:
 
 
 def _plot_epsilon(axes: Axes, attacker: Attacker, view: Seen) -> str:
-    """The curves for an ε, which is marked; returns what the belief is in."""
+    """Plot the curves for an ε, which is marked; return the target of the belief."""
     epsilon, first = view.experiment.epsilon / MICRO, view.beliefs[0]
     attacker = replace(attacker, at=fixed(view.experiment))
     _plot_curves(axes, attacker, view.experiment, first.prior, max(5.0, min(16.0, 1.5 * epsilon)))
@@ -63,12 +63,12 @@ def _plot_epsilon(axes: Axes, attacker: Attacker, view: Seen) -> str:
 def _plot_curves(
     axes: Axes, attacker: Attacker, chosen: Experiment | None, before: float, most: float
 ) -> None:
-    """The bound for any mechanism and the exact belief of one report, from ε = 0 to `most`."""
+    """Plot the bound for any mechanism and the exact belief after one report, from ε = 0 to `most`."""
     grid = np.linspace(0.001, most, 160).round(6)
     exact = np.array([_belief(attacker, round(e * MICRO), before) for e in grid])
     label = "any ε-LDP mechanism, or all reports together"
     bound = [posterior_bound(before, e) for e in grid]
-    axes.plot(grid, bound, color=COLOURS[1], lw=4, label=label)  # the exact one may lie on it
+    axes.plot(grid, bound, color=COLOURS[1], lw=4, label=label)  # wide, as the exact curve may lie on it
     axes.plot(grid, exact, color=COLOURS[0], lw=2)
     if chosen is not None:
         axes.lines[1].set_label(f"one report by {words.mechanism(chosen)}, exact")
@@ -78,7 +78,7 @@ def _plot_curves(
 
 
 def _belief(attacker: Attacker, epsilon: int, before: float) -> float:
-    """The highest belief in what had the limit's prior; NaN where the mechanism has no such ε."""
+    """Return the highest belief in a target with this prior, or NaN if the mechanism has no such ε."""
     prior, targets = attacker.prior, attacker.targets
     try:
         experiment = attacker.at(epsilon)
@@ -92,7 +92,7 @@ def _belief(attacker: Attacker, epsilon: int, before: float) -> float:
 
 
 def _mark(axes: Axes, epsilon: float, belief: float, above: bool, text: str = "") -> None:
-    """A point with its ε, or a text: above to the left, or below to the right, so that two do not meet."""
+    """Mark a point with its ε or a text: above left or below right, so that two labels do not overlap."""
     colour = COLOURS[1 if above else 0]
     axes.plot([epsilon], [belief], "o", color=colour, ms=6, zorder=5)
     axes.annotate(

@@ -1,4 +1,4 @@
-"""How `hushmote epsilon` answers: a sentence or two, then tables of 80 columns, and the same in words."""
+"""The output of `hushmote epsilon`: a sentence or two, then tables of 80 columns."""
 
 from collections.abc import Sequence
 
@@ -19,12 +19,12 @@ _WORTH_A_DELTA = 1.05  # how much more ε a theorem has to allow before its δ i
 
 
 def describe(answer: Chosen | Seen) -> str:
-    """The answer in sentences, a line for each."""
+    """Return the answer in sentences, one per line."""
     return _describe_choice(answer) if isinstance(answer, Chosen) else _describe_view(answer)
 
 
 def _describe_choice(choice: Chosen) -> str:
-    """Which ε to take for a risk, and what it then means."""
+    """Describe the ε for a risk, and what it means."""
     allowed, reports = choice.allowed, choice.reports
     if allowed.total is None:
         return "Any ε will do: no report can take a belief that far."
@@ -58,7 +58,7 @@ def _allowed(row: BudgetRow) -> float:
 
 
 def _describe_view(view: Seen) -> str:
-    """What reports of an ε make an attacker believe of the value in most danger."""
+    """Describe an attacker's belief in the most exposed value after reports of an ε."""
     first, epsilon = view.beliefs[0], view.experiment.epsilon / MICRO
     before, after = chance(first.prior), chance(first.posterior, up=True)
     text = f"{first.name}: an attacker who thought {before} thinks at most {after} after one report"
@@ -68,7 +68,7 @@ def _describe_view(view: Seen) -> str:
 
 
 def print_choice(choice: Chosen) -> None:
-    """Print the ε that keep a risk."""
+    """Print the values of ε that keep a risk."""
     total = choice.allowed.total
     if total is None:
         return
@@ -139,7 +139,7 @@ def _print_budgets(choice: Chosen) -> None:
 
 
 def print_view(view: Seen) -> None:
-    """Print what reports of an ε make an attacker believe."""
+    """Print an attacker's beliefs after reports of an ε."""
     epsilon, first = view.experiment.epsilon / MICRO, view.beliefs[0]
     show.out.print()
     _print_beliefs(
@@ -167,7 +167,7 @@ def print_view(view: Seen) -> None:
 
 
 def print_histogram(view: HistogramView) -> None:
-    """Print what who sees only the histogram may come to believe."""
+    """Print the beliefs of someone who sees only the histogram."""
     show.out.print()
     of = f"{view.own:,} of them one device's" if view.own > 1 else "one of them the device's"
     show.out.print(f"who sees only a histogram of {view.reports:,} reports, {of}", style="bold")

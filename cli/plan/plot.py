@@ -1,4 +1,4 @@
-"""Plots of plans: what more devices or a larger epsilon would buy, and how a lifetime budget is spent."""
+"""Plots of plans: the error by devices and by epsilon, and how a lifetime budget is spent."""
 
 from pathlib import Path
 
@@ -14,16 +14,16 @@ from ...server.epsilon import MICRO
 from ...server.words.numbers import MAX_HALF_WIDTH, counted, length, points
 
 _POINTS = 25
-_HALF_WIDTH = "half-width of 95 % interval, "
+_HALF_WIDTH = "half-width of 95% interval, "
 
 
 def plot(path: Path, plan: Plan | LifetimePlan) -> None:
-    """Write a plan's picture; PNG, PDF or SVG by its name. Raises PlanError for a life of hardly a day."""
+    """Write a plan's picture as PNG, PDF or SVG; raise PlanError for a horizon below two days."""
     plot_plan(path, plan) if isinstance(plan, Plan) else plot_lifetime(path, plan)
 
 
 def plot_plan(path: Path, plan: Plan) -> None:
-    """Write the error against devices, and against epsilon, around a plan; PNG, PDF or SVG by its name."""
+    """Write the error against devices and against epsilon, around a plan, as PNG, PDF or SVG."""
     question, design = plan.question, plan.design
     with figure(path, columns=2) as (drawing, (left, right)):
         devices = np.geomspace(max(2, plan.devices / 100), plan.devices * 100, 50)
@@ -59,7 +59,7 @@ def plot_plan(path: Path, plan: Plan) -> None:
 
 
 def plot_lifetime(path: Path, life: LifetimePlan) -> None:
-    """Write the ways to spend a budget, and the best one over the horizon; PNG, PDF or SVG by its name."""
+    """Write the ways to spend a budget, and the best one over the horizon, as PNG, PDF or SVG."""
     windows = life.windows()
     if life.rhythm.days < 2:
         raise PlanError("nothing to plot: the horizon is shorter than two days")
@@ -109,7 +109,7 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
 
 
 def _error_until(life: LifetimePlan, days: float, end: int) -> float:
-    """Half-width of the window that ends with a day of the horizon."""
+    """Return the half-width of the window that ends on a day of the horizon."""
     best = life.best
     calls = min(max(1, round(life.rhythm.calls_in(end))), life.rhythm.calls)
     reports = life.devices * life.rhythm.in_window(days, best.every, best.cap, calls)

@@ -1,4 +1,4 @@
-"""What `hushmote plan` does."""
+"""The work of `hushmote plan`."""
 
 import datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .trial import Trial
 
 EXPERIMENT = ".toml"
-"""The end of an experiment file's name."""
+"""The suffix of experiment files."""
 
 WORKED_EXAMPLES = (
     (
@@ -38,18 +38,25 @@ WORKED_EXAMPLES = (
         "Let a device make 1 report of ε = 4 in its life. One call in 17,513 makes one.",
     ),
 )
-"""Question, command, and the sentence that the command's answer begins with."""
+"""Question, command, and the first sentence of the command's answer."""
 
 
 def placeholder_names(path: Path) -> Named:
-    """What people say of an experiment in the file at path, from today on."""
+    """Return a name and placeholders for an experiment file at this path, valid from today."""
     return Named(name_from(path), None, "owner@example.org", datetime.datetime.now(datetime.UTC).date())
 
 
 def run(request: PlanRequest, column: str | None, output_paths: list[Path] | None, as_json: bool) -> None:
-    """Plan, print and write; without options print worked examples. Raises UsageError or PlanError.
+    """Plan, print and write; without options print worked examples.
 
-    column: FILE:COLUMN of readings, from which the request is completed.
+    Args:
+        request: The plan to make.
+        column: FILE:COLUMN of readings that complete the request, or None.
+        output_paths: The files to write.
+        as_json: Whether to print JSON instead of tables.
+
+    Raises:
+        UsageError, PlanError: The options do not fit together, or no plan meets the request.
     """
     if request == PlanRequest() and column is output_paths is None and not as_json:
         for question, line, sentence in WORKED_EXAMPLES:
@@ -88,7 +95,7 @@ def run(request: PlanRequest, column: str | None, output_paths: list[Path] | Non
 
 
 def _trial(plan_answer: PlanAnswer, proposal: Proposal) -> "Trial":
-    """Return the planned fleet, simulated with the readings that the plan was proposed from."""
+    """Simulate the planned fleet with the readings that the plan is based on."""
     from .trial import try_plan  # the simulator takes a second to load
 
     column = proposal.population.rpartition(":")[2]
@@ -96,7 +103,7 @@ def _trial(plan_answer: PlanAnswer, proposal: Proposal) -> "Trial":
 
 
 def _files(output_paths: list[Path] | None, request: PlanRequest) -> tuple[Path, ...]:
-    """The files to write. Raises UsageError or PlanError where one cannot be."""
+    """Return the files to write; raise UsageError or PlanError if one cannot be written."""
     paths, reading = output.check_paths(output_paths, EXPERIMENT, *output.PICTURES), reading_of(request)
     number = not reading.yes_no and not reading.labels
     if number and reading.low is None and any(path.suffix.lower() == EXPERIMENT for path in paths):

@@ -1,4 +1,4 @@
-"""A planned fleet, simulated with the readings that the plan was proposed from."""
+"""A simulation of a planned fleet with the readings that the plan is based on."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from ..simulate.run import select_answers, show, to_dict
 
 @dataclass(frozen=True)
 class Trial:
-    """What the simulated fleet shows."""
+    """The result of the simulated fleet."""
 
     estimate: SimulatedEstimate
 
@@ -21,7 +21,7 @@ class Trial:
         return to_dict(self.estimate, select_answers(self.estimate))
 
     def print(self) -> None:
-        """Print it below the plan."""
+        """Print the result below the plan."""
         tables.out.print("simulated on these readings", style="bold")
         show(self.estimate, select_answers(self.estimate), None)
         tables.out.print()

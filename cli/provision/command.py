@@ -39,11 +39,11 @@ from .roster import list_command, revoke_command
 from .rotate import rotate_command
 
 provision_app = typer.Typer()
-ASKS_FIRST = "each device is silent until somebody at it says yes"
+ASKS_FIRST = "each device stays silent until someone at the device agrees"
 CONSENT_GIVEN = "given elsewhere: {}"
 _FIRMWARE = {".h": "C", ".yaml": "ESPHome"}
 _HOST_AND_PORT = re.compile(r"(?:\[([^]]+)\]|([^:,]+)):([0-9]+)")  # one host with its port
-# What `--set` takes: the fields of FleetSpec that have no option of their own.
+# Fields of FleetSpec for `--set`: those without an option of their own.
 FIELDS = (
     "port, password_port, aggregator_port, cluster_port, monitor_port, board_host, broker_user, device_days"
 )
@@ -126,8 +126,8 @@ def fleet_command(  # noqa: PLR0913 - one for each option
     for line in (
         f"{folder}: fleet {folder_made.fleet.fleet}; its certificates end:",
         f"  {ends}",
-        "  authority/   keep it offline, and a backup: its keys say who is who, and what is asked",
-        "  broker/      for the broker's machine" + ("s, each its own" if spec.broker == NATS else ""),
+        "  authority/   keep it offline, with a backup: its keys sign certificates and experiments",
+        "  broker/      for the broker's machine" + ("s, one folder each" if spec.broker == NATS else ""),
         f"  aggregator/  for the aggregators' machines; the {where}",
         "  devices/     devices' settings",
         f"  consent      {CONSENT_GIVEN.format(spec.consent) if spec.consent else ASKS_FIRST}",
@@ -137,11 +137,11 @@ def fleet_command(  # noqa: PLR0913 - one for each option
 
 
 def _spec(texts: Sequence[str], **values: Any) -> FleetSpec:
-    """Return the fleet of options' values, and of FIELD=VALUE; raises UsageError."""
+    """Return the fleet from the options and FIELD=VALUE texts; raise UsageError for an invalid one."""
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or name in values or name not in FIELDS.split(", "):
-            raise UsageError(f"--set {text}: write each once, as FIELD=VALUE, of {FIELDS}")
+            raise UsageError(f"--set {text}: give each field once, as FIELD=VALUE; the fields are {FIELDS}")
         values[name] = value
     try:
         return FleetSpec(**values)
@@ -153,7 +153,7 @@ def device_command(  # noqa: PLR0913 - one for each option
     device: Annotated[
         str | None,
         typer.Argument(
-            help="Device id, of a-z, 0-9 and -; random where it is left out. Never a MAC or a chip id."
+            help="Device id of a-z, 0-9 and -; random by default. Never use a MAC address or chip id."
         ),
     ] = None,
     folder: Folder = None,
@@ -221,7 +221,7 @@ def device_command(  # noqa: PLR0913 - one for each option
             wifi_password=ask_wifi_password(wifi_ssid),
             wifi_country=os.environ.get("HUSHMOTE_WIFI_COUNTRY", ""),
         )
-        # Everything is checked before the authority or the broker learn of the board.
+        # Check everything before adding the board to the authority and the broker.
         device = provision.provision_device(fleet_keys, name, device, network).device_id
         path = _settings_path(device, folder, out)
         if opened is not None:
@@ -251,18 +251,18 @@ def _settings_path(device: str, folder: Path | None, out: Path | None) -> Path:
 
 
 def _network(opened: FleetFolder | None, broker: str, ca: Path | None, login: bool) -> Network:
-    """Return how a board reaches its broker; raises UsageError for options that do not go together."""
+    """Return a board's network settings; raise UsageError for options that do not fit together."""
     if opened is None and login:
         raise UsageError("--password needs the fleet's folder: give --folder")
     if opened is None:
         return _at_broker(broker, ca)
     if ca:
-        raise UsageError("the folder has the broker's CA: leave out --ca")
+        raise UsageError("the folder contains the broker's CA: leave out --ca")
     return _in_folder(opened, broker, login)
 
 
 def _fleet_keys(master_key: Path | None, open_fleet: bool) -> keys.FleetKeys | None:
-    """Return the keys of a fleet, None for an open one; raises ProvisionError where they are missing."""
+    """Return the keys of a fleet, or None for an open one; raise ProvisionError if they are missing."""
     fleet_keys = None if open_fleet else load_keys(master_key)
     if fleet_keys is None and not open_fleet:
         raise ProvisionError("give --master-key FILE for a fleet with keys, or --open for an open one")
@@ -270,10 +270,10 @@ def _fleet_keys(master_key: Path | None, open_fleet: bool) -> keys.FleetKeys | N
 
 
 def _with_credentials(opened: FleetFolder, device: str, network: Network, path: Path, login: bool) -> Network:
-    """Return the network with a login or a certificate for a new device, which the broker lets in."""
+    """Return the network with a new login or certificate that admits the device at the broker."""
     if path.exists():
         raise ProvisionError(
-            f"{path} exists; for new keys of the same board: `hushmote provision rotate devices`"
+            f"{path} already exists; for new keys for the same board use `hushmote provision rotate devices`"
         )
     if login:
         return dataclasses.replace(network, mqtt_user=device, mqtt_password=opened.issue_login(device))
@@ -281,16 +281,16 @@ def _with_credentials(opened: FleetFolder, device: str, network: Network, path: 
 
 
 def _at_broker(broker: str, ca: Path | None) -> Network:
-    """How a board reaches a broker that no folder describes; its host may be filled in later."""
+    """Return a board's network settings without a fleet's folder; the host may be filled in later."""
     scheme, _, rest = broker.rpartition("://")
     user, _, hosts = rest.rpartition("@")
     if scheme not in ("", "mqtt", "mqtts") or ":" in user:
         raise UsageError(
-            "a board's broker is written mqtt://[user@]host[:port], or mqtts:// with --ca; "
+            "write a board's broker as mqtt://[user@]host[:port], or mqtts:// with --ca; "
             f"set {MQTT_PASSWORD} to the user's password"
         )
     if scheme and (scheme == "mqtts") != (ca is not None):
-        raise UsageError("TLS takes both: mqtts:// and --ca, the PEM file that vouches for the broker")
+        raise UsageError("TLS needs both mqtts:// and --ca, the PEM file of the broker's CA")
     single_host = _HOST_AND_PORT.fullmatch(hosts)
     return Network(
         mqtt_host=single_host[1] or single_host[2] if single_host else hosts.strip("[]"),
@@ -302,22 +302,22 @@ def _at_broker(broker: str, ca: Path | None) -> Network:
 
 
 def _in_folder(folder: FleetFolder, broker: str, login: bool) -> Network:
-    """How boards of a folder's fleet reach its broker; raises UsageError and FolderError."""
+    """Return the network settings of a folder's boards; raise UsageError or FolderError."""
     fleet = folder.fleet
     try:
         names = set(provision.broker_names(broker))
     except ValueError:
         raise UsageError(
-            "the folder says which port, CA and login: give --broker a host, or several with commas between"
+            "the folder defines port, CA and login: give --broker one host, or several separated by commas"
         ) from None
     if not names <= set(fleet.board_hosts):
         raise UsageError(
             f"the broker's certificate names {', '.join(fleet.board_hosts)} and not {broker}, so "
-            "boards would refuse it: `hushmote provision rotate broker NAME ...` gives it other names"
+            "boards would refuse it: `hushmote provision rotate broker NAME ...` changes its names"
         )
     if login:
         folder.check_logins()
-    # One broker may have several names; of several servers a board tries the next where one is silent.
+    # One broker may have several names; with several servers, a board tries the next if one does not answer.
     hosts = ",".join(fleet.hosts) if fleet.broker == NATS else fleet.hosts[0]
     return Network(
         mqtt_host=broker or fleet.board_host or hosts,
@@ -334,7 +334,7 @@ def upgrade_command(
     master_key: MasterKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a fleet a signing key in a file of its own, if it has none; may be run again."""
+    """Give a fleet a separate signing key if it has none; can be run again."""
     opened = None if folder is None and master_key is not None else open_folder(folder)
     paths = list(settings or ())
     if opened is not None:
@@ -352,10 +352,14 @@ def keys_command(
     """
     signing = file.with_name("signing.key")
     if signing == file:
-        raise UsageError(f"{file} is where the signing key goes: give the master key another name")
+        raise UsageError(
+            f"{file} is the name of the signing key's file: choose another name for the master key"
+        )
     create_keys(file, signing)
-    show.out.print(f"{file} holds a new master key, for aggregators; no copy exists")
-    show.out.print(f"{signing} holds a new signing key, for whoever signs experiments; keep it elsewhere")
+    show.out.print(f"{file} contains a new master key, for aggregators; there is no other copy")
+    show.out.print(
+        f"{signing} contains a new signing key, for people who sign experiments; keep it elsewhere"
+    )
 
 
 provision_app.command("fleet")(fleet_command)

@@ -1,4 +1,4 @@
-"""What is left to do when a fleet's folder has been made, as commands that can be pasted."""
+"""The next steps after making a fleet's folder, as commands to paste."""
 
 import os
 import shlex
@@ -19,15 +19,19 @@ _AFTER_BOARDS = ("  5. after every new board: copy broker/ again, and send each 
 
 
 def first_steps(fleet_folder: FleetFolder, in_environment: bool) -> list[str]:
-    """Return the lines; in_environment: whether the keys are in HUSHMOTE_MASTER_KEY.
+    """Return the lines to print.
 
-    They are run in the folder that they were printed in: paths below it are relative to it.
+    The commands are meant for the current folder: paths below it are relative.
+
+    Args:
+        fleet_folder: The new folder.
+        in_environment: Whether the keys are in HUSHMOTE_MASTER_KEY.
     """
     folder, fleet = fleet_folder.path.resolve(), fleet_folder.fleet
     own = folder / "aggregator"
     shared = len(fleet.aggregators) > 1
     clustered = fleet.broker == NATS
-    # Not in aggregator/, which is copied again after each rotation.
+    # Not in aggregator/, which is copied anew after each rotation.
     store = "--store " + shlex.quote(f"sqlite:///{_from_here(folder / 'hushmote.sqlite')}")
     serve = ["hushmote serve " + store, f"--broker {_quote(own / 'aggregator_1.toml')}"]
     if not in_environment:
@@ -53,7 +57,7 @@ def first_steps(fleet_folder: FleetFolder, in_environment: bool) -> list[str]:
 
 
 def _question(folder: Path, fleet: FleetSpec, store: str, in_environment: bool) -> list[str]:
-    """Return the lines that ask a question; with the signing key in a file it is signed first."""
+    """Return the lines that add an experiment; with the signing key in a file, it is signed first."""
     if in_environment:
         add = f"hushmote experiment add room_temp.toml --fleet {fleet.fleet} --keys \\\n  {store}"
         return ["  2. what is asked:", *_commands(add)]
@@ -88,9 +92,9 @@ def _broker(folder: Path, there: Path, user: str) -> list[str]:
     commands = []
     if there != folder / "broker":
         commands.append(f"mkdir -p {_quote(there)} && cp -r {_quote(folder / 'broker')}/. {_quote(there)}")
-    # mosquitto that is not started by root stays who starts it: then all files are its own already.
+    # Unless root starts mosquitto, it keeps running as the current user, who already owns the files.
     if os.name == "posix" and os.geteuid() == 0 and user != "root":
-        # Its user must pass through all folders on the way.
+        # The user needs access to all parent folders.
         closed = [p for p in there.parents if p.exists() and not p.stat().st_mode & stat.S_IXOTH]
         if closed:
             commands.append("chmod o+x " + " ".join(map(_quote, reversed(closed))))

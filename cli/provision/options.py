@@ -1,4 +1,4 @@
-"""The fleet's folder as the commands take it, FIELD=VALUE, and what is asked for at a terminal."""
+"""Options of the provision commands: the fleet's folder, and secrets asked for at a terminal."""
 
 import dataclasses
 import os
@@ -30,9 +30,14 @@ MasterKey = Annotated[
 
 
 def open_folder(path: Path | None, *, signs: bool = False) -> FleetFolder:
-    """Return the folder at path, or the one that one is in.
+    """Return the fleet's folder at path, or the current folder.
 
-    signs: the authority's key will be used, so its passphrase is asked for. Raises UsageError, FolderError.
+    Args:
+        path: The folder, or None for the current one.
+        signs: Whether the authority's key will be used, so that its passphrase is needed.
+
+    Raises:
+        UsageError, FolderError: There is no usable folder.
     """
     if path is None:
         if not Path("fleet.json").exists():
@@ -45,7 +50,7 @@ def open_folder(path: Path | None, *, signs: bool = False) -> FleetFolder:
 
 
 def fleet_name(fleet: str | None, folder: FleetFolder | None) -> str:
-    """Return the fleet that is meant, "home" where nothing says; raises UsageError where two are named."""
+    """Return the chosen fleet, "home" by default; raise UsageError if folder and option disagree."""
     if folder is None:
         return fleet or "home"
     if fleet not in (None, folder.fleet.fleet):
@@ -57,19 +62,19 @@ def ask_passphrase(*, new: bool) -> bytes:
     """Return the passphrase of the authority's key, or of a new one."""
     text = _ask_secret("the authority's key", PASSPHRASE, word="passphrase", confirm=new)
     if new and len(text) < 8:
-        raise UsageError("a passphrase of the authority's key has at least 8 characters")
+        raise UsageError("the passphrase of the authority's key must have at least 8 characters")
     return text.encode()
 
 
 def ask_wifi_password(ssid: str) -> str:
-    """Return the password of a network, asked for where its name was given; empty for an open one."""
+    """Return the password of a network, or "" without a network or for an open one."""
     return _ask_secret(ssid, WIFI_PASSWORD, default="") if ssid else ""
 
 
 def _ask_secret(
     subject: str, variable: str, *, word: str = "password", confirm: bool = False, default: str | None = None
 ) -> str:
-    """Return a secret; it is never typed on a command line, which every user of this machine can read."""
+    """Return a secret from the environment or a prompt: other users can read command lines."""
     if variable in os.environ:
         return os.environ[variable]
     if not sys.stdin.isatty():
@@ -84,7 +89,7 @@ def _ask_secret(
 
 
 def print_done(done: Rotated, as_json: bool) -> None:
-    """Print what was done and what is left to do."""
+    """Print the steps done and the steps left."""
     if as_json:
         print_json(dataclasses.asdict(done))
         return
@@ -94,7 +99,7 @@ def print_done(done: Rotated, as_json: bool) -> None:
 
 
 def print_next(lines: Sequence[str]) -> None:
-    """Print what a person has to do now, one item under the other."""
+    """Print the steps that a person has to take now, as a list."""
     fill = textwrap.TextWrapper(
         show.out.width,
         initial_indent="  - ",

@@ -1,4 +1,4 @@
-"""`hushmote provision list` and `revoke`: which boards may report."""
+"""`hushmote provision list` and `revoke`: the devices that may report."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def list_command(
 ) -> None:
     """Show a fleet's devices and certificates, and when they end; or change which devices count.
 
-    It shows what a store, a folder or both say. With --allow or --listed it changes the list in the store.
+    The data comes from a store, a folder or both. With --allow or --listed, change the list in the store.
     """
     changes = allow or listed is not None
     if folder is None and not changes and Path("fleet.json").exists():
@@ -78,7 +78,7 @@ def list_command(
         rows = [(b["device"], b["state"], b["opens"], _format_end(b["until"])) for b in boards]
         _print("devices", ("device", "state", "broker", "until"), rows)
     else:
-        show.out.print("no devices are named")
+        show.out.print("no devices are listed")
     if listed is not None:
         show.out.print("only allowed devices count" if listed else "all devices count but revoked ones")
 
@@ -91,7 +91,7 @@ def _print(title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]
 
 
 def _device_ids(words: Sequence[str]) -> list[str]:
-    """Return the device ids of --allow, those in files included."""
+    """Return the device ids of --allow, including those in files."""
     names: list[str] = []
     for word in words:
         names += _ids(Path(word[1:])) if word.startswith("@") else [word]
@@ -101,8 +101,8 @@ def _device_ids(words: Sequence[str]) -> list[str]:
 
 
 def _change(store: Store, fleet: str, names: Sequence[str], listed: bool | None, as_json: bool) -> None:
-    """Put devices on the list, and say whether these alone count."""
-    # Devices first: a list that applies before it is filled would drop everybody's reports.
+    """Put devices on the list, and set whether only listed devices count."""
+    # Devices first: a list that applies while still empty would drop all reports.
     if names:
         store.allow_devices(fleet, names)
     if listed is not None:
@@ -112,7 +112,7 @@ def _change(store: Store, fleet: str, names: Sequence[str], listed: bool | None,
     if as_json:
         print_json({"fleet": fleet, "named": len(names), "allowed": allowed, "listed": in_force})
         return
-    rule = "only these count" if in_force else "others count as well (--listed ends that)"
+    rule = "only these count" if in_force else "other devices count, too (--listed changes that)"
     show.out.print(f"fleet {fleet}: devices allowed: {allowed:,}; {rule}")
 
 
@@ -121,7 +121,7 @@ def _ids(file: Path) -> list[str]:
         with refusing(UsageError, f"read {file}"):
             return file.read_text(encoding="ascii").split()
     except UnicodeDecodeError:
-        raise UsageError(f"{file} must hold a device id on each line") from None
+        raise UsageError(f"{file} must contain one device id per line") from None
 
 
 def revoke_command(
@@ -133,11 +133,11 @@ def revoke_command(
         bool, typer.Option("--only-folder", help="Leave out the store, which is elsewhere: revoke there too.")
     ] = False,
     unknown_too: Annotated[
-        bool, typer.Option("--unknown-too", help="Also devices that nobody has heard of yet.")
+        bool, typer.Option("--unknown-too", help="Also revoke devices that have never reported.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop devices for good: their reports no longer count, and the broker no longer lets them in."""
+    """Revoke devices permanently: their reports no longer count, and the broker refuses them."""
     revoked = sorted(set(devices))
     for name in revoked:
         check_device(name)
@@ -148,7 +148,7 @@ def revoke_command(
     if opened is not None:
         journal = opened.journal()
         known_devices = {c.name for c in journal.credentials if c.kind == "device"} | set(journal.revoked)
-    # The store first: it works at once, and on boards without a certificate too.
+    # The store first: it takes effect at once, even for boards without a certificate.
     if only_folder:
         fleet = fleet_name(fleet, opened)
         _check_known(revoked, known_devices, unknown_too)
@@ -167,7 +167,7 @@ def revoke_command(
         show.out.print(f"fleet {fleet}: {count} revoked; their reports no longer count")
     if opened is None:
         show.out.print(
-            "a certificate still opens the broker: revoke it too, with --folder where the fleet was made",
+            "the broker still accepts the certificate: revoke it, too, with --folder on its machine",
         )
         return
     certificates = sum(c.serial is not None for c in ended)
@@ -176,33 +176,33 @@ def revoke_command(
         f"ended: {numbers.counted(certificates, 'certificate')}, {numbers.counted(logins, 'login')}"
     )
     next_steps = [reload_broker(opened.fleet)]
-    if opened.fleet.broker != NATS:  # which ends it at once
-        next_steps.append("a connection that is open stays until it ends: restart mosquitto to end it now")
+    if opened.fleet.broker != NATS:  # NATS ends connections at once
+        next_steps.append("open connections last until they end: restart mosquitto to end them now")
     if only_folder:
         next_steps.append(
-            "`hushmote provision revoke` with the aggregator's --store: only that drops reports"
+            "run `hushmote provision revoke` with the aggregator's --store: only that drops reports"
         )
     print_next(next_steps)
 
 
 def _store(url: str) -> Store:
-    from ...server.store.store import Store  # only here: it takes long to load
+    from ...server.store.store import Store  # imported here: it takes long to load
 
     return Store(url, create=False)
 
 
 def _fleet_in(store: Store, fleet: str | None, folder: FleetFolder | None) -> str:
-    """Return the chosen fleet, which the store must have."""
+    """Return the chosen fleet, which must be in the store."""
     return choose_fleet(store, fleet if folder is None else fleet_name(fleet, folder))
 
 
 def _check_known(devices: Sequence[str], known_devices: set[str], unknown_too: bool) -> None:
-    """Refuse unknown ids: after a misspelling the intended device would stay in the fleet, unnoticed."""
+    """Refuse unknown ids: after a typo, the intended device would stay in the fleet unnoticed."""
     unknown = [device for device in devices if device not in known_devices]
     if unknown and not unknown_too:
         raise UsageError(
-            f"nobody has heard of device {unknown[0]}: correct the id, or say --unknown-too to revoke one "
-            "that has never reported"
+            f"device {unknown[0]} is unknown: correct the id, or add --unknown-too to revoke a device that "
+            "has never reported"
         )
 
 
@@ -217,7 +217,7 @@ def _format_end(until: str | None) -> str:
 
 
 def _certificates(folder: FleetFolder) -> list[dict[str, Any]]:
-    """What each is for, whom or what it names, and when it ends."""
+    """Return the purpose, names and end of each certificate."""
     certificates = [("ca", folder.certificate("broker/ca.pem"))]
     certificates += [("broker", certificate) for certificate in folder.broker_certificates()]
     certificates += [
@@ -236,7 +236,7 @@ def _certificates(folder: FleetFolder) -> list[dict[str, Any]]:
 
 
 def _boards(folder: FleetFolder | None, roster: dict[str, str]) -> list[dict[str, Any]]:
-    """One line per board: what the store says of it, and its newest certificate or login."""
+    """Return a row per board: its state in the store, and its newest certificate or login."""
 
     def empty_row(device: str) -> dict[str, Any]:
         return {"device": device, "state": roster.get(device, "-"), "opens": "-", "until": None}

@@ -1,4 +1,4 @@
-"""`hushmote simulate`: a fleet before it is built."""
+"""`hushmote simulate`: simulate a fleet before it is built."""
 
 import shlex
 from pathlib import Path
@@ -12,7 +12,7 @@ from ..output import describe_suffixes, output_option
 from .options import CONVERGENCE, SUFFIXES, SimulateOptions
 
 DATA = (".csv", ".tsv", ".txt")
-"""Ends of names of files with readings."""
+"""Suffixes of files with readings."""
 
 
 def simulate_command(  # noqa: PLR0913 - one for each option
@@ -103,7 +103,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
 
         name = shlex.quote(f"{file}:{column_of(file)}")
         raise UsageError(f"{file} is data, not an experiment's file: hushmote plan --input {name}")
-    from .run import run  # only here: a mistake in the line waits for nothing of it
+    from .run import run  # imported here so that usage errors are fast
 
     run(
         SimulateOptions(

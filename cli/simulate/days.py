@@ -1,4 +1,4 @@
-"""`hushmote simulate --to`: days of a fleet in a store that can be asked at once."""
+"""`hushmote simulate --to`: fill a store with days of a simulated fleet."""
 
 import datetime
 import shlex
@@ -21,7 +21,7 @@ DEVICES = 100_000
 
 
 def _course(options: SimulateOptions) -> tuple[Course, list[str]]:
-    """What is to be simulated, and two lines on it."""
+    """Return the course to simulate, and two lines that describe it."""
     days = DAYS if options.days is None else options.days
     definition = load(options.file)
     people, population = moving.choose_population(definition, options.population)
@@ -40,7 +40,7 @@ def _course(options: SimulateOptions) -> tuple[Course, list[str]]:
 
 
 def fill_store(options: SimulateOptions, url: str) -> None:
-    """Write the days into the store; print what was written, the truth, and what to type next."""
+    """Write the days into the store; print a summary, the truth, and the next commands."""
     course, lines = _course(options)
     with Store(url) as store, progress("simulating", 1.0) as advance:
         filled = fill(store, course, np.random.default_rng(options.seed), advance)
@@ -65,7 +65,7 @@ def fill_store(options: SimulateOptions, url: str) -> None:
 
 
 def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> None:
-    """Print rows: a window, its reports, the truth and the estimate with its interval."""
+    """Print rows of a window, its reports, the truth, and the estimate with its interval."""
     scale, unit = (1.0, definition.unit) if definition.type == "number" else (100.0, "%")
     headings = ("window", "reports", "truth", "estimate", "95 % interval")
     heading = f"{title}{f', {unit}' if unit else ''}"
@@ -82,7 +82,7 @@ def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> N
 
 
 def _describe_calls(per_day: float) -> str:
-    """How often a board calls report(), in words."""
+    """Describe how often a board calls report()."""
     if per_day == 1:
         return "each calls report() once a day"
     if per_day > 1:
@@ -91,7 +91,7 @@ def _describe_calls(per_day: float) -> str:
 
 
 def _describe_drift(definition: Definition, by: float) -> str:
-    """How the truth moves, in words."""
+    """Describe how the truth moves."""
     if not by:
         return "the truth does not move"
     if definition.type == "number":
@@ -108,7 +108,7 @@ def _show_next(filled: FilledFleet, url: str, only_fleet: bool) -> None:
     course, windows = filled.course, list(filled.windows)
     fleet = "" if only_fleet else f" --fleet {course.fleet}"
     text = ""
-    if course.definition.type == "text" and filled.truths:  # which one is to be asked about
+    if course.definition.type == "text" and filled.truths:  # estimate needs to know which text
         text = f" --range {shlex.quote(filled.truths[0].statistic)}"
     estimate = f"hushmote estimate {course.definition.name}{fleet}{text}"
     commands = [] if url == DEFAULT_STORE else [f"export HUSHMOTE_STORE='{url}'"]

@@ -1,4 +1,4 @@
-"""What `hushmote simulate` was asked for."""
+"""The options of `hushmote simulate`, and the files that it writes."""
 
 from dataclasses import dataclass
 from pathlib import Path

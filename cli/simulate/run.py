@@ -1,4 +1,4 @@
-"""What `hushmote simulate` does."""
+"""The work of `hushmote simulate`."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ from .options import CONVERGENCE, SUFFIXES, SimulateOptions
 
 
 def run(options: SimulateOptions) -> None:
-    """Simulate, print and write; raises UsageError for options that do not go together."""
+    """Simulate, print and write; raise UsageError for options that do not fit together."""
     faithful = options.faithful or bool(options.faults)
     if not faithful:
         text = "only real clients (--faithful) are divided, all else takes seconds: leave out"
@@ -85,7 +85,7 @@ def run(options: SimulateOptions) -> None:
 
 
 def show(estimate: SimulatedEstimate, answers: Answers, file: Path | None) -> None:
-    """Print what a simulation came to; file: the experiment's, where it is written."""
+    """Print the result of a simulation; file: the experiment's file, if it has one."""
     words.heading(estimate)
     if few := words.too_few(estimate, answers):
         tables.out.print(few, style="bold red")
@@ -101,7 +101,7 @@ def show(estimate: SimulatedEstimate, answers: Answers, file: Path | None) -> No
 
 
 def _refuse(text: str, options: dict[str, Any]) -> None:
-    """Raise UsageError where one of the options is given."""
+    """Raise UsageError if any of the options is given."""
     names = [name for name, value in options.items() if value not in (None, [], False)]
     if names:
         raise UsageError(f"{text} {', '.join(names)}")
@@ -118,7 +118,7 @@ def _whole(calls: float | None) -> int | None:
 def select_answers(
     estimate: SimulatedEstimate, rows: int = 16, ranges: Sequence[str] = (), quantiles: Sequence[float] = ()
 ) -> Answers:
-    """What is shown of a simulation."""
+    """Return the answers to show for a simulation."""
     if "discovery" in estimate.answers:
         return Answers([estimate.discover()])
     if estimate.experiment.type == "text":
@@ -141,10 +141,10 @@ def select_answers(
 
 
 def to_dict(estimate: SimulatedEstimate, answers: Answers, seed: int | None = None) -> dict[str, Any]:
-    """Plain values, for JSON."""
+    """Return plain values, for JSON."""
     covered, interval_count = coverage(answers)
     reporting = estimate.reporting
-    if estimate.experiment.type == "pair":  # several of one kind
+    if estimate.experiment.type == "pair":  # several answers of one kind
         rows: dict[str, Any] = {"answers": [one.to_dict() for one in answers]}
     else:
         rows = {one.kind: [row.to_dict() for row in one.rows] for one in answers}
@@ -175,7 +175,7 @@ def to_dict(estimate: SimulatedEstimate, answers: Answers, seed: int | None = No
 
 
 def _rows(estimate: SimulatedEstimate) -> dict[str, Any]:
-    """Rows of a file, those without a reading, and the share without one where it is estimated."""
+    """Return the rows of a file, those without a reading, and their share if it is estimated."""
     rows, missing = estimate.rows, estimate.missing
     result: dict[str, Any] = {}
     if rows is not None:

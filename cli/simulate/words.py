@@ -1,4 +1,4 @@
-"""What a simulation came to, in words: how many boards spoke, how private and how exact it is, what next."""
+"""The result of a simulation in words: reports, privacy, precision and next steps."""
 
 import math
 import textwrap
@@ -27,7 +27,7 @@ def say(label: str, text: str) -> None:
 
 
 def heading(estimate: SimulatedEstimate) -> None:
-    """How many boards spoke, and what they hold."""
+    """Print the number of reports and the devices' population."""
     e, reporting = estimate.experiment, estimate.reporting
     unit = (
         f" {estimate.unit}"
@@ -46,7 +46,7 @@ def heading(estimate: SimulatedEstimate) -> None:
 
 
 def rows_without_reading(estimate: SimulatedEstimate) -> str:
-    """Return a sentence on the rows of a file that have no reading; empty where all have one."""
+    """Return a sentence on the rows of a file without a reading, or "" if all have one."""
     e, rows = estimate.experiment, estimate.rows
     if rows is None or not rows.blank:
         return ""
@@ -79,7 +79,7 @@ def _describe_reporting(estimate: SimulatedEstimate, reporting: Reporting) -> st
 
 
 def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
-    """What to do where intervals show nothing; an empty text where they show something."""
+    """Return advice if the intervals are too wide to be useful, else ""."""
     about = asked_about(answers)
     width = half_width(about)
     if about.quantity != "share" or not is_too_wide(width):
@@ -89,7 +89,7 @@ def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
 
 
 def _more(estimate: SimulatedEstimate, width: float) -> str:
-    """How to come to ±1 point, or as near as budgets allow."""
+    """Describe how to reach ±1 point, or as near as budgets allow."""
     if estimate.approximate:
         return begun(halved(estimate.reports, approximate=True))
     reporting, e = estimate.reporting, estimate.experiment
@@ -102,13 +102,13 @@ def _more(estimate: SimulatedEstimate, width: float) -> str:
 
 
 def conclusion(estimate: SimulatedEstimate, file: Path | None, answers: Answers) -> None:
-    """How private, how exact, as planned or not, what next."""
+    """Print privacy, precision, the planned error and the next step."""
     e = estimate.experiment
     show.out.print()
     nats = e.epsilon / MICRO
     say("how private", f"ε = {nats:g} per report; {words.budget(e)}. {belief(nats)}")
     about = asked_about(answers)
-    if width := half_width(about):  # else nothing was found that could be known
+    if width := half_width(about):  # without it, there is no estimate
         say("how exact", _exact(estimate, answers, about, width))
     if estimate.planned is not None:
         say("planned", _planned(estimate.planned))
@@ -119,7 +119,7 @@ def conclusion(estimate: SimulatedEstimate, file: Path | None, answers: Answers)
 
 
 def _planned(error: PlannedError) -> str:
-    """The planned error beside the measured one."""
+    """Describe the planned error and the measured one."""
     of = "% of the range" if error.mean else "points"
     planned, measured = (points(half, of) for half in (error.planned, error.measured))
     text = f"{planned} for the {error.question}, with as many reports. Measured: {measured}"
@@ -137,7 +137,7 @@ def _exact(estimate: SimulatedEstimate, answers: Answers, about: Answer, width: 
 
 
 def attack(outcome: AttackOutcome) -> None:
-    """What fake devices came to."""
+    """Print the effect of fake devices."""
     headings = ("", "true %", "honest est. %", "est. %", "gain", "in theory")
     table = show.table(f"attack: {outcome.kind}", headings)
     shares = (outcome.truth, outcome.honest, outcome.attacked)

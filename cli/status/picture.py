@@ -1,4 +1,4 @@
-"""The picture that `hushmote status` draws: lines that fit terminals of 45 columns and more; pure."""
+"""The display of `hushmote status` as lines for terminals of 45 columns or more, without I/O."""
 
 import datetime
 import math
@@ -36,10 +36,10 @@ _Name = tuple[str, str]  # fleet, experiment
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is drawn: the store's state, the aggregator's, and where the store can be read what is in it.
+    """The data to draw: the states of the store and the aggregator, and the store's contents if readable.
 
-    results, rates: by fleet and experiment; rates are reports a second, empty where they are not known yet.
-    at: when the store was last read anew, UTC. where: the store's path, or URL without a password.
+    results, rates: by fleet and experiment; rates are reports per second, empty until they are known.
+    at: when the store was last read, UTC. where: the store's path, or its URL without the password.
     """
 
     state: StoreState
@@ -52,7 +52,7 @@ class Snapshot:
 
 
 def picture(snapshot: Snapshot) -> Group:
-    """All of it, for a terminal of any width."""
+    """Return the whole display, for a terminal of any width."""
     lines: list[Text | Padding] = []
     if snapshot.health is not None:
         lines.append(Text(snapshot.health.words, "red" if snapshot.health.problem else "green"))
@@ -119,7 +119,7 @@ def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None
 
 
 def _due(due: Due) -> list[Text]:
-    """Return the line about the window that is erased next, and those that are overdue."""
+    """Return lines about the window to erase next and about overdue windows."""
     lines: list[Text] = []
     if due.time is not None:
         lines.append(Text(f"The next is {due.window}, on {due.time:%Y-%m-%d %H:%M} UTC.", "dim"))
@@ -132,11 +132,11 @@ def _due(due: Due) -> list[Text]:
 
 
 def _statistics(result: Result) -> list[Text]:
-    """What is learned: the mean, or the shares, with intervals and small bars."""
+    """Return lines with the mean, or with the shares and small bars; both with intervals."""
     if not result.statistics:
         if not (result.note and result.reports):
             return []
-        named = result.note.startswith(f"{result.experiment} ")  # a name is written as it is
+        named = result.note.startswith(f"{result.experiment} ")  # do not capitalize the experiment's name
         return [
             Text(_with_full_stop(result.note) if named else _sentence(result.note), "dim"),
             _private(result),
@@ -152,7 +152,7 @@ def _statistics(result: Result) -> list[Text]:
 
 
 def _extent(result: Result) -> float:
-    """Of all readings where the histogram says it; 1 of shares."""
+    """Return the range of the readings if the histogram gives it, or 1 for shares."""
     ends = [end for bar in result.histogram for end in (bar.lower, bar.upper) if end is not None]
     return 1.0 if result.type != "number" else max(ends) - min(ends) if ends else math.inf
 
@@ -174,7 +174,7 @@ def _line(result: Result, one: Row) -> Text:
 
 
 def _bars(result: Result) -> str:
-    """A number's histogram in one line: two columns a row, between the ends of its range."""
+    """Return a number's histogram in one line: two columns per bar, between the ends of its range."""
     bars = "".join(2 * block for block in blocks([bar.value for bar in result.histogram], 0.0))
     if not bars:
         return ""

@@ -1,4 +1,4 @@
-"""What `hushmote status` does."""
+"""The work of `hushmote status`."""
 
 import dataclasses
 import datetime
@@ -33,12 +33,12 @@ _KINDS = {True: "keyed", False: "open"}
 
 
 def live(store: str, aggregator: str | None, once: str | Path | None, *, as_json: bool) -> bool:
-    """Draw how a store is until Ctrl-C; returns False where nothing can be drawn; once: what is read once."""
+    """Draw a store's status until Ctrl-C, or return False without a terminal; once: a source read once."""
     url = None if aggregator is None else check_url(aggregator)
     if as_json or not show.out.is_terminal:
         return False
     if once is not None:
-        raise UsageError("--broker and --policy are read once: leave --follow out")
+        raise UsageError("--broker and --policy are read only once: leave out --follow")
     follow(store, url)
     return True
 
@@ -52,7 +52,7 @@ def run(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Print how a store and its boards are; firmware: the boards', with their policy."""
+    """Print the status of a store and its boards; firmware: the boards' file with their policy."""
     url = None if aggregator is None else check_url(aggregator)
     board_policy = None if firmware is None else policy.read(firmware)
     facts = Facts(store)
@@ -103,7 +103,7 @@ def _print(
 
 
 def _lines(facts: Facts) -> list[dict[str, Any]]:
-    """What was accepted of each version of the experiments."""
+    """Return the accepted reports of each version of the experiments."""
     store, lines = facts.store, []
     versions, now = store.experiments(), datetime.datetime.now(datetime.UTC)
     retention = {(v.fleet, v.experiment.name): v.keep for v in sorted(versions, key=lambda v: v.serial)}
@@ -128,7 +128,7 @@ def _lines(facts: Facts) -> list[dict[str, Any]]:
                 "plausibility": plausibility.check(v.experiment, counts).to_dict(),
             }
         )
-    # Last, once for each fleet: an aggregator may be counting, and a report is of a device that is there.
+    # Read last, once per fleet: with an aggregator running, each counted report then has its device.
     sent = {fleet: store.participation(fleet) for fleet in {line["fleet"] for line in lines}}
     for line in lines:
         participation = sent[line["fleet"]].get(line["experiment"])
@@ -137,7 +137,7 @@ def _lines(facts: Facts) -> list[dict[str, Any]]:
 
 
 def _show_lines(lines: list[dict[str, Any]]) -> None:
-    """What was accepted, with both ε, and which versions cannot be honest."""
+    """Print the accepted reports, both values of ε, and implausible versions."""
     key_columns = ("fleet", "experiment", "digest")
     rows = [
         [*(line[n] for n in key_columns), "yes" if line["current"] else "no"]
@@ -168,7 +168,7 @@ def _show_lines(lines: list[dict[str, Any]]) -> None:
 
 
 def _epsilons(facts: Facts, version: Version) -> dict[str, Any]:
-    """ε of a report, and of a version's histograms: the newest window's, their sum's, all windows'."""
+    """Return the ε of a report and of a version's histograms: newest window, sum, all windows."""
     digest = version.experiment.digest.hex()
     epsilons = second_epsilon.overview(
         facts, Selection(version.experiment.name, version.fleet, version=digest)
@@ -187,8 +187,8 @@ def _epsilons(facts: Facts, version: Version) -> dict[str, Any]:
 
 
 def _boards(broker: str, fleets: list[str]) -> list[dict[str, Any]]:
-    """What each board's status topic says."""
-    from ...server.ingest import device_health  # only here: it takes a tenth of a second to load
+    """Return the contents of each board's status topic."""
+    from ...server.ingest import device_health  # imported here: it takes a tenth of a second to load
 
     broker_settings = settings(broker)
     if (
@@ -210,7 +210,7 @@ def _boards(broker: str, fleets: list[str]) -> list[dict[str, Any]]:
 
 
 def _is_first_aggregator(path: Path) -> bool:
-    """Whether a certificate is that of `serve`; the broker takes its name as the client id."""
+    """Return whether a certificate is that of `serve`; the broker uses its name as the client id."""
     from cryptography import x509
 
     with refusing(UsageError, f"read {path}"):
@@ -218,12 +218,12 @@ def _is_first_aggregator(path: Path) -> bool:
     try:
         subject = x509.load_pem_x509_certificate(pem).subject.rfc4514_string()
     except ValueError:
-        raise UsageError(f"{path} holds no certificate: it must be a PEM file") from None
+        raise UsageError(f"{path} contains no certificate: it must be a PEM file") from None
     return re.search(r"CN=aggregator_1(,|$)", subject) is not None
 
 
 def _show_boards(boards: list[dict[str, Any]]) -> None:
-    """How many boards are how, and which need somebody."""
+    """Print the number of boards in each state, and the boards that need attention."""
     counts: dict[str, Counter[str]] = {}
     unhealthy = []
     for board in boards:

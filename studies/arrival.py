@@ -1,4 +1,4 @@
-"""How long it takes when all boards of a region come back at once, with a random delay and without."""
+"""The time for all boards of a region to reconnect at once, with a random delay and without."""
 
 import math
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class ArrivalParameters(StudyParameters):
 
 
 def run(parameters: ArrivalParameters, context: RunContext) -> StudyResult:
-    """Simulate both ways of coming back."""
+    """Simulate both ways of reconnecting."""
     server = broker(NATS if parameters.broker == "nats" else MOSQUITTO, parameters.cores)
     enough = spread_for(parameters.boards, server)
     wait_s = enough if parameters.spread is None else parameters.spread
@@ -57,7 +57,7 @@ def run(parameters: ArrivalParameters, context: RunContext) -> StudyResult:
 
 
 def numbers_of(run: Arrival) -> dict[str, Any]:
-    """The numbers of a table's row, None for a time that was not reached."""
+    """Return the numbers of a table row, None for a time that was not reached."""
     half_s, all_s = (s if math.isfinite(s) else None for s in (run.share_s(0.5), run.all_s))
     return {
         "boards": run.boards.count,
@@ -73,7 +73,7 @@ def numbers_of(run: Arrival) -> dict[str, Any]:
 
 
 def draw(path: Path, runs: Mapping[str, Arrival]) -> None:
-    """Write attempts a second and the share of boards that are there, over time."""
+    """Write attempts per second and the share of connected boards over time."""
     from .drawing import COLOURS, figure, panel
 
     first, *_ = runs.values()

@@ -1,4 +1,4 @@
-"""The studies by name: what each takes, how its parameters are read, how its result is shown and written."""
+"""The studies by name, and functions that parse parameters and print and write results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +20,9 @@ PICTURES = (".png", ".pdf", ".svg")
 
 @dataclass(frozen=True)
 class Study:
-    """A study's line of help, and what it takes.
+    """A study's help line and its features.
 
-    takes_seed: it draws, and takes a seed. divided: it takes workers. pool: it has
-    all cores where nobody says how many. pictured: it has a picture. tabular: it writes CSV.
+    uses_all_cores: whether it uses all cores unless --workers is given.
     """
 
     line: str
@@ -35,7 +34,7 @@ class Study:
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """The suffixes of the files that it writes."""
+        """Suffixes of the files that the study writes."""
         return ((".csv",) if self.writes_csv else ()) + (PICTURES if self.has_figure else ())
 
 
@@ -116,8 +115,8 @@ def option(key: str) -> str:
 def parameters(name: str, texts: Mapping[str, Any]) -> StudyParameters:
     """Return a study's parameters from the texts of its options; a parameter of several values has a list.
 
-    Of several values each text may hold some, with commas between, unless each is a list of its own.
-    StudyError says in one line what was wrong and what would be right.
+    Each text may contain several values separated by commas, unless the parameter's values are lists
+    themselves. Raises StudyError with one line that says what was wrong and what would be right.
     """
     fields = model(name).model_fields
     values = dict(texts)
@@ -131,7 +130,7 @@ def parameters(name: str, texts: Mapping[str, Any]) -> StudyParameters:
 
 
 def _mistake(name: str, fields: Mapping[str, FieldInfo], error: ValidationError) -> str:
-    """Say what is wrong with the first bad parameter, and what would be right."""
+    """Return what is wrong with the first invalid parameter, and what would be right."""
     first = error.errors(include_url=False)[0]
     key = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "missing":
@@ -140,7 +139,7 @@ def _mistake(name: str, fields: Mapping[str, FieldInfo], error: ValidationError)
 
 
 def default(field: FieldInfo) -> str:
-    """Return a parameter's default as it would be typed; an empty text where there is none."""
+    """Return a parameter's default as it would be typed, or "" if it has none."""
     value = field.default
     if value is PydanticUndefined or value is None or value is False:
         return ""
@@ -166,7 +165,7 @@ def print_result(result: StudyResult) -> None:
 
 
 def write(name: str, result: StudyResult, path: Path) -> None:
-    """Write a result's picture or its rows, by the file's suffix. UsageError where that cannot be done."""
+    """Write a result's figure or rows, by the file's suffix; raise UsageError on failure."""
     if path.suffix.lower() == ".csv":
         write_csv(path, result.rows)
     else:

@@ -73,7 +73,7 @@ def run(parameters: CentralParameters, context: RunContext) -> StudyResult:
 
 
 def _choices(text: str, parameters: CentralParameters, risk: float) -> list[EpsilonChoice]:
-    """What is found for each statistic of one universe."""
+    """Return the result for each statistic of one universe."""
     data = _records(text)
     universe = Universe(
         data, len(data) - 1 if parameters.size is None and len(data) > 1 else parameters.size or 0
@@ -90,7 +90,7 @@ def _choices(text: str, parameters: CentralParameters, risk: float) -> list[Epsi
 
 
 def _prior(text: str, universe: Universe) -> Floats | None:
-    """The chance that each record is the missing one, shape (records,); None: all alike."""
+    """Return the chance of each record to be the missing one, shape (records,), or None if uniform."""
     if text == "uniform":
         return None
     count = len(universe.records)
@@ -160,7 +160,7 @@ def _digits(number: float | None, none: str) -> str:
 
 
 def _answer(rows: Sequence[Row], risk: float) -> str:
-    """Which ε to take for one answer of each statistic: by the tight bound where there is one."""
+    """Recommend an ε for one answer of each statistic, by the tight bound if there is one."""
     best = [(row["query"], row["upper_epsilon" if row["tight_refused"] else "tight_epsilon"]) for row in rows]
     finite = sorted((epsilon, query) for query, epsilon in best if epsilon is not None)
     if not finite:
@@ -175,7 +175,7 @@ def _answer(rows: Sequence[Row], risk: float) -> str:
 
 
 def _after(row: Row, parameters: CentralParameters) -> list[TextTable | str]:
-    """The belief in each of the most likely worlds after an answer."""
+    """Return a table of beliefs in the most likely worlds after an answer."""
     worlds = np.array([row[name] for name in ("values", "priors", "densities", "posteriors")]).T
     likeliest = worlds[(-worlds[:, 3]).argsort(kind="stable")[:12]].tolist()
     cells = [(f"{value:.6g}", *(f"{x:.6f}" for x in chances)) for value, *chances in likeliest]

@@ -116,7 +116,7 @@ def _answer(history: History, rows: list[ComposedRow]) -> list[str]:
     """Sum up the releases by the theorem that promises most."""
 
     def worth(row: ComposedRow) -> tuple[bool, float]:
-        """The order of theorems: less is better, and a δ must buy at least a hundredth of ε."""
+        """Return a sort key of theorems: less is better, and a δ must save at least 1% of ε."""
         epsilon = row.epsilon or 0.0
         return ((row.delta or 0) >= _NEXT_TO_NOTHING, epsilon * (1 if row.delta == history.delta else 1.01))
 
@@ -176,7 +176,7 @@ def draw(path: Path, figure_data: tuple[History, float]) -> None:
 
 
 def first_releases(history: History, count: int) -> History:
-    """The first releases of a history."""
+    """Return the first releases of a history."""
     runs, remaining = [], count
     for cost, n in history.runs:
         if remaining > 0:

@@ -37,7 +37,7 @@ FEW = 3
 
 @dataclass(frozen=True)
 class View:
-    """What an adversary sees of one board after so many releases.
+    """An adversary's view of one board after a number of releases.
 
     given_yes: probabilities of seeing 0, 1, ... `releases` times yes if the board's value is yes, shape
     (releases + 1,); backwards they are those of no. right: how often the best guess of the value is right,
@@ -50,7 +50,7 @@ class View:
 
 
 def view(epsilon: int, releases: int) -> View:
-    """What is seen of one board after `releases` releases (1 to 100,000) of epsilon micro-nats each."""
+    """Return the view of one board after `releases` releases (1 to 100,000) of epsilon micro-nats each."""
     nats = whole("epsilon in micro-nats", epsilon) / MICRO
     n = whole("the number of releases", releases, high=100_000)
     yes_counts = np.arange(n + 1)
@@ -63,7 +63,7 @@ def view(epsilon: int, releases: int) -> View:
 
 
 def until_spent(epsilon: int, total: float, delta: float) -> Row:
-    """How many reports of epsilon micro-nats a total allows by each theorem, and by the misprint."""
+    """Return the number of reports of epsilon micro-nats within a total, by theorem and by the misprint."""
     rules = (Basic(total), ZcdpFilter(total, delta), Optimal(total, delta), Advanced(total, delta))
     counts = {rule.name: rule.most_reports(epsilon) or 0 for rule in rules}
     wrong = largest(lambda k: misprint(epsilon, k, delta) <= total, 1 << 27)
@@ -76,14 +76,14 @@ def advanced(epsilon: int, reports: int, delta: float) -> float:
 
 
 def misprint(epsilon: int, reports: int, delta: float) -> float:
-    """The same formula without the ε before the root: not a theorem, kept to recognise its numbers."""
+    """Return the formula without the ε before the root: not a theorem, kept to recognise its numbers."""
     nats = epsilon / MICRO
     root = math.sqrt(2 * reports * math.log(1 / probability("delta", delta, zero=False)))
     return root + reports * nats * math.expm1(nats)
 
 
 def tutorial() -> Row:
-    """A tutorial's example: nats that k reports, and 3, cost by the theorem and by its misprint."""
+    """Return a tutorial's example: the cost in nats of k and of 3 reports, by theorem and by misprint."""
     micro, reports, delta = TUTORIAL
     row: Row = {"epsilon": micro / MICRO, "reports": reports, "delta": delta}
     formulas = {"advanced": advanced, "misprint": misprint}
@@ -93,11 +93,11 @@ def tutorial() -> Row:
 
 
 def _pays(cost: Callable[[int, int, float], float], epsilon: int, delta: float) -> int:
-    """The fewest reports that a formula makes cheaper than their sum; from there on it always does."""
+    """Return the number of reports from which on a formula costs less than the sum."""
     return 1 + largest(lambda k: cost(epsilon, k, delta) >= k * epsilon / MICRO, 1 << 20)
 
 
-# --- The study as it is asked and shown -----------------------------------------------------------
+# --- Parameters and output ------------------------------------------------------------------------
 
 
 class CompositionParameters(StudyParameters):
@@ -109,7 +109,7 @@ class CompositionParameters(StudyParameters):
 
 
 def run(parameters: CompositionParameters, context: RunContext) -> StudyResult:
-    """Run the study and say what it found."""
+    """Run the study."""
     micro, total, delta = micro_nats(parameters.epsilon, AccountingError), parameters.total, parameters.delta
     nats, views = micro / MICRO, [view(micro, n) for n in RELEASES]
     view_rows: list[Row] = [
@@ -157,7 +157,7 @@ def run(parameters: CompositionParameters, context: RunContext) -> StudyResult:
     return StudyResult(json, output, (nats, views, json))
 
 
-# --- The picture ----------------------------------------------------------------------------------
+# --- The figure -----------------------------------------------------------------------------------
 
 
 def draw(path: Path, figure_data: tuple[float, list[View], Row]) -> None:

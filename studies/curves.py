@@ -24,7 +24,7 @@ _ANSWERS = {"epsilon": "ε per report", "spent": "ε of all", "reports": "report
 
 
 class CurvesParameters(StudyParameters):
-    """Which axis is drawn against which."""
+    """The axes of the curves, and their ranges."""
 
     show: Literal["epsilon", "spent", "reports"] = Field(
         "epsilon", description="epsilon per report, what reports spent, or how many reports there are."
@@ -77,14 +77,14 @@ def run(parameters: CurvesParameters, context: RunContext) -> StudyResult:
 
 
 def epsilon_curves(total: float, delta: float, most: int) -> Iterator[Curve]:
-    """ε per report for 1 to most reports under each theorem that is shown."""
+    """Yield ε per report for 1 to `most` reports, for each theorem in figures."""
     numbers = _numbers(most)
     for theorem in _figure_theorems(total, delta):
         yield _curve(total, theorem, numbers, [(theorem.most_epsilon(n) or 0) / MICRO for n in numbers])
 
 
 def report_curves(total: float, delta: float) -> Iterator[Curve]:
-    """The number of reports that total allows under each theorem, against their ε."""
+    """Yield the number of reports within a total against their ε, for each theorem."""
     epsilons = np.unique(np.geomspace(total / 100, total, _POINTS).clip(0.001).round(3)).tolist()
     for theorem in _figure_theorems(total, delta):
         counts = [float(theorem.most_reports(round(e * MICRO)) or np.nan) for e in epsilons]
@@ -92,7 +92,7 @@ def report_curves(total: float, delta: float) -> Iterator[Curve]:
 
 
 def spent_curves(epsilon: int, delta: float, most: int) -> Iterator[Curve]:
-    """The nats that 1 to most reports of epsilon micro-nats cost under theorems and the odometer."""
+    """Yield the cost in nats of 1 to `most` reports of epsilon micro-nats, by theorem and odometer."""
     numbers = _numbers(most)
     rules: list[Theorem] = [Basic(1.0)]
     if delta:
@@ -125,11 +125,11 @@ def _numbers(most: int) -> list[int]:
     return np.unique(np.concatenate((few, many, [most]))).tolist()
 
 
-# --- The picture ----------------------------------------------------------------------------------
+# --- The figure -----------------------------------------------------------------------------------
 
 
 def line_style(theorem: str) -> dict[str, Any]:
-    """Colour and width: others lie on optimal's line, and all must be seen."""
+    """Return colour and width; optimal is wide because other lines lie on it."""
     from .drawing import COLOURS
 
     # The odometer has the colour of advanced composition.

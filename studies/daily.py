@@ -19,7 +19,7 @@ from ..server.errors import HushmoteError
 FLIGHTS = Path(__file__).with_name("flights_2013.csv")
 _MAX_DAYS = 1 << 20
 _MAX_RECORDS = 1 << 40
-_MAX_EXAMPLES = 8  # texts that a column has, in an error
+_MAX_EXAMPLES = 8  # values of a column that an error lists
 
 
 class DailyError(HushmoteError):
@@ -40,14 +40,14 @@ class Daily:
         return self.first + datetime.timedelta(days=len(self.counts) - 1)
 
     def index(self, day: datetime.date) -> int:
-        """A day's index. Raises DailyError for a day outside."""
+        """Return a day's index; raise DailyError for a day outside the series."""
         index = (day - self.first).days
         if not 0 <= index < len(self.counts):
             raise DailyError(f"{self.name} has the days {self.first} to {self.last}, not {day}")
         return index
 
     def ends(self, text: str) -> tuple[int, int]:
-        """Indices of the days of "2013-01-01:2013-01-31", both of them included; half-open.
+        """Return the half-open index range of "2013-01-01:2013-01-31", which includes both days.
 
         Raises DailyError for another text, days outside, or an end before the start.
         """
@@ -62,7 +62,7 @@ class Daily:
         return low, high
 
     def cut(self, days: int) -> Daily:
-        """The first days; where there are fewer, empty days follow."""
+        """Return the first days, padded with empty days if there are fewer."""
         missing = max(0, days - len(self.counts))
         return Daily(self.name, self.first, np.pad(self.counts[:days], (0, missing)))
 
@@ -106,7 +106,7 @@ def read_daily(
     if (by is None) != (only is None):
         raise DailyError("--by COLUMN and --only VALUE go together: the column, and the text it must have")
     columns = [time, *([value] if value is not None else []), *([by] if by is not None else [])]
-    records: dict[str, int] = {}  # by the day as it is written
+    records: dict[str, int] = {}  # by day as written
     others: dict[str, None] = {}
     for where, cells in csv_rows(path, columns, DailyError):
         if only is not None and cells[-1] != only:
@@ -131,7 +131,7 @@ def read_daily(
 
 
 def _day(text: str | None, where: str) -> str:
-    """The day of a timestamp, as it is written."""
+    """Return the day of a timestamp as written."""
     timestamp = (text or "").strip()
     if not timestamp:
         raise DailyError(f"{where} is blank; leave the row out where there was no record")

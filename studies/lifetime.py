@@ -54,7 +54,7 @@ BUDGET_REPORTS = (1, 4, 10)
 
 
 def shares() -> Floats:
-    """The readings of the simulated devices: value i with a weight of 1 / (i + 1)."""
+    """Return the distribution of readings: value i has weight 1 / (i + 1)."""
     weights = population.zipf(1).weights(DOMAIN)
     return weights / weights.sum()
 
@@ -147,13 +147,13 @@ def split(lifetime: int, domain: int, kind: Kind) -> Row:
 
 @lru_cache(maxsize=16)
 def best_last_day(cap: int) -> float:
-    """Reports of a board on the last of DAYS days, a call a day, by the best `every`."""
+    """Return a board's reports on the last of DAYS days, one call a day, with the best `every`."""
     every = np.arange(1, 2 * DAYS)
     return float((reports_made(DAYS, every, cap) - reports_made(DAYS - 1, every, cap)).max())
 
 
 def splits() -> list[Row]:
-    """The 36 cases: four lifetimes, three domains, three questions."""
+    """Return the 36 cases: four lifetimes, three domains, three questions."""
     return [split(e, d, k) for e in LIFETIMES for d in SPLIT_DOMAINS for k in KINDS]
 
 
@@ -167,7 +167,7 @@ def budget_use(reports: int, boards: int, rng: np.random.Generator) -> Row:
 
 
 _Part = tuple[int, int, str, np.random.SeedSequence]
-"""What cell() is asked, and the seed of all that it draws."""
+"""The arguments of cell(), and the seed of its draws."""
 
 
 def _cell(part: _Part, repeats: int, windows: int) -> Row:

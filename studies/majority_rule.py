@@ -78,7 +78,7 @@ def _raw(n: np.ndarray, total: float) -> np.ndarray:
 
 
 def _by_bisection(n: np.ndarray, total: float) -> np.ndarray:
-    """The curve for the few n that are not 1, shape of n."""
+    """Return the curve for the few n that are not 1, shape of n."""
     low, high = np.zeros_like(n), np.full_like(n, total)
     some = n > 1
     needed, half, goal = (n - _half(n) + 1)[some], _half(n)[some], special.expit(-total)

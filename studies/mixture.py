@@ -70,7 +70,7 @@ class LossLaw:
 
     @classmethod
     def of(cls, reports: Reports, cells: int = MOST_CELLS) -> "LossLaw":
-        """The loss of these reports, a δ of their own left aside.
+        """Return the loss of these reports, without their own δ.
 
         cells: of the grid, about. AccountingError for no reports, more than MOST_MIXED, or more nats than
         that.
@@ -93,12 +93,12 @@ class LossLaw:
         return law
 
     def delta(self, total: Decimal) -> float:
-        """The smallest δ for which the reports are (total, δ)-LDP, rounded up; total: nats, >= 0."""
+        """Return the smallest δ for which the reports are (total, δ)-LDP, rounded up; total: nats, >= 0."""
         with exact_arithmetic():
             return self._delta(math.floor(total * _NANO))
 
     def total(self, delta: float) -> Decimal:
-        """The smallest total, 0 or more nats, at which `delta` is at most this one; rounded up to 1e-9."""
+        """Return the smallest total in nats, >= 0, with at most this `delta`, rounded up to 1e-9."""
         top = self.top * (_NANO // MICRO)
         with exact_arithmetic():
             return Decimal(top - largest(lambda n: self._delta(top - n) <= delta, top)) / _NANO
@@ -116,7 +116,7 @@ class LossLaw:
         return min(1.0, math.nextafter(delta * self.margin, math.inf))
 
     def _with(self, epsilon: int, n: int) -> "LossLaw":
-        """The loss with n more answers of epsilon micro-nats each."""
+        """Return the loss with n more answers of epsilon micro-nats each."""
         kernel, infinite = _answers(epsilon, n, self.step)
         filled = np.flatnonzero(kernel)
         if len(filled) * 4 < len(kernel):

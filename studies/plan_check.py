@@ -46,7 +46,7 @@ _DrawReports = Callable[[np.random.Generator], int]
 
 @dataclass(frozen=True)
 class CheckRow:
-    """What one row of a check draws. reports: expected of a fleet; draw_reports: how many one makes."""
+    """The draws of one row of a check; reports: expected per fleet; draw_reports: draws that number."""
 
     name: str
     design: Design
@@ -62,7 +62,7 @@ class CheckRow:
 
 
 def plan_row(plan: Plan, fleets: int) -> CheckRow | Row:
-    """The plan's error; of smaller fleets where the whole ones would take too long."""
+    """Return the row for a plan's error, with smaller fleets if whole ones would take too long."""
     part = _part(plan.devices, fleets, plan.design)
     devices = max(2, int(plan.devices * part))
     row = CheckRow(
@@ -72,7 +72,7 @@ def plan_row(plan: Plan, fleets: int) -> CheckRow | Row:
 
 
 def lifetime_rows(life: LifetimePlan, fleets: int) -> list[CheckRow | Row]:
-    """The errors of the horizon's last day, week and 30 days; with the coin and the cap."""
+    """Return rows for the horizon's last day, week and 30 days, with sampling and the cap."""
     rows: list[CheckRow | Row] = []
     for name, days in life.windows().items():
         per_device = life.best.per_device(days)
@@ -95,7 +95,7 @@ def _measurable(row: CheckRow) -> CheckRow | Row:
 
 
 def _part(work: float, fleets: int, design: Design, reports_per_work: float = 1.0) -> float:
-    """The share of each fleet to draw, so that a check takes seconds; work: reports or boards of a fleet."""
+    """Return the share of each fleet to draw in seconds; work: reports or boards of a fleet."""
     enough = _MANY_REPORTS / _least_chance(design) / min(1.0, reports_per_work)
     return min(1.0, max(MOST_REPORTS / fleets, enough) / work)
 
@@ -105,7 +105,7 @@ def _least_chance(design: Design) -> float:
 
 
 def window_reports(spending: Spending, devices: int, days: float) -> _DrawReports:
-    """How many reports a fleet makes in its last `days` days, board by board: coin, cap and all."""
+    """Return a function that draws a fleet's reports in its last `days` days, board by board."""
     rhythm = spending.rhythm
     calls = rhythm.calls_in(days)
     whole = min(max(1, round(calls)), rhythm.calls)
@@ -122,7 +122,7 @@ def window_reports(spending: Spending, devices: int, days: float) -> _DrawReport
 
 
 _Drawing = tuple[int, np.random.SeedSequence]
-"""How many fleets of a row, and the seed that they are drawn from."""
+"""Number of fleets of a row, and the seed of their draws."""
 
 
 def measure(
@@ -131,7 +131,7 @@ def measure(
     workers: Workers = THIS_PROCESS,
     on_drawn: Callable[[int], object] = lambda _: None,
 ) -> Row:
-    """Draw a row's fleets on workers and compare. drawn: told how many more fleets are done.
+    """Draw a row's fleets on workers and compare; on_drawn: called with each further number of fleets.
 
     reports, fleets: drawn, on average for a fleet; population: what devices held, in words. predicted,
     measured: half-widths of 95 % intervals, shares of devices; uncertainty: standard error of the measured
@@ -167,7 +167,7 @@ def measure(
 
 
 def _draw(part: _Drawing, row: CheckRow, targets: Places | OfMean) -> tuple[float, int]:
-    """The sum of some fleets' squared errors, in parts of what is predicted, and of their reports."""
+    """Return the sums of fleets' squared errors, relative to the prediction, and of their reports."""
     fleets, seed = part
     design, rng = row.design, np.random.default_rng(seed)
     total, report_count = 0.0, 0
@@ -197,7 +197,7 @@ def band(freedom: float, fewest: float) -> tuple[float, float]:
 
 
 def excess_kurtosis(design: Design, targets: Places | OfMean, reports: float) -> float:
-    """Excess kurtosis of the estimates' errors, a mean over some of the places."""
+    """Return the excess kurtosis of the estimates' errors, averaged over some of the places."""
     mechanism = design.mechanism
     total = 0.0
     chosen = np.unique(np.linspace(0, len(targets.variance) - 1, _TAILS).astype(int)).tolist()
@@ -230,7 +230,7 @@ def _describe_population(targets: Places | OfMean, question: Question) -> str:
 
 
 def _cause(row: CheckRow, excess: float) -> str:
-    """The likely cause of a difference that is not chance."""
+    """Return the likely cause of a significant difference."""
     if row.fewest < min(_MANY_REPORTS, row.reports):
         return f"likely cause: a level of the tree has only {row.fewest:.0f} reports"
     if excess > 1:
@@ -265,7 +265,7 @@ PlanCheckParameters = create_model("PlanCheckParameters", __base__=FleetsParamet
 
 
 def run(parameters: FleetsParameters, context: RunContext) -> StudyResult:
-    """Plan what is asked, draw its fleets, and measure the plan's errors. Raises PlanError."""
+    """Make the plan, draw its fleets, and measure the plan's errors; raise PlanError."""
     plan_answer = answer(PlanRequest(**parameters.model_dump(exclude={"fleets"})))
     plan = plan_answer.plan
     rows = (
@@ -284,7 +284,7 @@ def run(parameters: FleetsParameters, context: RunContext) -> StudyResult:
     return StudyResult(plan_answer.to_dict() | {"check": checks}, (*plan_answer.lines, "", *_tables(checks)))
 
 
-run.__annotations__["parameters"] = PlanCheckParameters  # what the catalogue reads parameters with
+run.__annotations__["parameters"] = PlanCheckParameters  # read by the catalogue
 
 
 def _tables(checks: Sequence[Row]) -> list[TextTable | str]:

@@ -83,10 +83,10 @@ class Boards:
 
 @dataclass(frozen=True)
 class Arrival:
-    """What a simulation gave.
+    """The result of a simulation.
 
     connected_s: per board, from the moment the power is back until it is connected; infinite where it was not
-    by the end. attempts: per board. tried, taken: attempts begun and boards connected in each second.
+    by the end. attempts: per board. tries, connections: attempts and new connections in each second.
     busy: processor seconds of the broker in each second, all cores. most_open: connections that stood at
     once, half-open ones too.
     """

@@ -156,7 +156,7 @@ def noise(study: RangeStudy, path: Path) -> None:
 
 
 def example(study: RangeStudy, path: Path) -> None:
-    """Counts of days beside one estimate of each structure."""
+    """Draw counts of days and one estimate of each structure."""
     truth = study.example["counts"]
     days = np.arange(len(truth))
     edges = np.arange(len(truth) + 1) - 0.5
@@ -275,7 +275,7 @@ def short(study: RangeStudy, path: Path) -> None:
 
 
 def spent(study: RangeStudy, path: Path) -> None:
-    """What the flawed oracle spends, and its error against that."""
+    """Draw the true ε of the flawed oracle, and its error against that."""
     days, least = study.design.flaw_days, min(study.design.epsilons)
     length = flaw_lengths(days)[4]
     with figure(path, 2) as (_, (left, right)):

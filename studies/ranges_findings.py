@@ -1,4 +1,4 @@
-"""What a study of ranges found, from its points: fits over ε, verdicts, what flaws change."""
+"""The findings of a study of ranges: fits over ε, verdicts, and the effect of flaws."""
 
 import bisect
 import math
@@ -43,12 +43,12 @@ def rms(values: Iterable[float]) -> float:
 
 
 def measured_rms(points: Sequence[Point]) -> float:
-    """RMSE over all of the points, as it was measured."""
+    """Return the RMSE over all of the points as measured."""
     return rms(point.rmse for point in points)
 
 
 def predicted_rms(points: Sequence[Point]) -> float:
-    """The same by theory."""
+    """Return the RMSE over all of the points as predicted."""
     return rms(point.predicted for point in points)
 
 
@@ -80,7 +80,7 @@ _CURVE = ("family", "fanout", "neighbours", "flaws", "days")
 
 
 def groups(points: Sequence[Point]) -> Iterator[tuple[Row, list[Point]]]:
-    """What the points of each curve have in common, and these points: all ε and lengths over some days."""
+    """Yield each curve's key and points: all ε and lengths over some days."""
     curves: dict[tuple[Any, ...], list[Point]] = {}
     for point in points:
         curves.setdefault(tuple(getattr(point, name) for name in _CURVE), []).append(point)
@@ -88,7 +88,7 @@ def groups(points: Sequence[Point]) -> Iterator[tuple[Row, list[Point]]]:
 
 
 def fits(points: Sequence[Point]) -> list[Row]:
-    """How every structure's curve of RMSE depends on ε; none where there are fewer than three ε.
+    """Fit each structure's curve of RMSE against ε, if it has at least three ε.
 
     exponent, predicted_exponent: of ε in the power law that fits the measured and the predicted curve best,
     by least squares of logarithms. r2_inverse, r2_square: share of the variance that a + b / ε and a + b / ε²
@@ -108,7 +108,7 @@ def fits(points: Sequence[Point]) -> list[Row]:
 
 
 def length_fits(points: Sequence[Point], epsilon: float) -> list[Row]:
-    """How the error of each structure, fanout chosen, grows with the length r of the range at one ε, in days.
+    """Fit the error of each structure, fanout chosen, against the length r of the range in days, at one ε.
 
     r2_root, r2_log, r2_line: share of the variance that a + b √r, a + b ln r and a + b r explain;
     r2_quadratic: a + b r + c r², which has one more number to fit and so is never below the line's.
@@ -125,12 +125,12 @@ def length_fits(points: Sequence[Point], epsilon: float) -> list[Row]:
 
 
 def all_verdicts(study: RangeStudy) -> list[Row]:
-    """How every curve of a study agrees with theory."""
+    """Return the agreement of all curves of a study with theory."""
     return [*verdicts(study.points, "correct"), *verdicts(study.flawed, "flawed")]
 
 
 def verdicts(points: Sequence[Point], kind: str) -> list[Row]:
-    """How every curve agrees with theory: whether no point is farther off than chance explains.
+    """Return the agreement of curves with theory: whether chance explains the farthest point.
 
     kind: "correct" for the structures that are compared, "flawed" for the runs with flaws. lowest, highest:
     of measured / predicted RMSE; worst: deviations of the point that is farthest off.
@@ -150,12 +150,12 @@ def verdicts(points: Sequence[Point], kind: str) -> list[Row]:
 
 
 def figure_days(study: RangeStudy) -> int:
-    """The domain that figures show where they show one: the longest up to 512 days."""
+    """Return the domain for figures that show only one: the longest up to 512 days."""
     return max((n for n in study.design.lengths if n <= 512), default=min(study.design.lengths))
 
 
 def default_neighbours(side: str) -> str:
-    """The neighbours under which a side, central or local, is shown alone."""
+    """Return the neighbours for showing one side, central or local, alone."""
     return "added" if side.startswith("central") else "replaced"
 
 
@@ -179,7 +179,7 @@ def fanout_errors(study: RangeStudy, side: str, days: int) -> dict[int, tuple[fl
 
 
 def price(study: RangeStudy) -> list[tuple[int, float, float]]:
-    """Records, and RMSE of local over central for flat and for hierarchy, neighbours replaced."""
+    """Return records, and RMSE of local over central for flat and hierarchy, neighbours replaced."""
     result = []
     here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours="replaced")
     for days, points in groupby(here, key=attrgetter("days")):
@@ -200,7 +200,7 @@ def flaw_fanout_errors(study: RangeStudy, flaws: Flaws) -> dict[int, float]:
 
 
 def break_even(epsilon: float, flaws: Flaws, fanout: int, series: Daily) -> int | None:
-    """The shortest length from which on, by theory, the hierarchy errs less than flat; None where never.
+    """Return the length from which on the hierarchy errs less than flat by theory, or None.
 
     epsilon: nats; for lengths up to half of the days. Every place of a range counts: in a sample of them the
     ratio of both errors would jump from one length to the next.
@@ -221,7 +221,7 @@ def _theory(structure: Structure, series: Daily, epsilon: float, length: int) ->
 
 
 def _first_better(lengths: Sequence[int], better: Callable[[int], bool]) -> int | None:
-    """The first of rising lengths that is better, as all after it are; None where none is."""
+    """Return the first length that is better, with all longer ones, or None; lengths rise."""
     at = bisect.bisect_left(lengths, True, key=better)
     return lengths[at] if at < len(lengths) else None
 
@@ -233,7 +233,7 @@ def formula_length(fanout: int, days: int) -> int:
 
 
 def even_lengths(short: Sequence[Point], series_of: Sequence[Daily], epsilon: float) -> list[Row]:
-    """The length in days from which on a local hierarchy errs less than flat; None where never.
+    """Return rows of lengths in days from which on a local hierarchy errs less than flat, or None.
 
     formula     2 B ceil(log_B D)², for fanout B and D days: flat pays r variances for a range of r days, the
                 hierarchy 2 B nodes on each of ceil(log_B D) levels, among which reports are divided (Cormode,
@@ -269,7 +269,7 @@ def _even(short: Sequence[Point], series: Daily, fanout: int, epsilon: float) ->
 
 
 def _always_better_from(better: Mapping[int, bool]) -> int | None:
-    """The first length from which on all are better."""
+    """Return the first length from which on all are better, or None."""
     last_worse = max((length for length in better if not better[length]), default=0)
     return min((length for length in better if length > last_worse), default=None)
 
@@ -289,6 +289,6 @@ def number(x: float) -> str:
 
 
 def case_label(case: str) -> str:
-    """A case of CASES as tables and figures name it."""
+    """Return the label of a case of CASES in tables and figures."""
     named = {"all correct": "nothing: all correct", "thesis": "the thesis: all four"}.get(case, case)
     return f"{named} (not ε-LDP)" if CASES[case].lie else named

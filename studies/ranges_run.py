@@ -38,7 +38,7 @@ _FEWEST_FITS = 3
 
 @dataclass(frozen=True)
 class RangeDesign:
-    """What is varied: ε in nats, days and their range lengths, fanouts; fits per cell, ranges per length.
+    """The parameters to vary: ε in nats, days and range lengths, fanouts; fits per cell, ranges per length.
 
     local_fits: of a local structure, whose every record makes a report. flaw_days: the domain of the runs
     with flaws. even_days, even_fanouts: domains of this many days or more are also asked for the short
@@ -75,7 +75,7 @@ def default_series(days: int) -> Daily:
 
 
 def fitting_design(design: RangeDesign, series: Daily) -> RangeDesign:
-    """The design without domains that are more than a step longer than a series; empty days pad the last.
+    """Return the design without domains over a step longer than a series; empty days pad the last.
 
     Raises StudyError where not even the shortest domain is filled by half.
     """
@@ -94,14 +94,14 @@ def fitting_design(design: RangeDesign, series: Daily) -> RangeDesign:
 
 
 def fits_for(design: RangeDesign, structure: Structure, series: Daily) -> int:
-    """How many times a structure is fitted to a series: less often where its reports would be too many."""
+    """Return how often to fit a structure to a series: less often if there would be too many reports."""
     if structure.central:
         return design.fits
     return min(design.local_fits, max(_FEWEST_FITS, _MOST_REPORTS // int(series.counts.sum())))
 
 
 def structures(fanouts: Sequence[int]) -> Iterator[Structure]:
-    """The structures that are compared; fanout 0 is the one that theory chooses."""
+    """Return the structures to compare; fanout 0 is the one that theory chooses."""
     for neighbours in NeighbourRelation:
         yield CentralFlat(neighbours)
         yield CentralHierarchy(0, neighbours)
@@ -191,7 +191,7 @@ class Point:
 
 
 def select(points: Sequence[Point], **criteria: Any) -> list[Point]:
-    """The points with these values."""
+    """Return the points with these values."""
     return [point for point in points if criteria.items() <= vars(point).items()]
 
 

@@ -11,13 +11,13 @@ from .ranges_run import FAMILIES, Point, RangeDesign, flaw_lengths, predicted, s
 
 
 def markdown(table: TextTable) -> str:
-    """A table in Markdown."""
+    """Format a table as Markdown."""
     lines = [table.headings, ["---"] * len(table.headings), *table.rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def agreement(verdicts: Sequence[Row]) -> TextTable:
-    """How the curves of each structure agree with their laws; one line for each, all days together."""
+    """Return a table of each structure's agreement with its law, over all days."""
     lines: dict[str, list[Row]] = {}
     for verdict in verdicts:
         lines.setdefault(_named(verdict), []).append(verdict)
@@ -73,7 +73,7 @@ def lengths(fits: Sequence[Row]) -> TextTable:
 
 
 def break_even(rows: Sequence[Row]) -> TextTable:
-    """Where local hierarchies begin to beat flat."""
+    """Return a table of lengths from which on local hierarchies beat flat."""
     headings = ("fanout B", "days D", "2 B ⌈log_B D⌉²", "exact, summed", "exact, consistent", "measured")
     cells = [tuple("never" if x is None else f"{x:,}" for x in row.values()) for row in rows]
     return TextTable("days from which on a local hierarchy errs less than flat", headings, cells)

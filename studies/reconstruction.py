@@ -53,7 +53,7 @@ _ONCE: tuple[Attack, ...] = ("kept", "boards")  # the same answers, or none, how
 
 
 def attack_label(attack: Attack) -> str:
-    """An attack, as people read it."""
+    """Return the label of an attack."""
     return _WORDS[attack]
 
 
@@ -74,7 +74,7 @@ def study(epsilon: float, context: RunContext, runs: int = RUNS) -> list[Row]:
     """
     check_epsilon(epsilon * MICRO, StudyError, shown=epsilon)
     if context.seed is None:
-        safe_source()  # says at once where OpenDP is missing
+        safe_source()  # fail at once if OpenDP is missing
     pairs_of: dict[tuple[Target, Attack, int], list[tuple[float, float]]] = {}
     seeds = np.random.SeedSequence(context.seed).spawn(runs)
     inputs = (column(), flights().cut(DAYS).counts, epsilon, context.seed is None)
@@ -176,7 +176,7 @@ def _solved(
     """
     n = len(truth)
     variance = noise_variance(1, epsilon)
-    # A record is 1/2 give or take 1/2; of a count nothing is known.
+    # A record is 1/2 ± 1/2 beforehand; nothing is known about a count.
     middle, precision = (0.5, 4.0) if target == "records" else (0.0, 0.0)
     gram, answers, question_count = np.zeros((n, n)), np.zeros(n), 0
     for questions in SOLVED:
@@ -207,7 +207,7 @@ def _solved(
 
 
 def _questions(attack: Attack, count: int, n: int, rng: np.random.Generator) -> Floats:
-    """Which records each question counts, shape (count, n), 0 or 1."""
+    """Draw the records that each question counts, shape (count, n), 0 or 1."""
     if attack == "subsets":
         return rng.integers(0, 2, (count, n)).astype(np.float64)
     ends = np.sort(np.stack([rng.integers(0, n, count), rng.integers(1, n + 1, count)]), axis=0)
@@ -216,7 +216,7 @@ def _questions(attack: Attack, count: int, n: int, rng: np.random.Generator) -> 
 
 
 def _kept_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[float, float]:
-    """A tree of noisy counts, drawn once: every question is answered from it, and each record's count too."""
+    """Measure and predict records guessed right from a tree of noisy counts that is drawn once."""
     structure = CentralHierarchy(0, NeighbourRelation.added)
     n = len(bits)
     at = np.arange(n)
@@ -226,7 +226,7 @@ def _kept_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[fl
 
 @cache
 def kept_right(structure: CentralHierarchy, records: int, epsilon: float) -> float:
-    """How often the estimate of one record is on the right side of 1/2, a mean over records.
+    """Return how often a record's estimate is on the right side of 1/2, averaged over records.
 
     By inversion of the error's characteristic function (Gil-Pelaez 1951): the errors are sums of few
     numbers, far from normal.
@@ -243,23 +243,23 @@ def kept_right(structure: CentralHierarchy, records: int, epsilon: float) -> flo
 
 
 def _board_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[float, float]:
-    """Randomized response: what the report says is the best guess."""
+    """Measure and predict records guessed right from reports by randomized response."""
     experiment = experiment_over(2, round(epsilon * MICRO), mechanism_fields("grr"))
     reports = vectorised.codes(experiment, bits, source.rng)
     return float(np.mean(reports == bits)), level_channel(experiment.levels[0]).p
 
 
-# --- The study as it is asked and shown -----------------------------------------------------------
+# --- Parameters and output ------------------------------------------------------------------------
 
 
 class ReconstructionParameters(StudyParameters):
-    """What a question costs."""
+    """The ε of a question."""
 
     epsilon: float = Field(0.2, description="ε of a question, and of what is drawn once, in nats.")
 
 
 def run(parameters: ReconstructionParameters, context: RunContext) -> StudyResult:
-    """Run all attacks and say how far they came."""
+    """Run all attacks."""
     check_epsilon(micro_nats(parameters.epsilon, StudyError), StudyError, shown=parameters.epsilon)
     epsilon, outcomes = parameters.epsilon, study(parameters.epsilon, context, RUNS)
     # What ε lets anybody get right who knows nothing before: e^ε / (1 + e^ε).

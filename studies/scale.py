@@ -36,7 +36,7 @@ class ScaleParameters(StudyParameters):
     disk: float = Field(4, ge=0.01, description="TB of one machine's disk.")
 
 
-# Lines of the table: of which of the numbers, and how many times.
+# Lines of the table: an attribute of Needs, and a factor for its unit.
 _ROWS = {
     "reports a second, busiest": ("reports_per_s", 1),
     "connected at once": ("standing", 1),
@@ -52,7 +52,7 @@ _NUMBERS = (*(name for name, _ in _ROWS.values()), "regions", "brokers", "aggreg
 
 
 def run(parameters: ScaleParameters, context: RunContext) -> StudyResult:
-    """Work out what a fleet needs of each set-up, and the smallest that is enough."""
+    """Work out a fleet's needs with each set-up, and the smallest set-up that suffices."""
     fleet = Fleet(
         parameters.boards,
         parse_duration(parameters.every),

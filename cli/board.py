@@ -16,23 +16,21 @@ from ..server.plain_text import visible
 def board_command(
     storage: Annotated[
         Path,
-        typer.Option(
-            help="Folder that keeps its flash; each folder is a board of its own.", metavar="FOLDER"
-        ),
+        typer.Option(help="Folder for the board's flash; each folder is a separate board.", metavar="FOLDER"),
     ] = Path("board"),
 ) -> None:
     """Run a board in software, to try everything without hardware.
 
-    It is MicroPython behind a terminal that `hushmote flash` takes like a board's. DEVICE.settings.json is
-    what `hushmote provision device` wrote. The board's flash is a file that stays, so Ctrl-C is a power cut.
-    Its Wi-Fi takes any name and password, its sockets are this machine's, and its thermometer always shows
-    24.6 °C.
+    It runs MicroPython behind a terminal that `hushmote flash` uses like a serial port. DEVICE.settings.json
+    is the file from `hushmote provision device`. The board's flash is a file that is kept, so Ctrl-C acts as
+    a power cut. The board's Wi-Fi accepts any name and password, it shares this machine's network, and its
+    thermometer always reads 24.6 °C.
     """
     try:
         from ..fleet.provisioning import interpreters
         from ..simulator.board import storage as folders
         from ..simulator.board.board import ANY_WIFI, SoftwareBoard
-    except ImportError:  # Windows has neither pseudo-terminals nor file locks of this kind
+    except ImportError:  # Windows lacks pseudo-terminals and this kind of file lock
         raise UsageError("a board in software needs Linux or macOS (on Windows: WSL)") from None
     interpreter = interpreters.for_board()
     signal.signal(signal.SIGTERM, _stop)
@@ -45,7 +43,7 @@ def board_command(
         tls = "" if "tls" in interpreter.features else ", without TLS"
         _say(f"MicroPython {version} ({shlex.join(interpreter.argv)}{tls}), flash in {image}")
         _say(f"Next, in another window: hushmote flash {shlex.quote(str(port))} DEVICE.settings.json")
-        _say("Ctrl-C switches the board off; its flash stays. What it prints:")
+        _say("Ctrl-C switches the board off; its flash is kept. The board's output:")
         try:
             board.wait()
         except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""How a command reaches a broker: its URL, login and TLS are the same in every command that connects."""
+"""Broker options that all commands share: URL, login and TLS."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BrokerUrl = Annotated[
 
 @dataclasses.dataclass(frozen=True)
 class Connection:
-    """How to connect to a broker: each field is a key of FILE.toml, and all but url are in VARIABLES."""
+    """Settings for a broker connection: each field is a key of FILE.toml; all but url are in VARIABLES."""
 
     url: str
     password_file: str = ""
@@ -52,14 +52,20 @@ class Connection:
     protocol: str = "auto"
 
     def reports(self, *, typed: bool = True) -> tuple[BrokerAddress | NatsAddress, ssl.SSLContext | None]:
-        """Return where reports come from, with the login, and how to check it: None without TLS.
+        """Return the address of the reports, with the login, and the TLS context.
 
-        typed: the URL was given on the command line, where it may hold no password. Raises UsageError,
-        BrokerUrlError and CertificateError.
+        Args:
+            typed: Whether the URL was given on the command line, where it must not contain a password.
+
+        Returns:
+            The address, and the TLS context, or None without TLS.
+
+        Raises:
+            UsageError, BrokerUrlError, CertificateError: The settings cannot be used.
         """
         address = self.address(typed=typed)
         if address.tls:
-            from ..server.ingest.tls import client_context  # only here: few connections need it
+            from ..server.ingest.tls import client_context  # imported here: few connections need it
 
             files = (
                 Path(name) if name else None for name in (self.ca, self.cert, self.cert_key or self.cert)
@@ -67,13 +73,13 @@ class Connection:
             return address, client_context(*files)
         if self.ca or self.cert or self.cert_key:
             scheme = "tls" if isinstance(address, NatsAddress) else "mqtts"
-            raise UsageError(f"ca, cert and cert_key are for TLS: write the broker as {scheme}://")
+            raise UsageError(f"ca, cert and cert_key need TLS: write the broker as {scheme}://")
         return address, None
 
     def address(self, *, typed: bool = True) -> BrokerAddress | NatsAddress:
-        """Return the address with its password, which no other user of this machine can have read.
+        """Return the address with its password, which other users of this machine must not be able to read.
 
-        The password is in one of three places: the URL of HUSHMOTE_BROKER, a file, HUSHMOTE_BROKER_PASSWORD.
+        The password comes from the URL in HUSHMOTE_BROKER, from a file, or from HUSHMOTE_BROKER_PASSWORD.
         """
         password_file = Path(self.password_file) if self.password_file else None
         if is_nats(self.url):
@@ -82,37 +88,38 @@ class Connection:
 
 
 def settings(broker: str) -> Connection:
-    """Return what a URL, or a FILE.toml, and the environment say; the file goes before the environment.
+    """Return the connection settings from a URL or a FILE.toml, and from the environment.
 
-    Paths in the file are relative to it. Raises UsageError for a file that cannot be used.
+    The file takes precedence over the environment. Paths in the file are relative to it. Raises UsageError
+    if the file cannot be used.
     """
-    given = {key: os.environ[name] for key, name in VARIABLES.items() if os.environ.get(name)}
+    from_environment = {key: os.environ[name] for key, name in VARIABLES.items() if os.environ.get(name)}
     if not broker.endswith(".toml"):
-        return Connection(broker, **given)
+        return Connection(broker, **from_environment)
     path = Path(broker)
     try:
         with refusing(UsageError, f"read {path}"):
             text = path.read_text(encoding="utf-8")
-        said = tomllib.loads(text)
+        from_file = tomllib.loads(text)
     except tomllib.TOMLDecodeError as e:
         raise UsageError(f"{path}: {wrong_toml(text, e)}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: not UTF-8 text") from None
     keys = ("url", *VARIABLES)
-    for key, value in said.items():
+    for key, value in from_file.items():
         if key not in keys or not isinstance(value, str):
             raise UsageError(f"{path}: {key} must be a text under one of these names: {', '.join(keys)}")
         if key in FILES:
-            said[key] = str(path.parent / value)
-    if urlsplit(said.get("url", "")).password is not None:
+            from_file[key] = str(path.parent / value)
+    if urlsplit(from_file.get("url", "")).password is not None:
         raise UsageError(f"{path}: put the password into a file of its own, and name it as password_file")
-    if "url" not in said:
+    if "url" not in from_file:
         raise UsageError(f'{path} must say where the broker is: url = "mqtt://host"')
-    return Connection(**given | said)
+    return Connection(**from_environment | from_file)
 
 
 def connection(broker: str, *, typed: bool = True) -> tuple[BrokerAddress, ssl.SSLContext | None]:
-    """Return what Connection.reports() does, of NATS servers their ports for MQTT."""
+    """Return the address and TLS context of a broker; for NATS servers, their MQTT ports."""
     address, tls = settings(broker).reports(typed=typed)
     return (address.mqtt if isinstance(address, NatsAddress) else address), tls
 
@@ -126,12 +133,12 @@ def _with_password(address: A, password_file: Path | None, *, typed: bool) -> A:
             "every user of this machine can read a command line: put the password into a file and name it "
             f"in HUSHMOTE_BROKER_PASSWORD_FILE, or set {PASSWORD} to it"
         )
-    given = {
+    sources = {
         "the broker's URL": address.password is not None,
         "password_file": password_file is not None,
         PASSWORD: PASSWORD in os.environ,
     }
-    places = [place for place, holds_one in given.items() if holds_one]
+    places = [place for place, holds_one in sources.items() if holds_one]
     if len(places) > 1:
         raise UsageError(f"a password is given by {' and by '.join(places)}: take one of them")
     if address.password is not None or not places:

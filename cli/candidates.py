@@ -1,4 +1,4 @@
-"""A file of texts that an experiment is asked about: UTF-8, one a line."""
+"""A file of candidate texts to look for: UTF-8, one per line."""
 
 from pathlib import Path
 
@@ -7,19 +7,20 @@ from ..server.errors import UsageError, refusing
 
 
 def read_candidates(path: Path) -> list[str]:
-    """The texts in a file, in its order; empty lines are passed over.
+    """Return the texts of a file in order, without empty lines.
 
-    Raises UsageError with one line: no such file, a line that is not UTF-8 or has more than LONGEST bytes, a
-    text that is there twice, none at all, or more than MOST_CANDIDATES.
+    Raises:
+        UsageError: The file cannot be read, has no texts or more than MOST_CANDIDATES, lists a text twice,
+            or has a line that is not UTF-8 or is longer than LONGEST bytes.
     """
     with refusing(UsageError, f"read {path}"):
-        data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")  # the mark that some editors begin with
+        data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")  # the byte order mark that some editors write
     lines: dict[str, int] = {}
     for number, line in enumerate(data.split(b"\n"), 1):
         line = line.removesuffix(b"\r")
         if len(line) > LONGEST:
             raise UsageError(
-                f"{path}, line {number}: a candidate has at most {LONGEST} bytes, as boards look at no more; "
+                f"{path}, line {number}: a candidate has at most {LONGEST} bytes, as boards ignore the rest; "
                 f"this one has {len(line):,}"
             )
         try:
@@ -30,7 +31,7 @@ def read_candidates(path: Path) -> list[str]:
         if first != number:
             raise UsageError(f"{path}: {text} is listed twice, in lines {first} and {number}")
     if not lines:
-        raise UsageError(f"{path} has no candidate: write one text a line")
+        raise UsageError(f"{path} has no candidates: write one text per line")
     if len(lines) > MOST_CANDIDATES:
         raise UsageError(f"{path} has {len(lines):,} candidates: ask for at most {MOST_CANDIDATES:,} at once")
     return list(lines)

@@ -1,4 +1,4 @@
-"""`hushmote check-mechanism`: what every mechanism must keep, proven; and what a board with it shows."""
+"""`hushmote check-mechanism`: prove the properties of a mechanism, or audit a board that uses it."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ from ..simulator.contract.check import Property, check
 from .options import AsJson, PolicyFile, print_json
 from .progress import progress
 
-_WORDS = {True: "holds", False: "FAILS", None: "not looked at"}
+_WORDS = {True: "holds", False: "FAILS", None: "not checked"}
 _DRAWS = 1_000
 _HEADINGS = ("experiment", "function", "nominal ε", "exact ε", "ε at least", "as specified")
 
@@ -33,11 +33,11 @@ _CORE: dict[str, dict[str, Any]] = {
 
 
 class PropertyBroken(HushmoteError):
-    """A mechanism must not be used; the text names the properties that fail."""
+    """A mechanism must not be used; the message names the properties that fail."""
 
 
 class PrivacyViolated(AuditError):
-    """A lower bound of ε is above the nominal one; the text says where."""
+    """A lower bound on ε is above the nominal ε; the message says where."""
 
 
 def check_mechanism_command(
@@ -72,20 +72,20 @@ def check_mechanism_command(
     With --port it draws from the randomizer that is installed on a board, and the counts bound ε from below.
     Exit 1 if a bound is above the nominal ε.
     """
-    known = None if policy_file is None else policy.read(policy_file)
-    more = {} if known is None else {"policy": plain(known)}
-    if known is not None and known.consent_from == "network" and not as_json:
+    board_policy = None if policy_file is None else policy.read(policy_file)
+    more = {} if board_policy is None else {"policy": plain(board_policy)}
+    if board_policy is not None and board_policy.consent_from == "network" and not as_json:
         show.out.print(policy.STARTED)
     if port is not None:
         if not 0.5 <= confidence < 1:
             raise AuditError(f"confidence must be at least 0.5 and below 1, not {confidence:g}")
-        _audit(payloads(mechanism), port, samples, confidence, more if as_json else None)
+        _audit(example_payloads(mechanism), port, samples, confidence, more if as_json else None)
         return
     if mechanism is None:
         raise UsageError("name a mechanism to prove, or give the --port of a board to draw from")
     if mechanism.endswith(".toml"):
         mechanism = load(Path(mechanism)).experiment().mechanism
-    properties = [one if as_json else _shown(one) for one in check(mechanism, runtime)]
+    properties = [one if as_json else _print_property(one) for one in check(mechanism, runtime)]
     broken = [one.name for one in properties if one.holds is False]
     if as_json:
         print_json(
@@ -96,17 +96,17 @@ def check_mechanism_command(
         raise PropertyBroken(f"{mechanism} must not be used: it fails {', '.join(broken)}")
 
 
-def _shown(one: Property) -> Property:
-    """Print a property as soon as it is looked at."""
+def _print_property(one: Property) -> Property:
+    """Print a property as soon as it has been checked."""
     style = "red" if one.holds is False else ""
     show.out.print(f"{one.name:<10}  {_WORDS[one.holds]}: {one.words}", style=style, soft_wrap=True)
     return one
 
 
-def payloads(name: str | None) -> list[bytes]:
-    """The experiment of a TOML file, an example of a mechanism, or one of each of the core's.
+def example_payloads(name: str | None) -> list[bytes]:
+    """Return a TOML file's experiment, an example of a mechanism, or one example of each core mechanism.
 
-    Raises HushmoteError for a mechanism that is not there.
+    Raises HushmoteError for an unknown mechanism.
     """
     if name is not None and name.endswith(".toml"):
         return [load(Path(name)).payload()]
@@ -121,13 +121,16 @@ def payloads(name: str | None) -> list[bytes]:
     return [json.dumps(fields).encode() for fields in rows]
 
 
-def _audit(of: list[bytes], port: str, draws: int, confidence: float, more: dict[str, Any] | None) -> None:
+def _audit(
+    experiments: list[bytes], port: str, draws: int, confidence: float, more: dict[str, Any] | None
+) -> None:
     """Run a board's randomizer on two inputs many times; print lower bounds of ε.
 
-    more: in JSON; None: as a table. Raises PrivacyViolated where a bound is above the nominal ε.
+    more: further keys of the JSON output, or None to print a table. Raises PrivacyViolated if a bound is
+    above the nominal ε.
     """
     board = serial_port.connect(port)
-    subjects = [subject(payload, whole) for payload in of for whole in (False, True)]
+    subjects = [subject(payload, whole) for payload in experiments for whole in (False, True)]
     jobs = [Job(s, (draws // 2, draws - draws // 2)) for s in subjects]
     with progress("drawing on the board", 2 * draws * len(jobs)) as advance:
         tallies = serial_port.draw(board, jobs, on_draws=advance)
@@ -136,33 +139,33 @@ def _audit(of: list[bytes], port: str, draws: int, confidence: float, more: dict
     if more is not None:
         print_json({"confidence": confidence, "findings": [f.to_dict() for f in findings]} | more)
     else:
-        _print(findings, confidence)
+        _print_findings(findings, confidence)
     worst = max(findings, key=lambda f: (not f.private, f.lower - f.nominal))
     if not worst.private:
-        seen = f"by {worst.path} on {worst.runtime} has ε of at least {worst.lower:.4g}"
-        words = seen if worst.lower > worst.nominal else f"has an exact ε of {_exact(worst)}"
+        measured = f"by {worst.path} on {worst.runtime} has ε of at least {worst.lower:.4g}"
+        words = measured if worst.lower > worst.nominal else f"has an exact ε of {_format_exact(worst)}"
         raise PrivacyViolated(f"not {worst.nominal:g}-LDP: {worst.name} {words}; do not let it report")
 
 
-def _exact(finding: AuditResult) -> str:
-    """The exact ε by how far it is from the nominal one."""
+def _format_exact(finding: AuditResult) -> str:
+    """Format the exact ε as the nominal ε and the difference, which may be tiny."""
     over = finding.exact - finding.nominal
     return f"{finding.nominal:g} {'-' if over <= 0 else '+'} {abs(over):.1g}"
 
 
-def _print(findings: list[AuditResult], confidence: float) -> None:
+def _print_findings(findings: list[AuditResult], confidence: float) -> None:
     title = f"{findings[0].runtime}: {findings[0].draws:,} draws of each of two inputs"
-    made = show.table(title, _HEADINGS, (0, 1))
+    table = show.table(title, _HEADINGS, (0, 1))
     for f in findings:
         fits = "yes" if f.fit > (1 - confidence) / len(findings) else f"no, p = {f.fit:.1g}"
         name = f.name if f.name == f.mechanism else f"{f.name} ({f.mechanism})"
-        numbers = f"{f.nominal:g}", _exact(f), f"{f.lower:.4f}"
-        made.add_row(name, f.path, *numbers, fits, style="" if f.private else "red")
-    made.columns[1].no_wrap, made.columns[-1].justify = True, "left"
-    show.out.print(made)
+        numbers = f"{f.nominal:g}", _format_exact(f), f"{f.lower:.4f}"
+        table.add_row(name, f.path, *numbers, fits, style="" if f.private else "red")
+    table.columns[1].no_wrap, table.columns[-1].justify = True, "left"
+    show.out.print(table)
     show.out.print()
     show.out.print(
-        f"All bounds hold together with {confidence * 100:g} % confidence. An audit can refute a claim of "
-        "privacy, not prove it: it sees two inputs and what it counted. The proof is the enumeration of "
-        "every branch: hushmote check-mechanism."
+        f"All bounds hold together with {confidence * 100:g}% confidence. An audit can refute a privacy "
+        "claim but not prove it: it tests two inputs and counts outputs. For a proof, which enumerates every "
+        "branch, run hushmote check-mechanism."
     )

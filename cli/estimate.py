@@ -1,4 +1,4 @@
-"""`hushmote estimate`: what the fleet says, whether it changed, and how it went over the windows."""
+"""`hushmote estimate`: estimates for a fleet, their changes and their course over the windows."""
 
 import inspect
 from pathlib import Path
@@ -32,7 +32,7 @@ _AgainstLast = Annotated[
     str,
     typer.Option(metavar="LENGTH", help="Compare the last 7d, 12h or 2w with as long before."),
 ]
-_SHOWN_AS: dict[str, dict[str, Any]] = {
+_OPTION_SETTINGS: dict[str, dict[str, Any]] = {
     "last": {"metavar": "LENGTH"},
     "against": {"metavar": "WINDOW"},
     "top": {"min": 0},
@@ -55,17 +55,17 @@ def estimate_command(
     picture shows all that was asked for, or else the histogram. Missing readings are spread over all values
     unless the experiment sets missing.
     """
-    paths = output.checked(outputs, ".csv", ".json", *PICTURES)
-    given = {name: value for name, value in fields.items() if value is not None}
+    paths = output.check_paths(outputs, ".csv", ".json", *PICTURES)
+    options = {name: value for name, value in fields.items() if value is not None}
     with read_store(store) as opened:
         name = choose_name("fleet", fleet, tuple(opened.fleets()), "in this store")
         versions = opened.experiments(name)
         names = sorted({version.experiment.name for version in versions})
-        choose_name("experiment", given["experiment"], names, f"in fleet {name}")
-        question = Question(fleet=name, **given)
+        choose_name("experiment", options["experiment"], names, f"in fleet {name}")
+        question = Question(fleet=name, **options)
         if against_last:
             question = _against_last(question, against_last)
-        # Here, so that what is refused above waits for none of it.
+        # Imported here so that the errors above do not wait for it.
         from ..server.answers import second_epsilon, tables
         from ..server.answers.ask import ask
         from ..server.answers.query import Facts
@@ -86,32 +86,32 @@ def estimate_command(
             print_json(reply.to_dict())
             return
         answers = reply.answers
-        versus = f"; against {answers[0].against}" if answers[0].against else ""
+        comparison = f"; against {answers[0].against}" if answers[0].against else ""
         if reply.headline:
             tables.out.print(f"{reply.headline}\n")
         count = f"{reply.estimate.reports:,} reports"
-        tables.out.print(f"{question.experiment}: {count}, {reply.estimate.which}{versus}")
+        tables.out.print(f"{question.experiment}: {count}, {reply.estimate.which}{comparison}")
         by_window = question.is_trend and not question.rows
         tables.answers(answers, tables.over_time if by_window else tables.answer)
-        private = second_epsilon.both_words(reply.once, reply.every_day)
-        tables.out.print(f"\n{private}\n\n{reply.guide.words()}")
+        privacy = second_epsilon.both_words(reply.once, reply.every_day)
+        tables.out.print(f"\n{privacy}\n\n{reply.guide.words()}")
         for path in paths:
             tables.out.print(f"written: {path}")
 
 
 def _against_last(question: Question, length: str) -> Question:
-    """Return the question as a comparison of the last 7d, 12h or 2w with the time before."""
+    """Return the question as a comparison of the last 7d, 12h or 2w with the same time before."""
     if question.windows:
-        raise UsageError("--window and --against-last name periods that differ: name one")
+        raise UsageError("--window and --against-last name different periods: give only one")
     if question.last not in ("", length):
-        raise UsageError("--last and --against-last name periods that differ: name one")
+        raise UsageError("--last and --against-last name different periods: give only one")
     if question.against:
-        raise UsageError("--against-last and --against name two things to compare with: leave one out")
+        raise UsageError("--against-last and --against are two comparisons: leave one out")
     return question.replace(last=length, against=(BEFORE,))
 
 
 def _with_candidates(question: Question, file: Path, versions: "tuple[Version, ...]") -> Question:
-    """Return the question with the texts of a file. Raises NotAnswered for an experiment without any."""
+    """Return the question with the texts of a file; raise NotAnswered if the experiment has no texts."""
     from ..server.experiments.asking import require
     from .candidates import read_candidates
 
@@ -120,7 +120,7 @@ def _with_candidates(question: Question, file: Path, versions: "tuple[Version, .
 
 
 def _parameters() -> list[inspect.Parameter]:
-    """Return the options: the fields of Question, and what the command itself needs."""
+    """Return the options: the fields of Question and those of the command itself."""
     beside: dict[str, list[inspect.Parameter]] = {
         "experiment": [keyword("store", StoreUrl, DEFAULT_STORE)],
         "post": [keyword("candidates", _Candidates, None)],
@@ -137,7 +137,9 @@ def _parameters() -> list[inspect.Parameter]:
             several = get_origin(field.annotation) is tuple
             kind = list[get_args(field.annotation)[0]] | None if several else field.annotation
             option = typer.Option(
-                f"--{field.serialization_alias or name}", help=field.description, **_SHOWN_AS.get(name, {})
+                f"--{field.serialization_alias or name}",
+                help=field.description,
+                **_OPTION_SETTINGS.get(name, {}),
             )
             parameters.append(keyword(name, Annotated[kind, option], None if several else field.default))
         parameters += beside.get(name, [])

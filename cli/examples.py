@@ -1,4 +1,4 @@
-"""Examples for each page of help: commands as they are pasted, by the path of their command."""
+"""Examples for each help page: commands to paste, by the path of their command."""
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": (

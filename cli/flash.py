@@ -1,4 +1,4 @@
-"""`hushmote flash`: the command for a board on the desk."""
+"""`hushmote flash`: install Hushmote on a board over USB."""
 
 import dataclasses
 import sys
@@ -42,7 +42,7 @@ def flash_command(
         ),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Somebody at the board said yes to taking part: do not ask.")
+        bool, typer.Option("--yes", help="The people at the board have agreed to take part; do not ask.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -59,7 +59,7 @@ def flash_command(
 
 
 def _ask() -> bool:
-    """Ask whether somebody at the board takes part; nobody does where there is no terminal."""
+    """Ask whether the people at the board take part; without a terminal the answer is no."""
     if not sys.stdin.isatty():
         return False
-    return typer.confirm("Does whoever this board measures say yes to taking part?", err=True)
+    return typer.confirm("Do the people whom this board measures agree to take part?", err=True)

@@ -1,7 +1,7 @@
-"""The command line: its commands, loaded when they are called, and how it reports mistakes.
+"""The command line: its commands, loaded when they are called, and its error messages.
 
-Every command that prints a result takes --json. A mistake is one line on standard error and exit status 1. A
-mistake in the command line itself has status 2, and a second line that says where the options are.
+Every command that prints a result takes --json. An error prints one line on standard error and exits with
+status 1. A usage error exits with status 2, and a second line points to the help.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ from ..server.wire.experiments import FOLDERS
 from ..server.wrong_value import wrong_value
 from .examples import EXAMPLES
 
-# Every version of typer has this class, some have its base from click and some bring it along.
+# Every version of typer has BadParameter; its base comes from click or from a copy of click in typer.
 _UsageMistake = cast(type[typer.BadParameter], typer.BadParameter.__base__)
 
 
-# What `hushmote --help` shows, in that order: panels, and in each the line of a command.
+# The panels of `hushmote --help` in order, each with its commands and their lines of help.
 _PANELS = {
     "Start": {
         "demo": (
@@ -41,11 +41,11 @@ _PANELS = {
         "budget": "Privacy budgets: what each composition theorem allows, and what it guarantees.",
     },
     "Run a fleet": {
-        "provision": "Who is who: a fleet's authority, broker and keys, and its devices.",
-        "experiment": "The questions to a fleet: check, add, list and withdraw them.",
+        "provision": "Set up a fleet: its authority, broker and keys, and its devices.",
+        "experiment": "Check, add, list and withdraw a fleet's experiments.",
         "serve": "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
         "door": "Accept reports over HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
-        "status": "Show a store's health, what each experiment has found out, what was rejected, and why.",
+        "status": "Show a store's health, each experiment's finding, and the rejected reports.",
     },
     "Boards": {
         "flash": "Put Hushmote on a board over USB; a ledger that is there is kept.",
@@ -54,73 +54,75 @@ _PANELS = {
             "Prove a mechanism's ε over every branch, and check all else that it must keep. "
             "Exit 1 if it fails."
         ),
-        "ledger": "Show what devices' budgets still hold, and when they run out at the present rate.",
+        "ledger": "Show devices' remaining budgets, and when they run out at the current rate.",
     },
     "Read results": {
-        "page": "Look at a store in a browser: live, and only read.",
+        "page": "Show a store in a browser, live and read-only.",
         "estimate": "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
     },
-    "Look after": {
-        "statement": (
-            "A fleet's papers: what is asked, what it costs in privacy, for people, auditors and authorities."
-        ),
-        "store": "Look after the store: upgrade, back up, check, seal, erase, merge, accept a clock.",
+    "Maintain": {
+        "statement": ("Write and verify a fleet's compliance documents: what it asks, and at what ε."),
+        "store": "Maintain the store: upgrade, back up, check, seal, erase, merge, accept a clock.",
     },
-    "Study": {"study": "Run a study, which reproduces a source or a claim, beside its theory."},
+    "Study": {
+        "study": "Run a study, which reproduces a published result or a claim and compares it with theory."
+    },
 }
 COMMANDS = {name: (panel, line) for panel, lines in _PANELS.items() for name, line in lines.items()}
-"""Panel and line of help of each command, which is NAME.py or NAME/command.py in this package."""
+"""Panel and help line of each command, whose module is NAME.py or NAME/command.py in this package."""
 
 
-def place(name: str) -> str:
-    """Return the module of a command of COMMANDS."""
+def module_name(name: str) -> str:
+    """Return the name of the module of a command in COMMANDS."""
     word = name.replace("-", "_")
-    # Not the folder alone: one that was a package may be left with nothing but its cache.
+    # A folder alone does not prove it: a deleted package may leave one with only __pycache__.
     is_package = (Path(__file__).with_name(word) / "command.py").exists()
     return f"{__package__}.{word}" + ".command" * is_package
 
 
 def load(name: str) -> Any:
-    """Import a command of COMMANDS; its help, and that of what is below it, ends with EXAMPLES."""
-    module, word = import_module(place(name)), name.replace("-", "_")
+    """Import a command of COMMANDS, and add EXAMPLES to its help and its subcommands' help."""
+    module, word = import_module(module_name(name)), name.replace("-", "_")
     command = getattr(module, f"{word}_app", None) or getattr(module, f"{word}_command")
-    holder = typer.Typer(rich_markup_mode=None)  # texts stand as they are written
+    group = typer.Typer(rich_markup_mode=None)  # help texts are printed as written
     if isinstance(command, typer.Typer):
-        holder.add_typer(command, name=name, help=COMMANDS[name][1], no_args_is_help=True)
+        group.add_typer(command, name=name, help=COMMANDS[name][1], no_args_is_help=True)
     else:
-        holder.command(name, cls=getattr(command, "command_class", None))(command)
-    loaded = typer.main.get_group(holder).commands[name]
-    for path, member in below(name, loaded):
+        group.command(name, cls=getattr(command, "command_class", None))(command)
+    loaded = typer.main.get_group(group).commands[name]
+    for path, member in walk_commands(name, loaded):
         for parameter in member.params:
-            parameter.process_value = _exact(parameter, parameter.process_value)
-        member.short_help = " ".join((member.help or "").partition("\n\n")[0].split())  # click would cut it
+            parameter.process_value = _reject_decimals(parameter, parameter.process_value)
+        member.short_help = " ".join(
+            (member.help or "").partition("\n\n")[0].split()
+        )  # click would truncate it
         if lines := EXAMPLES.get(path):
             member.epilog = "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
     return loaded
 
 
-def _exact(parameter: Any, process: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a parameter take 20.000, which may mean 20 or 20000, for no whole number, as some typers do."""
+def _reject_decimals(parameter: Any, process: Callable[..., Any]) -> Callable[..., Any]:
+    """Make an integer parameter reject 20.000, which may mean 20 or 20000 and which some types accept."""
 
-    def processed(context: Any, value: Any) -> Any:
-        taken = process(context, value)
-        if type(taken) is int and isinstance(value, str) and "." in value:
+    def process_whole(context: Any, value: Any) -> Any:
+        number = process(context, value)
+        if type(number) is int and isinstance(value, str) and "." in value:
             text = f"must be a whole number, not {value!r}"
             raise typer.BadParameter(text, ctx=context, param=parameter)
-        return taken
+        return number
 
-    return processed
+    return process_whole
 
 
-def below(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+def walk_commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
     """Yield a command and all commands below it, each with its path."""
     yield path, command
     for name, member in getattr(command, "commands", {}).items():
-        yield from below(f"{path} {name}", member)
+        yield from walk_commands(f"{path} {name}", member)
 
 
 class _Commands(TyperGroup):
-    """COMMANDS, each no more than its line of help until it is called: what it needs takes long to load."""
+    """COMMANDS, each only a help line until it is called, because its imports take long to load."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -147,8 +149,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_set: bool) -> None:
+    if is_set:
         from importlib.metadata import version
 
         typer.echo(f"hushmote {version('hushmote')}")
@@ -168,8 +170,8 @@ def hushmote(
 
 
 def main() -> None:
-    """Entry point: run the command of sys.argv and exit; a mistake is a line or two, never a traceback."""
-    FOLDERS[:] = [""]  # the folder it is run in, for mechanisms of one's own
+    """Run the command of sys.argv and exit; an error prints a line or two, never a traceback."""
+    FOLDERS[:] = [""]  # the current folder, for the user's own mechanisms
     with use_interface("command"):
         status = _run()
     sys.exit(status)
@@ -178,44 +180,44 @@ def main() -> None:
 def _run() -> int:
     try:
         status = app(standalone_mode=False) or 0
-        print(end="", flush=True)  # now, while a full disk can still be told
+        print(end="", flush=True)  # flush now, while a full disk can still be reported
     except _UsageMistake as e:
-        if type(e).__name__ == "NoArgsIsHelpError":  # click 8.2 and newer raise the help of a group
+        if type(e).__name__ == "NoArgsIsHelpError":  # click 8.2 and newer raise a group's help
             print(e.format_message(), flush=True)
             return 0
-        if errors := getattr(e.__cause__, "errors", None):  # pydantic's, through which typer refuses values
+        if errors := getattr(e.__cause__, "errors", None):  # typer validates some values with pydantic
             e.message = wrong_value(errors()[0])
         path = e.ctx.command_path if e.ctx else "hushmote"
-        _complain(e.format_message(), f"Try {path} --help")
+        _print_error(e.format_message(), f"Try {path} --help")
         return e.exit_code
     except (HushmoteError, LDPError) as e:
-        _complain(str(e))
+        _print_error(str(e))
         return getattr(e, "exit_status", 1)
     except (typer.Abort, KeyboardInterrupt):
-        _complain("stopped before its end")
+        _print_error("interrupted")
     except (MemoryError, OverflowError):
-        _complain("a number is too large for this machine: take a smaller one")
+        _print_error("a number is too large for this machine: use a smaller one")
     except UnicodeEncodeError as e:
         letter = e.object[e.start]
-        _complain(f"the output's encoding, {e.encoding}, has no {letter}: set PYTHONIOENCODING=utf-8")
-    except BrokenPipeError:  # `hushmote status | head -1`: the reader has what it wanted
+        _print_error(f"the output's encoding, {e.encoding}, has no {letter}: set PYTHONIOENCODING=utf-8")
+    except BrokenPipeError:  # `hushmote status | head -1`: the reader has closed the pipe
         _drop_output()
     except OSError as e:
-        _complain(f"cannot read or write {e.filename or ''}".rstrip() + f": {os_reason(e)}")
+        _print_error(f"cannot read or write {e.filename or ''}".rstrip() + f": {os_reason(e)}")
         _drop_output()
     else:
         if status == 130:
-            _complain("stopped by Ctrl-C")
+            _print_error("stopped by Ctrl-C")
         return status
     return 1
 
 
-def _complain(text: str, *more: str) -> None:
+def _print_error(text: str, *more: str) -> None:
     print("\n".join([f"hushmote: {one_line(text)}", *more]), file=sys.stderr)
 
 
 def _drop_output() -> None:
-    """Close standard output with output that failed, which Python would retry at exit."""
+    """Close standard output after a failed write, which Python would retry at exit."""
     try:
         print(end="", flush=True)
     except OSError:

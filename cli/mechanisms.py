@@ -1,4 +1,4 @@
-"""`hushmote mechanisms`: what there is, what it is for, and when the mechanism "auto" is it."""
+"""`hushmote mechanisms`: the mechanisms, their uses, and when "auto" picks them."""
 
 from .options import AsJson, print_json
 
@@ -6,11 +6,11 @@ from .options import AsJson, print_json
 def mechanisms_command(as_json: AsJson = False) -> None:
     """List the mechanisms: what each is for, and when "auto" picks it.
 
-    An experiment's file says which one it takes; "auto" is the one of least error for its question.
+    An experiment's file names its mechanism; "auto" picks the one with the least error for its question.
     """
     from ..server.answers import tables as show
     from ..server.mechanisms import MECHANISMS
-    from ..server.mechanisms.about import about  # only now: help needs no NumPy
+    from ..server.mechanisms.about import about  # imported here: --help must not wait for NumPy
 
     rows = []
     for mechanism in dict.fromkeys(MECHANISMS.values()):

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how a command prints JSON."""
+"""Options shared by several commands, and JSON output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..server.store.store import Store
 
 StoreUrl = Annotated[str, typer.Option(help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE")]
-FleetName = Annotated[str | None, typer.Option(help="Name of the fleet; the only one needs none.")]
+FleetName = Annotated[str | None, typer.Option(help="Name of the fleet; needed if there are several.")]
 AggregatorUrl = Annotated[
     str | None,
     typer.Option(
@@ -29,12 +29,14 @@ AggregatorUrl = Annotated[
 Folder = Annotated[
     Path | None,
     typer.Option(
-        help="The fleet's folder, which `hushmote provision fleet` made; else the current folder.",
+        help="The fleet's folder, made by `hushmote provision fleet`; else the current folder.",
         envvar="HUSHMOTE_FOLDER",
         metavar="FOLDER",
     ),
 ]
-FleetOf = Annotated[str | None, typer.Option(help="Name of the fleet; else the folder's, or the only one.")]
+FolderFleet = Annotated[
+    str | None, typer.Option(help="Name of the fleet; else the folder's, or the only one.")
+]
 SigningKey = Annotated[
     Path | None,
     typer.Option(
@@ -44,7 +46,7 @@ SigningKey = Annotated[
 PolicyFile = Annotated[
     Path | None, typer.Option("--policy", help="Firmware file with the devices' POLICY, or its .json.")
 ]
-WhichWorkers = Annotated[
+WorkersOption = Annotated[
     str | None,
     typer.Option(
         "--workers",
@@ -58,15 +60,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 DEFAULT_STORE = "sqlite:///hushmote.sqlite"
 
 
-def check_there(file: Path) -> None:
-    """Raise UsageError if there is no such file, before loading the code that would read it."""
+def check_exists(file: Path) -> None:
+    """Raise UsageError if the file does not exist, before the code that reads it is loaded."""
     with refusing(UsageError, f"read {file}"):
         file.stat()
 
 
 def read_store(url: str) -> Store:
-    """Open a store to read it. One whose file is not there is refused before SQLAlchemy is loaded."""
-    plain = re.fullmatch("sqlite:///([^?:]+)", url)  # of any other URL, Database says what is wrong
+    """Open a store to read it; reject a missing file before SQLAlchemy is loaded."""
+    plain = re.fullmatch("sqlite:///([^?:]+)", url)  # Database reports errors in any other URL
     if plain and not (file := Path(plain[1])).exists() and file.parent.is_dir():
         raise UsageError(NO_STORE.format(plain[1], "path"))
     from ..server.store.store import Store
@@ -74,8 +76,8 @@ def read_store(url: str) -> Store:
     return Store(url, read_only=True)
 
 
-def the_fleet(store: Store, name: str | None) -> str:
-    """Return the named fleet of a store, or its only one. Otherwise UsageError lists them."""
+def choose_fleet(store: Store, name: str | None) -> str:
+    """Return the named fleet of a store, or its only one; otherwise raise UsageError with the names."""
     return choose_name("fleet", name, tuple(store.fleets()), f"in {store.where}")
 
 
@@ -85,8 +87,8 @@ def print_json(value: Any) -> None:
 
 
 def set_parameters(call: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> None:
-    """Give a command, whose options are a model's fields, these parameters instead of the function's own."""
-    setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010 (no type checker knows it)
+    """Replace the parameters of a command whose options are the fields of a model."""
+    setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010 (type checkers do not know the attribute)
     call.__annotations__ = {one.name: one.annotation for one in parameters}
 
 
@@ -96,6 +98,6 @@ def keyword(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> ins
 
 
 def on_command_line(context: typer.Context, option: str) -> bool:
-    """Whether an option was typed, rather than read from the environment or left out."""
+    """Return whether an option was typed, rather than read from the environment or left out."""
     source = context.get_parameter_source(option)
     return source is not None and source.name == "COMMANDLINE"

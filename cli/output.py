@@ -1,4 +1,4 @@
-"""Files that commands write: --output, whose suffix gives the format, and OVERWRITE."""
+"""The files that commands write: the option --output, and OVERWRITE. The suffix selects the format."""
 
 import os
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from ..server.extras import require
 PICTURES = (".png", ".pdf", ".svg")
 
 OVERWRITE = "HUSHMOTE_OVERWRITE"
-"""The variable that lets commands overwrite files, at any value but none."""
+"""The environment variable that lets commands overwrite files, if it is not empty."""
 
 
 def output_option(kinds: str) -> typer.models.OptionInfo:
-    """The option --output of a command that writes these kinds of files; --plot is its older name."""
+    """Return the option --output of a command that writes these kinds of files; --plot is its older name."""
     return typer.Option(
         "--output",
         "--plot",
@@ -26,35 +26,35 @@ def output_option(kinds: str) -> typer.models.OptionInfo:
     )
 
 
-def by_name(*suffixes: str) -> str:
-    """Kinds of files that the end of a name tells apart, for output_option."""
-    return f"{', '.join(suffixes)}, by its name's end"
+def describe_suffixes(*suffixes: str) -> str:
+    """Return the help text for files whose suffix selects the format, for output_option."""
+    return f"{', '.join(suffixes)}, by its suffix"
 
 
-Pictures = Annotated[list[Path] | None, output_option(by_name(*PICTURES))]
-Results = Annotated[list[Path] | None, output_option(by_name(".csv", ".json", *PICTURES))]
+Pictures = Annotated[list[Path] | None, output_option(describe_suffixes(*PICTURES))]
+Results = Annotated[list[Path] | None, output_option(describe_suffixes(".csv", ".json", *PICTURES))]
 
 
-def checked(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...]:
-    """Return the paths to write; call it before anything is computed.
+def check_paths(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...]:
+    """Return the paths to write; call this before computing anything.
 
-    Raises UsageError for another suffix, a missing folder and, without
-    OVERWRITE, an existing file; ExtraMissing for a picture where
-    Matplotlib is not installed.
+    Raises:
+        UsageError: A path has another suffix or no folder, or exists and OVERWRITE is not set.
+        ExtraMissing: A path is a picture, and Matplotlib is not installed.
     """
-    wanted = tuple(paths or ())
-    for path in wanted:
+    files = tuple(paths or ())
+    for path in files:
         if path.suffix.lower() not in suffixes:
-            raise UsageError(f"{path} must end in {' or '.join(suffixes)}: that says what is written")
+            raise UsageError(f"{path} must end in {' or '.join(suffixes)}: the suffix selects the format")
         if not path.parent.is_dir():
             raise UsageError(f"cannot write {path}: there is no folder {path.parent}")
         if path.is_dir():
             raise UsageError(f"cannot write {path}: it is a folder")
         if path.exists() and not os.environ.get(OVERWRITE):
-            raise UsageError(f"{path} is there already: take another name, or set {OVERWRITE}=1")
-    if set(PICTURES) <= set(suffixes) and any(path.suffix.lower() in PICTURES for path in wanted):
+            raise UsageError(f"{path} already exists: choose another name, or set {OVERWRITE}=1")
+    if set(PICTURES) <= set(suffixes) and any(path.suffix.lower() in PICTURES for path in files):
         require("matplotlib", "a picture")
-    return wanted
+    return files
 
 
 def write(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""`hushmote page`: look at a store in a browser."""
+"""`hushmote page`: show a store in a browser."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def page_command(
         ),
     ] = None,
 ) -> None:
-    """Look at a store in a browser: live, and only read.
+    """Show a store in a browser, live and read-only.
 
     Fleets, experiments, budgets, plans, and a board to try.
     """
@@ -75,14 +75,14 @@ def page_command(
     tokens = None if token_file is None else TokenFile(token_file)
     if tokens is None and not is_loopback(host):
         raise UsageError(
-            f"{host} is reached from other machines: give --token-file FILE, and whoever knows the token in "
-            "it may look; or listen on 127.0.0.1"
+            f"{host} can be reached from other machines: give --token-file FILE to admit only people who "
+            "know the token; or listen on 127.0.0.1"
         )
     public = None if what_is_asked is None else document.read_public(what_is_asked)
     if public and fleet not in (None, public["statement"]["fleet"]):
-        raise UsageError(f"{what_is_asked} is not of fleet {fleet}: write one of that")
-    known = None if policy_file is None else policy.read(policy_file)
-    asked = None if aggregator is None else check_url(aggregator)
+        raise UsageError(f"{what_is_asked} is not a statement of fleet {fleet}: write one for that fleet")
+    board_policy = None if policy_file is None else policy.read(policy_file)
+    aggregator_url = None if aggregator is None else check_url(aggregator)
     set_up_log(as_json=False)
     with contextlib.ExitStack() as stack:
         door, reports_to = None, None
@@ -91,24 +91,24 @@ def page_command(
             from ..fleet.door.publisher import ReportPublisher
 
             typed = on_command_line(context, "broker")
-            reached = connection(broker, typed=typed)
-            reports_to = None if typed else _without_login(reached[0])
-            publisher = ReportPublisher(*reached, fleets=None if fleet is None else [fleet])
+            broker_connection = connection(broker, typed=typed)
+            reports_to = None if typed else _without_login(broker_connection[0])
+            publisher = ReportPublisher(*broker_connection, fleets=None if fleet is None else [fleet])
             door = door_application(stack.enter_context(publisher))
-        os.nice(5)  # on a shared machine the aggregator goes first
+        os.nice(5)  # on a shared machine the aggregator takes precedence
         settings = PageSettings(
             store,
             host,
             port,
             fleet,
-            asked,
+            aggregator_url,
             tokens,
             door,
-            known,
+            board_policy,
             public,
             audit_log(store),
         )
-        serve(settings, lambda url: _tell(url, reports_to, tokens))
+        serve(settings, lambda url: _print_link(url, reports_to, tokens))
 
 
 def _without_login(address: BrokerAddress) -> str:
@@ -116,10 +116,10 @@ def _without_login(address: BrokerAddress) -> str:
     return f"mqtt{'s' if address.tls else ''}://{host}:{address.port}"
 
 
-def _tell(url: str, reports_to: str | None, tokens: Tokens | None) -> None:
-    """Print where the page is; reports_to: a broker that was not given on the command line.
+def _print_link(url: str, reports_to: str | None, tokens: Tokens | None) -> None:
+    """Print the page's address, and the broker unless it was given on the command line.
 
-    The link has the token if there is one, and only on a terminal: a service's output is kept in a journal.
+    The link contains the token only on a terminal, because a service's output is kept in a journal.
     """
     current = [] if tokens is None else list(tokens.current().values())
     token = current[0] if len(current) == 1 else None

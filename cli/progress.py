@@ -1,4 +1,4 @@
-"""A progress bar on standard error for work longer than two seconds, if somebody can see it."""
+"""A progress bar on standard error, if that is a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +10,9 @@ from ..server.answers import tables as show
 
 @contextmanager
 def progress(doing: str, total: float | None) -> Iterator[Callable[[float], None]]:
-    """Yield a function to call with each further part of the total that is done; None if that is unknown.
+    """Yield a function to call with each further part of the total that is done.
+
+    total: the whole work, or None if it is unknown.
 
     Shows nothing if standard error is not a terminal.
     """

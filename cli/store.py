@@ -1,4 +1,4 @@
-"""`hushmote store`: stores themselves, apart from what is in them."""
+"""`hushmote store`: maintenance of stores."""
 
 import datetime
 import sys
@@ -22,7 +22,7 @@ from ..server.store.erase import Erasure, erase, finish_rewrite, queue_erasure
 from ..server.store.merge import MergeResult, merge
 from ..server.store.seal import Sealing, seal
 from ..server.store.store import Store
-from .options import DEFAULT_STORE, AsJson, FleetName, print_json, the_fleet
+from .options import DEFAULT_STORE, AsJson, FleetName, choose_fleet, print_json
 from .progress import progress
 
 store_app = typer.Typer()
@@ -33,29 +33,29 @@ Url = Annotated[str, typer.Argument(metavar="URL", help=_HELP, envvar="HUSHMOTE_
 
 @store_app.command("upgrade")
 def store_upgrade(url: Url, as_json: AsJson = False) -> None:
-    """Upgrade a store of an earlier Hushmote to this one's schema: wholly, or not at all.
+    """Upgrade a store from an earlier Hushmote to the current schema, completely or not at all.
 
-    Stop its aggregators and back it up first; there is no way back but the backup.
+    Stop its aggregators and back it up first; only the backup can undo the upgrade.
     """
     database = Database(url, create=False, upgrade=True)
     database.close()
     if as_json:
         print_json({"store": database.where, "from": database.version_before, "to": schema.VERSION})
     elif database.version_before == schema.VERSION:
-        _say(f"{database.where} has schema version {schema.VERSION} already: nothing was changed")
+        _say(f"{database.where} already has schema version {schema.VERSION}: nothing was changed")
     else:
-        _say(f"{database.where} has schema version {schema.VERSION} now, up from {database.version_before}")
+        _say(f"{database.where} now has schema version {schema.VERSION}, up from {database.version_before}")
         if database.engine.dialect.name == "postgresql":
-            _say("Tables that were made anew have no grants: give the roles theirs again (docs/store.md).")
+            _say("Recreated tables have no grants: grant the roles their rights again (docs/store.md).")
 
 
 @store_app.command("backup")
 def store_backup(
     url: Annotated[str, typer.Argument(metavar="URL", help=_HELP)],
-    file: Annotated[Path, typer.Argument(help="File to write; it must not be there yet.")],
+    file: Annotated[Path, typer.Argument(help="File to write; it must not exist.")],
     as_json: AsJson = False,
 ) -> None:
-    """Copy an SQLite store as of one moment, while aggregators go on.
+    """Copy an SQLite store as of one moment, while aggregators keep running.
 
     The copy is a store. To restore it, stop the aggregators, move the old store away with its -wal and -shm,
     and put the copy in its place.
@@ -65,14 +65,14 @@ def store_backup(
     if as_json:
         print_json({"file": str(file), "bytes": size_bytes})
     else:
-        _say(f"{file} holds a copy, {size_bytes:,} bytes, checked")
+        _say(f"{file} is a checked copy of {size_bytes:,} bytes")
 
 
 @store_app.command("check")
 def store_check(url: Url, as_json: AsJson = False) -> None:
-    """Check that every counted report was accepted once, and that every row can be read.
+    """Check that every counted report was accepted once and that every row can be read.
 
-    Prints a line for each contradiction, and exits with status 1 if there is one.
+    Print a line for each contradiction, and exit with status 1 if there are any.
     """
     with Store(url, create=False) as store, progress("checking", 1.0) as advance:
         soundness = check(store, advance)
@@ -96,40 +96,40 @@ def store_seal(
     url: Url,
     name: Annotated[str, typer.Argument(help="Name of the experiment.")],
     fleet: FleetName = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Seal it; else only say what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Seal it; else only show what would be done.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Keep only the highest report number of each device and how many counted, for good.
+    """Reduce the report numbers of each device to the highest one and a count, permanently.
 
-    Seal an experiment that is over. Reports that were lost on their way leave gaps in the numbers.
-    Sealing closes them; a report that comes for one of them after all is rejected. Counts do not change.
+    Seal an experiment that has ended. Lost reports leave gaps in the numbers. Sealing closes the gaps, so a
+    report that arrives for one of them later is rejected. Counts do not change.
     """
     with ExitStack() as stack:
         store = stack.enter_context(Store(url, create=False))
         if yes:
             _finish_rewrite(store)
         advance = stack.enter_context(progress("sealing", 1.0))
-        sealing = seal(store, the_fleet(store, fleet), name, dry_run=not yes, advance=advance)
+        sealing = seal(store, choose_fleet(store, fleet), name, dry_run=not yes, advance=advance)
     if as_json:
         print_json({"sealed": yes} | asdict(sealing))
     else:
-        _show_sealing(sealing, yes)
+        _print_sealing(sealing, yes)
 
 
-def _show_sealing(sealing: Sealing, done: bool) -> None:
-    of = f"{sealing.experiment} of fleet {sealing.fleet}"
-    _say(f"{of}: {sealing.devices:,} devices")
+def _print_sealing(sealing: Sealing, done: bool) -> None:
+    subject = f"{sealing.experiment} of fleet {sealing.fleet}"
+    _say(f"{subject}: {sealing.devices:,} devices")
     _say(f"with gaps in their report numbers: {sealing.folded:,} devices, {sealing.gaps:,} reports")
     _say(f"all report numbers: {sealing.bytes_before:,} bytes, sealed {sealing.bytes_after:,}")
     if not sealing.folded:
         _say("There is nothing to seal.")
         return
     if sealing.over:
-        _say("No version of it counts any more, so sealing loses no report.")
+        _say("No version of it is counted any more, so sealing loses no reports.")
     else:
-        _say(f"It still counts: sealing can lose {sealing.gaps:,} reports that are under way.")
-    _say("A report that comes for a gap is rejected as a duplicate once it is sealed.")
-    _say("Merge stores before that: one that has the same devices is refused then.")
+        _say(f"It is still counted: sealing can lose {sealing.gaps:,} reports that are in transit.")
+    _say("Once it is sealed, a report that arrives for a gap is rejected as a duplicate.")
+    _say("Merge stores first: afterwards, a store with the same devices is refused.")
     _say("It is sealed." if done else "Nothing was changed: add --yes to seal it.")
 
 
@@ -147,96 +147,101 @@ def store_erase(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
     queue: Annotated[
-        bool, typer.Option("--queue", help="Have a running aggregator erase the device.")
+        bool, typer.Option("--queue", help="Let a running aggregator erase the device.")
     ] = False,
 ) -> None:
-    """Erase a device, an experiment or a fleet for good, and rewrite the database's files.
+    """Erase a device, an experiment or a fleet permanently, and rewrite the database's files.
 
-    --fleet alone erases all of it; the URL alone finishes an erasure that was interrupted. With an SQLite
-    store, stop the aggregators first, or add --queue. A device's counts stay, as nobody can tell them apart;
-    its old reports do not count again. Says what is left elsewhere: in backups, logs, the broker.
+    --fleet alone erases the whole fleet; the URL alone finishes an interrupted erasure. With an SQLite store,
+    stop the aggregators first, or add --queue. A device's contribution to the counts stays, because it cannot
+    be told apart; its old reports are not counted again. The command lists what remains elsewhere: in
+    backups, in logs and at the broker.
     """
     if device is experiment is fleet is None:
         with Store(url, create=False) as store:
             if _finish_rewrite(store):
                 return
     if (device is None) == (experiment is None) and (device or experiment or fleet is None):
-        raise UsageError("say what is erased: --device ID, --experiment NAME, or --fleet NAME alone")
+        raise UsageError("say what to erase: --device ID, --experiment NAME, or --fleet NAME alone")
     if queue and device is None:
         raise UsageError(
             "--queue is for one device: add --device ID, or leave it out and stop the aggregators"
         )
     if not yes and not sys.stdin.isatty():
-        raise UsageError("nobody is there to be asked, so nothing was erased: add --yes to erase")
+        raise UsageError("cannot ask without a terminal, so nothing was erased: add --yes to erase")
 
     def agree(erasure: Erasure) -> None:
-        show.out.print(_to_erase(erasure), markup=False)
+        show.out.print(_describe_erasure(erasure), markup=False)
         if not yes:
-            typer.confirm("Erase it for good?", abort=True)
+            typer.confirm("Erase it permanently?", abort=True)
 
     with Store(url, create=False) as store:
-        of, given, log = the_fleet(store, fleet), load_keys(master_key), audit_log(url)
+        fleet_name, fleet_keys, log = choose_fleet(store, fleet), load_keys(master_key), audit_log(url)
         log.check()
         if queue:
-            queue_erasure(store, of, str(device), agree)
-            log.note(system_user(), "queue erasure", what="device", fleet=of)  # but never which device
+            queue_erasure(store, fleet_name, str(device), agree)
+            # The log never names the device.
+            log.note(system_user(), "queue erasure", what="device", fleet=fleet_name)
             show.out.print(
-                "It is queued: a running aggregator erases it soon. `hushmote status` says if it has not yet."
+                "It is queued: a running aggregator will erase it soon. `hushmote status` lists "
+                "pending erasures."
             )
             return
         _finish_rewrite(store)
-        done = erase(store, of, experiment=experiment, device=device, fleet_keys=given, agree=agree)
-        what = "device" if device else "experiment" if experiment else "fleet"  # but never which device
-        log.note(system_user(), "erase", what=what, fleet=of, experiment=experiment)
+        done = erase(
+            store, fleet_name, experiment=experiment, device=device, fleet_keys=fleet_keys, agree=agree
+        )
+        what = "device" if device else "experiment" if experiment else "fleet"  # never the device's id
+        log.note(system_user(), "erase", what=what, fleet=fleet_name, experiment=experiment)
         sqlite = store.engine.dialect.name == "sqlite"
-    _say("It is erased.")
+    _say("Erased.")
     for notice in done.notices:
         show.out.print(
-            f"The server did not write all files anew, which its owner can: {notice}", markup=False
+            f"The server did not rewrite all files; the owner of the database can: {notice}", markup=False
         )
-    show.out.print(_left(done, sqlite))
+    show.out.print(_remaining_copies(done, sqlite))
 
 
-def _to_erase(erasure: Erasure) -> str:
-    of = f"of fleet {erasure.fleet}, {erasure.reports:,} reports"
+def _describe_erasure(erasure: Erasure) -> str:
+    subject = f"of fleet {erasure.fleet}, {erasure.reports:,} reports"
     if erasure.device is not None:
-        barred = "They cannot count again: their numbers are sealed with the master key."
+        repeats = "They cannot be counted again: their numbers are sealed with the master key."
         if not erasure.sealed:
-            barred = "Without a --master-key an open fleet counts them again if somebody sends them again."
-        counted = "What they added to the counts stays, for nobody can tell it apart."
-        return f"device {erasure.device} {of}. {counted} {barred}"
+            repeats = "Without --master-key, an open fleet counts them again if someone sends them again."
+        counts = "Their contribution to the counts stays, because it cannot be told apart."
+        return f"device {erasure.device} {subject}. {counts} {repeats}"
     what = "all" if erasure.experiment is None else f"experiment {erasure.experiment}"
-    again = "Do not add the same file again: its old reports would count again."
-    return f"{what} {of} of {erasure.devices:,} devices, with all counts. {again}"
+    again = "Do not add the same file again: its old reports would be counted again."
+    return f"{what} {subject} of {erasure.devices:,} devices, with all counts. {again}"
 
 
-def _left(erasure: Erasure, sqlite: bool) -> str:
-    broker = "the messages that the broker retains, and papers and exports"
+def _remaining_copies(erasure: Erasure, sqlite: bool) -> str:
+    broker = "the messages that the broker retains; documents and exports"
     if erasure.device is not None:
         broker = "its status at the broker, and the fleet's folder: `hushmote provision forget` clears both"
-    return f"What may still hold it: backups and copies of the store; {files_of(sqlite)}; {broker}."
+    return f"It may remain in backups and copies of the store; {residual_files(sqlite)}; {broker}."
 
 
-def files_of(sqlite: bool) -> str:
-    """Return what of a database keeps what was erased, beside its files."""
+def residual_files(sqlite: bool) -> str:
+    """Return the places outside a database's files where erased data may remain."""
     if sqlite:
-        return "blocks of the disk that nothing has overwritten yet"
-    return "the log of transactions (WAL) and its archive, standbys, and what VACUUM could not reach"
+        return "disk blocks that have not been overwritten yet"
+    return "the write-ahead log (WAL) and its archive, standbys, and rows that VACUUM could not remove"
 
 
 @store_app.command("clock")
 def store_clock(
     url: Url = DEFAULT_STORE,
     accept: Annotated[
-        bool, typer.Option("--accept", help="Judge clocks by this machine's time from now on.")
+        bool, typer.Option("--accept", help="Check clocks against this machine's time from now on.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show whether this machine's clock can be right by the store's last time, or accept it.
+    """Check this machine's clock against the store's last time, or accept the clock.
 
     Aggregators count nothing while their clock is behind the store's last time, or more than 31 days ahead of
-    it. --accept lowers a time that a wrong clock left in the store: first set or stop that clock.
-    Exits with status 1 if the clock waits.
+    it. --accept corrects a time that a wrong clock left in the store: first set or stop that clock. Exit with
+    status 1 if the clock cannot be right.
     """
     with Store(url, create=False) as store:
         now, before = datetime.datetime.now(datetime.UTC), store.last_time()
@@ -259,23 +264,21 @@ def store_clock(
     at = f"{last:{minute}}" if last else "not set yet"
     _say(f"The last time in {where} {'was' if accept else 'is'} {at}.")
     if accept:
-        _say(f"Clocks are judged by {now:{minute}} from now on. Aggregators go on by themselves.")
+        _say(f"Clocks are checked against {now:{minute}} from now on. Aggregators resume by themselves.")
     else:
-        _say(f"This machine's clock can be right: it says {now:{minute}}.")
+        _say(f"This machine's clock can be right: it shows {now:{minute}}.")
 
 
 @store_app.command("merge")
 def store_merge(
-    into: Annotated[
-        str, typer.Argument(metavar="INTO", help="URL of the store that is added to: sqlite:///file.")
-    ],
+    into: Annotated[str, typer.Argument(metavar="INTO", help="URL of the store to add to: sqlite:///file.")],
     sources: Annotated[list[str], typer.Argument(metavar="FROM", help="URLs of the stores to add.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be added.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be added.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Merge stores of sites without a network; refuses if a report was counted twice.
+    """Merge stores from sites without a network; refuse if a report was counted twice.
 
-    All of them are added, or none. Stop the aggregators of INTO first: they could not write meanwhile.
+    Either all of them are added or none. Stop the aggregators of INTO first: they cannot write meanwhile.
     """
     with ExitStack() as stack:
         target = stack.enter_context(Store(into, create=False))
@@ -288,10 +291,10 @@ def store_merge(
     if as_json:
         print_json({"into": where, "dry_run": dry_run} | asdict(added))
     else:
-        _show_merged(added, where, dry_run)
+        _print_merge(added, where, dry_run)
 
 
-def _show_merged(added: MergeResult, where: str, dry_run: bool) -> None:
+def _print_merge(added: MergeResult, where: str, dry_run: bool) -> None:
     table = show.table("", ("fleet", "experiment", "versions", "reports", "new devices"), (0, 1))
     for line in added.experiments:
         numbers = (f"{n:,}" for n in (line.versions, line.reports, line.devices))
@@ -304,15 +307,17 @@ def _show_merged(added: MergeResult, where: str, dry_run: bool) -> None:
     show.out.print(f"rejected reports: {added.rejects:,}")
     if added.named or added.revoked:
         show.out.print(f"devices named: {added.named:,} new, {added.revoked:,} revoked")
-    kept = [f"{line.experiment} of {line.fleet}" for line in added.experiments if line.kept]
-    if kept:
-        show.out.print(f"published or described otherwise there, and left as it was here: {', '.join(kept)}")
+    unchanged = [f"{line.experiment} of {line.fleet}" for line in added.experiments if line.kept]
+    if unchanged:
+        show.out.print(
+            f"published or described differently there, and not changed here: {', '.join(unchanged)}"
+        )
 
 
 def _finish_rewrite(store: Store) -> bool:
-    """Finish an erasure that was interrupted; return whether there was one and it is finished.
+    """Finish an interrupted erasure; return whether there was one and it is now finished.
 
-    What the command does may go on where this fails: the rewrite stays due.
+    A failure does not stop the command, because the rewrite stays due.
     """
     try:
         done = finish_rewrite(store)
@@ -321,7 +326,7 @@ def _finish_rewrite(store: Store) -> bool:
         return False
     if done:
         show.err.print(
-            "An erasure had been interrupted: the files are now written anew, without what was erased."
+            "An erasure had been interrupted: the files have now been rewritten without the erased data."
         )
     return done
 

@@ -1,4 +1,4 @@
-"""`hushmote study NAME`: every study of studies/, whose options are the fields of its parameters' model."""
+"""`hushmote study NAME`: every study of studies/; its options are the fields of its parameters' model."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,29 +11,29 @@ from ..server.answers import tables as show
 from ..simulator.workers import workers
 from ..studies import catalogue
 from ..studies.catalogue import STUDIES
-from ..studies.frame import Running
-from .options import AsJson, WhichWorkers, keyword, print_json, set_parameters
-from .output import by_name, checked, output_option
+from ..studies.frame import RunContext
+from .options import AsJson, WorkersOption, keyword, print_json, set_parameters
+from .output import check_paths, describe_suffixes, output_option
 from .progress import progress
 
 Seed = Annotated[
     int | None,
-    typer.Option(help="Repeat a run exactly, with simulated noise; else OpenDP's is drawn.", min=0),
+    typer.Option(help="Repeat a run exactly, with simulated noise; else OpenDP draws the noise.", min=0),
 ]
 
 study_app = typer.Typer()
 
 
 def _run(name: str, values: dict[str, Any]) -> None:
-    """Run a study with the values of its command's options, and print and write what it found."""
+    """Run a study with the values of its command's options, and print and write its result."""
     study = STUDIES[name]
-    as_json, crew = values.pop("as_json"), values.pop("crew", None)
-    paths = checked(values.pop("output", None), *study.suffixes)
+    as_json, divide = values.pop("as_json"), values.pop("divide", None)
+    paths = check_paths(values.pop("output", None), *study.suffixes)
     seed = values.pop("seed", None)
-    given = {key: value for key, value in values.items() if value not in (None, False, [])}
-    parameters = catalogue.parameters(name, given)
-    with workers(crew, study.pool) as hands, progress(f"study {name}", 1.0) as advance:
-        result = catalogue.run(name, parameters, Running(seed, hands, advance))
+    options = {key: value for key, value in values.items() if value not in (None, False, [])}
+    parameters = catalogue.parameters(name, options)
+    with workers(divide, study.uses_all_cores) as pool, progress(f"study {name}", 1.0) as advance:
+        result = catalogue.run(name, parameters, RunContext(seed, pool, advance))
     for path in paths:
         catalogue.write(name, result, path)
     if as_json:
@@ -45,7 +45,7 @@ def _run(name: str, values: dict[str, Any]) -> None:
 
 
 def _option(key: str, field: FieldInfo) -> Any:
-    """Return the option of a parameter, which takes a text: the model says what is wrong with it."""
+    """Return the option of a parameter; it takes a text, which the model validates."""
     kinds = {field.annotation, *get_args(field.annotation)}
     kind: Any = str | None
     metavar = "NUMBER" if kinds & {int, float} else "TEXT"
@@ -63,13 +63,13 @@ def _option(key: str, field: FieldInfo) -> Any:
 
 
 def _command(name: str) -> Callable[..., None]:
-    """Return the command of a study: its parameters as options, and those of all studies that it takes."""
+    """Return the command of a study: its parameters as options, and the common options that it takes."""
     study = STUDIES[name]
     hints = {key: _option(key, field) for key, field in catalogue.model(name).model_fields.items()}
-    hints |= {"seed": Seed} if study.seeded else {}
+    hints |= {"seed": Seed} if study.takes_seed else {}
     if study.suffixes:
-        hints["output"] = Annotated[list[Path] | None, output_option(by_name(*study.suffixes))]
-    hints |= {"crew": WhichWorkers} if study.divided else {}
+        hints["output"] = Annotated[list[Path] | None, output_option(describe_suffixes(*study.suffixes))]
+    hints |= {"divide": WorkersOption} if study.takes_workers else {}
     hints["as_json"] = AsJson
 
     def call(**values: Any) -> None:

@@ -1,4 +1,4 @@
-"""How long it takes when all boards of a region come back at once, with a random delay and without."""
+"""The time for all boards of a region to reconnect at once, with a random delay and without."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from pydantic import Field
 from ..server.words.text_table import TextTable
 from .fleet_needs import MOSQUITTO, NATS
 from .fleet_needs import server as broker
-from .frame import Running, StudyParameters, StudyResult
+from .frame import RunContext, StudyParameters, StudyResult
 from .power_cut import Arrival, Boards, simulate, spread_for
 
 
@@ -28,18 +28,18 @@ class ArrivalParameters(StudyParameters):
     backoff: int = Field(2, ge=1, description="backoff_s of the boards, seconds.")
 
 
-def run(asked: ArrivalParameters, running: Running) -> StudyResult:
-    """Simulate both ways of coming back."""
-    server = broker(NATS if asked.broker == "nats" else MOSQUITTO, asked.cores)
-    enough = spread_for(asked.boards, server)
-    wait_s = enough if asked.spread is None else asked.spread
-    shipped = Boards(asked.boards, backoff_s=asked.backoff)
+def run(parameters: ArrivalParameters, context: RunContext) -> StudyResult:
+    """Simulate both ways of reconnecting."""
+    server = broker(NATS if parameters.broker == "nats" else MOSQUITTO, parameters.cores)
+    enough = spread_for(parameters.boards, server)
+    wait_s = enough if parameters.spread is None else parameters.spread
+    shipped = Boards(parameters.boards, backoff_s=parameters.backoff)
     ways = {
-        f"at once, within {asked.backoff} s": shipped,
+        f"at once, within {parameters.backoff} s": shipped,
         f"spread_s = {wait_s}": replace(shipped, spread_s=wait_s),
     }
     runs = {
-        label: simulate(way, server, running.seed, advance=lambda more: running.advance(more / 2))
+        label: simulate(way, server, context.seed, advance=lambda more: context.advance(more / 2))
         for label, way in ways.items()
     }
     numbers = {label: numbers_of(run) for label, run in runs.items()}
@@ -49,15 +49,15 @@ def run(asked: ArrivalParameters, running: Running) -> StudyResult:
         most = f"{n['peak_tried']:,}"
         rows.append((label, *back, f"{n['attempts']:.2f}", most, f"{100 * n['wasted']:.0f} %"))
     headings = ("boards try", "half are back, s", "all, s", "attempts", "most a second", "work for nothing")
-    title = f"{asked.boards:,} boards, a broker that takes {server.per_s:,.0f} a second"
-    said = f"spread_s = {enough} keeps the broker at 80 % of what it can take"
+    title = f"{parameters.boards:,} boards, a broker that takes {server.per_s:,.0f} a second"
+    sentence = f"spread_s = {enough} keeps the broker at 80 % of what it can take"
     json = [{"way": label} | n for label, n in numbers.items()]
-    told = {"per_s": server.per_s, "enough_s": enough, "ways": json}
-    return StudyResult(told, (TextTable(title, headings, rows), "", said), runs)
+    document = {"per_s": server.per_s, "enough_s": enough, "ways": json}
+    return StudyResult(document, (TextTable(title, headings, rows), "", sentence), runs)
 
 
 def numbers_of(run: Arrival) -> dict[str, Any]:
-    """The numbers of a table's row, None for a time that was not reached."""
+    """Return the numbers of a table row, None for a time that was not reached."""
     half_s, all_s = (s if math.isfinite(s) else None for s in (run.share_s(0.5), run.all_s))
     return {
         "boards": run.boards.count,
@@ -65,28 +65,28 @@ def numbers_of(run: Arrival) -> dict[str, Any]:
         "half_s": half_s,
         "all_s": all_s,
         "attempts": float(run.attempts.mean()),
-        "peak_tried": int(run.tried.max()),
-        "peak_taken": int(run.taken.max()),
+        "peak_tried": int(run.tries.max()),
+        "peak_taken": int(run.connections.max()),
         "wasted": run.wasted,
         "most_open": run.most_open,
     }
 
 
 def draw(path: Path, runs: Mapping[str, Arrival]) -> None:
-    """Write attempts a second and the share of boards that are there, over time."""
+    """Write attempts per second and the share of connected boards over time."""
     from .drawing import COLOURS, figure, panel
 
     first, *_ = runs.values()
     count, per_s = first.boards.count, first.server.per_s
-    last = max(len(run.tried) for run in runs.values())
+    last = max(len(run.tries) for run in runs.values())
     step, time = max(last // 150, 1), "seconds after the power is back"
     with figure(path, columns=2) as (_, (left, right)):
         for (label, run), colour in zip(runs.items(), COLOURS, strict=False):
-            for values, line in ((run.tried, "-"), (run.taken, ":")):
+            for values, line in ((run.tries, "-"), (run.connections, ":")):
                 rate = np.append(values, np.zeros(-len(values) % step)).reshape(-1, step).mean(axis=1)
                 at = (np.arange(len(rate)) + 0.5) * step
                 left.plot(at, np.maximum(rate, 0.3), line, color=colour, lw=1.7)
-            there = np.cumsum(run.taken) / count
+            there = np.cumsum(run.connections) / count
             right.plot(np.arange(1, len(there) + 1), 100 * there, color=colour, lw=1.9, label=label)
         left.axhline(per_s, color="#888888", lw=1, ls="--")
         font = {"textcoords": "offset points", "ha": "right", "color": "#555555", "fontsize": 9}

@@ -1,4 +1,4 @@
-"""The studies by name: what each takes, how its parameters are read, how its result is shown and written."""
+"""The studies by name, and functions that parse parameters and print and write results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,65 +13,64 @@ from pydantic_core import PydanticUndefined
 from ..server.answers import tables as show
 from ..server.words.text_table import TextTable
 from ..server.wrong_value import wrong_value
-from .frame import Running, StudyError, StudyParameters, StudyResult, write_csv
+from .frame import RunContext, StudyError, StudyParameters, StudyResult, write_csv
 
 PICTURES = (".png", ".pdf", ".svg")
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study's line of help, and what it takes.
+    """A study's help line and its features.
 
-    seeded: it draws, and takes a seed. divided: it takes workers. pool: it has
-    all cores where nobody says how many. pictured: it has a picture. tabular: it writes CSV.
+    uses_all_cores: whether it uses all cores unless --workers is given.
     """
 
     line: str
-    seeded: bool = False
-    divided: bool = False
-    pool: bool = False
-    pictured: bool = True
-    tabular: bool = False
+    takes_seed: bool = False
+    takes_workers: bool = False
+    uses_all_cores: bool = False
+    has_figure: bool = True
+    writes_csv: bool = False
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """The suffixes of the files that it writes."""
-        return ((".csv",) if self.tabular else ()) + (PICTURES if self.pictured else ())
+        """Suffixes of the files that the study writes."""
+        return ((".csv",) if self.writes_csv else ()) + (PICTURES if self.has_figure else ())
 
 
 STUDIES = {
     "scale": Study(
         "What a fleet of so many boards needs: set-up, machines, and what breaks first.",
-        pictured=False,
+        has_figure=False,
     ),
     "arrival": Study(
         "A power cut ends and all boards come back: how long that takes, with a random delay and without.",
-        seeded=True,
+        takes_seed=True,
     ),
     "ranges": Study(
         "Errors of ranges over days: central and local, flat and hierarchy, beside what theory says.",
-        seeded=True,
-        divided=True,
-        pool=True,
-        pictured=False,
+        takes_seed=True,
+        takes_workers=True,
+        uses_all_cores=True,
+        has_figure=False,
     ),
     "lifetime": Study(
         "A life of reports: few large against many small ones, predicted and measured.",
-        seeded=True,
-        divided=True,
-        tabular=True,
+        takes_seed=True,
+        takes_workers=True,
+        writes_csv=True,
     ),
     "reconstruction": Study(
         "What many questions rebuild, of a curator who draws noise anew and of one who keeps it.",
-        seeded=True,
-        divided=True,
-        pool=True,
+        takes_seed=True,
+        takes_workers=True,
+        uses_all_cores=True,
     ),
     "plan-check": Study(
         "A plan's errors beside those of simulated fleets; it takes what `hushmote plan` does.",
-        seeded=True,
-        divided=True,
-        pictured=False,
+        takes_seed=True,
+        takes_workers=True,
+        has_figure=False,
     ),
     "composition": Study(
         "An adversary's view of 3 and of 3,000 releases; how many reports spend a budget.",
@@ -91,9 +90,9 @@ STUDIES = {
 }
 
 
-def run(name: str, parameters: StudyParameters, running: Running) -> StudyResult:
+def run(name: str, parameters: StudyParameters, context: RunContext) -> StudyResult:
     """Run a study with its parameters. Raises the study's own errors."""
-    return _module(name).run(parameters, running)
+    return _module(name).run(parameters, context)
 
 
 def _module(name: str) -> Any:
@@ -102,7 +101,7 @@ def _module(name: str) -> Any:
 
 def model(name: str) -> type[StudyParameters]:
     """Return the model of a study's parameters."""
-    return get_type_hints(_module(name).run)["asked"]
+    return get_type_hints(_module(name).run)["parameters"]
 
 
 # --- Parameters -----------------------------------------------------------------------------------
@@ -116,8 +115,8 @@ def option(key: str) -> str:
 def parameters(name: str, texts: Mapping[str, Any]) -> StudyParameters:
     """Return a study's parameters from the texts of its options; a parameter of several values has a list.
 
-    Of several values each text may hold some, with commas between, unless each is a list of its own.
-    StudyError says in one line what was wrong and what would be right.
+    Each text may contain several values separated by commas, unless the parameter's values are lists
+    themselves. Raises StudyError with one line that says what was wrong and what would be right.
     """
     fields = model(name).model_fields
     values = dict(texts)
@@ -131,7 +130,7 @@ def parameters(name: str, texts: Mapping[str, Any]) -> StudyParameters:
 
 
 def _mistake(name: str, fields: Mapping[str, FieldInfo], error: ValidationError) -> str:
-    """Say what is wrong with the first bad parameter, and what would be right."""
+    """Return what is wrong with the first invalid parameter, and what would be right."""
     first = error.errors(include_url=False)[0]
     key = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "missing":
@@ -140,7 +139,7 @@ def _mistake(name: str, fields: Mapping[str, FieldInfo], error: ValidationError)
 
 
 def default(field: FieldInfo) -> str:
-    """Return a parameter's default as it would be typed; an empty text where there is none."""
+    """Return a parameter's default as it would be typed, or "" if it has none."""
     value = field.default
     if value is PydanticUndefined or value is None or value is False:
         return ""
@@ -156,7 +155,7 @@ def _typed(value: Any) -> str:
 
 def print_result(result: StudyResult) -> None:
     """Print a result's tables and paragraphs."""
-    for part in result.shown:
+    for part in result.output:
         if isinstance(part, TextTable):
             show.out.print(show.text_table(part))
         elif part.startswith("# "):
@@ -166,8 +165,8 @@ def print_result(result: StudyResult) -> None:
 
 
 def write(name: str, result: StudyResult, path: Path) -> None:
-    """Write a result's picture or its rows, by the file's suffix. UsageError where that cannot be done."""
+    """Write a result's figure or rows, by the file's suffix; raise UsageError on failure."""
     if path.suffix.lower() == ".csv":
         write_csv(path, result.rows)
     else:
-        _module(name).draw(path, result.pictured)
+        _module(name).draw(path, result.figure_data)

@@ -15,9 +15,9 @@ from ..server.words.epsilon import rounded_down
 from ..server.words.numbers import chance
 from ..server.words.text_table import TextTable
 from ..simulator import population
-from .frame import Row, Running, StudyParameters, StudyResult, table
+from .frame import Row, RunContext, StudyParameters, StudyResult, table
 from .lee_clifton import EpsilonChoice, check_epsilon, choose_epsilon
-from .sensitivity import Universe, many, statistic
+from .sensitivity import Universe, format_count, statistic
 
 _FEW = 3  # statistics that the answer names each
 
@@ -49,53 +49,57 @@ class CentralParameters(StudyParameters):
     )
 
 
-def run(asked: CentralParameters, running: Running) -> StudyResult:
+def run(parameters: CentralParameters, context: RunContext) -> StudyResult:
     """Find the ε of both bounds for each statistic of each universe."""
-    if asked.answer is not None and (asked.epsilon is None or len(asked.queries) != 1):
+    if parameters.answer is not None and (parameters.epsilon is None or len(parameters.queries) != 1):
         raise UsageError("--answer needs --epsilon and one of --queries")
-    risk = float(fraction(asked.risk, "a risk"))
-    universes = [(text, _choices(text, asked, risk)) for text in asked.records]
-    if asked.epsilon is not None:
-        check_epsilon(asked.epsilon)
+    risk = float(fraction(parameters.risk, "a risk"))
+    universes = [(text, _choices(text, parameters, risk)) for text in parameters.records]
+    if parameters.epsilon is not None:
+        check_epsilon(parameters.epsilon)
     for _, (first, *_) in universes:
-        if asked.answer is not None and first.all is None:
+        if parameters.answer is not None and first.all is None:
             raise DisclosureError(f"no beliefs after an answer: {first.refused}")
-    shown: list[TextTable | str] = []
+    output: list[TextTable | str] = []
     json: list[Row] = []
     for name, choices in universes:
-        rows = [_plain(name, choice, asked) for choice in choices]
-        shown += [""] if shown else []
-        shown += _shown(f"{name}: " if len(universes) > 1 else "", rows, asked, risk)
-        if asked.answer is not None:
-            shown += ["", *_after(rows[0], asked)]
+        rows = [_plain(name, choice, parameters) for choice in choices]
+        output += [""] if output else []
+        output += _tables(f"{name}: " if len(universes) > 1 else "", rows, parameters, risk)
+        if parameters.answer is not None:
+            output += ["", *_after(rows[0], parameters)]
         json += rows
-    return StudyResult(json, shown, (universes, risk))
+    return StudyResult(json, output, (universes, risk))
 
 
-def _choices(text: str, asked: CentralParameters, risk: float) -> list[EpsilonChoice]:
-    """What is found for each statistic of one universe."""
+def _choices(text: str, parameters: CentralParameters, risk: float) -> list[EpsilonChoice]:
+    """Return the result for each statistic of one universe."""
     data = _records(text)
-    universe = Universe(data, len(data) - 1 if asked.size is None and len(data) > 1 else asked.size or 0)
-    missing = _prior(asked.prior, universe)
+    universe = Universe(
+        data, len(data) - 1 if parameters.size is None and len(data) > 1 else parameters.size or 0
+    )
+    missing = _prior(parameters.prior, universe)
     choices: list[EpsilonChoice] = []
-    for query in (statistic(name) for name in asked.queries):
+    for query in (statistic(name) for name in parameters.queries):
         # worlds of a function of one's own are enumerated: the first lacks the last record
         worlds = missing[::-1] if missing is not None and query.own else missing
-        choices.append(choose_epsilon(query, universe, risk, asked.distance, asked.neighbours, worlds))
+        choices.append(
+            choose_epsilon(query, universe, risk, parameters.distance, parameters.neighbours, worlds)
+        )
     return choices
 
 
 def _prior(text: str, universe: Universe) -> Floats | None:
-    """The chance that each record is the missing one, shape (records,); None: all alike."""
+    """Return the chance of each record to be the missing one, shape (records,), or None if uniform."""
     if text == "uniform":
         return None
     count = len(universe.records)
     if universe.size != count - 1:
         raise DisclosureError("a prior says which record is missing: leave --size out, or the prior uniform")
-    given = [float(fraction(x, "a prior's probability")) for x in text.split(",")]
-    if len(given) != count:
-        raise DisclosureError(f"the prior has {len(given)} numbers, there are {count} records")
-    return normalize_prior(given, len(given))
+    probabilities = [float(fraction(x, "a prior's probability")) for x in text.split(",")]
+    if len(probabilities) != count:
+        raise DisclosureError(f"the prior has {len(probabilities)} numbers, there are {count} records")
+    return normalize_prior(probabilities, len(probabilities))
 
 
 def _records(text: str) -> Floats:
@@ -106,12 +110,12 @@ def _records(text: str) -> Floats:
     return np.array([float(fraction(x, "a record")) for x in text.split(",") if x.strip()])
 
 
-def _plain(universe: str, choice: EpsilonChoice, asked: CentralParameters) -> Row:
+def _plain(universe: str, choice: EpsilonChoice, parameters: CentralParameters) -> Row:
     names = ("query", "worlds", "sensitivity", "spread", "upper_epsilon", "tight_epsilon")
     plain: Row = {"universe": universe}
     plain |= {name: getattr(choice, name) for name in names}
     plain["tight_refused"] = choice.refused
-    epsilon, answer, worlds = asked.epsilon, asked.answer, choice.all
+    epsilon, answer, worlds = parameters.epsilon, parameters.answer, choice.all
     if epsilon is not None:
         plain["upper_posterior"] = choice.upper(epsilon)
         plain["tight_posterior"] = worlds.tight(epsilon) if worlds else None
@@ -124,10 +128,12 @@ def _plain(universe: str, choice: EpsilonChoice, asked: CentralParameters) -> Ro
     return plain
 
 
-def _shown(named: str, rows: Sequence[Row], asked: CentralParameters, risk: float) -> list[TextTable | str]:
-    k, epsilon = asked.distance, asked.epsilon
+def _tables(
+    prefix: str, rows: Sequence[Row], parameters: CentralParameters, risk: float
+) -> list[TextTable | str]:
+    k, epsilon = parameters.distance, parameters.epsilon
     how = f"{'1 record' if k == 1 else f'{k} records'} "
-    how += "less or more" if asked.neighbours == "unbounded" else "changed"
+    how += "less or more" if parameters.neighbours == "unbounded" else "changed"
     headings = "query | Δf | Δv | upper-bound ε | tight ε"
     cells = "{query} | {sensitivity:.6g} | {spread:.6g} | {upper} | {tight}"
     if epsilon is not None:
@@ -142,7 +148,8 @@ def _shown(named: str, rows: Sequence[Row], asked: CentralParameters, risk: floa
     return [
         _answer(rows, risk),
         "",
-        f"# {named}the largest ε for a risk of {risk:.6g}, {many(rows[0]['worlds'])} worlds; Δf: {how}",
+        f"# {prefix}the largest ε for a risk of {risk:.6g}, "
+        f"{format_count(rows[0]['worlds'])} worlds; Δf: {how}",
         table("", headings, cells, lines),
         *(f"{row['query']}: no tight ε: {row['tight_refused']}" for row in rows if row["tight_refused"]),
     ]
@@ -153,7 +160,7 @@ def _digits(number: float | None, none: str) -> str:
 
 
 def _answer(rows: Sequence[Row], risk: float) -> str:
-    """Which ε to take for one answer of each statistic: by the tight bound where there is one."""
+    """Recommend an ε for one answer of each statistic, by the tight bound if there is one."""
     best = [(row["query"], row["upper_epsilon" if row["tight_refused"] else "tight_epsilon"]) for row in rows]
     finite = sorted((epsilon, query) for query, epsilon in best if epsilon is not None)
     if not finite:
@@ -167,31 +174,32 @@ def _answer(rows: Sequence[Row], risk: float) -> str:
     return f"{text}: no belief in a possible world then passes {chance(risk)}."
 
 
-def _after(row: Row, asked: CentralParameters) -> list[TextTable | str]:
-    """The belief in each of the most likely worlds after an answer."""
+def _after(row: Row, parameters: CentralParameters) -> list[TextTable | str]:
+    """Return a table of beliefs in the most likely worlds after an answer."""
     worlds = np.array([row[name] for name in ("values", "priors", "densities", "posteriors")]).T
     likeliest = worlds[(-worlds[:, 3]).argsort(kind="stable")[:12]].tolist()
     cells = [(f"{value:.6g}", *(f"{x:.6f}" for x in chances)) for value, *chances in likeliest]
     return [
-        f"# after the {row['query']} {asked.answer:g} at ε = {asked.epsilon:g}: the most likely worlds",
+        f"# after the {row['query']} {parameters.answer:g} at ε = {parameters.epsilon:g}: "
+        "the most likely worlds",
         TextTable("", (row["query"], "before", "density of the answer", "after"), cells, ()),
         "after: before × density, divided by the sum of all of these",
         f"confidence, after less before: {row['confidence']:.6f}",
     ]
 
 
-def draw(path: Path, pictured: tuple[list[tuple[str, list[EpsilonChoice]]], float]) -> None:
+def draw(path: Path, figure_data: tuple[list[tuple[str, list[EpsilonChoice]]], float]) -> None:
     """Write both bounds on the posterior against ε, a panel for each statistic, with the risk's line.
 
     pictured: universes, each with its name, its colour and what the same statistics got there; and the risk.
     """
     from .drawing import COLOURS, heading, legend_below, panel, panels
 
-    universes, risk = pictured
+    universes, risk = figure_data
     # Of the upper and of the tight bound, universe by universe.
     pairs = [(COLOURS[i], COLOURS[j]) for i, j in ((1, 0), (5, 2), (3, 4), (6, 6))]
-    with panels(path, len(universes[0][1])) as (made, drawn):
-        for place, axes in enumerate(drawn):
+    with panels(path, len(universes[0][1])) as (drawing, all_axes):
+        for place, axes in enumerate(all_axes):
             here = [
                 (f"{name}: " if len(universes) > 1 else "", choices[place]) for name, choices in universes
             ]
@@ -213,13 +221,13 @@ def draw(path: Path, pictured: tuple[list[tuple[str, list[EpsilonChoice]]], floa
                     if epsilon is not None:
                         axes.plot([epsilon], [risk], "o", color=colour, ms=6, zorder=5)
                         text = " " if named else f"ε = {epsilon:.4g}"
-                        left = apart and epsilon > most / 5  # else the axis is in the way
-                        at, end = ((-7, 8), "right") if left else ((7, -29 if apart else -15), "left")
+                        is_left = apart and epsilon > most / 5  # else the axis is in the way
+                        at, end = ((-7, 8), "right") if is_left else ((7, -29 if apart else -15), "left")
                         font: dict[str, Any] = {"color": colour, "fontsize": 9.5, "ha": end}
                         axes.annotate(text, (epsilon, risk), at, textcoords="offset points", **font)
             axes.axhline(risk, color="#555555", lw=1.2, ls=(0, (5, 3)), label="risk")
             axes.set_xlim(0, most)
             axes.set_ylim(0, 1.02 if axes.get_ylim()[1] > 0.8 else None)
             panel(axes, (here[0][1].query, "", "ε, nats", "belief, at most"))
-        heading(made, f"Belief in a possible world after one answer (risk {risk:.4g})")
-        legend_below(made, drawn[0], 2 if len(universes) > 1 else 4)
+        heading(drawing, f"Belief in a possible world after one answer (risk {risk:.4g})")
+        legend_below(drawing, all_axes[0], 2 if len(universes) > 1 else 4)

@@ -13,8 +13,8 @@ from ..server.epsilon import MICRO, micro_nats
 from ..server.errors import UsageError, refusing
 from ..server.words.epsilon import belief, rounded_up
 from ..server.words.text_table import TextTable
-from .curves import SHOWN, look
-from .frame import Running, StudyParameters, StudyResult
+from .curves import FIGURE_THEOREMS, line_style
+from .frame import RunContext, StudyParameters, StudyResult
 from .mixed_list import TITLES, ComposedRow, compose
 
 _NEXT_TO_NOTHING = 0.5  # a δ from which on nothing of worth is promised
@@ -37,35 +37,37 @@ class ComposeParameters(StudyParameters):
     all: bool = Field(False, description="List the theorems that do not hold here, too; JSON always does.")
 
 
-def run(asked: ComposeParameters, running: Running) -> StudyResult:
+def run(parameters: ComposeParameters, context: RunContext) -> StudyResult:
     """Compose the releases under every theorem."""
-    runs = [release(text) for text in asked.releases] + (_read(asked.input) if asked.input else [])
+    runs = [release(text) for text in parameters.releases] + (
+        _read(parameters.input) if parameters.input else []
+    )
     if not runs:
         raise UsageError(
             "say what was released: hushmote study compose --releases 0.5x1000,1x1000,0.5:0.01x1000"
         )
     history = History(tuple(runs))
-    rows = compose(history, asked.delta)
+    rows = compose(history, parameters.delta)
     own = float(history.delta)
     releases = [
         {"epsilon": cost.epsilon / MICRO, "delta": cost.delta, "count": n} for cost, n in history.runs
     ]
     json = {"releases": releases, "count": history.count, "sum": history.sum / MICRO, "sum_delta": own}
-    held = [row for row in rows if not row.refused]
+    usable = [row for row in rows if not row.refused]
     table = TextTable(
         f"{history.count:,} releases, Σε = {history.sum / MICRO:,g}{f', Σδ = {own:g}' if own else ''}: "
         "together they are",
         ("theorem", "ε", "δ", "each ε is"),
-        [_cells(row) for row in (rows if asked.all else held)],
+        [_cells(row) for row in (rows if parameters.all else usable)],
         (0, 3),
     )
     refused = [row for row in rows if row.refused]
     notes = [f"{_title(row)}: {row.refused}." for row in refused]
-    if refused and not asked.all:
+    if refused and not parameters.all:
         notes = [f"Not valid here: {', '.join(map(_title, refused))}. --all shows why."]
-    shown = (*_answer(history, rows), "", table, *notes, _meaning(own))
-    pictured = (history, asked.delta)
-    return StudyResult(json | {"theorems": [row.to_dict() for row in rows]}, shown, pictured)
+    output = (*_answer(history, rows), "", table, *notes, _meaning(own))
+    figure_data = (history, parameters.delta)
+    return StudyResult(json | {"theorems": [row.to_dict() for row in rows]}, output, figure_data)
 
 
 def release(text: str) -> tuple[ReportCost, int]:
@@ -114,7 +116,7 @@ def _answer(history: History, rows: list[ComposedRow]) -> list[str]:
     """Sum up the releases by the theorem that promises most."""
 
     def worth(row: ComposedRow) -> tuple[bool, float]:
-        """The order of theorems: less is better, and a δ must buy at least a hundredth of ε."""
+        """Return a sort key of theorems: less is better, and a δ must save at least 1% of ε."""
         epsilon = row.epsilon or 0.0
         return ((row.delta or 0) >= _NEXT_TO_NOTHING, epsilon * (1 if row.delta == history.delta else 1.01))
 
@@ -129,8 +131,8 @@ def _answer(history: History, rows: list[ComposedRow]) -> list[str]:
     kind = f"({epsilon}, {rounded_up(delta)})-LDP" if delta else f"{epsilon}-LDP"
     answer = [f"{number} {'is' if history.count == 1 else 'are'} {kind} together, by {_title(best)}."]
     if not history.delta:
-        told = belief(history.sum / MICRO, seen="All of them together")
-        answer.append(f"By adding up, which cannot fail, {told[0].lower()}{told[1:]}")
+        sentence = belief(history.sum / MICRO, seen="All of them together")
+        answer.append(f"By adding up, which cannot fail, {sentence[0].lower()}{sentence[1:]}")
     return answer
 
 
@@ -146,40 +148,40 @@ def _meaning(own: float) -> str:
     )
 
 
-def draw(path: Path, pictured: tuple[History, float]) -> None:
+def draw(path: Path, figure_data: tuple[History, float]) -> None:
     """Write what the first n releases are, n up to all, and the δ that theorems add against ε of all."""
     from .drawing import figure, legend_below, number_axis, panel
 
-    history, slack = pictured
+    history, slack = figure_data
     points = _PREFIXES if len(history.epsilons) <= _MANY else _FEW_PREFIXES
     counts = np.unique(np.linspace(1, history.count, points).astype(int)).tolist()
-    so_far = _spent([compose(_first(history, count), slack) for count in counts])
+    so_far = _spent([compose(first_releases(history, count), slack) for count in counts])
     exchange = _spent([compose(history, float(s)) for s in _SLACKS])
     total = history.sum / MICRO
-    with figure(path, columns=2) as (made, (left, right)):
+    with figure(path, columns=2) as (drawing, (left, right)):
         for name, spent in so_far.items():
             nothing = ": promises nothing in the end" if np.isnan(spent[-1]) else ""
-            left.plot(counts, spent, label=TITLES.get(name, name) + nothing, **look(name))
+            left.plot(counts, spent, label=TITLES.get(name, name) + nothing, **line_style(name))
             if name != "basic":
-                right.plot(exchange[name], _SLACKS, **look(name))
+                right.plot(exchange[name], _SLACKS, **line_style(name))
         note = f"each theorem adds δ = {slack:g}"
         panel(left, ("As the list goes on", note, "releases so far", "ε of all so far, nats"))
         left.set_ylim(0, 1.3 * total)
         number_axis(left.xaxis, whole=True)
-        right.axvline(total, color=look("basic")["color"], lw=1.2, ls=(0, (4, 2)))
+        right.axvline(total, color=line_style("basic")["color"], lw=1.2, ls=(0, (4, 2)))
         note = f"all {history.count:,} releases, Σδ = {float(history.delta):g} of their own; dashed: Σε"
         words = "δ against ε", note, "ε of all, nats", "δ that the theorem adds"
         panel(right, words, "y", y="{:g}")
-        legend_below(made, left, 4)
+        legend_below(drawing, left, 4)
 
 
-def _first(history: History, count: int) -> History:
-    """The first releases of a history."""
-    runs, left = [], count
+def first_releases(history: History, count: int) -> History:
+    """Return the first releases of a history."""
+    runs, remaining = [], count
     for cost, n in history.runs:
-        if left > 0:
-            runs.append((cost, min(n, left)))
-        left -= n
+        if remaining > 0:
+            runs.append((cost, min(n, remaining)))
+        remaining -= n
     return History(tuple(runs))
 
 
@@ -190,5 +192,5 @@ def _spent(steps: list[list[ComposedRow]]) -> dict[str, list[float]]:
             math.nan if row.epsilon is None or math.isinf(row.epsilon) else row.epsilon for row in rows
         ]
         for rows in zip(*steps, strict=True)
-        if rows[0].theorem in SHOWN
+        if rows[0].theorem in FIGURE_THEOREMS
     }

@@ -26,7 +26,7 @@ from ..server.accounting import (
 from ..server.accounting.errors import positive, probability, whole
 from ..server.accounting.theorem import largest
 from ..server.epsilon import MICRO, micro_nats
-from .frame import Row, Running, StudyParameters, StudyResult, table
+from .frame import Row, RunContext, StudyParameters, StudyResult, table
 
 EPSILONS = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
 RELEASES = (3, 3_000)
@@ -37,7 +37,7 @@ FEW = 3
 
 @dataclass(frozen=True)
 class View:
-    """What an adversary sees of one board after so many releases.
+    """An adversary's view of one board after a number of releases.
 
     given_yes: probabilities of seeing 0, 1, ... `releases` times yes if the board's value is yes, shape
     (releases + 1,); backwards they are those of no. right: how often the best guess of the value is right,
@@ -50,18 +50,20 @@ class View:
 
 
 def view(epsilon: int, releases: int) -> View:
-    """What is seen of one board after `releases` releases (1 to 100,000) of epsilon micro-nats each."""
+    """Return the view of one board after `releases` releases (1 to 100,000) of epsilon micro-nats each."""
     nats = whole("epsilon in micro-nats", epsilon) / MICRO
     n = whole("the number of releases", releases, high=100_000)
-    seen = np.arange(n + 1)
+    yes_counts = np.arange(n + 1)
     # Binomial probabilities; scipy.stats has them too and takes as long to load as all of this.
-    ways = special.gammaln(n + 1) - special.gammaln(seen + 1) - special.gammaln(n - seen + 1)
-    given_yes = np.exp(ways + seen * special.log_expit(nats) + (n - seen) * special.log_expit(-nats))
+    ways = special.gammaln(n + 1) - special.gammaln(yes_counts + 1) - special.gammaln(n - yes_counts + 1)
+    given_yes = np.exp(
+        ways + yes_counts * special.log_expit(nats) + (n - yes_counts) * special.log_expit(-nats)
+    )
     return View(n, given_yes, 0.5 + 0.25 * float(np.abs(given_yes - given_yes[::-1]).sum()))
 
 
 def until_spent(epsilon: int, total: float, delta: float) -> Row:
-    """How many reports of epsilon micro-nats a total allows by each theorem, and by the misprint."""
+    """Return the number of reports of epsilon micro-nats within a total, by theorem and by the misprint."""
     rules = (Basic(total), ZcdpFilter(total, delta), Optimal(total, delta), Advanced(total, delta))
     counts = {rule.name: rule.most_reports(epsilon) or 0 for rule in rules}
     wrong = largest(lambda k: misprint(epsilon, k, delta) <= total, 1 << 27)
@@ -74,14 +76,14 @@ def advanced(epsilon: int, reports: int, delta: float) -> float:
 
 
 def misprint(epsilon: int, reports: int, delta: float) -> float:
-    """The same formula without the ε before the root: not a theorem, kept to recognise its numbers."""
+    """Return the formula without the ε before the root: not a theorem, kept to recognise its numbers."""
     nats = epsilon / MICRO
     root = math.sqrt(2 * reports * math.log(1 / probability("delta", delta, zero=False)))
     return root + reports * nats * math.expm1(nats)
 
 
 def tutorial() -> Row:
-    """A tutorial's example: nats that k reports, and 3, cost by the theorem and by its misprint."""
+    """Return a tutorial's example: the cost in nats of k and of 3 reports, by theorem and by misprint."""
     micro, reports, delta = TUTORIAL
     row: Row = {"epsilon": micro / MICRO, "reports": reports, "delta": delta}
     formulas = {"advanced": advanced, "misprint": misprint}
@@ -91,11 +93,11 @@ def tutorial() -> Row:
 
 
 def _pays(cost: Callable[[int, int, float], float], epsilon: int, delta: float) -> int:
-    """The fewest reports that a formula makes cheaper than their sum; from there on it always does."""
+    """Return the number of reports from which on a formula costs less than the sum."""
     return 1 + largest(lambda k: cost(epsilon, k, delta) >= k * epsilon / MICRO, 1 << 20)
 
 
-# --- The study as it is asked and shown -----------------------------------------------------------
+# --- Parameters and output ------------------------------------------------------------------------
 
 
 class CompositionParameters(StudyParameters):
@@ -106,14 +108,16 @@ class CompositionParameters(StudyParameters):
     delta: float = Field(1e-6, description="δ of (total, δ)-LDP, above 0.")
 
 
-def run(asked: CompositionParameters, running: Running) -> StudyResult:
-    """Run the study and say what it found."""
-    micro, total, delta = micro_nats(asked.epsilon, AccountingError), asked.total, asked.delta
+def run(parameters: CompositionParameters, context: RunContext) -> StudyResult:
+    """Run the study."""
+    micro, total, delta = micro_nats(parameters.epsilon, AccountingError), parameters.total, parameters.delta
     nats, views = micro / MICRO, [view(micro, n) for n in RELEASES]
-    seen: list[Row] = [{"releases": v.releases, "sum": nats * v.releases, "right": v.right} for v in views]
+    view_rows: list[Row] = [
+        {"releases": v.releases, "sum": nats * v.releases, "right": v.right} for v in views
+    ]
     spent = [until_spent(e, total, delta) for e in EPSILONS]
     example = tutorial()
-    json = {"total": total, "delta": delta, "views": seen, "spent": spent, "tutorial": example}
+    json = {"total": total, "delta": delta, "views": view_rows, "spent": spent, "tutorial": example}
     of_all = positive("the total", total)
     costs: list[Row] = [
         {"what": f"k = {k} reports cost", "basic": f"{k * example['epsilon']:g}"}
@@ -121,14 +125,14 @@ def run(asked: CompositionParameters, running: Running) -> StudyResult:
         for k, of in ((FEW, example["few"]), (example["reports"], example))
     ]
     costs.append({"what": "cheaper than basic from k =", "basic": ""} | example["pays"])
-    shown = (
+    output = (
         table(
             f"what an adversary sees, ε = {nats:g} per release",
             f"releases | Σε | best guess is right | δ at a total of {total:g}",
             "{releases:,} | {sum:g} | {percent:.4g} % | {fail:.3g}",
             [
                 row | {"percent": 100 * row["right"], "fail": optimal_delta(nats, row["releases"], of_all)}
-                for row in seen
+                for row in view_rows
             ],
             (),
         ),
@@ -150,17 +154,17 @@ def run(asked: CompositionParameters, running: Running) -> StudyResult:
             costs,
         ),
     )
-    return StudyResult(json, shown, (nats, views, json))
+    return StudyResult(json, output, (nats, views, json))
 
 
-# --- The picture ----------------------------------------------------------------------------------
+# --- The figure -----------------------------------------------------------------------------------
 
 
-def draw(path: Path, pictured: tuple[float, list[View], Row]) -> None:
+def draw(path: Path, figure_data: tuple[float, list[View], Row]) -> None:
     """Write the views, the reports until the budget is spent, and the tutorial's example."""
     from .drawing import COLOURS, figure, panel
 
-    nats, views, json = pictured
+    nats, views, json = figure_data
     lines = {
         "basic": ("basic: ε-LDP", COLOURS[0], "-"),
         "zcdp": ("zCDP filter: (ε, δ)-LDP", COLOURS[1], "-"),
@@ -168,21 +172,21 @@ def draw(path: Path, pictured: tuple[float, list[View], Row]) -> None:
         "advanced": ("advanced: (ε, δ)-LDP", COLOURS[3], "-"),
         "misprint": ("misprint: no theorem", COLOURS[6], ":"),
     }
-    with figure(path, columns=2, rows=2) as (_, (*drawn, third, last)):
-        for axes, view in zip(drawn, views, strict=True):
-            seen = np.arange(view.releases + 1)
-            for given, colour, name, shift in (
+    with figure(path, columns=2, rows=2) as (_, (*view_axes, third, last)):
+        for axes, view in zip(view_axes, views, strict=True):
+            yes_counts = np.arange(view.releases + 1)
+            for probabilities, colour, name, shift in (
                 (view.given_yes[::-1], COLOURS[1], "no", -0.2),
                 (view.given_yes, COLOURS[0], "yes", 0.2),
             ):
                 label = f"the value is {name}"
-                if len(seen) <= 31:
-                    axes.bar(seen + shift, given, 0.4, color=colour, label=label)
-                    axes.set_xticks(seen)
+                if len(yes_counts) <= 31:
+                    axes.bar(yes_counts + shift, probabilities, 0.4, color=colour, label=label)
+                    axes.set_xticks(yes_counts)
                 else:
-                    kept = given > given.max() * 1e-4
-                    axes.plot(seen[kept], given[kept], color=colour, label=label, lw=1.9)
-                    axes.fill_between(seen[kept], given[kept], color=colour, alpha=0.25)
+                    visible = probabilities > probabilities.max() * 1e-4
+                    axes.plot(yes_counts[visible], probabilities[visible], color=colour, label=label, lw=1.9)
+                    axes.fill_between(yes_counts[visible], probabilities[visible], color=colour, alpha=0.25)
             axes.set_ylim(0, 1.35 * float(view.given_yes.max()))
             title = f"{view.releases:,} releases of ε = {nats:g}"
             note = f"the best guess of the value is right in {100 * view.right:.2f} % of cases"

@@ -14,9 +14,9 @@ from ..server.accounting.errors import whole
 from ..server.epsilon import MICRO, micro_nats
 from ..server.plain import plain
 from ..server.words.text_table import TextTable
-from .frame import Running, StudyParameters, StudyResult
+from .frame import RunContext, StudyParameters, StudyResult
 
-SHOWN = ("basic", "zcdp", "optimal", "advanced")
+FIGURE_THEOREMS = ("basic", "zcdp", "optimal", "advanced")
 """The theorems that pictures compare; tables have more."""
 _POINTS = 40
 _HEADINGS = {"epsilon": "reports", "spent": "reports", "reports": "ε per report"}
@@ -24,7 +24,7 @@ _ANSWERS = {"epsilon": "ε per report", "spent": "ε of all", "reports": "report
 
 
 class CurvesParameters(StudyParameters):
-    """Which axis is drawn against which."""
+    """The axes of the curves, and their ranges."""
 
     show: Literal["epsilon", "spent", "reports"] = Field(
         "epsilon", description="epsilon per report, what reports spent, or how many reports there are."
@@ -49,44 +49,50 @@ class Curve:
     y: Sequence[float]
 
 
-def run(asked: CurvesParameters, running: Running) -> StudyResult:
+def run(parameters: CurvesParameters, context: RunContext) -> StudyResult:
     """Work out the curves."""
-    if asked.show == "spent":
-        curves = list(spent_curves(micro_nats(asked.epsilon, AccountingError), asked.delta, asked.reports))
+    if parameters.show == "spent":
+        curves = list(
+            spent_curves(
+                micro_nats(parameters.epsilon, AccountingError), parameters.delta, parameters.reports
+            )
+        )
     else:
         of_total = {
-            "epsilon": lambda total: epsilon_curves(total, asked.delta, asked.reports),
-            "reports": lambda total: report_curves(total, asked.delta),
-        }[asked.show]
-        curves = [curve for total in asked.totals for curve in of_total(total)]
+            "epsilon": lambda total: epsilon_curves(total, parameters.delta, parameters.reports),
+            "reports": lambda total: report_curves(total, parameters.delta),
+        }[parameters.show]
+        curves = [curve for total in parameters.totals for curve in of_total(total)]
     rows = [
         ("" if c.total is None else f"{c.total:g}", c.label, f"{x:g}", "none" if np.isnan(y) else f"{y:,.6g}")
         for c in curves
         for x, y in zip((c.x[0], c.x[-1]), (c.y[0], c.y[-1]), strict=True)
     ]
-    headings = ("total", "theorem", _HEADINGS[asked.show], _ANSWERS[asked.show])
-    table = TextTable(f"both ends of each curve, δ = {asked.delta:g}", headings, rows, (0, 1))
+    headings = ("total", "theorem", _HEADINGS[parameters.show], _ANSWERS[parameters.show])
+    table = TextTable(f"both ends of each curve, δ = {parameters.delta:g}", headings, rows, (0, 1))
     json = [plain(c) | {"y": [None if np.isnan(y) else y for y in c.y]} for c in curves]
-    return StudyResult({"show": asked.show, "delta": asked.delta, "curves": json}, (table,), (asked, curves))
+    return StudyResult(
+        {"show": parameters.show, "delta": parameters.delta, "curves": json}, (table,), (parameters, curves)
+    )
 
 
 def epsilon_curves(total: float, delta: float, most: int) -> Iterator[Curve]:
-    """ε per report for 1 to most reports under each theorem that is shown."""
+    """Yield ε per report for 1 to `most` reports, for each theorem in figures."""
     numbers = _numbers(most)
-    for theorem in _drawn(total, delta):
+    for theorem in _figure_theorems(total, delta):
         yield _curve(total, theorem, numbers, [(theorem.most_epsilon(n) or 0) / MICRO for n in numbers])
 
 
 def report_curves(total: float, delta: float) -> Iterator[Curve]:
-    """The number of reports that total allows under each theorem, against their ε."""
+    """Yield the number of reports within a total against their ε, for each theorem."""
     epsilons = np.unique(np.geomspace(total / 100, total, _POINTS).clip(0.001).round(3)).tolist()
-    for theorem in _drawn(total, delta):
+    for theorem in _figure_theorems(total, delta):
         counts = [float(theorem.most_reports(round(e * MICRO)) or np.nan) for e in epsilons]
         yield _curve(total, theorem, epsilons, counts)
 
 
 def spent_curves(epsilon: int, delta: float, most: int) -> Iterator[Curve]:
-    """The nats that 1 to most reports of epsilon micro-nats cost under theorems and the odometer."""
+    """Yield the cost in nats of 1 to `most` reports of epsilon micro-nats, by theorem and odometer."""
     numbers = _numbers(most)
     rules: list[Theorem] = [Basic(1.0)]
     if delta:
@@ -96,15 +102,15 @@ def spent_curves(epsilon: int, delta: float, most: int) -> Iterator[Curve]:
         yield _curve(None, theorem, numbers, spent)
     if delta:
         sharpest = ZcdpFilter(1.0, delta).spent(History.equal(epsilon, numbers[-1])).epsilon
-        meter, shown = Odometer(delta, sharpest=sharpest), []
+        meter, totals = Odometer(delta, sharpest=sharpest), []
         for n in numbers:
             meter.history = History.equal(epsilon, n)
-            shown.append(meter.spent().epsilon)
-        yield Curve(None, "odometer", "odometer, at any moment: (ε, δ)-LDP", numbers, shown)
+            totals.append(meter.spent().epsilon)
+        yield Curve(None, "odometer", "odometer, at any moment: (ε, δ)-LDP", numbers, totals)
 
 
-def _drawn(total: float, delta: float) -> list[Theorem]:
-    return [theorem for theorem in theorems(total, delta) if theorem.name in SHOWN]
+def _figure_theorems(total: float, delta: float) -> list[Theorem]:
+    return [theorem for theorem in theorems(total, delta) if theorem.name in FIGURE_THEOREMS]
 
 
 def _curve(total: float | None, theorem: Theorem, x: Sequence[float], y: Sequence[float]) -> Curve:
@@ -119,46 +125,51 @@ def _numbers(most: int) -> list[int]:
     return np.unique(np.concatenate((few, many, [most]))).tolist()
 
 
-# --- The picture ----------------------------------------------------------------------------------
+# --- The figure -----------------------------------------------------------------------------------
 
 
-def look(theorem: str) -> dict[str, Any]:
-    """Colour and width: others lie on optimal's line, and all must be seen."""
+def line_style(theorem: str) -> dict[str, Any]:
+    """Return colour and width; optimal is wide because other lines lie on it."""
     from .drawing import COLOURS
 
-    colour = COLOURS[SHOWN.index(theorem) if theorem in SHOWN else 3]  # the odometer has that of advanced
+    # The odometer has the colour of advanced composition.
+    colour = COLOURS[FIGURE_THEOREMS.index(theorem) if theorem in FIGURE_THEOREMS else 3]
     width = 4.0 if theorem == "optimal" else 1.9
     return {"color": colour, "lw": width, "zorder": 7 - width}
 
 
-def draw(path: Path, pictured: tuple[CurvesParameters, list[Curve]]) -> None:
+def draw(path: Path, figure_data: tuple[CurvesParameters, list[Curve]]) -> None:
     """Write the curves, a panel for each total."""
     from .drawing import heading, legend_below, panel, panels
 
-    asked, curves = pictured
+    parameters, curves = figure_data
     totals = list(dict.fromkeys(curve.total for curve in curves))
     title, x, y = {
         "epsilon": ("The largest ε of each of n reports", "number of reports n", "ε of each report, nats"),
-        "spent": ("What reports cost together", f"number of reports of ε = {asked.epsilon:g}", "spent, nats"),
+        "spent": (
+            "What reports cost together",
+            f"number of reports of ε = {parameters.epsilon:g}",
+            "spent, nats",
+        ),
         "reports": (
             "How many reports until the budget is spent",
             "ε of each report, nats",
             "number of reports",
         ),
-    }[asked.show]
+    }[parameters.show]
     scales: dict[str, Any] = {
         "epsilon": {"log": "y", "y": "{:g}"},
         "spent": {},
         "reports": {"log": "xy", "x": "{:g}", "y": "{:,g}"},
-    }[asked.show]
-    with panels(path, len(totals)) as (made, drawn):
-        for total, axes in zip(totals, drawn, strict=True):
+    }[parameters.show]
+    with panels(path, len(totals)) as (drawing, all_axes):
+        for total, axes in zip(totals, all_axes, strict=True):
             here = [curve for curve in curves if curve.total == total]
             for c in here:
                 line = (0, (4, 2)) if c.theorem == "odometer" else "-"
-                axes.plot(c.x, c.y, label=c.label, ls=line, **look(c.theorem))
-            if asked.show == "spent":
+                axes.plot(c.x, c.y, label=c.label, ls=line, **line_style(c.theorem))
+            if parameters.show == "spent":
                 axes.set_ylim(0, 1.15 * max(float(np.max(c.y)) for c in here if c.theorem == "basic"))
             panel(axes, ("" if total is None else f"total {total:g}", "", x, y), **scales)
-        heading(made, f"{title} (δ = {asked.delta:g})")
-        legend_below(made, drawn[0], 2)
+        heading(drawing, f"{title} (δ = {parameters.delta:g})")
+        legend_below(drawing, all_axes[0], 2)

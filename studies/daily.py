@@ -19,7 +19,7 @@ from ..server.errors import HushmoteError
 FLIGHTS = Path(__file__).with_name("flights_2013.csv")
 _MAX_DAYS = 1 << 20
 _MAX_RECORDS = 1 << 40
-_SHOWN = 8  # texts that a column has, in an error
+_MAX_EXAMPLES = 8  # values of a column that an error lists
 
 
 class DailyError(HushmoteError):
@@ -40,14 +40,14 @@ class Daily:
         return self.first + datetime.timedelta(days=len(self.counts) - 1)
 
     def index(self, day: datetime.date) -> int:
-        """A day's index. Raises DailyError for a day outside."""
+        """Return a day's index; raise DailyError for a day outside the series."""
         index = (day - self.first).days
         if not 0 <= index < len(self.counts):
             raise DailyError(f"{self.name} has the days {self.first} to {self.last}, not {day}")
         return index
 
     def ends(self, text: str) -> tuple[int, int]:
-        """Indices of the days of "2013-01-01:2013-01-31", both of them included; half-open.
+        """Return the half-open index range of "2013-01-01:2013-01-31", which includes both days.
 
         Raises DailyError for another text, days outside, or an end before the start.
         """
@@ -62,7 +62,7 @@ class Daily:
         return low, high
 
     def cut(self, days: int) -> Daily:
-        """The first days; where there are fewer, empty days follow."""
+        """Return the first days, padded with empty days if there are fewer."""
         missing = max(0, days - len(self.counts))
         return Daily(self.name, self.first, np.pad(self.counts[:days], (0, missing)))
 
@@ -106,11 +106,11 @@ def read_daily(
     if (by is None) != (only is None):
         raise DailyError("--by COLUMN and --only VALUE go together: the column, and the text it must have")
     columns = [time, *([value] if value is not None else []), *([by] if by is not None else [])]
-    records: dict[str, int] = {}  # by the day as it is written
+    records: dict[str, int] = {}  # by day as written
     others: dict[str, None] = {}
     for where, cells in csv_rows(path, columns, DailyError):
         if only is not None and cells[-1] != only:
-            if len(others) < _SHOWN:
+            if len(others) < _MAX_EXAMPLES:
                 others[cells[-1] or ""] = None
             continue
         day = _day(cells[0], f"{where}: {time}")
@@ -131,28 +131,29 @@ def read_daily(
 
 
 def _day(text: str | None, where: str) -> str:
-    """The day of a timestamp, as it is written."""
-    written = (text or "").strip()
-    if not written:
+    """Return the day of a timestamp as written."""
+    timestamp = (text or "").strip()
+    if not timestamp:
         raise DailyError(f"{where} is blank; leave the row out where there was no record")
     try:
-        if len(written) < 10 or written[4] + written[7] != "--":  # 20130131 and weeks would be taken too
+        # fromisoformat() would accept 20130131 and week dates, too.
+        if len(timestamp) < 10 or timestamp[4] + timestamp[7] != "--":
             raise ValueError
-        datetime.datetime.fromisoformat(written)
-        return written[:10]
+        datetime.datetime.fromisoformat(timestamp)
+        return timestamp[:10]
     except ValueError:
         raise DailyError(
-            f"{where} is {written!r}, not a time such as 2013-01-31 or 2013-01-31 10:05"
+            f"{where} is {timestamp!r}, not a time such as 2013-01-31 or 2013-01-31 10:05"
         ) from None
 
 
 def _count(text: str | None, where: str) -> int:
-    written = (text or "").strip()
-    if not written:
+    number = (text or "").strip()
+    if not number:
         raise DailyError(f"{where} is blank; write 0, or leave the row out, where there was no record")
-    digits = written.removeprefix("-")
+    digits = number.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()):
-        raise DailyError(f"{where} is {written!r}, not a whole number")
-    if digits != written:
-        raise DailyError(f"{where} is {written}; counts are 0 or more")
+        raise DailyError(f"{where} is {number!r}, not a whole number")
+    if digits != number:
+        raise DailyError(f"{where} is {number}; counts are 0 or more")
     return int(digits)

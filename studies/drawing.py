@@ -60,8 +60,8 @@ def _write(axis: Axis, ticks: Ticks) -> None:
     elif callable(ticks):
         plain(axis, ticks)
     elif ticks is not None:
-        shown = list(ticks)
-        axis.set_ticks(shown, labels=[f"{v:g}" for v in shown])
+        values = list(ticks)
+        axis.set_ticks(values, labels=[f"{v:g}" for v in values])
         axis.set_minor_formatter(NullFormatter())
 
 

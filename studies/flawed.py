@@ -31,7 +31,7 @@ from .structures import Fitted, LocalFlat, LocalHierarchy, LocalStructure, check
 
 @dataclass(frozen=True)
 class Flaws:
-    """What is done differently from the correct structures; all False is the correct one.
+    """Deviations from the correct structures; all False is the correct one.
 
     lie           the lie is drawn from all cells, the truth's included: not ε-LDP
     no_hash       every level is answered directly, g = D
@@ -57,7 +57,7 @@ THESIS = Flaws(lie=True, no_hash=True, root=True, inconsistent=True)
 
 
 def true_epsilon(epsilon: float, cells: int) -> float:
-    """The true ε of the flawed oracle with `cells` cells at a nominal ε, in nats.
+    """Return the true ε of the flawed oracle with `cells` cells at a nominal ε, in nats.
 
     The truth is sent with probability p + (1 - p) / g and each other cell with (1 - p) / g,
     p = e^ε / (e^ε + g - 1), so that the ratio is 1 + g e^ε / (g - 1).
@@ -83,11 +83,11 @@ class FlawedStructure(LocalStructure):
         return FlawedStructure(0, Flaws(lie=self.flaws.lie, no_hash=self.flaws.no_hash))
 
     def experiment(self, domain: int, epsilon: float) -> Experiment:
-        """The experiment of the nominal ε."""
+        """Return the experiment at the nominal ε."""
         return _believed(domain, epsilon, self.fanout, self.flaws.no_hash)
 
     def ran(self, domain: int, epsilon: float) -> Experiment:
-        """The oracle that makes the reports; with the lie from all cells it tells the truth too often."""
+        """Return the oracle that makes the reports; lies from all cells report the truth too often."""
         return _ran(domain, epsilon, self.fanout, self.flaws.no_hash, self.flaws.lie)
 
     def unused(self, domain: int) -> float:
@@ -96,7 +96,7 @@ class FlawedStructure(LocalStructure):
         return 1 / (len(hierarchy.heights(domain, self.fanout)) + 1) if root else 0.0
 
     def true_epsilon(self, domain: int, epsilon: float) -> float:
-        """The real ε of a report: that of the level that gives most away."""
+        """Return the true ε of a report, that of the level that discloses most."""
         if not self.flaws.lie:
             return epsilon
         return max(true_epsilon(epsilon, level.g) for level in self.experiment(domain, epsilon).levels)
@@ -105,7 +105,7 @@ class FlawedStructure(LocalStructure):
         return (self.experiment if self.flaws.wrong_inverse else self.ran)(domain, epsilon)
 
     def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted | NodeSums:
-        """Simulated answers, at a nominal ε."""
+        """Return simulated answers at a nominal ε."""
         counts = checked(counts, epsilon)
         domain, n = len(counts), int(counts.sum())
         used = source.rng.binomial(counts, 1 - self.unused(domain))

@@ -46,14 +46,14 @@ class Constant:
 
 @cache
 def constants() -> Mapping[str, Constant]:
-    """The model's measured constants by name."""
+    """Return the model's measured constants by name."""
     text = Path(__file__).with_name("scale.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return {r["name"]: Constant(float(r["value"]), r["unit"], r["source"], r["conditions"]) for r in rows}
 
 
 def values() -> dict[str, float]:
-    """The constants' numbers."""
+    """Return the values of the constants by name."""
     return {name: constant.value for name, constant in constants().items()}
 
 
@@ -118,16 +118,16 @@ class Limit:
     """A limit that more machines do not lift: the part of it that is used, of 1."""
 
     what: str
-    asked: float
+    load: float
     then: str
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a fleet needs of a set-up, at its peak; cores, GiB, Mbit/s and TB, before regions are made.
+    """The resources that a fleet needs at its peak, in cores, GiB, Mbit/s and TB, before regions are split.
 
     arriving: connections a second at the peak. standing: at a time. divided_gib: of the brokers' memory, what
-    they divide; every_gib: what each has of all boards. limits: the most that is asked first.
+    they divide; every_gib: what each has of all boards. limits: the highest load first.
     """
 
     fleet: Fleet
@@ -153,7 +153,7 @@ class Needs:
     @property
     def regions(self) -> int:
         """Into how many fleets, each with a store of its own, it is divided."""
-        return max(math.ceil(self.first.asked), 1)
+        return max(math.ceil(self.first.load), 1)
 
     @property
     def brokers(self) -> int:
@@ -235,12 +235,12 @@ def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
         "store_tb": store / TB,
         "network_mbit": bytes_per_s * 8 / 1e6,
     }
-    limits = sorted(_limits(setup, machine, amounts, of), key=lambda limit: -limit.asked)
+    limits = sorted(_limits(setup, machine, amounts, of), key=lambda limit: -limit.load)
     return Needs(fleet, setup, machine, limits=tuple(limits), **amounts)
 
 
 def smallest(fleet: Fleet, machine: Machine = Machine()) -> Needs:
-    """The first of SETUPS that is enough; else the last, in regions. Raises ScaleError."""
+    """Return the first of SETUPS that suffices, else the last one in regions; raise ScaleError."""
     for setup in SETUPS:
         least = needs(fleet, setup, machine)
         if least.regions == 1:
@@ -249,11 +249,11 @@ def smallest(fleet: Fleet, machine: Machine = Machine()) -> Needs:
 
 
 def breaks_at(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> tuple[int, Limit] | None:
-    """The least number of such boards that is too many, and its limit; None if no number is."""
+    """Return the smallest number of boards that is too large and its limit, or None."""
     low, high = 1, MOST_BOARDS + 1
     while low < high:
         middle = (low + high) // 2
-        if needs(replace(fleet, boards=middle), setup, machine).first.asked > 1:
+        if needs(replace(fleet, boards=middle), setup, machine).first.load > 1:
             high = middle
         else:
             low = middle + 1
@@ -263,7 +263,7 @@ def breaks_at(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> tuple
 def _limits(
     setup: Setup, machine: Machine, amounts: Mapping[str, float], of: Mapping[str, float]
 ) -> list[Limit]:
-    """The load on everything that exists only once, of 1 each."""
+    """Return the load on each part that cannot be divided; 1 is full load."""
     load, cores = machine.load, machine.cores
     memory = machine.memory_gib * load
     limits = {
@@ -279,16 +279,16 @@ def _limits(
         limits["processors of the brokers"] = amounts["broker_cores"] / all_cores, "regions"
         # Each server has the list of all boards, and their statuses.
         every, connections = amounts["every_gib"], amounts["divided_gib"] / _MOST_SERVERS
-        asked = (every + connections) / memory
+        memory_load = (every + connections) / memory
         if every > connections:
-            limits["memory for the list of boards and their statuses"] = asked, "regions"
+            limits["memory for the list of boards and their statuses"] = memory_load, "regions"
         else:
-            limits["memory for connections"] = asked, "regions, or boards that sleep"
+            limits["memory for connections"] = memory_load, "regions, or boards that sleep"
     if setup.store == SQLITE:
         limits["the one aggregator"] = amounts["aggregator_cores"] / load, "a group on PostgreSQL"
     else:
         limits["the database's processors"] = amounts["database_cores"] / (cores * load), "regions"
-    return [Limit(what, asked, then) for what, (asked, then) in limits.items()]
+    return [Limit(what, share, then) for what, (share, then) in limits.items()]
 
 
 _MOST_SERVERS = 9  # of one cluster: each server has a connection to each other, and an account of all boards
@@ -312,7 +312,7 @@ def throughput(broker: str, store: str, members: int, cores: int) -> float:
 
 
 def server(broker: str, cores: float) -> Server:
-    """A broker as power_cut.py simulates it, from the same constants; cores: of all its servers together.
+    """Return a broker for power_cut.py from the same constants; cores: of all its servers together.
 
     mosquitto has one thread and takes connections from a backlog of 100.
     """

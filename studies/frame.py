@@ -1,10 +1,10 @@
-"""One frame for all studies: parameters in, a result out; text, JSON, CSV and pictures are made from it.
+"""The interface of a study: parameters in, a result out, from which text, JSON, CSV and figures are made.
 
-A study is a module of this folder with a function `run(asked, running)`. The type of `asked` is a model of
-its parameters, a subclass of StudyParameters. `run` returns a StudyResult. What it found are rows, plain
-values by name: JSON and CSV have them as they are, and table() prints them. A study with a picture has a
-function `draw(path, pictured)`, too. matplotlib takes a second to load, so only that function imports it, by
-drawing.py. `catalogue.py` names the studies.
+A study is a module of this folder with a function `run(parameters, context)`. The type of `parameters` is a
+subclass of StudyParameters. `run` returns a StudyResult, whose rows are plain values by name: JSON and CSV
+contain them as they are, and table() formats them. A study with a figure also has a function
+`draw(path, figure_data)`. Only that function imports drawing.py, because matplotlib takes a second to load.
+`catalogue.py` lists the studies.
 """
 
 import csv
@@ -20,11 +20,11 @@ from ..server.words.text_table import TextTable
 from ..simulator.worker_pool import THIS_PROCESS, Workers
 
 Row = dict[str, Any]
-"""What is known of one thing: plain values by name."""
+"""Plain values by name."""
 
 
 class StudyError(HushmoteError):
-    """The study cannot run; the text says what would be right."""
+    """The study cannot run; the message says what would be right."""
 
 
 class StudyParameters(BaseModel):
@@ -34,31 +34,34 @@ class StudyParameters(BaseModel):
 
 
 def table(
-    title: str, headings: str, cells: str, rows: Iterable[Row], left: Sequence[int] = (0,)
+    title: str, headings: str, cells: str, rows: Iterable[Row], left_columns: Sequence[int] = (0,)
 ) -> TextTable:
-    """A table of rows; headings, cells: with bars between, cells as "{questions:,} | {spent:.1f}"."""
+    """Return a table of rows; headings and cells are separated by |, as in "{questions:,} | {spent:.1f}"."""
     forms = [form.strip() for form in cells.split("|")]
     named = [heading.strip() for heading in headings.split("|")]
-    return TextTable(title, named, [[form.format_map(row) for form in forms] for row in rows], left)
+    return TextTable(title, named, [[form.format_map(row) for form in forms] for row in rows], left_columns)
 
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What a study found.
+    """The result of a study.
 
-    json: plain values. shown: tables and paragraphs as they are printed, a paragraph with "# " in bold.
-    pictured: what the study's picture is drawn from. rows: of a CSV file, plain values by their column.
+    Attributes:
+        json: Plain values.
+        output: The tables and paragraphs to print; a paragraph that starts with "# " is bold.
+        figure_data: The argument of the study's draw().
+        rows: The rows of a CSV file, plain values by column.
     """
 
     json: Any
-    shown: Sequence[TextTable | str]
-    pictured: Any = None
+    output: Sequence[TextTable | str]
+    figure_data: Any = None
     rows: Sequence[Row] = ()
 
 
 @dataclass(frozen=True)
-class Running:
-    """How a study runs: the seed, None for none; the workers; a function told how much more is done, of 1."""
+class RunContext:
+    """The seed of a study or None, its workers, and a callback for further progress, as a share of 1."""
 
     seed: int | None = None
     workers: Workers = THIS_PROCESS
@@ -68,7 +71,7 @@ class Running:
 def write_csv(
     path: Path, rows: Sequence[Row], form: Callable[[float], object] = float, end: str = "\r\n"
 ) -> None:
-    """Write rows below a line of headings; form: how floats are written; end: of a line."""
+    """Write rows below a line of headings; form: formats floats; end: the line ending."""
     with refusing(UsageError, f"write {path}"), path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator=end)
         writer.writeheader()

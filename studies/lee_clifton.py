@@ -27,7 +27,7 @@ from .sensitivity import (
     Universe,
     bounded,
     check_distance,
-    many,
+    format_count,
     spread,
     unbounded,
     world_values,
@@ -70,7 +70,7 @@ class Worlds:
         return float(np.ptp(self.values))
 
     def posterior(self, answer: float, epsilon: float) -> Floats:
-        """The belief in each world after an answer with noise of scale Δf/ε, shape (worlds,).
+        """Return the belief in each world after an answer with noise of scale Δf/ε, shape (worlds,).
 
         DisclosureError where epsilon is not above 0 or the answer not finite.
         """
@@ -83,7 +83,7 @@ class Worlds:
         return np.exp(log - special.logsumexp(log))
 
     def densities(self, answer: float, epsilon: float) -> Floats:
-        """How likely the answer is in each world: e^(-|answer - value|/b)/2b with b = Δf/ε, shape (worlds,).
+        """Return the answer's density e^(-|answer - value|/b)/2b, b = Δf/ε, in each world, shape (worlds,).
 
         Multiplied by the priors and divided by their sum they are the posteriors. DisclosureError as for
         these, and where the sensitivity is 0: then no noise is added, and an answer has no density.
@@ -95,13 +95,13 @@ class Worlds:
         return rate / 2 * np.exp(-rate * np.abs(self.values - answer))
 
     def confidence(self, answer: float, epsilon: float) -> float:
-        """How far the belief in the best guess after an answer is from what it was before."""
+        """Return how far an answer changes the belief in the best guess after it."""
         after = self.posterior(answer, epsilon)
         guess = int(after.argmax())
         return float(abs(after[guess] - self.priors[guess]))
 
     def tight(self, epsilon: float) -> float:
-        """The highest belief in any world that any answer can cause; exact. epsilon: nats, > 0 or inf."""
+        """Return the highest exact belief in a world that any answer can cause; epsilon: nats, > 0 or inf."""
         if not epsilon > 0:
             check_epsilon(epsilon)
         values, mass, most = self._distinct
@@ -113,7 +113,7 @@ class Worlds:
             return min(1.0, float(np.nanmax(most / sums)))
 
     def tight_epsilon(self, risk: float) -> float | None:
-        """The largest ε at which no belief in a world passes the risk, rounded down; None: any.
+        """Return the largest ε at which no belief in a world passes the risk, rounded down; None: any.
 
         DisclosureError where the risk is outside (0, 1) or not above a prior.
         """
@@ -142,7 +142,7 @@ class Worlds:
 
 
 def upper(epsilon: float, worlds: int, ratio: float, prior: float | None = None) -> float:
-    """The upper bound on the posterior: 1/(1 + (m - 1) e^(-ε Δv/Δf)).
+    """Return the upper bound on the posterior: 1/(1 + (m - 1) e^(-ε Δv/Δf)).
 
     worlds: m, >= 2, however large. ratio: Δv/Δf, >= 0. prior: the largest one, where they differ.
     """
@@ -153,7 +153,7 @@ def upper(epsilon: float, worlds: int, ratio: float, prior: float | None = None)
 
 
 def upper_epsilon(risk: float, worlds: int, ratio: float, prior: float | None = None) -> float | None:
-    """The largest ε at which `upper` is at most the risk: (Δf/Δv) ln((m - 1) ρ/(1 - ρ)); None: any.
+    """Return the largest ε with `upper` at most the risk: (Δf/Δv) ln((m - 1) ρ/(1 - ρ)); None: any.
 
     DisclosureError where the risk is outside (0, 1) or not above the prior: no ε can do that.
     """
@@ -212,7 +212,7 @@ class EpsilonChoice:
     likeliest: float | None = None
 
     def upper(self, epsilon: float) -> float:
-        """The upper bound on the belief in any world after an answer at this ε."""
+        """Return the upper bound on the belief in any world after an answer at this ε."""
         return upper(epsilon, self.worlds, self.ratio, self.likeliest)
 
     @property
@@ -229,7 +229,7 @@ def choose_epsilon(
     neighbours: str = "unbounded",
     prior: npt.ArrayLike | None = None,
 ) -> EpsilonChoice:
-    """The ε that keep every belief in a world within a risk, under both bounds.
+    """Choose the ε that keeps every belief in a world within a risk, under both bounds.
 
     Δf is the sensitivity at distance k: "unbounded", as Lee and Clifton have it, or "bounded". prior: of all
     worlds, in the order of `world_values`. DisclosureError where anything does not fit, or where not even
@@ -241,7 +241,8 @@ def choose_epsilon(
     try:
         if universe.worlds > MOST_WORLDS:
             raise DisclosureError(
-                f"{many(universe.worlds)} possible worlds, and {MOST_WORLDS:,} are gone through at most"
+                f"{format_count(universe.worlds)} possible worlds, and {MOST_WORLDS:,} are gone "
+                "through at most"
             )
         values = world_values(query, universe)
         worlds = Worlds(values, sensitivity, None if prior is None else np.asarray(prior, np.float64))

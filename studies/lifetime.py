@@ -32,7 +32,7 @@ from ..server.mechanisms import choose as oracle
 from ..server.mechanisms.workload import FREQUENCIES
 from ..server.words.text_table import TextTable
 from ..simulator import population, vectorised
-from .frame import Row, Running, StudyParameters, StudyResult
+from .frame import Row, RunContext, StudyParameters, StudyResult
 
 DOMAIN = 64
 DAYS = 365
@@ -54,7 +54,7 @@ BUDGET_REPORTS = (1, 4, 10)
 
 
 def shares() -> Floats:
-    """The readings of the simulated devices: value i with a weight of 1 / (i + 1)."""
+    """Return the distribution of readings: value i has weight 1 / (i + 1)."""
     weights = population.zipf(1).weights(DOMAIN)
     return weights / weights.sum()
 
@@ -65,16 +65,16 @@ def flat_design(epsilon: int) -> Design:
     return Design(DOMAIN, epsilon, oracle.choose(DOMAIN, epsilon, FREQUENCIES))
 
 
-def predicted_error(design: Design, held: Floats, reports: float) -> float:
+def predicted_error(design: Design, population: Floats, reports: float) -> float:
     """Root mean square over values of the error of `reports` reports, held being the values' shares."""
-    return math.sqrt(mean_variance(design, held, np.eye(design.domain)) / reports)
+    return math.sqrt(mean_variance(design, population, np.eye(design.domain)) / reports)
 
 
-def squared_error(design: Design, held: Floats, reports: int, rng: np.random.Generator) -> float:
+def squared_error(design: Design, population: Floats, reports: int, rng: np.random.Generator) -> float:
     """Mean square over values of one drawn window's error."""
-    counts = vectorised.histogram(design.experiment, rng.multinomial(reports, held), rng)
-    off = estimate(design.experiment, counts).frequencies - held
-    return float(off @ off) / len(held)
+    counts = vectorised.histogram(design.experiment, rng.multinomial(reports, population), rng)
+    off = estimate(design.experiment, counts).frequencies - population
+    return float(off @ off) / len(population)
 
 
 def root_mean(squares: Floats) -> tuple[float, float]:
@@ -98,30 +98,30 @@ def cell(devices: int, lifetime: int, way: str, repeats: int, windows: int, rng:
     Errors are root mean squares, shares of devices. epsilon: of a report, nats. reports: in a window, on
     average. uncertainty: standard error of measured. off: measured over predicted, less 1.
     """
-    held = shares()
+    population = shares()
     epsilon = epsilon_of(way, lifetime)
     design = flat_design(epsilon)
     squares: list[float] = []
     if way in ("basic", "optimal"):
         reports = float(devices)
-        predicted = predicted_error(design, held, reports)
-        squares = [squared_error(design, held, devices, rng) for _ in range(windows)]
+        predicted = predicted_error(design, population, reports)
+        squares = [squared_error(design, population, devices, rng) for _ in range(windows)]
     elif way == "coin":
         by_day = devices * np.diff(reports_made(np.arange(DAYS + 1), DAYS, 1))
         reports = float(by_day.mean())
-        predicted = predicted_error(design, held, 1 / float(np.mean(1 / by_day)))
+        predicted = predicted_error(design, population, 1 / float(np.mean(1 / by_day)))
         for _ in range(repeats):
             spoken = rng.multinomial(devices, np.append(by_day, devices - by_day.sum()) / devices)[:-1]
-            squares += [squared_error(design, held, int(n), rng) for n in spoken]
+            squares += [squared_error(design, population, int(n), rng) for n in spoken]
     else:
         length = POOLED_DAYS if way == "once, 31 days" else 1
         count = DAYS // length
         reports = devices * length / DAYS
-        predicted = predicted_error(design, held, reports)
+        predicted = predicted_error(design, population, reports)
         for _ in range(repeats * length):
             rest = 1 - count * length / DAYS
             spoken = rng.multinomial(devices, [*[length / DAYS] * count, max(rest, 0)])[:-1]
-            squares += [squared_error(design, held, int(n), rng) for n in spoken]
+            squares += [squared_error(design, population, int(n), rng) for n in spoken]
     measured, uncertainty = root_mean(np.array(squares))
     mechanism = " ".join(map(str, (design.choice.mechanism, *dict(design.choice.parameters).values())))
     row: Row = {"devices": devices, "lifetime": lifetime, "way": way, "epsilon": epsilon / MICRO}
@@ -147,27 +147,27 @@ def split(lifetime: int, domain: int, kind: Kind) -> Row:
 
 @lru_cache(maxsize=16)
 def best_last_day(cap: int) -> float:
-    """Reports of a board on the last of DAYS days, a call a day, by the best `every`."""
+    """Return a board's reports on the last of DAYS days, one call a day, with the best `every`."""
     every = np.arange(1, 2 * DAYS)
     return float((reports_made(DAYS, every, cap) - reports_made(DAYS - 1, every, cap)).max())
 
 
 def splits() -> list[Row]:
-    """The 36 cases: four lifetimes, three domains, three questions."""
+    """Return the 36 cases: four lifetimes, three domains, three questions."""
     return [split(e, d, k) for e in LIFETIMES for d in SPLIT_DOMAINS for k in KINDS]
 
 
 def budget_use(reports: int, boards: int, rng: np.random.Generator) -> Row:
     """Predict and measure the share of a budget of so many reports that the coin uses, every = 365."""
     calls = reports * DAYS
-    drawn = np.minimum(rng.binomial(calls, 1 / DAYS, boards), reports) / reports
+    used = np.minimum(rng.binomial(calls, 1 / DAYS, boards), reports) / reports
     predicted = float(reports_made(calls, DAYS, reports)) / reports
-    row: Row = {"reports": reports, "predicted": predicted, "measured": float(drawn.mean())}
-    return row | {"uncertainty": float(drawn.std(ddof=1)) / math.sqrt(boards)}
+    row: Row = {"reports": reports, "predicted": predicted, "measured": float(used.mean())}
+    return row | {"uncertainty": float(used.std(ddof=1)) / math.sqrt(boards)}
 
 
 _Part = tuple[int, int, str, np.random.SeedSequence]
-"""What cell() is asked, and the seed of all that it draws."""
+"""The arguments of cell(), and the seed of its draws."""
 
 
 def _cell(part: _Part, repeats: int, windows: int) -> Row:
@@ -184,35 +184,35 @@ class LifetimeParameters(StudyParameters):
     quick: bool = Field(False, description="Fewer days of 20,000 devices: seconds instead of minutes.")
 
 
-def run(asked: LifetimeParameters, running: Running) -> StudyResult:
+def run(parameters: LifetimeParameters, context: RunContext) -> StudyResult:
     """Compare the ways by formula and by drawn fleets, on the running's workers."""
-    fleets = asked.devices or ((20_000,) if asked.quick else FLEETS)
+    fleets = parameters.devices or ((20_000,) if parameters.quick else FLEETS)
     if min(fleets) < 10_000 or max(fleets) > 10_000_000:
         raise PlanError(f"the study draws fleets of 10,000 to 10,000,000 devices, not {min(fleets):,}")
-    repeats, windows = (1, 20) if asked.quick else (4, 60)
+    repeats, windows = (1, 20) if parameters.quick else (4, 60)
     ways = list(itertools.product(fleets, LIFETIMES, WAYS))
-    *seeds, last = np.random.SeedSequence(running.seed).spawn(len(ways) + 1)
+    *seeds, last = np.random.SeedSequence(context.seed).spawn(len(ways) + 1)
     todo = [(*what, one) for what, one in zip(ways, seeds, strict=True)]
-    done = running.workers.map(
-        _cell, todo, repeats, windows, advance=lambda _: running.advance(1 / len(todo))
+    done = context.workers.map(
+        _cell, todo, repeats, windows, advance=lambda _: context.advance(1 / len(todo))
     )
     cells, rng = list(done), np.random.default_rng(last)
     uses = [budget_use(m, 100_000, rng) for m in BUDGET_REPORTS]
     cases = splits()
     json = {"domain": DOMAIN, "days": DAYS, "delta": DELTA, "cells": cells, "splits": cases}
-    shown = [part for count in fleets for part in _shown_cells(count, cells)]
+    output = [part for count in fleets for part in _shown_cells(count, cells)]
     others = [s | {"gain": 1 - min(s["relative"])} for s in cases if s["best"] != 1]
-    shown += [
+    output += [
         "",
         f"# one report is the best of 1, 2, 3, 4 in {len(cases) - len(others)} of {len(cases)} cases",
     ]
     worse = "  not for ε {lifetime:g}, {domain} values, {kind}: {best} gain {gain:.0%}"
-    shown += map(worse.format_map, others)
+    output += map(worse.format_map, others)
     used = (
         "budget of {reports} reports, {reports} × every calls: {predicted:.1%} used, measured {measured:.1%}"
     )
-    shown += map(used.format_map, uses)
-    return StudyResult(json | {"budget_use": uses}, shown, (cells, cases), cells)
+    output += map(used.format_map, uses)
+    return StudyResult(json | {"budget_use": uses}, output, (cells, cases), cells)
 
 
 def _shown_cells(devices: int, cells: Sequence[Row]) -> list[TextTable | str]:
@@ -232,11 +232,11 @@ def _shown_cells(devices: int, cells: Sequence[Row]) -> list[TextTable | str]:
     ]
 
 
-def draw(path: Path, pictured: tuple[list[Row], list[Row]]) -> None:
+def draw(path: Path, figure_data: tuple[list[Row], list[Row]]) -> None:
     """Write errors against the lifetime budget, and what splitting it costs."""
     from .drawing import COLOURS, curve, figure, panel
 
-    rows, cases = pictured
+    rows, cases = figure_data
     devices = rows[0]["devices"]
     with figure(path, columns=2) as (_, (left, right)):
         for (way, (_, label)), colour in zip(WAYS.items(), COLOURS, strict=False):

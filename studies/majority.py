@@ -9,7 +9,7 @@ from ..server.accounting import optimal_delta
 from ..server.accounting.errors import positive, whole
 from ..server.accounting.theorem import MOST_REPORTS
 from ..server.words.numbers import counted
-from .frame import Running, StudyParameters, StudyResult, table
+from .frame import RunContext, StudyParameters, StudyResult, table
 from .majority_rule import majority_envelope, majority_epsilon
 
 
@@ -20,17 +20,17 @@ class MajorityParameters(StudyParameters):
     reports: int = Field(20, description="Number of reports that vote.")
 
 
-def run(asked: MajorityParameters, running: Running) -> StudyResult:
+def run(parameters: MajorityParameters, context: RunContext) -> StudyResult:
     """Work out the curve and the envelope for one report fewer, as many and one more."""
-    total = positive("the total", asked.total)
-    n = whole("the number of reports", asked.reports, high=MOST_REPORTS - 1)
+    total = positive("the total", parameters.total)
+    n = whole("the number of reports", parameters.reports, high=MOST_REPORTS - 1)
     rows = []
     for reports in range(max(1, n - 1), n + 2):
         envelope = majority_envelope(reports, total)
         row = {"reports": reports, "raw": majority_epsilon(reports, total), "envelope": envelope}
         rows.append(row | {"sum": envelope * reports, "delta": optimal_delta(envelope, reports, total)})
     (here,) = (row for row in rows if row["reports"] == n)
-    shown = (
+    output = (
         f"This is not local differential privacy: {counted(n)} of ε = {here['envelope']:.4f} tell one "
         f"fixed bit, by a vote, no better than 1 report of ε = {total:g}. As LDP they are Σε = "
         f"{here['sum']:,.6g}.",
@@ -47,22 +47,22 @@ def run(asked: MajorityParameters, running: Running) -> StudyResult:
         "with their number. Both are about guessing one fixed bit by a vote. Taken as LDP, the reports at "
         "the envelope are Σε-LDP, and (total, δ)-LDP with the δ of the last column and no smaller one.",
     )
-    return StudyResult({"total": total, "reports": n, "rows": rows}, shown, (total, n))
+    return StudyResult({"total": total, "reports": n, "rows": rows}, output, (total, n))
 
 
-def draw(path: Path, pictured: tuple[float, int]) -> None:
+def draw(path: Path, figure_data: tuple[float, int]) -> None:
     """Write both curves from 1 report on."""
     from .drawing import COLOURS, figure, heading, legend_below, panel
 
-    total, most = pictured
+    total, most = figure_data
     numbers = np.arange(1, whole("the number of reports", most, low=2) + 1)
     raw, envelope = majority_epsilon(numbers, total), majority_envelope(numbers, total)
-    with figure(path) as (made, (axes,)):
+    with figure(path) as (drawing, (axes,)):
         label = "envelope: the largest ε of as many or more"
         axes.plot(numbers, envelope, color=COLOURS[0], lw=1.9, label=label)
         axes.plot(numbers, raw, color=COLOURS[1], lw=1.1, label="raw curve: a tie counts for the attacker")
         axes.set_ylim(0, 1.15 * float(envelope[min(2, most - 1)]))  # one report has the total itself
         note = f"n = {most:,}: raw {raw[-1]:.4f}, envelope {envelope[-1]:.4f}"
         panel(axes, (f"total {total:g}", note, "number of reports n", "ε of each report, nats"))
-        heading(made, "Majority: guessing one fixed bit, not LDP")
-        legend_below(made, axes, 2)
+        heading(drawing, "Majority: guessing one fixed bit, not LDP")
+        legend_below(drawing, axes, 2)

@@ -78,15 +78,15 @@ def _raw(n: np.ndarray, total: float) -> np.ndarray:
 
 
 def _by_bisection(n: np.ndarray, total: float) -> np.ndarray:
-    """The curve for the few n that are not 1, shape of n."""
+    """Return the curve for the few n that are not 1, shape of n."""
     low, high = np.zeros_like(n), np.full_like(n, total)
     some = n > 1
     needed, half, goal = (n - _half(n) + 1)[some], _half(n)[some], special.expit(-total)
     for _ in range(60 if some.any() else 0):
         middle = (low + high) / 2
-        kept = np.zeros_like(some)
-        kept[some] = special.betainc(needed, half, special.expit(-middle[some])) >= goal
-        low, high = np.where(kept, middle, low), np.where(kept, high, middle)
+        probabilities = np.zeros_like(some)
+        probabilities[some] = special.betainc(needed, half, special.expit(-middle[some])) >= goal
+        low, high = np.where(probabilities, middle, low), np.where(probabilities, high, middle)
     return low
 
 

@@ -145,7 +145,7 @@ def _halved(history: History, slack: float) -> float:
 
 
 def _rogers(history: History, slack: float) -> float:
-    """The total of a filter that lets all of them through; rounded up, close to the smallest."""
+    """Return the total of a filter that admits all of them, rounded up and close to the smallest."""
     delta = _halved(history, slack)
     low, high = 0.0, 1.0
     while not RogersFilter(high, delta).allowed(history):

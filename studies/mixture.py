@@ -70,7 +70,7 @@ class LossLaw:
 
     @classmethod
     def of(cls, reports: Reports, cells: int = MOST_CELLS) -> "LossLaw":
-        """The loss of these reports, a δ of their own left aside.
+        """Return the loss of these reports, without their own δ.
 
         cells: of the grid, about. AccountingError for no reports, more than MOST_MIXED, or more nats than
         that.
@@ -87,18 +87,18 @@ class LossLaw:
         span = min(2 * history.sum, math.ceil(2 * math.sqrt(2 * _NEGLIGIBLE * history.squares)))
         step = max(exact_step, math.ceil(span / cells))
         step = exact_step if step < 2 * exact_step else step
-        made = cls(history.sum, step, 0, np.ones(1), 0.0, 1 + 1e-11, step > exact_step)
+        law = cls(history.sum, step, 0, np.ones(1), 0.0, 1 + 1e-11, step > exact_step)
         for epsilon, n in sorted(counts.items(), key=lambda run: -run[1]):
-            made = made._with(epsilon, n)
-        return made
+            law = law._with(epsilon, n)
+        return law
 
     def delta(self, total: Decimal) -> float:
-        """The smallest δ for which the reports are (total, δ)-LDP, rounded up; total: nats, >= 0."""
+        """Return the smallest δ for which the reports are (total, δ)-LDP, rounded up; total: nats, >= 0."""
         with exact_arithmetic():
             return self._delta(math.floor(total * _NANO))
 
     def total(self, delta: float) -> Decimal:
-        """The smallest total, 0 or more nats, at which `delta` is at most this one; rounded up to 1e-9."""
+        """Return the smallest total in nats, >= 0, with at most this `delta`, rounded up to 1e-9."""
         top = self.top * (_NANO // MICRO)
         with exact_arithmetic():
             return Decimal(top - largest(lambda n: self._delta(top - n) <= delta, top)) / _NANO
@@ -116,7 +116,7 @@ class LossLaw:
         return min(1.0, math.nextafter(delta * self.margin, math.inf))
 
     def _with(self, epsilon: int, n: int) -> "LossLaw":
-        """The loss with n more answers of epsilon micro-nats each."""
+        """Return the loss with n more answers of epsilon micro-nats each."""
         kernel, infinite = _answers(epsilon, n, self.step)
         filled = np.flatnonzero(kernel)
         if len(filled) * 4 < len(kernel):
@@ -126,13 +126,13 @@ class LossLaw:
         else:
             chances = np.convolve(self.chances, kernel)
         high, low = _ends(chances)
-        kept = chances[high:low].copy()
-        kept[-1] += chances[low:].sum()
+        remaining = chances[high:low].copy()
+        remaining[-1] += chances[low:].sum()
         return LossLaw(
             self.top,
             self.step,
             self.first + high,
-            kept,
+            remaining,
             self.beyond + infinite + float(chances[:high].sum()),
             # binomials, and a sum of at most this many products, each rounded
             self.margin * (1 + 5e-12 + 1e-15 * n * (1 + epsilon / MICRO) + 3e-16 * len(filled)),

@@ -18,7 +18,7 @@ from ..server.extras import require
 
 
 class NeighbourRelation(enum.StrEnum):
-    """Which pairs of data sets must be hard to tell apart.
+    """The pairs of data sets that must be hard to tell apart.
 
     added     one record is added or removed; how many there are is protected too. The classic one.
     replaced  one record has another value; their number is public. What local privacy protects: a central
@@ -30,7 +30,7 @@ class NeighbourRelation(enum.StrEnum):
 
     @property
     def sensitivity(self) -> int:
-        """How much the counts of one partition of the domain change at most, in the L1 norm."""
+        """Return the largest change of the counts of one partition of the domain, in the L1 norm."""
         return 1 if self is NeighbourRelation.added else 2
 
 
@@ -90,8 +90,8 @@ class SeededNoise:
 
     def draw(self, n: int, sensitivity: int, epsilon: float) -> Ints:
         stop = -math.expm1(-epsilon / sensitivity)
-        drawn = self.rng.geometric(stop, (2, n))
-        return drawn[0] - drawn[1]
+        numbers = self.rng.geometric(stop, (2, n))
+        return numbers[0] - numbers[1]
 
 
 def _opendp() -> Any:
@@ -117,12 +117,12 @@ def safe_source(rng: np.random.Generator | None = None) -> NoiseSource:
 
 
 def seeded_source(seed: int | np.random.SeedSequence) -> NoiseSource:
-    """A source that repeats itself: for simulations only."""
+    """Return a reproducible source, for simulations only."""
     noise, rng = np.random.default_rng(seed).spawn(2)
     return NoiseSource(SeededNoise(noise), rng)
 
 
 def source_of(seed: np.random.SeedSequence, safe: bool) -> NoiseSource:
-    """A seeded source, or OpenDP's noise beside that seed's generator for simulated devices."""
+    """Return a seeded source, or OpenDP's noise with a seeded generator for simulated devices."""
     source = seeded_source(seed)
     return safe_source(source.rng) if safe else source

@@ -31,7 +31,7 @@ from ..server.words.numbers import expected
 from ..server.words.text_table import TextTable
 from ..simulator import vectorised
 from ..simulator.worker_pool import THIS_PROCESS, Workers
-from .frame import Row, Running, StudyParameters, StudyResult, table
+from .frame import Row, RunContext, StudyParameters, StudyResult, table
 
 FALSE_ALARM = 1e-4  # chance that a row says no where the prediction is right
 MOST_REPORTS = 50_000_000  # in all fleets of one row
@@ -46,7 +46,7 @@ _DrawReports = Callable[[np.random.Generator], int]
 
 @dataclass(frozen=True)
 class CheckRow:
-    """What one row of a check draws. reports: expected of a fleet; draw_reports: how many one makes."""
+    """The draws of one row of a check; reports: expected per fleet; draw_reports: draws that number."""
 
     name: str
     design: Design
@@ -62,7 +62,7 @@ class CheckRow:
 
 
 def plan_row(plan: Plan, fleets: int) -> CheckRow | Row:
-    """The plan's error; of smaller fleets where the whole ones would take too long."""
+    """Return the row for a plan's error, with smaller fleets if whole ones would take too long."""
     part = _part(plan.devices, fleets, plan.design)
     devices = max(2, int(plan.devices * part))
     row = CheckRow(
@@ -72,7 +72,7 @@ def plan_row(plan: Plan, fleets: int) -> CheckRow | Row:
 
 
 def lifetime_rows(life: LifetimePlan, fleets: int) -> list[CheckRow | Row]:
-    """The errors of the horizon's last day, week and 30 days; with the coin and the cap."""
+    """Return rows for the horizon's last day, week and 30 days, with sampling and the cap."""
     rows: list[CheckRow | Row] = []
     for name, days in life.windows().items():
         per_device = life.best.per_device(days)
@@ -95,7 +95,7 @@ def _measurable(row: CheckRow) -> CheckRow | Row:
 
 
 def _part(work: float, fleets: int, design: Design, reports_per_work: float = 1.0) -> float:
-    """The share of each fleet to draw, so that a check takes seconds; work: reports or boards of a fleet."""
+    """Return the share of each fleet to draw in seconds; work: reports or boards of a fleet."""
     enough = _MANY_REPORTS / _least_chance(design) / min(1.0, reports_per_work)
     return min(1.0, max(MOST_REPORTS / fleets, enough) / work)
 
@@ -105,7 +105,7 @@ def _least_chance(design: Design) -> float:
 
 
 def window_reports(spending: Spending, devices: int, days: float) -> _DrawReports:
-    """How many reports a fleet makes in its last `days` days, board by board: coin, cap and all."""
+    """Return a function that draws a fleet's reports in its last `days` days, board by board."""
     rhythm = spending.rhythm
     calls = rhythm.calls_in(days)
     whole = min(max(1, round(calls)), rhythm.calls)
@@ -115,23 +115,23 @@ def window_reports(spending: Spending, devices: int, days: float) -> _DrawReport
         p = 1 / spending.every
         boards = devices if calling == 1 else int(rng.binomial(devices, calling))
         before = rng.binomial(rhythm.calls - whole, p, boards)
-        left = spending.cap - np.minimum(before, spending.cap)
-        return int(np.minimum(rng.binomial(whole, p, boards), left).sum())
+        remaining = spending.cap - np.minimum(before, spending.cap)
+        return int(np.minimum(rng.binomial(whole, p, boards), remaining).sum())
 
     return draw
 
 
 _Drawing = tuple[int, np.random.SeedSequence]
-"""How many fleets of a row, and the seed that they are drawn from."""
+"""Number of fleets of a row, and the seed of their draws."""
 
 
 def measure(
     row: CheckRow,
     seed: np.random.SeedSequence,
     workers: Workers = THIS_PROCESS,
-    drawn: Callable[[int], object] = lambda _: None,
+    on_drawn: Callable[[int], object] = lambda _: None,
 ) -> Row:
-    """Draw a row's fleets on workers and compare. drawn: told how many more fleets are done.
+    """Draw a row's fleets on workers and compare; on_drawn: called with each further number of fleets.
 
     reports, fleets: drawn, on average for a fleet; population: what devices held, in words. predicted,
     measured: half-widths of 95 % intervals, shares of devices; uncertainty: standard error of the measured
@@ -139,14 +139,14 @@ def measure(
     does not agree, with the likely cause: None where it does.
     """
     design, fleets = row.design, row.fleets
-    asked = expected_error.question_places(design, row.question)
-    predicted = Z * math.sqrt(asked.variance.mean() / row.reports)
+    targets = expected_error.question_places(design, row.question)
+    predicted = Z * math.sqrt(targets.variance.mean() / row.reports)
     sizes = [min(_AT_ONCE, fleets - first) for first in range(0, fleets, _AT_ONCE)]
     parts = list(zip(sizes, seed.spawn(len(sizes)), strict=True))
-    total, made = 0.0, 0
-    for squares, reports in workers.map(_draw, parts, row, asked, advance=lambda part: drawn(part[0])):
-        total, made = total + squares, made + reports
-    excess = excess_kurtosis(design, asked, row.reports)
+    total, report_count = 0.0, 0
+    for squares, reports in workers.map(_draw, parts, row, targets, advance=lambda part: on_drawn(part[0])):
+        total, report_count = total + squares, report_count + reports
+    excess = excess_kurtosis(design, targets, row.reports)
     freedom = fleets / (1 + excess / 2)
     least, most = band(freedom, row.fewest)
     measured, uncertainty = predicted * math.sqrt(total / fleets), predicted / math.sqrt(2 * freedom)
@@ -156,27 +156,31 @@ def measure(
         errors, side = abs(measured - predicted) / uncertainty, "less" if measured < predicted else "more"
         why = f"predicted ±{predicted:.3%}, measured ±{measured:.3%}: {errors:.1f} standard errors {side}"
         why += f"; {_cause(row, excess)}"
-    check: Row = {"name": row.name, "reports": made / fleets, "fleets": fleets}
-    check |= {"population": _words(asked, row.question), "predicted": predicted, "measured": measured}
+    check: Row = {"name": row.name, "reports": report_count / fleets, "fleets": fleets}
+    check |= {
+        "population": _describe_population(targets, row.question),
+        "predicted": predicted,
+        "measured": measured,
+    }
     check |= {"uncertainty": uncertainty, "least": least, "most": most}
     return check | {"agrees": agrees, "why": why}
 
 
-def _draw(part: _Drawing, row: CheckRow, asked: Places | MeanPopulation) -> tuple[float, int]:
-    """The sum of some fleets' squared errors, in parts of what is predicted, and of their reports."""
+def _draw(part: _Drawing, row: CheckRow, targets: Places | MeanPopulation) -> tuple[float, int]:
+    """Return the sums of fleets' squared errors, relative to the prediction, and of their reports."""
     fleets, seed = part
     design, rng = row.design, np.random.default_rng(seed)
-    total, made = 0.0, 0
+    total, report_count = 0.0, 0
     for _ in range(fleets):
-        place = int(rng.integers(len(asked.variance)))
+        place = int(rng.integers(len(targets.variance)))
         n = max(2, row.draw_reports(rng))
-        shares, statistic = asked.population(design.domain, place), asked.statistic(design.domain, place)
+        shares, statistic = targets.population(design.domain, place), targets.statistic(design.domain, place)
         counts = vectorised.histogram(design.experiment, rng.multinomial(n, shares), rng)
         decoded = estimate(design.experiment, counts).decoded
         off = float(decoded.value(statistic[:, None])[0]) - float(shares @ statistic)
-        total += off * off * n / asked.variance[place]
-        made += n
-    return total, made
+        total += off * off * n / targets.variance[place]
+        report_count += n
+    return total, report_count
 
 
 def band(freedom: float, fewest: float) -> tuple[float, float]:
@@ -192,16 +196,16 @@ def band(freedom: float, fewest: float) -> tuple[float, float]:
     return float(low) * (1 - slack), float(high) * (1 + slack)
 
 
-def excess_kurtosis(design: Design, asked: Places | MeanPopulation, reports: float) -> float:
-    """Excess kurtosis of the estimates' errors, a mean over some of the places."""
+def excess_kurtosis(design: Design, targets: Places | MeanPopulation, reports: float) -> float:
+    """Return the excess kurtosis of the estimates' errors, averaged over some of the places."""
     mechanism = design.mechanism
     total = 0.0
-    chosen = np.unique(np.linspace(0, len(asked.variance) - 1, _TAILS).astype(int)).tolist()
+    chosen = np.unique(np.linspace(0, len(targets.variance) - 1, _TAILS).astype(int)).tolist()
     for place in chosen:
-        variance = asked.variance[place]
-        laws = mechanism.law(asked.population(design.domain, place))
+        variance = targets.variance[place]
+        laws = mechanism.law(targets.population(design.domain, place))
         weights, _ = mechanism.weights(
-            asked.statistic(design.domain, place)[:, None], mechanism.stratum_chances
+            targets.statistic(design.domain, place)[:, None], mechanism.stratum_chances
         )
         for w, law, chance in zip(weights, laws, mechanism.stratum_chances, strict=True):
             if w is not None:
@@ -211,12 +215,12 @@ def excess_kurtosis(design: Design, asked: Places | MeanPopulation, reports: flo
     return total / len(chosen)
 
 
-def _words(asked: Places | MeanPopulation, question: Question) -> str:
-    if isinstance(asked, MeanPopulation):
+def _describe_population(targets: Places | MeanPopulation, question: Question) -> str:
+    if isinstance(targets, MeanPopulation):
         return "the worst" if question.spread is None else f"deviation {question.spread:.3g}"
-    share = f"{asked.share:.3g}" if 0 < asked.share < 0.01 else f"{asked.share:.0%}"
-    if len(asked.low) == 1:
-        low, high = int(asked.low[0]), int(asked.high[0])
+    share = f"{targets.share:.3g}" if 0 < targets.share < 0.01 else f"{targets.share:.0%}"
+    if len(targets.low) == 1:
+        low, high = int(targets.low[0]), int(targets.high[0])
         return f"{share} hold value {low}" if high == low + 1 else f"{share} in values {low}:{high}"
     if question.kind == "quantile":
         return f"{share} below a value"
@@ -226,7 +230,7 @@ def _words(asked: Places | MeanPopulation, question: Question) -> str:
 
 
 def _cause(row: CheckRow, excess: float) -> str:
-    """The likely cause of a difference that is not chance."""
+    """Return the likely cause of a significant difference."""
     if row.fewest < min(_MANY_REPORTS, row.reports):
         return f"likely cause: a level of the tree has only {row.fewest:.0f} reports"
     if excess > 1:
@@ -260,44 +264,48 @@ def _request_fields() -> dict[str, Any]:
 PlanCheckParameters = create_model("PlanCheckParameters", __base__=FleetsParameters, **_request_fields())
 
 
-def run(asked: FleetsParameters, running: Running) -> StudyResult:
-    """Plan what is asked, draw its fleets, and measure the plan's errors. Raises PlanError."""
-    made = answer(PlanRequest(**asked.model_dump(exclude={"fleets"})))
-    plan = made.plan
-    rows = [plan_row(plan, asked.fleets)] if isinstance(plan, Plan) else lifetime_rows(plan, asked.fleets)
-    seeds = np.random.SeedSequence(running.seed).spawn(len(rows))
+def run(parameters: FleetsParameters, context: RunContext) -> StudyResult:
+    """Make the plan, draw its fleets, and measure the plan's errors; raise PlanError."""
+    plan_answer = answer(PlanRequest(**parameters.model_dump(exclude={"fleets"})))
+    plan = plan_answer.plan
+    rows = (
+        [plan_row(plan, parameters.fleets)]
+        if isinstance(plan, Plan)
+        else lifetime_rows(plan, parameters.fleets)
+    )
+    seeds = np.random.SeedSequence(context.seed).spawn(len(rows))
     total = sum(row.fleets for row in rows if isinstance(row, CheckRow))
-    checked = [
-        measure(row, seed, running.workers, lambda more: running.advance(more / total))
+    checks = [
+        measure(row, seed, context.workers, lambda more: context.advance(more / total))
         if isinstance(row, CheckRow)
         else row
         for row, seed in zip(rows, seeds, strict=True)
     ]
-    return StudyResult(made.to_dict() | {"check": checked}, (*made.lines, "", *_shown(checked)))
+    return StudyResult(plan_answer.to_dict() | {"check": checks}, (*plan_answer.lines, "", *_tables(checks)))
 
 
-run.__annotations__["asked"] = PlanCheckParameters  # what the catalogue reads parameters with
+run.__annotations__["parameters"] = PlanCheckParameters  # read by the catalogue
 
 
-def _shown(checked: Sequence[Row]) -> list[TextTable | str]:
-    measured = [row for row in checked if "measured" in row]
-    shown: list[TextTable | str] = []
+def _tables(checks: Sequence[Row]) -> list[TextTable | str]:
+    measured = [row for row in checks if "measured" in row]
+    output: list[TextTable | str] = []
     if measured:
         cells = "{name} | {population} | {fleets:,} | {expected} | {predicted:.3%}"
-        cells += " | {measured:.3%} ({uncertainty:.3%}) | {said}"
+        cells += " | {measured:.3%} ({uncertainty:.3%}) | {verdict}"
         lines = [
-            row | {"expected": expected(row["reports"]), "said": "yes" if row["agrees"] else "no"}
+            row | {"expected": expected(row["reports"]), "verdict": "yes" if row["agrees"] else "no"}
             for row in measured
         ]
         headings = "window | population | fleets | reports | predicted | measured | agrees"
         title = "checked with simulated fleets, against the population drawn from"
-        shown += [
+        output += [
             table(title, headings, cells, lines, (0, 1)),
             "  half-widths; in brackets the standard error of what was measured; a right plan",
             f"  is said not to agree in 1 of {1 / FALSE_ALARM:,.0f} rows",
         ]
-    for row in checked:
+    for row in checks:
         why = f"not measured: {row['unmeasured']}" if "unmeasured" in row else row["why"]
         if why:
-            shown.append(f"  {row['name']}: {why}" if row["name"] else f"  {why}")
-    return shown
+            output.append(f"  {row['name']}: {why}" if row["name"] else f"  {why}")
+    return output

@@ -83,10 +83,10 @@ class Boards:
 
 @dataclass(frozen=True)
 class Arrival:
-    """What a simulation gave.
+    """The result of a simulation.
 
     connected_s: per board, from the moment the power is back until it is connected; infinite where it was not
-    by the end. attempts: per board. tried, taken: attempts begun and boards connected in each second.
+    by the end. attempts: per board. tries, connections: attempts and new connections in each second.
     busy: processor seconds of the broker in each second, all cores. most_open: connections that stood at
     once, half-open ones too.
     """
@@ -95,8 +95,8 @@ class Arrival:
     server: Server
     connected_s: NDArray[np.float64] = field(repr=False)
     attempts: NDArray[np.int64] = field(repr=False)
-    tried: NDArray[np.int64] = field(repr=False)
-    taken: NDArray[np.int64] = field(repr=False)
+    tries: NDArray[np.int64] = field(repr=False)
+    connections: NDArray[np.int64] = field(repr=False)
     busy: NDArray[np.float64] = field(repr=False)
     most_open: int
 
@@ -159,7 +159,7 @@ class _Simulation:
         self._free = max(int(server.cores), 1)
         self._open = self._most_open = 0
         self._connected = np.full(n, math.inf)
-        self._tried: list[float] = []
+        self._tries: list[float] = []
         self._spent: list[tuple[float, float]] = []
 
     def run(self, advance: Callable[[float], object]) -> Arrival:
@@ -169,17 +169,17 @@ class _Simulation:
         starts += rng.integers(0, max(first * 1000, 1), boards.count) / 1000
         self._events = [(float(s), _ATTEMPT, i, 0, 0) for i, s in enumerate(starts)]
         heapq.heapify(self._events)
-        left, told = boards.count, boards.count
+        unconnected, reported = boards.count, boards.count
         does = (self._begin, self._syn, self._came, self._done, self._deadline)
-        while self._events and left:
+        while self._events and unconnected:
             now, kind, board, attempt, part = heapq.heappop(self._events)
             if now > self._most_s:
                 break
-            left -= bool(does[kind](now, board, attempt, part))
-            if told - left > boards.count // 200:
-                advance((told - left) / boards.count)
-                told = left
-        advance(told / boards.count)
+            unconnected -= bool(does[kind](now, board, attempt, part))
+            if reported - unconnected > boards.count // 200:
+                advance((reported - unconnected) / boards.count)
+                reported = unconnected
+        advance(reported / boards.count)
         return self._arrival()
 
     def _at(self, when: float, kind: int, board: int, attempt: int = 0, part: int = 0) -> None:
@@ -193,7 +193,7 @@ class _Simulation:
     def _begin(self, now: float, board: int, _attempt: int, _part: int) -> None:
         self._attempt[board] += 1
         self._part[board] = _TCP
-        self._tried.append(now)
+        self._tries.append(now)
         attempt = self._attempt[board]
         self._at(now + self._boards.timeout_s, _DEADLINE, board, attempt, _TCP)
         self._syn(now, board, attempt, 0)
@@ -273,10 +273,10 @@ class _Simulation:
 
     def _arrival(self) -> Arrival:
         connected = self._connected
-        tried = np.array(self._tried)
+        tries = np.array(self._tries)
         when, cost = np.array(self._spent).reshape(-1, 2).T
         last = np.max(connected[np.isfinite(connected)], initial=0.0)
-        seconds = int(max(last, tried.max(), when.max(initial=0.0))) + 1
+        seconds = int(max(last, tries.max(), when.max(initial=0.0))) + 1
 
         def counted(at: NDArray[np.float64]) -> NDArray[np.int64]:
             return np.bincount(at.astype(np.int64), minlength=seconds)
@@ -286,7 +286,7 @@ class _Simulation:
             self._server,
             connected,
             np.array(self._attempt),
-            counted(tried),
+            counted(tries),
             counted(connected[np.isfinite(connected)]),
             np.bincount(when.astype(np.int64), cost, seconds).astype(float),
             self._most_open,

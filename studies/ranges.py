@@ -15,7 +15,7 @@ from ..server.words.text_table import TextTable
 from . import ranges_findings as findings
 from . import ranges_tables as tables
 from .daily import Daily, flights, read_daily
-from .frame import Running, StudyError, StudyParameters, StudyResult, write_csv
+from .frame import RunContext, StudyError, StudyParameters, StudyResult, write_csv
 from .noise import NeighbourRelation, source_of
 from .ranges_run import FULL, QUICK, RangeStudy, run_design
 from .structures import CentralFlat, CentralHierarchy, LocalFlat, LocalHierarchy
@@ -51,21 +51,21 @@ class RangesParameters(StudyParameters):
     epsilon: float = Field(1.0, description="With range: ε of all answers together, in nats.")
 
 
-def run(asked: RangesParameters, running: Running) -> StudyResult:
+def run(parameters: RangesParameters, context: RunContext) -> StudyResult:
     """Run the study and write its folder; or answer the ranges that are asked for."""
     own = None
-    if asked.input is not None:
-        if asked.time is None:
+    if parameters.input is not None:
+        if parameters.time is None:
             raise StudyError("--input FILE needs --time COLUMN, the column of dates or timestamps")
-        own = read_daily(asked.input, asked.time, asked.value, asked.by, asked.only)
-    elif asked.time or asked.value or asked.by or asked.only:
+        own = read_daily(parameters.input, parameters.time, parameters.value, parameters.by, parameters.only)
+    elif parameters.time or parameters.value or parameters.by or parameters.only:
         raise StudyError("--time, --value, --by and --only are about a file: add --input FILE")
-    if asked.range:
-        return answer(own or flights(), asked.range, asked.epsilon, running.seed)
-    output_folder(asked.out)
+    if parameters.range:
+        return answer(own or flights(), parameters.range, parameters.epsilon, context.seed)
+    output_folder(parameters.out)
     start = time.monotonic()
-    study = run_design(QUICK if asked.quick else FULL, own, running)
-    results, shown_tables = write_folder(study, asked.out)
+    study = run_design(QUICK if parameters.quick else FULL, own, context)
+    results, shown_tables = write_folder(study, parameters.out)
     seconds = time.monotonic() - start
     surprises = TextTable(
         "surprises of a well-known study, and their causes", ("surprise", "cause"), _CAUSES, (0, 1)
@@ -79,13 +79,13 @@ def run(asked: RangesParameters, running: Running) -> StudyResult:
         f"{findings.DISAGREES:g} standard deviations off, the farthest {max(z, key=abs):+.1f}; the "
         f"deviations have mean {z.mean():+.2f} and standard deviation {z.std():.2f} (0 and 1 by theory)."
     )
-    shown = [part for table in shown_tables for part in (table, "")]
-    shown += [agreement, "", surprises, "", f"figures and CSV files  {asked.out}  ({seconds:.0f} s)"]
+    output = [part for table in shown_tables for part in (table, "")]
+    output += [agreement, "", surprises, "", f"figures and CSV files  {parameters.out}  ({seconds:.0f} s)"]
     json = {
-        "folder": str(asked.out),
+        "folder": str(parameters.out),
         "seconds": round(seconds, 1),
-        "seed": running.seed,
-        "noise": "OpenDP" if running.seed is None else "seeded, for simulation only",
+        "seed": context.seed,
+        "noise": "OpenDP" if context.seed is None else "seeded, for simulation only",
         "days": list(study.design.lengths),
         "epsilons": list(study.design.epsilons),
         "fanouts": list(study.design.fanouts),
@@ -98,7 +98,7 @@ def run(asked: RangesParameters, running: Running) -> StudyResult:
         **{name: results[name] for name in ("fits", "length_fits", "break_even")},
         "hierarchy_wins_from": findings.flaw_break_even(study),
     }
-    return StudyResult(json, shown)
+    return StudyResult(json, output)
 
 
 def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[Any]], list[TextTable]]:
@@ -109,9 +109,9 @@ def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[An
     from .ranges_figures import FIGURES  # matplotlib takes a second to load
 
     middle = study.design.middle
-    asked = {point.days for point in study.short}
+    short_days = {point.days for point in study.short}
     even = findings.even_lengths(
-        study.short, [one for one in study.series if len(one.counts) in asked], middle
+        study.short, [one for one in study.series if len(one.counts) in short_days], middle
     )
     verdicts = findings.all_verdicts(study)
     results: dict[str, Sequence[Any]] = {
@@ -126,14 +126,14 @@ def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[An
     for name, rows in results.items():
         if rows:
             write_csv(folder / f"{name}.csv", plain(rows), "{:.6g}".format, "\n")
-    first, *others = shown = [
+    first, *others = all_tables = [
         tables.agreement(verdicts),
         tables.results(study.points, middle),
         tables.lengths(results["length_fits"]),
-        tables.even(even),
+        tables.break_even(even),
         tables.flaws(study.design, study.flaw_series),
     ]
-    (folder / "tables.md").write_text("\n".join(map(tables.markdown, shown)), encoding="utf-8")
+    (folder / "tables.md").write_text("\n".join(map(tables.markdown, all_tables)), encoding="utf-8")
     for name, draw in FIGURES.items():
         draw(study, folder / f"{name}.png")
     return results, [*others, first]
@@ -154,18 +154,22 @@ def answer(series: Daily, ranges: Sequence[str], epsilon: float, seed: int | Non
     source = source_of(np.random.SeedSequence(seed), seed is None)
     truths = np.diff(np.concatenate(([0], np.cumsum(series.counts)))[np.stack((low, high))], axis=0)[0]
     replaced = NeighbourRelation.replaced
-    of = {}
+    answers_by_family = {}
     for structure in (CentralFlat(replaced), CentralHierarchy(0, replaced), LocalFlat(), LocalHierarchy()):
         law = structure.law(series.counts, epsilon, low, high)
         answers = structure.fit(series.counts, epsilon, source).answer(low, high)
-        of[structure.family] = list(zip(answers.tolist(), np.sqrt(np.diag(law.covariance)), strict=True))
+        answers_by_family[structure.family] = list(
+            zip(answers.tolist(), np.sqrt(np.diag(law.covariance)), strict=True)
+        )
     rows: list[dict[str, Any]] = []
     total, first, last = series.counts.sum(), series.first, series.last
-    shown: list[TextTable | str] = [f"# {series.name}: {total:,} records, {first} to {last}, ε = {epsilon:g}"]
+    output: list[TextTable | str] = [
+        f"# {series.name}: {total:,} records, {first} to {last}, ε = {epsilon:g}"
+    ]
     for i, (text, truth) in enumerate(zip(ranges, truths.tolist(), strict=True)):
         days = int(high[i] - low[i])
         cells = []
-        for family, answered in of.items():
+        for family, answered in answers_by_family.items():
             value, expected = answered[i]
             off = value - truth
             row = {"range": text, "days": days, "structure": family, "truth": truth, "answer": value}
@@ -174,5 +178,5 @@ def answer(series: Daily, ranges: Sequence[str], epsilon: float, seed: int | Non
             cells.append((family, f"{truth:,}", f"{value:,.1f}", f"{off:+,.1f}", wide))
         long = "1 day" if days == 1 else f"{days:,} days"
         title = f"{text.replace(':', ' to ')}: {long}, {truth:,} records"
-        shown += ["", TextTable(title, ("structure", "truth", "answer", "error", "by theory"), cells)]
-    return StudyResult({"epsilon": epsilon, "seed": seed, "ranges": rows}, shown)
+        output += ["", TextTable(title, ("structure", "truth", "answer", "error", "by theory"), cells)]
+    return StudyResult({"epsilon": epsilon, "seed": seed, "ranges": rows}, output)

@@ -26,8 +26,8 @@ _CASES = dict(
 )
 
 
-def _named(case: str) -> str:
-    return "correct" if case == "all correct" else findings.labelled(case)
+def _case_label(case: str) -> str:
+    return "correct" if case == "all correct" else findings.case_label(case)
 
 
 def _normal_law(axes: Axes) -> None:
@@ -35,15 +35,15 @@ def _normal_law(axes: Axes) -> None:
     axes.plot(x, np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi), "--", color="#000000", label="normal law")
 
 
-def _even(axes: Axes) -> None:
+def _mark_break_even(axes: Axes) -> None:
     axes.axhline(1, color=TRUTH, linewidth=1.2, linestyle="--")
 
 
 def lengths(study: RangeStudy, path: Path) -> None:
     """RMSE against length, a panel for each number of days."""
     here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours="replaced")
-    with panels(path, len(study.series), 3) as (drawing, drawn):
-        for axes, series in zip(drawn, study.series, strict=True):
+    with panels(path, len(study.series), 3) as (drawing, all_axes):
+        for axes, series in zip(all_axes, study.series, strict=True):
             days, records = len(series.counts), series.counts.sum()
             for family in FAMILIES:
                 points = select(here, days=days, family=family)
@@ -51,33 +51,37 @@ def lengths(study: RangeStudy, path: Path) -> None:
                 curve(axes, x, theory, [p.rmse for p in points], COLOUR[family], family)
             axes_words = "length of the range, days", "RMSE, records"
             panel(axes, (f"{days:,} days", f"{records:,} records", *axes_words), "y", y=thousands)
-        legend_below(drawing, drawn[0], 4, 11)
+        legend_below(drawing, all_axes[0], 4, 11)
 
 
 def hierarchy(study: RangeStudy, path: Path) -> None:
     """RMSE of the hierarchy over flat's, against length."""
-    with figure(path, 2) as (drawing, drawn):
-        for axes, side in zip(drawn, ("central", "local"), strict=True):
+    with figure(path, 2) as (drawing, all_axes):
+        for axes, side in zip(all_axes, ("central", "local"), strict=True):
             ratios = findings.wins(study, side)
             for colour, days in zip(COLOURS, study.design.lengths, strict=False):
                 x, y = zip(*((length / days, ratio) for n, length, ratio in ratios if n == days), strict=True)
                 axes.plot(x, y, "o-", color=colour, label=f"{days:,} days", markersize=4)
-            _even(axes)
+            _mark_break_even(axes)
             axes.set_yscale("log")
             low, high = axes.get_ylim()
             ticks = (t for t in (0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3) if low <= t <= high)
             note = "below the dashed line the hierarchy wins"
             panel(axes, (side.capitalize(), note, "length / days", "RMSE of hierarchy / flat"), y=ticks)
-        legend_below(drawing, drawn[0], 6, 11)
+        legend_below(drawing, all_axes[0], 6, 11)
 
 
 def epsilon(study: RangeStudy, path: Path) -> None:
     """RMSE against ε and against 1/ε with its lines."""
-    days, epsilons = findings.shown_days(study), study.design.epsilons
+    days, epsilons = findings.figure_days(study), study.design.epsilons
     with figure(path, 2) as (drawing, (left, right)):
         for family, colour in COLOUR.items():
             points = select(
-                study.points, days=days, family=family, fanout=0, neighbours=findings.usual(family)
+                study.points,
+                days=days,
+                family=family,
+                fanout=0,
+                neighbours=findings.default_neighbours(family),
             )
             x, measured, theory = findings.curve(points)
             power = findings.exponent(x, measured)
@@ -97,8 +101,8 @@ def epsilon(study: RangeStudy, path: Path) -> None:
 
 def fanouts(study: RangeStudy, path: Path) -> None:
     """RMSE by fanout, relative to the best one."""
-    with figure(path, 2) as (drawing, drawn):
-        for axes, side in zip(drawn, ("central", "local"), strict=True):
+    with figure(path, 2) as (drawing, all_axes):
+        for axes, side in zip(all_axes, ("central", "local"), strict=True):
             for colour, days in zip(COLOURS, study.design.lengths, strict=False):
                 errors = findings.fanout_errors(study, side, days)
                 measured, theory = np.array(list(errors.values())).T
@@ -111,7 +115,7 @@ def fanouts(study: RangeStudy, path: Path) -> None:
             note = f"ε = {study.design.middle:g}, all lengths; dots measured, lines theory"
             words = f"{side.capitalize()} hierarchy", note, "fanout", "RMSE, 1 for the best by theory"
             panel(axes, words, x=study.design.fanouts)
-        legend_below(drawing, drawn[0], 6, 11)
+        legend_below(drawing, all_axes[0], 6, 11)
 
 
 def price(study: RangeStudy, path: Path) -> None:
@@ -152,12 +156,12 @@ def noise(study: RangeStudy, path: Path) -> None:
 
 
 def example(study: RangeStudy, path: Path) -> None:
-    """Counts of days beside one estimate of each structure."""
+    """Draw counts of days and one estimate of each structure."""
     truth = study.example["counts"]
     days = np.arange(len(truth))
     edges = np.arange(len(truth) + 1) - 0.5
-    with figure(path, 2, 2) as (_, drawn):
-        for axes, (family, colour) in zip(drawn, COLOUR.items(), strict=True):
+    with figure(path, 2, 2) as (_, all_axes):
+        for axes, (family, colour) in zip(all_axes, COLOUR.items(), strict=True):
             # As many bars take ten times as long.
             axes.stairs(study.example[family], edges, fill=True, color=colour, label="estimate")
             axes.step(days, truth, where="mid", color="#000000", linewidth=1.2, label="counts")
@@ -200,8 +204,8 @@ def flat(study: RangeStudy, path: Path) -> None:
         "no hashing": (Flaws(no_hash=True), COLOURS[2]),
         "the thesis (not ε-LDP)": (_FLAT_THESIS, COLOURS[6]),
     }
-    with figure(path, 2) as (drawing, drawn):
-        for axes, e in zip(drawn, (study.design.middle, min(study.design.epsilons)), strict=True):
+    with figure(path, 2) as (drawing, all_axes):
+        for axes, e in zip(all_axes, (study.design.middle, min(study.design.epsilons)), strict=True):
             for name, (flaws, colour) in lines.items():
                 points = select(study.flawed, flaws=str(flaws), family="local flat", epsilon=e)
                 theory = [predicted(FlawedStructure(0, flaws), series, e, int(r), 20) for r in at]
@@ -213,7 +217,7 @@ def flat(study: RangeStudy, path: Path) -> None:
             axes.set_ylim(0, None)
             note = f"{days} days; dots measured, lines theory"
             panel(axes, (f"ε = {e:g}", note, "length, days", "RMSE, records"), y=thousands)
-        legend_below(drawing, drawn[0], 4, 10)
+        legend_below(drawing, all_axes[0], 4, 10)
 
 
 def exponents(study: RangeStudy, path: Path) -> None:
@@ -227,7 +231,7 @@ def exponents(study: RangeStudy, path: Path) -> None:
             flaws = findings.CASES[case]
             x, measured, theory = findings.curve(select(study.flawed, flaws=str(flaws), fanout=fanout))
             start = start or measured[0] * 1.6
-            name = f"{_named(case)}: ε^{findings.exponent(x, measured):.2f}"
+            name = f"{_case_label(case)}: ε^{findings.exponent(x, measured):.2f}"
             curve(left, [1 / e for e in x], theory, measured, colour, name)
             errors = findings.flaw_fanout_errors(study, flaws)
             mark = "o--" if flaws == Flaws(lie=True) else "o-"  # it lies on the correct one
@@ -258,8 +262,8 @@ def short(study: RangeStudy, path: Path) -> None:
                 [t.predicted / f.predicted for t, f in pairs],
                 [t.rmse / f.rmse for t, f in pairs],
             )
-            curve(axes, [t.length for t in trees], theory, measured, colour, _named(case))
-        _even(axes)
+            curve(axes, [t.length for t in trees], theory, measured, colour, _case_label(case))
+        _mark_break_even(axes)
         table = study.design.lengths.get(days)
         if table:
             label = "lengths of the study's table"
@@ -271,7 +275,7 @@ def short(study: RangeStudy, path: Path) -> None:
 
 
 def spent(study: RangeStudy, path: Path) -> None:
-    """What the flawed oracle spends, and its error against that."""
+    """Draw the true ε of the flawed oracle, and its error against that."""
     days, least = study.design.flaw_days, min(study.design.epsilons)
     length = flaw_lengths(days)[4]
     with figure(path, 2) as (_, (left, right)):

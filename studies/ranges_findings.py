@@ -1,4 +1,4 @@
-"""What a study of ranges found, from its points: fits over ε, verdicts, what flaws change."""
+"""The findings of a study of ranges: fits over ε, verdicts, and the effect of flaws."""
 
 import bisect
 import math
@@ -43,12 +43,12 @@ def rms(values: Iterable[float]) -> float:
 
 
 def measured_rms(points: Sequence[Point]) -> float:
-    """RMSE over all of the points, as it was measured."""
+    """Return the RMSE over all of the points as measured."""
     return rms(point.rmse for point in points)
 
 
 def predicted_rms(points: Sequence[Point]) -> float:
-    """The same by theory."""
+    """Return the RMSE over all of the points as predicted."""
     return rms(point.predicted for point in points)
 
 
@@ -72,15 +72,15 @@ def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
 
 def explained(y: Sequence[float], fitted: Floats) -> float:
     """R²: the share of the variance of y that a fit explains."""
-    left, spread = np.asarray(y) - fitted, np.asarray(y) - np.mean(y)
-    return float(1 - left @ left / (spread @ spread))
+    residuals, spread = np.asarray(y) - fitted, np.asarray(y) - np.mean(y)
+    return float(1 - residuals @ residuals / (spread @ spread))
 
 
 _CURVE = ("family", "fanout", "neighbours", "flaws", "days")
 
 
 def groups(points: Sequence[Point]) -> Iterator[tuple[Row, list[Point]]]:
-    """What the points of each curve have in common, and these points: all ε and lengths over some days."""
+    """Yield each curve's key and points: all ε and lengths over some days."""
     curves: dict[tuple[Any, ...], list[Point]] = {}
     for point in points:
         curves.setdefault(tuple(getattr(point, name) for name in _CURVE), []).append(point)
@@ -88,7 +88,7 @@ def groups(points: Sequence[Point]) -> Iterator[tuple[Row, list[Point]]]:
 
 
 def fits(points: Sequence[Point]) -> list[Row]:
-    """How every structure's curve of RMSE depends on ε; none where there are fewer than three ε.
+    """Fit each structure's curve of RMSE against ε, if it has at least three ε.
 
     exponent, predicted_exponent: of ε in the power law that fits the measured and the predicted curve best,
     by least squares of logarithms. r2_inverse, r2_square: share of the variance that a + b / ε and a + b / ε²
@@ -108,7 +108,7 @@ def fits(points: Sequence[Point]) -> list[Row]:
 
 
 def length_fits(points: Sequence[Point], epsilon: float) -> list[Row]:
-    """How the error of each structure, fanout chosen, grows with the length r of the range at one ε, in days.
+    """Fit the error of each structure, fanout chosen, against the length r of the range in days, at one ε.
 
     r2_root, r2_log, r2_line: share of the variance that a + b √r, a + b ln r and a + b r explain;
     r2_quadratic: a + b r + c r², which has one more number to fit and so is never below the line's.
@@ -125,12 +125,12 @@ def length_fits(points: Sequence[Point], epsilon: float) -> list[Row]:
 
 
 def all_verdicts(study: RangeStudy) -> list[Row]:
-    """How every curve of a study agrees with theory."""
+    """Return the agreement of all curves of a study with theory."""
     return [*verdicts(study.points, "correct"), *verdicts(study.flawed, "flawed")]
 
 
 def verdicts(points: Sequence[Point], kind: str) -> list[Row]:
-    """How every curve agrees with theory: whether no point is farther off than chance explains.
+    """Return the agreement of curves with theory: whether chance explains the farthest point.
 
     kind: "correct" for the structures that are compared, "flawed" for the runs with flaws. lowest, highest:
     of measured / predicted RMSE; worst: deviations of the point that is farthest off.
@@ -149,19 +149,19 @@ def verdicts(points: Sequence[Point], kind: str) -> list[Row]:
 # --- Comparisons ----------------------------------------------------------------------------------
 
 
-def shown_days(study: RangeStudy) -> int:
-    """The domain that figures show where they show one: the longest up to 512 days."""
+def figure_days(study: RangeStudy) -> int:
+    """Return the domain for figures that show only one: the longest up to 512 days."""
     return max((n for n in study.design.lengths if n <= 512), default=min(study.design.lengths))
 
 
-def usual(side: str) -> str:
-    """The neighbours under which a side, central or local, is shown alone."""
+def default_neighbours(side: str) -> str:
+    """Return the neighbours for showing one side, central or local, alone."""
     return "added" if side.startswith("central") else "replaced"
 
 
 def wins(study: RangeStudy, side: str) -> list[tuple[int, int, float]]:
     """Days, length and RMSE of hierarchy over flat, fanout chosen, at the middle ε."""
-    here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours=usual(side))
+    here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours=default_neighbours(side))
     pairs = zip(
         select(here, family=f"{side} hierarchy"), select(here, family=f"{side} flat"), strict=True
     )  # both by days and length
@@ -170,19 +170,23 @@ def wins(study: RangeStudy, side: str) -> list[tuple[int, int, float]]:
 
 def fanout_errors(study: RangeStudy, side: str, days: int) -> dict[int, tuple[float, float]]:
     """Measured and predicted RMSE over all lengths at the middle ε, by fanout."""
-    wanted = {"days": days, "epsilon": study.design.middle, "neighbours": usual(side)}
-    here = select(study.points, family=f"{side} hierarchy", **wanted)
-    of = {fanout: select(here, fanout=fanout) for fanout in study.design.fanouts}
-    return {fanout: (measured_rms(points), predicted_rms(points)) for fanout, points in of.items()}
+    criteria = {"days": days, "epsilon": study.design.middle, "neighbours": default_neighbours(side)}
+    here = select(study.points, family=f"{side} hierarchy", **criteria)
+    points_by_fanout = {fanout: select(here, fanout=fanout) for fanout in study.design.fanouts}
+    return {
+        fanout: (measured_rms(points), predicted_rms(points)) for fanout, points in points_by_fanout.items()
+    }
 
 
 def price(study: RangeStudy) -> list[tuple[int, float, float]]:
-    """Records, and RMSE of local over central for flat and for hierarchy, neighbours replaced."""
+    """Return records, and RMSE of local over central for flat and hierarchy, neighbours replaced."""
     result = []
     here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours="replaced")
     for days, points in groupby(here, key=attrgetter("days")):
-        of = list(points)
-        central_flat, central_tree, flat, tree = (measured_rms(select(of, family=f)) for f in FAMILIES)
+        day_points = list(points)
+        central_flat, central_tree, flat, tree = (
+            measured_rms(select(day_points, family=f)) for f in FAMILIES
+        )
         records = next(int(s.counts.sum()) for s in study.series if len(s.counts) == days)
         result.append((records, flat / central_flat, tree / central_tree))
     return result
@@ -196,7 +200,7 @@ def flaw_fanout_errors(study: RangeStudy, flaws: Flaws) -> dict[int, float]:
 
 
 def break_even(epsilon: float, flaws: Flaws, fanout: int, series: Daily) -> int | None:
-    """The shortest length from which on, by theory, the hierarchy errs less than flat; None where never.
+    """Return the length from which on the hierarchy errs less than flat by theory, or None.
 
     epsilon: nats; for lengths up to half of the days. Every place of a range counts: in a sample of them the
     ratio of both errors would jump from one length to the next.
@@ -209,15 +213,15 @@ def break_even(epsilon: float, flaws: Flaws, fanout: int, series: Daily) -> int 
         ours, flat = (predicted(s, series, epsilon, length, places) for s in (tree, tree.beside))
         return ours < flat
 
-    return _first(lengths, better) if better(lengths[-1]) else None
+    return _first_better(lengths, better) if better(lengths[-1]) else None
 
 
 def _theory(structure: Structure, series: Daily, epsilon: float, length: int) -> float:
     return predicted(structure, series, epsilon, length, _RANGES)
 
 
-def _first(lengths: Sequence[int], better: Callable[[int], bool]) -> int | None:
-    """The first of rising lengths that is better, as all after it are; None where none is."""
+def _first_better(lengths: Sequence[int], better: Callable[[int], bool]) -> int | None:
+    """Return the first length that is better, with all longer ones, or None; lengths rise."""
     at = bisect.bisect_left(lengths, True, key=better)
     return lengths[at] if at < len(lengths) else None
 
@@ -229,7 +233,7 @@ def formula_length(fanout: int, days: int) -> int:
 
 
 def even_lengths(short: Sequence[Point], series_of: Sequence[Daily], epsilon: float) -> list[Row]:
-    """The length in days from which on a local hierarchy errs less than flat; None where never.
+    """Return rows of lengths in days from which on a local hierarchy errs less than flat, or None.
 
     formula     2 B ceil(log_B D)², for fanout B and D days: flat pays r variances for a range of r days, the
                 hierarchy 2 B nodes on each of ceil(log_B D) levels, among which reports are divided (Cormode,
@@ -254,14 +258,18 @@ def _even(short: Sequence[Point], series: Daily, fanout: int, epsilon: float) ->
         "fanout": fanout,
         "days": days,
         "formula": formula_length(fanout, days),
-        "summed": _first(sorted(flat), lambda r: _theory(sums, series, epsilon, r) < flat[r].predicted),
-        "consistent": _from_here_on({r: tree.predicted < flat[r].predicted for r, tree in trees.items()}),
-        "measured": _from_here_on({r: tree.rmse < flat[r].rmse for r, tree in trees.items()}),
+        "summed": _first_better(
+            sorted(flat), lambda r: _theory(sums, series, epsilon, r) < flat[r].predicted
+        ),
+        "consistent": _always_better_from(
+            {r: tree.predicted < flat[r].predicted for r, tree in trees.items()}
+        ),
+        "measured": _always_better_from({r: tree.rmse < flat[r].rmse for r, tree in trees.items()}),
     }
 
 
-def _from_here_on(better: Mapping[int, bool]) -> int | None:
-    """The first length from which on all are better."""
+def _always_better_from(better: Mapping[int, bool]) -> int | None:
+    """Return the first length from which on all are better, or None."""
     last_worse = max((length for length in better if not better[length]), default=0)
     return min((length for length in better if length > last_worse), default=None)
 
@@ -280,7 +288,7 @@ def number(x: float) -> str:
     return f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}"
 
 
-def labelled(case: str) -> str:
-    """A case of CASES as tables and figures name it."""
+def case_label(case: str) -> str:
+    """Return the label of a case of CASES in tables and figures."""
     named = {"all correct": "nothing: all correct", "thesis": "the thesis: all four"}.get(case, case)
     return f"{named} (not ε-LDP)" if CASES[case].lie else named

@@ -14,7 +14,7 @@ import numpy as np
 from ..server.arrays import Counts, Floats
 from .daily import Daily, flights, synthetic
 from .flawed import CORRECT, THESIS, FlawedStructure, Flaws
-from .frame import Running, StudyError
+from .frame import RunContext, StudyError
 from .noise import NeighbourRelation, safe_source, source_of
 from .structures import CentralFlat, CentralHierarchy, LocalFlat, LocalHierarchy, Structure
 
@@ -38,7 +38,7 @@ _FEWEST_FITS = 3
 
 @dataclass(frozen=True)
 class RangeDesign:
-    """What is varied: ε in nats, days and their range lengths, fanouts; fits per cell, ranges per length.
+    """The parameters to vary: ε in nats, days and range lengths, fanouts; fits per cell, ranges per length.
 
     local_fits: of a local structure, whose every record makes a report. flaw_days: the domain of the runs
     with flaws. even_days, even_fanouts: domains of this many days or more are also asked for the short
@@ -75,7 +75,7 @@ def default_series(days: int) -> Daily:
 
 
 def fitting_design(design: RangeDesign, series: Daily) -> RangeDesign:
-    """The design without domains that are more than a step longer than a series; empty days pad the last.
+    """Return the design without domains over a step longer than a series; empty days pad the last.
 
     Raises StudyError where not even the shortest domain is filled by half.
     """
@@ -83,23 +83,25 @@ def fitting_design(design: RangeDesign, series: Daily) -> RangeDesign:
     sizes = sorted(design.lengths)
     if 2 * days < sizes[0]:
         raise StudyError(f"{series.name} has {days} days; at least {sizes[0] // 2} are needed")
-    kept = [n for shorter, n in zip([0, *sizes], sizes, strict=False) if n <= days or shorter < days]
-    records = series.counts[: kept[0]].sum()
+    fitting_sizes = [n for shorter, n in zip([0, *sizes], sizes, strict=False) if n <= days or shorter < days]
+    records = series.counts[: fitting_sizes[0]].sum()
     if records < 1000:
-        raise StudyError(f"{series.name} has {records} records in its first {kept[0]} days; 1000 are needed")
-    flaw_days = max((n for n in kept if n <= design.flaw_days), default=kept[0])
-    return replace(design, lengths={n: design.lengths[n] for n in kept}, flaw_days=flaw_days)
+        raise StudyError(
+            f"{series.name} has {records} records in its first {fitting_sizes[0]} days; 1000 are needed"
+        )
+    flaw_days = max((n for n in fitting_sizes if n <= design.flaw_days), default=fitting_sizes[0])
+    return replace(design, lengths={n: design.lengths[n] for n in fitting_sizes}, flaw_days=flaw_days)
 
 
 def fits_for(design: RangeDesign, structure: Structure, series: Daily) -> int:
-    """How many times a structure is fitted to a series: less often where its reports would be too many."""
+    """Return how often to fit a structure to a series: less often if there would be too many reports."""
     if structure.central:
         return design.fits
     return min(design.local_fits, max(_FEWEST_FITS, _MOST_REPORTS // int(series.counts.sum())))
 
 
 def structures(fanouts: Sequence[int]) -> Iterator[Structure]:
-    """The structures that are compared; fanout 0 is the one that theory chooses."""
+    """Return the structures to compare; fanout 0 is the one that theory chooses."""
     for neighbours in NeighbourRelation:
         yield CentralFlat(neighbours)
         yield CentralHierarchy(0, neighbours)
@@ -188,9 +190,9 @@ class Point:
     bias: float
 
 
-def select(points: Sequence[Point], **wanted: Any) -> list[Point]:
-    """The points with these values."""
-    return [point for point in points if wanted.items() <= vars(point).items()]
+def select(points: Sequence[Point], **criteria: Any) -> list[Point]:
+    """Return the points with these values."""
+    return [point for point in points if criteria.items() <= vars(point).items()]
 
 
 @dataclass(frozen=True)
@@ -287,22 +289,22 @@ def cells(design: RangeDesign, series_for: Callable[[int], Daily], seed: int | N
     ]
 
 
-def run_design(design: RangeDesign, own: Daily | None, running: Running) -> RangeStudy:
+def run_design(design: RangeDesign, own: Daily | None, context: RunContext) -> RangeStudy:
     """Run a design on the running's workers.
 
     own: daily counts to study instead of the default ones. Without a seed noise comes from OpenDP and no two
     runs are alike. Raises NoiseError where OpenDP is not installed, StudyError for a series too short.
     """
-    if running.seed is None:
+    if context.seed is None:
         safe_source()  # says at once where OpenDP is missing
     if own is not None:
         design = fitting_design(design, own)
     series_for = own.cut if own is not None else default_series
-    todo = cells(design, series_for, running.seed)
+    todo = cells(design, series_for, context.seed)
     total = sum(cell.cost for cell in todo)
     order = sorted(range(len(todo)), key=lambda i: -todo[i].cost)  # so that none is late
     work = [todo[i] for i in order]
-    done = running.workers.map(run_cell, work, advance=lambda cell: running.advance(cell.cost / total))
+    done = context.workers.map(run_cell, work, advance=lambda cell: context.advance(cell.cost / total))
     results = dict(zip(order, done, strict=True))
     points: list[Point] = []
     flawed: list[Point] = []
@@ -314,7 +316,7 @@ def run_design(design: RangeDesign, own: Daily | None, running: Running) -> Rang
         kind.extend(results[i].points)
         if kind is points:
             standardised[cell.structure.family] += results[i].standardised
-    noise, example = _examples(design, series_for, running.seed)
+    noise, example = _examples(design, series_for, context.seed)
     series = tuple(map(series_for, design.lengths))
     parts = tuple(points), tuple(flawed), tuple(short)
     return RangeStudy(design, series, *parts, standardised, noise, example)
@@ -326,7 +328,7 @@ def _examples(
     """Noise of many single counts, and one fit of each structure beside the counts themselves."""
     source = source_of(np.random.SeedSequence(seed), seed is None)
     counts = series_for(max(design.lengths)).counts
-    shown = series_for(min(design.lengths, key=lambda n: abs(n - 128))).counts
+    example_counts = series_for(min(design.lengths, key=lambda n: abs(n - 128))).counts
 
     def days_of(structure: Structure, counts: Counts) -> Floats:
         at = np.arange(len(counts))
@@ -334,5 +336,6 @@ def _examples(
 
     noise = np.concatenate([days_of(CentralFlat(), counts) - counts for _ in range(design.fits)])
     each = (CentralFlat(), CentralHierarchy(), LocalFlat(), LocalHierarchy())
-    example = {"counts": shown.astype(np.float64)} | {one.family: days_of(one, shown) for one in each}
+    example = {"counts": example_counts.astype(np.float64)}
+    example |= {one.family: days_of(one, example_counts) for one in each}
     return noise.astype(np.int64), example

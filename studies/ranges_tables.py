@@ -10,14 +10,14 @@ from .frame import Row, table
 from .ranges_run import FAMILIES, Point, RangeDesign, flaw_lengths, predicted, select
 
 
-def markdown(shown: TextTable) -> str:
-    """A table in Markdown."""
-    lines = [shown.headings, ["---"] * len(shown.headings), *shown.rows]
+def markdown(table: TextTable) -> str:
+    """Format a table as Markdown."""
+    lines = [table.headings, ["---"] * len(table.headings), *table.rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def agreement(verdicts: Sequence[Row]) -> TextTable:
-    """How the curves of each structure agree with their laws; one line for each, all days together."""
+    """Return a table of each structure's agreement with its law, over all days."""
     lines: dict[str, list[Row]] = {}
     for verdict in verdicts:
         lines.setdefault(_named(verdict), []).append(verdict)
@@ -72,8 +72,8 @@ def lengths(fits: Sequence[Row]) -> TextTable:
     return TextTable(title, ("√r / ln r / r", *(f"{days:,} days" for days in sizes)), rows)
 
 
-def even(rows: Sequence[Row]) -> TextTable:
-    """Where local hierarchies begin to beat flat."""
+def break_even(rows: Sequence[Row]) -> TextTable:
+    """Return a table of lengths from which on local hierarchies beat flat."""
     headings = ("fanout B", "days D", "2 B ⌈log_B D⌉²", "exact, summed", "exact, consistent", "measured")
     cells = [tuple("never" if x is None else f"{x:,}" for x in row.values()) for row in rows]
     return TextTable("days from which on a local hierarchy errs less than flat", headings, cells)
@@ -98,7 +98,7 @@ def flaws(design: RangeDesign, series: Daily) -> TextTable:
         from_days = findings.break_even(middle, flaws, first, series)
         rows.append(
             (
-                findings.labelled(case),
+                findings.case_label(case),
                 f"{FlawedStructure(first, flaws).true_epsilon(design.flaw_days, low):.2f}",
                 f"ε^{findings.exponent(design.epsilons, list(map(error, design.epsilons))):.2f}",
                 f"ε^{findings.exponent(upper, list(map(error, upper))):.2f}",

@@ -42,7 +42,7 @@ class Law:
         return math.sqrt(self.mse)
 
     def deviations(self, measured_mse: float, fits: int) -> float:
-        """How many standard deviations the mean of `fits` independent mean squared errors is off.
+        """Return how many standard deviations the mean of `fits` mean squared errors is off.
 
         Few of the ranges are independent, so that the law of their mean squared error is far from normal:
         this is a gamma law with the right mean, variance and skewness, made normal by its cube root.
@@ -82,7 +82,7 @@ def tree_weights(experiment: Experiment, weights: Floats) -> list[Floats]:
 def channel_law(
     ran: Experiment, believed: Experiment, counts: Ints, parts: Sequence[Floats], unused: float = 0.0
 ) -> Law:
-    """The law of n Σ_l parts[l] · (estimates of level l - the records' own shares of its nodes).
+    """Return the law of n Σ_l parts[l] · (estimates of level l - the records' own shares of its nodes).
 
     ran: the channel that made the reports; believed: the one that the estimator inverts; parts: per level,
     shape (nodes, ranges); unused: share of reports that say nothing. Exact but for the least squares'

@@ -30,7 +30,7 @@ from ..server.mechanisms.tree.least_squares import transpose
 from ..server.words.text_table import TextTable
 from ..simulator import vectorised
 from .daily import flights
-from .frame import Row, Running, StudyError, StudyParameters, StudyResult, table
+from .frame import Row, RunContext, StudyError, StudyParameters, StudyResult, table
 from .noise import NeighbourRelation, NoiseSource, noise_variance, safe_source, source_of
 from .structures import CentralHierarchy, LocalHierarchy
 
@@ -52,8 +52,8 @@ _WORDS: dict[Attack, str] = {
 _ONCE: tuple[Attack, ...] = ("kept", "boards")  # the same answers, or none, however often one asks
 
 
-def words(attack: Attack) -> str:
-    """An attack, as people read it."""
+def attack_label(attack: Attack) -> str:
+    """Return the label of an attack."""
     return _WORDS[attack]
 
 
@@ -63,7 +63,7 @@ def column(records: int = RECORDS) -> Counts:
     return (counts > np.median(counts)).astype(np.int64)
 
 
-def study(epsilon: float, running: Running, runs: int = RUNS) -> list[Row]:
+def study(epsilon: float, context: RunContext, runs: int = RUNS) -> list[Row]:
     """Run all attacks on the running's workers; epsilon in nats. Without a seed noise comes from OpenDP.
 
     A row is what an attacker has after so many questions in all. target: "records", the share of them that he
@@ -73,12 +73,12 @@ def study(epsilon: float, running: Running, runs: int = RUNS) -> list[Row]:
     is not installed.
     """
     check_epsilon(epsilon * MICRO, StudyError, shown=epsilon)
-    if running.seed is None:
-        safe_source()  # says at once where OpenDP is missing
+    if context.seed is None:
+        safe_source()  # fail at once if OpenDP is missing
     pairs_of: dict[tuple[Target, Attack, int], list[tuple[float, float]]] = {}
-    seeds = np.random.SeedSequence(running.seed).spawn(runs)
-    given = (column(), flights().cut(DAYS).counts, epsilon, running.seed is None)
-    for one in running.workers.map(_run, seeds, *given, advance=lambda _: running.advance(1 / runs)):
+    seeds = np.random.SeedSequence(context.seed).spawn(runs)
+    inputs = (column(), flights().cut(DAYS).counts, epsilon, context.seed is None)
+    for one in context.workers.map(_run, seeds, *inputs, advance=lambda _: context.advance(1 / runs)):
         for target, attack, questions, measured, predicted in one:
             pairs_of.setdefault((target, attack, questions), []).append((measured, predicted))
     return [_outcome(*key, np.array(pairs), epsilon) for key, pairs in pairs_of.items()]
@@ -97,16 +97,16 @@ def _outcome(target: Target, attack: Attack, questions: int, pairs: Floats, epsi
     return row | {"measured": value, "uncertainty": uncertainty, "predicted": theory}
 
 
-_Found = tuple[Target, Attack, int, float, float]  # target, attack, questions, measured, predicted
+_Outcome = tuple[Target, Attack, int, float, float]  # target, attack, questions, measured, predicted
 
 
 def _run(
     seed: np.random.SeedSequence, bits: Counts, days: Counts, epsilon: float, safe: bool
-) -> list[_Found]:
+) -> list[_Outcome]:
     return list(_attacks(bits, days, epsilon, source_of(seed, safe)))
 
 
-def _attacks(bits: Counts, days: Counts, epsilon: float, source: NoiseSource) -> Iterator[_Found]:
+def _attacks(bits: Counts, days: Counts, epsilon: float, source: NoiseSource) -> Iterator[_Outcome]:
     yield from _repeated("records", bits, epsilon, source)
     yield from _solved("records", "ranges", bits, epsilon, source)
     yield from _solved("records", "subsets", bits, epsilon, source)
@@ -134,13 +134,13 @@ def _right(estimates: Floats, bits: Counts) -> float:
     return float(np.mean(np.where(estimates == 0.5, 0.5, (estimates > 0.5) == (bits == 1))))
 
 
-def _repeated(target: Target, truth: Counts, epsilon: float, source: NoiseSource) -> Iterator[_Found]:
+def _repeated(target: Target, truth: Counts, epsilon: float, source: NoiseSource) -> Iterator[_Outcome]:
     """Ask for each record or day again and again, and average the answers."""
-    total, asked = np.zeros(len(truth)), 0
+    total, times_asked = np.zeros(len(truth)), 0
     for times in REPEATS:
-        noise = source.noise.draw((times - asked) * len(truth), 1, epsilon)
+        noise = source.noise.draw((times - times_asked) * len(truth), 1, epsilon)
         total += noise.reshape(-1, len(truth)).sum(axis=0)
-        asked = times
+        times_asked = times
         if target == "records":
             result = _right(truth + total / times, truth), averaged_right(epsilon, times)
         else:
@@ -169,22 +169,22 @@ def _characteristic(t: Floats, epsilon: float) -> Floats:
 
 def _solved(
     target: Target, attack: Attack, truth: Counts, epsilon: float, source: NoiseSource
-) -> Iterator[_Found]:
+) -> Iterator[_Outcome]:
     """Ask different questions and solve them all by least squares; records are known to be 0 or 1.
 
     Theory: Φ(√(questions - records) / 4σ) of the records for random sets, once questions are many.
     """
     n = len(truth)
     variance = noise_variance(1, epsilon)
-    # A record is 1/2 give or take 1/2; of a count nothing is known.
+    # A record is 1/2 ± 1/2 beforehand; nothing is known about a count.
     middle, precision = (0.5, 4.0) if target == "records" else (0.0, 0.0)
-    gram, answers, asked = np.zeros((n, n)), np.zeros(n), 0
+    gram, answers, question_count = np.zeros((n, n)), np.zeros(n), 0
     for questions in SOLVED:
-        asks = _questions(attack, questions - asked, n, source.rng)
-        noise = source.noise.draw(questions - asked, 1, epsilon)
+        asks = _questions(attack, questions - question_count, n, source.rng)
+        noise = source.noise.draw(questions - question_count, 1, epsilon)
         answers += asks.T @ (asks @ (truth - middle) + noise) / variance
         gram += asks.T @ asks / variance
-        asked = questions
+        question_count = questions
         if not precision and np.linalg.matrix_rank(gram) < n:
             continue
         covariance = np.linalg.inv(gram + precision * np.eye(n))
@@ -207,7 +207,7 @@ def _solved(
 
 
 def _questions(attack: Attack, count: int, n: int, rng: np.random.Generator) -> Floats:
-    """Which records each question counts, shape (count, n), 0 or 1."""
+    """Draw the records that each question counts, shape (count, n), 0 or 1."""
     if attack == "subsets":
         return rng.integers(0, 2, (count, n)).astype(np.float64)
     ends = np.sort(np.stack([rng.integers(0, n, count), rng.integers(1, n + 1, count)]), axis=0)
@@ -216,7 +216,7 @@ def _questions(attack: Attack, count: int, n: int, rng: np.random.Generator) -> 
 
 
 def _kept_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[float, float]:
-    """A tree of noisy counts, drawn once: every question is answered from it, and each record's count too."""
+    """Measure and predict records guessed right from a tree of noisy counts that is drawn once."""
     structure = CentralHierarchy(0, NeighbourRelation.added)
     n = len(bits)
     at = np.arange(n)
@@ -226,7 +226,7 @@ def _kept_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[fl
 
 @cache
 def kept_right(structure: CentralHierarchy, records: int, epsilon: float) -> float:
-    """How often the estimate of one record is on the right side of 1/2, a mean over records.
+    """Return how often a record's estimate is on the right side of 1/2, averaged over records.
 
     By inversion of the error's characteristic function (Gil-Pelaez 1951): the errors are sums of few
     numbers, far from normal.
@@ -243,52 +243,56 @@ def kept_right(structure: CentralHierarchy, records: int, epsilon: float) -> flo
 
 
 def _board_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[float, float]:
-    """Randomized response: what the report says is the best guess."""
+    """Measure and predict records guessed right from reports by randomized response."""
     experiment = experiment_over(2, round(epsilon * MICRO), mechanism_fields("grr"))
     reports = vectorised.codes(experiment, bits, source.rng)
     return float(np.mean(reports == bits)), level_channel(experiment.levels[0]).p
 
 
-# --- The study as it is asked and shown -----------------------------------------------------------
+# --- Parameters and output ------------------------------------------------------------------------
 
 
 class ReconstructionParameters(StudyParameters):
-    """What a question costs."""
+    """The ε of a question."""
 
     epsilon: float = Field(0.2, description="ε of a question, and of what is drawn once, in nats.")
 
 
-def run(asked: ReconstructionParameters, running: Running) -> StudyResult:
-    """Run all attacks and say how far they came."""
-    check_epsilon(micro_nats(asked.epsilon, StudyError), StudyError, shown=asked.epsilon)
-    epsilon, outcomes = asked.epsilon, study(asked.epsilon, running, RUNS)
+def run(parameters: ReconstructionParameters, context: RunContext) -> StudyResult:
+    """Run all attacks."""
+    check_epsilon(micro_nats(parameters.epsilon, StudyError), StudyError, shown=parameters.epsilon)
+    epsilon, outcomes = parameters.epsilon, study(parameters.epsilon, context, RUNS)
     # What ε lets anybody get right who knows nothing before: e^ε / (1 + e^ε).
     allowed, per_day = float(special.expit(epsilon)), float(flights().cut(DAYS).counts.mean())
     json = {"epsilon": epsilon, "records": RECORDS, "days": DAYS, "runs": RUNS, "allowed_share": allowed}
-    shown: list[TextTable | str] = []
+    output: list[TextTable | str] = []
     for target, title, scale, digits in (
         ("records", f"{RECORDS} records, yes or no: share that is guessed right, %", 100, ".1f"),
         ("days", f"{DAYS} days, {per_day:,.0f} records on average: RMS error of a count", 1, ",.2f"),
     ):
         rows = [
-            o | {"words": words(o["attack"])} | {name: scale * o[name] for name in ("measured", "predicted")}
+            o
+            | {"words": attack_label(o["attack"])}
+            | {name: scale * o[name] for name in ("measured", "predicted")}
             for o in outcomes
             if o["target"] == target
         ]
         cells = (
             f"{{words}} | {{questions:,}} | {{spent:,.1f}} | {{measured:{digits}}} | {{predicted:{digits}}}"
         )
-        shown += [table(title, "noise and questions | questions | Σε | measured | theory", cells, rows), ""]
+        output += [table(title, "noise and questions | questions | Σε | measured | theory", cells, rows), ""]
     most = f"ε = {epsilon:g} in all lets nobody who knows nothing before get more than"
-    drawn = (epsilon, allowed, per_day, outcomes)
-    return StudyResult(json | {"outcomes": outcomes}, (*shown, f"{most} {100 * allowed:.1f} % right."), drawn)
+    figure_data = (epsilon, allowed, per_day, outcomes)
+    return StudyResult(
+        json | {"outcomes": outcomes}, (*output, f"{most} {100 * allowed:.1f} % right."), figure_data
+    )
 
 
-def draw(path: Path, pictured: tuple[float, float, float, list[Row]]) -> None:
+def draw(path: Path, figure_data: tuple[float, float, float, list[Row]]) -> None:
     """Write records given away, and the error of a day, against the number of questions."""
     from .drawing import COLOURS, figure, legend_below, panel, thousands
 
-    epsilon, right_share, per_day, outcomes = pictured
+    epsilon, right_share, per_day, outcomes = figure_data
     looks = list(zip(_WORDS, [COLOURS[i] for i in (1, 5, 3, 0, 2)], "os^Dv", strict=True))
     with figure(path, columns=2) as (drawing, (left, right)):
         for axes, target, scale in ((left, "records", 100.0), (right, "days", 1.0)):
@@ -305,14 +309,14 @@ def draw(path: Path, pictured: tuple[float, float, float, list[Row]]) -> None:
                 if once:
                     questions.append(max(o["questions"] for o in here))
                     predicted, measured = np.repeat((predicted, measured), 2, axis=1)
-                name = f"{words(attack)}, ε = {epsilon:g} {'in all' if once else 'each'}"
+                name = f"{attack_label(attack)}, ε = {epsilon:g} {'in all' if once else 'each'}"
                 axes.plot(questions, predicted, color=colour, linewidth=1.6)
                 axes.plot(questions, measured, mark, color=colour, markersize=5.5, label=name)
         n, allowed = RECORDS, 100 * right_share
-        asked = np.geomspace(1.5 * n, max(o["questions"] for o in outcomes), 60)
-        closed = special.ndtr(np.sqrt((asked - n) / noise_variance(1, epsilon)) / 4)
+        question_counts = np.geomspace(1.5 * n, max(o["questions"] for o in outcomes), 60)
+        closed = special.ndtr(np.sqrt((question_counts - n) / noise_variance(1, epsilon)) / 4)
         label = "Φ(√(questions - records) / 4σ)"
-        left.plot(asked, 100 * closed, ":", color="#333333", linewidth=2, label=label)
+        left.plot(question_counts, 100 * closed, ":", color="#333333", linewidth=2, label=label)
         left.axhline(allowed, color="#777777", linewidth=1.2, linestyle="--")
         left.annotate(
             f"what ε = {epsilon:g} in all lets anybody get right: {allowed:.1f} %",

@@ -34,7 +34,7 @@ class RogersFilter(Theorem):
             )
 
     def loss(self, history: History) -> Decimal:
-        """The formula; infinite where Σδ_i > δ/2."""
+        """Return the formula's value, infinite if Σδ_i > δ/2."""
         delta, total = exact(self.delta), exact(self.total)
         if 2 * history.delta > delta:
             return Decimal("Infinity")

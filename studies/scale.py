@@ -17,7 +17,7 @@ from .fleet_needs import (
     needs,
     smallest,
 )
-from .frame import Running, StudyParameters, StudyResult
+from .frame import RunContext, StudyParameters, StudyResult
 
 
 class ScaleParameters(StudyParameters):
@@ -36,7 +36,7 @@ class ScaleParameters(StudyParameters):
     disk: float = Field(4, ge=0.01, description="TB of one machine's disk.")
 
 
-# Lines of the table: of which of the numbers, and how many times.
+# Lines of the table: an attribute of Needs, and a factor for its unit.
 _ROWS = {
     "reports a second, busiest": ("reports_per_s", 1),
     "connected at once": ("standing", 1),
@@ -51,46 +51,51 @@ _ROWS = {
 _NUMBERS = (*(name for name, _ in _ROWS.values()), "regions", "brokers", "aggregators", "machines")
 
 
-def run(asked: ScaleParameters, running: Running) -> StudyResult:
-    """Work out what a fleet needs of each set-up, and the smallest that is enough."""
+def run(parameters: ScaleParameters, context: RunContext) -> StudyResult:
+    """Work out a fleet's needs with each set-up, and the smallest set-up that suffices."""
     fleet = Fleet(
-        asked.boards,
-        parse_duration(asked.every),
-        stays=asked.stay,
-        refresh_s=parse_duration(asked.refresh),
-        region=asked.region,
-        spread_s=float(asked.spread),
+        parameters.boards,
+        parse_duration(parameters.every),
+        stays=parameters.stay,
+        refresh_s=parse_duration(parameters.refresh),
+        region=parameters.region,
+        spread_s=float(parameters.spread),
     )
-    machine = Machine(cores=asked.cores, memory_gib=asked.memory, disk_tb=asked.disk)
+    machine = Machine(cores=parameters.cores, memory_gib=parameters.memory, disk_tb=parameters.disk)
     needed = [needs(fleet, setup, machine) for setup in SETUPS]
     chosen = smallest(fleet, machine)
-    who = "1 board that stays connected" if asked.stay else "1 board that sleeps"
-    if asked.boards > 1:
-        who = f"{asked.boards:,} boards that {'stay connected' if asked.stay else 'sleep'}"
-    rows = [(said, *(_digits(n * getattr(one, name)) for one in needed)) for said, (name, n) in _ROWS.items()]
-    asks = (f"{100 * one.first.asked:,.0f} %" if one.first.asked >= 0.01 else "< 1 %" for one in needed)
+    boards = "1 board that stays connected" if parameters.stay else "1 board that sleeps"
+    if parameters.boards > 1:
+        boards = f"{parameters.boards:,} boards that {'stay connected' if parameters.stay else 'sleep'}"
+    rows = [
+        (label, *(_digits(n * getattr(one, name)) for one in needed)) for label, (name, n) in _ROWS.items()
+    ]
+    asks = (f"{100 * one.first.load:,.0f} %" if one.first.load >= 0.01 else "< 1 %" for one in needed)
     headings = ("", "mosquitto, SQLite", "mosquitto, PostgreSQL", "NATS, PostgreSQL")
     table = TextTable(
-        f"{who}, a report every {asked.every}", headings, [*rows, ("asked of what breaks first", *asks)]
+        f"{boards}, a report every {parameters.every}",
+        headings,
+        [*rows, ("asked of what breaks first", *asks)],
     )
     disks = ["its one log of reports is written to disks, whose speed the model does not know"]
-    shown = (
+    output = (
         table,
         "",
         f"take, by size alone: {_take(chosen)}",
         _breaks(fleet, chosen, machine),
         *(disks if chosen.setup is CLUSTER else []),
-        f"one machine has {asked.cores} cores and {asked.memory:g} GiB, used to a half in the busiest second",
+        f"one machine has {parameters.cores} cores and {parameters.memory:g} GiB, "
+        "used to a half in the busiest second",
         "docs/scale.md says how far to trust this model, docs/survives.md what each set-up survives",
     )
-    return StudyResult({"chosen": chosen.setup.name, "setups": [_plain(one) for one in needed]}, shown)
+    return StudyResult({"chosen": chosen.setup.name, "setups": [_plain(one) for one in needed]}, output)
 
 
 def _plain(one: Needs) -> dict[str, float | int | str]:
     head = {"boards": one.fleet.boards, "stays": one.fleet.stays, "setup": one.setup.name}
     head["reports_a_day"] = one.fleet.reports_per_s * DAY_S
     numbers = {name: getattr(one, name) for name in _NUMBERS}
-    return head | numbers | {"first": one.first.what, "asked": one.first.asked}
+    return head | numbers | {"first": one.first.what, "asked": one.first.load}
 
 
 def _take(chosen: Needs) -> str:

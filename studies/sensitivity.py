@@ -97,8 +97,8 @@ def _number(name: str, function: Callable[[Floats], Any], release: Floats) -> fl
 
 
 def _few(release: Floats) -> str:
-    shown = ", ".join(f"{x:g}" for x in release[:5])
-    return f"({shown}{', ...' if len(release) > 5 else ''})"
+    numbers = ", ".join(f"{x:g}" for x in release[:5])
+    return f"({numbers}{', ...' if len(release) > 5 else ''})"
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Universe:
 
     @property
     def worlds(self) -> int:
-        """How many releases are possible: C(N, n)."""
+        """Number of possible releases: C(N, n)."""
         return math.comb(len(self.records), self.size)
 
 
@@ -143,7 +143,7 @@ def check_distance(universe: Universe, k: int) -> int:
 
 
 def bounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
-    """The most that two releases differ by, of which at most k records are others.
+    """Return the largest difference of two releases that differ in at most k records.
 
     DisclosureError where k is out of range, or where it would have to be enumerated and is too much.
     """
@@ -165,7 +165,7 @@ def bounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
 
 
 def unbounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
-    """The most that a release differs by from one of k records fewer, or of k more where that many exist.
+    """Return the largest difference of a release to one with k records fewer, or k more if they exist.
 
     A release that loses all its records has a sum and a count of 0, and no other statistic; then only k more
     count. DisclosureError as for `bounded`, and where there is neither.
@@ -191,7 +191,7 @@ def unbounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
 
 
 def spread(query: ReleaseStatistic, universe: Universe) -> float:
-    """The most that any two possible releases differ by. DisclosureError where that is too much to find."""
+    """Return the largest difference of two possible releases; raise DisclosureError if infeasible."""
     x, n = universe.records, universe.size
     if query.name == "count":
         return 0.0
@@ -203,7 +203,7 @@ def spread(query: ReleaseStatistic, universe: Universe) -> float:
 
 
 def world_values(query: ReleaseStatistic, universe: Universe) -> Floats:
-    """The statistic of every possible release, shape (C(N, n),).
+    """Return the statistic of every possible release, shape (C(N, n),).
 
     One record left out is closed-form for all but functions of one's own; all else is enumerated.
     DisclosureError where that is too much.
@@ -217,21 +217,21 @@ def world_values(query: ReleaseStatistic, universe: Universe) -> Floats:
 
 def _mean_gap(x: Floats, n: int, k: int) -> float:
     """mean(w) - mean(K) = k/n (mean(R) - mean(K)), R the k records that go: R and K from opposite ends."""
-    kept = n - k
-    up = x[-k:].mean() - x[:kept].mean()
-    down = x[-kept:].mean() - x[:k].mean()
+    remaining = n - k
+    up = x[-k:].mean() - x[:remaining].mean()
+    down = x[-remaining:].mean() - x[:k].mean()
     return float(max(up, down) * k / n)
 
 
 def _variance_gap(x: Floats) -> float:
-    """The most that losing a record r moves the variance of x, or of x without one record.
+    """Return the largest change of the variance of x, or of x without one record, by losing a record r.
 
     Of m records with mean μ and variance V it leaves m/(m - 1) (V - (r - μ)²/(m - 1)): so only the records
     farthest from μ and nearest to it matter, among the two at either end and the four around μ.
     """
     x = x - x.mean()
     count, total, squares = len(x), x.sum(), (x**2).sum()
-    gone, most = np.arange(count), 0.0
+    removed, most = np.arange(count), 0.0
     for size, missing in ((count, np.zeros(1)), (count - 1, x)):
         if size < 2:
             continue
@@ -240,14 +240,14 @@ def _variance_gap(x: Floats) -> float:
         near = np.searchsorted(x, mean)
         for at in (0, 1, count - 2, count - 1, near - 2, near - 1, near, near + 1):
             record = np.clip(at, 0, count - 1)
-            left = size / (size - 1) * (variance - (x[record] - mean) ** 2 / (size - 1))
-            moved = np.where((size < count) & (record == gone), 0.0, np.abs(left - variance))
+            remaining_variance = size / (size - 1) * (variance - (x[record] - mean) ** 2 / (size - 1))
+            moved = np.where((size < count) & (record == removed), 0.0, np.abs(remaining_variance - variance))
             most = max(most, float(moved.max()))
     return most
 
 
 def _order_gap(x: Floats, union: int, low: tuple[int, int], high: tuple[int, int], share: float) -> float:
-    """The most that an order statistic of one window of `union` sorted records exceeds that of another.
+    """Return the largest gap of an order statistic between two windows of `union` sorted records.
 
     Every order statistic of a subset grows when its records do: so the two releases are windows, the lowest
     and the highest records of their union, and only the union is left to choose. The gap is linear in at most
@@ -282,12 +282,12 @@ def _without_one(query: ReleaseStatistic, x: Floats) -> Floats:
     assert query.share is not None
     at = (count - 2) * query.share
     first, part = math.floor(at), at - math.floor(at)
-    gone = np.arange(count)
+    removed = np.arange(count)
 
-    def left(rank: int) -> Floats:
-        return np.where(gone > rank, x[min(rank, count - 1)], x[min(rank + 1, count - 1)])
+    def value_at(rank: int) -> Floats:
+        return np.where(removed > rank, x[min(rank, count - 1)], x[min(rank + 1, count - 1)])
 
-    return (1 - part) * left(first) + part * left(first + 1) if part else left(first)
+    return (1 - part) * value_at(first) + part * value_at(first + 1) if part else value_at(first)
 
 
 # --- Enumeration ----------------------------------------------------------------------------------
@@ -299,18 +299,18 @@ Change = tuple[tuple[int, ...], tuple[int, ...]]
 def _check_feasible(query: ReleaseStatistic, releases: int, records: int, what: str) -> None:
     if query.own and releases > MOST_CALLS:
         raise DisclosureError(
-            f"{query.name} of {what} is called {many(releases)} times, and {MOST_CALLS:,} is the most: "
-            "take fewer records"
+            f"{query.name} of {what} is called {format_count(releases)} times, and {MOST_CALLS:,} is the "
+            "most: take fewer records"
         )
     if releases * records > MOST_NUMBERS:
         raise DisclosureError(
-            f"{query.name} of {what} means {many(releases)} releases to go through, which is too much; "
-            "sum, mean, count, min, max and percentiles need no enumeration"
+            f"{query.name} of {what} means {format_count(releases)} releases to go through, which is too "
+            "much; sum, mean, count, min, max and percentiles need no enumeration"
         )
 
 
-def many(n: int) -> str:
-    """A number of things, however large, as it is said: 1,000,000 or 10^88.9."""
+def format_count(n: int) -> str:
+    """Format a count of any size: 1,000,000 or 10^88.9."""
     return f"{n:,}" if n < 10**9 else f"10^{math.log10(n):.1f}"
 
 
@@ -330,7 +330,7 @@ def _swaps(n: int, others: int, most: int) -> Iterator[Change]:
 
 
 def _enumerated(query: ReleaseStatistic, x: Floats, n: int, changes: Iterator[Change], number: int) -> float:
-    """The largest difference that one change makes to any n of the records x."""
+    """Return the largest difference that one change makes to any n of the records x."""
     releases = math.comb(len(x), n) * (number + 1)
     _check_feasible(query, releases, n, f"{len(x)} records, {n} at a time, and their neighbours")
     listed, most = list(changes), 0.0

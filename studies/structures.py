@@ -75,7 +75,7 @@ class Structure:
 
     @property
     def central(self) -> bool:
-        """Whether a curator is trusted."""
+        """Return whether the structure trusts a curator."""
         return self.family.startswith("central")
 
     def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
@@ -83,15 +83,15 @@ class Structure:
         raise NotImplementedError
 
     def law(self, counts: Counts, epsilon: float, lo: Counts, hi: Counts) -> ranges_theory.Law:
-        """The law of the errors on the ranges lo[i]..hi[i]-1 of those counts, ε in nats."""
+        """Return the law of the errors on the ranges lo[i]..hi[i]-1 of those counts, ε in nats."""
         raise NotImplementedError
 
     def plan(self, domain: int, epsilon: float) -> str:
-        """The fanout and cells that it comes to, in words."""
+        """Describe the resulting fanout and cells."""
         raise NotImplementedError
 
     def true_epsilon(self, domain: int, epsilon: float) -> float:
-        """What a report or the publication really spends, nats."""
+        """Return the true ε of a report or of the publication, in nats."""
         del domain
         return epsilon
 
@@ -107,20 +107,20 @@ def check_ranges(domain: int, lo: int | npt.NDArray[np.integer], hi: int | npt.N
     low, high = np.broadcast_arrays(lo, hi)
     bad = np.flatnonzero((low < 0) | (low > high) | (high > domain))
     if len(bad):
-        given = f"{low.flat[bad[0]]} and {high.flat[bad[0]]}"
-        raise StructureError(f"a range needs 0 <= lo <= hi <= {domain}, not {given}")
+        bounds = f"{low.flat[bad[0]]} and {high.flat[bad[0]]}"
+        raise StructureError(f"a range needs 0 <= lo <= hi <= {domain}, not {bounds}")
 
 
 def checked(counts: npt.ArrayLike, epsilon: float) -> Counts:
     """Return counts as int64. Raises StructureError for those, or an ε, that do not fit."""
-    given = np.asarray(counts)
-    if given.ndim != 1 or len(given) < 2 or given.dtype.kind not in "iu":
+    values = np.asarray(counts)
+    if values.ndim != 1 or len(values) < 2 or values.dtype.kind not in "iu":
         raise StructureError("counts must be a row of at least 2 integers, one for each index")
-    if given.min() < 0:
-        i = int(np.argmax(given < 0))
-        raise StructureError(f"counts must not be negative: that of index {i} is {given[i]}")
+    if values.min() < 0:
+        i = int(np.argmax(values < 0))
+        raise StructureError(f"counts must not be negative: that of index {i} is {values[i]}")
     check_epsilon(epsilon * MICRO, StructureError, shown=epsilon)
-    return given.astype(np.int64)
+    return values.astype(np.int64)
 
 
 def fitted(leaves: Floats | Counts) -> Fitted:
@@ -185,15 +185,15 @@ class CentralHierarchy(Structure):
 
     @property
     def public_root(self) -> bool:
-        """Whether the number of records is known to all."""
+        """Return whether the number of records is public."""
         return self.neighbours is NeighbourRelation.replaced
 
     def tree(self, domain: int) -> hierarchy.Tree:
-        """The tree over range(domain), its root as a level of its own where it is private."""
+        """Return the tree over range(domain), with the root as a separate level if it is private."""
         return _tree(domain, self.fanout or best_fanout(domain, self.public_root), self.public_root)
 
     def sensitivity(self, tree: hierarchy.Tree) -> int:
-        """Of all nodes' counts together, in the L1 norm."""
+        """Return the sensitivity of all nodes' counts together, in the L1 norm."""
         return len(tree.nodes) * self.neighbours.sensitivity
 
     def node_variance(self, tree: hierarchy.Tree, epsilon: float) -> float:
@@ -220,7 +220,7 @@ class CentralHierarchy(Structure):
 
 
 def node_counts(tree: hierarchy.Tree, counts: Counts) -> list[Counts]:
-    """Records in each node, by level, from those of each index."""
+    """Return the records in each node, by level, from those of each index."""
     levels: list[Counts] = [counts]
     while len(levels) < len(tree.nodes):
         levels.insert(0, tree.children_sum(levels[0]))  # type: ignore[arg-type]
@@ -234,7 +234,7 @@ def _tree(domain: int, fanout: int, public_root: bool) -> hierarchy.Tree:
 
 
 def with_private_root(tree: hierarchy.Tree, variance: float) -> hierarchy.Tree:
-    """The same least squares where the root has only an estimate, with that variance.
+    """Return the same least squares if the root is only an estimate, with that variance.
 
     The root becomes a level of one node, which weighs its own estimate against its children's sum and
     takes no share (0) of what the known root of hierarchy.solve() is off.
@@ -268,7 +268,7 @@ class LocalStructure(Structure):
     """Boards, each with one report."""
 
     def experiment(self, domain: int, epsilon: float) -> Experiment:
-        """What boards are asked."""
+        """Return the boards' experiment."""
         raise NotImplementedError
 
     def plan(self, domain: int, epsilon: float) -> str:
@@ -303,7 +303,7 @@ class LocalFlat(LocalStructure):
     family: ClassVar = "local flat"
 
     def experiment(self, domain: int, epsilon: float) -> Experiment:
-        """The experiment of least variance for single counts."""
+        """Return the experiment of least variance for single counts."""
         return _flat(domain, round(epsilon * 1e6))
 
 
@@ -326,7 +326,7 @@ class LocalHierarchy(LocalStructure):
     family: ClassVar = "local hierarchy"
 
     def experiment(self, domain: int, epsilon: float) -> Experiment:
-        """The experiment with each level's best cells."""
+        """Return the experiment with each level's best cells."""
         return _local_tree(domain, round(epsilon * 1e6), self.fanout)
 
 

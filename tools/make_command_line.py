@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 # Each page, and its groups of `hushmote --help`.
 PAGES = {
     DOCS / "commands-ask.md": ("Start", "Plan", "Read results", "Study"),
-    DOCS / "commands-fleet.md": ("Run a fleet", "Look after"),
+    DOCS / "commands-fleet.md": ("Run a fleet", "Maintain"),
     DOCS / "commands-boards.md": ("Boards",),
 }
 _BEGIN = "<!-- Below: made by tools/make_command_line.py from the commands; change their help. -->\n"
@@ -33,7 +33,7 @@ def helps() -> Iterator[tuple[str, Any, str]]:
         above = {"": typer.Context(top, info_name="hushmote", **top.context_settings)}
         yield "", top, top.get_help(above[""])
         for name in main.COMMANDS:
-            for path, command in main.below(name, main.load(name)):
+            for path, command in main.walk_commands(name, main.load(name)):
                 parent, _, own = path.rpartition(" ")
                 above[path] = typer.Context(command, info_name=own, parent=above[parent])
                 yield path, command, command.get_help(above[path])

@@ -1,4 +1,4 @@
-"""The answer of each `hushmote budget` command in a sentence or two, which stands before its tables."""
+"""The sentence or two that each `hushmote budget` command prints before its tables."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,13 @@ from ...server.words.epsilon import ALL_REPORTS, belief, rounded_down, rounded_u
 from ...server.words.numbers import counted
 
 
-def promises(row: TheoremRow) -> bool:
-    """Whether a theorem says something of all reports together that is LDP."""
+def bounds_all_reports(row: TheoremRow) -> bool:
+    """Return whether a theorem gives an LDP guarantee for all reports together."""
     return row.kind in (Kind.PURE, Kind.APPROXIMATE)
 
 
-def not_compared(delta: float, devices: int | None, mechanism: object | None) -> TheoremRow:
-    """Return the row of shuffling without numbers, in whose words the options are that it needs."""
+def incomparable_shuffle(delta: float, devices: int | None, mechanism: object | None) -> TheoremRow:
+    """Return a row for shuffling without numbers; its words list the options that are missing."""
     needs = {
         "--delta": delta or None,
         "--devices": devices,
@@ -27,37 +27,37 @@ def not_compared(delta: float, devices: int | None, mechanism: object | None) ->
     return TheoremRow(SHUFFLE, Kind.SHUFFLED, "", "count", 0, None, None, None, words)
 
 
-def of_each(rows: Sequence[TheoremRow], reports: int, total: float) -> str:
-    """The largest ε of each of a number of reports, and what it means."""
+def largest_epsilon(rows: Sequence[TheoremRow], reports: int, total: float) -> str:
+    """Describe the largest ε that each of a number of reports can have."""
     best, basic = _best(rows, "epsilon"), rows[0]
     each = counted(reports)
     if best.epsilon is None or best.epsilon * MICRO < LEAST:
         return f"No device makes reports that small: a total of {total:g} is too little for {each}."
     take = "Take" if reports == 1 else "For each take"
-    text = f"{take} ε = {rounded_down(best.epsilon)}: {_together(each, best)}."
+    text = f"{take} ε = {rounded_down(best.epsilon)}: {_guarantee_words(each, best)}."
     if best is not basic and basic.epsilon:
         text += f" Without a δ, by basic, it is {rounded_down(basic.epsilon)}."
     return f"{text}\n{_belief(best, best.epsilon, total)}"
 
 
-def how_many(rows: Sequence[TheoremRow], epsilon: float, total: float) -> str:
-    """The most reports of an ε, and what they mean."""
+def most_reports(rows: Sequence[TheoremRow], epsilon: float, total: float) -> str:
+    """Describe the largest number of reports at an ε."""
     best, basic = _best(rows, "reports"), rows[0]
     if not best.reports:
         return f"No report of ε = {epsilon:g} fits into a total of {total:g}: take a smaller ε."
     most = f"A device may make {counted(best.reports)} of ε = {epsilon:g} in its life"
-    text = f"{most}: {_together('they', best)}."
+    text = f"{most}: {_guarantee_words('they', best)}."
     if best is not basic:
         text += f" Without a δ, by basic, it is {basic.reports or 0:,}."
     return f"{text}\n{_belief(best, epsilon, total)}"
 
 
 def _best(rows: Sequence[TheoremRow], what: str) -> TheoremRow:
-    """Who allows most; of two alike the first, and basic is first of all."""
-    return max((row for row in rows if promises(row)), key=lambda row: getattr(row, what) or 0)
+    """Return the row that allows most; the first of equal ones, so basic wins a tie."""
+    return max((row for row in rows if bounds_all_reports(row)), key=lambda row: getattr(row, what) or 0)
 
 
-def _together(reports: str, row: TheoremRow) -> str:
+def _guarantee_words(reports: str, row: TheoremRow) -> str:
     return f"{reports} are {row.guarantee} together, by {TITLES.get(row.theorem, row.theorem)}"
 
 
@@ -66,21 +66,21 @@ def _belief(row: TheoremRow, epsilon: float, total: float) -> str:
     return f"{one}\n{belief(total, seen=ALL_REPORTS)}" if row.kind == Kind.PURE and row.reports != 1 else one
 
 
-def for_histogram(rows: Sequence[HistogramRow], devices: int, wanted: float, delta: float) -> str:
-    """The largest ε of a report for a wanted ε of the histogram."""
+def for_histogram(rows: Sequence[HistogramRow], devices: int, target: float, delta: float) -> str:
+    """Describe the largest ε of a report that keeps the histogram at a target ε."""
     able = [row for row in rows if row.local is not None]
     if not able:
-        return f"No ε of a report keeps the histogram at ε = {wanted:g}: take more devices or a larger ε."
+        return f"No ε of a report keeps the histogram at ε = {target:g}: take more devices or a larger ε."
     best = max(able, key=lambda row: row.local or 0)
     local = best.local or 0
     return (
         f"Take ε = {rounded_down(local)} per report, with {best.described}: the histogram of {devices:,} "
-        f"devices then stays at ε = {wanted:g} (δ = {delta:g}).\n{_against_the_broker(local)}"
+        f"devices then stays at ε = {target:g} (δ = {delta:g}).\n{_against_the_broker(local)}"
     )
 
 
 def for_reports(rows: Sequence[HistogramRow], devices: int, local: float, delta: float) -> str:
-    """The ε of the histogram for an ε of a report."""
+    """Describe the ε of the histogram for an ε of a report."""
     able = [row for row in rows if row.histogram is not None]
     if not able:
         return f"No mechanism has ε = {local:g} here: take a larger one."

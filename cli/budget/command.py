@@ -1,4 +1,4 @@
-"""`hushmote budget`: what each composition theorem makes of a total; the firmware's policy from one."""
+"""`hushmote budget`: compare composition theorems for a total, and write the firmware's policy."""
 
 import textwrap
 from dataclasses import asdict
@@ -73,15 +73,15 @@ def compare(
     crowd = None if boards is None or at is None or not delta else (at, boards, total, delta)
     if reports is not None:
         rows = budget.for_reports(total, delta, reports)
-        answer, what = answers.of_each(rows, reports, total), f"{reports:,} reports of a device"
+        answer, what = answers.largest_epsilon(rows, reports, total), f"{reports:,} reports of a device"
         shuffled = crowd and shuffled_for_reports(*crowd, reports)
     else:
         assert epsilon is not None
         micro = micro_nats(epsilon, AccountingError)
         rows = budget.for_epsilon(total, delta, micro)
-        answer, what = answers.how_many(rows, epsilon, total), f"ε = {epsilon:g} per report"
+        answer, what = answers.most_reports(rows, epsilon, total), f"ε = {epsilon:g} per report"
         shuffled = crowd and shuffled_for_epsilon(*crowd, micro)
-    rows.append(shuffled or answers.not_compared(delta, boards, at))
+    rows.append(shuffled or answers.incomparable_shuffle(delta, boards, at))
     if as_json:
         print_json([asdict(row) | {"cap": cap_in_nats(row.rule, row.cap)} for row in rows])
         return
@@ -102,7 +102,7 @@ def compare(
             budget.TITLES.get(row.theorem, row.theorem),
             "any" if solved is None else f"{solved:.6f}" if reports else f"{solved:,}",
             "" if row.sum is None else f"{row.sum:,.6g}",
-            _kept(row),
+            _cap(row),
             row.guarantee,
         )
     show.out.print(table)
@@ -115,7 +115,7 @@ def compare(
 
 
 def _crowd(devices: int | None, domain: int | None, file: Path | None) -> tuple[int | None, ByEpsilon | None]:
-    """Return the devices whose reports a histogram holds, and their mechanism at any ε; None: not said."""
+    """Return the number of devices in a histogram and their mechanism by ε; None where not given."""
     if file is None:
         return devices, None if domain is None else choose_mechanism(check_domain(domain), AUTO)
     if domain is not None:
@@ -126,8 +126,7 @@ def _crowd(devices: int | None, domain: int | None, file: Path | None) -> tuple[
     return devices, fixed_mechanism(definition.experiment())
 
 
-def _kept(row: TheoremRow) -> str:
-    """The cap that a board keeps under a theorem."""
+def _cap(row: TheoremRow) -> str:
     if row.rule == "count":
         return f"{row.cap:,} reports"
     what, unit = ("Σε", 1e6) if row.rule == "sum" else ("Σε²", 1e12)
@@ -170,8 +169,8 @@ def histogram(
     show.out.print(f"{boards:,} devices, {each}, {domain:,} values; δ = {delta:g}", style="bold")
     table = show.table("", ("mechanism", "ε of a report", "ε of the histogram"))
     for row in rows:
-        known = ("none", "") if row.local is None else (f"{row.local:.6f}", f"{row.histogram:.6f}")
-        table.add_row(row.described, *known)
+        epsilons = ("none", "") if row.local is None else (f"{row.local:.6f}", f"{row.histogram:.6f}")
+        table.add_row(row.described, *epsilons)
     show.out.print(table)
     if any(row.local is None for row in rows):
         show.out.print("none: no ε of a report from 0.001 to 16 does, or the mechanism has no such ε.")
@@ -182,7 +181,7 @@ def histogram(
 
 
 def _boards(text: str) -> tuple[int, int]:
-    """Boards, and reports of each, of "20000" or "20000x2"."""
+    """Return the number of boards and of reports per board from "20000" or "20000x2"."""
     boards, _, own = text.partition("x")
     try:
         return int(boards), int(own or 1)
@@ -205,20 +204,20 @@ def policy_command(
     as_json: AsJson = False,
 ) -> None:
     """Print the firmware's POLICY for a total (ε, δ) over a device's life, and what it guarantees."""
-    made = policy.policy_for(
+    board_policy = policy.policy_for(
         epsilon,
         delta,
         _names(experiments),
         None if max_epsilon is None else micro_nats(max_epsilon, AccountingError),
         _names(rules),
     )
-    promised = policy.guarantee(epsilon, delta)
-    statement = policy.policy_statement(made, _comment(made, promised))
-    lacking = [] if write is None else policy.write(write, statement, made.experiments)
+    guarantee = policy.guarantee(epsilon, delta)
+    statement = policy.policy_statement(board_policy, _comment(board_policy, guarantee))
+    lacking = [] if write is None else policy.write(write, statement, board_policy.experiments)
     if as_json:
-        reports = {nats(e): n for e, n in policy.examples(made).items()}
-        told = {"guarantee": plain_guarantee(promised), "answer": _belief(promised)}
-        print_json({"policy": plain(made), **told, "reports": reports})
+        reports = {nats(e): n for e, n in policy.examples(board_policy).items()}
+        summary = {"guarantee": plain_guarantee(guarantee), "answer": _belief(guarantee)}
+        print_json({"policy": plain(board_policy), **summary, "reports": reports})
         return
     typer.echo(statement, nl=False)
     if write is not None:
@@ -231,16 +230,16 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _comment(made: Policy, promised: Guarantee) -> list[str]:
-    holds = ", ".join(f"{n:,} of ε = {nats(e)}" for e, n in policy.examples(made).items())
-    while_ = "Σε <= sum or Σε² <= squares" if made.squares else "Σε <= sum"
+def _comment(board_policy: Policy, guarantee: Guarantee) -> list[str]:
+    holds = ", ".join(f"{n:,} of ε = {nats(e)}" for e, n in policy.examples(board_policy).items())
+    while_ = "Σε <= sum or Σε² <= squares" if board_policy.squares else "Σε <= sum"
     text = (
         "What this firmware allows, whatever a server asks, in micro-nats. For the device's whole life, over "
-        f"all experiments and their versions, reports go on while {while_}. {promised.words} "
-        f"{_belief(promised)} A life holds this many reports: {holds}, or a mixture."
+        f"all experiments and their versions, reports go on while {while_}. {guarantee.words} "
+        f"{_belief(guarantee)} A life holds this many reports: {holds}, or a mixture."
     )
     return textwrap.wrap(text, 98)
 
 
-def _belief(promised: Guarantee) -> str:
-    return within(promised.delta, belief(promised.epsilon, seen=ALL_REPORTS))
+def _belief(guarantee: Guarantee) -> str:
+    return within(guarantee.delta, belief(guarantee.epsilon, seen=ALL_REPORTS))

@@ -1,4 +1,4 @@
-"""`hushmote epsilon`: the ε that keeps a disclosure risk, and what reports of an ε tell."""
+"""`hushmote epsilon`: the ε that keeps a disclosure risk, and what reports of an ε disclose."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -41,8 +41,8 @@ from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.store.store import Store
 from ...server.words.epsilon import belief
 from ...simulator import population
-from ..options import DEFAULT_STORE, AsJson, StoreUrl, print_json, the_fleet
-from ..output import PICTURES, Pictures, checked
+from ..options import DEFAULT_STORE, AsJson, StoreUrl, choose_fleet, print_json
+from ..output import PICTURES, Pictures, check_paths
 from . import tables
 
 
@@ -82,8 +82,8 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
     as_json: AsJson = False,
 ) -> None:
     """Choose ε from a disclosure risk: what an attacker may come to believe."""
-    paths = checked(output, *PICTURES)
-    values, at, known_prior = _known(what, prior, store)
+    paths = check_paths(output, *PICTURES)
+    values, at, known_prior = _load_values(what, prior, store)
     targets = tuple(values.target(text) for text in about) if about else None
     probability("delta", delta)
     if reports is not None:
@@ -98,41 +98,41 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
     view = None
     if histogram is not None and experiment is not None:
         limit = answer.allowed.total if isinstance(answer, RiskEpsilons) else None
-        kept = (fixed_mechanism(experiment), limit / MICRO) if limit else None
+        local_view = (fixed_mechanism(experiment), limit / MICRO) if limit else None
         own = reports or 1
-        view = histogram_view(experiment, answer.beliefs, histogram, own, delta, kept)
+        view = histogram_view(experiment, answer.beliefs, histogram, own, delta, local_view)
     if as_json:
-        told = tables.told(answer).split("\n")
-        print_json(answer.to_dict() | {"answer": told} | ({"histogram": view.to_dict()} if view else {}))
+        sentences = tables.describe(answer).split("\n")
+        print_json(answer.to_dict() | {"answer": sentences} | ({"histogram": view.to_dict()} if view else {}))
         return
-    show.out.print(tables.told(answer))
+    show.out.print(tables.describe(answer))
     if isinstance(answer, RiskEpsilons):
-        tables.chosen(answer)
+        tables.print_choice(answer)
     else:
-        tables.seen(answer)
+        tables.print_view(answer)
     if view:
-        tables.histogram(view)
+        tables.print_histogram(view)
     for path in paths:
         show.out.print(f"wrote {path}")
 
 
 def _answer(attacker: Attacker, risk: str, epsilon: float | None) -> RiskEpsilons | EpsilonBeliefs:
-    """What was asked of the attacker: the ε for a risk, or the beliefs for an ε."""
+    """Return the ε for a risk, or the beliefs for an ε."""
     if risk:
         if epsilon is not None:
-            raise UsageError("give one of --risk and --epsilon: the other is the answer")
+            raise UsageError("give either --risk or --epsilon: the command computes the other")
         factor = risk.startswith("x")
-        given = fraction(risk.removeprefix("x"), "a factor" if factor else "a risk")
-        return from_risk(attacker, Risk(factor=given) if factor else Risk(given))
+        limit = fraction(risk.removeprefix("x"), "a factor" if factor else "a risk")
+        return from_risk(attacker, Risk(factor=limit) if factor else Risk(limit))
     if epsilon is None and attacker.values.bare:
-        raise UsageError("say --risk 1/4, --risk x2 or --epsilon 1: what is known of the three")
+        raise UsageError("give --risk 1/4, --risk x2 or --epsilon 1")
     own = attacker.values.experiment.epsilon if epsilon is None else micro_nats(epsilon, UsageError)
     check_epsilon(own, UsageError, "ε of a report")
     return from_epsilon(attacker, own)
 
 
-def _known(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats]:
-    """The values, the mechanism at any ε, and the prior over the values."""
+def _load_values(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats]:
+    """Return the values, the mechanism by ε, and the prior over the values."""
     name, stored, fleet = prior.rpartition("@")
     number, _, mechanism = what.partition(":")
     bare = number.isascii() and number.isdecimal()
@@ -141,14 +141,14 @@ def _known(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats
         if bare:
             raise UsageError(f"{prior} is a store's experiment: leave the number of values out")
         with Store(store, create=False) as opened:
-            newest, shares = _stored(opened, the_fleet(opened, fleet or None), name)
+            newest, shares = _stored(opened, choose_fleet(opened, fleet or None), name)
     if bare:
         values = bare_values(int(number))
         at = choose_mechanism(values.experiment.domain, mechanism or AUTO)
         return values, at, _prior_from_text(prior, values.experiment, bare=True)
     if not what and newest is None:
-        raise UsageError("say what a device may hold: an experiment's file, or a number of values such as 16")
-    experiment = _listed(load(Path(what)).experiment()) if what else newest
+        raise UsageError("give an experiment's file, or a number of values such as 16")
+    experiment = _require_listable(load(Path(what)).experiment()) if what else newest
     assert experiment is not None
     if newest is not None and experiment.domain != newest.domain:
         raise UsageError(
@@ -159,13 +159,13 @@ def _known(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats
     return Values(experiment), fixed_mechanism(experiment), shares
 
 
-def _listed(experiment: Experiment) -> Experiment:
-    """The experiment, whose values can be listed. Raises UsageError for a text."""
+def _require_listable(experiment: Experiment) -> Experiment:
+    """Return the experiment, or raise UsageError if its values are texts, which cannot be listed."""
     if experiment.type == "text":
         raise UsageError(
-            f"{experiment.name} is a text, and no list holds all texts: say instead of it how many an "
-            f"attacker may think of. However many there are: {belief(experiment.epsilon / MICRO, 'text')} "
-            "Leave the text itself out: hushmote epsilon 1000 --risk 0.5"
+            f"{experiment.name} is a text, and texts cannot all be listed: give the number of texts that an "
+            f"attacker may consider instead. For any number: {belief(experiment.epsilon / MICRO, 'text')} "
+            "Example: hushmote epsilon 1000 --risk 0.5"
         )
     return experiment
 
@@ -175,42 +175,41 @@ def _prior_from_text(text: str, experiment: Experiment, bare: bool = False) -> F
 
     "uniform"; probabilities with commas between them, which sum to 1; FILE.csv:COLUMN, the readings of a
     column; or a simulated population such as zipf:1.2, normal:21:3, weights:5:3:2. bare: the experiment
-    stands for a number of values only, which have no readings. DisclosureError or PopulationError with one
-    line.
+    stands only for a number of values, without readings. Raises DisclosureError or PopulationError.
     """
     if text == "uniform":
         return uniform(experiment.domain)
     if "," in text:
-        given = [float(fraction(x, "a prior's probability")) for x in text.split(",")]
-        return normalize_prior(given, experiment.domain)
+        probabilities = [float(fraction(x, "a prior's probability")) for x in text.split(",")]
+        return normalize_prior(probabilities, experiment.domain)
     file, colon, column = text.rpartition(":")
     if colon and file.lower().endswith(".csv"):
         if bare:
-            raise DisclosureError("a column of readings needs an experiment's file: it says where they fall")
+            raise DisclosureError("a column of readings needs an experiment's file, which defines the values")
         source = population.read_csv(file, column, experiment.type)
     else:
         source = population.parse(text)
     if bare and isinstance(source, population.Continuous):
         raise DisclosureError(f"{source.name} is in an experiment's units: give its file, not a number")
-    shares = source.probabilities(experiment)  # those without a reading are reported as any index
+    shares = source.probabilities(experiment)  # missing readings are reported as a random index
     return normalize_prior(shares[:-1] + shares[-1] / experiment.domain, experiment.domain)
 
 
 def _stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:
-    """Return an experiment of a store and the prior that its reports give: shares, none negative, sum 1.
+    """Return an experiment of a store and the prior from its reports: shares of 0 or more that sum to 1.
 
-    All versions with the newest one's values are pooled. UsageError where fleet or name is not there,
-    NotAnswered where it has no shares, EstimateError where there are fewer than 2 reports.
+    All versions with the same values as the newest one are pooled. Raises UsageError for an unknown fleet or
+    name, NotAnswered if the experiment has no shares, EstimateError for fewer than 2 reports.
     """
     selected = Facts(store).selected(Selection(name, fleet))
-    newest = _listed(selected.versions[-1].experiment)
+    newest = _require_listable(selected.versions[-1].experiment)
     require([newest], {"frequencies", "pairs"}, "give another prior, and the experiment's file")
-    alike = tuple(v for v in selected.versions if _values(v.experiment) == _values(newest))
+    alike = tuple(v for v in selected.versions if _value_key(v.experiment) == _value_key(newest))
     estimates = replace(selected, versions=alike).estimate()
     shares = np.maximum(METHODS["nonnegative"](estimates).frequencies, 0)
     return newest, normalize_prior(shares / shares.sum(), newest.domain)
 
 
-def _values(experiment: Experiment) -> tuple[object, ...]:
-    """What an experiment's indices stand for; versions where that is the same go together."""
+def _value_key(experiment: Experiment) -> tuple[object, ...]:
+    """Return the meaning of an experiment's indices; versions with equal keys are pooled."""
     return tuple(getattr(experiment, name) for name in ("type", "domain", "low", "high", "labels"))

@@ -20,53 +20,55 @@ _LINE = "#555555"
 def plot(path: Path, attacker: Attacker, answer: RiskEpsilons | EpsilonBeliefs) -> None:
     """Write the belief against ε: any mechanism's bound, and the exact one; PNG, PDF or SVG by its name.
 
-    Of a risk it is the target that sets the limit, exact for the cells that were chosen, at every ε; of an ε
-    the first belief, with this ε marked.
+    For a risk, the belief is in the target that sets the limit, exact for the chosen cells at every ε. For an
+    ε, it is the first belief, with that ε marked.
     """
-    with figure(path) as (made, (axes,)):
+    with figure(path) as (drawing, (axes,)):
         if isinstance(answer, RiskEpsilons):
-            about = _risk(axes, attacker, answer)
+            about = _plot_risk(axes, attacker, answer)
         else:
-            about = _epsilon(axes, attacker, answer)
+            about = _plot_epsilon(axes, attacker, answer)
         title = f"What an attacker can come to believe: {about}"
         style(axes, title, "the highest belief that any report can cause", "ε, nats", "belief")
-        legend_below(made, axes, 2)
+        legend_below(drawing, axes, 2)
 
 
-def _risk(axes: Axes, attacker: Attacker, choice: RiskEpsilons) -> str:
-    """The curves for a risk, which is a line; returns what the belief is in."""
+def _plot_risk(axes: Axes, attacker: Attacker, choice: RiskEpsilons) -> str:
+    """Plot the curves for a risk, with the risk as a line; return the target of the belief."""
     if choice.mechanism is not None:
         attacker = replace(attacker, at=fixed_mechanism(choice.mechanism))
     limit, ceiling = (choice.allowed.total or 0) / MICRO, choice.allowed.ceiling
     most = min(16.0, 2 * max((e for e in (choice.exact, limit) if e), default=4.0))
-    _curves(axes, attacker, choice.mechanism, choice.allowed.prior, most)
+    _plot_curves(axes, attacker, choice.mechanism, choice.allowed.prior, most)
     axes.axhline(ceiling, color=_LINE, lw=1.2, ls=(0, (5, 3)), label=f"risk: {ceiling:.4g}")
     if limit:
-        _mark(axes, limit, ceiling, left=True)
+        _mark(axes, limit, ceiling, above=True)
     if choice.exact is not None and choice.exact < 16:
         reached = _belief(attacker, round(choice.exact * MICRO), choice.allowed.prior)
-        _mark(axes, choice.exact, reached, left=False)
+        _mark(axes, choice.exact, reached, above=False)
     return choice.allowed.target
 
 
-def _epsilon(axes: Axes, attacker: Attacker, view: EpsilonBeliefs) -> str:
-    """The curves for an ε, which is marked; returns what the belief is in."""
+def _plot_epsilon(axes: Axes, attacker: Attacker, view: EpsilonBeliefs) -> str:
+    """Plot the curves for an ε, which is marked; return the target of the belief."""
     epsilon, first = view.experiment.epsilon / MICRO, view.beliefs[0]
     attacker = replace(attacker, at=fixed_mechanism(view.experiment))
-    _curves(axes, attacker, view.experiment, first.prior, max(5.0, min(16.0, 1.5 * epsilon)))
-    _mark(axes, epsilon, first.bound, left=True, text=f"{first.bound:.4g} at ε = {epsilon:g}")
+    _plot_curves(axes, attacker, view.experiment, first.prior, max(5.0, min(16.0, 1.5 * epsilon)))
+    _mark(axes, epsilon, first.bound, above=True, text=f"{first.bound:.4g} at ε = {epsilon:g}")
     if first.posterior < first.bound * (1 - 1e-3):
-        _mark(axes, epsilon, first.posterior, left=False, text=f"{first.posterior:.4g}")
+        _mark(axes, epsilon, first.posterior, above=False, text=f"{first.posterior:.4g}")
     return first.name
 
 
-def _curves(axes: Axes, attacker: Attacker, chosen: Experiment | None, before: float, most: float) -> None:
-    """The bound for any mechanism and the exact belief of one report, from ε = 0 to `most`."""
+def _plot_curves(
+    axes: Axes, attacker: Attacker, chosen: Experiment | None, before: float, most: float
+) -> None:
+    """Plot the bound for any mechanism and the exact belief after one report, from ε = 0 to `most`."""
     grid = np.linspace(0.001, most, 160).round(6)
     exact = np.array([_belief(attacker, round(e * MICRO), before) for e in grid])
     label = "any ε-LDP mechanism, or all reports together"
     bound = [posterior_bound(before, e) for e in grid]
-    axes.plot(grid, bound, color=COLOURS[1], lw=4, label=label)  # the exact one may lie on it
+    axes.plot(grid, bound, color=COLOURS[1], lw=4, label=label)  # wide, as the exact curve may lie on it
     axes.plot(grid, exact, color=COLOURS[0], lw=2)
     if chosen is not None:
         axes.lines[1].set_label(f"one report by {words.mechanism(chosen)}, exact")
@@ -76,7 +78,7 @@ def _curves(axes: Axes, attacker: Attacker, chosen: Experiment | None, before: f
 
 
 def _belief(attacker: Attacker, epsilon: int, before: float) -> float:
-    """The highest belief in what had the limit's prior; NaN where the mechanism has no such ε."""
+    """Return the highest belief in a target with this prior, or NaN if the mechanism has no such ε."""
     prior, targets = attacker.prior, attacker.targets
     try:
         experiment = attacker.at(epsilon)
@@ -89,16 +91,16 @@ def _belief(attacker: Attacker, epsilon: int, before: float) -> float:
     return max(worst_posterior(experiment, prior, t) for t in alike)
 
 
-def _mark(axes: Axes, epsilon: float, belief: float, left: bool, text: str = "") -> None:
-    """A point with its ε, or a text: above to the left, or below to the right, so that two do not meet."""
-    colour = COLOURS[1 if left else 0]
+def _mark(axes: Axes, epsilon: float, belief: float, above: bool, text: str = "") -> None:
+    """Mark a point with its ε or a text: above left or below right, so that two labels do not overlap."""
+    colour = COLOURS[1 if above else 0]
     axes.plot([epsilon], [belief], "o", color=colour, ms=6, zorder=5)
     axes.annotate(
         text or f"ε = {epsilon:.4g}",
         (epsilon, belief),
-        (-7, 8) if left else (7, -15),
+        (-7, 8) if above else (7, -15),
         textcoords="offset points",
-        ha="right" if left else "left",
+        ha="right" if above else "left",
         color=colour,
         fontsize=9.5,
     )

@@ -1,4 +1,4 @@
-"""How `hushmote epsilon` answers: a sentence or two, then tables of 80 columns, and the same in words."""
+"""The output of `hushmote epsilon`: a sentence or two, then tables of 80 columns."""
 
 from collections.abc import Sequence
 
@@ -18,13 +18,13 @@ _NAME = 24
 _WORTH_A_DELTA = 1.05  # how much more ε a theorem has to allow before its δ is worth a sentence
 
 
-def told(answer: RiskEpsilons | EpsilonBeliefs) -> str:
-    """The answer in sentences, a line for each."""
-    return _told_chosen(answer) if isinstance(answer, RiskEpsilons) else _told_seen(answer)
+def describe(answer: RiskEpsilons | EpsilonBeliefs) -> str:
+    """Return the answer in sentences, one per line."""
+    return _describe_choice(answer) if isinstance(answer, RiskEpsilons) else _describe_view(answer)
 
 
-def _told_chosen(choice: RiskEpsilons) -> str:
-    """Which ε to take for a risk, and what it then means."""
+def _describe_choice(choice: RiskEpsilons) -> str:
+    """Describe the ε for a risk, and what it means."""
     allowed, reports = choice.allowed, choice.reports
     if allowed.total is None:
         return "Any ε will do: no report can take a belief that far."
@@ -57,8 +57,8 @@ def _allowed(row: BudgetRow) -> float:
     return row.epsilon or 0.0
 
 
-def _told_seen(view: EpsilonBeliefs) -> str:
-    """What reports of an ε make an attacker believe of the value in most danger."""
+def _describe_view(view: EpsilonBeliefs) -> str:
+    """Describe an attacker's belief in the most exposed value after reports of an ε."""
     first, epsilon = view.beliefs[0], view.experiment.epsilon / MICRO
     before, after = chance(first.prior), chance(first.posterior, up=True)
     text = f"{first.name}: an attacker who thought {before} thinks at most {after} after one report"
@@ -67,8 +67,8 @@ def _told_seen(view: EpsilonBeliefs) -> str:
     return f"{text}.\n{belief(epsilon)}"
 
 
-def chosen(choice: RiskEpsilons) -> None:
-    """Print the ε that keep a risk."""
+def print_choice(choice: RiskEpsilons) -> None:
+    """Print the values of ε that keep a risk."""
     total = choice.allowed.total
     if total is None:
         return
@@ -83,10 +83,10 @@ def chosen(choice: RiskEpsilons) -> None:
         show.out.print("above that another mechanism is chosen, which does not keep the risk")
     if choice.beliefs and choice.exact is not None:
         show.out.print()
-        _beliefs(f"after the worst report at ε = {choice.exact:g}", choice.beliefs)
+        _print_beliefs(f"after the worst report at ε = {choice.exact:g}", choice.beliefs)
     if choice.reports is not None and choice.rows:
         show.out.print()
-        _budgets(choice)
+        _print_budgets(choice)
 
 
 def _mechanism(choice: RiskEpsilons) -> str:
@@ -95,7 +95,7 @@ def _mechanism(choice: RiskEpsilons) -> str:
     return text if len(text) <= 28 else choice.mechanism.mechanism
 
 
-def _beliefs(title: str, beliefs: Sequence[Belief]) -> None:
+def _print_beliefs(title: str, beliefs: Sequence[Belief]) -> None:
     value = "value (+ alike)" if any(b.alike for b in beliefs) else "value"
     headings = (value, "before", "at most", "any mechanism", "in words")
     table = show.table(title, headings)
@@ -111,13 +111,13 @@ def _belief(probability: float) -> str:
     return f"{probability:.6f}" if probability >= 0.001 else f"{probability:.3e}"
 
 
-def _budgets(choice: RiskEpsilons) -> None:
+def _print_budgets(choice: RiskEpsilons) -> None:
     pairs = list(zip(choice.rows, choice.passes, strict=True))
-    shown = [(row, p) for row, p in pairs if row.fails is not None]
-    exact = any(p is not None for _, p in shown)
+    budgets = [(row, p) for row, p in pairs if row.fails is not None]
+    exact = any(p is not None for _, p in budgets)
     headings = ("theorem", "total", "δ", "ε of each", "passes the risk", *(("exactly",) if exact else ()))
     table = show.table(f"{choice.reports:,} reports of a device within the same risk", headings)
-    for row, p in shown:
+    for row, p in budgets:
         cells = [
             TITLES.get(row.theorem, row.theorem),
             "" if row.total is None else f"{row.total:.6f}",
@@ -138,11 +138,13 @@ def _budgets(choice: RiskEpsilons) -> None:
         show.out.print(f"no exact chance: {choice.refused}.")
 
 
-def seen(view: EpsilonBeliefs) -> None:
-    """Print what reports of an ε make an attacker believe."""
+def print_view(view: EpsilonBeliefs) -> None:
+    """Print an attacker's beliefs after reports of an ε."""
     epsilon, first = view.experiment.epsilon / MICRO, view.beliefs[0]
     show.out.print()
-    _beliefs(f"after the worst report at ε = {epsilon:g} ({words.mechanism(view.experiment)})", view.beliefs)
+    _print_beliefs(
+        f"after the worst report at ε = {epsilon:g} ({words.mechanism(view.experiment)})", view.beliefs
+    )
     if view.reports is None:
         return
     show.out.print()
@@ -164,8 +166,8 @@ def seen(view: EpsilonBeliefs) -> None:
         show.out.print(f"no exact belief: {view.refused}.")
 
 
-def histogram(view: HistogramView) -> None:
-    """Print what who sees only the histogram may come to believe."""
+def print_histogram(view: HistogramView) -> None:
+    """Print the beliefs of someone who sees only the histogram."""
     show.out.print()
     of = f"{view.own:,} of them one device's" if view.own > 1 else "one of them the device's"
     show.out.print(f"who sees only a histogram of {view.reports:,} reports, {of}", style="bold")

@@ -1,4 +1,4 @@
-"""`hushmote experiment`: what is asked of a fleet."""
+"""`hushmote experiment`: the experiments of a fleet."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +11,11 @@ from ..options import (
     AsJson,
     ExperimentFile,
     FleetName,
-    FleetOf,
     Folder,
+    FolderFleet,
     SigningKey,
     StoreUrl,
-    check_there,
+    check_exists,
 )
 
 Grace = Annotated[
@@ -34,7 +34,7 @@ experiment_app = typer.Typer()
 @experiment_app.command("sign")
 def experiment_sign(
     file: ExperimentFile,
-    fleet: FleetOf = None,
+    fleet: FolderFleet = None,
     folder: Folder = None,
     signing_key: SigningKey = None,
     after: Annotated[
@@ -44,22 +44,22 @@ def experiment_sign(
         Path | None, typer.Option(help="File to write; else FILE.signed.json here.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Sign an experiment and the withdrawal that will end it, where the signing key is; no store is needed.
+    """Sign an experiment and its later withdrawal, on the machine with the signing key; needs no store.
 
-    `hushmote experiment add` takes the file that is written. Whoever has it can publish the experiment, and
-    end it, and nothing else.
+    `hushmote experiment add` takes the resulting file. Anyone who has the file can publish and end this
+    experiment, but nothing else.
     """
-    check_there(file)
-    from . import run  # only here: a mistake in the line waits for nothing of it
+    check_exists(file)
+    from . import run  # imported here so that usage errors are fast
 
     run.sign_file(file, fleet, folder, signing_key, after, output)
 
 
 @experiment_app.command("show")
 def experiment_show(file: ExperimentFile, as_json: AsJson = False) -> None:
-    """Check an experiment file and print what boards will get."""
-    check_there(file)
-    from . import run  # only here: a mistake in the line waits for nothing of it
+    """Check an experiment file and print what boards will receive."""
+    check_exists(file)
+    from . import run  # imported here so that usage errors are fast
 
     run.show_file(file, as_json)
 
@@ -67,7 +67,7 @@ def experiment_show(file: ExperimentFile, as_json: AsJson = False) -> None:
 @experiment_app.command("add")
 def experiment_add(
     file: Annotated[
-        Path, typer.Argument(help="TOML file of the experiment, or what `hushmote experiment sign` wrote.")
+        Path, typer.Argument(help="TOML file of the experiment, or a file from `hushmote experiment sign`.")
     ],
     store: StoreUrl = DEFAULT_STORE,
     fleet: Annotated[
@@ -84,8 +84,8 @@ def experiment_add(
     as_json: AsJson = False,
 ) -> None:
     """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
-    check_there(file)
-    from . import run  # only here: a mistake in the line waits for nothing of it
+    check_exists(file)
+    from . import run  # imported here so that usage errors are fast
 
     run.add(file, store, fleet, keyed, grace, as_json)
 
@@ -93,7 +93,7 @@ def experiment_add(
 @experiment_app.command("list")
 def experiment_list(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """List the versions of all experiments, oldest first."""
-    from . import run  # only here: a mistake in the line waits for nothing of it
+    from . import run  # imported here so that usage errors are fast
 
     run.list_versions(store, as_json)
 
@@ -105,10 +105,10 @@ def experiment_withdraw(
     fleet: FleetName = None,
     grace: Grace = GRACE_DAYS,
 ) -> None:
-    """Withdraw an experiment: boards stop reporting; what was counted stays.
+    """Withdraw an experiment: boards stop reporting, and the counts stay.
 
-    Late reports of its versions still count for --grace days at most; with --grace 0 none does.
+    Late reports of its versions still count for up to --grace days, or not at all with --grace 0.
     """
-    from . import run  # only here: a mistake in the line waits for nothing of it
+    from . import run  # imported here so that usage errors are fast
 
     run.withdraw(name, store, fleet, grace)

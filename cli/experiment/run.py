@@ -1,4 +1,4 @@
-"""What `hushmote experiment` does."""
+"""The subcommands of `hushmote experiment`."""
 
 import datetime
 import time
@@ -28,14 +28,14 @@ from ...server.wire.experiments import parse_experiment, reports_in_budget, valu
 from ...server.wire.topics import SIMULATED_PREFIX
 from ...server.words import experiment as words
 from ...server.words.epsilon import belief
-from ..options import print_json, the_fleet
+from ..options import choose_fleet, print_json
 from ..provision.options import fleet_name, open_folder
 
 
 def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
-    """What an experiment's version is, in plain values; ε in nats, low and high in the reading's unit."""
+    """Return an experiment's version as plain values; ε in nats, low and high in the reading's unit."""
     number = experiment.type == "number"
-    of_type: dict[str, Any] = vars(experiment)  # what a type's own file on the board adds
+    of_type: dict[str, Any] = vars(experiment)  # attributes that a type's own file on the board adds
     return {
         "name": experiment.name,
         "digest": experiment.digest.hex(),
@@ -69,12 +69,12 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
 
 
 def flash_options(experiment: Experiment) -> str:
-    """What `hushmote flash` is told so that a board can take part; "" where every board can."""
+    """Return the options of `hushmote flash` that a board needs to take part, or "" if none."""
     return " ".join(f"--with {word}" for word in board_files.needed_files(experiment))
 
 
 def show_file(file: Path, as_json: bool) -> None:
-    """Check an experiment file and print what boards will get."""
+    """Check an experiment file and print what boards will receive."""
     definition = load(file)
     payload = definition.payload()
     experiment = parse_experiment(payload)
@@ -104,7 +104,7 @@ def show_file(file: Path, as_json: bool) -> None:
         facts.append(("boards", f"need hushmote flash {further}"))
     show.out.print(show.named(facts))
     show.out.print()
-    # Not through rich: these are the exact bytes, without line breaks of ours.
+    # Not through rich, which would break lines: these are the exact bytes.
     typer.echo(payload.decode())
 
 
@@ -133,7 +133,7 @@ def sign_file(
 
 
 def _load_to_add(file: Path) -> tuple[bytes, datetime.date, Description, SignedExperiment | None]:
-    """Return what is added of a file: payload, last day, description, and how it was signed."""
+    """Return the payload, last day, description and signatures to add from a file."""
     if file.suffix == ".json":
         signed = signed_file.load_signed(file)
         return signed.payload, signed.expires, signed.description, signed
@@ -154,13 +154,13 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
     log = audit_log(store)
     with Store(store) as opened:
         log.check()
-        if fleet is None:  # never a simulated one, where boards would not find it
+        if fleet is None:  # never a simulated one, which boards would not find
             real = [name for name in opened.fleets() if not name.startswith(SIMULATED_PREFIX)]
             fleet = choose_name("fleet", None, real, f"in {opened.where}") if real else "home"
         if keyed is not None:
             opened.add_fleet(fleet, keyed=keyed)
         elif fleet not in opened.fleets():
-            raise UsageError(f"fleet {fleet} is new: say --keys (reports carry tags) or --open (trials)")
+            raise UsageError(f"fleet {fleet} is new: add --keys (reports carry tags) or --open (trials)")
         experiment = opened.add_experiment(
             fleet,
             payload,
@@ -222,11 +222,11 @@ def list_versions(store: str, as_json: bool) -> None:
 
 
 def withdraw(name: str, store: str, fleet: str | None, grace: int) -> None:
-    """Withdraw an experiment: boards stop reporting; what was counted stays."""
+    """Withdraw an experiment: boards stop reporting, and the counts stay."""
     log = audit_log(store)
     with Store(store, create=False) as opened:
         log.check()
-        fleet = the_fleet(opened, fleet)
+        fleet = choose_fleet(opened, fleet)
         opened.withdraw_experiment(fleet, name, grace_days=grace)
         log.note(system_user(), "withdraw", fleet=fleet, experiment=name)
     show.out.print(f"{name} is withdrawn from fleet {fleet}")

@@ -1,4 +1,4 @@
-"""`hushmote ledger`: what a fleet, or one board, can still give, and when it will have given it."""
+"""`hushmote ledger`: the remaining budgets of a fleet or of one board, and when they run out."""
 
 import datetime
 import sys
@@ -18,10 +18,10 @@ from ...server.epsilon import MICRO
 from ...server.errors import UsageError
 from ...server.plain import plain
 from ...server.store.store import Store
-from ..options import DEFAULT_STORE, AsJson, FleetName, PolicyFile, StoreUrl, print_json, the_fleet
-from ..output import PICTURES, Pictures, checked
+from ..options import DEFAULT_STORE, AsJson, FleetName, PolicyFile, StoreUrl, choose_fleet, print_json
+from ..output import PICTURES, Pictures, check_paths
 
-# Two lines each: eight columns have to fit on 80.
+# Two lines each, so that eight columns fit into 80 characters.
 _HEADINGS = ("experiment", "ε", "per new\ndevice", *(text.replace(" ", "\n", 1) for text in words.HEADINGS))
 
 
@@ -29,13 +29,13 @@ def ledger_command(  # noqa: PLR0913 - one for each option
     store: StoreUrl = DEFAULT_STORE,
     fleet: FleetName = None,
     policy_file: PolicyFile = None,
-    devices: Annotated[int | None, typer.Option(help="Devices in the field, heard from or not.", min=1)] = (
-        None
-    ),
+    devices: Annotated[
+        int | None, typer.Option(help="Devices in the field, whether or not they have reported.", min=1)
+    ] = (None),
     days: Annotated[int, typer.Option(help="The rate is that of the last N full days.", min=1)] = 7,
     device: Annotated[list[str] | None, typer.Option(help="Also show this device; may be repeated.")] = None,
     status: Annotated[
-        Path | None, typer.Option(help="Show one device instead, by its client.status(): a file, or -.")
+        Path | None, typer.Option(help="Show one device instead, from its client.status(): a file, or -.")
     ] = None,
     per_day: Annotated[
         float | None, typer.Option(help="With --status: reports that the device makes a day.")
@@ -43,22 +43,24 @@ def ledger_command(  # noqa: PLR0913 - one for each option
     output: Pictures = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what devices' budgets still hold, and when they run out at the present rate."""
-    paths = checked(output, *PICTURES)
-    known = None if policy_file is None else policy.read(policy_file)
+    """Show devices' remaining budgets, and when they run out at the current rate."""
+    paths = check_paths(output, *PICTURES)
+    board_policy = None if policy_file is None else policy.read(policy_file)
     if status is not None:
         if paths or device or devices is not None:
             raise UsageError(
-                "--output, --device and --devices are about a fleet: leave them out, or --status"
+                "--output, --device and --devices apply to a fleet: leave them out, or leave out --status"
             )
         text = sys.stdin.read() if str(status) == "-" else policy.read_text(status)
-        _board(board_status.parse(text), known, per_day, as_json)
+        _board(board_status.parse(text), board_policy, per_day, as_json)
         return
     if per_day is not None:
-        raise UsageError("--per-day goes with --status: a fleet's rate is counted in its store")
+        raise UsageError("--per-day needs --status: a fleet's rate is counted in its store")
     today = datetime.datetime.now(datetime.UTC).date()
     with Store(store, create=False) as opened:
-        ledger = fleet_ledger.read(opened, the_fleet(opened, fleet), today, known, devices, device or ())
+        ledger = fleet_ledger.read(
+            opened, choose_fleet(opened, fleet), today, board_policy, devices, device or ()
+        )
     lines = ledger.lines(today, days)
     for path in paths:
         from . import plot as ledger_plot  # matplotlib takes a second to load
@@ -81,8 +83,10 @@ def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> 
         "experiments": [line.to_dict() for line in lines],
         "devices": {
             device: {
-                name: {"made": made, "left": left}
-                for name, made, left in zip(names, profile, ledger.remaining_reports(profile), strict=True)
+                name: {"made": reports, "left": remaining}
+                for name, reports, remaining in zip(
+                    names, profile, ledger.remaining_reports(profile), strict=True
+                )
             }
             for device, profile in ledger.devices.items()
         },
@@ -99,8 +103,10 @@ def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
     if ledger.devices:
         table = show.table("devices", ("device", "experiment", "made", "left"), (0, 1))
         for device, profile in ledger.devices.items():
-            for line, made, left in zip(lines, profile, ledger.remaining_reports(profile), strict=True):
-                table.add_row(device, line.budget.experiment.name, f"{made:,}", words.count(left))
+            for line, reports, remaining in zip(
+                lines, profile, ledger.remaining_reports(profile), strict=True
+            ):
+                table.add_row(device, line.budget.experiment.name, f"{reports:,}", words.count(remaining))
         show.out.print(table)
     for note in _notes(ledger, lines):
         show.out.print(note)
@@ -115,19 +121,19 @@ def _notes(ledger: FleetLedger, lines: list[Remaining]) -> Iterator[str]:
         yield f"never heard from: {', '.join(unheard)}"
     mixed = [x.budget.experiment.name for x in lines if x.budget.cheapest != x.budget.dearest]
     if mixed:
-        yield f"{', '.join(mixed)}: versions differ in ε; each report counts as the dearest."
+        yield f"{', '.join(mixed)}: versions differ in ε; each report is counted at the largest ε."
 
 
-def _board(status: BoardStatus, known: Policy | None, per_day: float | None, as_json: bool) -> None:
+def _board(status: BoardStatus, board_policy: Policy | None, per_day: float | None, as_json: bool) -> None:
     if per_day is not None and not per_day > 0:
-        raise UsageError(f"--per-day is a number above 0, not {per_day:g}")
-    life = None if known is None else status.lifetime_use(known)
+        raise UsageError(f"--per-day must be above 0, not {per_day:g}")
+    life = None if board_policy is None else status.lifetime_use(board_policy)
     days = [line.days(per_day) if per_day else None for line in status.experiments]
     if as_json:
-        said = status.model_dump()
-        for line, silent_in in zip(said["experiments"], days, strict=True):
+        document = status.model_dump()
+        for line, silent_in in zip(document["experiments"], days, strict=True):
             line |= {"epsilon": line["epsilon"] and line["epsilon"] / MICRO, "days_left": silent_in}
-        print_json(said | {"sum": status.sum / MICRO, "squares": status.squares / MICRO**2, "life": life})
+        print_json(document | {"sum": status.sum / MICRO, "squares": status.squares / MICRO**2, "life": life})
         return
     headings = ("experiment", "state", "ε", "made", "left", *(("silent in",) if per_day else ()))
     table = show.table("this board", headings, (0, 1))
@@ -141,26 +147,26 @@ def _board(status: BoardStatus, known: Policy | None, per_day: float | None, as_
             *(("" if silent_in is None else f"{silent_in:,.0f} days",) if per_day else ()),
         )
     show.out.print(table)
-    for said in _spent(status, life):
-        show.out.print(said)
+    for line in _describe_spending(status, life):
+        show.out.print(line)
 
 
-def _spent(status: BoardStatus, life: dict[str, Any] | None) -> Iterator[str]:
-    """What a board has spent of its life, and what keeps it from reporting."""
+def _describe_spending(status: BoardStatus, life: dict[str, Any] | None) -> Iterator[str]:
+    """Yield sentences on a board's lifetime spending, and on what prevents it from reporting."""
     if life is None:
-        yield f"spent in its life: Σε = {status.sum / 1e6:g}, Σε² = {status.squares / 1e12:g}"
+        yield f"spent in its lifetime: Σε = {status.sum / 1e6:g}, Σε² = {status.squares / 1e12:g}"
     else:
-        squares = f", or Σε² = {life['squares']:g} of {life['squares_cap']:.6g}: either will do"
-        yield f"spent in its life: Σε = {life['sum']:g} of {life['sum_cap']:g}" + squares * bool(
+        squares = f", or Σε² = {life['squares']:g} of {life['squares_cap']:.6g} (one of the two suffices)"
+        yield f"spent in its lifetime: Σε = {life['sum']:g} of {life['sum_cap']:g}" + squares * bool(
             life["squares_cap"]
         )
     if status.pending:
-        yield f"{status.pending} made and not yet sent"
+        yield f"{status.pending} made but not yet sent"
     if status.locked:
         yield f"no reports: {status.locked}"
     elif not status.consent:
         yield "no reports: " + (
-            "nobody has said yes at this board"
+            "no one at this board has agreed yet"
             if status.consent is None
-            else "somebody at this board said no"
+            else "someone at this board refused"
         )

@@ -1,4 +1,4 @@
-"""The plot of `hushmote ledger`: reports a day, counted and forecast; devices that can still report."""
+"""The plot of `hushmote ledger`: reports per day, counted and forecast; devices that can still report."""
 
 import datetime
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ _DASHED = (0, (4, 2))
 
 
 def plot(path: Path, title: str, lines: Sequence[Remaining], today: datetime.date) -> None:
-    """Write how a fleet's reports were and will be; PNG, PDF or SVG. Without a rate there is no forecast."""
+    """Write a fleet's past and forecast reports as PNG, PDF or SVG; without a rate, no forecast."""
     soon, horizon = shown_days(lines, today)
     start = float(date2num(today))
-    with figure(path, columns=2) as (made, axes):
+    with figure(path, columns=2) as (drawing, axes):
         for line, colour in zip(lines, COLOURS * 10, strict=False):
             days = line.budget.days
             if days:
@@ -46,5 +46,5 @@ def plot(path: Path, title: str, lines: Sequence[Remaining], today: datetime.dat
         for panel in axes:
             panel.xaxis_date()
             date_axis(panel.xaxis)
-        heading(made, title)
-        legend_below(made, axes[0], 4)
+        heading(drawing, title)
+        legend_below(drawing, axes[0], 4)

@@ -1,4 +1,4 @@
-"""`hushmote plan`: how many devices, which epsilon, how many values, what error; how to spend a lifetime."""
+"""`hushmote plan`: devices, epsilon, values and error of an experiment; how to spend a lifetime budget."""
 
 import dataclasses
 import inspect
@@ -29,10 +29,10 @@ def plan_command(input: str | None, output: list[Path] | None, as_json: bool, **
     """Plan an experiment: devices, ε, error, and how to spend a lifetime budget.
 
     Give three of devices, ε, values and error to get the fourth. With --lifetime, --horizon and --call
-    instead of --epsilon it says how to spend a lifetime budget, and what a day, a week and 30 days of the
-    fleet will show. Without options it prints worked examples.
+    instead of --epsilon, it shows how to spend a lifetime budget, and how precise a day, a week and 30 days
+    will be. Without options it prints worked examples.
     """
-    from .run import run  # only here: a mistake in the line waits for nothing of it
+    from .run import run  # imported here so that usage errors are fast
 
     run(PlanRequest(**fields), input, output, as_json)
 
@@ -42,7 +42,7 @@ def _request_parameters() -> Iterator[inspect.Parameter]:
     kinds = get_type_hints(PlanRequest)
     for field in dataclasses.fields(PlanRequest):
         kind, kinds_of_values = kinds[field.name], get_args(kinds[field.name])
-        if str in kinds_of_values:  # what Python may give as a number or as texts is typed as one text
+        if str in kinds_of_values:  # Python accepts a number or texts here, the command line one text
             kind = str | None
         elif Sequence[str] in kinds_of_values:
             kind = list[str] | None

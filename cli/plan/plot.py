@@ -1,4 +1,4 @@
-"""Plots of plans: what more devices or a larger epsilon would buy, and how a lifetime budget is spent."""
+"""Plots of plans: the error by devices and by epsilon, and how a lifetime budget is spent."""
 
 from pathlib import Path
 
@@ -14,18 +14,18 @@ from ...server.epsilon import MICRO
 from ...server.words.numbers import MAX_HALF_WIDTH, counted, length, points
 
 _POINTS = 25
-_HALF_WIDTH = "half-width of 95 % interval, "
+_HALF_WIDTH = "half-width of 95% interval, "
 
 
 def plot(path: Path, plan: Plan | LifetimePlan) -> None:
-    """Write a plan's picture; PNG, PDF or SVG by its name. Raises PlanError for a life of hardly a day."""
+    """Write a plan's picture as PNG, PDF or SVG; raise PlanError for a horizon below two days."""
     plot_plan(path, plan) if isinstance(plan, Plan) else plot_lifetime(path, plan)
 
 
 def plot_plan(path: Path, plan: Plan) -> None:
-    """Write the error against devices, and against epsilon, around a plan; PNG, PDF or SVG by its name."""
+    """Write the error against devices and against epsilon, around a plan, as PNG, PDF or SVG."""
     question, design = plan.question, plan.design
-    with figure(path, columns=2) as (made, (left, right)):
+    with figure(path, columns=2) as (drawing, (left, right)):
         devices = np.geomspace(max(2, plan.devices / 100), plan.devices * 100, 50)
         for colour, factor in zip(COLOURS, (0.5, 1, 2), strict=False):
             epsilon = round(design.epsilon * factor / EPSILON_STEP) * EPSILON_STEP
@@ -55,16 +55,16 @@ def plot_plan(path: Path, plan: Plan) -> None:
             plain(axes.xaxis, "{:,g}".format)
             plain(axes.yaxis)
             axes.legend(frameon=False)
-        made.align_labels()
+        drawing.align_labels()
 
 
 def plot_lifetime(path: Path, life: LifetimePlan) -> None:
-    """Write the ways to spend a budget, and the best one over the horizon; PNG, PDF or SVG by its name."""
+    """Write the ways to spend a budget, and the best one over the horizon, as PNG, PDF or SVG."""
     windows = life.windows()
     if life.rhythm.days < 2:
         raise PlanError("nothing to plot: the horizon is shorter than two days")
     best = life.best
-    with figure(path, columns=2) as (made, (left, right)):
+    with figure(path, columns=2) as (drawing, (left, right)):
         names = []
         for row, s in enumerate(life.spendings):
             for colour, days in zip(COLOURS, windows.values(), strict=False):
@@ -105,11 +105,11 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
             "day on which the window ends",
             _HALF_WIDTH + unit_of(life.question),
         )
-        legend_below(made, right, 3)
+        legend_below(drawing, right, 3)
 
 
 def _error_until(life: LifetimePlan, days: float, end: int) -> float:
-    """Half-width of the window that ends with a day of the horizon."""
+    """Return the half-width of the window that ends on a day of the horizon."""
     best = life.best
     calls = min(max(1, round(life.rhythm.calls_in(end))), life.rhythm.calls)
     reports = life.devices * life.rhythm.in_window(days, best.every, best.cap, calls)

@@ -1,4 +1,4 @@
-"""What `hushmote plan` does."""
+"""The work of `hushmote plan`."""
 
 import datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .trial import Trial
 
 EXPERIMENT = ".toml"
-"""The end of an experiment file's name."""
+"""The suffix of experiment files."""
 
 WORKED_EXAMPLES = (
     (
@@ -38,20 +38,25 @@ WORKED_EXAMPLES = (
         "Let a device make 1 report of ε = 4 in its life. One call in 17,513 makes one.",
     ),
 )
-"""Question, command, and the sentence that the command's answer begins with."""
+"""Question, command, and the first sentence of the command's answer."""
 
 
-def named(path: Path) -> ExperimentInfo:
-    """What people say of an experiment in the file at path, from today on."""
-    return ExperimentInfo(
-        name_from(path), None, "owner@example.org", datetime.datetime.now(datetime.UTC).date()
-    )
+def placeholder_names(path: Path) -> ExperimentInfo:
+    """Return a name and placeholders for an experiment file at this path, valid from today."""
+    return ExperimentInfo(name_from(path), None, "owner@example.org", datetime.datetime.now(datetime.UTC).date())
 
 
 def run(request: PlanRequest, column: str | None, output_paths: list[Path] | None, as_json: bool) -> None:
-    """Plan, print and write; without options print worked examples. Raises UsageError or PlanError.
+    """Plan, print and write; without options print worked examples.
 
-    column: FILE:COLUMN of readings, from which the request is completed.
+    Args:
+        request: The plan to make.
+        column: FILE:COLUMN of readings that complete the request, or None.
+        output_paths: The files to write.
+        as_json: Whether to print JSON instead of tables.
+
+    Raises:
+        UsageError, PlanError: The options do not fit together, or no plan meets the request.
     """
     if request == PlanRequest() and column is output_paths is None and not as_json:
         for question, line, sentence in WORKED_EXAMPLES:
@@ -61,43 +66,45 @@ def run(request: PlanRequest, column: str | None, output_paths: list[Path] | Non
     proposal = None if column is None else propose(column, request)
     request = request if proposal is None else proposal.request
     paths = _files(output_paths, request)
-    made = answer(request)
-    trial = None if proposal is None else _trial(made, proposal)
+    plan_answer = answer(request)
+    trial = None if proposal is None else _trial(plan_answer, proposal)
     for path in paths:
         if path.suffix.lower() == EXPERIMENT:
-            output.write(path, made.file(named(path)))
+            output.write(path, plan_answer.file(placeholder_names(path)))
             continue
         from .plot import plot  # matplotlib takes a second to load
 
-        plot(path, made.plan)
+        plot(path, plan_answer.plan)
     if as_json:
-        tried = {} if trial is None else {"simulated": trial.to_dict()}
-        print_json(made.to_dict() | ({} if proposal is None else {"input": proposal.words}) | tried)
+        simulated = {} if trial is None else {"simulated": trial.to_dict()}
+        print_json(
+            plan_answer.to_dict() | ({} if proposal is None else {"input": proposal.words}) | simulated
+        )
         return
     if proposal is not None:
         show.out.print(f"{proposal.words}\n")
-    show.out.print(show.sheet(made.lines, made.facts, made.tables))
+    show.out.print(show.sheet(plan_answer.lines, plan_answer.facts, plan_answer.tables))
     show.out.print()
     if trial is not None:
         trial.print()
     for path in paths:
         show.out.print(f"wrote {path}")
-    written = [path for path in paths if path.suffix.lower() == EXPERIMENT]
+    experiment_files = [path for path in paths if path.suffix.lower() == EXPERIMENT]
     add = "add --output NAME.toml to write the experiment's file"
-    show.out.print(f"next: {f'hushmote experiment show {written[0]}' if written else add}")
+    show.out.print(f"next: {f'hushmote experiment show {experiment_files[0]}' if experiment_files else add}")
 
 
-def _trial(made: PlanAnswer, proposal: Proposal) -> "Trial":
-    """Return the planned fleet, simulated with the readings that the plan was proposed from."""
+def _trial(plan_answer: PlanAnswer, proposal: Proposal) -> "Trial":
+    """Simulate the planned fleet with the readings that the plan is based on."""
     from .trial import try_plan  # the simulator takes a second to load
 
     column = proposal.population.rpartition(":")[2]
-    return try_plan(made.file(named(Path(column))), proposal.population)
+    return try_plan(plan_answer.file(placeholder_names(Path(column))), proposal.population)
 
 
 def _files(output_paths: list[Path] | None, request: PlanRequest) -> tuple[Path, ...]:
-    """The files to write. Raises UsageError or PlanError where one cannot be."""
-    paths, reading = output.checked(output_paths, EXPERIMENT, *output.PICTURES), reading_of(request)
+    """Return the files to write; raise UsageError or PlanError if one cannot be written."""
+    paths, reading = output.check_paths(output_paths, EXPERIMENT, *output.PICTURES), reading_of(request)
     number = not reading.yes_no and not reading.labels
     if number and reading.low is None and any(path.suffix.lower() == EXPERIMENT for path in paths):
         raise PlanError(NEEDS_RANGE)

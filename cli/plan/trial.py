@@ -1,4 +1,4 @@
-"""A planned fleet, simulated with the readings that the plan was proposed from."""
+"""A simulation of a planned fleet with the readings that the plan is based on."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,23 +7,23 @@ from ...server.answers import tables
 from ...server.experiments.definition import parse
 from ...simulator.simulate import SimulatedEstimate, simulate
 from ..progress import progress
-from ..simulate.run import asked, plain, show
+from ..simulate.run import select_answers, show, to_dict
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What the simulated fleet shows."""
+    """The result of the simulated fleet."""
 
     estimate: SimulatedEstimate
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        return plain(self.estimate, asked(self.estimate))
+        return to_dict(self.estimate, select_answers(self.estimate))
 
     def print(self) -> None:
-        """Print it below the plan."""
+        """Print the result below the plan."""
         tables.out.print("simulated on these readings", style="bold")
-        show(self.estimate, asked(self.estimate), None)
+        show(self.estimate, select_answers(self.estimate), None)
         tables.out.print()
 
 

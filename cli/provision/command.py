@@ -20,7 +20,7 @@ from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
 from ...server.wire import keys
 from ...server.wire.topics import check_device
-from ..options import AsJson, FleetOf, Folder, print_json
+from ..options import AsJson, Folder, FolderFleet, print_json
 from .first_steps import first_steps
 from .forget import forget_command
 from .options import (
@@ -32,18 +32,18 @@ from .options import (
     ask_wifi_password,
     fleet_name,
     open_folder,
-    say,
-    say_next,
+    print_done,
+    print_next,
 )
 from .roster import list_command, revoke_command
 from .rotate import rotate_command
 
 provision_app = typer.Typer()
-ASKS_FIRST = "each device is silent until somebody at it says yes"
+ASKS_FIRST = "each device stays silent until someone at the device agrees"
 CONSENT_GIVEN = "given elsewhere: {}"
 _FIRMWARE = {".h": "C", ".yaml": "ESPHome"}
-_ALONE = re.compile(r"(?:\[([^]]+)\]|([^:,]+)):([0-9]+)")  # one host with its port
-# What `--set` takes: the fields of FleetSpec that have no option of their own.
+_HOST_AND_PORT = re.compile(r"(?:\[([^]]+)\]|([^:,]+)):([0-9]+)")  # one host with its port
+# Fields of FleetSpec for `--set`: those without an option of their own.
 FIELDS = (
     "port, password_port, aggregator_port, cluster_port, monitor_port, board_host, broker_user, device_days"
 )
@@ -105,43 +105,43 @@ def fleet_command(  # noqa: PLR0913 - one for each option
     )
     if in_environment:
         load_keys()  # it must hold them
-    made = fleet_folder.make(
+    folder_made = fleet_folder.make(
         folder,
         spec,
         passphrase=ask_passphrase(new=True) if passphrase else None,
         write_master=not in_environment,
     )
     until = {
-        "ca": made.certificate("broker/ca.pem").not_valid_after_utc,
-        "broker": made.broker_certificates()[0].not_valid_after_utc,
-        "aggregator": made.certificate(f"aggregator/{aggregator_name(1)}.pem").not_valid_after_utc,
+        "ca": folder_made.certificate("broker/ca.pem").not_valid_after_utc,
+        "broker": folder_made.broker_certificates()[0].not_valid_after_utc,
+        "aggregator": folder_made.certificate(f"aggregator/{aggregator_name(1)}.pem").not_valid_after_utc,
     }
     if as_json:
         values = {"folder": str(folder), "master_key": not in_environment}
         ends = {name: when.isoformat() for name, when in until.items()}
-        print_json(dataclasses.asdict(made.fleet) | values | {"until": ends})
+        print_json(dataclasses.asdict(folder_made.fleet) | values | {"until": ends})
         return
     ends = ", ".join(f"{name} {when:%Y-%m-%d}" for name, when in until.items())
     where = "keys stay in HUSHMOTE_MASTER_KEY" if in_environment else "master key is there"
     for line in (
-        f"{folder}: fleet {made.fleet.fleet}; its certificates end:",
+        f"{folder}: fleet {folder_made.fleet.fleet}; its certificates end:",
         f"  {ends}",
-        "  authority/   keep it offline, and a backup: its keys say who is who, and what is asked",
-        "  broker/      for the broker's machine" + ("s, each its own" if spec.broker == NATS else ""),
+        "  authority/   keep it offline, with a backup: its keys sign certificates and experiments",
+        "  broker/      for the broker's machine" + ("s, one folder each" if spec.broker == NATS else ""),
         f"  aggregator/  for the aggregators' machines; the {where}",
         "  devices/     devices' settings",
         f"  consent      {CONSENT_GIVEN.format(spec.consent) if spec.consent else ASKS_FIRST}",
-        *first_steps(made, in_environment),
+        *first_steps(folder_made, in_environment),
     ):
         show.out.print(line, soft_wrap=True)
 
 
 def _spec(texts: Sequence[str], **values: Any) -> FleetSpec:
-    """Return the fleet of options' values, and of FIELD=VALUE; raises UsageError."""
+    """Return the fleet from the options and FIELD=VALUE texts; raise UsageError for an invalid one."""
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or name in values or name not in FIELDS.split(", "):
-            raise UsageError(f"--set {text}: write each once, as FIELD=VALUE, of {FIELDS}")
+            raise UsageError(f"--set {text}: give each field once, as FIELD=VALUE; the fields are {FIELDS}")
         values[name] = value
     try:
         return FleetSpec(**values)
@@ -153,11 +153,11 @@ def device_command(  # noqa: PLR0913 - one for each option
     device: Annotated[
         str | None,
         typer.Argument(
-            help="Device id, of a-z, 0-9 and -; random where it is left out. Never a MAC or a chip id."
+            help="Device id of a-z, 0-9 and -; random by default. Never use a MAC address or chip id."
         ),
     ] = None,
     folder: Folder = None,
-    fleet: FleetOf = None,
+    fleet: FolderFleet = None,
     master_key: MasterKey = None,
     open_fleet: Annotated[
         bool,
@@ -207,10 +207,10 @@ def device_command(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Make one device's settings: its id, its keys, its network."""
     if target and device and (path := _settings_path(device, folder, out)).exists():
-        known = True
+        has_settings = True
         opened, settings = None, provision.load_settings(path)
     else:
-        known = False
+        has_settings = False
         opened = None if folder is None else open_folder(folder, signs=not login)
         network = _network(opened, broker, ca, login)
         name = fleet_name(fleet, opened)
@@ -221,26 +221,26 @@ def device_command(  # noqa: PLR0913 - one for each option
             wifi_password=ask_wifi_password(wifi_ssid),
             wifi_country=os.environ.get("HUSHMOTE_WIFI_COUNTRY", ""),
         )
-        # Everything is checked before the authority or the broker learn of the board.
+        # Check everything before adding the board to the authority and the broker.
         device = provision.provision_device(fleet_keys, name, device, network).device_id
         path = _settings_path(device, folder, out)
         if opened is not None:
-            network = _let_in(opened, device, network, path, login)
-        given = bool(opened and opened.fleet.consent)
+            network = _with_credentials(opened, device, network, path, login)
+        is_consent_given = bool(opened and opened.fleet.consent)
         settings = provision.provision_device(
-            fleet_keys, name, device, network, path=path, consent_given=given
+            fleet_keys, name, device, network, path=path, consent_given=is_consent_given
         )
     file = firmware.write(settings, path.parent, target) if target else None
     if as_json:
-        said = {"device_id": settings.device_id, "fleet": settings.fleet, "settings": str(path)}
-        print_json(said | ({"firmware": str(file)} if file else {}))
+        document = {"device_id": settings.device_id, "fleet": settings.fleet, "settings": str(path)}
+        print_json(document | ({"firmware": str(file)} if file else {}))
         return
-    if not known:
+    if not has_settings:
         show.out.print(provision.describe(settings, path, for_flash=file is None))
     if file:
         show.out.print(f"{file}: the same for firmware in {_FIRMWARE[file.suffix]}; only you can read it")
     if opened is not None and (login or opened.fleet.broker == NATS):
-        say_next([rotation.reload_broker(opened.fleet)])
+        print_next([rotation.reload_broker(opened.fleet)])
 
 
 def _settings_path(device: str, folder: Path | None, out: Path | None) -> Path:
@@ -251,29 +251,29 @@ def _settings_path(device: str, folder: Path | None, out: Path | None) -> Path:
 
 
 def _network(opened: FleetFolder | None, broker: str, ca: Path | None, login: bool) -> Network:
-    """Return how a board reaches its broker; raises UsageError for options that do not go together."""
+    """Return a board's network settings; raise UsageError for options that do not fit together."""
     if opened is None and login:
         raise UsageError("--password needs the fleet's folder: give --folder")
     if opened is None:
         return _at_broker(broker, ca)
     if ca:
-        raise UsageError("the folder has the broker's CA: leave out --ca")
+        raise UsageError("the folder contains the broker's CA: leave out --ca")
     return _in_folder(opened, broker, login)
 
 
 def _fleet_keys(master_key: Path | None, open_fleet: bool) -> keys.FleetKeys | None:
-    """Return the keys of a fleet, None for an open one; raises ProvisionError where they are missing."""
+    """Return the keys of a fleet, or None for an open one; raise ProvisionError if they are missing."""
     fleet_keys = None if open_fleet else load_keys(master_key)
     if fleet_keys is None and not open_fleet:
         raise ProvisionError("give --master-key FILE for a fleet with keys, or --open for an open one")
     return fleet_keys
 
 
-def _let_in(opened: FleetFolder, device: str, network: Network, path: Path, login: bool) -> Network:
-    """Return the network with a login or a certificate for a new device, which the broker lets in."""
+def _with_credentials(opened: FleetFolder, device: str, network: Network, path: Path, login: bool) -> Network:
+    """Return the network with a new login or certificate that admits the device at the broker."""
     if path.exists():
         raise ProvisionError(
-            f"{path} exists; for new keys of the same board: `hushmote provision rotate devices`"
+            f"{path} already exists; for new keys for the same board use `hushmote provision rotate devices`"
         )
     if login:
         return dataclasses.replace(network, mqtt_user=device, mqtt_password=opened.issue_login(device))
@@ -281,20 +281,20 @@ def _let_in(opened: FleetFolder, device: str, network: Network, path: Path, logi
 
 
 def _at_broker(broker: str, ca: Path | None) -> Network:
-    """How a board reaches a broker that no folder describes; its host may be filled in later."""
+    """Return a board's network settings without a fleet's folder; the host may be filled in later."""
     scheme, _, rest = broker.rpartition("://")
     user, _, hosts = rest.rpartition("@")
     if scheme not in ("", "mqtt", "mqtts") or ":" in user:
         raise UsageError(
-            "a board's broker is written mqtt://[user@]host[:port], or mqtts:// with --ca; "
+            "write a board's broker as mqtt://[user@]host[:port], or mqtts:// with --ca; "
             f"set {MQTT_PASSWORD} to the user's password"
         )
     if scheme and (scheme == "mqtts") != (ca is not None):
-        raise UsageError("TLS takes both: mqtts:// and --ca, the PEM file that vouches for the broker")
-    alone = _ALONE.fullmatch(hosts)
+        raise UsageError("TLS needs both mqtts:// and --ca, the PEM file of the broker's CA")
+    single_host = _HOST_AND_PORT.fullmatch(hosts)
     return Network(
-        mqtt_host=alone[1] or alone[2] if alone else hosts.strip("[]"),
-        mqtt_port=int(alone[3]) if alone else None,
+        mqtt_host=single_host[1] or single_host[2] if single_host else hosts.strip("[]"),
+        mqtt_port=int(single_host[3]) if single_host else None,
         mqtt_user=user or None,
         mqtt_password=os.environ.get(MQTT_PASSWORD),
         mqtt_ca=ca,
@@ -302,22 +302,22 @@ def _at_broker(broker: str, ca: Path | None) -> Network:
 
 
 def _in_folder(folder: FleetFolder, broker: str, login: bool) -> Network:
-    """How boards of a folder's fleet reach its broker; raises UsageError and FolderError."""
+    """Return the network settings of a folder's boards; raise UsageError or FolderError."""
     fleet = folder.fleet
     try:
         names = set(provision.broker_names(broker))
     except ValueError:
         raise UsageError(
-            "the folder says which port, CA and login: give --broker a host, or several with commas between"
+            "the folder defines port, CA and login: give --broker one host, or several separated by commas"
         ) from None
     if not names <= set(fleet.board_hosts):
         raise UsageError(
             f"the broker's certificate names {', '.join(fleet.board_hosts)} and not {broker}, so "
-            "boards would refuse it: `hushmote provision rotate broker NAME ...` gives it other names"
+            "boards would refuse it: `hushmote provision rotate broker NAME ...` changes its names"
         )
     if login:
         folder.check_logins()
-    # One broker may have several names; of several servers a board tries the next where one is silent.
+    # One broker may have several names; with several servers, a board tries the next if one does not answer.
     hosts = ",".join(fleet.hosts) if fleet.broker == NATS else fleet.hosts[0]
     return Network(
         mqtt_host=broker or fleet.board_host or hosts,
@@ -334,13 +334,13 @@ def upgrade_command(
     master_key: MasterKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a fleet a signing key in a file of its own, if it has none; may be run again."""
+    """Give a fleet a separate signing key if it has none; can be run again."""
     opened = None if folder is None and master_key is not None else open_folder(folder)
     paths = list(settings or ())
     if opened is not None:
         paths += sorted((opened.path / DEVICES).glob("*.settings.json"))
     signing = opened.path / SIGNING if opened is not None and master_key is None else None
-    say(rotation.upgrade(master_key or (opened and opened.master_file()), paths, signing), as_json)
+    print_done(rotation.upgrade(master_key or (opened and opened.master_file()), paths, signing), as_json)
 
 
 def keys_command(
@@ -352,10 +352,14 @@ def keys_command(
     """
     signing = file.with_name("signing.key")
     if signing == file:
-        raise UsageError(f"{file} is where the signing key goes: give the master key another name")
+        raise UsageError(
+            f"{file} is the name of the signing key's file: choose another name for the master key"
+        )
     create_keys(file, signing)
-    show.out.print(f"{file} holds a new master key, for aggregators; no copy exists")
-    show.out.print(f"{signing} holds a new signing key, for whoever signs experiments; keep it elsewhere")
+    show.out.print(f"{file} contains a new master key, for aggregators; there is no other copy")
+    show.out.print(
+        f"{signing} contains a new signing key, for people who sign experiments; keep it elsewhere"
+    )
 
 
 provision_app.command("fleet")(fleet_command)

@@ -1,4 +1,4 @@
-"""`hushmote provision forget`: a person asks that everything with a device's id goes."""
+"""`hushmote provision forget`: erase everything that holds a device's id, at a person's request."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from ...server.errors import ProvisionError, UsageError
 from ...server.ingest.device_health import BrokerUnreachable
 from ...server.wire.topics import check_device
 from ...server.words.numbers import counted
-from ..options import DEFAULT_STORE, AsJson, Folder, StoreUrl, print_json, the_fleet
-from .options import open_folder, say_next
+from ..options import DEFAULT_STORE, AsJson, Folder, StoreUrl, choose_fleet, print_json
+from .options import open_folder, print_next
 
 if TYPE_CHECKING:
     from ...server.store.store import Store
     from ...server.wire.keys import FleetKeys
 
 _LASTING = (
-    "What its reports added to the counts stays: a histogram holds no id, so nobody can tell it apart. No "
-    "backup of the store or of the folder is changed: restore none from before without forgetting it again."
+    "Its contribution to the counts stays: a histogram holds no ids, so it cannot be told apart. Backups of "
+    "the store and the folder are not changed: after restoring one, forget the device again."
 )
 
 
 @dataclasses.dataclass
 class _Account:
-    """What was done, a line for each place; what is left for a person; what failed, "" if nothing did."""
+    """The steps done, one line per place; the steps left for a person; the failure, or ""."""
 
     device: str
     fleet: str
@@ -52,10 +52,10 @@ def forget_command(
     yes: Annotated[bool, typer.Option("--yes", help="Forget it without asking.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Erase all that holds a device's id, as somebody asked: in the store, the folder and the broker.
+    """Erase everything that holds a device's id: in the store, the folder and at the broker.
 
-    It revokes the device, erases its numbers in the store, ends its connection, clears its status at the
-    broker, and deletes its settings and keys. Run it again after a failure: it goes on where it stopped.
+    Revoke the device, erase its numbers in the store, end its connection, clear its status at the broker, and
+    delete its settings and keys. After a failure, run the command again: it continues where it stopped.
     """
     check_device(device)
     opened = open_folder(folder, signs=True)
@@ -70,16 +70,16 @@ def forget_command(
             f"`hushmote provision revoke {device}` and `hushmote store erase --device {device}` at the store"
         )
     else:
-        from ...server.store.store import Store  # only here: it takes long to load
+        from ...server.store.store import Store  # imported here: it takes long to load
 
         with Store(store, create=False) as counts:
             from ...server.store.erase import was_erased
 
-            the_fleet(counts, account.fleet)
+            choose_fleet(counts, account.fleet)
             fleet_keys = load_keys(opened.master_file())
             is_known = is_here or device in counts.known_devices(account.fleet, [device])
             _agree(is_known or was_erased(counts, account.fleet, device, fleet_keys), account, yes)
-            # First, so that nothing of it counts any more; erasing keeps that.
+            # First, so that none of its reports count any more; erasing does not change that.
             counts.revoke_devices(account.fleet, [device])
             ended = opened.revoke([device], now_utc())
             _forget_in_store(counts, store, fleet_keys, account)
@@ -88,27 +88,27 @@ def forget_command(
         f"folder: {counted(len(ended), 'credential')} revoked, {counted(files, 'file')} deleted"
     )
     _forget_at_broker(opened, account)
-    if not account.failure:  # until then the id must be known
+    if not account.failure:  # until then the id is still needed
         opened.forget(device, now_utc())
         account.done.append("folder: the list of what was issued no longer has the id")
-    account.left.append("the board keeps its id and its keys: erase its flash, or flash it under a new id")
+    account.left.append("the board still has its id and keys: erase its flash, or flash it with a new id")
     _print(account, as_json)
 
 
 def _agree(is_known: bool, account: _Account, yes: bool) -> None:
-    """Ask, if nobody has said yes; refuse an unknown id: after a misspelling the intended one would stay."""
+    """Ask unless --yes was given; refuse an unknown id, as after a typo the intended device would stay."""
     if not is_known:
-        raise UsageError(f"nobody has heard of device {account.device}: correct the id")
+        raise UsageError(f"device {account.device} is unknown: correct the id")
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("nobody is there to be asked, so nothing was forgotten: add --yes")
+        raise UsageError("cannot ask without a terminal, so nothing was forgotten: add --yes")
     show.out.print(f"device {account.device} of fleet {account.fleet}. {_LASTING}", markup=False)
-    typer.confirm("Forget it for good?", abort=True)
+    typer.confirm("Forget it permanently?", abort=True)
 
 
 def _forget_in_store(store: Store, url: str, fleet_keys: FleetKeys | None, account: _Account) -> None:
-    """Erase the device's rows, or have an aggregator do so where this process cannot."""
+    """Erase the device's rows, or queue that for an aggregator if this process cannot."""
     from ...server.service.audit_log import audit_log, system_user
     from ...server.store.database import StoreError, StoreLocked
     from ...server.store.erase import NotRewritten, erase, queue_erasure
@@ -125,18 +125,20 @@ def _forget_in_store(store: Store, url: str, fleet_keys: FleetKeys | None, accou
     except StoreError as e:
         why = "as the store is in use" if isinstance(e, StoreLocked) else f"as this failed: {e}"
         erasure = queue_erasure(store, fleet, account.device)
-        log.note(system_user(), "queue erasure", what="device", fleet=fleet)  # but never which device
+        log.note(system_user(), "queue erasure", what="device", fleet=fleet)  # never the device's id
         account.done.append(
             f"store: erasing report numbers of {counted(erasure.reports, 'report')} is queued, {why}"
         )
-        account.left.append("a running aggregator erases them within seconds; `hushmote status` says if not")
+        account.left.append(
+            "a running aggregator erases them within seconds; `hushmote status` lists pending erasures"
+        )
         return
     log.note(system_user(), "erase", what="device", fleet=fleet, experiment=None)
-    account.left += [f"the database did not write all files anew, which its owner can: {n}" for n in notices]
+    account.left += [f"the database did not rewrite all files; its owner can: {n}" for n in notices]
 
 
 def _forget_at_broker(folder: FleetFolder, account: _Account) -> None:
-    """Have the broker read what it must refuse, then clear what it retains of the device."""
+    """Reload the broker's list of revoked devices, then clear what it retains for the device."""
     is_nats = folder.fleet.broker == NATS
     is_reloaded = reload_here(folder) >= len(folder.fleet.servers)
     if not is_reloaded:
@@ -154,7 +156,9 @@ def _forget_at_broker(folder: FleetFolder, account: _Account) -> None:
         f"broker: {'reloaded, ' if is_reloaded else ''}the device's connection ended, its status cleared"
     )
     if not is_reloaded:
-        account.left.append("then the same command again: until then the board can connect and say how it is")
+        account.left.append(
+            "then run the same command again: until then the board can connect and publish its status"
+        )
 
 
 def _print(account: _Account, as_json: bool) -> None:
@@ -164,6 +168,6 @@ def _print(account: _Account, as_json: bool) -> None:
         for line in account.done:
             show.out.print(line, markup=False)
         show.out.print(_LASTING)
-        say_next(account.left)
+        print_next(account.left)
     if account.failure:
         raise ProvisionError(f"device {account.device} is not forgotten yet: {account.failure}")

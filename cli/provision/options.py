@@ -1,4 +1,4 @@
-"""The fleet's folder as the commands take it, FIELD=VALUE, and what is asked for at a terminal."""
+"""Options of the provision commands: the fleet's folder, and secrets asked for at a terminal."""
 
 import dataclasses
 import os
@@ -30,9 +30,14 @@ MasterKey = Annotated[
 
 
 def open_folder(path: Path | None, *, signs: bool = False) -> FleetFolder:
-    """Return the folder at path, or the one that one is in.
+    """Return the fleet's folder at path, or the current folder.
 
-    signs: the authority's key will be used, so its passphrase is asked for. Raises UsageError, FolderError.
+    Args:
+        path: The folder, or None for the current one.
+        signs: Whether the authority's key will be used, so that its passphrase is needed.
+
+    Raises:
+        UsageError, FolderError: There is no usable folder.
     """
     if path is None:
         if not Path("fleet.json").exists():
@@ -45,7 +50,7 @@ def open_folder(path: Path | None, *, signs: bool = False) -> FleetFolder:
 
 
 def fleet_name(fleet: str | None, folder: FleetFolder | None) -> str:
-    """Return the fleet that is meant, "home" where nothing says; raises UsageError where two are named."""
+    """Return the chosen fleet, "home" by default; raise UsageError if folder and option disagree."""
     if folder is None:
         return fleet or "home"
     if fleet not in (None, folder.fleet.fleet):
@@ -55,27 +60,27 @@ def fleet_name(fleet: str | None, folder: FleetFolder | None) -> str:
 
 def ask_passphrase(*, new: bool) -> bytes:
     """Return the passphrase of the authority's key, or of a new one."""
-    text = _asked("the authority's key", PASSPHRASE, word="passphrase", confirm=new)
+    text = _ask_secret("the authority's key", PASSPHRASE, word="passphrase", confirm=new)
     if new and len(text) < 8:
-        raise UsageError("a passphrase of the authority's key has at least 8 characters")
+        raise UsageError("the passphrase of the authority's key must have at least 8 characters")
     return text.encode()
 
 
 def ask_wifi_password(ssid: str) -> str:
-    """Return the password of a network, asked for where its name was given; empty for an open one."""
-    return _asked(ssid, WIFI_PASSWORD, default="") if ssid else ""
+    """Return the password of a network, or "" without a network or for an open one."""
+    return _ask_secret(ssid, WIFI_PASSWORD, default="") if ssid else ""
 
 
-def _asked(
-    of: str, variable: str, *, word: str = "password", confirm: bool = False, default: str | None = None
+def _ask_secret(
+    subject: str, variable: str, *, word: str = "password", confirm: bool = False, default: str | None = None
 ) -> str:
-    """Return a secret; it is never typed on a command line, which every user of this machine can read."""
+    """Return a secret from the environment or a prompt: other users can read command lines."""
     if variable in os.environ:
         return os.environ[variable]
     if not sys.stdin.isatty():
-        raise UsageError(f"the {word} of {of} is asked for at a terminal: use one, or set {variable}")
+        raise UsageError(f"the {word} of {subject} is asked for at a terminal: use one, or set {variable}")
     return typer.prompt(
-        f"{word} of {of}",
+        f"{word} of {subject}",
         hide_input=True,
         confirmation_prompt=confirm,
         default=default,
@@ -83,18 +88,18 @@ def _asked(
     )
 
 
-def say(done: Rotation, as_json: bool) -> None:
-    """Print what was done and what is left to do."""
+def print_done(done: Rotation, as_json: bool) -> None:
+    """Print the steps done and the steps left."""
     if as_json:
         print_json(dataclasses.asdict(done))
         return
     for line in done.done:
         show.out.print(line)
-    say_next(done.next_steps)
+    print_next(done.next_steps)
 
 
-def say_next(lines: Sequence[str]) -> None:
-    """Print what a person has to do now, one item under the other."""
+def print_next(lines: Sequence[str]) -> None:
+    """Print the steps that a person has to take now, as a list."""
     fill = textwrap.TextWrapper(
         show.out.width,
         initial_indent="  - ",

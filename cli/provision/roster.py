@@ -1,4 +1,4 @@
-"""`hushmote provision list` and `revoke`: which boards may report."""
+"""`hushmote provision list` and `revoke`: the devices that may report."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ...server.answers import tables as show
 from ...server.errors import UsageError, refusing
 from ...server.wire.topics import check_device
 from ...server.words import numbers
-from ..options import DEFAULT_STORE, AsJson, FleetOf, Folder, StoreUrl, print_json, the_fleet
-from .options import fleet_name, open_folder, say_next
+from ..options import DEFAULT_STORE, AsJson, Folder, FolderFleet, StoreUrl, choose_fleet, print_json
+from .options import fleet_name, open_folder, print_next
 
 if TYPE_CHECKING:
     from ...server.store.store import Store
@@ -37,7 +37,7 @@ def list_command(
         bool | None,
         typer.Option("--listed/--not-listed", help="Count only allowed devices, or all but revoked ones."),
     ] = None,
-    fleet: FleetOf = None,
+    fleet: FolderFleet = None,
     folder: Folder = None,
     store: Annotated[
         str | None, typer.Option(help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE")
@@ -46,7 +46,7 @@ def list_command(
 ) -> None:
     """Show a fleet's devices and certificates, and when they end; or change which devices count.
 
-    It shows what a store, a folder or both say. With --allow or --listed it changes the list in the store.
+    The data comes from a store, a folder or both. With --allow or --listed, change the list in the store.
     """
     changes = allow or listed is not None
     if folder is None and not changes and Path("fleet.json").exists():
@@ -54,15 +54,15 @@ def list_command(
     opened = None if folder is None else open_folder(folder)
     if changes:
         names = _device_ids(allow or ())
-        with _store(store or DEFAULT_STORE) as counted:
-            _change(counted, _fleet_in(counted, fleet, opened), names, listed, as_json)
+        with _store(store or DEFAULT_STORE) as opened_store:
+            _change(opened_store, _fleet_in(opened_store, fleet, opened), names, listed, as_json)
         return
     roster: dict[str, str] = {}
     if store is not None or opened is None:
-        with _store(store or DEFAULT_STORE) as counted:
-            fleet = _fleet_in(counted, fleet, opened)
-            roster = counted.roster(fleet)
-            listed = fleet in counted.listed_fleets()
+        with _store(store or DEFAULT_STORE) as opened_store:
+            fleet = _fleet_in(opened_store, fleet, opened)
+            roster = opened_store.roster(fleet)
+            listed = fleet in opened_store.listed_fleets()
     else:
         fleet = fleet_name(fleet, opened)
     boards = _boards(opened, roster)
@@ -71,14 +71,14 @@ def list_command(
         print_json({"fleet": fleet, "listed": listed, "certificates": certificates, "devices": boards})
         return
     if certificates:
-        rows = [(c["what"], c["name"], _ends(c["until"])) for c in certificates]
+        rows = [(c["what"], c["name"], _format_end(c["until"])) for c in certificates]
         _print(f"fleet {fleet}", ("certificate", "for", "until"), rows)
         show.out.print()
     if boards:
-        rows = [(b["device"], b["state"], b["opens"], _ends(b["until"])) for b in boards]
+        rows = [(b["device"], b["state"], b["opens"], _format_end(b["until"])) for b in boards]
         _print("devices", ("device", "state", "broker", "until"), rows)
     else:
-        show.out.print("no devices are named")
+        show.out.print("no devices are listed")
     if listed is not None:
         show.out.print("only allowed devices count" if listed else "all devices count but revoked ones")
 
@@ -91,7 +91,7 @@ def _print(title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]
 
 
 def _device_ids(words: Sequence[str]) -> list[str]:
-    """Return the device ids of --allow, those in files included."""
+    """Return the device ids of --allow, including those in files."""
     names: list[str] = []
     for word in words:
         names += _ids(Path(word[1:])) if word.startswith("@") else [word]
@@ -101,8 +101,8 @@ def _device_ids(words: Sequence[str]) -> list[str]:
 
 
 def _change(store: Store, fleet: str, names: Sequence[str], listed: bool | None, as_json: bool) -> None:
-    """Put devices on the list, and say whether these alone count."""
-    # Devices first: a list that applies before it is filled would drop everybody's reports.
+    """Put devices on the list, and set whether only listed devices count."""
+    # Devices first: a list that applies while still empty would drop all reports.
     if names:
         store.allow_devices(fleet, names)
     if listed is not None:
@@ -112,7 +112,7 @@ def _change(store: Store, fleet: str, names: Sequence[str], listed: bool | None,
     if as_json:
         print_json({"fleet": fleet, "named": len(names), "allowed": allowed, "listed": in_force})
         return
-    rule = "only these count" if in_force else "others count as well (--listed ends that)"
+    rule = "only these count" if in_force else "other devices count, too (--listed changes that)"
     show.out.print(f"fleet {fleet}: devices allowed: {allowed:,}; {rule}")
 
 
@@ -121,42 +121,42 @@ def _ids(file: Path) -> list[str]:
         with refusing(UsageError, f"read {file}"):
             return file.read_text(encoding="ascii").split()
     except UnicodeDecodeError:
-        raise UsageError(f"{file} must hold a device id on each line") from None
+        raise UsageError(f"{file} must contain one device id per line") from None
 
 
 def revoke_command(
     devices: Annotated[list[str], typer.Argument(metavar="DEVICE", help="Device ids.")],
-    fleet: FleetOf = None,
+    fleet: FolderFleet = None,
     folder: Folder = None,
     store: StoreUrl = DEFAULT_STORE,
     only_folder: Annotated[
         bool, typer.Option("--only-folder", help="Leave out the store, which is elsewhere: revoke there too.")
     ] = False,
     unknown_too: Annotated[
-        bool, typer.Option("--unknown-too", help="Also devices that nobody has heard of yet.")
+        bool, typer.Option("--unknown-too", help="Also revoke devices that have never reported.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop devices for good: their reports no longer count, and the broker no longer lets them in."""
+    """Revoke devices permanently: their reports no longer count, and the broker refuses them."""
     revoked = sorted(set(devices))
     for name in revoked:
         check_device(name)
     opened = None if folder is None else open_folder(folder, signs=True)
     if opened is None and only_folder:
         raise UsageError("--only-folder needs the fleet's folder: give --folder")
-    known: set[str] = set()
+    known_devices: set[str] = set()
     if opened is not None:
         journal = opened.journal()
-        known = {c.name for c in journal.credentials if c.kind == "device"} | set(journal.revoked)
-    # The store first: it works at once, and on boards without a certificate too.
+        known_devices = {c.name for c in journal.credentials if c.kind == "device"} | set(journal.revoked)
+    # The store first: it takes effect at once, even for boards without a certificate.
     if only_folder:
         fleet = fleet_name(fleet, opened)
-        _check_known(revoked, known, unknown_too)
+        _check_known(revoked, known_devices, unknown_too)
     else:
-        with _store(store) as counted:
-            fleet = _fleet_in(counted, fleet, opened)
-            _check_known(revoked, known | counted.known_devices(fleet, devices), unknown_too)
-            counted.revoke_devices(fleet, devices)
+        with _store(store) as opened_store:
+            fleet = _fleet_in(opened_store, fleet, opened)
+            _check_known(revoked, known_devices | opened_store.known_devices(fleet, devices), unknown_too)
+            opened_store.revoke_devices(fleet, devices)
     ended = [] if opened is None else opened.revoke(devices, now_utc())
     if as_json:
         result = {"fleet": fleet, "revoked": revoked, "store": not only_folder}
@@ -167,7 +167,7 @@ def revoke_command(
         show.out.print(f"fleet {fleet}: {count} revoked; their reports no longer count")
     if opened is None:
         show.out.print(
-            "a certificate still opens the broker: revoke it too, with --folder where the fleet was made",
+            "the broker still accepts the certificate: revoke it, too, with --folder on its machine",
         )
         return
     certificates = sum(c.serial is not None for c in ended)
@@ -175,76 +175,80 @@ def revoke_command(
     show.out.print(
         f"ended: {numbers.counted(certificates, 'certificate')}, {numbers.counted(logins, 'login')}"
     )
-    left = [reload_broker(opened.fleet)]
-    if opened.fleet.broker != NATS:  # which ends it at once
-        left.append("a connection that is open stays until it ends: restart mosquitto to end it now")
+    next_steps = [reload_broker(opened.fleet)]
+    if opened.fleet.broker != NATS:  # NATS ends connections at once
+        next_steps.append("open connections last until they end: restart mosquitto to end them now")
     if only_folder:
-        left.append("`hushmote provision revoke` with the aggregator's --store: only that drops reports")
-    say_next(left)
+        next_steps.append(
+            "run `hushmote provision revoke` with the aggregator's --store: only that drops reports"
+        )
+    print_next(next_steps)
 
 
 def _store(url: str) -> Store:
-    from ...server.store.store import Store  # only here: it takes long to load
+    from ...server.store.store import Store  # imported here: it takes long to load
 
     return Store(url, create=False)
 
 
 def _fleet_in(store: Store, fleet: str | None, folder: FleetFolder | None) -> str:
-    """Return the chosen fleet, which the store must have."""
-    return the_fleet(store, fleet if folder is None else fleet_name(fleet, folder))
+    """Return the chosen fleet, which must be in the store."""
+    return choose_fleet(store, fleet if folder is None else fleet_name(fleet, folder))
 
 
-def _check_known(devices: Sequence[str], known: set[str], unknown_too: bool) -> None:
-    """Refuse unknown ids: after a misspelling the intended device would stay in the fleet, unnoticed."""
-    unknown = [device for device in devices if device not in known]
+def _check_known(devices: Sequence[str], known_devices: set[str], unknown_too: bool) -> None:
+    """Refuse unknown ids: after a typo, the intended device would stay in the fleet unnoticed."""
+    unknown = [device for device in devices if device not in known_devices]
     if unknown and not unknown_too:
         raise UsageError(
-            f"nobody has heard of device {unknown[0]}: correct the id, or say --unknown-too to revoke one "
-            "that has never reported"
+            f"device {unknown[0]} is unknown: correct the id, or add --unknown-too to revoke a device that "
+            "has never reported"
         )
 
 
-def _ends(until: str | None) -> str:
+def _format_end(until: str | None) -> str:
     if until is None:
         return "-"
-    left = datetime.datetime.fromisoformat(until) - now_utc()
+    remaining = datetime.datetime.fromisoformat(until) - now_utc()
     date = until[:10]
-    if left < datetime.timedelta(0):
+    if remaining < datetime.timedelta(0):
         return f"{date}, over"
-    return f"{date}, in {left.days} days" if left.days < 90 else date
+    return f"{date}, in {remaining.days} days" if remaining.days < 90 else date
 
 
 def _certificates(folder: FleetFolder) -> list[dict[str, Any]]:
-    """What each is for, whom or what it names, and when it ends."""
-    named = [("ca", folder.certificate("broker/ca.pem"))]
-    named += [("broker", certificate) for certificate in folder.broker_certificates()]
-    named += [("aggregator", folder.certificate(f"aggregator/{a}.pem")) for a in folder.fleet.aggregators]
+    """Return the purpose, names and end of each certificate."""
+    certificates = [("ca", folder.certificate("broker/ca.pem"))]
+    certificates += [("broker", certificate) for certificate in folder.broker_certificates()]
+    certificates += [
+        ("aggregator", folder.certificate(f"aggregator/{a}.pem")) for a in folder.fleet.aggregators
+    ]
     if folder.has_door():
-        named.append(("door", folder.certificate(fleet_folder.DOOR)))
+        certificates.append(("door", folder.certificate(fleet_folder.DOOR)))
     return [
         {
             "what": what,
-            "name": ", ".join(host_names(made)) if what == "broker" else common_name(made),
-            "until": made.not_valid_after_utc.isoformat(),
+            "name": ", ".join(host_names(certificate)) if what == "broker" else common_name(certificate),
+            "until": certificate.not_valid_after_utc.isoformat(),
         }
-        for what, made in named
+        for what, certificate in certificates
     ]
 
 
 def _boards(folder: FleetFolder | None, roster: dict[str, str]) -> list[dict[str, Any]]:
-    """One line per board: what the store says of it, and its newest certificate or login."""
+    """Return a row per board: its state in the store, and its newest certificate or login."""
 
-    def unknown(device: str) -> dict[str, Any]:
+    def empty_row(device: str) -> dict[str, Any]:
         return {"device": device, "state": roster.get(device, "-"), "opens": "-", "until": None}
 
-    boards = {device: unknown(device) for device in roster}
+    boards = {device: empty_row(device) for device in roster}
     if folder is not None:
         journal = folder.journal()
         for c in journal.credentials:
             if c.kind == "device":
                 opens = "revoked" if c.revoked else "login" if c.serial is None else "certificate"
                 until = None if c.until is None else c.until.isoformat()
-                boards[c.name] = unknown(c.name) | {"opens": opens, "until": until}
+                boards[c.name] = empty_row(c.name) | {"opens": opens, "until": until}
         for device in journal.revoked:
-            boards.setdefault(device, unknown(device))["opens"] = "revoked"
+            boards.setdefault(device, empty_row(device))["opens"] = "revoked"
     return [boards[device] for device in sorted(boards)]

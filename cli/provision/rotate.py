@@ -1,4 +1,4 @@
-"""`hushmote provision rotate`: new keys for a fleet that is running, and its devices."""
+"""`hushmote provision rotate`: new keys and certificates for a running fleet and its devices."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -14,43 +14,45 @@ from ...server.answers import tables as show
 from ...server.errors import UsageError
 from ...server.wire.topics import check_device
 from ..options import AsJson, Folder, print_json
-from .options import open_folder, say, say_next
+from .options import open_folder, print_done, print_next
 
 What = Literal["broker", "aggregator", "new-aggregator", "door", "devices", "ca", "master", "signing"]
 _OVERLAPPING = ("aggregator", "ca", "master")
 
 
 def rotate_command(
-    what: Annotated[What, typer.Argument(help="What gets new keys or certificates.")],
+    what: Annotated[What, typer.Argument(help="The part that gets new keys or certificates.")],
     names: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="With devices: only these, else all. With broker: its new names, else those it has.",
+            help="With devices: only these; else all. With broker: its new names; else the current ones.",
         ),
     ] = None,
     folder: Folder = None,
     finish: Annotated[
-        bool, typer.Option("--finish", help="End the overlap: from now on only the new ones hold.")
+        bool, typer.Option("--finish", help="End the overlap: from now on only the new keys are valid.")
     ] = False,
     cut_off: Annotated[
-        bool, typer.Option("--cut-off", help="With ca --finish: even if boards know only the old one.")
+        bool, typer.Option("--cut-off", help="With ca --finish: even if some boards know only the old CA.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make new keys and certificates. Old ones of aggregator, ca and master hold until --finish.
+    """Make new keys and certificates. Old ones of aggregator, ca and master stay valid until --finish.
 
-    broker: boards notice nothing. new-aggregator: one more, which shares the reports with the others. door:
-    its first certificate, or a new one in place of those it had, which are revoked. devices: their settings
-    get the keys, certificate and CA in force now; `flash` keeps the ledger. signing: boards refuse
-    experiments until they are flashed.
+    broker: boards are not affected. new-aggregator: an additional one, which shares the reports with the
+    others. door: its first certificate, or a new one that replaces and revokes the old ones. devices: their
+    settings get the current keys, certificate and CA; `flash` keeps the ledger. signing: boards refuse
+    experiments until they are flashed again.
     """
     if names and what not in ("devices", "broker"):
-        raise UsageError(f"{what} takes no names: leave {names[0]} out")
+        raise UsageError(f"{what} takes no names: leave out {names[0]}")
     if finish and what not in _OVERLAPPING:
         raise UsageError(f"{what} has no overlap: --finish is for {', '.join(_OVERLAPPING)}")
     if cut_off and not (finish and what == "ca"):
-        raise UsageError("--cut-off is for the end of a CA: hushmote provision rotate ca --finish --cut-off")
+        raise UsageError(
+            "--cut-off works only with ca --finish: hushmote provision rotate ca --finish --cut-off"
+        )
     opened = open_folder(folder, signs=what not in ("master", "signing"))
     match what:
         case "devices":
@@ -71,25 +73,27 @@ def rotate_command(
             done = (rotation.finish_master if finish else rotation.rotate_master)(opened)
         case "signing":
             done = rotation.rotate_signing(opened)
-    say(done, as_json)
+    print_done(done, as_json)
 
 
 def _renew(opened: FleetFolder, devices: Sequence[str], as_json: bool) -> None:
-    """Give boards' settings the keys, certificate and CA in force now."""
+    """Update boards' settings to the current keys, certificate and CA."""
     fleet_keys = load_keys(opened.master_file())
     paths = [provision.settings_path(check_device(d), opened.path / DEVICES) for d in devices]
     paths = paths or rotation.device_settings(opened)
     for path in paths:
-        provision.load_settings(path)  # before the first is changed
+        provision.load_settings(path)  # check all before changing the first
     try:
-        made = [(path, rotation.renew(opened, path, fleet_keys, now_utc())) for path in paths]
+        renewed = [(path, rotation.renew(opened, path, fleet_keys, now_utc())) for path in paths]
     finally:
         opened.put_users()
     if as_json:
-        print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in made])
+        print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in renewed])
         return
-    for path, settings in made:
+    for path, settings in renewed:
         show.out.print(provision.describe(settings, path))
-    show.out.print(f"{len(made)} devices have new settings: `hushmote flash` them; their ledgers stay")
+    show.out.print(
+        f"{len(renewed)} devices have new settings: run `hushmote flash` for each; their ledgers are kept"
+    )
     if opened.fleet.broker == NATS:
-        say_next([f"first: {rotation.reload_broker(opened.fleet)}"])
+        print_next([f"first: {rotation.reload_broker(opened.fleet)}"])

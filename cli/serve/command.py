@@ -25,7 +25,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
     retire: Annotated[
         bool,
         typer.Option(
-            "--retire", help="Count what the broker keeps for client_id, end its session for good, and exit."
+            "--retire", help="Count the reports that the broker has for client_id, end its session, and exit."
         ),
     ] = False,
     rate: Annotated[
@@ -45,7 +45,8 @@ def serve_command(  # noqa: PLR0913 - one for each option
     http: Annotated[
         str | None,
         typer.Option(
-            help="Serve /metrics and /healthz there, without a login: 127.0.0.1:9417.", metavar="HOST:PORT"
+            help="Serve /metrics and /healthz at this address, without a login: 127.0.0.1:9417.",
+            metavar="HOST:PORT",
         ),
     ] = None,
     publish: Annotated[
@@ -60,13 +61,13 @@ def serve_command(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.
 
-    In a keyed fleet it signs experiments if it has the signing key. Otherwise it publishes those of
-    `hushmote experiment sign`, and says which have to be signed.
+    In a keyed fleet, it signs experiments if it has the signing key. Otherwise it publishes experiments from
+    `hushmote experiment sign`, and lists those that still have to be signed.
 
-    Several aggregators on one store divide the reports. Each has its own client_id, all have one share:
-    FILE.toml or HUSHMOTE_CLIENT_ID, _SHARE and _PROTOCOL say which. HUSHMOTE_LOG_FORMAT is text or json.
+    Several aggregators on one store divide the reports. Each needs its own client_id, and all the same share:
+    set both in FILE.toml or in HUSHMOTE_CLIENT_ID, _SHARE and _PROTOCOL. HUSHMOTE_LOG_FORMAT is text or json.
     """
-    from .run import ServeOptions, run  # only here: a mistake in the line waits for nothing of it
+    from .run import ServeOptions, run  # imported here so that usage errors are fast
 
     run(
         ServeOptions(

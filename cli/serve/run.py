@@ -1,4 +1,4 @@
-"""What `hushmote serve` does: it is often restarted while reports wait, so it loads little."""
+"""The work of `hushmote serve`, which imports little because restarts delay waiting reports."""
 
 from __future__ import annotations
 
@@ -55,24 +55,24 @@ class ServeOptions:
 
 
 def run(options: ServeOptions) -> None:
-    """Serve until a signal; raises HushmoteError and LDPError, and with a log of JSON typer.Exit for them."""
-    with _mistakes(), contextlib.ExitStack() as stack:
+    """Serve until a signal; raise HushmoteError or LDPError, or typer.Exit if the log is JSON."""
+    with _log_errors(), contextlib.ExitStack() as stack:
         store = options.store
         if on_command_line(options.context, "store") and _has_password(store):
             raise UsageError(
                 "every user of this machine can read a command line: give the store's URL in HUSHMOTE_STORE, "
                 "or its password in PGPASSWORD or in a file that PGPASSFILE names"
             )
-        entered = settings(options.broker)
-        address, tls = entered.reports(typed=on_command_line(options.context, "broker"))
-        name = _client_id(entered, isinstance(address, NatsAddress), options.retire)
+        connection = settings(options.broker)
+        address, tls = connection.reports(typed=on_command_line(options.context, "broker"))
+        name = _client_id(connection, isinstance(address, NatsAddress), options.retire)
         batch_reports, batch_s = _batch(options.batch or ())
         fleet_keys = load_keys(options.master_key, signing=options.signing_key)
-        published = None if options.publish is None else _publication(options.publish)
-        if published and options.retire:
-            raise UsageError("--retire counts what the broker has kept and exits: leave --publish out")
+        publication = None if options.publish is None else _publication(options.publish)
+        if publication and options.retire:
+            raise UsageError("--retire counts the remaining reports and exits: leave out --publish")
         endpoint = None if options.http is None else _endpoint(options.http)
-        publisher = None if published is None else Publisher(store, published)
+        publisher = None if publication is None else Publisher(store, publication)
         opened = stack.enter_context(Store(store, patient=True))
         if not opened.fleets():
             new = "%s is new and asks nothing: hushmote experiment add FILE (hushmote plan makes a FILE)"
@@ -80,10 +80,10 @@ def run(options: ServeOptions) -> None:
         counting = Counting(
             fleet_keys=fleet_keys,
             client_id=name,
-            share=entered.share or None,
+            share=connection.share or None,
             retire=options.retire,
             rate=options.rate,
-            protocol=PROTOCOLS[entered.protocol],
+            protocol=PROTOCOLS[connection.protocol],
             batch_reports=batch_reports,
             batch_s=batch_s,
         )
@@ -98,14 +98,14 @@ def run(options: ServeOptions) -> None:
             retained_messages=None if publisher is None else lambda: publisher.retained,
         )
         if endpoint is not None:
-            stack.enter_context(_watched(aggregator, endpoint, entered, publisher))
+            stack.enter_context(_health_endpoint(aggregator, endpoint, connection, publisher))
         if publisher is not None:
             stack.enter_context(publisher)
         serving.run(aggregator)
 
 
 def _endpoint(http: str) -> tuple[tuple[str, int], Metrics]:
-    """Return where the endpoint listens, and its metrics; loaded here as that takes a tenth of a second."""
+    """Return the endpoint's address and metrics; imported here because that takes a tenth of a second."""
     require("uvicorn", "--http")
     from ...server.service.bounded_http import parse_endpoint
     from ...server.service.metrics import Metrics
@@ -113,18 +113,18 @@ def _endpoint(http: str) -> tuple[tuple[str, int], Metrics]:
     return parse_endpoint(http), Metrics()
 
 
-def _watched(
+def _health_endpoint(
     aggregator: Aggregator,
     endpoint: tuple[tuple[str, int], Metrics],
-    entered: Connection,
+    connection: Connection,
     publisher: Publisher | None,
 ) -> contextlib.AbstractContextManager[Any]:
-    """The endpoint of an aggregator: its health, its counters, its certificates and what it publishes."""
+    """Return an aggregator's HTTP endpoint: health, counters, certificates and published results."""
     from ...fleet.results.gauges import Gauges
     from ...server.service.http_endpoint import Endpoint
     from ...server.service.metrics import CertificateEnds
 
-    (where, metrics), files = endpoint, {"cert": entered.cert, "ca": entered.ca}
+    (where, metrics), files = endpoint, {"cert": connection.cert, "ca": connection.ca}
     metrics.watch(lambda: aggregator.counters, lambda: aggregator.condition)
     metrics.add(CertificateEnds({key: Path(file) if file else None for key, file in files.items()}))
     if publisher is not None:
@@ -133,8 +133,8 @@ def _watched(
 
 
 @contextlib.contextmanager
-def _mistakes() -> Iterator[None]:
-    """Set up the log; where it is JSON, a user's mistake is an object of it too."""
+def _log_errors() -> Iterator[None]:
+    """Set up the log; if it is JSON, log the user's errors as JSON, too."""
     form = os.environ.get(LOG_FORMAT) or "text"
     if form not in ("text", "json"):
         raise UsageError(f"{LOG_FORMAT} must be text or json, not {form}")
@@ -154,7 +154,7 @@ def _has_password(store: str) -> bool:
 
 
 def _batch(texts: Sequence[str]) -> tuple[int, float]:
-    """The most reports, and the most seconds, of one commit."""
+    """Return the largest number of reports and of seconds per commit."""
     reports, seconds = BATCH_REPORTS, BATCH_S
     for text in texts:
         try:
@@ -170,7 +170,7 @@ def _batch(texts: Sequence[str]) -> tuple[int, float]:
 
 
 def _publication(text: str) -> Publication:
-    """What is published, of which windows, and to whom it is announced."""
+    """Return the settings for publishing results from the text of --publish."""
     how, *more = text.split(",")
     announced = "home-assistant" in more
     prefix = os.environ.get(DISCOVERY, DISCOVERY_PREFIX) if announced else None
@@ -185,24 +185,24 @@ def _publication(text: str) -> Publication:
     )
 
 
-def _client_id(entered: Connection, nats: bool, retire: bool) -> str:
-    """The name of what the broker keeps; UsageError for what does not go together."""
-    name, share, protocol = entered.client_id, entered.share, entered.protocol
+def _client_id(connection: Connection, nats: bool, retire: bool) -> str:
+    """Return the client id; raise UsageError for settings that do not fit together."""
+    name, share, protocol = connection.client_id, connection.share, connection.protocol
     if protocol not in PROTOCOLS:
         raise UsageError(f"protocol must be one of {', '.join(PROTOCOLS)}, not {protocol}")
     if nats and share:
-        raise UsageError("on NATS all aggregators with one client_id divide the reports: leave share out")
+        raise UsageError("on NATS, aggregators with the same client_id divide the reports: leave out share")
     if nats and protocol != "auto":
-        raise UsageError("protocol is for MQTT brokers: leave it out, NATS has one protocol")
+        raise UsageError("protocol is for MQTT brokers: leave it out for NATS")
     if nats and "." in name:
-        raise UsageError("on NATS client_id names a consumer, which cannot have a dot: write - or _")
+        raise UsageError("on NATS, client_id names a consumer and cannot contain a dot: use - or _")
     if protocol == "3.1.1" and (share or retire):
-        raise UsageError("share and --retire need MQTT 5: leave protocol out")
+        raise UsageError("share and --retire need MQTT 5: leave out protocol")
     if share and not name:
-        # Not derived: a host's name that changes would leave a session behind that still gets its share.
+        # Not derived from the host name: after a change of it, the old session would still get a share.
         raise UsageError(
-            "share needs client_id: a name of its own for each aggregator, the same at every start"
+            "share needs client_id: a different name for each aggregator, the same at every start"
         )
     if name and _CLIENT_ID.fullmatch(name) is None:
-        raise UsageError("client_id must be 1 to 64 of letters, digits, ., _ and -")
+        raise UsageError("client_id must have 1 to 64 letters, digits, ., _ or -")
     return name or CLIENT_ID

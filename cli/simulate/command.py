@@ -1,4 +1,4 @@
-"""`hushmote simulate`: a fleet before it is built."""
+"""`hushmote simulate`: simulate a fleet before it is built."""
 
 import shlex
 from pathlib import Path
@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from ...server.errors import UsageError
-from ..options import AsJson, ExperimentFile, WhichWorkers, check_there
-from ..output import by_name, output_option
-from .options import CONVERGENCE, WRITTEN, SimulateOptions
+from ..options import AsJson, ExperimentFile, WorkersOption, check_exists
+from ..output import describe_suffixes, output_option
+from .options import CONVERGENCE, SUFFIXES, SimulateOptions
 
 DATA = (".csv", ".tsv", ".txt")
-"""Ends of names of files with readings."""
+"""Suffixes of files with readings."""
 
 
 def simulate_command(  # noqa: PLR0913 - one for each option
@@ -46,7 +46,9 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     ] = None,
     output: Annotated[
         list[Path] | None,
-        output_option(f"{by_name(*WRITTEN)}. {CONVERGENCE}.png shows the estimates as the reports come in"),
+        output_option(
+            f"{describe_suffixes(*SUFFIXES)}. {CONVERGENCE}.png shows the estimates as the reports come in"
+        ),
     ] = None,
     faithful: Annotated[
         bool, typer.Option("--faithful", help="Run the real client on every device.")
@@ -88,20 +90,20 @@ def simulate_command(  # noqa: PLR0913 - one for each option
             show_default="1/8 of the range in all",
         ),
     ] = None,
-    workers: WhichWorkers = None,
+    workers: WorkersOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Simulate a fleet before it is built, and compare its estimates with the truth.
 
     With --to the fleet's reports of the last days go into a store, for estimate --trend, ledger, status.
     """
-    check_there(file)
+    check_exists(file)
     if file.suffix.lower() in DATA:
         from ...planning.proposal import column_of
 
         name = shlex.quote(f"{file}:{column_of(file)}")
         raise UsageError(f"{file} is data, not an experiment's file: hushmote plan --input {name}")
-    from .run import run  # only here: a mistake in the line waits for nothing of it
+    from .run import run  # imported here so that usage errors are fast
 
     run(
         SimulateOptions(

@@ -1,4 +1,4 @@
-"""`hushmote simulate --to`: days of a fleet in a store that can be asked at once."""
+"""`hushmote simulate --to`: fill a store with days of a simulated fleet."""
 
 import datetime
 import shlex
@@ -20,39 +20,39 @@ DAYS = 30
 DEVICES = 100_000
 
 
-def _course(asked: SimulateOptions) -> tuple[Course, list[str]]:
-    """What is to be simulated, and two lines on it."""
-    days = DAYS if asked.days is None else asked.days
-    definition = load(asked.file)
-    people, said = moving.choose_population(definition, asked.population)
-    calls = usual_calls(definition.experiment(), max(1, days)) if asked.calls is None else asked.calls
-    by = moving.default_drift(definition, people, max(1, days)) if asked.drift is None else asked.drift
+def _course(options: SimulateOptions) -> tuple[Course, list[str]]:
+    """Return the course to simulate, and two lines that describe it."""
+    days = DAYS if options.days is None else options.days
+    definition = load(options.file)
+    people, population = moving.choose_population(definition, options.population)
+    calls = usual_calls(definition.experiment(), max(1, days)) if options.calls is None else options.calls
+    by = moving.default_drift(definition, people, max(1, days)) if options.drift is None else options.drift
     today = datetime.datetime.now(datetime.UTC).date()
-    devices = asked.devices or DEVICES
-    course = Course(asked.fleet or FLEET, definition, devices, people, days, calls, by, today)
+    devices = options.devices or DEVICES
+    course = Course(options.fleet or FLEET, definition, devices, people, days, calls, by, today)
     every = course.experiment.every
     reporting = "each call makes a report" if every == 1 else f"one call in {every} makes a report"
     unit = f" {definition.unit}" if definition.unit else ""
     return course, [
-        f"devices   {_rhythm(calls)}; {reporting}",
-        f"readings  {said}{unit} on the first day; {_drifting(definition, by)}",
+        f"devices   {_describe_calls(calls)}; {reporting}",
+        f"readings  {population}{unit} on the first day; {_describe_drift(definition, by)}",
     ]
 
 
-def fill_store(asked: SimulateOptions, url: str) -> None:
-    """Write the days into the store; print what was written, the truth, and what to type next."""
-    course, said = _course(asked)
+def fill_store(options: SimulateOptions, url: str) -> None:
+    """Write the days into the store; print a summary, the truth, and the next commands."""
+    course, lines = _course(options)
     with Store(url) as store, progress("simulating", 1.0) as advance:
-        filled = fill(store, course, np.random.default_rng(asked.seed), advance)
+        filled = fill(store, course, np.random.default_rng(options.seed), advance)
         only = len(store.fleets()) == 1
-    if asked.as_json:
-        print_json({"seed": asked.seed} | filled.to_dict())
+    if options.as_json:
+        print_json({"seed": options.seed} | filled.to_dict())
         return
     e = course.experiment
     show.out.print(f"{e.name}: {filled.reports:,} simulated reports are in fleet {course.fleet}, as if")
     first, last = course.dates[0], course.dates[-1]
     show.out.print(f"{course.devices:,} devices had reported from {first} to {last} (UTC).")
-    show.out.print("\n".join(said))
+    show.out.print("\n".join(lines))
     spent = "" if e.rule == "unlimited" else f", {filled.spent:,} have used up their budget"
     show.out.print(f"          {filled.spoke:,} of them reported{spent}")
     if filled.truths:
@@ -65,7 +65,7 @@ def fill_store(asked: SimulateOptions, url: str) -> None:
 
 
 def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> None:
-    """Print rows: a window, its reports, the truth and the estimate with its interval."""
+    """Print rows of a window, its reports, the truth, and the estimate with its interval."""
     scale, unit = (1.0, definition.unit) if definition.type == "number" else (100.0, "%")
     headings = ("window", "reports", "truth", "estimate", "95 % interval")
     heading = f"{title}{f', {unit}' if unit else ''}"
@@ -81,8 +81,8 @@ def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> N
     show.out.print(table)
 
 
-def _rhythm(per_day: float) -> str:
-    """How often a board calls report(), in words."""
+def _describe_calls(per_day: float) -> str:
+    """Describe how often a board calls report()."""
     if per_day == 1:
         return "each calls report() once a day"
     if per_day > 1:
@@ -90,8 +90,8 @@ def _rhythm(per_day: float) -> str:
     return f"each calls report() every {1 / per_day:.3g} days"
 
 
-def _drifting(definition: Definition, by: float) -> str:
-    """How the truth moves, in words."""
+def _describe_drift(definition: Definition, by: float) -> str:
+    """Describe how the truth moves."""
     if not by:
         return "the truth does not move"
     if definition.type == "number":
@@ -108,13 +108,13 @@ def _show_next(filled: FilledFleet, url: str, only_fleet: bool) -> None:
     course, windows = filled.course, list(filled.windows)
     fleet = "" if only_fleet else f" --fleet {course.fleet}"
     text = ""
-    if course.definition.type == "text" and filled.truths:  # which one is to be asked about
+    if course.definition.type == "text" and filled.truths:  # estimate needs to know which text
         text = f" --range {shlex.quote(filled.truths[0].statistic)}"
-    asked = f"hushmote estimate {course.definition.name}{fleet}{text}"
+    estimate = f"hushmote estimate {course.definition.name}{fleet}{text}"
     commands = [] if url == DEFAULT_STORE else [f"export HUSHMOTE_STORE='{url}'"]
-    commands.append(asked)
+    commands.append(estimate)
     if len(windows) > 1 and filled.truths:
-        commands.append(f"{asked} --trend")
-        commands.append(f"{asked} --window {windows[-1]} --against {windows[0]}")
+        commands.append(f"{estimate} --trend")
+        commands.append(f"{estimate} --window {windows[-1]} --against {windows[0]}")
     commands.append(f"hushmote ledger{fleet}")
     show.out.print("\nnext\n" + "\n".join(f"  {line}" for line in commands), soft_wrap=True)

@@ -1,11 +1,11 @@
-"""What `hushmote simulate` was asked for."""
+"""The options of `hushmote simulate`, and the files that it writes."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..output import PICTURES
 
-WRITTEN = (".csv", ".json", *PICTURES)
+SUFFIXES = (".csv", ".json", *PICTURES)
 CONVERGENCE = "convergence"
 
 

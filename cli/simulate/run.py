@@ -1,4 +1,4 @@
-"""What `hushmote simulate` does."""
+"""The work of `hushmote simulate`."""
 
 import dataclasses
 import json
@@ -22,11 +22,11 @@ from .. import output
 from ..options import print_json
 from ..progress import progress
 from . import words
-from .options import CONVERGENCE, WRITTEN, SimulateOptions
+from .options import CONVERGENCE, SUFFIXES, SimulateOptions
 
 
 def run(options: SimulateOptions) -> None:
-    """Simulate, print and write; raises UsageError for options that do not go together."""
+    """Simulate, print and write; raise UsageError for options that do not fit together."""
     faithful = options.faithful or bool(options.faults)
     if not faithful:
         text = "only real clients (--faithful) are divided, all else takes seconds: leave out"
@@ -48,10 +48,10 @@ def run(options: SimulateOptions) -> None:
         return
     timed = {"--days": options.days, "--fleet": options.fleet, "--drift": options.drift}
     _refuse("days need a place to go to: add --to, or leave out", timed)
-    written = output.checked(options.output, *WRITTEN)
-    growing = [path for path in written if path.stem == CONVERGENCE and path.suffix in output.PICTURES]
+    paths = output.check_paths(options.output, *SUFFIXES)
+    growing = [path for path in paths if path.stem == CONVERGENCE and path.suffix in output.PICTURES]
     ranges, quantiles = options.ranges or [], options.quantiles or []
-    with workers(options.workers) as crew, progress("simulating", 1.0) as advance:
+    with workers(options.workers) as pool, progress("simulating", 1.0) as advance:
         try:
             estimate = simulate(
                 options.file,
@@ -62,14 +62,14 @@ def run(options: SimulateOptions) -> None:
                 attack=options.attack,
                 seed=options.seed,
                 convergence=PictureContent(ranges, quantiles) if growing else None,
-                workers=crew,
+                workers=pool,
                 advance=advance,
             )
         except EstimateError as e:
             raise EstimateError(f"{e}: take more --devices or --calls") from None
-    answers = asked(estimate, options.rows, ranges, quantiles)
-    result = plain(estimate, answers, options.seed)
-    for path in written:
+    answers = select_answers(estimate, options.rows, ranges, quantiles)
+    result = to_dict(estimate, answers, options.seed)
+    for path in paths:
         if path in growing and estimate.convergence:
             from ...simulator.convergence_plot import plot  # matplotlib takes a second to load
 
@@ -80,29 +80,29 @@ def run(options: SimulateOptions) -> None:
         print_json(result)
         return
     show(estimate, answers, options.file)
-    for path in written:
+    for path in paths:
         tables.out.print(f"written: {path}", soft_wrap=True)
 
 
 def show(estimate: SimulatedEstimate, answers: Answers, file: Path | None) -> None:
-    """Print what a simulation came to; file: the experiment's, where it is written."""
+    """Print the result of a simulation; file: the experiment's file, if it has one."""
     words.heading(estimate)
     if few := words.too_few(estimate, answers):
         tables.out.print(few, style="bold red")
     tables.out.print()
     tables.answers(answers)
-    covered, known = coverage(answers)
-    if known:
-        hold = f"{covered} of {known} intervals hold the truth"
+    covered, interval_count = coverage(answers)
+    if interval_count:
+        hold = f"{covered} of {interval_count} intervals hold the truth"
         tables.out.print(f"{hold} (95% of them should, in the long run)")
     if estimate.attack:
         words.attack(estimate.attack)
     words.conclusion(estimate, file, answers)
 
 
-def _refuse(text: str, given: dict[str, Any]) -> None:
-    """Raise UsageError where one of the options is given."""
-    names = [name for name, value in given.items() if value not in (None, [], False)]
+def _refuse(text: str, options: dict[str, Any]) -> None:
+    """Raise UsageError if any of the options is given."""
+    names = [name for name, value in options.items() if value not in (None, [], False)]
     if names:
         raise UsageError(f"{text} {', '.join(names)}")
 
@@ -115,10 +115,10 @@ def _whole(calls: float | None) -> int | None:
     return None if calls is None else int(calls)
 
 
-def asked(
+def select_answers(
     estimate: SimulatedEstimate, rows: int = 16, ranges: Sequence[str] = (), quantiles: Sequence[float] = ()
 ) -> Answers:
-    """What is shown of a simulation."""
+    """Return the answers to show for a simulation."""
     if "discovery" in estimate.answers:
         return Answers([estimate.discover()])
     if estimate.experiment.type == "text":
@@ -140,11 +140,11 @@ def asked(
     return Answers(answers)
 
 
-def plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None = None) -> dict[str, Any]:
-    """Plain values, for JSON."""
-    covered, known = coverage(answers)
-    made = estimate.reporting
-    if estimate.experiment.type == "pair":  # several of one kind
+def to_dict(estimate: SimulatedEstimate, answers: Answers, seed: int | None = None) -> dict[str, Any]:
+    """Return plain values, for JSON."""
+    covered, interval_count = coverage(answers)
+    reporting = estimate.reporting
+    if estimate.experiment.type == "pair":  # several answers of one kind
         rows: dict[str, Any] = {"answers": [one.to_dict() for one in answers]}
     else:
         rows = {one.kind: [row.to_dict() for row in one.rows] for one in answers}
@@ -157,11 +157,15 @@ def plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None = None
         "reports": estimate.reports,
         "approximate": estimate.approximate,
         "seed": seed,
-        **({"calls": made.calls, "spoke": made.spoke, "spent": made.spent} if made else {}),
+        **(
+            {"calls": reporting.calls, "spoke": reporting.spoke, "spent": reporting.spent}
+            if reporting
+            else {}
+        ),
         **_rows(estimate),
         **rows,
         "notes": [note for one in answers for note in one.notes],
-        "intervals": known,
+        "intervals": interval_count,
         "intervals_that_hold_the_truth": covered,
         "half_width": half_width(asked_about(answers)),
     }
@@ -171,7 +175,7 @@ def plain(estimate: SimulatedEstimate, answers: Answers, seed: int | None = None
 
 
 def _rows(estimate: SimulatedEstimate) -> dict[str, Any]:
-    """Rows of a file, those without a reading, and the share without one where it is estimated."""
+    """Return the rows of a file, those without a reading, and their share if it is estimated."""
     rows, missing = estimate.rows, estimate.missing
     result: dict[str, Any] = {}
     if rows is not None:
@@ -189,5 +193,5 @@ def _write(path: Path, estimate: SimulatedEstimate, answers: Answers, result: di
         name = f"{e.name}, {estimate.unit}" if estimate.unit else e.name
         who = f"{name}: {estimate.devices:,} simulated devices that hold {estimate.held}"
         level = f"{estimate.confidence * 100:g} % intervals"
-        said = f"{who}; {estimate.reports:,} reports of ε = {e.epsilon / 1e6:g}; {level}"
-        answers[0].plot(path, estimate.purpose, said)
+        subtitle = f"{who}; {estimate.reports:,} reports of ε = {e.epsilon / 1e6:g}; {level}"
+        answers[0].plot(path, estimate.purpose, subtitle)

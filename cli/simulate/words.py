@@ -1,4 +1,4 @@
-"""What a simulation came to, in words: how many boards spoke, how private and how exact it is, what next."""
+"""The result of a simulation in words: reports, privacy, precision and next steps."""
 
 import math
 import textwrap
@@ -27,24 +27,26 @@ def say(label: str, text: str) -> None:
 
 
 def heading(estimate: SimulatedEstimate) -> None:
-    """How many boards spoke, and what they hold."""
-    e, made = estimate.experiment, estimate.reporting
+    """Print the number of reports and the devices' population."""
+    e, reporting = estimate.experiment, estimate.reporting
     unit = (
         f" {estimate.unit}"
         if estimate.unit and ":" in estimate.held and not estimate.held.startswith("file:")
         else ""
     )
-    said = f"{counted(estimate.reports)} of {estimate.devices:,} devices that hold {estimate.held}{unit}"
-    show.out.print(f"{e.name}: {said}")
-    if made is not None:
-        show.out.print(_spoke(estimate, made))
+    description = (
+        f"{counted(estimate.reports)} of {estimate.devices:,} devices that hold {estimate.held}{unit}"
+    )
+    show.out.print(f"{e.name}: {description}")
+    if reporting is not None:
+        show.out.print(_describe_reporting(estimate, reporting))
     show.out.print(words.mechanism(e))
     if blank := rows_without_reading(estimate):
         show.out.print(blank)
 
 
 def rows_without_reading(estimate: SimulatedEstimate) -> str:
-    """Return a sentence on the rows of a file that have no reading; empty where all have one."""
+    """Return a sentence on the rows of a file without a reading, or "" if all have one."""
     e, rows = estimate.experiment, estimate.rows
     if rows is None or not rows.blank:
         return ""
@@ -64,49 +66,49 @@ def rows_without_reading(estimate: SimulatedEstimate) -> str:
     )
 
 
-def _spoke(estimate: SimulatedEstimate, made: Reporting) -> str:
+def _describe_reporting(estimate: SimulatedEstimate, reporting: Reporting) -> str:
     every = estimate.experiment.every
-    times = counted(made.calls, "call")
-    if not made.calls_are_fixed and made.spoke == made.devices:
+    times = counted(reporting.calls, "call")
+    if not reporting.calls_are_fixed and reporting.spoke == reporting.devices:
         each = usual_reports(estimate.experiment)
-        reports = f"the {counted(each)} that its budget holds" if made.spent else counted(each)
+        reports = f"the {counted(each)} that its budget holds" if reporting.spent else counted(each)
         return f"each makes {reports}, in {times} to report() on average"
     coin = f": one in {every} makes a report" if every > 1 else ""
-    spent = f"; {made.spent:,} used up their budget" if made.spent else ""
-    return f"{made.spoke:,} devices reported, in {times} to report(){coin}{spent}"
+    spent = f"; {reporting.spent:,} used up their budget" if reporting.spent else ""
+    return f"{reporting.spoke:,} devices reported, in {times} to report(){coin}{spent}"
 
 
 def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
-    """What to do where intervals show nothing; an empty text where they show something."""
+    """Return advice if the intervals are too wide to be useful, else ""."""
     about = asked_about(answers)
     width = half_width(about)
     if about.quantity != "share" or not is_too_wide(width):
         return ""
-    known = f"a share is known to ±{two_digits(100 * width)} points only"
-    return f"Too few reports: {known}. {_more(estimate, width)}"
+    precision = f"a share is known to ±{two_digits(100 * width)} points only"
+    return f"Too few reports: {precision}. {_more(estimate, width)}"
 
 
 def _more(estimate: SimulatedEstimate, width: float) -> str:
-    """How to come to ±1 point, or as near as budgets allow."""
+    """Describe how to reach ±1 point, or as near as budgets allow."""
     if estimate.approximate:
         return begun(halved(estimate.reports, approximate=True))
-    made, e = estimate.reporting, estimate.experiment
+    reporting, e = estimate.reporting, estimate.experiment
     advice = ""
-    if made is not None and made.calls_are_fixed and made.calls < usual_calls(e):
-        more = round(made.devices * expected_reports(e, usual_calls(e)))
+    if reporting is not None and reporting.calls_are_fixed and reporting.calls < usual_calls(e):
+        more = round(reporting.devices * expected_reports(e, usual_calls(e)))
         width *= math.sqrt(estimate.reports / more)
         advice = f"--calls {usual_calls(e)} makes about {more:,} reports: ±{two_digits(100 * width)} points. "
     return f"{advice}{to_one_point(estimate.devices, width)}"
 
 
 def conclusion(estimate: SimulatedEstimate, file: Path | None, answers: Answers) -> None:
-    """How private, how exact, as planned or not, what next."""
+    """Print privacy, precision, the planned error and the next step."""
     e = estimate.experiment
     show.out.print()
     nats = e.epsilon / MICRO
     say("how private", f"ε = {nats:g} per report; {words.budget(e)}. {belief(nats)}")
     about = asked_about(answers)
-    if width := half_width(about):  # else nothing was found that could be known
+    if width := half_width(about):  # without it, there is no estimate
         say("how exact", _exact(estimate, answers, about, width))
     if estimate.planned is not None:
         say("planned", _planned(estimate.planned))
@@ -117,7 +119,7 @@ def conclusion(estimate: SimulatedEstimate, file: Path | None, answers: Answers)
 
 
 def _planned(error: PlannedError) -> str:
-    """The planned error beside the measured one."""
+    """Describe the planned error and the measured one."""
     of = "% of the range" if error.mean else "points"
     planned, measured = (points(half, of) for half in (error.planned, error.measured))
     text = f"{planned} for the {error.question}, with as many reports. Measured: {measured}"
@@ -135,7 +137,7 @@ def _exact(estimate: SimulatedEstimate, answers: Answers, about: Answer, width: 
 
 
 def attack(outcome: AttackOutcome) -> None:
-    """What fake devices came to."""
+    """Print the effect of fake devices."""
     headings = ("", "true %", "honest est. %", "est. %", "gain", "in theory")
     table = show.table(f"attack: {outcome.kind}", headings)
     shares = (outcome.truth, outcome.honest, outcome.attacked)
@@ -149,6 +151,12 @@ def attack(outcome: AttackOutcome) -> None:
     )
     if outcome.uncapped != outcome.theory:
         show.out.print(f"without the cap, in theory: {outcome.uncapped * 100:+.2f}")
-    seen = outcome.plausibility
-    chance = "" if seen.p is None else f" (p {seen.p:.2g})" if seen.p else " (p below 1e-300)"
-    show.out.print(f"detection: {seen.words}{chance}")
+    plausibility = outcome.plausibility
+    chance = (
+        ""
+        if plausibility.p is None
+        else f" (p {plausibility.p:.2g})"
+        if plausibility.p
+        else " (p below 1e-300)"
+    )
+    show.out.print(f"detection: {plausibility.words}{chance}")

@@ -1,4 +1,4 @@
-"""`hushmote statement`: a fleet's papers, and whether they are as they were signed."""
+"""`hushmote statement`: write and verify a fleet's compliance documents."""
 
 import datetime
 import json
@@ -21,15 +21,15 @@ from ...server.plain_text import visible
 from ...server.store.store import Store
 from ...server.wire import keys
 from ...server.words.label import Language, words_in
-from ..options import DEFAULT_STORE, SigningKey, StoreUrl, the_fleet
-from ..output import by_name, checked, output_option
+from ..options import DEFAULT_STORE, SigningKey, StoreUrl, choose_fleet
+from ..output import check_paths, describe_suffixes, output_option
 from ..output import write as write_text
 
 statement_app = typer.Typer()
 _KINDS = (".html", ".json")
 _HEX = re.compile(r"[0-9a-fA-F]{128}", re.ASCII)
-_NOBODYS = "the signature is valid, but nothing says whose key it is: give --announce-key"
-NOBODYS_KEY = 3  # the exit status of a statement that is whole, but may be anybody's
+_UNKNOWN_SIGNER = "the signature is valid, but the owner of the key is unknown: give --announce-key"
+UNKNOWN_SIGNER_STATUS = 3  # exit status for an intact statement whose signer is unknown
 
 
 @statement_app.command("write")
@@ -37,7 +37,7 @@ def write(
     fleet: Annotated[
         str | None,
         typer.Argument(
-            help="The fleet's folder; or its name, where it has none; the only one of a store needs neither."
+            help="The fleet's folder, or its name if it has none; not needed if the store has one fleet."
         ),
     ] = None,
     store: StoreUrl = DEFAULT_STORE,
@@ -57,31 +57,31 @@ def write(
     signing_key: SigningKey = None,
     lang: Annotated[Language, typer.Option(help="Language of the label.")] = "en",
     public: Annotated[
-        bool, typer.Option("--public", help="Only label and files, without counts: for anybody to read.")
+        bool, typer.Option("--public", help="Only the label and files, without counts, for the public.")
     ] = False,
-    output: Annotated[list[Path] | None, output_option(by_name(*_KINDS))] = None,
+    output: Annotated[list[Path] | None, output_option(describe_suffixes(*_KINDS))] = None,
 ) -> None:
     """Write a fleet's statement: the label, tables for ETSI EN 303 645 and the GDPR, the registry's entry.
 
-    Without --output it prints the label. Every number is read from store, policy and folder; what only a
-    lawyer or the maker can write is marked. The JSON is signed with the key that signs the experiments.
+    Without --output, print the label. All numbers come from the store, policy and folder; passages that only
+    a lawyer or the manufacturer can write are marked. The JSON is signed with the experiments' signing key.
     """
     if policy is None:
         raise UsageError(
-            "--policy is missing: give the firmware file that is on the devices, such as their main.py; "
-            "`hushmote budget policy --write` puts POLICY into it"
+            "--policy is missing: give the devices' firmware file, such as their main.py; "
+            "`hushmote budget policy --write` writes POLICY into it"
         )
-    paths = checked(output, *_KINDS)
+    paths = check_paths(output, *_KINDS)
     folder = fleet_folder.find(Path(fleet)) if fleet and Path(fleet, "fleet.json").exists() else None
     with Store(store, read_only=True) as opened:
-        name = the_fleet(opened, folder.fleet.fleet if folder else fleet)
-        of = facts.read(opened, name, folder, policy, _now())
-        statement = document.document(of, public=public, language=lang)
+        name = choose_fleet(opened, folder.fleet.fleet if folder else fleet)
+        fleet_facts = facts.read(opened, name, folder, policy, _now())
+        statement = document.document(fleet_facts, public=public, language=lang)
         fleet_keys = _keys(opened, name, folder, master_key, signing_key) if paths else None
-    for question in of.undecided:
+    for question in fleet_facts.undecided:
         show.err.print(
-            f'{question}: how long its counts are kept is not decided: put keep = "400d" into its '
-            "experiment's file, and give that to `hushmote experiment add` again",
+            f'{question}: the retention of its counts is not set: add keep = "400d" to its '
+            "experiment's file, and run `hushmote experiment add` again",
             soft_wrap=True,
         )
     if not paths:
@@ -95,20 +95,20 @@ def write(
 
 
 def _now() -> datetime.datetime:
-    """Now, or the time of SOURCE_DATE_EPOCH, so that the same facts give the same bytes."""
-    said = os.environ.get("SOURCE_DATE_EPOCH")
-    if said is None:
+    """Return the time, or SOURCE_DATE_EPOCH, so that the same facts produce the same bytes."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    if epoch is None:
         return datetime.datetime.now(datetime.UTC)
     try:
-        return datetime.datetime.fromtimestamp(int(said), datetime.UTC)
+        return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC)
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"SOURCE_DATE_EPOCH is a time in seconds since 1970, not {said}") from None
+        raise UsageError(f"SOURCE_DATE_EPOCH must be a time in seconds since 1970, not {epoch}") from None
 
 
 def _keys(
     store: Store, name: str, folder: FleetFolder | None, file: Path | None, signing: Path | None
 ) -> keys.FleetKeys | None:
-    """The keys that sign; None for an open fleet. Raises StatementError where they are not the fleet's."""
+    """Return the signing keys, None for an open fleet; raise StatementError for another fleet's keys."""
     if not store.fleets()[name]:
         return None
     if folder is not None and file is None:
@@ -123,7 +123,7 @@ def _show(title: str, label: dict[str, list[str]]) -> None:
     for question, answers in label.items():
         show.out.print(f"\n{question}", style="bold")
         for text in answers:
-            # rich would break a line at the no-break space before a percent sign
+            # rich would break lines at no-break spaces
             show.out.print(textwrap.fill(visible(text), show.out.width), markup=False)
 
 
@@ -139,28 +139,28 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Check that a statement is as the fleet signed it, and that a device's files are those that it names.
+    """Verify a statement's signature, and that the device files are those that the statement names.
 
-    They are compared with this package's, and an application of one's own with the file beside the statement.
-    Without --announce-key the status is 3 where all else is right: anybody can sign with a key of their own.
+    The files are compared with this package's, and your own application with the file next to the statement.
+    Without --announce-key, the exit status is 3 even if all else is right: anyone can sign with a key.
     """
     key = None if announce_key is None else _announce_key(announce_key, document.fleet_of(file))
     for line in document.verify(file, key):
         show.out.print(line, soft_wrap=True, markup=False)
     if key is None:
-        typer.echo(f"hushmote: {_NOBODYS}", err=True)
-        raise typer.Exit(NOBODYS_KEY)
+        typer.echo(f"hushmote: {_UNKNOWN_SIGNER}", err=True)
+        raise typer.Exit(UNKNOWN_SIGNER_STATUS)
 
 
 def _announce_key(text: str, fleet: str) -> bytes:
-    """Return the announce key that an option gives; raises UsageError, ProvisionError and MasterKeyError."""
+    """Return the announce key from an option; raise UsageError, ProvisionError or MasterKeyError."""
     if _HEX.fullmatch(text):
         return bytes.fromhex(text)
     path = Path(text)
     if (path / "fleet.json").exists():
         folder = fleet_folder.find(path)
-        owner, found = folder.fleet.fleet, load_keys(folder.master_file())
-        key = found and found.announce_key.hex()
+        owner, fleet_keys = folder.fleet.fleet, load_keys(folder.master_file())
+        key = fleet_keys and fleet_keys.announce_key.hex()
     elif path.is_file():
         settings = load_settings(path)
         owner, key = settings.fleet, settings.announce_key
@@ -170,8 +170,8 @@ def _announce_key(text: str, fleet: str) -> bytes:
         )
     if owner != fleet:
         raise UsageError(
-            f"{text} is of fleet {owner}, and the statement of fleet {fleet}: give that fleet's key"
+            f"{text} belongs to fleet {owner}, the statement to fleet {fleet}: give that fleet's key"
         )
     if key is None:
-        raise UsageError(f"{text} holds no announce key: give the settings of a device with keys")
+        raise UsageError(f"{text} contains no announce key: give the settings of a device with keys")
     return bytes.fromhex(key)

@@ -1,4 +1,4 @@
-"""`hushmote status`: what a store holds, live if wanted, and how the devices are."""
+"""`hushmote status`: the contents of a store, optionally live, and the devices' health."""
 
 from typing import Annotated
 
@@ -11,12 +11,14 @@ from ..options import DEFAULT_STORE, AggregatorUrl, AsJson, PolicyFile, StoreUrl
 def status_command(
     store: StoreUrl = DEFAULT_STORE,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Draw it again after every commit, until Ctrl-C.")
+        bool, typer.Option("--follow", help="Redraw after every commit, until Ctrl-C.")
     ] = False,
     aggregator: AggregatorUrl = None,
     broker: Annotated[
         str | None,
-        typer.Option(help=f"Ask this broker how the devices are: {URLS}; {FILE}", metavar="URL|FILE.toml"),
+        typer.Option(
+            help=f"Read the devices' health from this broker: {URLS}; {FILE}", metavar="URL|FILE.toml"
+        ),
     ] = None,
     policy_file: PolicyFile = None,
     verbose: Annotated[
@@ -24,11 +26,11 @@ def status_command(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a store's health, what each experiment has found out, what was rejected, and why.
+    """Show a store's health, each experiment's finding, and the rejected reports.
 
-    With --follow in a terminal it is live and takes the whole screen; elsewhere it is printed once.
-    A store has no certificates: --aggregator shows when the aggregator's end, and `hushmote provision list`
-    with the fleet's folder when all of them do.
+    With --follow in a terminal, the display is live and fills the screen; elsewhere it is printed once. A
+    store has no certificates: --aggregator shows when the aggregator's expire, and `hushmote provision list`
+    with the fleet's folder shows all of them.
     """
     if follow:
         from .run import live
@@ -36,6 +38,6 @@ def status_command(
         if live(store, aggregator, broker or policy_file, as_json=as_json):
             return
     with read_store(store) as opened:
-        from .run import run  # here: a mistake waits for no more than it needs
+        from .run import run  # imported here so that usage errors are fast
 
         run(opened, aggregator, broker, policy_file, as_json=as_json, verbose=verbose)

@@ -1,4 +1,4 @@
-"""What `hushmote status` draws, once or live in a terminal."""
+"""The display of `hushmote status`, once or live in a terminal."""
 
 import contextlib
 import datetime
@@ -18,63 +18,65 @@ from ...server.overview.fleets import StoreOverview, overview
 from ...server.overview.watch import StoreState, StoreWatch
 from ...server.store.database import StoreError
 from ...server.store.store import Store
-from .picture import Watched, picture
+from .picture import Snapshot, picture
 
-_TURN_S = 0.25  # between two looks: a commit shows within a second
-_REST = 3  # times as long as a picture took to work out, nothing is worked out
+_TURN_S = 0.25  # between two polls: a commit is visible within a second
+_REST = 3  # pause after each picture, as a multiple of the time that it took
 _HEALTH_S = 2.0
-_RATE_S = 10.0  # over which reports a second are counted
+_RATE_S = 10.0  # period for the rate of reports
 
 
 def follow(store: str, url: str | None) -> None:
-    """Draw the picture until Ctrl-C or SIGTERM, which leave the terminal as it was.
+    """Draw the picture until Ctrl-C or SIGTERM, then restore the terminal.
 
-    url: the aggregator's own HTTP, None where nobody is to ask it.
+    Args:
+        store: The store's URL.
+        url: The aggregator's HTTP address, or None to leave out its health.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    drawn, counting = Live(console=show.out, screen=True, auto_refresh=False), SeenStore()
+    display, reader = Live(console=show.out, screen=True, auto_refresh=False), SnapshotReader()
     aggregator = _Aggregator(url)
     aggregator.start()
-    with contextlib.suppress(KeyboardInterrupt), StoreWatch(store) as watch, drawn as live:
+    with contextlib.suppress(KeyboardInterrupt), StoreWatch(store) as watch, display as live:
         while True:
             began_s = time.monotonic()
             state = watch.refresh()
             try:
-                seen = Watched(state) if watch.store is None else counting.look(watch.store, state)
-            except StoreError as e:  # damaged, or gone since the look
-                seen = Watched(StoreState("unreadable", str(e), state.version))
-            live.update(picture(replace(seen, health=aggregator.health)), refresh=True)
+                snapshot = Snapshot(state) if watch.store is None else reader.read(watch.store, state)
+            except StoreError as e:  # damaged, or removed since the last poll
+                snapshot = Snapshot(StoreState("unreadable", str(e), state.version))
+            live.update(picture(replace(snapshot, health=aggregator.health)), refresh=True)
             time.sleep(max(_TURN_S, _REST * (time.monotonic() - began_s)))
 
 
-class SeenStore:
-    """What was seen of a store so far, for reports a second."""
+class SnapshotReader:
+    """Reads snapshots of a store, and remembers earlier counts for the rate of reports."""
 
     def __init__(self) -> None:
         self._store: Store | None = None
-        self._seen: Watched | None = None
+        self._snapshot: Snapshot | None = None
         self._before: deque[tuple[float, dict[tuple[str, str], int]]] = deque()
 
-    def look(self, store: Store, state: StoreState, facts: Facts | None = None) -> Watched:
-        """Return what there is to see now; facts: what was read of the store before. Raises StoreError."""
-        last = self._seen if store is self._store else None
+    def read(self, store: Store, state: StoreState, facts: Facts | None = None) -> Snapshot:
+        """Return the current snapshot; facts: data already read from the store. Raises StoreError."""
+        last = self._snapshot if store is self._store else None
         if last is None or last.overview is None or state.version != last.state.version:
             now = datetime.datetime.now(datetime.UTC)
-            seen, facts = overview(store, now, last and last.overview), facts or Facts(store)
+            store_overview, facts = overview(store, now, last and last.overview), facts or Facts(store)
             results = {
                 (e.fleet, e.name): result_of(store, e.fleet, e.name, now, live=True, facts=facts)
-                for f in seen.fleets
+                for f in store_overview.fleets
                 for e in f.experiments
             }
-            last = Watched(state, None, seen, results, at=now, where=store.where)
+            last = Snapshot(state, None, store_overview, results, at=now, where=store.where)
         assert last.overview is not None
-        self._store, self._seen = store, replace(last, state=state, rates=self._rates(last.overview))
-        return self._seen
+        self._store, self._snapshot = store, replace(last, state=state, rates=self._rates(last.overview))
+        return self._snapshot
 
-    def _rates(self, seen: StoreOverview) -> dict[tuple[str, str], float]:
-        """Reports a second of each experiment over the last seconds; empty at first."""
+    def _rates(self, store_overview: StoreOverview) -> dict[tuple[str, str], float]:
+        """Return each experiment's reports per second over the last seconds; empty at first."""
         now_s = time.monotonic()
-        counts = {(e.fleet, e.name): e.reports for f in seen.fleets for e in f.experiments}
+        counts = {(e.fleet, e.name): e.reports for f in store_overview.fleets for e in f.experiments}
         self._before.append((now_s, counts))
         while len(self._before) > 2 and now_s - self._before[0][0] > _RATE_S:
             self._before.popleft()
@@ -85,7 +87,7 @@ class SeenStore:
 
 
 class _Aggregator(threading.Thread):
-    """Asks an aggregator every few seconds: one that hangs does not hold up the picture."""
+    """Polls an aggregator in a thread, so that one that hangs does not delay the picture."""
 
     health: AggregatorHealth | None = None
 

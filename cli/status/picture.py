@@ -1,4 +1,4 @@
-"""The picture that `hushmote status` draws: lines that fit terminals of 45 columns and more; pure."""
+"""The display of `hushmote status` as lines for terminals of 45 columns or more, without I/O."""
 
 import datetime
 import math
@@ -35,11 +35,11 @@ _Name = tuple[str, str]  # fleet, experiment
 
 
 @dataclass(frozen=True)
-class Watched:
-    """What is drawn: the store's state, the aggregator's, and where the store can be read what is in it.
+class Snapshot:
+    """The data to draw: the states of the store and the aggregator, and the store's contents if readable.
 
-    results, rates: by fleet and experiment; rates are reports a second, empty where they are not known yet.
-    at: when the store was last read anew, UTC. where: the store's path, or URL without a password.
+    results, rates: by fleet and experiment; rates are reports per second, empty until they are known.
+    at: when the store was last read, UTC. where: the store's path, or its URL without the password.
     """
 
     state: StoreState
@@ -51,35 +51,35 @@ class Watched:
     where: str = ""
 
 
-def picture(seen: Watched) -> Group:
-    """All of it, for a terminal of any width."""
+def picture(snapshot: Snapshot) -> Group:
+    """Return the whole display, for a terminal of any width."""
     lines: list[Text | Padding] = []
-    if seen.health is not None:
-        lines.append(Text(seen.health.words, "red" if seen.health.problem else "green"))
-        if seen.health.certificates:
-            lines.append(Text(seen.health.certificates))
-    if seen.overview is None:
-        lines.append(Text(_sentence(seen.state.words), "bold red"))
+    if snapshot.health is not None:
+        lines.append(Text(snapshot.health.words, "red" if snapshot.health.problem else "green"))
+        if snapshot.health.certificates:
+            lines.append(Text(snapshot.health.certificates))
+    if snapshot.overview is None:
+        lines.append(Text(_sentence(snapshot.state.words), "bold red"))
     else:
-        at = "" if seen.at is None else f", updated {seen.at.astimezone():%H:%M:%S}"
-        count = f"{counted(seen.overview.reports)} in {visible(seen.where)}{at}"
+        at = "" if snapshot.at is None else f", updated {snapshot.at.astimezone():%H:%M:%S}"
+        count = f"{counted(snapshot.overview.reports)} in {visible(snapshot.where)}{at}"
         lines.append(Text(count, "bold"))
-        if seen.overview.clock:
+        if snapshot.overview.clock:
             lines.append(
-                Text(_sentence(f"nothing is counted by this clock: {seen.overview.clock}"), "bold red")
+                Text(_sentence(f"nothing is counted by this clock: {snapshot.overview.clock}"), "bold red")
             )
-        if not seen.overview.fleets:
+        if not snapshot.overview.fleets:
             lines.append(Text("There is no fleet yet: hushmote experiment add FILE --fleet NAME adds one."))
-        for fleet in seen.overview.fleets:
-            lines += _fleet(fleet, seen)
-        lines += [Text(r.words(), "yellow") for r in seen.overview.rejects]
-        lines += [Text(_sentence(line), "yellow") for line in seen.overview.unfinished]
+        for fleet in snapshot.overview.fleets:
+            lines += _fleet(fleet, snapshot)
+        lines += [Text(r.words(), "yellow") for r in snapshot.overview.rejects]
+        lines += [Text(_sentence(line), "yellow") for line in snapshot.overview.unfinished]
     lines.append(Text())
     lines.append(Text(_LIVE, "dim"))
     return Group(*lines)
 
 
-def _fleet(fleet: FleetOverview, seen: Watched) -> list[Text | Padding]:
+def _fleet(fleet: FleetOverview, snapshot: Snapshot) -> list[Text | Padding]:
     kind = "keyed" if fleet.keyed else "open, so anyone can forge reports"
     lines: list[Text | Padding] = [Text(), Text(f"Fleet {fleet.name}: {kind}", "bold cyan")]
     if not fleet.experiments:
@@ -88,17 +88,17 @@ def _fleet(fleet: FleetOverview, seen: Watched) -> list[Text | Padding]:
         name = e.fleet, e.name
         lines += [
             Padding(line, (0, 0, 0, 2), expand=False)
-            for line in _experiment(e, seen.results.get(name), seen.rates.get(name))
+            for line in _experiment(e, snapshot.results.get(name), snapshot.rates.get(name))
         ]
     lines += [Text(r.words(), "dim" if r.harmless else "yellow") for r in fleet.rejects]
     return lines
 
 
 def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None) -> list[Text]:
-    came = counted(e.reports)
-    came += "" if e.today is None else f", {e.today:,} today"
-    came += "" if rate is None else f", {rate:,.1f} a second"
-    lines = [Text.assemble((e.name, "bold"), f"  {came}")]
+    count = counted(e.reports)
+    count += "" if e.today is None else f", {e.today:,} today"
+    count += "" if rate is None else f", {rate:,.1f} a second"
+    lines = [Text.assemble((e.name, "bold"), f"  {count}")]
     if e.purpose:
         lines.append(Text(e.purpose, "dim"))
     if result is not None and result.finding:
@@ -114,12 +114,12 @@ def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None
     if e.implausible:
         lines.append(Text(_sentence(e.implausible), "bold red"))
     if result is not None:
-        lines += _learned(result)
+        lines += _statistics(result)
     return lines
 
 
 def _due(due: Due) -> list[Text]:
-    """Return the line about the window that is erased next, and those that are overdue."""
+    """Return lines about the window to erase next and about overdue windows."""
     lines: list[Text] = []
     if due.time is not None:
         lines.append(Text(f"The next is {due.window}, on {due.time:%Y-%m-%d %H:%M} UTC.", "dim"))
@@ -131,25 +131,28 @@ def _due(due: Due) -> list[Text]:
     return lines
 
 
-def _learned(result: Result) -> list[Text]:
-    """What is learned: the mean, or the shares, with intervals and small bars."""
+def _statistics(result: Result) -> list[Text]:
+    """Return lines with the mean, or with the shares and small bars; both with intervals."""
     if not result.statistics:
         if not (result.note and result.reports):
             return []
-        named = result.note.startswith(f"{result.experiment} ")  # a name is written as it is
-        return [Text(_ended(result.note) if named else _sentence(result.note), "dim"), _private(result)]
-    told = [one for one in result.statistics.values() if not is_too_wide(one.half_width, _extent(result))]
+        named = result.note.startswith(f"{result.experiment} ")  # do not capitalize the experiment's name
+        return [
+            Text(_with_full_stop(result.note) if named else _sentence(result.note), "dim"),
+            _private(result),
+        ]
+    rows = [one for one in result.statistics.values() if not is_too_wide(one.half_width, _extent(result))]
     if result.type == "number":
-        lines = [_line(result, one) for one in told[:1]]
-        lines += [Text(_bars(result), "cyan")] if result.histogram and told else []
+        lines = [_line(result, one) for one in rows[:1]]
+        lines += [Text(_bars(result), "cyan")] if result.histogram and rows else []
     else:
-        largest = sorted(told, key=lambda one: -one.value)[:_MOST_LABELS]
+        largest = sorted(rows, key=lambda one: -one.value)[:_MOST_LABELS]
         lines = [_line(result, one) for one in largest]
     return [*lines, _private(result)]
 
 
 def _extent(result: Result) -> float:
-    """Of all readings where the histogram says it; 1 of shares."""
+    """Return the range of the readings if the histogram gives it, or 1 for shares."""
     ends = [end for bar in result.histogram for end in (bar.lower, bar.upper) if end is not None]
     return 1.0 if result.type != "number" else max(ends) - min(ends) if ends else math.inf
 
@@ -171,17 +174,17 @@ def _line(result: Result, one: Row) -> Text:
 
 
 def _bars(result: Result) -> str:
-    """A number's histogram in one line: two columns a row, between the ends of its range."""
-    drawn = "".join(2 * block for block in blocks([bar.value for bar in result.histogram], 0.0))
-    if not drawn:
+    """Return a number's histogram in one line: two columns per bar, between the ends of its range."""
+    bars = "".join(2 * block for block in blocks([bar.value for bar in result.histogram], 0.0))
+    if not bars:
         return ""
     low, high = result.histogram[0].lower, result.histogram[-1].upper
-    return f"{low:g} {drawn} {high:g}" if low is not None and high is not None else drawn
+    return f"{low:g} {bars} {high:g}" if low is not None and high is not None else bars
 
 
 def _sentence(words: str) -> str:
-    return _ended(f"{words[:1].upper()}{words[1:]}")
+    return _with_full_stop(f"{words[:1].upper()}{words[1:]}")
 
 
-def _ended(words: str) -> str:
+def _with_full_stop(words: str) -> str:
     return words + ("" if words.endswith((".", "!", "?")) else ".")

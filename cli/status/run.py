@@ -1,4 +1,4 @@
-"""What `hushmote status` does."""
+"""The work of `hushmote status`."""
 
 import dataclasses
 import datetime
@@ -25,20 +25,20 @@ from ...server.store.store import Store, Version
 from ...server.words.epsilon import rounded_up
 from ..broker import connection, settings
 from ..options import print_json
-from .follow import SeenStore, follow
+from .follow import SnapshotReader, follow
 from .picture import picture
 
-_SHOWN = 20
+_MAX_BOARDS = 20
 _KINDS = {True: "keyed", False: "open"}
 
 
 def live(store: str, aggregator: str | None, once: str | Path | None, *, as_json: bool) -> bool:
-    """Draw how a store is until Ctrl-C; returns False where nothing can be drawn; once: what is read once."""
+    """Draw a store's status until Ctrl-C, or return False without a terminal; once: a source read once."""
     url = None if aggregator is None else check_url(aggregator)
     if as_json or not show.out.is_terminal:
         return False
     if once is not None:
-        raise UsageError("--broker and --policy are read once: leave --follow out")
+        raise UsageError("--broker and --policy are read only once: leave out --follow")
     follow(store, url)
     return True
 
@@ -52,15 +52,15 @@ def run(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Print how a store and its boards are; firmware: the boards', with their policy."""
+    """Print the status of a store and its boards; firmware: the boards' file with their policy."""
     url = None if aggregator is None else check_url(aggregator)
-    known = None if firmware is None else policy.read(firmware)
+    board_policy = None if firmware is None else policy.read(firmware)
     facts = Facts(store)
     fleets, rejects, lines = store.fleets(), store.rejects(), _lines(facts) if as_json or verbose else []
-    seen = None if as_json else SeenStore().look(store, StoreState("ready", "", 0), facts)
+    snapshot = None if as_json else SnapshotReader().read(store, StoreState("ready", "", 0), facts)
     boards = None if broker is None else _boards(broker, list(fleets))
     health = None if url is None else ask(url)
-    if seen is None:
+    if snapshot is None:
         words = [{"fleet": name, "reports": _KINDS[keyed]} for name, keyed in fleets.items()]
         with store.reading() as opened:
             unfinished = unfinished_erasures(opened)
@@ -69,15 +69,15 @@ def run(
         document |= {"unfinished_erasures": unfinished, "clock": clock and str(clock)}
         if boards is not None:
             document["devices"] = boards
-        if known is not None:
-            document["policy"] = plain(known)
+        if board_policy is not None:
+            document["policy"] = plain(board_policy)
         if health is not None:
             expiries = {option: end.isoformat() for option, end in health.expiries.items()}
             more = {"words": health.words, "expiries": expiries}
             document["aggregator"] = dataclasses.asdict(health) | more
         print_json(document)
         return
-    show.out.print(picture(dataclasses.replace(seen, health=health)))
+    show.out.print(picture(dataclasses.replace(snapshot, health=health)))
     if verbose:
         show.out.print()
         _show_lines(lines)
@@ -87,7 +87,7 @@ def run(
     _print("rejected", ("fleet", "reason", "reports"), 2, counts)
     if boards is not None:
         _show_boards(boards)
-    if known is not None and known.consent_from == "network":
+    if board_policy is not None and board_policy.consent_from == "network":
         show.out.print(policy.STARTED)
 
 
@@ -103,13 +103,13 @@ def _print(
 
 
 def _lines(facts: Facts) -> list[dict[str, Any]]:
-    """What was accepted of each version of the experiments."""
+    """Return the accepted reports of each version of the experiments."""
     store, lines = facts.store, []
     versions, now = store.experiments(), datetime.datetime.now(datetime.UTC)
-    kept = {(v.fleet, v.experiment.name): v.keep for v in sorted(versions, key=lambda v: v.serial)}
+    retention = {(v.fleet, v.experiment.name): v.keep for v in sorted(versions, key=lambda v: v.serial)}
     for v in versions:
         counts, windows = store.counts(v), store.windows(v.fleet, v.experiment.digest)
-        erased = due(windows, kept[v.fleet, v.experiment.name], now)
+        erased = due(windows, retention[v.fleet, v.experiment.name], now)
         lines.append(
             {
                 "fleet": v.fleet,
@@ -128,7 +128,7 @@ def _lines(facts: Facts) -> list[dict[str, Any]]:
                 "plausibility": plausibility.check(v.experiment, counts).to_dict(),
             }
         )
-    # Last, once for each fleet: an aggregator may be counting, and a report is of a device that is there.
+    # Read last, once per fleet: with an aggregator running, each counted report then has its device.
     sent = {fleet: store.participation(fleet) for fleet in {line["fleet"] for line in lines}}
     for line in lines:
         participation = sent[line["fleet"]].get(line["experiment"])
@@ -137,29 +137,29 @@ def _lines(facts: Facts) -> list[dict[str, Any]]:
 
 
 def _show_lines(lines: list[dict[str, Any]]) -> None:
-    """What was accepted, with both ε, and which versions cannot be honest."""
-    named = ("fleet", "experiment", "digest")
+    """Print the accepted reports, both values of ε, and implausible versions."""
+    key_columns = ("fleet", "experiment", "digest")
     rows = [
-        [*(line[n] for n in named), "yes" if line["current"] else "no"]
+        [*(line[n] for n in key_columns), "yes" if line["current"] else "no"]
         + [line[n] for n in ("reports", "windows", "devices")]
         for line in lines
     ]
-    _print("accepted", (*named, "current", "reports", "windows", "devices of the name"), 4, rows)
-    known = [line for line in lines if line["epsilon"]]
-    if known:
+    _print("accepted", (*key_columns, "current", "reports", "windows", "devices of the name"), 4, rows)
+    lines_with_epsilon = [line for line in lines if line["epsilon"]]
+    if lines_with_epsilon:
         rows = [
-            [*(line[n] for n in named)]
+            [*(line[n] for n in key_columns)]
             + [rounded_up(line["epsilon"][n]) for n in ("report", "newest", "added_up", "all_windows")]
             + [line["epsilon"]["own"]]
-            for line in known
+            for line in lines_with_epsilon
         ]
-        headings = (*named, "report", "newest window", "windows added", "each seen", "own")
+        headings = (*key_columns, "report", "newest window", "windows added", "each seen", "own")
         _print("ε of a report, and of histograms", headings, 3, rows)
         show.out.print(
-            f"ε of a histogram is for δ = {known[0]['epsilon']['delta']:g} and a device with up to `own` of "
-            f"its reports, and holds {second_epsilon.ENDED}."
+            f"ε of a histogram is for δ = {lines_with_epsilon[0]['epsilon']['delta']:g} and a device with up "
+            f"to `own` of its reports, and holds {second_epsilon.ENDED}."
         )
-    if any(line["epsilon"]["none_holds"] for line in known):
+    if any(line["epsilon"]["none_holds"] for line in lines_with_epsilon):
         show.out.print(second_epsilon.RUNNING)
     for line in lines:
         if line["plausibility"]["implausible"]:
@@ -168,43 +168,49 @@ def _show_lines(lines: list[dict[str, Any]]) -> None:
 
 
 def _epsilons(facts: Facts, version: Version) -> dict[str, Any]:
-    """ε of a report, and of a version's histograms: the newest window's, their sum's, all windows'."""
+    """Return the ε of a report and of a version's histograms: newest window, sum, all windows."""
     digest = version.experiment.digest.hex()
-    seen = second_epsilon.overview(facts, Selection(version.experiment.name, version.fleet, version=digest))
+    epsilons = second_epsilon.overview(
+        facts, Selection(version.experiment.name, version.fleet, version=digest)
+    )
     return {
-        "report": seen.added_up.report,
-        "delta": seen.added_up.delta,
-        "own": seen.added_up.own,
-        "newest_window": seen.newest_window,
-        "newest": seen.newest.histogram,
-        "added_up": seen.added_up.histogram,
-        "all_windows": seen.all_windows.histogram,
+        "report": epsilons.added_up.report,
+        "delta": epsilons.added_up.delta,
+        "own": epsilons.added_up.own,
+        "newest_window": epsilons.newest_window,
+        "newest": epsilons.newest.histogram,
+        "added_up": epsilons.added_up.histogram,
+        "all_windows": epsilons.all_windows.histogram,
         "histogram_holds": second_epsilon.ENDED,
-        "none_holds": None if seen.added_up.histogram is not None else seen.added_up.holds,
+        "none_holds": None if epsilons.added_up.histogram is not None else epsilons.added_up.holds,
     }
 
 
 def _boards(broker: str, fleets: list[str]) -> list[dict[str, Any]]:
-    """What each board's status topic says."""
-    from ...server.ingest import device_health  # only here: it takes a tenth of a second to load
+    """Return the contents of each board's status topic."""
+    from ...server.ingest import device_health  # imported here: it takes a tenth of a second to load
 
-    reached = settings(broker)
-    if reached.cert and not is_nats(reached.url) and _is_first_aggregator(Path(reached.cert)):
+    broker_settings = settings(broker)
+    if (
+        broker_settings.cert
+        and not is_nats(broker_settings.url)
+        and _is_first_aggregator(Path(broker_settings.cert))
+    ):
         raise UsageError(
-            f"{reached.cert} is the aggregator's: the broker would end its connection and drop the reports "
-            "that wait for it; make one for this with `hushmote provision rotate new-aggregator`"
+            f"{broker_settings.cert} is the aggregator's: the broker would end its connection and drop the "
+            "reports that wait for it; make one for this with `hushmote provision rotate new-aggregator`"
         )
     address, tls = connection(broker)
     health = device_health.read(address, fleets, tls)
     return [
-        {"fleet": fleet, "device": device, "readable": said is not None}
-        | ({} if said is None else dataclasses.asdict(said))
-        for (fleet, device), said in sorted(health.items())
+        {"fleet": fleet, "device": device, "readable": board_health is not None}
+        | ({} if board_health is None else dataclasses.asdict(board_health))
+        for (fleet, device), board_health in sorted(health.items())
     ]
 
 
 def _is_first_aggregator(path: Path) -> bool:
-    """Whether a certificate is that of `serve`; the broker takes its name as the client id."""
+    """Return whether a certificate is that of `serve`; the broker uses its name as the client id."""
     from cryptography import x509
 
     with refusing(UsageError, f"read {path}"):
@@ -212,21 +218,21 @@ def _is_first_aggregator(path: Path) -> bool:
     try:
         subject = x509.load_pem_x509_certificate(pem).subject.rfc4514_string()
     except ValueError:
-        raise UsageError(f"{path} holds no certificate: it must be a PEM file") from None
+        raise UsageError(f"{path} contains no certificate: it must be a PEM file") from None
     return re.search(r"CN=aggregator_1(,|$)", subject) is not None
 
 
 def _show_boards(boards: list[dict[str, Any]]) -> None:
-    """How many boards are how, and which need somebody."""
+    """Print the number of boards in each state, and the boards that need attention."""
     counts: dict[str, Counter[str]] = {}
-    unwell = []
+    unhealthy = []
     for board in boards:
         words = ["boards", *(w for w in ("online", "locked", "fault") if board.get(w))]
         words += ["unreadable"] if not board["readable"] else []
         words += [f"{kind} {name}" for kind in ("spent", "refused") for name in board.get(kind, ())]
         counts.setdefault(board["fleet"], Counter()).update(words)
         if not board["readable"] or board.get("locked") or board.get("fault") or board.get("refused"):
-            unwell.append((board["fleet"], board["device"], ", ".join(words[1:])))
+            unhealthy.append((board["fleet"], board["device"], ", ".join(words[1:])))
     rows = [
         (fleet, "all" if state == "boards" else state, count)
         for fleet, states in counts.items()
@@ -234,7 +240,7 @@ def _show_boards(boards: list[dict[str, Any]]) -> None:
     ]
     title = "devices, as they say themselves"
     _print(title, ("fleet", "state", "devices"), 2, rows, "no device has said anything")
-    for fleet, device, words in unwell[:_SHOWN]:
+    for fleet, device, words in unhealthy[:_MAX_BOARDS]:
         show.out.print(f"board {device} of fleet {fleet}: {words}", markup=False)
-    if len(unwell) > _SHOWN:
-        show.out.print(f"and {len(unwell) - _SHOWN:,} more; --json lists all", markup=False)
+    if len(unhealthy) > _MAX_BOARDS:
+        show.out.print(f"and {len(unhealthy) - _MAX_BOARDS:,} more; --json lists all", markup=False)

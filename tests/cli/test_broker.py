@@ -104,7 +104,7 @@ def test_typed_password_is_refused_unquoted(command: str, words: str, folder: Pa
     (TLS, "cannot read c.pem: No such file", {}, {"HUSHMOTE_BROKER_CERT": "c.pem"}),
     (TLS, "belong together", {}, {"HUSHMOTE_BROKER_CERT_KEY": "c.pem"}),
     (SERVE, "share needs client_id", {}, {"HUSHMOTE_SHARE": "crew"}),
-    (SERVE, "client_id must be 1 to 64 of", {}, {"HUSHMOTE_CLIENT_ID": "a/b"}),
+    (SERVE, "client_id must have 1 to 64", {}, {"HUSHMOTE_CLIENT_ID": "a/b"}),
     (SERVE, "must be 1 to 32 of a-z", {}, {"HUSHMOTE_SHARE": "Crew!", "HUSHMOTE_CLIENT_ID": "a"}),
     (SERVE, "protocol must be one of auto, 5, 3.1.1, not 4", {}, {"HUSHMOTE_PROTOCOL": "4"}),
     (f"{SERVE} --retire", "need MQTT 5", {}, {"HUSHMOTE_PROTOCOL": "3.1.1"}),
@@ -117,12 +117,12 @@ def test_typed_password_is_refused_unquoted(command: str, words: str, folder: Pa
     ("demo --broker mqtts://host", "speaks no TLS"),
     (
         NATS,
-        "with one client_id divide the reports",
+        "with the same client_id divide the reports",
         {},
         {"HUSHMOTE_SHARE": "crew", "HUSHMOTE_CLIENT_ID": "a"},
     ),
     (NATS, "protocol is for MQTT brokers", {}, {"HUSHMOTE_PROTOCOL": "5"}),
-    (NATS, "cannot have a dot: write - or _", {}, {"HUSHMOTE_CLIENT_ID": "a.b"}),
+    (NATS, "cannot contain a dot: use - or _", {}, {"HUSHMOTE_CLIENT_ID": "a.b"}),
     ("serve --broker nats://a:x", "NATS servers are written nats://"),
 )
 def test_refusal_is_one_line(refusal: Refusal, folder: Path):

@@ -170,12 +170,12 @@ def lines(count: int) -> bytes:
 
 @pytest.mark.slow
 @refusals(
-    ("fw --candidates words.txt", "has no candidate: write one text a line", {"words.txt": b""}),
-    ("fw --candidates words.txt", "has no candidate: write one text a line", {"words.txt": b"\n\r\n"}),
+    ("fw --candidates words.txt", "has no candidates: write one text per line", {"words.txt": b""}),
+    ("fw --candidates words.txt", "has no candidates: write one text per line", {"words.txt": b"\n\r\n"}),
     ("fw --candidates words.txt", "line 2 is not UTF-8: save the file as UTF-8", {"words.txt": b"a\n\xff\n"}),
     (
         "fw --candidates words.txt",
-        "line 2: a candidate has at most 255 bytes, as boards look at no more; ",
+        "line 2: a candidate has at most 255 bytes, as boards ignore the rest; ",
         {"words.txt": b"a\n" + b"x" * 256},
     ),
     ("fw --candidates words.txt", "a is listed twice, in lines 1 and 3", {"words.txt": b"a\r\nb\na\n"}),

@@ -69,7 +69,7 @@ class TestDemoOfBoard:
         assert (result["answer"], result["counted"]) == (False, 1)
         with Terminal(("demo", "--board"), tmp_path) as second:
             second.until("[y/N]")
-            assert "Somebody said no to this board." in words(second)
+            assert "Someone refused at this board before." in words(second)
             second.type("y\n")
             second.until("counted by the aggregator: 2")
 
@@ -88,10 +88,10 @@ def reports(folder: Path) -> int:
 
 
 @refusals(
-    ("--board", "--board asks whether whoever it measures takes part: without a terminal add --yes"),
-    ("--yes", "--yes is for --board: add it, or leave --yes out"),
-    ("--board --page", "leave --page and --devices out"),
-    ("--board --devices 100", "leave --page and --devices out"),
+    ("--board", "--board asks for the consent of the people it measures: without a terminal, add --yes"),
+    ("--yes", "--yes needs --board: add it, or leave out --yes"),
+    ("--board --page", "leave out --page and --devices"),
+    ("--board --devices 100", "leave out --page and --devices"),
     ("--board --yes --broker nats", "--board takes one MQTT broker"),
     command="demo",
 )

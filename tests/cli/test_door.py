@@ -143,7 +143,7 @@ def test_a_login_that_the_broker_refuses_ends_it(tmp_path):
     ("--http 0.0.0.0:9418", "give --token-file FILE, or --open"),
     ("--http door.example:9418", "give --token-file FILE, or --open"),
     ("--http 9418", "must be host:port"),
-    ("--open --token-file token", "take one of them"),
+    ("--open --token-file token", "give one of the two"),
     *(
         (f"--origin {origin}", "must be https://host")
         for origin in ("board.example", "https://board.example/", "ftp://x", "*", "http://[", "https://a@b")

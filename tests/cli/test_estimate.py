@@ -155,7 +155,7 @@ def test_output_format_follows_suffix_and_never_overwrites(
     (store / "a.csv").write_text("mine")
     for also in ("a.csv", "a.png"):
         refused = hushmote("mode", "--output", "new.json", "--output", also, expect=1)
-        assert f"{also} is there already" in refused
+        assert f"{also} already exists" in refused
     assert (store / "a.csv").read_text() == "mine"
     assert not (store / "new.json").exists()
     monkeypatch.setenv("HUSHMOTE_OVERWRITE", "1")

@@ -106,8 +106,8 @@ def test_status_shows_mean_without_bars_and_hints_for_texts(run):
 def test_beliefs_are_about_values_that_can_be_listed(run):
     for name in ("firmware", "crash"):
         line = run("epsilon")("--prior", f"{name}@home", expect=1)
-        assert "no list holds all texts: say" in line
-        command, *arguments = line.split(" Leave the text itself out: hushmote ")[1].split()
+        assert "texts cannot all be listed: give" in line
+        command, *arguments = line.split(" Example: hushmote ")[1].split()
         assert "Take ε = " in run(command)(*arguments)
     line = run("epsilon")("--prior", "delay@home", expect=1)
     assert line.startswith("hushmote: delay answers only its mean: give another prior")

@@ -192,9 +192,9 @@ def test_a_plot_is_written_even_before_there_is_a_rate(url, tmp_path):
     ("arguments", "error", "text"),
     [
         (("--fleet", "nope"), UsageError, "s.sqlite; its fleets: home"),
-        (("--per-day", "1"), UsageError, "--per-day goes with --status"),
+        (("--per-day", "1"), UsageError, "--per-day needs --status"),
         (("--devices", "1"), UsageError, "devices have reported: --devices is all that are in the field"),
-        (("--status", "-", "--devices", "3"), UsageError, "leave them out, or --status"),
+        (("--status", "-", "--devices", "3"), UsageError, "leave them out, or leave out --status"),
         (("--plot", "l.txt"), UsageError, "must end in .png or .pdf or .svg"),
     ],
 )

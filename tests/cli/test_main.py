@@ -31,7 +31,7 @@ def door(tmp_path: Path) -> Path:
 @refusals(
     ("status", "there is no store at hushmote.sqlite"),
     ("experiment show none.toml", "cannot read none.toml: No such file"),
-    ("experiment add door.toml", "fleet home is new: say --keys"),
+    ("experiment add door.toml", "fleet home is new: add --keys"),
     ("status --store mysql://x/y", "a store is sqlite:///path"),
     ("simulate door.toml --population normal:1:2", "number"),
     ("simulate door.toml --population file:no.csv:x", "cannot read no.csv"),

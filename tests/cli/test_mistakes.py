@@ -179,7 +179,7 @@ class TestRefusals:
         ("provision fleet f --host 'a b'", "host 'a b' must be a DNS name"),
         ("provision list --folder no", "no is not a fleet's folder"),
         ("provision rotate devices", "give the fleet's folder"),
-        ("provision list --allow @noise", "must hold a device id on each line"),
+        ("provision list --allow @noise", "must contain one device id per line"),
         ("provision list --allow UPPER", "device id 'UPPER' must be"),
     )
     def test_is_one_line(self, refusal: Refusal, door: Path):
@@ -277,7 +277,7 @@ class TestNewcomer:
         ("experiment withdraw room_tmp --fleet home", "its experiments: room_temp"),
         ("experiment add room.toml --fleet Home --keys", "name 'Home' must be 1 to 32 of a-z"),
         ("experiment add room.toml --fleet home --open", "fleet home is keyed"),
-        ("experiment add room.toml --fleet new", "say --keys (reports carry tags) or --open"),
+        ("experiment add room.toml --fleet new", "add --keys (reports carry tags) or --open"),
         ("plan --devices 20000 --values 64 --error 1,5", "such as 0.01, or 0.5°C: not '1,5'"),
         ("plan --devices 20000 --values 64 --error 5%", "±5 points is --error 0.05"),
         ("plan --devices 20000 --values 64", "add epsilon (2 is a common choice) or error"),
@@ -337,7 +337,7 @@ class TestNewcomer:
         ),
         (MemoryError(), "a number is too large"),
         (UnicodeEncodeError("ascii", "ε", 0, 1, "no"), "ascii, has no ε: set PYTHONIOENCODING=utf-8"),
-        (typer.Abort(), "stopped before its end"),
+        (typer.Abort(), "interrupted"),
     ],
 )
 def test_shows_operating_system_errors_in_one_line(

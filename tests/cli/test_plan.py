@@ -149,7 +149,7 @@ def test_written_files_are_what_was_planned(line: str, reading: str, tmp_path: P
 def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "e.toml"
     path.write_text("mine")
-    assert "is there already" in refusal(f"{LIFE} --values yes-no --output {path}")
+    assert "already exists" in refusal(f"{LIFE} --values yes-no --output {path}")
     assert path.read_text() == "mine"
 
 

@@ -67,11 +67,11 @@ def test_simulate_does_not_overwrite_files_by_default(folder: Path):
     assert (shown["epsilon"], shown["reports"], shown["spent"]) == (2, 1000, 500)
     assert (folder / "a.csv").read_text().startswith("kind,quantity,name,value")
     (folder / "a.png").write_text("mine")
-    assert "a.png is there already" in hushmote(*arguments, *files[4:], cwd=folder, expect=1)
+    assert "a.png already exists" in hushmote(*arguments, *files[4:], cwd=folder, expect=1)
     picture = ("--output", "convergence.png")
     assert (folder / "a.png").read_text() == "mine"
     hushmote(*arguments, *picture, cwd=folder)
-    assert "convergence.png is there already" in hushmote(*arguments, *picture, cwd=folder, expect=1)
+    assert "convergence.png already exists" in hushmote(*arguments, *picture, cwd=folder, expect=1)
     assert (folder / "convergence.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -19,7 +19,7 @@ from hushmote.server.store.store import Store
 from hushmote.server.words.label import LANGUAGES
 
 STORE = "hushmote.sqlite"
-NOBODYS = "hushmote: the signature is valid, but nothing says whose key it is: give --announce-key\n"
+NOBODYS = "hushmote: the signature is valid, but the owner of the key is unknown: give --announce-key\n"
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ class TestPolicy:
     def test_write_without_a_policy_is_refused(self, home: Path):
         Refusal(
             "statement write home --output s.html",
-            "hushmote: --policy is missing: give the firmware file that is on the devices, such as their "
-            "main.py; `hushmote budget policy --write` puts POLICY into it\n",
+            "hushmote: --policy is missing: give the devices' firmware file, such as their main.py; "
+            "`hushmote budget policy --write` writes POLICY into it\n",
         ).check(home)
 
     @pytest.mark.parametrize("name", ["policy.py", "policy.json"])
@@ -78,8 +78,8 @@ class TestUndecided:
         run = subprocess.run(command, cwd=home, capture_output=True, text=True, check=True)
         assert run.stdout == "wrote label.html\n"
         assert run.stderr == (
-            'too_warm: how long its counts are kept is not decided: put keep = "400d" into its experiment\'s '
-            "file, and give that to `hushmote experiment add` again\n"
+            'too_warm: the retention of its counts is not set: add keep = "400d" to its experiment\'s '
+            "file, and run `hushmote experiment add` again\n"
         )
         assert (
             "until the owner erases them <mark>[Not decided: for how long]</mark>"
@@ -165,7 +165,7 @@ def test_the_same_epoch_gives_the_same_bytes(home: Path):
         hushmote(*write, name, cwd=home, environment={"SOURCE_DATE_EPOCH": "1795600000"})
     assert (home / "a.json").read_bytes() == (home / "b.json").read_bytes()
     assert json.loads((home / "a.json").read_text())["statement"]["made_at"] == "2026-11-25T09:46:40+00:00"
-    refused = "hushmote: SOURCE_DATE_EPOCH is a time in seconds since 1970, not soon\n"
+    refused = "hushmote: SOURCE_DATE_EPOCH must be a time in seconds since 1970, not soon\n"
     assert (
         hushmote(*write, "c.json", cwd=home, expect=1, environment={"SOURCE_DATE_EPOCH": "soon"}) == refused
     )
@@ -232,8 +232,8 @@ class TestWhoseKey:
             assert "nothing says" not in text
 
     @refusals(
-        ("shed", "shed is of fleet shed, and the statement of fleet home: give that fleet's key"),
-        ("open.settings.json", "open.settings.json holds no announce key: give the settings of a device"),
+        ("shed", "shed belongs to fleet shed, the statement to fleet home: give that fleet's key"),
+        ("open.settings.json", "open.settings.json contains no announce key: give the settings of a device"),
         ("ab" * 63, "must be 128 hex digits, a device's settings file, or a fleet's folder"),
         ("none.json", "must be 128 hex digits, a device's settings file, or a fleet's folder"),
         command="statement verify s.json --announce-key",
@@ -256,7 +256,7 @@ def test_an_open_fleets_statement_is_unsigned_and_says_so(tmp_path: Path):
 
 
 @refusals(
-    ("--output s.txt", "s.txt must end in .html or .json: that says what is written"),
+    ("--output s.txt", "s.txt must end in .html or .json: the suffix selects the format"),
     ("--policy none.py", "cannot read none.py: No such file or directory"),
     ("cellar", "no fleet cellar in "),
     command="statement write --policy main.py",

@@ -15,7 +15,7 @@ from filled import fill
 from later import away_from_midnight, later
 from terminal import INTERRUPT, Terminal
 
-from hushmote.cli.status.follow import SeenStore
+from hushmote.cli.status.follow import SnapshotReader
 from hushmote.server.budgets import policy
 from hushmote.server.ingest import pipeline
 from hushmote.server.overview.watch import StoreState
@@ -138,9 +138,9 @@ def test_says_when_policy_lets_network_start_boards(consent_from, store, url, tm
 
 def test_recounts_changed_older_windows_within_a_minute(store, monkeypatch):
     fill(store, "home", payload_of(TEMP), {f"2026-01-0{day}": 5_000 for day in (1, 2, 3)})
-    seen = SeenStore()
+    seen = SnapshotReader()
     for version, came in enumerate((15_000, 20_000)):
-        shown = seen.look(store, StoreState("ready", "", version)).overview
+        shown = seen.read(store, StoreState("ready", "", version)).overview
         assert shown is not None
         assert shown.reports == came
         fill(store, "home", payload_of(TEMP), {"2026-01-01": 5_000})

@@ -51,17 +51,17 @@ def left(tmp_path):
 def test_erases_device_keeps_counts_and_lists_other_copies(run, tmp_path):
     key = ("--master-key", "master.key")
     said = " ".join(run("--device", "board-1", "--fleet", "keyed", *key, "--yes").split())
-    assert "device board-1 of fleet keyed, 3 reports. What they added to the counts stays" in said
-    assert "their numbers are sealed with the master key. It is erased." in said
-    assert "What may still hold it: backups and copies of the store; blocks of the disk" in said
+    assert "device board-1 of fleet keyed, 3 reports. Their contribution to the counts stays" in said
+    assert "their numbers are sealed with the master key. Erased." in said
+    assert "It may remain in backups and copies of the store; disk blocks" in said
     assert left(tmp_path) == 1  # of the open fleet
     said = " ".join(run("--device", "board-1", "--fleet", "open", "--yes").split())
-    assert "Without a --master-key an open fleet counts them again if somebody sends them again." in said
+    assert "Without --master-key, an open fleet counts them again if someone sends them again." in said
     assert left(tmp_path) == 0
 
 
 def test_asks_before_erasing_and_erases_nothing_without_consent(run, tmp_path, monkeypatch):
-    assert "nobody is there to be asked, so nothing was erased: add --yes" in run(
+    assert "cannot ask without a terminal, so nothing was erased: add --yes" in run(
         "--device", "board-2", "--fleet", "open", expect=1
     )
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
@@ -75,7 +75,7 @@ def test_asks_before_erasing_and_erases_nothing_without_consent(run, tmp_path, m
 
         monkeypatch.setattr("typer.confirm", confirm)
         run("--device", "board-1", "--fleet", "open", expect=0 if answer else 1)
-        assert asked == [("Erase it for good?", True)]
+        assert asked == [("Erase it permanently?", True)]
         assert left(tmp_path) == kept
 
 
@@ -124,7 +124,7 @@ class TestUnfinishedErasure:
         assert due in " ".join(check("check", "sqlite:///s.sqlite").split())
         run()
         assert due not in " ".join(check("check", "sqlite:///s.sqlite").split())
-        assert "say what is erased" in run(expect=1)
+        assert "say what to erase" in run(expect=1)
 
     @refusals(
         ("--fleet open", "--queue is for one device"),
@@ -148,8 +148,8 @@ def test_an_experiment_and_a_fleet_go_once_they_are_withdrawn(run, tmp_path):
 
 
 @refusals(
-    ("", "say what is erased: --device ID, --experiment NAME, or --fleet NAME alone"),
-    ("--device board-1 --experiment temp", "say what is erased"),
+    ("", "say what to erase: --device ID, --experiment NAME, or --fleet NAME alone"),
+    ("--device board-1 --experiment temp", "say what to erase"),
     ("--device board-1", "name one fleet in s.sqlite; its fleets: keyed, open"),
     ("--fleet away", "no fleet away in s.sqlite; its fleets: keyed, open"),
     ("--device 'no\nbody' --fleet open", "there is no device no"),

@@ -36,7 +36,7 @@ from hushmote.simulator.population import parse
 from hushmote.simulator.worker_pool import THIS_PROCESS, Workers, WorkersError
 from hushmote.simulator.workers import workers
 from hushmote.studies import lifetime, plan_check
-from hushmote.studies.frame import Running
+from hushmote.studies.frame import RunContext
 from hushmote.studies.lifetime import LifetimeParameters
 from hushmote.studies.ranges_run import QUICK, cells, default_series, run_cell
 
@@ -62,7 +62,9 @@ def years(crew: Workers) -> object:
     two = {way: lifetime.WAYS[way] for way in ("once, 31 days", "basic")}
     less: dict[str, Any] = {"LIFETIMES": (8,), "WAYS": two, "SPLIT_DOMAINS": (16,)}
     with mock.patch.multiple(lifetime, **less):
-        return lifetime.run(LifetimeParameters(devices=(10_000,), quick=True), Running(3, crew)).pictured
+        return lifetime.run(
+            LifetimeParameters(devices=(10_000,), quick=True), RunContext(3, crew)
+        ).figure_data
 
 
 def check(crew: Workers) -> object:

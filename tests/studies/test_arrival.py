@@ -27,7 +27,7 @@ def test_a_board_alone_takes_its_own_time_and_the_brokers():
 
 def test_a_broker_with_time_enough_is_busy_for_each_board_once():
     run = simulate(replace(QUICK, spread_s=10), SERVER, 1)
-    assert run.taken.sum() == run.tried.sum() == 200
+    assert run.connections.sum() == run.tries.sum() == 200
     assert run.busy.sum() == pytest.approx(200 * SERVER.board_s)
     assert run.wasted == pytest.approx(0, abs=1e-9)
 
@@ -48,7 +48,7 @@ def test_time_outs_make_work_for_nothing_and_a_spread_ends_that():
     assert at_once.busy.sum() * (1 - at_once.wasted) == pytest.approx(2000 * SERVER.board_s)
     assert spread.attempts.mean() == 1
     assert spread.wasted == pytest.approx(0, abs=1e-9)
-    assert spread.tried.max() < at_once.tried.max() / 5
+    assert spread.tries.max() < at_once.tries.max() / 5
     assert spread.all_s < at_once.all_s
 
 

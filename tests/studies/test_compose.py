@@ -57,10 +57,8 @@ def test_shows_majority_curve_and_envelope_side_by_side(hushmote, total, reports
 def test_a_picture_that_is_there_is_kept(hushmote, tmp_path: Path):
     (tmp_path / "mine.svg").write_text("mine")
     output = ("--output", "mine.svg")
-    assert "mine.svg is there already" in hushmote(
-        "compose", "--releases=1", "--output", "mine.svg", expect=1
-    )
-    assert "mine.svg is there already" in hushmote("curves", *output, expect=1)
+    assert "mine.svg already exists" in hushmote("compose", "--releases=1", "--output", "mine.svg", expect=1)
+    assert "mine.svg already exists" in hushmote("curves", *output, expect=1)
     assert (tmp_path / "mine.svg").read_text() == "mine"
 
 

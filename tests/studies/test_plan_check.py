@@ -13,7 +13,7 @@ from hushmote.planning.devices import MICRO, Plan, best_design
 from hushmote.planning.expected_error import Places, Question, places
 from hushmote.planning.lifetime import LifetimeBudget, LifetimePlan, Rhythm, plan_lifetime
 from hushmote.studies import catalogue, plan_check
-from hushmote.studies.frame import Row, Running
+from hushmote.studies.frame import Row, RunContext
 from hushmote.studies.plan_check import CheckRow, band, measure
 
 FRIDGES = Rhythm(3600, 2 * 365 * 86_400)
@@ -147,7 +147,7 @@ def test_a_wrong_prediction_is_told_from_a_right_one(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(expected_error, "asked", off)
     drawn: list[int] = []
-    check = measure(row, np.random.SeedSequence(8), drawn=drawn.append)
+    check = measure(row, np.random.SeedSequence(8), on_drawn=drawn.append)
     assert sum(drawn) == 2_000
     assert not check["agrees"]
     assert check["measured"] == pytest.approx(1.25 * check["predicted"], rel=0.12)
@@ -176,9 +176,9 @@ def test_checks_lifetime_by_window_and_names_unmeasurable() -> None:
         "plan-check",
         {"devices": 20000, "values": "yes-no", "lifetime": 2, "horizon": "2y", "call": "1h", "fleets": 20},
     )
-    result = catalogue.run("plan-check", asked, Running(2))
+    result = catalogue.run("plan-check", asked, RunContext(2))
     day, week, _ = result.json["check"]
     assert day == {"name": "a day", "unmeasured": "10 reports are too few; 30 are needed"}
     assert week["measured"] == pytest.approx(week["predicted"], rel=0.7)
-    assert "  a day: not measured: 10 reports are too few; 30 are needed" in result.shown
+    assert "  a day: not measured: 10 reports are too few; 30 are needed" in result.output
     assert list(result.json)[:2] == ["for", "share"]

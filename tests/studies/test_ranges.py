@@ -19,7 +19,7 @@ from once import once
 from hushmote.server.errors import HushmoteError
 from hushmote.studies import catalogue, ranges
 from hushmote.studies.daily import Daily, flights, synthetic
-from hushmote.studies.frame import Running, StudyError, StudyResult
+from hushmote.studies.frame import RunContext, StudyError, StudyResult
 from hushmote.studies.noise import noise_variance
 from hushmote.studies.ranges_figures import FIGURES
 from hushmote.studies.ranges_findings import CASES, formula_length
@@ -68,7 +68,7 @@ def short(folder: Path) -> str:
     """Run a short study within this process; return its JSON."""
     asked = catalogue.parameters("ranges", {"quick": True, "out": folder / "out"})
     with mock.patch.object(ranges, "QUICK", SHORT):
-        return json.dumps(catalogue.run("ranges", asked, Running(7)).json)
+        return json.dumps(catalogue.run("ranges", asked, RunContext(7)).json)
 
 
 def quick(folder: Path) -> str:
@@ -237,7 +237,7 @@ def test_own_days_decide_which_domains_are_studied():
 
 def run(texts: dict[str, Any], seed: int | None = None) -> StudyResult:
     """Run the study within this process: the command starts a pool of processes first."""
-    return catalogue.run("ranges", catalogue.parameters("ranges", texts), Running(seed))
+    return catalogue.run("ranges", catalogue.parameters("ranges", texts), RunContext(seed))
 
 
 @pytest.mark.slow

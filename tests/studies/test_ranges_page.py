@@ -103,7 +103,7 @@ def test_the_tables_are_those_of_the_run(ran: Ran):
     held(tables.results(ran.chosen, FULL.middle))
     held(tables.lengths(findings.length_fits(ran.chosen, FULL.middle)))
     series = [default_series(days) for days in SIZES if days >= FULL.even_days]
-    held(tables.even(findings.even_lengths(ran.short, series, FULL.middle)))
+    held(tables.break_even(findings.even_lengths(ran.short, series, FULL.middle)))
     curves = findings.verdicts(ran.points, "correct")
     held(tables.agreement(curves))
     assert all(verdict["agrees"] for verdict in curves)

@@ -15,9 +15,17 @@ from scipy.special import ndtr
 
 from hushmote.studies import catalogue, reconstruction
 from hushmote.studies.daily import flights
-from hushmote.studies.frame import Running, StudyError
+from hushmote.studies.frame import RunContext, StudyError
 from hushmote.studies.noise import SeededNoise, noise_variance, seeded_source
-from hushmote.studies.reconstruction import RECORDS, Attack, averaged_right, column, kept_right, study, words
+from hushmote.studies.reconstruction import (
+    RECORDS,
+    Attack,
+    attack_label,
+    averaged_right,
+    column,
+    kept_right,
+    study,
+)
 from hushmote.studies.structures import CentralHierarchy
 
 EPSILON = 0.2  # the command's own
@@ -56,7 +64,7 @@ class Ran:
 
     def of(self, attack: Attack, days: bool = False) -> list[Line]:
         """The lines of one attack."""
-        return [line for line in (self.days if days else self.records) if line.words == words(attack)]
+        return [line for line in (self.days if days else self.records) if line.words == attack_label(attack)]
 
 
 @pytest.fixture(scope="module")
@@ -165,10 +173,10 @@ def test_the_column_is_real_and_half_of_it_is_yes():
 @pytest.mark.slow
 @mock.patch.object(reconstruction, "SOLVED", FEW)
 def test_a_seed_repeats_and_epsilon_has_bounds(tmp_path: Path):
-    once, again, other = (study(0.5, Running(seed), runs=2) for seed in (2, 2, 3))
+    once, again, other = (study(0.5, RunContext(seed), runs=2) for seed in (2, 2, 3))
     assert once == again != other
     with pytest.raises(StudyError):
-        study(0.0, Running(1))
+        study(0.0, RunContext(1))
     text = hushmote("study", "reconstruction", "--epsilon=99", cwd=tmp_path, expect=1)
     assert "99" in text
 
@@ -176,11 +184,11 @@ def test_a_seed_repeats_and_epsilon_has_bounds(tmp_path: Path):
 @pytest.mark.long
 def test_unseeded_noise_is_from_opendp_and_follows_theory():
     """Two runs: 18 points are at least 6 standard deviations (4 points / √2) of a share, as above."""
-    made = study(EPSILON, Running(), runs=2)
+    made = study(EPSILON, RunContext(), runs=2)
     for row in made:
         if row["target"] == "records":
             assert abs(row["measured"] - row["predicted"]) < 0.18, row
-    assert made != study(EPSILON, Running(1), runs=2)
+    assert made != study(EPSILON, RunContext(1), runs=2)
 
 
 @pytest.mark.slow
@@ -188,7 +196,7 @@ def test_unseeded_noise_is_from_opendp_and_follows_theory():
 @mock.patch.object(reconstruction, "RUNS", 2)
 def test_json_has_every_line_and_what_epsilon_allows():
     asked = catalogue.parameters("reconstruction", {})
-    shown = json.loads(json.dumps(catalogue.run("reconstruction", asked, Running(1)).json))
+    shown = json.loads(json.dumps(catalogue.run("reconstruction", asked, RunContext(1)).json))
     assert shown["allowed_share"] == pytest.approx(ALLOWED)
     assert {(o["target"], o["attack"]) for o in shown["outcomes"]} == {
         *(("records", attack) for attack in ("repeat", "ranges", "subsets", "kept", "boards")),

@@ -61,13 +61,13 @@ def test_selects_smallest_sufficient_setup_and_splits_largest():
     assert huge.setup is CLUSTER
     assert huge.regions > 1
     each = needs(Fleet(10**9 // huge.regions, EIGHT, stays=True), CLUSTER)
-    assert each.first.asked <= 1.01
+    assert each.first.load <= 1.01
     assert huge.brokers >= 3 * huge.regions
 
 
 def test_first_limit_is_most_loaded_part():
     found = needs(Fleet(10**7, EIGHT, stays=True), GROUP)
-    assert [limit.asked for limit in found.limits] == sorted((x.asked for x in found.limits), reverse=True)
+    assert [limit.load for limit in found.limits] == sorted((x.load for x in found.limits), reverse=True)
     assert found.first.what.startswith("mosquitto")
     small = needs(Fleet(10**7, EIGHT, stays=True), GROUP, Machine(memory_gib=1))
     assert small.first.what == "mosquitto's memory"

@@ -60,7 +60,7 @@ def _serve(line: socket.socket, cpu: Path) -> None:
     sys.path[0] = str(Path(sys.executable).parent)  # as an installed program has it
     from hushmote.cli import main
 
-    for place in map(main.place, main.COMMANDS):
+    for place in map(main.module_name, main.COMMANDS):
         import_module(place)
     for late in ("hushmote.server.answers.figure", "hushmote.simulator.days", "sqlalchemy.dialects.sqlite"):
         import_module(late)

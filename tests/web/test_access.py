@@ -359,7 +359,7 @@ class TestWhatIsAsked:
         url, file = files
         start = ("page", "--http", "127.0.0.1:0", "--what-is-asked", file)
         said = hushmote(*start, "--store", url, "--fleet", "shed", cwd=file.parent, expect=1)
-        assert said.endswith("public.json is not of fleet shed: write one of that\n")
+        assert said.endswith("public.json is not a statement of fleet shed: write one for that fleet\n")
         with Store(f"sqlite:///{file.with_name('other.sqlite')}") as other:
             other.add_fleet("shed", keyed=False)
         said = hushmote(*start, "--store", "sqlite:///other.sqlite", cwd=file.parent, expect=1)
@@ -491,7 +491,7 @@ class TestStart:
     @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "[::]"])
     def test_other_machines_need_a_token(self, host):
         said = hushmote("page", "--http", f"{host}:9419", cwd=Path(), expect=1)
-        assert "is reached from other machines: give --token-file FILE" in said
+        assert "can be reached from other machines: give --token-file FILE" in said
 
     @pytest.mark.parametrize("token", ["", "short", "two words are no token at all", "schlüssel-schlüssel"])
     def test_a_token_that_is_none(self, token):

@@ -21,7 +21,7 @@ from refusals import fails
 from runtimes_here import runtimes_here
 from scipy.stats import binom, binomtest
 
-from hushmote.cli.check_mechanism import payloads
+from hushmote.cli.check_mechanism import example_payloads
 from hushmote.fleet.audit import serial_port
 from hushmote.fleet.audit.audit import (
     SILENCE,
@@ -41,7 +41,7 @@ from hushmote.server.mechanisms import MECHANISMS, MechanismError
 from hushmote.simulator.board.board import SoftwareBoard
 
 FALSE_ALARM = 1e-10  # of one finding
-SHAPES = {word: payloads(word)[0] for word in MECHANISMS}
+SHAPES = {word: example_payloads(word)[0] for word in MECHANISMS}
 
 
 def audit(client: Path, *payload: bytes, whole=False, draws=6_000, runtime=CPYTHON) -> list[AuditResult]:

@@ -180,7 +180,7 @@ def test_issues_board_once_and_nothing_for_refused_requests(run: Run):
         (("K3F9", "--folder", "fl"), "a-z"),
         (("k3f8", "--folder", "fl", "--fleet", "away"), "leave out --fleet"),
         (("k3f8", "--folder", "fl", "--broker", "other"), "boards would refuse it"),
-        (("k3f8", "--folder", "fl", "--broker", "mqtt://u@localhost"), "the folder says which port"),
+        (("k3f8", "--folder", "fl", "--broker", "mqtt://u@localhost"), "the folder defines port"),
         (("k3f8", "--folder", "fl", "--ca", "ca.pem"), "leave out --ca"),
         (("k3f8", "--folder", "fl", "--password"), "only certificates"),
         (("k3f8", "--password"), "give --folder"),
@@ -218,9 +218,9 @@ def test_a_boards_broker_is_one_url(
 
 
 @refusals(
-    ("mqtts://b", "TLS takes both"),
-    ("mqtt://b --ca ca.pem", "TLS takes both"),
-    ("nats://b", "is written mqtt://"),
+    ("mqtts://b", "TLS needs both"),
+    ("mqtt://b --ca ca.pem", "TLS needs both"),
+    ("nats://b", "broker as mqtt://"),
     ("mqtt://u:secret@b", "set HUSHMOTE_MQTT_PASSWORD"),
     ("mqtt://b:1884/x", "mqtt_host must be host or host:port"),
     command="provision device k3f9 --open --broker",
@@ -278,7 +278,7 @@ def test_revokes_unknown_id_only_on_request(run: Run, store: Store):
     with store.ingest() as transaction:
         transaction.write({("home", version.name, "k3f6"): NumberSet(1)}, {}, {})
     said = run("revoke", "k3f7", "k3f6", "k3f0", expect=1)
-    assert "nobody has heard of device k3f0: correct the id, or say --unknown-too" in said
+    assert "device k3f0 is unknown: correct the id, or add --unknown-too" in said
     assert store.revoked_devices("home") == frozenset()
     run("revoke", "k3f7", "k3f6")
     run("revoke", "k3f7")  # doing it again changes nothing
@@ -304,7 +304,7 @@ def test_partial_revoke_says_what_remains_to_do(run: Run, store: Store):
     made(run)
     run("device", "k3f9", "--folder", "fl")
     assert "--store" in run("revoke", "k3f9", "--folder", "fl", "--only-folder")
-    assert "still opens the broker" in run("revoke", "k3f9", "--unknown-too")
+    assert "the broker still accepts the certificate" in run("revoke", "k3f9", "--unknown-too")
     Path("hushmote.sqlite").unlink()
     assert "no store" in run("revoke", "k3f9", "--folder", "fl", expect=1)
     assert "--folder" in run("revoke", "k3f9", "--only-folder", expect=1)

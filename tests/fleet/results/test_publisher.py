@@ -237,7 +237,7 @@ def test_a_store_that_cannot_be_read_is_one_line(tmp_path: Path, caplog: pytest.
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--publish", "ended", "--retire"), "leave --publish out"),
+        (("--publish", "ended", "--retire"), "leave out --publish"),
         *(
             (("--publish", what), "must be ended, or seconds from 1 to 86400")
             for what in ("often", "0.5", "ended,0", "ended,3,4", "ended,homes")

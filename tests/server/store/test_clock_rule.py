@@ -176,7 +176,7 @@ class TestCommand:
         assert "clock can be right" in run("store", "clock")
         set_times(store, alive=now() - 40 * DAY)
         assert "40 days after the last right time" in run("store", "clock", expect=1)
-        assert "Aggregators go on by themselves." in run("store", "clock", "--accept")
+        assert "Aggregators resume by themselves." in run("store", "clock", "--accept")
         assert json.loads(run("store", "clock", "--json"))["fault"] is None
 
     def test_status_says_both_states(self, store, run):

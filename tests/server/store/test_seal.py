@@ -181,7 +181,7 @@ class TestSeal:
         run = runner("store", tmp_path, monkeypatch)
         output = run("seal", "sqlite:///s.sqlite", "temp")
         assert "with gaps in their report numbers: 2 devices, 7 reports" in output
-        assert "It still counts: sealing can lose 7 reports" in output
+        assert "It is still counted: sealing can lose 7 reports" in output
         assert "Nothing was changed: add --yes" in output
         assert json.loads(run("seal", "sqlite:///s.sqlite", "temp", "--json"))["gaps"] == 7
         assert "Nothing" not in run("seal", "sqlite:///s.sqlite", "temp", "--yes")

@@ -43,7 +43,9 @@ WORKED_EXAMPLES = (
 
 def placeholder_names(path: Path) -> ExperimentInfo:
     """Return a name and placeholders for an experiment file at this path, valid from today."""
-    return ExperimentInfo(name_from(path), None, "owner@example.org", datetime.datetime.now(datetime.UTC).date())
+    return ExperimentInfo(
+        name_from(path), None, "owner@example.org", datetime.datetime.now(datetime.UTC).date()
+    )
 
 
 def run(request: PlanRequest, column: str | None, output_paths: list[Path] | None, as_json: bool) -> None:

@@ -42,7 +42,7 @@ from results_file import ROOT, Options, memory_mib, run
 
 from hushmote.server.aggregator import Counting
 from hushmote.server.answers.finding import find
-from hushmote.server.answers.query import Facts, Kept, Selection
+from hushmote.server.answers.query import Facts, ResultCache, Selection
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker
 
@@ -82,12 +82,12 @@ def first_view(url: str, done: str) -> float:
 
 def finding_cpu_s(url: str, commits: int) -> list[float]:
     """Return the CPU seconds of the finding at first, and after each commit."""
-    cache, selection, rows = Kept(), Selection("room_temp", FLEET), list[float]()
+    cache, selection, rows = ResultCache(), Selection("room_temp", FLEET), list[float]()
     with Store(url) as store:
         (version,) = (v for v in store.experiments(FLEET) if v.experiment.name == "room_temp")
         for _ in range(1 + commits):
             before = time.process_time()
-            facts = Facts(store, kept=cache)
+            facts = Facts(store, cache=cache)
             find(facts, selection)
             rows.append(time.process_time() - before)
             newest = max(facts.reports(FLEET)[version.id])

@@ -189,13 +189,13 @@ def cover(configuration: Configuration) -> Tally:
     for _ in range(configuration.fleets):
         fleet, other = draw(), draw()
         for kind, table in tables.items():
-            statistics = pair_tables.statistics(fleet, table.asked)
-            for one, statistic in zip(table.asked, statistics, strict=True):
+            statistics = pair_tables.statistics(fleet, table.statistics)
+            for one, statistic in zip(table.statistics, statistics, strict=True):
                 count(kind, one, statistic)
             if kind.endswith("given"):
-                pooled = pair_tables.statistics(pool([fleet, other]), table.asked)
-                again = pair_tables.statistics(other, table.asked)
-                for one, a, b, both in zip(table.asked, statistics, again, pooled, strict=True):
+                pooled = pair_tables.statistics(pool([fleet, other]), table.statistics)
+                again = pair_tables.statistics(other, table.statistics)
+                for one, a, b, both in zip(table.statistics, statistics, again, pooled, strict=True):
                     assert isinstance(a, Ratio)
                     assert isinstance(b, Ratio)
                     count(f"{kind}, change", one, difference_apart(a, b), 0.0)

@@ -78,7 +78,7 @@ def estimate_command(
         purpose = selected.versions[-1].purpose
         for path in paths:
             if path.suffix.lower() in PICTURES:
-                reply.pictured().plot(path, purpose)
+                reply.picture_answers().plot(path, purpose)
             else:
                 csv = path.suffix.lower() == ".csv"
                 output.write(path, reply.answers.to_csv() if csv else reply.to_json())

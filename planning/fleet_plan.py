@@ -14,13 +14,13 @@ from hushmote.planning.request import PlanRequest, in_python
 from hushmote.planning.second_epsilon import HistogramEpsilon
 from hushmote.planning.sentences import mechanism
 from hushmote.server.answers import tables
-from hushmote.server.answers.tables import Shown
+from hushmote.server.answers.tables import Printable
 
 _P = ParamSpec("_P")
 
 
 @dataclass(frozen=True, repr=False)
-class FleetPlan(Shown):
+class FleetPlan(Printable):
     """A plan for a fleet; printing it gives the output of `hushmote plan`.
 
     answer: its sentences, facts and tables, and the experiment's file.

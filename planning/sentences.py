@@ -83,7 +83,7 @@ def _privacy(life: LifetimePlan) -> str:
     """Say what all reports of a device reveal at most, and against whom that holds."""
     best, budget = life.best, life.budget
     if best.composition == "basic":
-        return belief(best.cap * best.epsilon / MICRO, seen=ITS_REPORT if best.cap == 1 else ALL_SEEN)
+        return belief(best.cap * best.epsilon / MICRO, reports=ITS_REPORT if best.cap == 1 else ALL_SEEN)
     together = f"All reports of a device together are ({budget.epsilon / MICRO:g}, {budget.delta:g})-LDP."
     return f"{together} {belief(best.epsilon / MICRO)}"
 

@@ -33,15 +33,15 @@ def nats(micro: int) -> str:
 
 
 def check_epsilon(
-    micro: float, error: Callable[[str], Exception], name: str = "epsilon", shown: object = None
+    micro: float, error: Callable[[str], Exception], name: str = "epsilon", original: object = None
 ) -> None:
     """Raise error unless boards accept the micro-nats for one report: 1,000 to 16,000,000.
 
-    name: the name in the message. shown: the original value, if it was not in micro-nats.
+    name: the name in the message. original: the value as it was written, if it was not in micro-nats.
     """
     if not EPSILON_MIN <= micro <= EPSILON_MAX:
-        given = f"{micro / MICRO:.12g}" if shown is None else shown
-        text = f"{name} must be from 0.001 to 16, not {given}"
+        value = f"{micro / MICRO:.12g}" if original is None else original
+        text = f"{name} must be from 0.001 to 16, not {value}"
         if EPSILON_MIN <= micro / MICRO <= EPSILON_MAX:
             text += f": boards count millionths, here write {micro / MICRO**2:g}"
         raise error(text)

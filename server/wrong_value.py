@@ -52,15 +52,15 @@ _TOML = {
 _PATTERNS = {"^[a-z0-9_-]{1,32}$": "1 to 32 of a-z, 0-9, _ and -"}
 
 
-def wrong_value(error: ErrorDetails, shown: bool = True) -> str:
-    """Return what a value must be, without its field's name; shown: whether to include the value."""
+def wrong_value(error: ErrorDetails, include_value: bool = True) -> str:
+    """Return what a value must be, without its field's name; include_value: whether to add it."""
     kind, context = error["type"], error.get("ctx", {})
     if kind == "value_error":
         return error["msg"].removeprefix("Value error, ")
     words = next((text for start, text in _MUST_BE.items() if kind.startswith(start)), "is not right")
     pattern = context.get("pattern", "")
     text = words.format(**context, allowed=_PATTERNS.get(pattern, f"a text that matches {pattern}"))
-    shows = shown and words.startswith("must be")  # not for missing, empty or too long values
+    shows = include_value and words.startswith("must be")  # not for missing, empty or too long values
     return text + _not(error["input"]) + _plain_number(words, error["input"]) if shows else text
 
 

@@ -131,7 +131,7 @@ def _answer(history: History, rows: list[ComposedRow]) -> list[str]:
     kind = f"({epsilon}, {rounded_up(delta)})-LDP" if delta else f"{epsilon}-LDP"
     answer = [f"{number} {'is' if history.count == 1 else 'are'} {kind} together, by {_title(best)}."]
     if not history.delta:
-        sentence = belief(history.sum / MICRO, seen="All of them together")
+        sentence = belief(history.sum / MICRO, reports="All of them together")
         answer.append(f"By adding up, which cannot fail, {sentence[0].lower()}{sentence[1:]}")
     return answer
 

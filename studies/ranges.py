@@ -149,7 +149,7 @@ def answer(series: Daily, ranges: Sequence[str], epsilon: float, seed: int | Non
     Raises DailyError for a range that does not fit, StudyError for an ε out of range, StructureError for a
     series too short, NoiseError where OpenDP is not installed.
     """
-    check_epsilon(epsilon * MICRO, StudyError, shown=epsilon)
+    check_epsilon(epsilon * MICRO, StudyError, original=epsilon)
     low, high = np.array([series.ends(text) for text in ranges]).T
     source = source_of(np.random.SeedSequence(seed), seed is None)
     truths = np.diff(np.concatenate(([0], np.cumsum(series.counts)))[np.stack((low, high))], axis=0)[0]

@@ -72,7 +72,7 @@ def study(epsilon: float, context: RunContext, runs: int = RUNS) -> list[Row]:
     theory, for these very records. Raises StudyError for an ε that is out of range, NoiseError where OpenDP
     is not installed.
     """
-    check_epsilon(epsilon * MICRO, StudyError, shown=epsilon)
+    check_epsilon(epsilon * MICRO, StudyError, original=epsilon)
     if context.seed is None:
         safe_source()  # fail at once if OpenDP is missing
     pairs_of: dict[tuple[Target, Attack, int], list[tuple[float, float]]] = {}
@@ -260,7 +260,7 @@ class ReconstructionParameters(StudyParameters):
 
 def run(parameters: ReconstructionParameters, context: RunContext) -> StudyResult:
     """Run all attacks."""
-    check_epsilon(micro_nats(parameters.epsilon, StudyError), StudyError, shown=parameters.epsilon)
+    check_epsilon(micro_nats(parameters.epsilon, StudyError), StudyError, original=parameters.epsilon)
     epsilon, outcomes = parameters.epsilon, study(parameters.epsilon, context, RUNS)
     # What ε lets anybody get right who knows nothing before: e^ε / (1 + e^ε).
     allowed, per_day = float(special.expit(epsilon)), float(flights().cut(DAYS).counts.mean())

@@ -119,7 +119,7 @@ def checked(counts: npt.ArrayLike, epsilon: float) -> Counts:
     if values.min() < 0:
         i = int(np.argmax(values < 0))
         raise StructureError(f"counts must not be negative: that of index {i} is {values[i]}")
-    check_epsilon(epsilon * MICRO, StructureError, shown=epsilon)
+    check_epsilon(epsilon * MICRO, StructureError, original=epsilon)
     return values.astype(np.int64)
 
 

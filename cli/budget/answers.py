@@ -63,7 +63,9 @@ def _guarantee_words(reports: str, row: TheoremRow) -> str:
 
 def _belief(row: TheoremRow, epsilon: float, total: float) -> str:
     one = belief(epsilon)
-    return f"{one}\n{belief(total, seen=ALL_REPORTS)}" if row.kind == Kind.PURE and row.reports != 1 else one
+    return (
+        f"{one}\n{belief(total, reports=ALL_REPORTS)}" if row.kind == Kind.PURE and row.reports != 1 else one
+    )
 
 
 def for_histogram(rows: Sequence[HistogramRow], devices: int, target: float, delta: float) -> str:

@@ -242,4 +242,4 @@ def _comment(board_policy: Policy, guarantee: Guarantee) -> list[str]:
 
 
 def _belief(guarantee: Guarantee) -> str:
-    return within(guarantee.delta, belief(guarantee.epsilon, seen=ALL_REPORTS))
+    return within(guarantee.delta, belief(guarantee.epsilon, reports=ALL_REPORTS))

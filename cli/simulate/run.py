@@ -8,7 +8,7 @@ from typing import Any
 
 from ...server.answers import tables
 from ...server.answers.answer import Answer, Answers
-from ...server.answers.guide import asked_about, half_width
+from ...server.answers.guide import answer_in_focus, half_width
 from ...server.answers.rows import coverage
 from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
@@ -167,7 +167,7 @@ def to_dict(estimate: SimulatedEstimate, answers: Answers, seed: int | None = No
         "notes": [note for one in answers for note in one.notes],
         "intervals": interval_count,
         "intervals_that_hold_the_truth": covered,
-        "half_width": half_width(asked_about(answers)),
+        "half_width": half_width(answer_in_focus(answers)),
     }
     parts = {"attack": estimate.attack, "convergence": estimate.convergence}
     planned = {"planned": dataclasses.asdict(estimate.planned)} if estimate.planned else {}

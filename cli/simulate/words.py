@@ -6,11 +6,11 @@ from pathlib import Path
 
 from ...server.answers import tables as show
 from ...server.answers.answer import Answer, Answers
-from ...server.answers.guide import asked_about, exact, half_width
+from ...server.answers.guide import answer_in_focus, exact, half_width
 from ...server.epsilon import MICRO
 from ...server.mechanisms.views.factors import parts_of
 from ...server.words import experiment as words
-from ...server.words.answers import begun, halved, to_one_point
+from ...server.words.answers import capitalize, halved, to_one_point
 from ...server.words.epsilon import belief
 from ...server.words.numbers import counted, is_too_wide, points, two_digits
 from ...simulator.attack import AttackOutcome
@@ -80,7 +80,7 @@ def _describe_reporting(estimate: SimulatedEstimate, reporting: Reporting) -> st
 
 def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
     """Return advice if the intervals are too wide to be useful, else ""."""
-    about = asked_about(answers)
+    about = answer_in_focus(answers)
     width = half_width(about)
     if about.quantity != "share" or not is_too_wide(width):
         return ""
@@ -91,7 +91,7 @@ def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
 def _more(estimate: SimulatedEstimate, width: float) -> str:
     """Describe how to reach ±1 point, or as near as budgets allow."""
     if estimate.approximate:
-        return begun(halved(estimate.reports, approximate=True))
+        return capitalize(halved(estimate.reports, approximate=True))
     reporting, e = estimate.reporting, estimate.experiment
     advice = ""
     if reporting is not None and reporting.calls_are_fixed and reporting.calls < usual_calls(e):
@@ -107,7 +107,7 @@ def conclusion(estimate: SimulatedEstimate, file: Path | None, answers: Answers)
     show.out.print()
     nats = e.epsilon / MICRO
     say("how private", f"ε = {nats:g} per report; {words.budget(e)}. {belief(nats)}")
-    about = asked_about(answers)
+    about = answer_in_focus(answers)
     if width := half_width(about):  # without it, there is no estimate
         say("how exact", _exact(estimate, answers, about, width))
     if estimate.planned is not None:
@@ -128,7 +128,7 @@ def _planned(error: PlannedError) -> str:
 
 def _exact(estimate: SimulatedEstimate, answers: Answers, about: Answer, width: float) -> str:
     if about.quantity == "reading":
-        more = begun(halved(estimate.reports, approximate=True)) if estimate.approximate else ""
+        more = capitalize(halved(estimate.reports, approximate=True)) if estimate.approximate else ""
         return f"{exact(answers)} {more or 'Four times as many devices halve that.'}"
     middle = f" In the middle of them it is ±{two_digits(100 * width)}." * (
         estimate.experiment.type == "pair"

@@ -58,7 +58,7 @@ def describe_error(error: ValidationError, cls: Any) -> str:
         printable = "".join(c if c.isprintable() else "?" for c in name)
         return f"unknown field {printable}: take {', '.join(f.name for f in dataclasses.fields(cls))}"
     secret = cls.__pydantic_config__.get("hide_input_in_errors", False)
-    text = wrong_value(first, shown=not secret)
+    text = wrong_value(first, include_value=not secret)
     if name.endswith("port") and first["type"].endswith("_equal"):
         text = "must be 1 to 65535"
     fields = {f.name: f for f in dataclasses.fields(cls)}

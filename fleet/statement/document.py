@@ -29,14 +29,14 @@ Paragraph: TypeAlias = Sequence[Phrase]
 def label(facts: FleetFacts, *, public: bool = False) -> dict[str, list[Paragraph]]:
     """Return the label: five questions, each with a short answer; public: without counts."""
     named = facts.current_questions or facts.questions
-    phrases = [words.asked(q.name, q.purpose, q.version.experiment, q.version.unit, q.most) for q in named]
+    phrases = [words.question(q.name, q.purpose, q.version.experiment, q.version.unit, q.most) for q in named]
     times = _group_by(((q.version.expires, q.is_asked, q.keep), q) for q in facts.questions)
     consent = facts.consent
     return {
         words.ASKED: [*([phrase] for phrase in phrases), [Phrase.of("hidden")]],
         words.WHO: [words.who(facts.owners, facts.hosts), [Phrase.of("seen")]],
         words.LEARN: [[words.GUESS], *([phrase] for phrase in _disclosure(facts, named, public))],
-        words.LONG: [*([words.kept(_names(each), *time)] for time, each in times), [words.IDS]],
+        words.LONG: [*([words.retention(_names(each), *time)] for time, each in times), [words.IDS]],
         words.STOP: [
             words.consent(
                 consent.given, consent.because, consent.network, consent.each, consent.button, consent.light

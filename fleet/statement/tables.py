@@ -10,7 +10,7 @@ from typing import Any
 from ...server.epsilon import MICRO, nats
 from ...server.estimate.shuffled import LIMITS
 from ...server.words import label as words
-from ...server.words.answers import begun
+from ...server.words.answers import capitalize
 from ...server.words.epsilon import ALL_SEEN, belief, rounded_up
 from ...server.words.experiment import budget, mechanism
 from ...server.words.label import Phrase
@@ -100,7 +100,7 @@ def _fleet_values(facts: FleetFacts, questions: Sequence[Mapping[str, str]]) -> 
         "purposes": each("{name}: {purpose}"),
         "answers": each("{name}: {answer}", "; "),
         "single": each("{name}: {told}"),
-        "life": _but(facts.promised.delta, belief(facts.promised.epsilon, seen=ALL_SEEN)),
+        "life": _but(facts.promised.delta, belief(facts.promised.epsilon, reports=ALL_SEEN)),
         "counts": each("{name}: {counts_of_it}"),
         "seen": _english(Phrase.of("seen")),
         "forged": _FORGED[facts.keyed],
@@ -155,8 +155,8 @@ def _counts_sentence(q: FleetQuestion) -> str:
     if q.epsilons is None:
         return "No report has come yet."
     if q.epsilons.histogram is None:
-        return begun(f"{q.epsilons.holds}.")
-    sentence = belief(q.epsilons.histogram, seen="The counts")
+        return capitalize(f"{q.epsilons.holds}.")
+    sentence = belief(q.epsilons.histogram, reports="The counts")
     return f"{_but(q.epsilons.delta, sentence)} It holds {LIMITS}."
 
 

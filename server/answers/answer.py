@@ -20,14 +20,14 @@ from ..extras import require
 from ..plain_text import cell
 from . import periods, tables
 from .rows import CONFIDENCE, AnswerRows, FoundRow, Kind, Quantity, Row
-from .tables import Shown
+from .tables import Printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
 
-class Tables(Shown):
+class Tables(Printable):
     """One table or several, one below the other."""
 
     @property
@@ -67,8 +67,8 @@ class Tables(Shown):
         require("matplotlib", "a picture")
         from .plot import plot  # matplotlib takes a second to load: only those who plot wait for it
 
-        shown = [one.shown() for one in self._tables]
-        return plot(None if path is None else Path(path), shown, title, subtitle)
+        answers = [one.limit_rows() for one in self._tables]
+        return plot(None if path is None else Path(path), answers, title, subtitle)
 
     def _lines(self) -> list[dict[str, Any]]:
         return [

@@ -89,12 +89,12 @@ class Reply:
         """A file of JSON."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
-    def pictured(self) -> Answers:
+    def picture_answers(self) -> Answers:
         """What a picture shows: what was asked for, and where nothing was, the histogram."""
         if self.estimate.experiment.type == "pair" and not self.question.compares and not self.question.pair:
             return Answers([self.estimate.pairs.joint(self.question.rows or ROWS)])
-        asked = Answers(one for one in self.answers if one.kind not in ("histogram", "moments"))
-        return asked or Answers(self.answers[:1])
+        selection = Answers(one for one in self.answers if one.kind not in ("histogram", "moments"))
+        return selection or Answers(self.answers[:1])
 
 
 def ask(facts: Facts, question: Question) -> Reply:
@@ -102,14 +102,16 @@ def ask(facts: Facts, question: Question) -> Reply:
     shuffling = Shuffling(question.delta, question.honest)
     resolved = question.resolve(facts)
     selection, against = resolved.selection, resolved.against
-    estimate, answers = answered(facts, resolved)
+    estimate, answers = answer_question(facts, resolved)
     findings, comparison = None, ""
     if against:
-        comparison = compared(facts, answers, resolved)
+        comparison = describe_change(facts, answers, resolved)
     elif estimate.experiment.type != "text" or question.ranges in ((), _own_texts(facts, selection)):
-        given = question.windows or question.last
-        shown = selection if given or not question.is_trend else replace(selection, windows=())
-        findings = find(facts, shown, unit=question.unit, wanted=resolved.period)
+        has_period = question.windows or question.last
+        finding_selection = (
+            selection if has_period or not question.is_trend else replace(selection, windows=())
+        )
+        findings = find(facts, finding_selection, unit=question.unit, period=resolved.period)
     sides = [selection, *([against] if against else [])]
     if findings is not None:
         sums = [findings.windows, *findings.histograms]
@@ -136,10 +138,12 @@ def _own_texts(facts: Facts, selection: Selection) -> tuple[str, ...]:
 def comparison(facts: Facts, question: Question, write: Numbers = ENGLISH) -> str:
     """Return the headline of a comparison; it is of what the experiment's file asks by default."""
     resolved = question.resolve(facts)
-    return compared(facts, answered(facts, resolved)[1], resolved, write)
+    return describe_change(facts, answer_question(facts, resolved)[1], resolved, write)
 
 
-def compared(facts: Facts, answers: Answers, resolved: ResolvedQuestion, write: Numbers = ENGLISH) -> str:
+def describe_change(
+    facts: Facts, answers: Answers, resolved: ResolvedQuestion, write: Numbers = ENGLISH
+) -> str:
     """Return the first change in a sentence: what it is, what it was, and how sure that is."""
     question, selection, against = resolved.question, resolved.selection, resolved.against
     table = next((one for one in answers if one.kind == "change" and one.rows), None)
@@ -169,15 +173,15 @@ def _title(row: Row, experiment: Experiment, unit: str, write: Numbers = ENGLISH
     return bins(row.lower, row.upper, (float(edges[0]), float(edges[-1])), unit, write)
 
 
-def _side(facts: Facts, selection: Selection, wanted: Period | None, one_fleet: bool, write: Numbers) -> str:
+def _side(facts: Facts, selection: Selection, period: Period | None, one_fleet: bool, write: Numbers) -> str:
     """Return the fleet, version and dates of one side of a comparison, as far as they may differ."""
     parts = [] if one_fleet else [f"fleet {selection.fleet}"]
     parts += [f"version {selection.version}"] if selection.version else []
-    dates = sentences.dates(period_of(selection.windows, wanted), facts.at, write)
+    dates = sentences.dates(period_of(selection.windows, period), facts.at, write)
     return ", ".join(filter(None, [*parts, dates])) or "all reports"
 
 
-def answered(
+def answer_question(
     facts: Facts, resolved: ResolvedQuestion, kinds: tuple[Kind, ...] = ()
 ) -> tuple[FleetEstimate, Answers]:
     """Return the estimate that a question rests on, and its answers, without any ε. Errors as ask().
@@ -185,7 +189,7 @@ def answered(
     kinds: of values, the tables that are wanted; empty for all that the experiment has.
     """
     question = resolved.question
-    _check_answered([v.experiment for v in facts.selected(resolved.selection).versions], question)
+    _check_answerable([v.experiment for v in facts.selected(resolved.selection).versions], question)
     estimate = estimate_of(facts, resolved.selection, question)
     if question.is_trend:
         wants_mean = MEAN in estimate.answers and not (question.ranges or question.quantiles)
@@ -241,7 +245,7 @@ def _with_changes(
 
 
 def answers_of_estimate(estimate: FleetEstimate, question: Question, kinds: tuple[Kind, ...] = ()) -> Answers:
-    """Return what a question asks of one estimate, in the way of its kind; kinds: as of answered()."""
+    """Return what a question asks of one estimate, in the way of its kind; kinds: as of answer_question()."""
     q, can = question, estimate.answers
     if "candidates" in can and not q.together:
         return Answers([estimate.candidates(q.ranges, most=q.top or MOST_SHOWN)])
@@ -256,21 +260,21 @@ def _of_values(estimate: FleetEstimate, q: Question, kinds: tuple[Kind, ...]) ->
     """Its histogram, ranges, quantiles, mean, top and cdf, in this order, as far as it has them."""
     can, tables = estimate.answers, list[Answer]()
 
-    def wanted(kind: Kind, there: object) -> bool:
+    def is_included(kind: Kind, there: object) -> bool:
         return bool(there) and (not kinds or kind in kinds)
 
-    if wanted("histogram", "frequencies" in can or q.post != "raw"):
+    if is_included("histogram", "frequencies" in can or q.post != "raw"):
         rows = _fine_enough(estimate) if q.rows == FINE else q.rows or ROWS
         tables.append(estimate.histogram(rows, post=q.post))
-    if wanted("ranges", q.ranges):
+    if is_included("ranges", q.ranges):
         tables.append((estimate.together if q.together else estimate.share)(*q.ranges, post=q.post))
-    if wanted("quantiles", q.quantiles):
+    if is_included("quantiles", q.quantiles):
         tables.append(estimate.quantile(*q.quantiles))
-    if wanted("moments", MEAN in can):
+    if is_included("moments", MEAN in can):
         tables.append(estimate.mean())
-    if wanted("top", q.top):
+    if is_included("top", q.top):
         tables += estimate.top(q.top)
-    if wanted("cdf", q.cdf):
+    if is_included("cdf", q.cdf):
         tables.append(estimate.cdf())
     return Answers(tables)
 
@@ -287,7 +291,7 @@ def _fine_enough(estimate: FleetEstimate) -> int:
     return good
 
 
-def _check_answered(asked: Sequence[Experiment], question: Question) -> None:
+def _check_answerable(experiments: Sequence[Experiment], question: Question) -> None:
     """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
     processed = question.post != "raw"
     options: tuple[tuple[str, set[str], object], ...] = (
@@ -303,18 +307,20 @@ def _check_answered(asked: Sequence[Experiment], question: Question) -> None:
         (option("against"), _COMPARED, question.against),
     )
     instead = ""
-    if asked[-1].type == "pair":  # which has its own options
-        first, *_, last = (part.name for part in parts_of(asked[-1]))
+    if experiments[-1].type == "pair":  # which has its own options
+        first, *_, last = (part.name for part in parts_of(experiments[-1]))
         asks = f"{option('of')} and {option('given')}"
         instead = f", and ask with {asks}, as in {option('of', last)} {option('given', first)}"
-    for name, words, wanted in options:
-        if wanted:
-            require(asked, words, f"leave {name} out{instead}")
-    require(asked, OF_VALUES | _OTHERWISE, "nothing here asks that")
-    numbers = [one for one in parts_of(asked[-1]) or asked[-1:] if one.type == "number"]
+    for name, words, is_set in options:
+        if is_set:
+            require(experiments, words, f"leave {name} out{instead}")
+    require(experiments, OF_VALUES | _OTHERWISE, "nothing here asks that")
+    numbers = [one for one in parts_of(experiments[-1]) or experiments[-1:] if one.type == "number"]
     if question.rows and not (numbers or question.is_trend):
-        raise UsageError(f"{option('rows')} groups a number, and {asked[-1].name} has none: leave it out")
+        raise UsageError(
+            f"{option('rows')} groups a number, and {experiments[-1].name} has none: leave it out"
+        )
     if not question.ranges:
         unnamed = OF_VALUES | _OTHERWISE - {"candidates"}
         listed = command(f"{option('candidates', 'FILE')}, one a line", "candidates")
-        require(asked, unnamed, f"name them, with {listed}, or each with {option('range')}")
+        require(experiments, unnamed, f"name them, with {listed}, or each with {option('range')}")

@@ -62,14 +62,14 @@ def _less(after: HasInterval, before: HasInterval) -> Difference | DerivedDiffer
 
 
 def changed_shares(
-    before: Estimates, after: Estimates, wanted: Sequence[IndexRange], frame: Frame = PLAIN
+    before: Estimates, after: Estimates, ranges: Sequence[IndexRange], frame: Frame = PLAIN
 ) -> Answer:
     """Changes of the shares inside ranges. Raises EstimateError where type, range, bins or labels differ."""
     check_same_quantity([before, after])
-    lows, highs = [r.low for r in wanted], [r.high for r in wanted]
+    lows, highs = [r.low for r in ranges], [r.high for r in ranges]
     old, new = before.ranges(lows, highs), after.ranges(lows, highs)
     rows: list[ChangeRow] = []
-    for i, r in enumerate(wanted):
+    for i, r in enumerate(ranges):
         lower, upper = range_edges(after.experiment, r)
         row = change_row(r.text, old[i], new[i], frame.confidence)
         rows.append(replace(row, lower=lower, upper=upper))
@@ -86,10 +86,10 @@ def changed_readings(
     where type, range or bins differ, UnitsError for another type than a number.
     """
     check_same_quantity([before, after])
-    known = {"mean": moments.mean}
+    statistics = {"mean": moments.mean}
     if moments.has_deviation(before) and moments.has_deviation(after):
-        known |= {"standard deviation": moments.deviation}
-    rows = [change_row(name, of(before), of(after), frame.confidence) for name, of in known.items()]
+        statistics |= {"standard deviation": moments.deviation}
+    rows = [change_row(name, of(before), of(after), frame.confidence) for name, of in statistics.items()]
     halves = _halves([before, after]) if quantiles else None
     for q in quantiles:
         sides = moments.BinQuantile(before, q), moments.BinQuantile(after, q)
@@ -122,8 +122,8 @@ def _quantile_p(rise: float, q: float, halves: Sequence[Halves] | None) -> tuple
 
 def _halves(of_windows: Sequence[Estimates]) -> list[Halves] | None:
     """Two halves of each estimate; None where one has too few reports for that."""
-    known = [halves for e in of_windows if (halves := e.halves())]
-    return known if len(known) == len(of_windows) else None
+    all_halves = [halves for e in of_windows if (halves := e.halves())]
+    return all_halves if len(all_halves) == len(of_windows) else None
 
 
 def shares_below(of_windows: Sequence[Halves], q: float) -> list[Statistic]:
@@ -147,17 +147,17 @@ def check_windows(windows: Mapping[str, Estimates]) -> None:
 
 def trend(
     windows: Mapping[str, Estimates],
-    told: Mapping[str, Sequence[Statistic]],
+    statistics: Mapping[str, Sequence[Statistic]],
     frame: Frame = PLAIN,
     quantity: Quantity = "share",
 ) -> Answer:
     """Statistics over windows, by name and in order, with the test of homogeneity() that they did not change.
 
-    told: name -> the statistic in each window. Raises EstimateError as check_windows().
+    statistics: name -> the statistic in each window. Raises EstimateError as check_windows().
     """
     check_windows(windows)
-    p_values = {name: homogeneity(each) for name, each in told.items()}
-    return _over_time(windows, told, p_values, frame, quantity)
+    p_values = {name: homogeneity(each) for name, each in statistics.items()}
+    return _over_time(windows, statistics, p_values, frame, quantity)
 
 
 def quantile_trend(
@@ -168,15 +168,15 @@ def quantile_trend(
     Raises EstimateError for fewer than two windows or a quantile that is not between 0 and 1.
     """
     check_windows(windows)
-    told = {quantile_name(q): [moments.BinQuantile(e, q) for e in windows.values()] for q in quantiles}
+    statistics = {quantile_name(q): [moments.BinQuantile(e, q) for e in windows.values()] for q in quantiles}
     halves = _halves(list(windows.values()))
     p = {quantile_name(q): homogeneity(shares_below(halves, q)) if halves else 1.0 for q in quantiles}
-    return _over_time(windows, told, p, frame, "reading")
+    return _over_time(windows, statistics, p, frame, "reading")
 
 
 def _over_time(
     windows: Mapping[str, Estimates],
-    told: Mapping[str, Sequence[HasInterval]],
+    statistics: Mapping[str, Sequence[HasInterval]],
     p_values: Mapping[str, float],
     frame: Frame,
     quantity: Quantity,
@@ -190,7 +190,7 @@ def _over_time(
             window=window,
             reports=e.reports,
         )
-        for name, each in told.items()
+        for name, each in statistics.items()
         for (window, e), one in zip(windows.items(), each, strict=True)
     ]
     first, reports = next(iter(windows.values())), sum(e.reports for e in windows.values())

@@ -89,7 +89,7 @@ def series_of(selected: Selected) -> Series | None:
 def _version_days(selected: Selected, version: Version, number: dict[str, int]) -> VersionDays:
     reports = {w: n[version.id] for w, n in selected.there.items() if w in number and version.id in n}
     days, codes, counts = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
-    for window, code, count in selected.facts.kept.windows(selected.facts.store, version, reports):
+    for window, code, count in selected.facts.cache.windows(selected.facts.store, version, reports):
         days.append(np.full(len(code), number[window]))
         codes.append(code)
         counts.append(count)

@@ -123,10 +123,10 @@ def legend_below(drawing: Figure, axes: Axes, columns: int, size: float = 9.5) -
 def panels(path: Path | None, count: int, in_row: int = 2) -> Iterator[tuple[Figure, list[Axes]]]:
     """Yield a new figure, see figure(), with `count` axes, at most in_row of them side by side."""
     columns = min(in_row, count)
-    with figure(path, columns, -(-count // columns)) as (made, axes):
+    with figure(path, columns, -(-count // columns)) as (drawing, axes):
         for empty in axes[count:]:
             empty.set_visible(False)
-        yield made, axes[:count]
+        yield drawing, axes[:count]
 
 
 @contextmanager
@@ -141,16 +141,16 @@ def figure(
     height = sum(heights) if heights else 5.2 * max(1.0, 0.8 * rows)
     width = 9.5 * max(1.0, 0.62 * columns)
     with rc_context(STYLE):
-        made = Picture(figsize=(width, height), dpi=min(150, _WIDEST / width), layout="constrained")
-        if path is not None and path.suffix[1:].lower() not in made.canvas.get_supported_filetypes():
+        drawing = Picture(figsize=(width, height), dpi=min(150, _WIDEST / width), layout="constrained")
+        if path is not None and path.suffix[1:].lower() not in drawing.canvas.get_supported_filetypes():
             raise UsageError(f"a picture is a .png, .pdf or .svg file, not {path.name}")
         ratios = list(heights) or None
-        axes = made.subplots(rows, columns, squeeze=False, height_ratios=ratios)
-        yield made, list(axes.flat)
+        axes = drawing.subplots(rows, columns, squeeze=False, height_ratios=ratios)
+        yield drawing, list(axes.flat)
         if path is None:
             return
         with refusing(UsageError, f"write {path}"):
-            made.savefig(path)
+            drawing.savefig(path)
 
 
 def style(axes: Axes, title: str = "", subtitle: str = "", xlabel: str = "", ylabel: str = "") -> None:
@@ -167,8 +167,8 @@ def style(axes: Axes, title: str = "", subtitle: str = "", xlabel: str = "", yla
         axes.set_title(_wrapped(title, _TITLE, inches), pad=pad)
     if below:
         where = {"xytext": (0, 6), "textcoords": "offset points", "xycoords": "axes fraction"}
-        said = axes.annotate(below, (0, 1), fontsize=_SUBTITLE, color="#444444", va="bottom", **where)
-        said.set_in_layout(False)  # the title's distance leaves it room
+        annotation = axes.annotate(below, (0, 1), fontsize=_SUBTITLE, color="#444444", va="bottom", **where)
+        annotation.set_in_layout(False)  # the title's distance leaves it room
 
 
 def plain(axis: Axis, text: Callable[[float], str] = "{:g}".format) -> None:
@@ -239,9 +239,11 @@ def named_rows(axes: Axes, names: Sequence[str]) -> npt.NDArray[np.int_]:
     Of more than there is room for, every second, third, ... is written.
     """
     at = np.arange(len(names))[::-1]
-    shown = ["\n".join(shorten(visible(line), _LONGEST_NAME) for line in name.splitlines()) for name in names]
+    labels = [
+        "\n".join(shorten(visible(line), _LONGEST_NAME) for line in name.splitlines()) for name in names
+    ]
     apart = -(-len(names) // _MOST_NAMES)
-    axes.set_yticks(at[::apart], shown[::apart])
+    axes.set_yticks(at[::apart], labels[::apart])
     axes.set_ylim(-0.7, len(names) - 0.3)
     return at
 

@@ -211,7 +211,7 @@ def find(
     *,
     unit: str | None = None,
     series: bool = False,
-    wanted: Period | None = None,
+    period: Period | None = None,
 ) -> Findings:
     """Answer the questions of an experiment.
 
@@ -221,7 +221,7 @@ def find(
         write: How numbers are written.
         unit: The readings' unit; None for the store's.
         series: Whether each finding has its value in each window, which takes an estimate for each.
-        wanted: The period that was asked for, which may begin and end without reports.
+        period: The period that was asked for, which may begin and end without reports.
 
     Raises:
         UsageError: If fleet, name or version is not there.
@@ -234,7 +234,7 @@ def find(
     chosen = replace(whole, selection=replace(selection, windows=windows))
     reports = chosen.reports if windows else 0
     questions = asks_of(newest.experiment, newest.asked.splitlines())
-    asker = _Asker(chosen, whole, whole.unit if unit is None else unit, write, questions, series, wanted)
+    asker = _Asker(chosen, whole, whole.unit if unit is None else unit, write, questions, series, period)
     findings = tuple(asker.finding(ask) for ask in questions)
     enough = any(one.enough for one in findings)
     parts = [one.sentence for one in findings if one.enough or not enough]
@@ -332,7 +332,7 @@ class _Asker:
     write: Numbers
     questions: Sequence[Ask]
     wants_series: bool
-    wanted: Period | None
+    requested_period: Period | None
 
     @property
     def _facts(self) -> Facts:
@@ -340,7 +340,7 @@ class _Asker:
 
     @cached_property
     def _period(self) -> Period | None:
-        return period_of(self.chosen.selection.windows, self.wanted)
+        return period_of(self.chosen.selection.windows, self.requested_period)
 
     @cached_property
     def _dates(self) -> str:
@@ -385,7 +385,7 @@ class _Asker:
             reports = self.chosen.reports if windows else 0
             erased = sum(v.erased for v in self.whole.versions)
             if reports >= 2:
-                return replace(none, sentence=words.begun(f"{visible(str(e))}."))
+                return replace(none, sentence=words.capitalize(f"{visible(str(e))}."))
             if erased and not reports:
                 return replace(none, sentence=sentences.all_erased(erased, self.write))
             return replace(none, sentence=words.too_few(reports, self.write))
@@ -394,7 +394,7 @@ class _Asker:
                 return self._of_pair(ask, of)
             return self._of_label(ask, of) if ask.kind == "most common" else self._of_value(ask, of)
         except HushmoteError as e:
-            return replace(none, sentence=words.begun(f"{visible(str(e))}."))
+            return replace(none, sentence=words.capitalize(f"{visible(str(e))}."))
 
     def _estimate(self, windows: Sequence[str]) -> FleetEstimate:
         selected = replace(self.whole, selection=replace(self.whole.selection, windows=tuple(windows)))
@@ -435,7 +435,7 @@ class _Asker:
             return replace(none, sentence=self._too_few(of, share, "Most common", row.half_width, 1.0, None))
         named = [names[i] for i in first.indices]
         text = sentences.leading(named, first.chance, sentences.amount(row, None, self.write))
-        none = replace(none, title=words.begun(names[at]), sentence=text, approximate=of.approximate)
+        none = replace(none, title=words.capitalize(names[at]), sentence=text, approximate=of.approximate)
         answer = _answer(share) if first.one_leads else None
         return self._complete(none, row, None, answer, lambda one: _row(share, one)[0])
 
@@ -509,7 +509,7 @@ class _Asker:
         left_out = facts.store.interrupted_days()
         key = facts.store, versions, windows, left_out, answer.subject, self._comparisons
         try:
-            return facts.kept.result(key, lambda: self._scanned(answer))
+            return facts.cache.result(key, lambda: self._scanned(answer))
         except HushmoteError:  # some days do not tell it: the value stands without a change
             return _NOT_SCANNED
 
@@ -533,8 +533,8 @@ class _Asker:
         if row.lower is not None and row.upper is not None:
             edges = bin_edges(of.experiment)
             ends = float(edges[0]), float(edges[-1])
-            return words.begun(words.bins(row.lower, row.upper, ends, self.unit, self.write))
-        return words.begun(visible(row.name))
+            return words.capitalize(words.bins(row.lower, row.upper, ends, self.unit, self.write))
+        return words.capitalize(visible(row.name))
 
     def _too_few(
         self, of: FleetEstimate, ask: Ask, title: str, half_width: float, scale: float, unit: str | None
@@ -737,16 +737,16 @@ def _conditional(of: str, case: str) -> Weights:
 
     def weights(experiment: Any) -> Floats:
         table = pair_tables.conditional(experiment, of, case, 1)
-        (one,) = table.asked
-        assert one.given is not None
-        return np.stack([one.of * one.given.cells, one.given.cells], axis=1)
+        (one,) = table.statistics
+        assert one.condition is not None
+        return np.stack([one.of * one.condition.cells, one.condition.cells], axis=1)
 
     return weights
 
 
 def _cases(experiment: Any, ask: Ask) -> Sequence[object]:
-    given = "".join(ask.given)
-    part = next((one for one in parts_of(experiment) if one.name == given), None)
+    condition = "".join(ask.given)
+    part = next((one for one in parts_of(experiment) if one.name == condition), None)
     return range(part.domain if part is not None else 2)
 
 

@@ -31,7 +31,7 @@ from .rows import CONFIDENCE, Kind, PostRow, Quantity, Row, TopRow, quantile_nam
 from .tables import plain
 from .texts import MOST_SHOWN
 
-Wanted = Sequence[units.IndexRange]
+IndexRanges = Sequence[units.IndexRange]
 Range = str | tuple[float | None, float | None]
 MEAN = "mean"  # of a number, where trends take a range or a label otherwise
 
@@ -108,12 +108,12 @@ class FleetEstimate(Tables):
         """
         if post == "raw" or MEAN not in self.answers:
             self._require("frequencies")
-        wanted = units.histogram_ranges(self.experiment, rows)
+        index_ranges = units.histogram_ranges(self.experiment, rows)
         if "frequencies" not in self.answers:  # one's own may tell no share at all: some of them say so
-            some = wanted[:: -(-len(wanted) // 16)]
+            some = index_ranges[:: -(-len(index_ranges) // 16)]
             if not moments.tells(self.estimates, _indicators(self.experiment, some)):
                 self._require("frequencies")
-        return self._shares("histogram", wanted, post)
+        return self._shares("histogram", index_ranges, post)
 
     def share(self, *ranges: Range, post: str = "raw") -> Answer:
         """Shares of the fleet inside ranges, with labels, or with texts."""
@@ -127,11 +127,11 @@ class FleetEstimate(Tables):
         if "candidates" in self.answers:
             return texts.share_together(self.estimates, map(range_text, ranges), self._frame, self.texts)
         self._require("ranges")
-        wanted = parse_ranges(self.experiment, ranges)
-        weights = _indicators(self.experiment, wanted).max(axis=1)
+        index_ranges = parse_ranges(self.experiment, ranges)
+        weights = _indicators(self.experiment, index_ranges).max(axis=1)
         true = None if self.truth is None else float(self.truth @ weights)
-        row = self._row(" or ".join(r.text for r in wanted), self.estimates.linear(weights), true)
-        return self._of_shares("ranges", wanted, [row], [weights > 0], post)
+        row = self._row(" or ".join(r.text for r in index_ranges), self.estimates.linear(weights), true)
+        return self._of_shares("ranges", index_ranges, [row], [weights > 0], post)
 
     @property
     def _mixed_note(self) -> str:
@@ -140,19 +140,19 @@ class FleetEstimate(Tables):
             return ""
         return "Only some versions set missing: missing readings of the others are spread over all values."
 
-    def _shares(self, kind: Kind, wanted: Wanted, post: str) -> Answer:
-        statistics = self.estimates.ranges([r.low for r in wanted], [r.high for r in wanted])
+    def _shares(self, kind: Kind, index_ranges: IndexRanges, post: str) -> Answer:
+        statistics = self.estimates.ranges([r.low for r in index_ranges], [r.high for r in index_ranges])
         rows: list[Row] = []
-        for i, r in enumerate(wanted):
+        for i, r in enumerate(index_ranges):
             true, edges = self._true_share(r.low, r.high), units.range_edges(self.experiment, r)
             rows.append(self._row(r.text, statistics[i], true, *edges))
-        return self._of_shares(kind, wanted, rows, [slice(r.low, r.high) for r in wanted], post)
+        return self._of_shares(kind, index_ranges, rows, [slice(r.low, r.high) for r in index_ranges], post)
 
     def _of_shares(
-        self, kind: Kind, wanted: Wanted, rows: Sequence[Row], inside: Sequence[Any], post: str
+        self, kind: Kind, index_ranges: IndexRanges, rows: Sequence[Row], inside: Sequence[Any], post: str
     ) -> Answer:
         """A table of shares, and post-processed ones beside them; inside: the indices of each row."""
-        note, method = units.moved_note(self.experiment, wanted, self.unit), ""
+        note, method = units.moved_note(self.experiment, index_ranges, self.unit), ""
         note = f"{note}\n{self._mixed_note}".strip()
         processed = self._processed(post)
         if processed is not None:
@@ -267,12 +267,12 @@ class FleetEstimate(Tables):
             return PairAnswers(self.estimates, frame).change_since(before.estimates, pair, rows)
         if "candidates" in self.answers:
             return Answers([texts.changed_candidates(*sides, map(range_text, ranges), frame)])
-        wanted = parse_ranges(self.experiment, ranges)
-        note = units.moved_note(self.experiment, wanted, self.unit)
+        index_ranges = parse_ranges(self.experiment, ranges)
+        note = units.moved_note(self.experiment, index_ranges, self.unit)
         can, tables = self.answers & before.answers, list[Answer]()
         if "ranges" in can:
-            wanted = wanted or units.histogram_ranges(self.experiment, rows)
-            tables.append(replace(change.changed_shares(*sides, wanted, frame), note=note))
+            index_ranges = index_ranges or units.histogram_ranges(self.experiment, rows)
+            tables.append(replace(change.changed_shares(*sides, index_ranges, frame), note=note))
         if cdf:
             names = units.edge_names(units.bin_edges(self.experiment))
             below = [units.IndexRange(0, i, f"below {names[i]}") for i in range(1, self.estimates.domain)]
@@ -311,9 +311,11 @@ class FleetEstimate(Tables):
         share = missing_share(self.estimates)
         return share and self._row(units.NO_READING, share, self.missing_truth)
 
-    def _row(self, name: str, told: HasInterval, truth: float | None, *edges: float | None) -> Row:
+    def _row(self, name: str, statistic: HasInterval, truth: float | None, *edges: float | None) -> Row:
         ends = edges or (None, None)
-        return Row(name, told.value, *told.interval(self.confidence), truth, *ends, statistic=told)
+        return Row(
+            name, statistic.value, *statistic.interval(self.confidence), truth, *ends, statistic=statistic
+        )
 
     def _true_share(self, low: int, high: int) -> float | None:
         return None if self.truth is None else float(self.truth[low:high].sum())
@@ -339,16 +341,16 @@ class FleetEstimate(Tables):
         return f"<p>{self._title()}</p>{self.summary()._repr_html_()}"
 
 
-def _indicators(experiment: Experiment, wanted: Wanted) -> Floats:
+def _indicators(experiment: Experiment, index_ranges: IndexRanges) -> Floats:
     """1 for the values of each range and 0 for all others, shape (domain, ranges)."""
     index = np.arange(value_count(experiment))[:, None]
-    inside = (index >= [r.low for r in wanted]) & (index < [r.high for r in wanted])
+    inside = (index >= [r.low for r in index_ranges]) & (index < [r.high for r in index_ranges])
     return inside.astype(float)
 
 
-def range_text(asked: Range) -> str:
+def range_text(limits: Range) -> str:
     """A range as it is written: (18, None) is "18:"."""
-    return asked if isinstance(asked, str) else ":".join("" if end is None else str(end) for end in asked)
+    return limits if isinstance(limits, str) else ":".join("" if end is None else str(end) for end in limits)
 
 
 def parse_ranges(experiment: Experiment, ranges: Sequence[Range]) -> list[units.IndexRange]:
@@ -383,11 +385,11 @@ def trend(
     tables: list[Answer] = []
     if ranges:
         change.check_windows(windows)
-        told = {r.text: [e.range(r.low, r.high) for e in each] for r in ranges}
+        shares = {r.text: [e.range(r.low, r.high) for e in each] for r in ranges}
         edges = {r.text: units.range_edges(experiment, r) for r in ranges}
-        shown = change.trend(windows, told, frame)
-        placed = [replace(row, lower=edges[row.name][0], upper=edges[row.name][1]) for row in shown.rows]
-        tables.append(replace(shown, rows=tuple(placed), note=f"{note}\n{shown.note}".strip()))
+        table = change.trend(windows, shares, frame)
+        placed = [replace(row, lower=edges[row.name][0], upper=edges[row.name][1]) for row in table.rows]
+        tables.append(replace(table, rows=tuple(placed), note=f"{note}\n{table.note}".strip()))
     if number and (MEAN in statistics or not (ranges or quantiles)):
         tables.append(change.trend(windows, {MEAN: list(map(moments.mean, each))}, frame, "reading"))
     if quantiles:

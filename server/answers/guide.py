@@ -47,7 +47,7 @@ def is_noisy(answer: AnswerRows) -> bool:
     return half_width(answer) > _NOISY * max(row.value for row in answer.rows)
 
 
-def asked_about(answers: Sequence[A]) -> A:
+def answer_in_focus(answers: Sequence[A]) -> A:
     """The table that errors are said of: a pair's difference, or one part given another, or the first."""
     of_pairs = [one for kind in _OF_PAIRS[:2] for one in answers if one.kind == kind]
     return next(iter(of_pairs), answers[0])
@@ -57,7 +57,7 @@ def exact(answers: Sequence[AnswerRows]) -> str:
     """How exact the answers are, in a sentence; of a pair from the best known row to the worst."""
     confidence = answers[0].confidence
     if answers[0].kind in _OF_PAIRS:
-        about = asked_about(answers)
+        about = answer_in_focus(answers)
         widths = sorted(((row.name, row.half_width) for row in about.rows), key=lambda row: row[1])
         unit = None if about.quantity == "share" else about.unit
         ends = widths if len(widths) == 1 else [widths[0], widths[-1]]
@@ -70,10 +70,10 @@ def exact(answers: Sequence[AnswerRows]) -> str:
     telling = [a for a in answers if _any_tells([a])]
     shares = [a for a in telling if a.quantity == "share"]
     readings = [a for a in telling if a.quantity == "reading"]
-    asked = [row for a in shares if a.kind == "ranges" for row in a.rows]
-    if asked:  # the widest of them: what holds for it holds for each
-        which = "the share that you asked for" if len(asked) == 1 else "each share that you asked for"
-        parts.append((which, max(row.half_width for row in asked), None))
+    range_rows = [row for a in shares if a.kind == "ranges" for row in a.rows]
+    if range_rows:  # the widest of them: what holds for it holds for each
+        which = "the share that you asked for" if len(range_rows) == 1 else "each share that you asked for"
+        parts.append((which, max(row.half_width for row in range_rows), None))
     elif shares and half_width(shares[0]):
         parts.append(("a share", half_width(shares[0]), None))
     if readings:
@@ -94,7 +94,7 @@ def _any_tells(answers: Sequence[AnswerRows]) -> bool:
 def _next(answers: Sequence[AnswerRows], windows: int) -> str:
     first = answers[0]
     if first.approximate and first.rows:
-        return words.begun(words.halved(first.reports, approximate=True))
+        return words.capitalize(words.halved(first.reports, approximate=True))
     if first.kind == "trend":
         return "Four times as many reports in each window halve the intervals."
     if first.kind == "change":
@@ -112,4 +112,4 @@ def _next(answers: Sequence[AnswerRows], windows: int) -> str:
         )
         text = wider + text
     trend = f" {option('trend')} shows the {windows} windows one by one." if windows > 1 else ""
-    return words.begun(text) + trend
+    return words.capitalize(text) + trend

@@ -35,23 +35,23 @@ class PairStatistic:
 
     name     of its row
     of       weights of the cells of the joint table, shape (domain,)
-    given    what it is divided by, or None
+    condition  what it is divided by, or None
     versus   the other condition of a difference, or None
     cell     each part's name and value, where it is a cell of the joint table
     """
 
     name: str
     of: Floats
-    given: CellCondition | None = None
+    condition: CellCondition | None = None
     versus: CellCondition | None = None
     cell: tuple[tuple[str, str], ...] = ()
 
     def of_truth(self, truth: Floats) -> float | None:
         """The same of a population's shares; None where nobody meets a condition."""
-        if self.given is None:
+        if self.condition is None:
             return float(truth @ self.of)
         values: list[float] = []
-        for condition in (self.given, self.versus) if self.versus else (self.given,):
+        for condition in (self.condition, self.versus) if self.versus else (self.condition,):
             below = float(truth @ condition.cells)
             if not below:
                 return None
@@ -65,30 +65,34 @@ class PairTable:
 
     kind: Literal["joint", "marginal", "conditional", "difference"]
     title: str
-    asked: tuple[PairStatistic, ...]
+    statistics: tuple[PairStatistic, ...]
     quantity: Quantity = "share"
 
 
-def statistics(estimates: Estimates, asked: Sequence[PairStatistic]) -> list[Statistic]:
+def statistics(estimates: Estimates, pair_statistics: Sequence[PairStatistic]) -> list[Statistic]:
     """Estimates of statistics of one kind. Raises EstimateError for what the reports do not tell."""
-    of = np.stack([one.of for one in asked], axis=1)
-    if asked[0].given is None:
+    of = np.stack([one.of for one in pair_statistics], axis=1)
+    if pair_statistics[0].condition is None:
         estimated = estimates.linear_many(of)
-        return [estimated[i] for i in range(len(asked))]
-    given = np.stack([one.given.cells for one in asked if one.given], axis=1)
-    if asked[0].versus is None:
-        return list(ratios(estimates, of * given, given))
-    sides = [(one.of[:, None], one.given, one.versus) for one in asked if one.given and one.versus]
+        return [estimated[i] for i in range(len(pair_statistics))]
+    condition_cells = np.stack([one.condition.cells for one in pair_statistics if one.condition], axis=1)
+    if pair_statistics[0].versus is None:
+        return list(ratios(estimates, of * condition_cells, condition_cells))
+    sides = [
+        (one.of[:, None], one.condition, one.versus)
+        for one in pair_statistics
+        if one.condition and one.versus
+    ]
     both = [(of, np.stack([first.cells, second.cells], axis=1)) for of, first, second in sides]
     return [difference_of_two(estimates, of * two, two) for of, two in both]
 
 
 def denominators(one: PairStatistic, statistic: Statistic) -> list[tuple[CellCondition, Ratio]]:
     """The conditions that a statistic is divided by, and the ratios with them."""
-    if isinstance(statistic, Ratio) and one.given:
-        return [(one.given, statistic)]
-    if isinstance(statistic, RatioDifference) and one.given and one.versus:
-        return [(one.given, statistic.first), (one.versus, statistic.second)]
+    if isinstance(statistic, Ratio) and one.condition:
+        return [(one.condition, statistic)]
+    if isinstance(statistic, RatioDifference) and one.condition and one.versus:
+        return [(one.condition, statistic.first), (one.versus, statistic.second)]
     return []
 
 
@@ -97,13 +101,13 @@ def joint(experiment: Experiment, rows: int) -> PairTable:
     names = [part.name for part in parts_of(experiment)]
     if (count := joint_cells(experiment, rows)) > _MOST_JOINT:
         raise UsageError(f"the joint table has {count:,} cells: ask for some, with {_of_and_given()}")
-    asked: list[PairStatistic] = []
+    pair_statistics: list[PairStatistic] = []
     for cell in product(*(cells.groups(experiment, part, rows) for part in range(len(names)))):
         values = (condition.text.partition("=")[2] for condition in cell)
         weights = np.prod([condition.cells for condition in cell], axis=0)
         text = ", ".join(condition.text for condition in cell)
-        asked.append(PairStatistic(text, weights, cell=tuple(zip(names, values, strict=True))))
-    return PairTable("joint", f"share of the fleet: {' and '.join(names)}", tuple(asked))
+        pair_statistics.append(PairStatistic(text, weights, cell=tuple(zip(names, values, strict=True))))
+    return PairTable("joint", f"share of the fleet: {' and '.join(names)}", tuple(pair_statistics))
 
 
 def joint_cells(experiment: Experiment, rows: int) -> int:
@@ -120,12 +124,14 @@ def marginal(experiment: Experiment, part: str, rows: int) -> PairTable:
     Of a part that sets `missing`, values are among those with a reading, and no reading is among all.
     """
     number = cells.part_number(experiment, part)
-    shown = cells.groups(experiment, number, rows)
-    asked = tuple(PairStatistic(c.text, c.cells) for c in shown)
+    conditions = cells.groups(experiment, number, rows)
+    pair_statistics = tuple(PairStatistic(c.text, c.cells) for c in conditions)
     if not cells.having(experiment, (number,)).all():
         everybody = CellCondition(f"a reading of {part}", (), np.ones(experiment.domain))
-        asked = tuple(PairStatistic(c.text, c.cells, _with_reading(experiment, everybody, c)) for c in shown)
-    return PairTable("marginal", f"share of the fleet: {part}", asked)
+        pair_statistics = tuple(
+            PairStatistic(c.text, c.cells, _with_reading(experiment, everybody, c)) for c in conditions
+        )
+    return PairTable("marginal", f"share of the fleet: {part}", pair_statistics)
 
 
 def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairTable:
@@ -134,24 +140,24 @@ def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairT
     Without `of` it is the last part, without `given` the first one that `of` does not tell of. Raises
     UnitsError for what the experiment does not have, UsageError for what leaves nothing to ask.
     """
-    wanted, quantity = _wanted(experiment, of, given)
-    conditions, text = _conditions(experiment, given, wanted, rows)
+    targets, quantity = _targets(experiment, of, given)
+    conditions, text = _conditions(experiment, given, targets, rows)
     if "=" in given:
-        _check_open(wanted, conditions)
-    if len(wanted) * len(conditions) > _MOST_ROWS:
+        _check_open(targets, conditions)
+    if len(targets) * len(conditions) > _MOST_ROWS:
         raise UsageError(
             f"that is more than {_MOST_ROWS:,} rows: ask for one of them with {_of_and_given('or')}"
         )
-    single = len(wanted) == 1
-    asked = tuple(
+    single = len(targets) == 1
+    pair_statistics = tuple(
         PairStatistic(
             c.text if single else f"{one.text} given {c.text}", one.cells, _with_reading(experiment, c, one)
         )
         for c in conditions
-        for one in wanted
+        for one in targets
     )
-    shown = wanted[0].text if single else _part_of(experiment, wanted[0])
-    return PairTable("conditional", f"{shown} given {text}", asked, quantity)
+    target_name = targets[0].text if single else _part_of(experiment, targets[0])
+    return PairTable("conditional", f"{target_name} given {text}", pair_statistics, quantity)
 
 
 def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tuple[PairTable, PairTable]:
@@ -161,12 +167,12 @@ def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tupl
         raise UsageError(
             f"both conditions of {option('given')} hold the same, {first.text}: name two that differ"
         )
-    wanted, quantity = _wanted(experiment, of, "", first.parts + second.parts)
-    if len(wanted) > 1:
-        name, quoted = f"a value of {_part_of(experiment, wanted[0])}", f'"{wanted[0].text}"'
+    targets, quantity = _targets(experiment, of, "", first.parts + second.parts)
+    if len(targets) > 1:
+        name, quoted = f"a value of {_part_of(experiment, targets[0])}", f'"{targets[0].text}"'
         raise UsageError(f"a difference is of one share: name {name}, as in {option('of', quoted)}")
-    _check_open(wanted, (first, second))
-    (one,) = wanted
+    _check_open(targets, (first, second))
+    (one,) = targets
     first, second = (_with_reading(experiment, side, one) for side in (first, second))
     title = f"{one.text} given"
     sides = tuple(PairStatistic(side.text, one.cells, side) for side in (first, second))
@@ -208,29 +214,29 @@ def _of_and_given(word: str = "and") -> str:
     return f"{option('of')} {word} {option('given')}"
 
 
-def _wanted(
-    experiment: Experiment, of: str, given: str, told: tuple[int, ...] = ()
+def _targets(
+    experiment: Experiment, of: str, given: str, condition_parts: tuple[int, ...] = ()
 ) -> tuple[list[CellCondition], Quantity]:
-    """What is asked for: the cells of a condition or of each value of a part, or a number's middles.
+    """Return the weights of what is asked for: of a condition, of each value of a part, or a number's middles.
 
-    told: parts that conditions are of; the last part that is not among them is asked for where `of` is empty.
+    condition_parts: the parts that conditions are about. If `of` is empty, it is the last other part.
     """
     if "=" in of:
         return [cells.parse(experiment, of)], "share"
     if not of:
-        told = told or (cells.parts_in(experiment, given) if given else ())
-        left = [part for part in range(len(parts_of(experiment))) if part not in told]
-        if not left:
+        condition_parts = condition_parts or (cells.parts_in(experiment, given) if given else ())
+        other_parts = [part for part in range(len(parts_of(experiment))) if part not in condition_parts]
+        if not other_parts:
             raise UsageError(f"the conditions tell of all parts: say with {option('of')} what is asked for")
-    part = cells.part_number(experiment, of) if of else left[-1]
+    part = cells.part_number(experiment, of) if of else other_parts[-1]
     reading = parts_of(experiment)[part]
     if reading.type == "number":
         own = np.zeros(reading.domain)
         own[: value_count(reading)] = bin_middles(reading)
         middles = cells.indicator(experiment, part, own)
         return [CellCondition(f"mean {reading.name}", (part,), middles)], "reading"
-    shown = cells.values(experiment, part)
-    return shown[1:] if reading.type == "bool" else shown, "share"
+    targets = cells.values(experiment, part)
+    return targets[1:] if reading.type == "bool" else targets, "share"
 
 
 def _with_reading(experiment: Experiment, condition: CellCondition, of: CellCondition) -> CellCondition:
@@ -242,27 +248,27 @@ def _with_reading(experiment: Experiment, condition: CellCondition, of: CellCond
 
 
 def _conditions(
-    experiment: Experiment, given: str, wanted: Sequence[CellCondition], rows: int
+    experiment: Experiment, given: str, targets: Sequence[CellCondition], rows: int
 ) -> tuple[list[CellCondition], str]:
     """The conditions that `given` names, and what they are called together."""
     if "=" in given:
         condition = cells.parse(experiment, given)
         return [condition], condition.text
-    left = [part for part in range(len(parts_of(experiment))) if part not in wanted[0].parts]
-    if not given and not left:
+    other_parts = [part for part in range(len(parts_of(experiment))) if part not in targets[0].parts]
+    if not given and not other_parts:
         raise UsageError(f"{option('of')} tells of all parts: leave one out, for the others to be given it")
-    part = cells.part_number(experiment, given) if given else left[0]
-    if part in wanted[0].parts:
+    part = cells.part_number(experiment, given) if given else other_parts[0]
+    if part in targets[0].parts:
         raise UsageError(
             f"{_of_and_given()} are both about {parts_of(experiment)[part].name}: take two parts"
         )
     return cells.groups(experiment, part, rows), f"each {parts_of(experiment)[part].name}"
 
 
-def _check_open(wanted: Sequence[CellCondition], conditions: Sequence[CellCondition]) -> None:
+def _check_open(targets: Sequence[CellCondition], conditions: Sequence[CellCondition]) -> None:
     """Raise UsageError where the words of a condition say already what is asked for."""
     for condition in conditions:
-        for one in wanted if len(wanted) == 1 else ():
+        for one in targets if len(targets) == 1 else ():
             inside = one.cells[condition.cells > 0]
             if inside.min() == inside.max():
                 raise UsageError(

@@ -64,17 +64,17 @@ class PairAnswers:
 
         What its reports do not tell is left out; a note says so.
         """
-        shown, missing = list[Answer](), list[str]()
+        answers, missing = list[Answer](), list[str]()
         for table in pair_tables.summary(self._experiment, rows):
             try:
-                shown.append(self._answer(table))
+                answers.append(self._answer(table))
             except EstimateError as e:
                 missing.append(f"Not shown, {table.title}: {e}.")
-        if not shown:
+        if not answers:
             raise EstimateError(missing[0].removesuffix("."))
-        last = shown.pop()
+        last = answers.pop()
         note = "\n".join(text for text in (last.note, *missing) if text)
-        return Answers([*shown, replace(last, note=note)])
+        return Answers([*answers, replace(last, note=note)])
 
     def ask(self, question: PairQuestion, rows: int = ROWS) -> Answers:
         """All that a question asks for."""
@@ -86,17 +86,19 @@ class PairAnswers:
         """What changed of it since other estimates, which share no reports with these."""
         check_same_quantity([before, self.estimates])
         sides, confidence = (before, self.estimates), self.frame.confidence
-        shown: list[Answer] = []
+        answers: list[Answer] = []
         for table in pair_tables.tables(self._experiment, question, rows):
-            known, note = _known(table, sides)
-            made = [change.change_row(one.name, old, new, confidence) for one, (old, new) in known]
+            statistics, note = _known_statistics(table, sides)
+            change_rows = [
+                change.change_row(one.name, old, new, confidence) for one, (old, new) in statistics
+            ]
             more = {"note": note, "title": f"change of {table.title}", "quantity": table.quantity}
-            shown.append(change.together(*sides, made, self.frame, **more))
-        return Answers(shown)
+            answers.append(change.together(*sides, change_rows, self.frame, **more))
+        return Answers(answers)
 
     def _answer(self, table: PairTable) -> Answer:
-        known, note = _known(table, [self.estimates])
-        rows = [self._row(one, statistic) for one, (statistic,) in known]
+        statistics, note = _known_statistics(table, [self.estimates])
+        rows = [self._row(one, statistic) for one, (statistic,) in statistics]
         return self.frame.answer(
             table.kind, self.estimates, rows, table.quantity, note=note, title=table.title
         )
@@ -119,40 +121,40 @@ def trend(windows: Mapping[str, Estimates], question: PairQuestion, frame: Frame
 
     Raises EstimateError for fewer than two windows, and where none of it is known in all of them.
     """
-    asked = pair_tables.tables(next(iter(windows.values())).experiment, question, ROWS)
-    shown: list[Answer] = []
-    for table in asked if question else asked[-1:]:
-        known, note = _known(table, list(windows.values()))
+    tables = pair_tables.tables(next(iter(windows.values())).experiment, question, ROWS)
+    answers: list[Answer] = []
+    for table in tables if question else tables[-1:]:
+        statistics, note = _known_statistics(table, list(windows.values()))
         # The title has what a difference is of.
-        told = {"difference" if one.versus else one.name: each for one, each in known}
-        answer = change.trend(windows, told, frame, table.quantity)
+        by_name = {"difference" if one.versus else one.name: each for one, each in statistics}
+        answer = change.trend(windows, by_name, frame, table.quantity)
         title = f"{table.title}, over time"
-        shown.append(replace(answer, note=f"{note}\n{answer.note}".strip(), title=title))
-    return Answers(shown)
+        answers.append(replace(answer, note=f"{note}\n{answer.note}".strip(), title=title))
+    return Answers(answers)
 
 
-def _known(
+def _known_statistics(
     table: PairTable, of: Sequence[Estimates]
 ) -> tuple[list[tuple[PairStatistic, list[Statistic]]], str]:
     """A table's statistics that all estimates tell, in each of them, and a note on those left out."""
-    each = [pair_tables.statistics(estimates, table.asked) for estimates in of]
-    known: list[tuple[PairStatistic, list[Statistic]]] = []
+    each = [pair_tables.statistics(estimates, table.statistics) for estimates in of]
+    results: list[tuple[PairStatistic, list[Statistic]]] = []
     lost: list[_Lost] = []
-    for number, one in enumerate(table.asked):
-        told = [found[number] for found in each]
+    for number, one in enumerate(table.statistics):
+        own_statistics = [statistics[number] for statistics in each]
         unknown = [
             (condition, ratio, estimates.reports)
-            for estimates, statistic in zip(of, told, strict=True)
+            for estimates, statistic in zip(of, own_statistics, strict=True)
             for condition, ratio in pair_tables.denominators(one, statistic)
             if not ratio.is_known
         ]
         lost += unknown
         if not unknown:
-            known.append((one, told))
-    return known, _note(known, lost)
+            results.append((one, own_statistics))
+    return results, _note(results, lost)
 
 
-def _note(made: Sequence[object], lost: Sequence[_Lost]) -> str:
+def _note(results: Sequence[object], lost: Sequence[_Lost]) -> str:
     """What is left out, in words; raises EstimateError where that is all."""
     if not lost:
         return ""
@@ -164,6 +166,6 @@ def _note(made: Sequence[object], lost: Sequence[_Lost]) -> str:
     needed = max(reports_needed(reports, [ratio]) for _, ratio, reports in lost)
     about = f"{float(f'{needed:.2g}'):,.0f}"
     text = f"too few boards have {', '.join(shares)} to divide by; it takes about {about} reports"
-    if not made:
+    if not results:
         raise EstimateError(text)
     return f"Left out: {text}."

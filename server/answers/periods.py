@@ -80,17 +80,17 @@ def group_start(name: str) -> datetime.datetime | None:
     return datetime.datetime.combine(datetime.date.fromisoformat(day), datetime.time(), datetime.UTC)
 
 
-def period_of(windows: Sequence[str], wanted: Period | None = None) -> Period | None:
+def period_of(windows: Sequence[str], period: Period | None = None) -> Period | None:
     """Return the period of windows; None for "all".
 
-    wanted: a period that was asked for, which may begin before the first of these and end after the last.
+    period: a period that was asked for, which may begin before the first of these and end after the last.
     """
     starts = [start for window in windows if (start := start_of(window))]
     ends = [end for window in windows if (end := end_of(window))]
     if not starts or len(starts) < len(windows):
         return None
     hourly = any("T" in window for window in windows)
-    begin, end = (wanted.begin, wanted.end) if wanted else (min(starts), max(ends))
+    begin, end = (period.begin, period.end) if period else (min(starts), max(ends))
     if end.time() == datetime.time() and end - begin > _DAY:  # days, the first one perhaps in part
         begin = begin.replace(hour=0)
     whole = all(moment.time() == datetime.time() for moment in (begin, end))
@@ -142,17 +142,17 @@ def last(length: str, there: Sequence[str], at: datetime.datetime, before: int =
         return completed(there, at) or tuple(there)
     if length.endswith("h") and there and not any("T" in window for window in there):
         raise UsageError(f"reports are counted by the day: name days, as in 1d, not {length}")
-    asked = wanted(length, at, before)
-    chosen = tuple(w for w in there if (start := start_of(w)) and asked.begin <= start < asked.end)
+    period = period_of_length(length, at, before)
+    chosen = tuple(w for w in there if (start := start_of(w)) and period.begin <= start < period.end)
     if not chosen:
         newest = f"; the newest window with reports is {there[-1]}" if there else ""
-        hours = f"{asked.begin:%Y-%m-%d %H:00} to {asked.end:%Y-%m-%d %H:00} UTC"
-        days = f"{asked.first_day} to {asked.last_day}, the last {length} before today"
+        hours = f"{period.begin:%Y-%m-%d %H:00} to {period.end:%Y-%m-%d %H:00} UTC"
+        days = f"{period.first_day} to {period.last_day}, the last {length} before today"
         raise UsageError(f"no report came from {hours if length.endswith('h') else days}{newest}")
     return chosen
 
 
-def wanted(length: str, at: datetime.datetime, before: int = 0) -> Period:
+def period_of_length(length: str, at: datetime.datetime, before: int = 0) -> Period:
     """Return the period that 7d, 12h or 2w is at a time, UTC. Raises UsageError for another text."""
     matched = _LENGTH.fullmatch(length)
     if not matched or not int(matched[1]):
@@ -178,10 +178,10 @@ def named(period: str, there: Sequence[str]) -> tuple[str, ...]:
     return tuple(w for w in there if w[: len(first)] >= first and w[: len(final)] <= final)
 
 
-def chosen(periods: Sequence[str], there: Sequence[str]) -> tuple[str, ...]:
+def resolve_periods(periods: Sequence[str], there: Sequence[str]) -> tuple[str, ...]:
     """The windows of several periods, each once; a period without reports stays as it is, to be named."""
-    known = set(there)
-    windows = (w for one in periods for w in ((one,) if one in known else named(one, there) or (one,)))
+    available = set(there)
+    windows = (w for one in periods for w in ((one,) if one in available else named(one, there) or (one,)))
     return tuple(dict.fromkeys(windows))
 
 

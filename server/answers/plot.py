@@ -128,21 +128,21 @@ def plot(path: Path | None, answers: Sequence[AnswerRows], title: str = "", subt
     reports and what is drawn.
     """
     heights = [_inches(answer) for answer in answers] or [_PANEL_INCHES]
-    with pictures.figure(path, rows=max(1, len(answers)), heights=heights) as (made, panels):
+    with pictures.figure(path, rows=max(1, len(answers)), heights=heights) as (drawing, panels):
         for i, (axes, answer) in enumerate(zip(panels, answers, strict=False)):
             panel = _Panel(axes, answer)
             labels, alone = _drawing(answer)(panel), len(answers) == 1
             head = pictures.as_title(title) or _title(answer) if alone else _panel_title(panel)
             before = _title(answer).replace("\n", " ") + "; " if title else ""
-            said = subtitle or before + _subtitle(panel, alone)
+            panel_subtitle = subtitle or before + _subtitle(panel, alone)
             if answer.quantity == "share" and answer.kind not in ("change", "difference"):
                 pictures.from_zero(axes.xaxis if _rows_are_named(answer) else axes.yaxis)
-            pictures.style(axes, head, "" if i else said, *labels)
+            pictures.style(axes, head, "" if i else panel_subtitle, *labels)
             flat = _rows_are_named(answer) or _drawing(answer) is _heat_map
             axes.grid(visible=not flat, axis="both" if _drawing(answer) is _heat_map else "y")
         if len(answers) > 1:
-            pictures.heading(made, pictures.as_title(title) or _title(answers[0]))
-    return made
+            pictures.heading(drawing, pictures.as_title(title) or _title(answers[0]))
+    return drawing
 
 
 def _title(answer: AnswerRows) -> str:
@@ -335,18 +335,18 @@ def _trend(p: _Panel) -> _Labels:
     names = list(dict.fromkeys(row.name for row in p.rows))
     total = {name: sum(row.value for row in p.rows if row.name == name) for name in names}
     largest = sorted(names, key=lambda name: -total[name])[:_MOST_LINES]
-    shown = [name for name in names if name in largest]
+    line_names = [name for name in names if name in largest]
     moments = pictures.moments_of(windows)
     places = np.arange(len(windows)) if moments is None else np.asarray(date2num(moments))
     closest = float(np.diff(np.sort(places)).min()) if len(places) > 1 else 1.0
-    for number, name in enumerate(shown):
+    for number, name in enumerate(line_names):
         of = np.array([row.name == name for row in p.rows])
         # Side by side, so that error bars of several lines can be told apart.
-        aside = 0.0 if len(windows) > LINE_ROWS else 0.05 * closest * (number - (len(shown) - 1) / 2)
+        aside = 0.0 if len(windows) > LINE_ROWS else 0.05 * closest * (number - (len(line_names) - 1) / 2)
         at, low, high = places + aside, p.ends[0][of], p.ends[1][of]
         pictures.intervals(axes, at, p.values[of], low, high, COLOURS[number], name)
-    if len(shown) < len(names):
-        axes.plot([], [], " ", label=f"(the table has {len(names) - len(shown)} more)")
+    if len(line_names) < len(names):
+        axes.plot([], [], " ", label=f"(the table has {len(names) - len(line_names)} more)")
     if moments is None:
         axes.set_xticks(places, windows)
     else:
@@ -354,12 +354,12 @@ def _trend(p: _Panel) -> _Labels:
         pictures.date_axis(axes.xaxis, min(5, len(windows)) if closest >= 1 else 5)
     number_axis(axes.yaxis)
     unit = p.answer.unit
-    if len(shown) > 1:
+    if len(line_names) > 1:
         axes.legend(*_estimate_first(axes), **_OUTSIDE)
         return "", p.quantity
     if p.answer.quantity == "share":
-        return "", f"{shown[0]} {unit}".strip() + f": {p.quantity}"
-    return "", f"{shown[0]}, {unit}" if unit else f"{shown[0]} of {p.answer.experiment}"
+        return "", f"{line_names[0]} {unit}".strip() + f": {p.quantity}"
+    return "", f"{line_names[0]}, {unit}" if unit else f"{line_names[0]} of {p.answer.experiment}"
 
 
 def _heat_map(p: _Panel) -> _Labels:

@@ -37,7 +37,7 @@ class ReportSource(NamedTuple):
     window: str
 
 
-class Kept:
+class ResultCache:
     """Counts by window, and estimates by the counts they rest on: right whoever asks; for several threads.
 
     A window is read and worked out again only once its number of reports is another: by a report, however
@@ -80,9 +80,9 @@ class Kept:
         absent, of = list[str](), (store, version_key(version))
         for window, n in reports.items():
             with self._lock:
-                known = self._windows.get((*of, window))
-            if known is not None and known[1].sum() == n:
-                yield window, *known
+                entry = self._windows.get((*of, window))
+            if entry is not None and entry[1].sum() == n:
+                yield window, *entry
             else:
                 absent.append(window)
         for window, codes, counts in store.window_counts(version, *absent) if absent else ():
@@ -103,12 +103,12 @@ class Facts:
     """What a store says of each fleet, read once: for several questions to it.
 
     at: the time, UTC, at which a window has ended or not. One that has not has no ε of its histogram: whoever
-    asks again after one more report learns that report. kept: estimates, also of facts read before.
+    asks again after one more report learns that report. cache: estimates, also of facts read before.
     """
 
     store: Store
     at: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
-    kept: Kept = field(default_factory=Kept, compare=False)
+    cache: ResultCache = field(default_factory=ResultCache, compare=False)
     _versions: dict[str, tuple[Version, ...]] = field(default_factory=dict)
     _own: dict[str, dict[int, int]] = field(default_factory=dict)
     _reports: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
@@ -133,8 +133,8 @@ class Facts:
             # What cheaper versions allow counts too, whether or not they are asked about.
             allowed = most_reports(versions)
             # The devices are many: they are asked only where a budget allows a board more than one report.
-            asked = any(n is None or n > 1 for n in allowed.values())
-            sent = self.store.participation(fleet) if asked else {}
+            needs_participation = any(n is None or n > 1 for n in allowed.values())
+            sent = self.store.participation(fleet) if needs_participation else {}
             for v in versions:
                 by = sent.get(v.experiment.name)
                 bound = [n for n in (allowed[v.id], by and by.most) if n is not None]
@@ -206,8 +206,8 @@ class Selected:
     @property
     def counts(self) -> Mapping[str, Mapping[int, int]]:
         """The same of the selected windows that have reports, in their order."""
-        wanted = self.selection.windows or self.there
-        return {window: self.there[window] for window in wanted if window in self.there}
+        windows = self.selection.windows or self.there
+        return {window: self.there[window] for window in windows if window in self.there}
 
     @property
     def reports(self) -> int:
@@ -232,7 +232,7 @@ class Selected:
         counts = tuple((w, tuple(sorted(n.items()))) for w, n in self.counts.items())
         of = tuple(map(version_key, self.versions))
         key = self.facts.store, of, weigh, counts
-        return self.facts.kept.result(key, lambda: pooled(self, weigh))
+        return self.facts.cache.result(key, lambda: pooled(self, weigh))
 
     def by_window(self, weigh: WeighBy = "reports", by: str = "") -> dict[str, Estimates]:
         """Window -> its estimate, oldest first or as selected; without windows of too few reports.
@@ -274,7 +274,7 @@ def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
     facts, selection = selected.facts, selected.selection
     for version in selected.versions:
         reports = {w: counts[version.id] for w, counts in selected.counts.items() if version.id in counts}
-        total = facts.kept.counts(facts.store, version, reports)
+        total = facts.cache.counts(facts.store, version, reports)
         if total.sum() >= 2:
             estimates.append(estimate(version.experiment, total))
     if not estimates:

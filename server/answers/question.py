@@ -223,8 +223,8 @@ class Question(BaseModel):
         self._check_options()
         period = before = None
         if self.last not in ("", ALL):
-            period = periods.wanted(self.last, facts.at)
-            before = periods.wanted(self.last, facts.at, 1) if self.against == (BEFORE,) else None
+            period = periods.period_of_length(self.last, facts.at)
+            before = periods.period_of_length(self.last, facts.at, 1) if self.against == (BEFORE,) else None
         question = self
         if not self.ranges and "candidates" in selected.can:
             question = self.replace(ranges=tuple(selected.newest.asked.splitlines()))
@@ -235,7 +235,7 @@ class Question(BaseModel):
     def _windows(self, named: Sequence[str], there: tuple[str, ...], facts: Facts) -> tuple[str, ...]:
         """Return the windows of the named periods, otherwise of the last ones, otherwise the usual ones."""
         if named:
-            return periods.chosen(named, there)
+            return periods.resolve_periods(named, there)
         if self.last:
             return periods.last(self.last, there, facts.at)
         return periods.completed(there, facts.at) if self.is_trend else periods.usual(there, facts.at)
@@ -312,8 +312,8 @@ class Question(BaseModel):
         from ..experiments.asks import asks_of
 
         newest = facts.selected(self.all_windows).newest
-        given = self.ranges or self.quantiles or self.cdf or self.rows
-        if given or newest.experiment.type in ("pair", "text"):
+        names_statistics = self.ranges or self.quantiles or self.cdf or self.rows
+        if names_statistics or newest.experiment.type in ("pair", "text"):
             return self
         own = newest.asked or newest.experiment.type == "bool"
         asks = asks_of(newest.experiment, newest.asked.splitlines()) if own else ()

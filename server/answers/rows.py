@@ -230,7 +230,7 @@ class AnswerRows:
         """The heading of the intervals, with the confidence if all of them have it."""
         return "interval" if self.less_sure else f"{self.confidence * 100:g} % interval"
 
-    def shown(self) -> Self:
+    def limit_rows(self) -> Self:
         """The same with the rows that tables and pictures have."""
         if not self.most or len(self.rows) <= self.most + 1:
             return self
@@ -252,14 +252,14 @@ class AnswerRows:
             notes.append(APPROXIMATE)
         if self.missing and self.kind == "histogram":
             notes.insert(0, _missing_note(self.missing))
-        if self.quantity == "share" and any(map(_outside, self.shown().telling().rows)):
+        if self.quantity == "share" and any(map(_outside, self.limit_rows().telling().rows)):
             better = " With post-processing (nonnegative) every share is possible."
             notes.append(OUTSIDE + better * (self.kind in ("histogram", "ranges") and not self.post))
         changes = [row for row in self.rows if isinstance(row, ChangeRow)]
         if len(changes) > 1:
             alone = sum(row.adjusted_away(self.confidence) for row in changes)
-            taken = f" {alone} would count as changed if looked at alone." if alone else ""
-            notes.append(f"p takes into account that {len(changes)} rows are compared (Holm).{taken}")
+            alone_note = f" {alone} would count as changed if looked at alone." if alone else ""
+            notes.append(f"p takes into account that {len(changes)} rows are compared (Holm).{alone_note}")
         return tuple(notes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -286,12 +286,12 @@ def _outside(row: Row) -> bool:
     """Whether a share is shown as less than nothing or more than all."""
     match row:
         case ChangeRow():
-            shown = [row.before, row.after]
+            values = [row.before, row.after]
         case DifferenceRow():
-            shown = [row.first, row.second]
+            values = [row.first, row.second]
         case _:
-            shown = [row.value, row.low, row.high]
-    return min(shown) * 100 < -0.005 or max(shown) * 100 > 100.005
+            values = [row.value, row.low, row.high]
+    return min(values) * 100 < -0.005 or max(values) * 100 > 100.005
 
 
 def quantile_name(q: float) -> str:
@@ -301,5 +301,5 @@ def quantile_name(q: float) -> str:
 
 def coverage(answers: Iterable[AnswerRows]) -> tuple[int, int]:
     """How many of the answers' intervals hold the truth, and out of how many."""
-    known = [row for a in answers for row in a.rows if row.covered is not None]
-    return sum(row.covered is True for row in known), len(known)
+    rows = [row for a in answers for row in a.rows if row.covered is not None]
+    return sum(row.covered is True for row in rows), len(rows)

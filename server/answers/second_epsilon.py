@@ -84,8 +84,8 @@ def both_words(once: TwoEpsilons, every_day: TwoEpsilons) -> str:
     ends = f"for someone who has seen every day: {rounded_up(every_day.histogram)}"
     if once.histogram is None:
         return f"{head} ε of what is shown: –: {once.holds}."
-    seen = f"ε for someone who sees this once: {rounded_up(once.histogram)}; {ends}"
-    return f"{head} {seen}, at δ = {once.delta:g} with {own_reports(every_day.own)}, {once.holds}."
+    sentence = f"ε for someone who sees this once: {rounded_up(once.histogram)}; {ends}"
+    return f"{head} {sentence}, at δ = {once.delta:g} with {own_reports(every_day.own)}, {once.holds}."
 
 
 def of_histograms(
@@ -160,11 +160,11 @@ def beside(
     each = {w: one.histogram for w, one in of_each_window(facts, selection, shuffling, by).items()}
     note = f"\n{RUNNING}" if None in each.values() else ""
 
-    def told(trend: Answer) -> Answer:
+    def with_epsilons(trend: Answer) -> Answer:
         rows = [replace(r, histogram_epsilon=each[r.window]) for r in trend.rows if isinstance(r, TrendRow)]
         return replace(trend, rows=tuple(rows), note=f"{trend.note}{note}".strip())
 
-    return Answers(map(told, trends))
+    return Answers(map(with_epsilons, trends))
 
 
 _Part = tuple[Version, tuple[str, ...], int]  # a version's histogram: the windows in it, and its reports

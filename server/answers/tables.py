@@ -47,7 +47,7 @@ out = PlainConsole()
 err = PlainConsole(stderr=True)
 
 
-class Shown:
+class Printable:
     """What shows itself: as a table of 80 columns wherever it is printed, and as HTML in a notebook."""
 
     def __rich__(self) -> RenderableType:
@@ -182,35 +182,35 @@ def _fitted(columns: Sequence[_Measured], room: int) -> list[tuple[_Measured, in
 
 
 def table(
-    title: str = "", headings: Iterable[str] = (), left: Sequence[int] = (0,), *, header: bool = True
+    title: str = "", headings: Iterable[str] = (), text_columns: Sequence[int] = (0,), *, header: bool = True
 ) -> FittedTable:
-    """Return an empty table in the project's one style; left: the columns of words, not of numbers."""
+    """Return an empty table in the project's one style; text_columns: those of words, not of numbers."""
     style = {"box": None, "pad_edge": False, "padding": (0, 1), "show_header": header}
-    made = FittedTable(
+    result = FittedTable(
         title=plain(title) if title else None, title_justify="left", title_style="bold", **style
     )
     for number, heading in enumerate(headings):
-        made.add_column(heading, justify="left" if number in left else "right")
-    return made
+        result.add_column(heading, justify="left" if number in text_columns else "right")
+    return result
 
 
 def text_table(of: TextTable) -> RenderableType:
     """Return a table of texts with its notes."""
-    made = table("", of.headings, of.left)
+    result = table("", of.headings, of.text_columns)
     for row in of.rows:
-        made.add_row(*row, style="bold" if row[0].startswith("> ") else "")
+        result.add_row(*row, style="bold" if row[0].startswith("> ") else "")
     title = [Text(visible(of.title), style="bold")] if of.title else []
-    return Group(*([*title, made] if of.rows else []), *map(plain, of.notes))
+    return Group(*([*title, result] if of.rows else []), *map(plain, of.notes))
 
 
 def named(facts: Iterable[tuple[str, str]]) -> FittedTable:
     """Return facts, each with its name before it; without a name the last one goes on."""
-    made = table(header=False)
-    made.add_column(style="bold", no_wrap=True)
-    made.add_column()
+    result = table(header=False)
+    result.add_column(style="bold", no_wrap=True)
+    result.add_column()
     for fact in facts:
-        made.add_row(*fact)
-    return made
+        result.add_row(*fact)
+    return result
 
 
 def sheet(
@@ -255,9 +255,13 @@ def over_time(table_of: AnswerRows) -> FittedTable:
         result.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)
     for name in dict.fromkeys(row.name for row in table_of.rows):
         of = [row for row in table_of.rows if row.name == name]
-        drawn = [row for row in of if table_of.tells(row)]
-        ends = [f"{number(row.value)}{unit}" for row in (drawn[0], drawn[-1])] if drawn else [TOO_FEW, ""]
-        result.add_row(name, ends[0], blocks([row.value for row in drawn]), ends[1])
+        exact_rows = [row for row in of if table_of.tells(row)]
+        ends = (
+            [f"{number(row.value)}{unit}" for row in (exact_rows[0], exact_rows[-1])]
+            if exact_rows
+            else [TOO_FEW, ""]
+        )
+        result.add_row(name, ends[0], blocks([row.value for row in exact_rows]), ends[1])
     return result
 
 
@@ -287,7 +291,7 @@ class _Column:
 
 def answer(table_of: AnswerRows, title: str = "") -> FittedTable:
     """An answer's table: shares in percent or readings in their unit, with intervals."""
-    table_of = table_of.shown()
+    table_of = table_of.limit_rows()
     columns = _columns(table_of)
     result = table(title or table_of.heading)
     for column in columns:
@@ -307,7 +311,7 @@ def answer(table_of: AnswerRows, title: str = "") -> FittedTable:
 
 def html(table_of: AnswerRows) -> str:
     """The same table for a notebook."""
-    table_of = table_of.shown()
+    table_of = table_of.limit_rows()
     columns = _columns(table_of)
     headings = "".join(f"<th>{escape(column.heading)}</th>" for column in columns)
     rows = (
@@ -328,7 +332,7 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     share = table_of.quantity == "share"
     unit = "%" if share else table_of.unit
     number = _number(table_of)
-    known, level = any(row.truth is not None for row in table_of.rows), 1 - table_of.confidence
+    has_truth, level = any(row.truth is not None for row in table_of.rows), 1 - table_of.confidence
     # A range of numbers is no label that may be shortened.
     words = all(row.upper is None for row in table_of.rows)
     columns = [_Column(_heading(table_of), lambda r: r.name, words, words and share)]
@@ -340,11 +344,11 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     if kind is ChangeRow:
         before, after = (lambda r: number(r.before)), (lambda r: number(r.after))
         columns += [_Column("before", before), _Column("after", after)]
-    if known:
+    if has_truth:
         columns.append(_Column(f"true {unit}".strip(), lambda r: "" if r.truth is None else number(r.truth)))
     value, unit = ("change", "points" if share else unit) if kind is ChangeRow else ("est.", unit)
 
-    def told(row: Row) -> str:
+    def format_value(row: Row) -> str:
         if not table_of.tells(row):
             return "–"
         # A spread of which nothing is known but an end above.
@@ -354,9 +358,9 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     def between(row: Row) -> str:
         return f"{number(row.low)} to {number(row.high)}" if table_of.tells(row) else TOO_FEW
 
-    columns.append(_Column(f"{value} {unit}".strip(), told))
+    columns.append(_Column(f"{value} {unit}".strip(), format_value))
     columns.append(_Column(table_of.interval_heading, between))
-    if known:
+    if has_truth:
         columns.append(_Column("truth in it", lambda r: "" if r.covered is None else _mark(r)))
     if kind is PostRow:
         columns.append(_Column(f"{table_of.post} %", lambda r: number(r.processed)))

@@ -157,8 +157,8 @@ def candidates_over_time(windows: Mapping[str, Estimates], texts: Iterable[str],
         raise UsageError(f"{text}: name those that you want to follow, each with {option('range')}")
     each = _shares(texts, list(windows.values()))
     members = enumerate(each[0].candidates.members)
-    told = {row_name(own): [statistic_of(shares, row) for shares in each] for row, own in members}
-    return change.trend(windows, told, frame)
+    by_name = {row_name(own): [statistic_of(shares, row) for shares in each] for row, own in members}
+    return change.trend(windows, by_name, frame)
 
 
 def discovered(estimates: Estimates, alphabet: str | None, frame: Frame, truth: Truth = None) -> Answer:
@@ -184,15 +184,15 @@ def discovered(estimates: Estimates, alphabet: str | None, frame: Frame, truth: 
     return frame.answer("discovery", estimates, rows, note=_found_note(discovery))
 
 
-def _true_of(found: FoundText, truth: Truth, experiment: Experiment) -> float | None:
+def _true_of(found_text: FoundText, truth: Truth, experiment: Experiment) -> float | None:
     if truth is None:
         return None
     if experiment.type != "text":  # which of its texts are one, its own code says
-        index = experiment.bucket(found.text)
+        index = experiment.bucket(found_text.text)
         return sum(share for text, share in truth.items() if experiment.bucket(text) == index)
-    if found.whole:
-        return truth.get(found.text, 0)
-    return sum(share for text, share in truth.items() if text.startswith(found.text))
+    if found_text.whole:
+        return truth.get(found_text.text, 0)
+    return sum(share for text, share in truth.items() if text.startswith(found_text.text))
 
 
 def _found_note(discovery: Discovery) -> str:

@@ -76,7 +76,7 @@ def notes(policy: Policy | None, experiments: int) -> tuple[str, ...]:
 
 def guarantee_sentence(promised: Guarantee) -> str:
     """Return the meaning of a guarantee, then the guarantee; if it may fail, in the opposite order."""
-    sentence = belief(promised.epsilon, seen=ALL_SEEN)
+    sentence = belief(promised.epsilon, reports=ALL_SEEN)
     if promised.delta:
         return f"{promised.words} {within(promised.delta, sentence)}"
     return f"{sentence} {promised.words}"

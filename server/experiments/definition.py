@@ -191,7 +191,7 @@ class Definition(ReadingDefinition):
         Raises DefinitionError if a board would refuse it, or a mechanism of your own exceeds its ε.
         """
         reading, epsilon = self.type_fields(self.name), self._epsilon()
-        check_epsilon(epsilon, DefinitionError, shown=self.epsilon)
+        check_epsilon(epsilon, DefinitionError, original=self.epsilon)
         published = payload(
             self.name,
             reading,

@@ -57,7 +57,7 @@ def designs(domain: int, epsilon: int, workload: Workload, name: str | None = No
     """Return what each mechanism, or the one of this name, offers for a workload; raises as choose()."""
     if domain < 2:
         raise ValueError(f"domain must be at least 2, not {domain}")
-    check_epsilon(epsilon, ValueError, shown=f"{epsilon} micro-nats")
+    check_epsilon(epsilon, ValueError, original=f"{epsilon} micro-nats")
     workload.check(domain)
     classes = dict.fromkeys(MECHANISMS.values()) if name is None else [class_of(name)]
     offered = [choice for each in classes for choice in each.designs(domain, epsilon, workload)]

@@ -37,7 +37,7 @@ class Change(Interval, Protocol):
     def p_adjusted(self) -> float: ...
 
 
-def begun(text: str) -> str:
+def capitalize(text: str) -> str:
     """A text that begins a sentence."""
     return text[:1].upper() + text[1:]
 
@@ -95,12 +95,12 @@ def exact(
     write: Numbers = ENGLISH,
 ) -> str:
     """How exactly some things are known. parts: what, half its interval, and the unit, None of a share."""
-    known = []
+    clauses = []
     for what, half, unit in parts:
         scale, of = scaled(unit)
-        is_known = "" if known else " is known"
-        known.append(f"{what}{is_known} to about ±{two_digits(half * scale, write)} {of}".rstrip())
-    return begun(f"{where}{' and '.join(known)}; {sure(confidence, write)}")
+        is_known = "" if clauses else " is known"
+        clauses.append(f"{what}{is_known} to about ±{two_digits(half * scale, write)} {of}".rstrip())
+    return capitalize(f"{where}{' and '.join(clauses)}; {sure(confidence, write)}")
 
 
 def best_to_worst(title: str, ends: Sequence[tuple[str, float]], unit: str | None, confidence: float) -> str:
@@ -111,11 +111,11 @@ def best_to_worst(title: str, ends: Sequence[tuple[str, float]], unit: str | Non
     scale, of = scaled(unit)
     errors = [f"±{two_digits(half * scale)}" for _, half in ends]
     if len(ends) == 1:
-        known = f'"{title}" is known to about {errors[0]} {of}'
+        text = f'"{title}" is known to about {errors[0]} {of}'
     else:
         about = " to ".join(f"{error} ({name})" for error, (name, _) in zip(errors, ends, strict=True))
-        known = f'Rows of "{title}" are known to about {about} {of}'
-    return f"{known.rstrip()}; {sure(confidence)}"
+        text = f'Rows of "{title}" are known to about {about} {of}'
+    return f"{text.rstrip()}; {sure(confidence)}"
 
 
 def sure(confidence: float, write: Numbers = ENGLISH) -> str:
@@ -172,18 +172,20 @@ def change(of: Change, name: str, unit: str | None, confidence: float, rows: int
 
     before = f"from {number(of.before)} to {number(of.after)}{' %' if unit is None else ''}"
     if of.low < 0 < of.high:
-        said = f"went {before}: somewhere between a fall of {number(-of.low)} and a rise of {by(of.high)}"
+        movement = f"went {before}: somewhere between a fall of {number(-of.low)} and a rise of {by(of.high)}"
     elif of.low >= 0:
-        said = f"rose by {by(of.value)}, between {number(of.low)} and {number(of.high)}: {before}"
+        movement = f"rose by {by(of.value)}, between {number(of.low)} and {number(of.high)}: {before}"
     else:
-        said = f"fell by {by(abs(of.value))}, between {number(abs(of.high))} and {number(-of.low)}: {before}"
+        movement = (
+            f"fell by {by(abs(of.value))}, between {number(abs(of.high))} and {number(-of.low)}: {before}"
+        )
     verdict = _CHANGED if of.p_adjusted < 1 - confidence else _CHANCE
     alone, together = (often(p, write) for p in (of.p, of.p_adjusted))
     chance = f"If nothing had changed, that much would be seen {alone}"
     if together != alone:
         compared = f"all {write.number(rows, 0)} rows that are compared here taken into account"
         chance += f", looked at alone; with {compared}, {together}"
-    return f"{name} {said}. {chance}. {verdict}"
+    return f"{name} {movement}. {chance}. {verdict}"
 
 
 def too_few(count: int, write: Numbers) -> str:

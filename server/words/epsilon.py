@@ -36,7 +36,7 @@ def confidence(nats: float) -> int:
     return math.ceil(100 * odds / (1 + odds))
 
 
-def belief(nats: float, what: str = "reading", seen: str = ITS_REPORT) -> str:
+def belief(nats: float, what: str = "reading", reports: str = ITS_REPORT) -> str:
     """Return what reports reveal at most, as a sentence that needs no ε.
 
     The bound holds for any prior and any knowledge (Kasiviswanathan and Smith 2014): the odds of a guess
@@ -45,11 +45,11 @@ def belief(nats: float, what: str = "reading", seen: str = ITS_REPORT) -> str:
     Args:
         nats: ε of all the reports that are seen.
         what: The subject of the guess.
-        seen: The reports, as the subject of the sentence.
+        reports: The reports, as the subject of the sentence.
     """
     sure = confidence(nats)
     after = f"at most {sure}%" if sure < 100 else "near certainty"
-    return f"{seen} can raise someone's confidence in a guess about the {what} from 10% to {after}."
+    return f"{reports} can raise someone's confidence in a guess about the {what} from 10% to {after}."
 
 
 def belief_of_all(nats: float, own: int) -> str:
@@ -59,7 +59,7 @@ def belief_of_all(nats: float, own: int) -> str:
         return one
     if own * nats > _MOST_NATS:
         return f"{one} A device's many reports about one reading that never changes tell more than that."
-    together = belief(own * nats, seen=f"All {own:,} of a device's reports")
+    together = belief(own * nats, reports=f"All {own:,} of a device's reports")
     return f"{one} {together}"
 
 
@@ -68,6 +68,6 @@ def own_reports(own: int, write: Numbers = ENGLISH) -> str:
     return "1 report of a device" if own == 1 else f"up to {write.number(own, 0)} reports of a device"
 
 
-def within(delta: float, told: str) -> str:
+def within(delta: float, promise: str) -> str:
     """A sentence on a promise, with what it holds under before it where it may fail."""
-    return f"Except with that probability, {told[0].lower()}{told[1:]}" if delta else told
+    return f"Except with that probability, {promise[0].lower()}{promise[1:]}" if delta else promise

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from .answers import Change, Interval, begun, reading, scaled
+from .answers import Change, Interval, capitalize, reading, scaled
 from .numbers import (
     ENGLISH,
     READING_STEPS,
@@ -143,11 +143,11 @@ def leading(names: Sequence[str], chance: float, first: str) -> str:
     if not names:
         return "No label leads yet"
     if len(names) == 1:
-        return f"{begun(names[0])} is most common: {first}"
+        return f"{capitalize(names[0])} is most common: {first}"
     listed = " or ".join([", ".join(names[:-1]), names[-1]])
     of_ten = min(9, max(5, math.floor(10 * chance)))
     share = first.partition(" of devices")[0]
-    return f"{begun(listed)} is most common ({of_ten} in 10 that it is {names[0]}, at {share})"
+    return f"{capitalize(listed)} is most common ({of_ten} in 10 that it is {names[0]}, at {share})"
 
 
 def pair(

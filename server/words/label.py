@@ -137,7 +137,7 @@ def _answer(experiment: Experiment | Part, unit: str) -> Phrase:
     return _of("values", count=experiment.domain, type=kind)
 
 
-def asked(name: str, purpose: str | Phrase, experiment: Experiment, unit: str, most: int) -> Phrase:
+def question(name: str, purpose: str | Phrase, experiment: Experiment, unit: str, most: int) -> Phrase:
     """Return what is asked, what is sent for it and how often; most: reports in a device's life."""
     codes = experiment.code_count
     sends = _of("sends_once", codes=codes) if most == 1 else _of("sends", most=most, codes=codes)
@@ -222,7 +222,7 @@ UNDECIDED = _of("keep_undecided", undecided=_of("undecided", what=_of("how_long"
 """How long counts are kept whose experiment does not say it."""
 
 
-def kept(names: Sequence[str], until: datetime.date | None, now: bool, keep: Phrase) -> Phrase:
+def retention(names: Sequence[str], until: datetime.date | None, now: bool, keep: Phrase) -> Phrase:
     """Until when these are asked, and how long their counts are kept; now: whether they are asked today."""
     if now and until:
         return _of("asked_until", names=tuple(names), day=until, keep=keep)
@@ -237,11 +237,11 @@ def stop(button: bool | None) -> Phrase:
 
 
 def consent(
-    given: bool, because: str, network: bool, each: bool, button: bool | None, light: bool | None
+    is_given: bool, because: str, network: bool, each: bool, button: bool | None, light: bool | None
 ) -> list[Phrase]:
     """Return how a device comes to take part; button, light: as in stop()."""
     sentences = (
-        [_of("given", because=because.rstrip("."))] if given else [_of("silent"), *_yes(button, light)]
+        [_of("given", because=because.rstrip("."))] if is_given else [_of("silent"), *_yes(button, light)]
     )
     sentences += [_of("network")] if network else []
     sentences += [_of("each" if each else "once")]

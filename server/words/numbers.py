@@ -177,8 +177,8 @@ def chance(probability: float, up: bool = False) -> str:
     if probability >= 1:
         return "certain"
     if probability <= 0.5:
-        shown = odds(probability, up)
-        return f"1 in {f'{shown:,.2f}'.rstrip('0').rstrip('.')}"
+        one_in = odds(probability, up)
+        return f"1 in {f'{one_in:,.2f}'.rstrip('0').rstrip('.')}"
     of = 100
     while True:
         shares = math.ceil(probability * of * (1 - 1e-15)) if up else round(probability * of)

@@ -11,12 +11,12 @@ class TextTable:
     title      stands above it, or ""
     headings   of its columns
     rows       the cells; a row that begins with "> " is the best one
-    left       the columns of words, which stand to the left; the others are numbers
+    text_columns  the columns of words, which stand to the left; the others are numbers
     notes      lines below it; of a table without rows only these are shown
     """
 
     title: str = ""
     headings: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
-    left: Sequence[int] = (0,)
+    text_columns: Sequence[int] = (0,)
     notes: Sequence[str] = ()

@@ -12,9 +12,9 @@ from filled import fill
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.answer import Answer, Answers
-from hushmote.server.answers.ask import answered
+from hushmote.server.answers.ask import answer_question
 from hushmote.server.answers.finding import find
-from hushmote.server.answers.query import Facts, Kept, Selected
+from hushmote.server.answers.query import Facts, ResultCache, Selected
 from hushmote.server.answers.question import BEFORE, FINE, Question, Selection
 from hushmote.server.answers.rows import ChangeRow, Row
 from hushmote.server.answers.store_reader import StoreReader
@@ -76,12 +76,12 @@ def store(tmp_path):
     return url, grow
 
 
-def described(reader: StoreReader, fleet: str, name: str, kept: Kept | None = None) -> Selected:
-    return Facts(reader.store, kept=kept or Kept()).selected(Selection(name, fleet))
+def described(reader: StoreReader, fleet: str, name: str, cache: ResultCache | None = None) -> Selected:
+    return Facts(reader.store, cache=cache or ResultCache()).selected(Selection(name, fleet))
 
 
 def shown(asked: str, choices: Choices, of: Selected) -> Answers:
-    return answered(of.facts, files.question(asked, choices, of).resolve(of.facts))[1]
+    return answer_question(of.facts, files.question(asked, choices, of).resolve(of.facts))[1]
 
 
 class TestAddress:
@@ -341,7 +341,7 @@ def test_a_window_without_new_reports_is_not_worked_out_again(store):
     url, grow = store
     for day in DAYS:
         grow("temp", day, 3000)
-    kept = Kept()
+    kept = ResultCache()
     with StoreReader(url) as reader:
 
         def windows() -> dict:
@@ -359,7 +359,7 @@ def test_a_window_without_new_reports_is_not_worked_out_again(store):
         plain = [replace(row, histogram_epsilon=None) for row in library.rows]
         assert list(trend.rows) == plain
         assert trend.p_values == library.p_values
-        estimate, answers = answered(
+        estimate, answers = answer_question(
             of.facts, Choices(TEMP.replace(rows=FINE)).estimate(of).resolve(of.facts)
         )
         assert estimate.which == reader.fleet("home").experiment("temp").estimate().which

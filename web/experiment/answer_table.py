@@ -38,7 +38,7 @@ def number_tiles(place: ui.element, answers: Iterable[Answer], of: PanelContext)
             value, interval = format_estimate(row.value, row.low, row.high, unit, reader)
             high = findings.level(row.high, row, unit, reader)
             with ui.element("li"):
-                tag("span", in_locale(words.begun(row.name), reader)).classes("faint")
+                tag("span", in_locale(words.capitalize(row.name), reader)).classes("faint")
                 tag("strong", f"at most {high}" if at_most else value)
                 tag("span", "" if at_most else interval).classes("faint")
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from ...server.answers import second_epsilon
 from ...server.answers.answer import Answers
-from ...server.answers.ask import answered, comparison
+from ...server.answers.ask import answer_question, comparison
 from ...server.answers.finding import Findings, find
-from ...server.answers.query import Facts, Kept, Selected
+from ...server.answers.query import Facts, ResultCache, Selected
 from ...server.answers.question import Question, Selection
 from ...server.answers.rows import Kind
 from ...server.answers.second_epsilon import TwoEpsilons
@@ -50,13 +50,13 @@ class Asking:
     """Queries that the readers of one page share."""
 
     live: LiveStore
-    _cache: Kept = field(default_factory=Kept)
+    _cache: ResultCache = field(default_factory=ResultCache)
     _epsilons: dict[Hashable, tuple[float, BothEpsilons]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def facts(self, store: StoreReader) -> Facts:
         """Return a store's facts."""
-        return Facts(store.store, kept=self._cache)
+        return Facts(store.store, cache=self._cache)
 
     async def facts_now(self) -> Facts:
         """Return the facts, read once per commit; raise StoreError if that fails."""
@@ -99,7 +99,7 @@ class Asking:
         facts = await self.facts_now()
 
         def work(_: StoreReader) -> Answers:
-            return answered(facts, question.resolve(facts), kinds)[1]
+            return answer_question(facts, question.resolve(facts), kinds)[1]
 
         return await self.live.ask((question, kinds), work, slow=slow)
 

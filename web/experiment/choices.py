@@ -360,7 +360,7 @@ def _other_side(
         return before, (BEFORE,) if before else ()
     since, named = list[str](), list[str]()
     for text in choices.question.against:
-        windows = [window for window in periods.chosen([text], there) if window in there]
+        windows = [window for window in periods.resolve_periods([text], there) if window in there]
         since += windows
         named += [text] if windows else []
     return tuple(window for window in there if window in since), tuple(named)

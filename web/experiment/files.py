@@ -62,7 +62,7 @@ def file_of(reply: Reply, kind: str) -> bytes:
         return reply.to_json().encode()
     with _drawing, tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "picture.png"
-        reply.pictured().plot(path)
+        reply.picture_answers().plot(path)
         return path.read_bytes()
 
 

@@ -47,8 +47,8 @@ class MeanPanel:
         mean, *others = answer.rows
         is_told = answer.tells(mean)
         value = findings.amount(mean, self._unit, self._reader) if is_told else "too few reports to tell"
-        self._sentence.text = f"{words.begun(mean.name)}: {value}, {when}"
-        more = words.begun(words.halved(answer.reports, self._reader, approximate=answer.approximate))
+        self._sentence.text = f"{words.capitalize(mean.name)}: {value}, {when}"
+        more = words.capitalize(words.halved(answer.reports, self._reader, approximate=answer.approximate))
         self._exact.text = f"{words.sure(answer.confidence, self._reader)} {more}"
         number_tiles(self._readings, [replace(answer, rows=tuple(others))], self._context)
         self._missing.text = sentence(sentences.missing(answer, self._reader))
@@ -119,7 +119,7 @@ class AskedPanel:
                 self._table(answer)
 
     def _show_picture(self, answer: Answer | None) -> None:
-        rows = () if answer is None else answer.shown().telling().rows[:_MOST_BARS]
+        rows = () if answer is None else answer.limit_rows().telling().rows[:_MOST_BARS]
         self._chart.element.visible = self._title.visible = bool(rows)
         if answer is None or not rows:
             return

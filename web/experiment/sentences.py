@@ -93,7 +93,8 @@ def exact(histogram: Answer, selected: Row | None, reader: Numbers) -> str:
     if not parts:
         return ""
     text = words.exact(parts, histogram.confidence, write=reader)
-    return f"{text} {words.begun(words.halved(histogram.reports, reader, approximate=histogram.approximate))}"
+    more = words.halved(histogram.reports, reader, approximate=histogram.approximate)
+    return f"{text} {words.capitalize(more)}"
 
 
 def trend(answer: Answer, reader: Reader) -> list[str]:
@@ -104,7 +105,7 @@ def trend(answer: Answer, reader: Reader) -> list[str]:
 
 def _begun(name: str, answer: Answer) -> str:
     """Return a name to begin a sentence with: a statistic's is capitalized, a label is unchanged."""
-    return words.begun(name) if answer.quantity == "reading" else name
+    return words.capitalize(name) if answer.quantity == "reading" else name
 
 
 def change(row: ChangeRow, name: str, answer: Answer, reader: Reader) -> str:

@@ -76,7 +76,7 @@ class TimePanel:
         verdict = " ".join(sentences.trend(answer, self._reader))
         windows = tuple(dict.fromkeys(row.window for row in answer.rows if isinstance(row, TrendRow)))
         period = words.period(windows, self._windows, self._reader)
-        self._sentence.text = f"{words.begun(period)}. {verdict}".strip()
+        self._sentence.text = f"{words.capitalize(period)}. {verdict}".strip()
         answer = answer.telling()
         self._drawn_windows = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
         at = [i for i, window in enumerate(self._drawn_windows) if window in choices.windows]

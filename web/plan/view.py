@@ -79,7 +79,7 @@ class PlanView:
         """Show what the present ε mean at once, since that needs no search."""
         for name, view in (("epsilon", ITS_REPORT), ("lifetime", ALL_SEEN)):
             nats = self._form.epsilon(name)
-            text = belief(nats, seen=view) if nats is not None and 0 < nats <= 1000 else ""
+            text = belief(nats, reports=view) if nats is not None and 0 < nats <= 1000 else ""
             self._form.tell(name, note=in_locale(text, self._reader))
 
     async def _work(self) -> None:

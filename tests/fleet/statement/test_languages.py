@@ -107,8 +107,8 @@ class TestSameFacts:
     def test_sentences_have_the_same_numbers(self, language: Language, delta: float, most: int):
         loss = words.Disclosure(2.0, delta)
         phrases = [
-            words.asked("x", "why", Experiment.parse(number_json(7, low=-500, high=1250)), "V", most),
-            words.asked("e", "why", Experiment.parse(experiment_json()), "", most),
+            words.question("x", "why", Experiment.parse(number_json(7, low=-500, high=1250)), "V", most),
+            words.question("e", "why", Experiment.parse(experiment_json()), "", most),
             words.planned("x", most, loss),
             words.planned_all(loss),
             words.of_report(["x", "y"], 2.0),
@@ -116,9 +116,9 @@ class TestSameFacts:
             words.of_counts(["x"], most, loss),
             words.of_counts(["x"], 0, None),
             *(words.keeping(3600 * hours) for hours in (1, 36, 24, 9600, 168, 336, 8760, 17520)),
-            words.kept(["x"], datetime.date(2027, 3, 2), True, words.UNDECIDED),
-            words.kept(["x"], None, True, words.ENDLESS),
-            words.kept(["x"], None, False, words.ENDLESS),
+            words.retention(["x"], datetime.date(2027, 3, 2), True, words.UNDECIDED),
+            words.retention(["x"], None, True, words.ENDLESS),
+            words.retention(["x"], None, False, words.ENDLESS),
             *words.consent(True, "form", True, True, True, True),
             *(p for button in (True, False) for p in words.consent(False, "", False, False, button, True)),
             *(p for button in (True, False, None) for p in words.stopping(button, True)),

@@ -149,12 +149,12 @@ class TestPlannedFirst:
 
 def test_formats_retention_withdrawal_and_single_reports():
     week = words.keeping(7 * 86_400)
-    assert english(words.kept(["x"], None, True, week)) == (
+    assert english(words.retention(["x"], None, True, week)) == (
         "x: asked until the owner ends it, as no last day is set. The counts are kept for 1 "
         "week after the day or hour in which they were counted, then erased."
     )
-    assert english(words.kept(["x", "y"], AT.date(), False, week)).startswith("x, y: no longer asked.")
-    once = words.asked("e", "Is it warm? ", Experiment.parse(experiment_json()), "", 1)
+    assert english(words.retention(["x", "y"], AT.date(), False, week)).startswith("x, y: no longer asked.")
+    once = words.question("e", "Is it warm? ", Experiment.parse(experiment_json()), "", 1)
     assert english(once) == (
         "“Is it warm?” (e). The answer is yes or no. In its whole life the device sends one report about "
         "this: one of 2 possible codes, which hides the answer."

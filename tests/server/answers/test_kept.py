@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from experiments import experiment_json
 
-from hushmote.server.answers.query import Facts, Kept, Selection
+from hushmote.server.answers.query import Facts, ResultCache, Selection
 from hushmote.server.store import Description, Store
 from hushmote.server.store.erase import erase, expire
 
@@ -51,39 +51,39 @@ def erased_and_asked_again(store: Store) -> None:
 
 @pytest.mark.parametrize("change", [a_late_report, expired_and_as_many_again, erased_and_asked_again])
 def test_cached_estimates_match_store(tmp_path: Path, change: Callable[[Store], None]) -> None:
-    kept, all_days = Kept(), Selection("temp", "home")
+    cache, all_days = ResultCache(), Selection("temp", "home")
     some = [all_days, *(replace(all_days, windows=(day,)) for day in DAYS)]
 
-    def shares(kept: Kept) -> np.ndarray:
-        facts = Facts(store, AT, kept)
+    def shares(cache: ResultCache) -> np.ndarray:
+        facts = Facts(store, AT, cache)
         return np.array([facts.selected(one).estimate().frequencies for one in some])
 
     with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
         store.add_fleet("home", keyed=False)
         filled(store, 3)
-        before = shares(kept)
+        before = shares(cache)
         change(store)
-        after = shares(kept)
+        after = shares(cache)
     with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
-        assert np.array_equal(after, shares(Kept()))
+        assert np.array_equal(after, shares(ResultCache()))
         assert not np.array_equal(after, before)
-        assert np.array_equal(after, shares(kept))
+        assert np.array_equal(after, shares(cache))
 
 
 def test_another_file_with_as_many_reports_is_another_store(tmp_path: Path) -> None:
-    kept, shares = Kept(), []
+    cache, shares = ResultCache(), []
     for code in (3, 9):
         with Store(f"sqlite:///{tmp_path / f'{code}.sqlite'}") as store:
             store.add_fleet("home", keyed=False)
             filled(store, code)
-            facts = Facts(store, AT, kept)
+            facts = Facts(store, AT, cache)
             shares.append(facts.selected(Selection("temp", "home")).estimate().frequencies)
     assert shares[0].argmax() == 3
     assert shares[1].argmax() == 9
 
 
 def test_only_a_window_that_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, read, whole = Kept(), list[tuple[str, ...]](), Store.window_counts
+    cache, read, whole = ResultCache(), list[tuple[str, ...]](), Store.window_counts
 
     def reading(self: Store, version: object, *windows: str) -> object:
         read.append(windows)
@@ -95,19 +95,19 @@ def test_only_a_window_that_changed_is_read_again(tmp_path: Path, monkeypatch: p
         filled(store, 3)
         for _ in range(2):
             for windows in ((), DAYS[:1], DAYS[1:]):
-                Facts(store, AT, kept).selected(Selection("temp", "home", windows)).estimate()
+                Facts(store, AT, cache).selected(Selection("temp", "home", windows)).estimate()
             a_late_report(store)
-        Facts(store, AT, kept).selected(Selection("temp", "home")).estimate()
+        Facts(store, AT, cache).selected(Selection("temp", "home")).estimate()
     assert read == [DAYS, DAYS[:1], DAYS[:1]]
 
 
 def test_cache_is_bounded(tmp_path: Path) -> None:
-    kept, every = Kept(most_codes=2), [Selection("temp", "home", (day,)) for day in DAYS]
+    cache, every = ResultCache(most_codes=2), [Selection("temp", "home", (day,)) for day in DAYS]
     with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
         store.add_fleet("home", keyed=False)
         filled(store, 3)
         for _ in range(3):
             for one in every:
-                assert Facts(store, AT, kept).selected(one).estimate().reports >= 100
-            assert len(kept._windows) == kept._codes == 2
+                assert Facts(store, AT, cache).selected(one).estimate().reports >= 100
+            assert len(cache._windows) == cache._codes == 2
             count(store, {DAYS[2]: 1}, 3)  # read anew in its place

@@ -82,7 +82,7 @@ class TestPeriod:
         assert (whole.units, whole.present, whole.is_days) == (1, 1, True)
 
     def test_wanted_period_may_lack_its_ends(self):
-        period = periods.period_of(DAYS[-6:-1], periods.wanted("7d", NOON))
+        period = periods.period_of(DAYS[-6:-1], periods.period_of_length("7d", NOON))
         assert period is not None
         assert (period.units, period.present) == (7, 5)
 
@@ -94,12 +94,12 @@ class TestPeriod:
 class TestNames:
     def test_days_months_and_spans_add_up(self):
         several = ["2026-11-01..2026-11-03", "2026-11-02", "2027-01"]
-        assert periods.chosen(several, DAYS) == (*DAYS[:3], "2027-01")
-        assert periods.chosen(["2026-11"], DAYS) == DAYS
+        assert periods.resolve_periods(several, DAYS) == (*DAYS[:3], "2027-01")
+        assert periods.resolve_periods(["2026-11"], DAYS) == DAYS
 
     def test_rejects_a_span_that_ends_before_it_begins(self):
         with pytest.raises(UsageError, match="the first day first"):
-            periods.chosen(["2026-11-03..2026-11-01"], DAYS)
+            periods.resolve_periods(["2026-11-03..2026-11-01"], DAYS)
 
     def test_groups_by_week_and_month(self):
         assert [*periods.grouped(DAYS, "week")] == [f"2026-W{week}" for week in range(44, 50)]

@@ -35,7 +35,7 @@ class Tables(Printable):
         raise NotImplementedError
 
     def to_csv(self) -> str:
-        """All in one table, the first column says which; no text in it is a formula or steers a terminal."""
+        """Return all tables as one, named in the first column, without formulas or control characters."""
         text = io.StringIO()
         lines = self._lines()
         columns = list(dict.fromkeys(key for line in lines or [_NO_LINE] for key in line))
@@ -55,7 +55,7 @@ class Tables(Printable):
         return _data_frame(self._lines(), _NO_LINE)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The same table for Polars, DuckDB and others that read Arrow; ExtraMissing without pyarrow."""
+        """Return the same table for Polars, DuckDB and other Arrow readers; ExtraMissing without pyarrow."""
         require("pyarrow", "Arrow")
         import pyarrow
 
@@ -63,9 +63,9 @@ class Tables(Printable):
         return table.slice(0, len(self._lines())).__arrow_c_stream__(requested_schema)
 
     def plot(self, path: Path | str | None = None, title: str = "", subtitle: str = "") -> Figure:
-        """Draw a picture and return it; with a path it is also written: PNG, PDF or SVG by its name."""
+        """Return a picture, and write it to `path` if given: PNG, PDF or SVG by its name."""
         require("matplotlib", "a picture")
-        from .plot import plot  # matplotlib takes a second to load: only those who plot wait for it
+        from .plot import plot  # loaded here because matplotlib takes a second
 
         answers = [one.limit_rows() for one in self._tables]
         return plot(None if path is None else Path(path), answers, title, subtitle)
@@ -149,7 +149,7 @@ class Answer(Tables, AnswerRows):
 
 @dataclass(frozen=True)
 class Frame:
-    """What all tables of one question have in common.
+    """The fields that all tables of one question share.
 
     unit        of the readings, or an empty text
     confidence  of the intervals, between 0 and 1
@@ -164,7 +164,7 @@ class Frame:
     def answer(
         self, kind: Kind, of: Estimates, rows: Iterable[Row], quantity: Quantity = "share", **more: Any
     ) -> Answer:
-        """A table of rows that these estimates gave; more: further fields of an Answer."""
+        """Return a table of rows from these estimates; more: further fields of an Answer."""
         fields = {"experiment": of.experiment.name, "reports": of.reports, "quantity": quantity}
         fields |= {"approximate": of.approximate}
         return Answer(kind=kind, rows=tuple(rows), **(fields | vars(self) | more))
@@ -183,12 +183,12 @@ class Answers(Tables, tuple[Answer, ...]):
 
 _FIRST = ("name", "value", "low", "high", "se")
 _NO_ROW = FoundRow("", 0.0, 0.0, 0.0).to_dict()
-"""For the columns of a table without rows, which a discovery alone can be."""
+"""The columns of a table without rows; only a discovery can be one."""
 _NO_LINE = {"kind": "discovery", "quantity": "share"} | _NO_ROW
 
 
 def _data_frame(lines: Iterable[dict[str, Any]], otherwise: dict[str, Any]) -> DataFrame:
-    """otherwise: a line whose columns there are where there is no line."""
+    """Return a data frame; otherwise: a line with the columns to use if there are no lines."""
     require("pandas", "to_pandas")
     import pandas
 

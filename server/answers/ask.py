@@ -33,11 +33,11 @@ from .second_epsilon import Shuffling, TwoEpsilons
 from .texts import MOST_SHOWN
 
 ROWS = 16
-"""Rows of a number's histogram at most, where nobody says how many."""
+"""The most rows of a number's histogram by default."""
 
-_FINER = (16, 64)  # rows that are tried before single bins
-_OTHERWISE = {"candidates", "discovery", "pairs"}  # what has neither shares of values nor a mean
-_COMPARED = {"ranges", "mean", "candidates", "pairs"}  # what has trends and changes
+_FINER = (16, 64)  # numbers of rows to try before single bins
+_OTHERWISE = {"candidates", "discovery", "pairs"}  # experiments without shares of values or a mean
+_COMPARED = {"ranges", "mean", "candidates", "pairs"}  # experiments with trends and changes
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ class Reply:
         }
 
     def to_json(self) -> str:
-        """A file of JSON."""
+        """Return the reply as JSON text."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     def picture_answers(self) -> Answers:
-        """What a picture shows: what was asked for, and where nothing was, the histogram."""
+        """Return the tables of a picture: those that were asked for, otherwise the histogram."""
         if self.estimate.experiment.type == "pair" and not self.question.compares and not self.question.pair:
             return Answers([self.estimate.pairs.joint(self.question.rows or ROWS)])
         selection = Answers(one for one in self.answers if one.kind not in ("histogram", "moments"))
@@ -154,7 +154,7 @@ def describe_change(
         table = next((one for one in answers if any(row.name in names for row in one.rows)), table)
     rows = [row for row in table.rows if isinstance(row, ChangeRow)]
     named = [row for row in rows if row.name in names]
-    # Of a histogram nobody chose a row: the one that is surest to have changed is the first sentence.
+    # Without a chosen row, report the change of a histogram that is least likely to be chance.
     row = named[0] if named else rows[0] if question.ranges else min(rows, key=lambda one: one.p)
     one_fleet = against.fleet == selection.fleet
     sides = [(against, resolved.before), (selection, resolved.period)]
@@ -211,7 +211,7 @@ def estimate_of(facts: Facts, selection: Selection, question: Question) -> Fleet
 
 
 def over_time(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[str]) -> Answers:
-    """How "mean", ranges, labels and a question's quantiles or pair went over windows. Errors as ask()."""
+    """Return trends of "mean", ranges, labels, and a question's quantiles or pair. Errors as ask()."""
     question, selection = resolved.question, resolved.selection
     selected = facts.selected(selection)
     unit = selected.unit if question.unit is None else question.unit

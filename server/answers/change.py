@@ -36,7 +36,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def together(
     before: Estimates, after: Estimates, rows: Sequence[ChangeRow], frame: Frame, **fields: Any
 ) -> Answer:
-    """A table of changes, whose rows are tested together; fields: further ones of an Answer."""
+    """Return a table of changes, whose rows are tested together; fields: further ones of an Answer."""
     adjusted = holm([row.p for row in rows])
     final = [replace(row, p_adjusted=p) for row, p in zip(rows, adjusted, strict=True)]
     return frame.answer("change", after, final, reports=before.reports + after.reports, **fields)
@@ -64,7 +64,7 @@ def _less(after: HasInterval, before: HasInterval) -> Difference | DerivedDiffer
 def changed_shares(
     before: Estimates, after: Estimates, ranges: Sequence[IndexRange], frame: Frame = PLAIN
 ) -> Answer:
-    """Changes of the shares inside ranges. Raises EstimateError where type, range, bins or labels differ."""
+    """Return changes of shares inside ranges. Raises EstimateError if type, range, bins or labels differ."""
     check_same_quantity([before, after])
     lows, highs = [r.low for r in ranges], [r.high for r in ranges]
     old, new = before.ranges(lows, highs), after.ranges(lows, highs)
@@ -79,7 +79,7 @@ def changed_shares(
 def changed_readings(
     before: Estimates, after: Estimates, quantiles: Sequence[float] = (), frame: Frame = PLAIN
 ) -> Answer:
-    """Changes of a number's mean, standard deviation, as far as that is known, and quantiles.
+    """Return changes of a number's mean, of its standard deviation if it can be estimated, and of quantiles.
 
     Intervals of the last two are put together from those of both sides. A quantile's p is that of
     shares_below(), and its interval has one sign where that is below 1 - confidence. Raises EstimateError
@@ -100,7 +100,7 @@ def changed_readings(
 
 
 def _by_shares_below(row: ChangeRow, fewer: float, frame: Frame) -> ChangeRow:
-    """A quantile's change with an interval that says the same as its p; fewer: see _quantile_p()."""
+    """Return a quantile's change with an interval that agrees with its p; fewer: see _quantile_p()."""
     low, high = row.low, row.high
     if row.p >= 1 - frame.confidence:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -112,7 +112,7 @@ def _by_shares_below(row: ChangeRow, fewer: float, frame: Frame) -> ChangeRow:
 
 
 def _quantile_p(rise: float, q: float, halves: Sequence[Halves] | None) -> tuple[float, float]:
-    """The p of no change of a quantile that rose by so much, and by how much fewer boards are below it."""
+    """Return the p of no change of a quantile that rose by `rise`, and the decrease of the share below it."""
     if not halves:
         return 1.0, 0.0
     change = difference(*reversed(shares_below(halves, q)))

@@ -40,7 +40,7 @@ class Series:
 
     @property
     def days(self) -> int:
-        """How many days there are."""
+        """The number of days."""
         return len(self.counts.weekdays)
 
     def day(self, number: int) -> datetime.date:

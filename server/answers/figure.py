@@ -168,7 +168,7 @@ def style(axes: Axes, title: str = "", subtitle: str = "", xlabel: str = "", yla
     if below:
         where = {"xytext": (0, 6), "textcoords": "offset points", "xycoords": "axes fraction"}
         annotation = axes.annotate(below, (0, 1), fontsize=_SUBTITLE, color="#444444", va="bottom", **where)
-        annotation.set_in_layout(False)  # the title's distance leaves it room
+        annotation.set_in_layout(False)  # the title's padding leaves room for it
 
 
 def plain(axis: Axis, text: Callable[[float], str] = "{:g}".format) -> None:
@@ -190,7 +190,7 @@ def number_axis(axis: Axis, ticks: int = 10, whole: bool = False) -> None:
 
 
 def as_title(question: str) -> str:
-    """A question as a picture's title: on one line, and not too long for it."""
+    """Return a question as a picture's title, on one line and shortened if necessary."""
     return shorten(" ".join(question.split()), _LONGEST_QUESTION)
 
 

@@ -128,12 +128,12 @@ class Finding:
 
     @property
     def enough(self) -> bool:
-        """Whether there are enough reports for an answer."""
+        """Return whether there are enough reports for an answer."""
         return self.value is not None
 
     @property
     def direction(self) -> Direction:
-        """Where it went: up, down or none; "" if that is not known yet."""
+        """The direction of the change: up, down or none; "" if it is not known yet."""
         if self.change is not None:
             return "up" if self.change.size > 0 else "down"
         return "none" if self.since is not None else ""
@@ -363,7 +363,7 @@ class _Asker:
 
     @cached_property
     def _comparisons(self) -> int:
-        """How many series and differences share the allowance of false alarms."""
+        """The number of series and differences that share the allowance of false alarms."""
         total, experiment = 0, self.whole.newest.experiment
         for ask in self.questions:
             if ask.kind == "most common":

@@ -76,17 +76,17 @@ class FleetEstimate(Tables):
 
     @property
     def reports(self) -> int:
-        """How many reports it rests on."""
+        """The number of reports in the estimate."""
         return self.estimates.reports
 
     @property
     def approximate(self) -> bool:
-        """Whether the mechanism has an error that more reports do not remove; the intervals include it."""
+        """Return whether the mechanism has an error that more reports do not remove; intervals include it."""
         return self.estimates.approximate
 
     @property
     def answers(self) -> frozenset[str]:
-        """What it can be asked, in the words of experiments/asking.py."""
+        """The kinds of questions that it can answer, as named in experiments/asking.py."""
         return answers_of(*self.estimates.versions)
 
     @property
@@ -97,19 +97,19 @@ class FleetEstimate(Tables):
 
     @property
     def pairs(self) -> PairAnswers:
-        """What a pair can be asked: joint(), marginal(), conditional(), difference()."""
+        """The questions about a pair: joint(), marginal(), conditional(), difference()."""
         self._require("pairs")
         return PairAnswers(self.estimates, self._frame, self.truth)
 
     def histogram(self, rows: int = 16, *, post: str = "raw") -> Answer:
-        """The whole domain, a number's in at most rows rows.
+        """Return the shares of the whole domain, a number's in at most `rows` rows.
 
         Of an experiment that answers a mean and no shares there is one beside post-processed shares alone.
         """
         if post == "raw" or MEAN not in self.answers:
             self._require("frequencies")
         index_ranges = units.histogram_ranges(self.experiment, rows)
-        if "frequencies" not in self.answers:  # one's own may tell no share at all: some of them say so
+        if "frequencies" not in self.answers:  # a custom mechanism may not estimate shares: test some
             some = index_ranges[:: -(-len(index_ranges) // 16)]
             if not moments.tells(self.estimates, _indicators(self.experiment, some)):
                 self._require("frequencies")
@@ -123,7 +123,7 @@ class FleetEstimate(Tables):
         return self._shares("ranges", parse_ranges(self.experiment, ranges), post)
 
     def together(self, *ranges: Range, post: str = "raw") -> Answer:
-        """The share of the fleet inside any of the ranges, or with any of the labels or texts: one row."""
+        """Return the share inside any of the ranges, or with any of the labels or texts, as one row."""
         if "candidates" in self.answers:
             return texts.share_together(self.estimates, map(range_text, ranges), self._frame, self.texts)
         self._require("ranges")
@@ -151,7 +151,7 @@ class FleetEstimate(Tables):
     def _of_shares(
         self, kind: Kind, index_ranges: IndexRanges, rows: Sequence[Row], inside: Sequence[Any], post: str
     ) -> Answer:
-        """A table of shares, and post-processed ones beside them; inside: the indices of each row."""
+        """Return a table of shares, also post-processed if requested; inside: the indices of each row."""
         note, method = units.moved_note(self.experiment, index_ranges, self.unit), ""
         note = f"{note}\n{self._mixed_note}".strip()
         processed = self._processed(post)
@@ -171,14 +171,14 @@ class FleetEstimate(Tables):
         return texts.candidate_shares(self.estimates, candidates, self._frame, self.texts, most)
 
     def discover(self, alphabet: str | None = None) -> Answer:
-        """The texts that nobody listed and many boards sent, of an experiment with prefixes.
+        """Return texts that many boards sent and nobody listed, of an experiment with prefixes.
 
         alphabet: what texts are made of, such as "a-z0-9._-"; printable ASCII if None.
         """
         return texts.discovered(self.estimates, alphabet, self._frame, self.texts)
 
     def cdf(self) -> Answer:
-        """The share below every edge of a number's bins but the last, which all are below."""
+        """Return the share below every edge of a number's bins except the last, which is always 100%."""
         edges = units.bin_edges(self.experiment)
         self._require("quantiles")
         values, (low, high) = self.estimates.cdf(), self.estimates.cdf_intervals(self.confidence)
@@ -218,7 +218,7 @@ class FleetEstimate(Tables):
         return self._answer("moments", rows, note, quantity="reading")
 
     def top(self, k: int) -> Answers:
-        """The k most common values, each with the probability that it is one; below, others that may be.
+        """Return the k most common values, each with the probability that it is one, and possible others.
 
         The second table is there where reports do not tell values apart around rank k.
         """
@@ -240,7 +240,7 @@ class FleetEstimate(Tables):
         return rows
 
     def summary(self, rows: int = 16) -> Answers:
-        """The histogram, and a number's mean and standard deviation, as far as the experiment has them."""
+        """Return the histogram and a number's mean and standard deviation, if the experiment has them."""
         if "pairs" in self.answers:
             return self.pairs.summary(rows)
         tables = [self.histogram(rows)] if "frequencies" in self.answers else []
@@ -255,7 +255,7 @@ class FleetEstimate(Tables):
         cdf: bool = False,
         pair: PairQuestion = NO_QUESTION,
     ) -> Answers:
-        """What changed since another window, or differs from another fleet or version.
+        """Return changes since another window, or differences from another fleet or version.
 
         Shares of ranges, without any those of the histogram; of a number also mean, standard deviation and
         quantiles, and with cdf the share below every edge; of a pair what a PairQuestion asks. UsageError
@@ -283,7 +283,7 @@ class FleetEstimate(Tables):
 
     @property
     def which(self) -> str:
-        """Which reports it rests on, in words, with the windows that they came in."""
+        """The reports that the estimate uses, in words, with their windows."""
         if not self.sources:
             return self.about
         fleet = " and ".join(sorted({source.fleet for source in self.sources}))
@@ -349,12 +349,12 @@ def _indicators(experiment: Experiment, index_ranges: IndexRanges) -> Floats:
 
 
 def range_text(limits: Range) -> str:
-    """A range as it is written: (18, None) is "18:"."""
+    """Return a range as text: (18, None) is "18:"."""
     return limits if isinstance(limits, str) else ":".join("" if end is None else str(end) for end in limits)
 
 
 def parse_ranges(experiment: Experiment, ranges: Sequence[Range]) -> list[units.IndexRange]:
-    """The indices of several ranges or labels; UnitsError where one does not fit."""
+    """Return the indices of several ranges or labels. Raises UnitsError if one does not fit."""
     return [units.parse_range(experiment, range_text(one)) for one in ranges]
 
 
@@ -365,7 +365,7 @@ def trend(
     quantiles: Sequence[float] = (),
     pair: PairQuestion = NO_QUESTION,
 ) -> Answers:
-    """How statistics went over the windows: tables of shares, of a number's mean, and of its quantiles.
+    """Return trends of statistics: tables of shares, of a number's mean, and of its quantiles.
 
     statistics: ranges and labels, and "mean" for a number's; without any, and without quantiles, a number's
     mean, the shares of all labels, or that of "yes". pair: of a pair, what is asked. Raises EstimateError for

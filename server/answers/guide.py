@@ -13,14 +13,14 @@ from .second_epsilon import TwoEpsilons
 
 A = TypeVar("A", bound=AnswerRows)
 
-_NOISY = 0.25  # of the largest share: half an interval of more hides what the others are
+_NOISY = 0.25  # a half-width above this part of the largest share hides the others
 _OF_PAIRS = ("difference", "conditional", "marginal", "joint")
-_MOMENTS = ("mean", "standard deviation")  # shown unasked; a quantile was asked for
+_MOMENTS = ("mean", "standard deviation")  # shown by default, unlike quantiles
 
 
 @dataclass(frozen=True)
 class Guide:
-    """What somebody who knows nothing of differential privacy needs to know of answers."""
+    """An explanation of answers for readers who do not know differential privacy."""
 
     private: str
     exact: str
@@ -48,13 +48,13 @@ def is_noisy(answer: AnswerRows) -> bool:
 
 
 def answer_in_focus(answers: Sequence[A]) -> A:
-    """The table that errors are said of: a pair's difference, or one part given another, or the first."""
+    """Return the table whose errors are described: a pair's difference or conditional, or the first."""
     of_pairs = [one for kind in _OF_PAIRS[:2] for one in answers if one.kind == kind]
     return next(iter(of_pairs), answers[0])
 
 
 def exact(answers: Sequence[AnswerRows]) -> str:
-    """How exact the answers are, in a sentence; of a pair from the best known row to the worst."""
+    """Return a sentence on how exact the answers are; for a pair, from the most to the least exact row."""
     confidence = answers[0].confidence
     if answers[0].kind in _OF_PAIRS:
         about = answer_in_focus(answers)
@@ -71,7 +71,7 @@ def exact(answers: Sequence[AnswerRows]) -> str:
     shares = [a for a in telling if a.quantity == "share"]
     readings = [a for a in telling if a.quantity == "reading"]
     range_rows = [row for a in shares if a.kind == "ranges" for row in a.rows]
-    if range_rows:  # the widest of them: what holds for it holds for each
+    if range_rows:  # the widest one bounds all of them
         which = "the share that you asked for" if len(range_rows) == 1 else "each share that you asked for"
         parts.append((which, max(row.half_width for row in range_rows), None))
     elif shares and half_width(shares[0]):

@@ -16,8 +16,8 @@ from ..experiments.units import bin_edges, bin_middles
 from ..mechanisms import mechanism_of
 from ..mechanisms.workload import positions
 
-_BIASED = 1e-6  # more is no rounding
-_SMALL = 0.1  # of half an interval: what bins add is not worth a word below
+_BIASED = 1e-6  # a larger bias is not rounding
+_SMALL = 0.1  # part of a half-width below which the error of bins is not mentioned
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ def mean(estimate: Estimates) -> Statistic:
 
 
 def has_deviation(estimate: Estimates) -> bool:
-    """Whether its mechanisms tell mean squares as well: one's own may answer the mean and nothing else."""
+    """Return whether mean squares can be estimated too; a custom mechanism may estimate only the mean."""
     return tells(estimate, positions(estimate.domain)[:, None] ** 2)
 
 
 def tells(estimate: Estimates, statistics: Floats) -> bool:
-    """Whether its mechanisms' weights for statistics between 0 and 1, shape (domain, n), are without bias."""
+    """Return whether statistics between 0 and 1, shape (domain, n), can be estimated without bias."""
     return all(_unbiased(experiment, statistics) for experiment in estimate.versions)
 
 
@@ -98,7 +98,7 @@ def _unbiased(experiment: Experiment, statistics: Floats) -> bool:
 
 
 def bins_note(estimate: Estimates, unit: str, half_width: float) -> str:
-    """What counting middles adds to the error of a mean, where that is not small beside it; else empty."""
+    """Return a note on the error that binning adds to a mean, or "" if that error is comparatively small."""
     width = float(np.diff(bin_edges(estimate.experiment)).max())
     if width / 2 <= _SMALL * half_width:
         return ""
@@ -108,7 +108,7 @@ def bins_note(estimate: Estimates, unit: str, half_width: float) -> str:
 
 
 def deviation(estimate: Estimates) -> Deviation:
-    """Standard deviation of a number in whole units. Raises UnitsError for another type.
+    """Return the standard deviation of a number in whole units. Raises UnitsError for another type.
 
     The square of the mean's error is taken off the mean square's bias, and its own scatter is in the error:
     with few reports it is most of it.

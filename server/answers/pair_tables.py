@@ -1,4 +1,4 @@
-"""What can be asked of a pair, as tables of linear statistics, ratios and differences of ratios."""
+"""The statistics of a pair, as tables of linear statistics, ratios and differences of ratios."""
 
 import math
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from .question import PairQuestion
 from .rows import Quantity
 
 MOST_CELLS = 40
-"""Cells of a joint table that is shown unasked."""
-_MOST_JOINT = 4_096  # that is shown at all
+"""The most cells of a joint table that is shown by default."""
+_MOST_JOINT = 4_096  # cells
 _MOST_ROWS = 1_000  # of shares and means given something
 
 
@@ -47,7 +47,7 @@ class PairStatistic:
     cell: tuple[tuple[str, str], ...] = ()
 
     def of_truth(self, truth: Floats) -> float | None:
-        """The same of a population's shares; None where nobody meets a condition."""
+        """Return the true value from a population's shares; None if nobody meets a condition."""
         if self.condition is None:
             return float(truth @ self.of)
         values: list[float] = []
@@ -88,7 +88,7 @@ def statistics(estimates: Estimates, pair_statistics: Sequence[PairStatistic]) -
 
 
 def denominators(one: PairStatistic, statistic: Statistic) -> list[tuple[CellCondition, Ratio]]:
-    """The conditions that a statistic is divided by, and the ratios with them."""
+    """Return the conditions that a statistic is divided by, with their ratios."""
     if isinstance(statistic, Ratio) and one.condition:
         return [(one.condition, statistic)]
     if isinstance(statistic, RatioDifference) and one.condition and one.versus:
@@ -97,7 +97,7 @@ def denominators(one: PairStatistic, statistic: Statistic) -> list[tuple[CellCon
 
 
 def joint(experiment: Experiment, rows: int) -> PairTable:
-    """The share of every cell, a number's values in at most so many ranges. Raises UsageError for many."""
+    """Return the share of every cell, with at most `rows` ranges of a number. Raises UsageError for many."""
     names = [part.name for part in parts_of(experiment)]
     if (count := joint_cells(experiment, rows)) > _MOST_JOINT:
         raise UsageError(f"the joint table has {count:,} cells: ask for some, with {_of_and_given()}")
@@ -111,7 +111,7 @@ def joint(experiment: Experiment, rows: int) -> PairTable:
 
 
 def joint_cells(experiment: Experiment, rows: int) -> int:
-    """How many cells the joint table has, a number's values in at most so many ranges."""
+    """Return the number of cells of the joint table, with at most `rows` ranges of a number."""
     return math.prod(
         min(rows, value_count(p)) + p.domain - value_count(p) if p.type == "number" else p.domain
         for p in parts_of(experiment)
@@ -119,7 +119,7 @@ def joint_cells(experiment: Experiment, rows: int) -> int:
 
 
 def marginal(experiment: Experiment, part: str, rows: int) -> PairTable:
-    """The share of each value of a part, a number's in at most so many ranges.
+    """Return the share of each value of a part, of a number in at most `rows` ranges.
 
     Of a part that sets `missing`, values are among those with a reading, and no reading is among all.
     """
@@ -135,7 +135,7 @@ def marginal(experiment: Experiment, part: str, rows: int) -> PairTable:
 
 
 def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairTable:
-    """What `of` names among those of each condition that `given` names.
+    """Return the statistics of `of` among the devices that meet each condition of `given`.
 
     Without `of` it is the last part, without `given` the first one that `of` does not tell of. Raises
     UnitsError for what the experiment does not have, UsageError for what leaves nothing to ask.
@@ -161,7 +161,7 @@ def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairT
 
 
 def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tuple[PairTable, PairTable]:
-    """What `of` names among those of each of two conditions, and the first less the second."""
+    """Return the statistic of `of` under each of two conditions, and the first less the second."""
     first, second = (cells.parse(experiment, text) for text in versus)
     if np.array_equal(first.cells, second.cells):
         raise UsageError(
@@ -184,7 +184,7 @@ def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tupl
 
 
 def summary(experiment: Experiment, rows: int) -> list[PairTable]:
-    """The joint table if it is small, that of each part, and the last part given the first."""
+    """Return the joint table if it is small, a table of each part, and the last part given the first."""
     small = joint_cells(experiment, rows) <= MOST_CELLS
     tables = [joint(experiment, rows)] if small else []
     tables += [marginal(experiment, part.name, rows) for part in parts_of(experiment)]
@@ -217,7 +217,7 @@ def _of_and_given(word: str = "and") -> str:
 def _targets(
     experiment: Experiment, of: str, given: str, condition_parts: tuple[int, ...] = ()
 ) -> tuple[list[CellCondition], Quantity]:
-    """Return the weights of what is asked for: of a condition, of each value of a part, or a number's middles.
+    """Return the target cells: of a condition, of each value of a part, or a number's middles.
 
     condition_parts: the parts that conditions are about. If `of` is empty, it is the last other part.
     """
@@ -250,7 +250,7 @@ def _with_reading(experiment: Experiment, condition: CellCondition, of: CellCond
 def _conditions(
     experiment: Experiment, given: str, targets: Sequence[CellCondition], rows: int
 ) -> tuple[list[CellCondition], str]:
-    """The conditions that `given` names, and what they are called together."""
+    """Return the conditions that `given` names, and a name for all of them."""
     if "=" in given:
         condition = cells.parse(experiment, given)
         return [condition], condition.text

@@ -24,7 +24,7 @@ _Lost = tuple[CellCondition, Ratio, int]
 
 @dataclass(frozen=True)
 class PairAnswers:
-    """What an estimate of a pair can be asked; made by FleetEstimate.pairs.
+    """The questions about an estimate of a pair; made by FleetEstimate.pairs.
 
     Conditions are texts: "version=1.2", "version=1.2|1.3", "version!=1.2", "delay=15:", and several of them
     with &. Methods raise UnitsError for parts and values that the experiment does not have, and EstimateError
@@ -40,15 +40,15 @@ class PairAnswers:
         return self.estimates.experiment
 
     def joint(self, rows: int = ROWS) -> Answer:
-        """The share of every cell of the joint table, a number's values in at most so many ranges."""
+        """Return the share of every cell of the joint table, with at most `rows` ranges of a number."""
         return self._answer(pair_tables.joint(self._experiment, rows))
 
     def marginal(self, part: str, rows: int = ROWS) -> Answer:
-        """The share of each value of a part, a number's in at most so many ranges."""
+        """Return the share of each value of a part, of a number in at most `rows` ranges."""
         return self._answer(pair_tables.marginal(self._experiment, part, rows))
 
     def conditional(self, of: str = "", given: str = "", rows: int = ROWS) -> Answer:
-        """The share of a condition, or the mean of a number, among those of each value of a part.
+        """Return the share of a condition, or the mean of a number, for each value of another part.
 
         of: "crashed=yes", or a part, left out the last one. given: a part, left out the first one, or a
         condition. Conditions that too few boards meet are left out, which the note says.
@@ -56,11 +56,11 @@ class PairAnswers:
         return self._answer(pair_tables.conditional(self._experiment, of, given, rows))
 
     def difference(self, of: str, first: str, second: str) -> Answers:
-        """A share or a mean among those of one condition and of another, and the first less the second."""
+        """Return a share or a mean under each of two conditions, and the first less the second."""
         return Answers(map(self._answer, pair_tables.difference(self._experiment, of, (first, second))))
 
     def summary(self, rows: int = ROWS) -> Answers:
-        """The joint table if it is small, that of each part, the last part given the first.
+        """Return the joint table if it is small, a table of each part, and the last part given the first.
 
         What its reports do not tell is left out; a note says so.
         """
@@ -83,7 +83,7 @@ class PairAnswers:
         return Answers(map(self._answer, pair_tables.tables(self._experiment, question, rows)))
 
     def change_since(self, before: Estimates, question: PairQuestion, rows: int = ROWS) -> Answers:
-        """What changed of it since other estimates, which share no reports with these."""
+        """Return changes since other estimates, which share no reports with these."""
         check_same_quantity([before, self.estimates])
         sides, confidence = (before, self.estimates), self.frame.confidence
         answers: list[Answer] = []
@@ -117,7 +117,7 @@ class PairAnswers:
 
 
 def trend(windows: Mapping[str, Estimates], question: PairQuestion, frame: Frame) -> Answers:
-    """How what a question asks for went over the windows; without one, the last part given the first.
+    """Return trends of the answers to a question; without one, of the last part given the first.
 
     Raises EstimateError for fewer than two windows, and where none of it is known in all of them.
     """
@@ -136,7 +136,7 @@ def trend(windows: Mapping[str, Estimates], question: PairQuestion, frame: Frame
 def _known_statistics(
     table: PairTable, of: Sequence[Estimates]
 ) -> tuple[list[tuple[PairStatistic, list[Statistic]]], str]:
-    """A table's statistics that all estimates tell, in each of them, and a note on those left out."""
+    """Return the statistics that all estimates provide, with each one's values, and a note on the others."""
     each = [pair_tables.statistics(estimates, table.statistics) for estimates in of]
     results: list[tuple[PairStatistic, list[Statistic]]] = []
     lost: list[_Lost] = []
@@ -155,7 +155,7 @@ def _known_statistics(
 
 
 def _note(results: Sequence[object], lost: Sequence[_Lost]) -> str:
-    """What is left out, in words; raises EstimateError where that is all."""
+    """Return a note on the statistics left out. Raises EstimateError if no others remain."""
     if not lost:
         return ""
     first = {condition.text: ratio.below for condition, ratio, _ in reversed(lost)}

@@ -53,7 +53,7 @@ class Period:
 
     @property
     def is_days(self) -> bool:
-        """Whether it begins and ends at midnight."""
+        """Return whether it begins and ends at midnight."""
         return all(moment.time() == datetime.time() for moment in (self.begin, self.end))
 
 
@@ -166,7 +166,7 @@ def period_of_length(length: str, at: datetime.datetime, before: int = 0) -> Per
 
 
 def named(period: str, there: Sequence[str]) -> tuple[str, ...]:
-    """The windows of a day, a month or a span of days, or the window itself: 2026-11, 2026-11-01..2026-11-07.
+    """Return the windows of a day, month or span of days (2026-11-01..2026-11-07), or the window itself.
 
     UsageError for a span that ends before it begins; a window that is not there is returned as it is.
     """
@@ -179,7 +179,7 @@ def named(period: str, there: Sequence[str]) -> tuple[str, ...]:
 
 
 def resolve_periods(periods: Sequence[str], there: Sequence[str]) -> tuple[str, ...]:
-    """The windows of several periods, each once; a period without reports stays as it is, to be named."""
+    """Return the windows of several periods, each once, and unchanged the names of periods without any."""
     available = set(there)
     windows = (w for one in periods for w in ((one,) if one in available else named(one, there) or (one,)))
     return tuple(dict.fromkeys(windows))

@@ -59,7 +59,7 @@ class _Panel:
 
     @property
     def quantity(self) -> str:
-        """What values are called."""
+        """The name of the values' axis."""
         shares = _OF_SHARES.get(self.answer.kind, "share of devices, %")
         return shares if self.answer.quantity == "share" else self.unit
 
@@ -85,7 +85,7 @@ class _Panel:
 
     @cached_property
     def errors(self) -> Floats:
-        """How far the intervals reach to both sides, shape (2, rows)."""
+        """Distances from the values to both ends of the intervals, shape (2, rows)."""
         low, high = self.ends
         return np.maximum([self.values - low, high - self.values], 0)
 
@@ -110,7 +110,7 @@ class _Panel:
 
     @property
     def cumulative(self) -> bool:
-        """Whether all rows begin at the lowest edge."""
+        """Return whether all rows begin at the lowest edge."""
         return len(self.rows) > 1 and _has_places(self.answer) and len({row.lower for row in self.rows}) == 1
 
     def number_axes(self) -> None:
@@ -146,7 +146,7 @@ def plot(path: Path | None, answers: Sequence[AnswerRows], title: str = "", subt
 
 
 def _title(answer: AnswerRows) -> str:
-    """What the picture is about; a change is on two lines."""
+    """Return the picture's title; that of a change has two lines."""
     head = titled(answer.experiment, answer.unit, answer.about)
     return f"{head}\nagainst {answer.against}" if answer.against else head
 
@@ -172,7 +172,7 @@ def _subtitle(panel: _Panel, alone: bool) -> str:
 
 
 def _has_places(answer: AnswerRows) -> bool:
-    """Whether rows have edges in the reading's unit."""
+    """Return whether rows have edges in the reading's unit."""
     return all(row.upper is not None for row in answer.rows)
 
 
@@ -227,7 +227,7 @@ def _histogram(p: _Panel) -> _Labels:
 
 
 def _labels(p: _Panel) -> _Labels:
-    """A bar for each label, from the top down."""
+    """Draw a bar for each label, from the top down."""
     axes, at = p.axes, pictures.named_rows(p.axes, [row.name for row in p.rows])
     axes.barh(at, p.values, height=0.72, color=pictures.BAR, label="estimate")
     axes.errorbar(p.values, at, xerr=p.errors, fmt="none", label=p.of_the_estimate, **_INTERVAL)
@@ -248,14 +248,14 @@ def _beside(p: _Panel, at: np.ndarray) -> None:
 
 
 def _estimate_first(axes: Axes) -> tuple[list[Artist], list[str]]:
-    """Handles and names of a legend; a remark in brackets comes last."""
+    """Return handles and names of a legend, with a remark in brackets last."""
     both = zip(*axes.get_legend_handles_labels(), strict=True)
     ordered = sorted(both, key=lambda one: one[1].startswith("(") - one[1].startswith("estimate"))
     return [handle for handle, _ in ordered], [name for _, name in ordered]
 
 
 def _side_by_side(p: _Panel) -> _Labels:
-    """A line for each row: the value and its interval; changes are marked by what they are."""
+    """Draw each row's value and interval on a line; changes are marked by their kind."""
     axes, answer = p.axes, p.answer
     if not answer.rows:
         axes.set_axis_off()
@@ -281,7 +281,7 @@ def _side_by_side(p: _Panel) -> _Labels:
 
 
 def _side_name(row: Row) -> str:
-    """A row's name in lines that are short enough to be read whole."""
+    """Return a row's name in lines that are short enough to be shown in full."""
     if isinstance(row, TopRow):
         return f"{row.name}\n{row.probability * 100:.0f} % belongs"
     return row.name.replace(" less ", "\nless ") if isinstance(row, DifferenceRow) else row.name
@@ -329,7 +329,7 @@ def _cdf(p: _Panel) -> _Labels:
 
 
 def _trend(p: _Panel) -> _Labels:
-    """A line for each statistic over the windows, dates to scale; of many the largest."""
+    """Draw a line for each statistic over the windows, dates to scale, but only the largest ones."""
     axes = p.axes
     windows = list(dict.fromkeys(row.window for row in p.rows if isinstance(row, TrendRow)))
     names = list(dict.fromkeys(row.name for row in p.rows))
@@ -363,7 +363,7 @@ def _trend(p: _Panel) -> _Labels:
 
 
 def _heat_map(p: _Panel) -> _Labels:
-    """A joint table of two parts: a cell for each pair of values, coloured by its share.
+    """Draw a joint table of two parts, with a cell for each pair of values, coloured by its share.
 
     A small table has the share and half its interval in each cell; in a larger one a small cross marks the
     cells whose interval holds 0.

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class ReportSource(NamedTuple):
-    """Where reports were counted: two estimates with a source in common share reports."""
+    """The place where reports were counted; estimates with a source in common share reports."""
 
     store: str
     fleet: str
@@ -38,13 +38,13 @@ class ReportSource(NamedTuple):
 
 
 class ResultCache:
-    """Counts by window, and estimates by the counts they rest on: right whoever asks; for several threads.
+    """A cache of counts by window, and of estimates by their counts; safe for several threads.
 
-    A window is read and worked out again only once its number of reports is another: by a report, however
-    late, or a merge. Nothing holds once windows were erased, or another file took the store's place.
+    A window is read and estimated again only when its number of reports changes, by a late report or a merge.
+    Entries are invalid after windows were erased, or if another file replaced the store.
     """
 
-    _MOST = 400  # the one that nobody asked for longest goes first
+    _MOST = 400  # the least recently used is dropped first
 
     def __init__(self, most_codes: int = 1 << 21) -> None:
         self._most_codes = most_codes  # of all windows: 32 MiB
@@ -67,7 +67,7 @@ class ResultCache:
         return result
 
     def counts(self, store: Store, version: Version, reports: Mapping[str, int]) -> Counts:
-        """Counts of a version's codes, shape (code_count,), over windows that have so many reports each."""
+        """Return counts of a version's codes, shape (code_count,); reports: the number in each window."""
         total = np.zeros(version.experiment.code_count, np.int64)
         for _, codes, counts in self.windows(store, version, reports):
             total[codes] += counts
@@ -100,7 +100,7 @@ class ResultCache:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a store says of each fleet, read once: for several questions to it.
+    """The contents of a store, read once to answer several questions.
 
     at: the time, UTC, at which a window has ended or not. One that has not has no ε of its histogram: whoever
     asks again after one more report learns that report. cache: estimates, also of facts read before.
@@ -132,7 +132,7 @@ class Facts:
             versions, own = self.versions(fleet), dict[int, int]()
             # What cheaper versions allow counts too, whether or not they are asked about.
             allowed = most_reports(versions)
-            # The devices are many: they are asked only where a budget allows a board more than one report.
+            # There are many devices: read them only if a budget allows a board more than one report.
             needs_participation = any(n is None or n > 1 for n in allowed.values())
             sent = self.store.participation(fleet) if needs_participation else {}
             for v in versions:
@@ -149,7 +149,7 @@ class Facts:
         return self._reports[fleet]
 
     def selected(self, selection: Selection) -> Selected:
-        """The selected reports; raises UsageError where fleet, name or version is not there."""
+        """Return the selected reports. Raises UsageError if the fleet, name or version does not exist."""
         name, fleet = selection.experiment, selection.fleet
         named = [v for v in self.versions(fleet) if v.experiment.name == name]
         if not named:
@@ -180,7 +180,7 @@ class Selected:
 
     @property
     def can(self) -> frozenset[str]:
-        """What all these versions answer, in the words of server/experiments/asking.py."""
+        """The kinds of questions that all these versions answer, as named in server/experiments/asking.py."""
         return answers_of(*(v.experiment for v in self.versions))
 
     @property
@@ -190,7 +190,7 @@ class Selected:
 
     @property
     def unit(self) -> str:
-        """What readings are in: as the newest version says that says it, empty where none does."""
+        """The unit of readings in the newest version that has one; otherwise ""."""
         newest_first = sorted(self.versions, key=lambda v: v.serial, reverse=True)
         # A store may come from anybody; in pictures and JSON nothing else makes control characters visible.
         return visible(next((v.unit for v in newest_first if v.unit), ""))
@@ -211,19 +211,19 @@ class Selected:
 
     @property
     def reports(self) -> int:
-        """How many reports there are in the selected windows."""
+        """The number of reports in the selected windows."""
         return sum(sum(counts.values()) for counts in self.counts.values())
 
     @property
     def sources(self) -> frozenset[ReportSource]:
-        """Where the reports were counted."""
+        """The places where the reports were counted."""
         where, fleet = self.facts.store.where, self.selection.fleet
         digests = {v.id: v.experiment.digest for v in self.versions}
         both = [(window, i) for window, counts in self.counts.items() for i in counts]
         return frozenset(ReportSource(where, fleet, digests[i], window) for window, i in both)
 
     def estimate(self, weigh: WeighBy = "reports") -> Estimates:
-        """The estimate: windows' histograms added, versions pooled.
+        """Return the estimate: windows' histograms added, versions pooled.
 
         Raises UsageError where there are too many values for weigh, EstimateError for a window without
         reports, fewer than 2 reports, or versions that do not go together.
@@ -269,7 +269,7 @@ def version_key(version: Version) -> Hashable:
 
 
 def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
-    """The estimate of selected reports, worked out anew; EstimateError as Selected.estimate()."""
+    """Return a new estimate of selected reports; EstimateError as Selected.estimate()."""
     estimates: list[Estimates] = []
     facts, selection = selected.facts, selected.selection
     for version in selected.versions:

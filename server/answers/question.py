@@ -65,7 +65,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class PairQuestion:
-    """What is asked of a pair; all empty for what it says unasked.
+    """A question about a pair; all empty for the default tables.
 
     of      a condition such as "crashed=yes", or a part: of a bool that it is yes, of a number its mean
     given   a part, of which each value gets a row, or a condition
@@ -86,7 +86,7 @@ NO_QUESTION = PairQuestion()
 
 
 class Question(BaseModel):
-    """What is asked of which reports; a field's description is the help of its option."""
+    """A question about selected reports; a field's description is the help of its option."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -152,17 +152,17 @@ class Question(BaseModel):
 
     @property
     def is_trend(self) -> bool:
-        """Whether there is a row for each window, or for each day, week or month."""
+        """Return whether there is a row for each window, or for each day, week or month."""
         return self.trend or self.by is not None
 
     @property
     def compares(self) -> bool:
-        """Whether it is about more than one histogram, apart."""
+        """Return whether it compares histograms."""
         return self.is_trend or bool(self.against)
 
     @property
     def pair(self) -> PairQuestion:
-        """What is asked of a pair. Raises UsageError for more than two conditions."""
+        """The question about a pair. Raises UsageError for more than two conditions."""
         match self.given:
             case (first, second):
                 return PairQuestion(self.of, "", (first, second), self.joint)

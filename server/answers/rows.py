@@ -45,13 +45,13 @@ TITLES: dict[Kind, str] = {
     "candidates": "share of the fleet",
     "discovery": "texts found",
 }
-"""What an answer shows, by its kind."""
+"""Headings of tables, by kind."""
 
 OUTSIDE = (
     "Unbiased estimates scatter around the truth, some of them below 0 % or above 100 %, where no real share "
     "is: the interval tells what is likely."
 )
-"""Said once below a table with such a share."""
+"""Shown once below a table with such a share."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Row:
 
     @property
     def covered(self) -> bool | None:
-        """Whether the interval holds the truth; None where the truth is not known."""
+        """Return whether the interval holds the truth; None if the truth is not known."""
         return None if self.truth is None else self.low <= self.truth <= self.high
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class ChangeRow(Row):
     p_adjusted: float = 1.0
 
     def adjusted_away(self, confidence: float) -> bool:
-        """Whether it is a change by itself, but may be chance with all rows of the table looked at."""
+        """Return whether it counts as changed by itself, but not when all rows of the table are compared."""
         return self.p < 1 - confidence <= self.p_adjusted
 
 
@@ -148,7 +148,7 @@ class CellRow(Row):
 
 @dataclass(frozen=True)
 class DifferenceRow(Row):
-    """What holds in one case less what holds in another, both, and p of no difference."""
+    """The statistic under one condition less that under another, both values, and p of no difference."""
 
     first: float = 0.0
     second: float = 0.0
@@ -231,13 +231,13 @@ class AnswerRows:
         return "interval" if self.less_sure else f"{self.confidence * 100:g} % interval"
 
     def limit_rows(self) -> Self:
-        """The same with the rows that tables and pictures have."""
+        """Return the same with only the rows that tables and pictures show."""
         if not self.most or len(self.rows) <= self.most + 1:
             return self
         return replace(self, rows=(*self.rows[: self.most], self.rows[-1]))
 
     def tells(self, row: Row) -> bool:
-        """Whether a row's interval is narrow enough to be shown."""
+        """Return whether a row's interval is narrow enough to be shown."""
         return not is_too_wide(row.half_width, 1.0 if self.quantity == "share" else self.extent)
 
     def telling(self) -> Self:
@@ -283,7 +283,7 @@ def _missing_note(row: Row) -> str:
 
 
 def _outside(row: Row) -> bool:
-    """Whether a share is shown as less than nothing or more than all."""
+    """Return whether a share is shown as less than 0% or more than 100%."""
     match row:
         case ChangeRow():
             values = [row.before, row.after]
@@ -295,11 +295,11 @@ def _outside(row: Row) -> bool:
 
 
 def quantile_name(q: float) -> str:
-    """How a quantile is called."""
+    """Return the name of a quantile."""
     return "median" if q == 0.5 else f"{q * 100:g} % quantile"
 
 
 def coverage(answers: Iterable[AnswerRows]) -> tuple[int, int]:
-    """How many of the answers' intervals hold the truth, and out of how many."""
+    """Return how many of the answers' intervals hold the truth, and the number of intervals."""
     rows = [row for a in answers for row in a.rows if row.covered is not None]
     return sum(row.covered is True for row in rows), len(rows)

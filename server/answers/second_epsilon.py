@@ -26,12 +26,12 @@ ENDED = f"for whoever sees each window's histogram once it has ended, {LIMITS}"
 """Whom the ε of several windows' histograms holds against where only ended windows are shown."""
 
 RUNNING = "A histogram's ε is – where its window has not ended: until then only the ε of a report holds."
-"""Said below a table with such a window."""
+"""Shown below a table with such a window."""
 
 
 @dataclass(frozen=True)
 class Shuffling:
-    """What the ε of a histogram is worked out with.
+    """The parameters for calculating the ε of a histogram.
 
     delta   above 0, below 1
     honest  the part of the reports that honest boards made, above 0 up to 1: a forged one hides nobody
@@ -71,7 +71,7 @@ class TwoEpsilons:
         return {{"holds": "histogram_holds"}.get(name, name): value for name, value in vars(self).items()}
 
     def words(self, what: str = "the histogram") -> str:
-        """A sentence; what: what is seen."""
+        """Return a sentence; what: the subject of the second ε."""
         both = f"ε of a report: {self.report:g}. ε of {what}: {rounded_up(self.histogram)}"
         if self.histogram is None:
             return f"{both}: {self.holds}."

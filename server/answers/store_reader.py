@@ -54,7 +54,7 @@ class StoreReader:
         return tuple(self.store.fleets())
 
     def fleet(self, name: str | None = None) -> FleetReader:
-        """A fleet by its name, which may be left out where there is only one. UsageError for another."""
+        """Return a fleet by its name, optional if there is only one. Raises UsageError for another."""
         return FleetReader(self, choose_name("fleet", name, self.fleets, "in this store"))
 
     def __repr__(self) -> str:
@@ -74,7 +74,7 @@ class FleetReader:
         return Facts(self._reader.store).names(self.name)
 
     def experiment(self, name: str | None = None, unit: str | None = None) -> ExperimentReader:
-        """An experiment by its name, which may be left out where there is only one.
+        """Return an experiment by its name, optional if there is only one.
 
         unit: what readings are in, such as "°C"; left out, what the store says. UsageError for another name.
         """
@@ -99,7 +99,7 @@ class ExperimentReader:
 
     @property
     def unit(self) -> str:
-        """What readings are in: as it was given, or as the experiment's file said; else empty."""
+        """The unit of readings: as given, or as in the experiment's file; otherwise ""."""
         return self._selected.unit if self._unit is None else self._unit
 
     @property
@@ -143,7 +143,7 @@ class ExperimentReader:
         weigh: WeighBy = "reports",
         confidence: float = CONFIDENCE,
     ) -> FleetEstimate:
-        """The estimate over windows, without any over the newest 7 completed days; several are added up.
+        """Return the estimate over windows added up; by default over the newest 7 completed days.
 
         windows: their names, or months and spans of days: "2026-11", "2026-11-01..2026-11-07". last: those of
         the last "7d", "12h" or "2w" before today in their place, or "all" completed ones.
@@ -169,7 +169,7 @@ class ExperimentReader:
         pair: PairQuestion = NO_QUESTION,
         by: str = "",
     ) -> Answers:
-        """How "mean", ranges, labels or quantiles went over the windows: a row for each, with a test.
+        """Return trends of "mean", ranges, labels or quantiles: a row for each window, with a test.
 
         windows: without any, all completed ones. by: "day", "week" or "month", which they are put together
         by. Without statistics a number's mean, or the shares of the labels; pair: what of a pair. Each row

@@ -48,7 +48,7 @@ err = PlainConsole(stderr=True)
 
 
 class Printable:
-    """What shows itself: as a table of 80 columns wherever it is printed, and as HTML in a notebook."""
+    """A result that prints as a table of 80 columns, and as HTML in a notebook."""
 
     def __rich__(self) -> RenderableType:
         raise NotImplementedError
@@ -75,7 +75,7 @@ LEAST_WIDTH = 60
 
 
 def plain(text: str) -> Text:
-    """A text that is shown as it is on any console, also one that reads markup."""
+    """Return a text that any console shows unchanged, even one that interprets markup."""
     return Text(visible(text))
 
 
@@ -233,7 +233,7 @@ _BAR_CELLS = 14
 _BLOCKS = "▁▂▃▄▅▆▇█"
 DEVIATION = "standard deviation"
 TOO_FEW = "too few reports"
-"""Said in place of an interval that would hold nearly everything."""
+"""Shown in place of an interval that would include nearly everything."""
 
 
 def blocks(values: Sequence[float], low: float | None = None) -> str:
@@ -247,7 +247,7 @@ def blocks(values: Sequence[float], low: float | None = None) -> str:
 
 
 def over_time(table_of: AnswerRows) -> FittedTable:
-    """A trend with a line for each statistic: what it was at first, its course in blocks, what it is."""
+    """Return a trend with a line for each statistic: first value, course in blocks, last value."""
     number = _number(table_of)
     unit = " %" if table_of.quantity == "share" else f" {table_of.unit}".rstrip()
     result = table(table_of.heading)
@@ -266,7 +266,7 @@ def over_time(table_of: AnswerRows) -> FittedTable:
 
 
 def _bar(share: float, most: float) -> str:
-    """A horizontal bar in eighths of a cell."""
+    """Return a horizontal bar in eighths of a cell."""
     eighths = max(0, round(share / most * _BAR_CELLS * 8)) if most > 1e-9 else 0
     full, rest = divmod(min(eighths, _BAR_CELLS * 8), 8)
     return "█" * full + ("" if rest == 0 else " ▏▎▍▌▋▊▉"[rest])
@@ -290,7 +290,7 @@ class _Column:
 
 
 def answer(table_of: AnswerRows, title: str = "") -> FittedTable:
-    """An answer's table: shares in percent or readings in their unit, with intervals."""
+    """Return an answer's table: shares in percent or readings in their unit, with intervals."""
     table_of = table_of.limit_rows()
     columns = _columns(table_of)
     result = table(title or table_of.heading)
@@ -310,7 +310,7 @@ def answer(table_of: AnswerRows, title: str = "") -> FittedTable:
 
 
 def html(table_of: AnswerRows) -> str:
-    """The same table for a notebook."""
+    """Return the same table for a notebook."""
     table_of = table_of.limit_rows()
     columns = _columns(table_of)
     headings = "".join(f"<th>{escape(column.heading)}</th>" for column in columns)

@@ -40,7 +40,7 @@ Truth = Mapping[str, float] | None
 
 
 def row_name(texts: Sequence[str]) -> str:
-    """What a row is called: its text, or all that share its slot."""
+    """Return a row's name: its text, or all texts that share its slot."""
     if len(texts) <= _NAMED:
         return " or ".join(texts) if texts else OTHERS
     return " or ".join([*texts[: _NAMED - 1], f"{len(texts) - _NAMED + 1} more"])
@@ -60,7 +60,7 @@ def check_candidates(texts: Sequence[str]) -> None:
 
 
 def _shares(texts: Iterable[str], of: Sequence[Estimates]) -> list[CandidateShares]:
-    """Of each estimate, in rows that are the same in all."""
+    """Return the candidates' shares in each estimate, with the same rows in all."""
     named = list(texts)
     check_candidates(named)
     versions = [experiment for one in of for experiment in one.versions]
@@ -97,7 +97,7 @@ def _true(truth: Truth, texts: Sequence[str]) -> float | None:
 
 
 def _note(shares: CandidateShares, rows: Sequence[CandidateRow], confidence: float, most: int) -> str:
-    """What has to be known of the rows: those that are not shown, noise, collisions, texts not listed."""
+    """Return notes on rows that are not shown, noise, collisions and texts that are not listed."""
     count, hidden = len(rows), _not_shown(len(rows), most)
     notes = [hidden] if hidden else []
     above = sum(row.p_adjusted is not None and row.p_adjusted < 1 - confidence for row in rows)
@@ -116,13 +116,13 @@ def _not_shown(count: int, most: int) -> str:
 
 
 def _missed(shares: CandidateShares) -> str:
-    """What becomes of texts that nobody listed."""
+    """Return a note on texts that nobody listed."""
     chance = f"{100 * (1 - shares.free):.2g} %"
     return f"A text that is not listed is counted in a row with a chance of {chance}: list the common ones."
 
 
 def share_together(estimates: Estimates, texts: Iterable[str], frame: Frame, truth: Truth = None) -> Answer:
-    """The share that any of the texts has: one row. Errors as candidate_shares()."""
+    """Return the share of devices with any of the texts, as one row. Errors as candidate_shares()."""
     (shares,) = _shares(texts, [estimates])
     own, others = shares.candidates.texts, shares.others
     low, high = others.interval(frame.confidence)
@@ -132,7 +132,7 @@ def share_together(estimates: Estimates, texts: Iterable[str], frame: Frame, tru
 
 
 def changed_candidates(before: Estimates, after: Estimates, texts: Iterable[str], frame: Frame) -> Answer:
-    """Changes of the shares of texts, the surest first, and of all others. Errors as candidate_shares()."""
+    """Return changes of texts' shares, the most certain first, and of all others. See candidate_shares()."""
     old, new = _shares(texts, [before, after])
     rows: list[ChangeRow] = []
     for row, members in enumerate([*new.candidates.members, ()]):
@@ -162,7 +162,7 @@ def candidates_over_time(windows: Mapping[str, Estimates], texts: Iterable[str],
 
 
 def discovered(estimates: Estimates, alphabet: str | None, frame: Frame, truth: Truth = None) -> Answer:
-    """The texts found that nobody listed, the largest share first, and what could not be found.
+    """Return texts that nobody listed, the largest share first, and a note on those that were missed.
 
     alphabet: what texts are made of, see estimate.alphabet.characters(); printable ASCII if None. Raises
     NotAnswered for an experiment of another mechanism, EstimateError for several versions at once and for an
@@ -187,7 +187,7 @@ def discovered(estimates: Estimates, alphabet: str | None, frame: Frame, truth: 
 def _true_of(found_text: FoundText, truth: Truth, experiment: Experiment) -> float | None:
     if truth is None:
         return None
-    if experiment.type != "text":  # which of its texts are one, its own code says
+    if experiment.type != "text":  # a custom type decides which texts are equal
         index = experiment.bucket(found_text.text)
         return sum(share for text, share in truth.items() if experiment.bucket(text) == index)
     if found_text.whole:
@@ -196,7 +196,7 @@ def _true_of(found_text: FoundText, truth: Truth, experiment: Experiment) -> flo
 
 
 def _found_note(discovery: Discovery) -> str:
-    """What has to be known of the list: what is not in it, and how sure it is that what is in it was sent."""
+    """Return a note on the limits of the list, and on the chance that nobody sent a text in it."""
     from_share = f"found about 9 times in 10 from a share of {100 * discovery.least:.2g} % on."
     hidden = ""
     if discovery.hidden:

@@ -50,6 +50,6 @@ def end_of(window: str) -> datetime.datetime | None:
 
 
 def has_ended(window: str, at: datetime.datetime) -> bool:
-    """Whether a window had ended at a time, UTC, and was settled."""
+    """Return whether a window had ended at a time, UTC, and was settled."""
     end = end_of(window)
     return end is not None and end + SETTLED <= at

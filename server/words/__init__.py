@@ -1,1 +1,1 @@
-"""The one voice: how numbers, lengths of time, ε and experiments read in a sentence."""
+"""Sentences: how numbers, lengths of time, ε and experiments are written everywhere."""

@@ -1,4 +1,4 @@
-"""What estimates say, in sentences: shares, readings, changes, how exact they are, and what would help.
+"""Estimates in sentences: shares, readings, changes, how exact they are, and how to improve them.
 
 `write` says how numbers and days are written: plainly, or as a reader of the page has them.
 """
@@ -38,19 +38,19 @@ class Change(Interval, Protocol):
 
 
 def capitalize(text: str) -> str:
-    """A text that begins a sentence."""
+    """Return a text with its first letter capitalized."""
     return text[:1].upper() + text[1:]
 
 
 def reading(value: float, unit: str, write: Numbers, places: int | None = None) -> str:
-    """A reading with its unit; without places it is exact, such as an edge."""
+    """Return a reading with its unit; without places it is exact, such as an edge."""
     if places is None:
         places = len(f"{value:.10f}".rstrip("0").partition(".")[2])
     return f"{write.number(value, places)} {unit}".rstrip()
 
 
 def bins(lower: float, upper: float, ends: tuple[float, float], unit: str, write: Numbers) -> str:
-    """What a share is of: 18 to 22 °C, below 18 °C, 22 °C and above. ends: of all readings."""
+    """Return the readings of a row: 18 to 22 °C, below 18 °C, 22 °C and above. ends: of all readings."""
     first, last = lower <= ends[0], upper >= ends[1]
     if first and last:
         return "any reading"
@@ -78,13 +78,13 @@ def period(chosen: Sequence[str], windows: Sequence[str], write: Numbers) -> str
 
 
 def _moment(window: str, write: Numbers) -> str:
-    """The day or the hour, UTC, that a window is called by. Raises ValueError for another text."""
+    """Return the day or hour, UTC, of a window. Raises ValueError for another text."""
     day = write.day(datetime.date.fromisoformat(window[:10]))
     return f"{day}, {window[11:13]}:00 UTC" if "T" in window else day
 
 
 def scaled(unit: str | None) -> tuple[int, str]:
-    """What numbers are multiplied by, and their unit; None: of a share."""
+    """Return the factor and the unit in which numbers are shown; None: of a share."""
     return (100, "points") if unit is None else (1, unit)
 
 
@@ -94,7 +94,7 @@ def exact(
     where: str = "",
     write: Numbers = ENGLISH,
 ) -> str:
-    """How exactly some things are known. parts: what, half its interval, and the unit, None of a share."""
+    """Return how exact estimates are. parts: name, half-width of the interval, and unit (None: a share)."""
     clauses = []
     for what, half, unit in parts:
         scale, of = scaled(unit)
@@ -104,7 +104,7 @@ def exact(
 
 
 def best_to_worst(title: str, ends: Sequence[tuple[str, float]], unit: str | None, confidence: float) -> str:
-    """How exactly the rows of a table are known. ends: of its best and its worst row name and half-width.
+    """Return how exact the rows of a table are. ends: name and half-width of its best and its worst row.
 
     It has one row where there is one of them. unit: None of a share.
     """
@@ -119,7 +119,7 @@ def best_to_worst(title: str, ends: Sequence[tuple[str, float]], unit: str | Non
 
 
 def sure(confidence: float, write: Numbers = ENGLISH) -> str:
-    """What the confidence means."""
+    """Return the meaning of a confidence."""
     return f"{write.number(confidence * 100)} of 100 such intervals hold the truth."
 
 
@@ -138,12 +138,12 @@ def halved(reports: int, write: Numbers = ENGLISH, *, approximate: bool = False)
 
 
 def to_one_point(boards: float, half: float) -> str:
-    """How many boards know a share to a point, where so many know it to half an interval."""
+    """Return how many devices ±1 point takes, if `boards` devices reach a half-width of `half`."""
     return f"±1 point takes {few_boards(boards * (half / 0.01) ** 2):,} devices."
 
 
 def often(p: float, write: Numbers) -> str:
-    """How often chance alone does as much."""
+    """Return how often chance alone produces as large a change."""
     if p > 0.1:
         return f"{write.number(math.ceil(p * 100), 0)} times in 100" if p <= 0.9 else "nearly always"
     if p < 1e-4:
@@ -152,7 +152,7 @@ def often(p: float, write: Numbers) -> str:
 
 
 def chance(p: float, write: Numbers = ENGLISH) -> str:
-    """How often chance alone does as much: "chance alone: less than 1 in 10,000"."""
+    """Return how often chance alone produces as much: "chance alone: less than 1 in 10,000"."""
     return f"chance alone: {often(p, write).replace(' time in', ' in')}"
 
 
@@ -189,6 +189,6 @@ def change(of: Change, name: str, unit: str | None, confidence: float, rows: int
 
 
 def too_few(count: int, write: Numbers) -> str:
-    """Said instead of an estimate of so many reports."""
+    """Return the message shown instead of an estimate from too few reports."""
     so_far = counted(count, write=write) if count else "No report"
     return f"{so_far} {'has' if count <= 1 else 'have'} been counted so far. An estimate needs 2 reports."

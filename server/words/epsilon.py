@@ -13,7 +13,7 @@ _MOST_NATS = 16.0  # of all reports of a board: beyond, no belief is bounded in 
 
 
 def rounded_up(nats: float | None) -> str:
-    """An ε in nats with three digits, never less than it is: 0.0516 for 0.051513; a dash where none holds."""
+    """Return an ε in nats, rounded up to three digits: 0.0516 for 0.051513; a dash for None."""
     if nats is None:
         return "–"
     if not nats:
@@ -23,7 +23,7 @@ def rounded_up(nats: float | None) -> str:
 
 
 def rounded_down(nats: float) -> str:
-    """An ε in nats with three digits or three decimals, never more than it is: 1.098 for 1.098612."""
+    """Return an ε in nats, rounded down to three digits or three decimals: 1.098 for 1.098612."""
     if not nats:
         return "0"
     unit = Decimal(10) ** min(math.floor(math.log10(nats)) - 2, -3)
@@ -64,10 +64,10 @@ def belief_of_all(nats: float, own: int) -> str:
 
 
 def own_reports(own: int, write: Numbers = ENGLISH) -> str:
-    """How many reports of one board a histogram holds."""
+    """Return how many reports of one board a histogram holds."""
     return "1 report of a device" if own == 1 else f"up to {write.number(own, 0)} reports of a device"
 
 
 def within(delta: float, promise: str) -> str:
-    """A sentence on a promise, with what it holds under before it where it may fail."""
+    """Return a promise as a sentence, with its exception first if delta is above 0."""
     return f"Except with that probability, {promise[0].lower()}{promise[1:]}" if delta else promise

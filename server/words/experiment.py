@@ -12,12 +12,12 @@ from .numbers import counted
 
 
 def mechanism(experiment: Experiment) -> str:
-    """A mechanism and its numbers in a few words."""
+    """Return a mechanism and its parameters in a few words."""
     return mechanism_of(experiment).words()
 
 
 def readings(experiment: Experiment | Part, unit: str) -> str:
-    """What a reading can be, in words: its labels, its bins and their bounds in the unit, any text."""
+    """Return the possible readings in words: labels, bins and their bounds in the unit, or any text."""
     values = _values(experiment, unit)
     return f"{values}, or no reading" if value_count(experiment) < experiment.domain else values
 
@@ -52,7 +52,7 @@ def _values(experiment: Experiment | Part, unit: str) -> str:
 
 
 def budget(experiment: Experiment) -> str:
-    """What one board may spend on the experiment, in words."""
+    """Return the budget of one board for the experiment, in words."""
     thinned = "" if experiment.every == 1 else f"; a call makes a report 1 time in {experiment.every:,}"
     count = reports_in_budget(experiment)
     if count is None:
@@ -66,7 +66,7 @@ def budget(experiment: Experiment) -> str:
 
 
 def together(promised: Guarantee, spent: tuple[int, float] | None, epsilon: Decimal) -> str:
-    """What holds for all reports of a board to an experiment together, in (ε, δ) and in words.
+    """Return the guarantee for all reports of a board to an experiment, in (ε, δ) and in words.
 
     spent: how many reports it makes, and the nats of the total that they take; None where none was written.
     epsilon: of one, nats.

@@ -247,6 +247,6 @@ def too_few(
 
 
 def _round(count: float) -> int:
-    """A number with two digits, never less than it is."""
+    """Return a number rounded up to two digits."""
     unit = 10 ** max(0, math.floor(math.log10(count)) - 1)
     return math.ceil(count / unit) * unit

@@ -111,12 +111,12 @@ def words_in(language: Language) -> Words:
 
 
 def maker(what: str) -> Phrase:
-    """A place that only the maker of the device can fill in; what: a template."""
+    """Return a placeholder that only the maker of the device can fill in; what: a template."""
     return _of("maker", what=_of(what))
 
 
 def answer(experiment: Experiment | Part, unit: str) -> Phrase:
-    """What an answer can be, for people who know no bins: "a number from -14 to 50 °C"."""
+    """Return the possible answers without mentioning bins: "a number from -14 to 50 °C"."""
     plain = _answer(experiment, unit)
     missing = experiment.type != "pair" and value_count(experiment) < experiment.domain
     return _of("or_none", answer=plain) if missing else plain
@@ -169,7 +169,7 @@ IDS = _of("ids")
 
 
 def _raises(template: str, loss: Disclosure, **values: Value) -> Phrase:
-    """A sentence on how far reports can raise someone's confidence in a guess."""
+    """Return a sentence on how far reports can raise someone's confidence in a guess."""
     after = confidence(loss.epsilon)
     range_ = (
         _of("up_to", before=_BEFORE, after=Percent(after)) if after < 100 else _of("certain", before=_BEFORE)
@@ -223,7 +223,7 @@ UNDECIDED = _of("keep_undecided", undecided=_of("undecided", what=_of("how_long"
 
 
 def retention(names: Sequence[str], until: datetime.date | None, now: bool, keep: Phrase) -> Phrase:
-    """Until when these are asked, and how long their counts are kept; now: whether they are asked today."""
+    """Return how long questions are asked and counts are kept; now: whether they are asked today."""
     if now and until:
         return _of("asked_until", names=tuple(names), day=until, keep=keep)
     return _of("asked_endless" if now else "asked_no_more", names=tuple(names), keep=keep)

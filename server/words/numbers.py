@@ -15,22 +15,22 @@ _LENGTHS = (("year", 365 * DAY_S), ("week", 7 * DAY_S), ("day", DAY_S), ("hour",
 
 
 class Numbers(Protocol):
-    """How numbers and days are written; the page has one for each reader's locale."""
+    """A format for numbers and days; the page has one for each reader's locale."""
 
     def number(self, value: float, digits: int | None = None) -> str:
-        """A number with so many digits behind the point, or with those that it has."""
+        """Format a number to `digits` decimal places, or to those that it has."""
         ...
 
     def percent(self, share: float, digits: int = 1) -> str:
-        """A share."""
+        """Format a share."""
         ...
 
     def day(self, day: datetime.date) -> str:
-        """A day."""
+        """Format a day."""
         ...
 
     def days(self, first: datetime.date, last: datetime.date, year: bool) -> str:
-        """A day, or several from the first to the last one, in few letters; year: whether it is written."""
+        """Format a day, or a range of days, in few letters; year: whether to include the year."""
         ...
 
 
@@ -59,12 +59,12 @@ ENGLISH: Numbers = _English()
 
 
 def counted(count: int, noun: str = "report", write: Numbers = ENGLISH) -> str:
-    """A number of things: "1 report", "2,000 reports"."""
+    """Return a number of things: "1 report", "2,000 reports"."""
     return f"{write.number(count, 0)} {noun}{'' if count == 1 else 's'}"
 
 
 def expected(count: float) -> str:
-    """An expected number: "1,240", or "0.57" where it is small."""
+    """Return an expected number: "1,240", or "0.57" if it is small."""
     return f"{count:,.0f}" if count >= 10 else f"{count:.2g}"
 
 
@@ -123,13 +123,13 @@ def _bound(percent: float, write: Numbers, *, most: float = 0.0) -> str:
 
 
 def two_digits(number: float, write: Numbers = ENGLISH) -> str:
-    """A number with the two digits that count: "0.57", "1,200"."""
+    """Return a number with two significant digits: "0.57", "1,200"."""
     rounded = float(f"{number:.2g}")
     return write.number(rounded, len(f"{rounded:.10f}".rstrip("0").partition(".")[2]))
 
 
 def few_boards(boards: float) -> int:
-    """A number of boards with two digits, never fewer than it takes, and 2 at least."""
+    """Return a number of boards rounded up to two digits, at least 2."""
     unit = 10 ** max(0, math.floor(math.log10(max(boards, 1))) - 1)
     return max(2, math.ceil(boards / unit) * unit)
 
@@ -145,12 +145,12 @@ def is_too_wide(half_width: float, extent: float = 1.0) -> bool:
 
 
 def points(error: float, of: str = "points") -> str:
-    """The half-width of a share in a sentence: "±1.59 points"."""
+    """Return the half-width of a share for a sentence: "±1.59 points"."""
     return f"±{100 * error:.3g} {of}"
 
 
 def length(seconds: float) -> str:
-    """A length of time in the largest unit that fits: "2 years", "10 minutes", "90 seconds"."""
+    """Return a length of time in the largest unit that fits: "2 years", "10 minutes", "90 seconds"."""
     n, unit = length_in_units(seconds)
     return f"{seconds:g} seconds" if unit == "second" else counted(int(n), unit)
 
@@ -171,7 +171,7 @@ def odds(probability: float, up: bool = True) -> float:
 
 
 def chance(probability: float, up: bool = False) -> str:
-    """A probability as people say it: "1 in 4", "76 in 100". up: never less than it is, for an "at most"."""
+    """Return a probability in words: "1 in 4", "76 in 100". up: round up, as "at most" requires."""
     if probability <= 0:
         return "never"
     if probability >= 1:

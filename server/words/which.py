@@ -1,4 +1,4 @@
-"""Which reports an answer rests on, in few words: fleet, windows, version; and the title that has them."""
+"""The reports of an answer in a few words: fleet, windows, version; and titles with them."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ def span(windows: Sequence[str]) -> str:
 
 
 def which_reports(fleet: str = "", windows: Sequence[str] = (), version: str = "") -> str:
-    """Which reports: of which fleet, windows and version, as far as they are given."""
+    """Return which reports were used: fleet, windows and version, as far as they are given."""
     parts = (f"fleet {fleet}" if fleet else "", span(windows), f"version {version}" if version else "")
     return ", ".join(part for part in parts if part)
 
 
 def titled(experiment: str, unit: str, which: str) -> str:
-    """The title of a picture: the experiment and its unit, and of which reports it is."""
+    """Return the title of a picture: the experiment, its unit, and which reports were used."""
     name = f"{experiment}, {unit}" if unit else experiment
     return f"{name}: {which}" if which else name

@@ -33,7 +33,8 @@ def test_privacy_sentence_covers_one_report_and_all_reports():
     )
     four = guide([histogram((0.5, 0.01))], epsilons(1, 4), 1).private
     assert "from 10% to at most 24%" in four
-    assert "at most 86 % sure by seeing all 4 of its reports" in four
+    assert "All 4 of a device's reports" in four
+    assert "from 10% to at most 86%" in four
     assert "tell more than that" in guide([histogram((0.5, 0.01))], epsilons(1, 100), 1).private
 
 

@@ -114,7 +114,7 @@ def test_typed_password_is_refused_unquoted(command: str, words: str, folder: Pa
         {},
         {"HUSHMOTE_DISCOVERY_PREFIX": "a/#"},
     ),
-    ("demo --broker mqtts://host", "speaks no TLS"),
+    ("demo --broker mqtts://host", "TLS is not supported here"),
     (
         NATS,
         "with the same client_id divide the reports",

@@ -268,5 +268,5 @@ def test_refusal_is_one_line(refusal: Refusal, home: Path):
 def test_refuses_policy_that_refuses_a_question(home: Path):
     with Store(f"sqlite:///{home / STORE}") as store:
         ask(store, KEPT.replace("room_temp", "room_temp_2"))
-    right = "refuse room_temp_2: give the firmware they have with --policy"
+    right = "refuse room_temp_2: give their actual firmware with --policy"
     Refusal("statement write --policy main.py", right).check(home)

@@ -145,7 +145,7 @@ def test_a_wrong_prediction_is_told_from_a_right_one(monkeypatch: pytest.MonkeyP
         right = places(row.design, row.question)
         return dataclasses.replace(right, variance=right.variance / 1.25**2)
 
-    monkeypatch.setattr(expected_error, "asked", off)
+    monkeypatch.setattr(expected_error, "question_places", off)
     drawn: list[int] = []
     check = measure(row, np.random.SeedSequence(8), on_drawn=drawn.append)
     assert sum(drawn) == 2_000

@@ -85,6 +85,8 @@ def _contents(folder: Path) -> dict[Path, object]:
     """Return the content of each file in a folder, without empty files and stores without a fleet."""
     contents: dict[Path, object] = {}
     for path in folder.rglob("*"):
+        if path.parent.name == "__pycache__":  # of a mechanism that the command imported
+            continue
         if path.is_file() and not path.name.endswith(("-shm", "-wal")):
             contents[path] = _rows(path) if path.suffix == ".sqlite" else path.read_bytes()
     return {path: content for path, content in contents.items() if content}

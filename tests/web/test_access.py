@@ -347,8 +347,8 @@ class TestWhatIsAsked:
             ),
             (json.dumps({"statement": both, "unsigned": ""}), "contains counts"),
             (text.replace("How warm", "How cold"), "was altered after it was signed"),
-            (json.dumps({"statement": other, "unsigned": ""}), "is no statement, or is damaged"),
-            (text[:-9], "is no statement, or is damaged"),
+            (json.dumps({"statement": other, "unsigned": ""}), "is not a statement, or is damaged"),
+            (text[:-9], "is not a statement, or is damaged"),
         ):
             path = files[1].with_name("wrong.json")
             path.write_text(made)

@@ -61,7 +61,7 @@ def test_one_command_leads_to_dragging_over_live_results(
         ActionChains(browser.driver).move_to_element_with_offset(chart, -width // 3, -90).click_and_hold()
     )
     actions.move_by_offset(width // 8, 5).move_by_offset(width // 8, 5).release().perform()
-    browser.until(lambda: re.search(r".* °F: .* of the fleet.*", browser.text), "no share")
+    browser.until(lambda: re.search(r".* °F: .* of devices.*", browser.text), "no share")
     assert not browser.errors()
     process.send_signal(signal.SIGTERM)
     process.wait(WAIT_S)

@@ -193,7 +193,7 @@ def test_codes_alike_for_both_inputs_are_no_part_of_the_event(name):
 
 def test_flags_silence_that_depends_on_value(tmp_path):
     """2,000 draws of each input; silence in half of them against never."""
-    right = "        if silent or self._left(exp) < 1"
+    right = "        if silent or self._remaining(exp) < 1"
     client = broken_client(tmp_path, right, right.replace("silent", "silent or index and self.rng.below(2)"))
     (finding,) = audit(client, SHAPES["rr"], whole=True, draws=2_000)
     assert not finding.private

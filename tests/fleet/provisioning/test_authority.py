@@ -139,7 +139,7 @@ def parsed(text: bytes, *passphrase: bytes) -> Callable[[Path], object]:
     *((client(name), CLIENT_NAME) for name in ("", "+", "#", "a/b", "a\n", "ä", "a" * 65)),
     (client("k3f9", ROOT.until), "rotate the ca"),
     (client("k3f9", days=0), "at least 1 day"),
-    (parsed(ROOT.to_pem(b"correct horse"), b"wrong horse"), "not the passphrase"),
+    (parsed(ROOT.to_pem(b"correct horse"), b"wrong horse"), "wrong passphrase for"),
     (parsed(ROOT.to_pem(b"correct horse")), "HUSHMOTE_CA_PASSPHRASE"),
     *((parsed(text), NOT_OURS) for text in (b"", b"rubbish", pem(ROOT.certificate), ROOT.to_pem()[:200])),
     (

@@ -146,7 +146,7 @@ def test_a_worker_that_dies_is_one_line_and_comes_back(tmp_path: Path):
             os.kill(worker, signal.SIGTERM)
             assert process.end() == 0
             until(lambda: not os.path.exists(f"/proc/{worker}"), "the worker's end")
-            assert process.log().count("it is started again") == 2  # a line for each death
+            assert process.log().count("restarting it") == 2  # a line for each death
             assert "Traceback" not in process.log()
 
 

@@ -338,7 +338,9 @@ def test_lifetime_plan_describes_all_reports_of_a_board() -> None:
     two = plan("--devices 20000 --lifetime 2.9 --horizon 2y --call 1h --values yes-no --share 0.3")
     assert "from 10% to at most 67%" in " ".join(two.split())  # e^2.9 / 9
     drawn = plan(LIFE + " --values yes-no --delta 1e-6 --limit 0.1")
-    assert "All reports of a device together are (2, 1e-06)-LDP. One report can raise" in " ".join(drawn.split())
+    assert "All reports of a device together are (2, 1e-06)-LDP. One report can raise" in " ".join(
+        drawn.split()
+    )
 
 
 def test_names_and_nats() -> None:

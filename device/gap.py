@@ -5,9 +5,9 @@ one call after the other, before it sleeps, and stops at the first yes. So gap a
 of coins that are tossed at each wake-up. A coin has no memory: after a power cut, or where an experiment has
 changed, throw a draw away and draw anew.
 
-    calls, digests = gap.draw(client, 144)        after the report of one call, for those that follow
+    calls, digests = gap.draw(client, 144)      after the report of one call, for those that follow
     ...                                         sleep for so many intervals
-    for name in digests:                          no coin is tossed here, if the version is still the same:
+    for name in digests:                        no coin is tossed here, if the version is still the same:
         client.report(name, read(name), digests[name])
 
 No reading comes here. Consent, budget and outbox are report()'s to judge: who claims a yes that no coin gave
@@ -27,9 +27,8 @@ def draw(client, most):
         return calls, digests
     try:
         # What has no budget left makes no report whatever its coin says, so it wakes nobody.
-        asking = (
-            [exp for exp in client._experiments.values() if client._remaining(exp)] if client.consent else []
-        )
+        experiments = client._experiments.values() if client.consent else ()
+        asking = [exp for exp in experiments if client._remaining(exp)]
         while asking and calls < most and not digests:
             calls += 1
             for exp in asking:

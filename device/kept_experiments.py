@@ -84,7 +84,7 @@ class KeptExperiments:
         self._client = client
         self._folder = folder
         self.digests = {}
-        self._last = {}  # like known, but withdrawals as well
+        self._last = {}  # like digests, but withdrawals as well
         self.fault = None
         self.waiting = []  # [name, payload]: the newest message of each topic, until consider() takes it
         self._refused = {}  # name -> SHA-256 of the last payload that was refused, and why

@@ -858,7 +858,7 @@ class Client:
 
     # Reports
 
-    def report(self, name, value, coin_digest=None):
+    def report(self, name, value, drawn=None):
         """Randomize a reading; returns a report to publish, already debited, or None.
 
         None: nobody said yes, or somebody says no meanwhile, the coin of `every` said no, the budget is
@@ -866,7 +866,7 @@ class Client:
         way, or the storage failed (status() says which). Which of these it is never depends on the value.
         Raises TypeError for a value of the wrong type, EntropyError for a stuck source; nothing was spent.
 
-        coin_digest: the digest of the version whose coin said yes to this call beforehand, in gap.py.
+        drawn: the digest of the version whose coin said yes to this call beforehand, in gap.py.
         """
         if not self._lock.acquire(False):
             return None
@@ -876,7 +876,7 @@ class Client:
                 return None
             self._drbg.reseed(_entropy(_RESEED_BYTES))
             # The coin is tossed before the value is looked at.
-            silent = exp.every > 1 and exp.digest != coin_digest and self.rng.below(exp.every)
+            silent = exp.every > 1 and exp.digest != drawn and self.rng.below(exp.every)
             index = exp.bucket(value)
             state = self._ledger.state
             if silent or self._remaining(exp) < 1 or len(state.unsent) >= _MAX_UNSENT:

@@ -312,11 +312,11 @@ class Reporter(base.BaseReporter):
 
     def _connect_any(self):
         """Connect to the next broker that answers, while flush() has time."""
-        for attempts in range(self._brokers, 0, -1):
+        for attempts_left in range(self._brokers, 0, -1):
             try:
                 return self._connect()
             except Exception as e:  # as in poll()
-                if attempts == 1 or ticks_diff(self._end_ms, ticks_ms()) <= 0:
+                if attempts_left == 1 or ticks_diff(self._end_ms, ticks_ms()) <= 0:
                     raise
                 self._lost(reason(e))
 

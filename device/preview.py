@@ -32,7 +32,7 @@ def _times(exp):
     return _tenths(-(-(10 << 64) // low))
 
 
-def _remaining(client, exp):
+def _remaining_words(client, exp):
     n = client._remaining(exp)
     return "%d more report%s left" % (n, "" if n == 1 else "s")
 
@@ -65,7 +65,7 @@ def preview(client, name, reading):
     lines.append("No code is more than %s times as likely at one reading as at another." % _times(exp))
     if exp.every > 1:
         lines.append("One reading in %d is reported, drawn before anything looks at it." % exp.every)
-    lines.append("A report costs epsilon %s; %s." % (_epsilon(exp), _remaining(client, exp)))
+    lines.append("A report costs epsilon %s; %s." % (_epsilon(exp), _remaining_words(client, exp)))
     if not client.consent:
         lines.append("Nothing is sent: nobody at this board has said yes.")
     return "\n".join(lines)
@@ -77,7 +77,14 @@ def words(client, report):
         if exp.digest == report[1:5]:
             code = int.from_bytes(report[9 : 9 + exp.code_bytes], "big")
             text = "%s: code %d of %d, %d bytes, epsilon %s; %s"
-            return text % (name, code, exp.code_count, len(report), _epsilon(exp), _remaining(client, exp))
+            return text % (
+                name,
+                code,
+                exp.code_count,
+                len(report),
+                _epsilon(exp),
+                _remaining_words(client, exp),
+            )
     return "a question that is no longer asked: %d bytes" % len(report)
 
 

@@ -216,7 +216,7 @@ class BaseReporter:
 
     # The application's side
 
-    def report(self, name, value, coin_digest=None):
+    def report(self, name, value, drawn=None):
         """Make a report of a reading, as Client.report() does, and send it some time later.
 
         Returns it, or None. A value of the wrong type counts as no reading, and is named in mistyped:
@@ -227,19 +227,18 @@ class BaseReporter:
         self.mistyped.pop(name, None)
         try:
             try:
-                report = self._client.report(name, value, coin_digest)
+                report = self._client.report(name, value, drawn)
             except TypeError as e:
                 self.mistyped[name] = str(e)
-                report = self._client.report(name, None, coin_digest)
+                report = self._client.report(name, None, drawn)
         except ldp_client.LDPError as e:
             self.fault = str(e)
             return None
         if self._storage_ms is None:
             self.fault = None
         if report is not None and self.on_report is not None:
-            self.fault = (
-                ldp_client._beside("preview").show(self.on_report, self._client, report) or self.fault
-            )
+            preview = ldp_client._beside("preview")
+            self.fault = preview.show(self.on_report, self._client, report) or self.fault
         return report
 
     def status(self):

@@ -83,7 +83,7 @@ def test_draw_counts_only_for_its_own_version():
         if not drawn:
             return "silent"
         client.enroll(experiment_json(name="e", every=5))
-        return client.report("e", True, drawn["e"]) is not None
+        return client.report("e", True, drawn=drawn["e"]) is not None
 
     assert distribution(run) == {
         "silent": Fraction(1, 2),

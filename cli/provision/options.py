@@ -91,7 +91,7 @@ def _ask_secret(
 def print_done(done: Rotation, as_json: bool) -> None:
     """Print the steps done and the steps left."""
     if as_json:
-        print_json(dataclasses.asdict(done))
+        print_json({"done": done.done, "left": done.next_steps})
         return
     for line in done.done:
         show.out.print(line)

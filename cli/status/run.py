@@ -72,9 +72,7 @@ def run(
         if board_policy is not None:
             document["policy"] = plain(board_policy)
         if health is not None:
-            expiries = {option: end.isoformat() for option, end in health.expiries.items()}
-            more = {"words": health.words, "expiries": expiries}
-            document["aggregator"] = dataclasses.asdict(health) | more
+            document["aggregator"] = health.to_dict()
         print_json(document)
         return
     show.out.print(picture(dataclasses.replace(snapshot, health=health)))

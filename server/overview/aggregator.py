@@ -7,7 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -68,6 +68,12 @@ class AggregatorHealth:
             f"to be counted, for {self.lag_s:.1f} s at most."
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        expiries = {option: end.isoformat() for option, end in self.expiries.items()}
+        values = asdict(self) | {"words": self.words, "expiries": expiries}
+        return {"answered": values.pop("is_reachable"), "trouble": values.pop("problem")} | values
+
 
 def check_url(url: str) -> str:
     """Return an aggregator's address without a path; raises UsageError for any other text."""
@@ -87,11 +93,11 @@ def ask(url: str, timeout_s: float = TIMEOUT_S) -> AggregatorHealth:
     until = time.monotonic() + timeout_s
     try:
         status, body = _get(f"{url}/healthz", until)
-        trouble = "" if status == 200 else _reason(body)
+        problem = "" if status == 200 else _reason(body)
         status, body = _get(f"{url}/metrics", until)
         if status != 200:
             raise ValueError(f"/metrics answers {status}")
-        return _read(body.decode(), trouble)
+        return _read(body.decode(), problem)
     except (OSError, http.client.HTTPException) as e:
         why = getattr(e, "reason", e)
         why = getattr(why, "strerror", None) or str(why) or type(e).__name__
@@ -139,7 +145,7 @@ def _reason(body: bytes) -> str:
     return f"The aggregator reports a problem: {_fit(reason)}."
 
 
-def _read(text: str, trouble: str) -> AggregatorHealth:
+def _read(text: str, problem: str) -> AggregatorHealth:
     from prometheus_client.parser import text_string_to_metric_families  # only when needed
 
     metrics: dict[str, float] = {}
@@ -162,7 +168,7 @@ def _read(text: str, trouble: str) -> AggregatorHealth:
 
     return AggregatorHealth(
         is_reachable=True,
-        problem=trouble,
+        problem=problem,
         connected=bool(number("hushmote_connected") and number("hushmote_subscribed")),
         failing=bool(number("hushmote_store_failing")),
         uncommitted=int(number("hushmote_uncommitted_messages")),

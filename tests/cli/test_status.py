@@ -152,3 +152,12 @@ def test_mistakes_are_one_line(store, url, tmp_path):
     assert said.startswith("hushmote: there is no store at none.sqlite")
     away = hushmote("status", "--store", url, "--aggregator", "http://127.0.0.1:1", cwd=tmp_path)
     assert "does not answer: Connection refused." in " ".join(away.split())
+
+
+def test_json_of_an_aggregator_that_does_not_answer(store, url, tmp_path):
+    arguments = ("--store", url, "--aggregator", "http://127.0.0.1:1", "--json")
+    said = json.loads(hushmote("status", *arguments, cwd=tmp_path))["aggregator"]
+    assert list(said)[:3] == ["answered", "trouble", "connected"]
+    assert not said["answered"]
+    assert said["words"] == said["trouble"]
+    assert said["trouble"].endswith("does not answer: Connection refused.")

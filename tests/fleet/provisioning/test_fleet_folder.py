@@ -126,7 +126,7 @@ def test_a_passphrase_is_asked_for_whenever_the_authority_signs(run: Run, monkey
     made(run, "--passphrase")
     assert b"ENCRYPTED" in Path("fl/authority/ca.key").read_bytes()
     run("device", "k3f9", "--folder", "fl")
-    run("rotate", "ca", "--folder", "fl")
+    assert list(json.loads(run("rotate", "ca", "--folder", "fl", "--json"))) == ["done", "left"]
     assert b"ENCRYPTED" in Path("fl/authority/ca.key").read_bytes()
     monkeypatch.setenv("HUSHMOTE_CA_PASSPHRASE", "wrong horse")
     assert "wrong passphrase for" in run("device", "k3f8", "--folder", "fl", expect=1)

@@ -10,13 +10,12 @@ import typer
 from ...planning.privacy.beliefs import ByEpsilon, fixed_mechanism
 from ...planning.privacy.histogram import (
     SHUFFLE,
-    check_domain,
     for_histogram,
     for_reports,
     shuffled_for_epsilon,
     shuffled_for_reports,
 )
-from ...planning.privacy.questions import choose_mechanism
+from ...planning.privacy.questions import check_domain, choose_mechanism
 from ...server.accounting import THEOREMS, AccountingError, Guarantee, Kind
 from ...server.accounting import compare as budget
 from ...server.accounting.compare import TheoremRow, plain_guarantee

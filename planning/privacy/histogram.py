@@ -24,7 +24,7 @@ from ...server.mechanisms import MECHANISMS, mechanism_of
 from ...server.mechanisms.choose import designs
 from ...server.mechanisms.workload import ALL_RANGES, FREQUENCIES
 from .beliefs import ByEpsilon, DisclosureError, posterior_bound
-from .questions import Belief, choose_mechanism
+from .questions import Belief, check_domain, choose_mechanism
 
 SHUFFLE = "shuffle"
 """What the row of the histogram is called in a comparison of theorems."""
@@ -113,13 +113,6 @@ def shuffled_for_epsilon(at: ByEpsilon, devices: int, total: float, delta: float
         middle = (most + too_many) // 2
         most, too_many = (middle, too_many) if keeps(middle) else (most, middle)
     return _shuffle_row(epsilon, most, total, delta)
-
-
-def check_domain(domain: int) -> int:
-    """Return a number of values; raises DisclosureError if no mechanism tells so many apart."""
-    if not 2 <= domain <= 1 << 24:
-        raise DisclosureError(f"there must be 2 to {1 << 24:,} values to tell apart, not {domain}")
-    return domain
 
 
 def _check_total(devices: int, total: float, delta: float) -> None:

@@ -71,10 +71,16 @@ class Values:
         return range(start, end)
 
 
-def bare_values(domain: int) -> Values:
-    """Return values without a meaning; raise DisclosureError for fewer than 2 or more than 2**24."""
+def check_domain(domain: int) -> int:
+    """Return a number of values; raise DisclosureError for fewer than 2 or more than 2**24."""
     if not 2 <= domain <= 1 << 24:
         raise DisclosureError(f"there must be 2 to {1 << 24:,} values to tell apart, not {domain}")
+    return domain
+
+
+def bare_values(domain: int) -> Values:
+    """Return values without a meaning. Raises DisclosureError as check_domain()."""
+    check_domain(domain)
     return Values(experiment_over(domain, MICRO, mechanism_fields("rr" if domain == 2 else "grr")), bare=True)
 
 

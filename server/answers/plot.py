@@ -381,8 +381,8 @@ def _heat_map(p: _Panel) -> _Labels:
     bar.set_label("share of devices, %")
     for axis, names in ((axes.xaxis, columns), (axes.yaxis, lines)):
         apart = -(-len(names) // _MOST_CELL_NAMES)
-        places = np.arange(0, len(names), apart) + 0.5
-        axis.set_ticks(places, [shorten(name, _LONGEST_NAME) for name in names[::apart]])
+        centres = np.arange(0, len(names), apart) + 0.5
+        axis.set_ticks(centres, [shorten(name, _LONGEST_NAME) for name in names[::apart]])
         axis.set_tick_params(length=0)
     if max(map(len, columns), default=0) * len(columns) > 70:
         axes.tick_params(axis="x", labelrotation=45)
@@ -392,10 +392,8 @@ def _heat_map(p: _Panel) -> _Labels:
         dark = np.nanmax(shares) * 0.55
         places = decimals(0.0, 2 * float(np.nanmin(half)), READING_STEPS)
         for (y, x), share in np.ndenumerate(shares):
-            text, colour = (
-                f"{share + 0.0:.{places}f}\n±{half[y, x]:.{places}f}",
-                "white" if share > dark else "#222222",
-            )
+            text = f"{share + 0.0:.{places}f}\n±{half[y, x]:.{places}f}"
+            colour = "white" if share > dark else "#222222"
             axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8.5, color=colour)
     else:
         y, x = np.nonzero(low.reshape(shape).T <= 0)

@@ -15,7 +15,7 @@ _METHODS = {
     "top": "top(...)",
 }
 _interfaces: list[Interface] = ["python"]
-_of_file: ContextVar[bool] = ContextVar("of_file", default=False)
+_uses_command: ContextVar[bool] = ContextVar("uses_command", default=False)
 
 
 @contextlib.contextmanager
@@ -31,15 +31,15 @@ def use_interface(interface: Interface) -> Iterator[None]:
 @contextlib.contextmanager
 def use_command_hints() -> Iterator[None]:
     """Use the command's options in the hints of this thread or task, for files that are read elsewhere."""
-    token = _of_file.set(True)
+    token = _uses_command.set(True)
     try:
         yield
     finally:
-        _of_file.reset(token)
+        _uses_command.reset(token)
 
 
 def _interface() -> Interface:
-    return "command" if _of_file.get() else _interfaces[-1]
+    return "command" if _uses_command.get() else _interfaces[-1]
 
 
 def option(name: str, value: str = "") -> str:

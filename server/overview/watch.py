@@ -90,7 +90,7 @@ class StoreWatch:
         """Check the store and return its state."""
         with self._lock:
             try:
-                mark = self._look()
+                mark = self._read_mark()
             except StoreError as e:
                 self._close()
                 self._say(None, kind_of(e), str(e))
@@ -114,7 +114,7 @@ class StoreWatch:
             self._mark = mark
             self._state = StoreState(kind, words, self._state.version + 1)
 
-    def _look(self) -> Any:
+    def _read_mark(self) -> Any:
         """Return a mark that changes with each commit and each hour; raises StoreError."""
         file = None if self._path is None else _file(self._path)
         if self._reader is not None and file != self._file:

@@ -121,9 +121,8 @@ class FittedTable(Table):
             column = measured.column
             shortened = not measured.number and column.no_wrap
             header = column.header
-            if (
-                shortened and width and isinstance(header, Text)
-            ):  # headings break, also where cells are shortened
+            # A heading breaks even if the cells below it are shortened.
+            if shortened and width and isinstance(header, Text):
                 header = Text("\n".join(textwrap.wrap(header.plain, width)))
             table.add_column(
                 header,

@@ -99,8 +99,7 @@ def _ask_of_pair(experiment: Experiment, text: str) -> Ask:
         raise UnitsError(f"{text}: name a part, or two conditions that differ, as in a=1, a=2")
     if "=" not in of and parts_of(experiment)[target_parts[0]].type == "choice":
         raise UnitsError(f"{text}: say which {of}, as in {of}=VALUE")
-    if not {*target_parts}.isdisjoint(sum(condition_parts, ())) or len({*target_parts}) == len(
-        parts_of(experiment)
-    ):
+    targets = set(target_parts)
+    if not targets.isdisjoint(sum(condition_parts, ())) or len(targets) == len(parts_of(experiment)):
         raise UnitsError(f"{text}: what is asked and what is given must be different parts")
     return Ask(text, "pair", of=of, given=conditions)

@@ -106,9 +106,8 @@ def format_estimate(
         return f"at most {_bound(high, write)}", ""
     if most >= 100:
         return f"at least {_bound(100 - low, write, most=100)}", ""
-    return write.percent(
-        value / 100, places
-    ), f"{write.number(least, places)} to {write.percent(most / 100, places)}"
+    interval = f"{write.number(least, places)} to {write.percent(most / 100, places)}"
+    return write.percent(value / 100, places), interval
 
 
 def _bound(percent: float, write: Numbers, *, most: float = 0.0) -> str:

@@ -145,7 +145,7 @@ class Parabola:
 def well_sampled(design: Design, question: Question, most_pairs: int = _MAX_PAIRS) -> bool:
     """Return whether variance() covers all statistics asked for, or as many as there are values.
 
-    most_pairs: of a class of codes and a statistic, as in places().
+    most_pairs: as in places().
     """
     if question.kind == "mean" or _closed_form(design, question) is not None:
         return True
@@ -245,7 +245,7 @@ def mean_population(design: Design, spread: float | None) -> MeanPopulation:
 def places(design: Design, question: Question, most_pairs: int = _MAX_PAIRS) -> Places:
     """Return all places of a question, or an even sample of many; for a list of ranges the worst one.
 
-    most_pairs: of a class of codes and a place; with more it is a sample.
+    most_pairs: the largest number of pairs of a class of codes and a place without sampling.
     """
     domain = design.domain
     if question.ranges:

@@ -35,7 +35,7 @@ _AMOUNT = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*?)\s*", 
 
 
 def _option(help: str, *names: str, default: Any = None) -> Any:
-    """Return a field whose metadata has its line of help and, if not its own, its option's names."""
+    """Return a field with its line of help, and its option's names if they differ from its own, as metadata."""
     return field(default=default, metadata={"help": help, "names": names})
 
 
@@ -43,7 +43,7 @@ def _option(help: str, *names: str, default: Any = None) -> Any:
 class PlanRequest:
     """All that a plan is made from: what boards read, what is asked, what it may cost; None: not said.
 
-    The metadata of each field has its line of help, and the option's names where they are not the field's.
+    The metadata of each field has its line of help, and the option's names if they differ from the field's.
     """
 
     devices: int | None = _option("Number of devices.")
@@ -135,7 +135,7 @@ class Reading:
 
     @property
     def span(self) -> float | None:
-        """The difference of the largest and the least reading, in the unit."""
+        """The difference between the largest and the least reading, in the unit."""
         return None if self.low is None or self.high is None else self.high - self.low
 
 

@@ -109,7 +109,7 @@ class Aggregator:
         on_commit: called after each commit, with its messages and seconds.
         retained_messages: returns further payloads to retain at the broker, by topic, empty to clear one; the
             same object as long as nothing changed.
-        again_s: the interval at which everything is published again: a NATS server may miss it as it starts.
+        again_s: seconds until everything is published again, which a NATS server may miss while it starts.
     """
 
     def __init__(

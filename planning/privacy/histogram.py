@@ -27,7 +27,7 @@ from .beliefs import ByEpsilon, DisclosureError, posterior_bound
 from .questions import Belief, check_domain, choose_mechanism
 
 SHUFFLE = "shuffle"
-"""What the row of the histogram is called in a comparison of theorems."""
+"""The name of the histogram's row in a comparison of theorems."""
 
 _MARGINS = (0.05, 0.1, 0.2, 0.4)  # of ε: between E and t; the best is broad
 
@@ -75,14 +75,14 @@ def largest_local(at: ByEpsilon, reports: int, epsilon: float, delta: float, own
 def shuffled_for_reports(at: ByEpsilon, devices: int, total: float, delta: float, reports: int) -> TheoremRow:
     """Return the largest ε of a report for which the histogram of all devices' reports is (total, delta)-DP.
 
-    The row goes with those of server.accounting.compare.for_reports().
+    The row can be shown with those of server.accounting.compare.for_reports().
 
     Args:
         at: the mechanism at any ε.
-        devices: honest devices, from 1 up, each with `reports` in the histogram.
+        devices: honest devices, at least 1, each with `reports` in the histogram.
         total: nats, above 0.
         delta: above 0 and below 1.
-        reports: of each device, from 1 up.
+        reports: of each device, at least 1.
 
     Raises:
         AccountingError: a number is out of range.
@@ -93,9 +93,10 @@ def shuffled_for_reports(at: ByEpsilon, devices: int, total: float, delta: float
 
 
 def shuffled_for_epsilon(at: ByEpsilon, devices: int, total: float, delta: float, epsilon: int) -> TheoremRow:
-    """Return the same as shuffled_for_reports() for an ε of a report in micro-nats: the number of reports.
+    """Return the number of reports of a device at an ε, as a row like that of shuffled_for_reports().
 
-    The number is rounded down, within 1/256; it is 0 where the mechanism has no such ε.
+    epsilon: of a report, micro-nats. The number is rounded down, to within 1/256; it is 0 if the mechanism
+    does not support this ε.
     """
     _check_total(devices, total, delta)
     experiment = _fitting(at, epsilon)

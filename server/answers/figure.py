@@ -75,7 +75,7 @@ STYLE: dict[RcKeyType, Any] = {
 _POINTS_PER_INCH = 72
 _TITLE, _SUBTITLE = 13.0, 9.5  # points
 _LETTER = {_TITLE: 0.7, _SUBTITLE: 0.6}  # width of a letter, a part of the size; titles are bold
-_BESIDE_PANEL = 0.9  # inches of an axis with its numbers and its name
+_BESIDE_PANEL = 0.9  # inches for an axis with its numbers and its name
 _MOST_NAMES = 45  # rows that have room for a name each
 _WIDEST = 1_600  # pixels of a picture
 _LONGEST_QUESTION = 90  # characters of a title
@@ -102,7 +102,7 @@ class Picture(Figure):
 
 
 def _wrapped(text: str, size: float, inches: float) -> str:
-    """Break a heading into lines that have room in so many inches."""
+    """Return a heading broken into lines that fit a width."""
     letters = int(inches * _POINTS_PER_INCH / (size * _LETTER[size]))
     return "\n".join(line for part in text.splitlines() for line in textwrap.wrap(part, letters))
 
@@ -236,7 +236,7 @@ def moments_of(windows: Sequence[str]) -> list[datetime.datetime] | None:
 def named_rows(axes: Axes, names: Sequence[str]) -> npt.NDArray[np.int_]:
     """Write names beside rows from the top down, long ones shortened; return the rows' places.
 
-    Of more than there is room for, every second, third, ... is written.
+    If there is no room for all, only every second, third, ... name is written.
     """
     at = np.arange(len(names))[::-1]
     labels = [

@@ -561,7 +561,7 @@ class _Asker:
     def _series(self, row_of: Callable[[FleetEstimate], Row], extent: float) -> tuple[TrendRow, ...]:
         """Return the answer in each completed window, or in each few of them if they are many.
 
-        Answers whose interval says nothing are left out; extent: from the lowest to the highest one.
+        Answers with too wide an interval are left out; extent: as in is_too_wide().
         """
         windows, rows = completed(tuple(self.whole.there), self._facts.at), list[TrendRow]()
         each = -(-len(windows) // _MOST_POINTS)

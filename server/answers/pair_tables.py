@@ -33,11 +33,11 @@ _MOST_ROWS = 1_000  # of shares and means given something
 class PairStatistic:
     """One statistic: a sum of cells, that among those of a condition, or that less that among others.
 
-    name     of its row
-    of       weights of the cells of the joint table, shape (domain,)
-    condition  what it is divided by, or None
-    versus   the other condition of a difference, or None
-    cell     each part's name and value, where it is a cell of the joint table
+    name       of its row
+    of         weights of the cells of the joint table, shape (domain,)
+    condition  the cells whose share it is divided by, or None
+    versus     the other condition of a difference, or None
+    cell       each part's name and value, if it is a cell of the joint table
     """
 
     name: str

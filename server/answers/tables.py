@@ -183,7 +183,7 @@ def _fitted(columns: Sequence[_Measured], room: int) -> list[tuple[_Measured, in
 def table(
     title: str = "", headings: Iterable[str] = (), text_columns: Sequence[int] = (0,), *, header: bool = True
 ) -> FittedTable:
-    """Return an empty table in the project's one style; text_columns: those of words, not of numbers."""
+    """Return an empty table in the project's style; text_columns: those of words, the others are numbers."""
     style = {"box": None, "pad_edge": False, "padding": (0, 1), "show_header": header}
     result = FittedTable(
         title=plain(title) if title else None, title_justify="left", title_style="bold", **style
@@ -203,7 +203,7 @@ def text_table(of: TextTable) -> RenderableType:
 
 
 def named(facts: Iterable[tuple[str, str]]) -> FittedTable:
-    """Return facts, each with its name before it; without a name the last one goes on."""
+    """Return a table of facts and their names; a fact without a name continues the previous one."""
     result = table(header=False)
     result.add_column(style="bold", no_wrap=True)
     result.add_column()
@@ -381,7 +381,7 @@ def _heading(table_of: AnswerRows) -> str:
 
 
 def _number(table_of: AnswerRows) -> Callable[[float], str]:
-    """Return how numbers are written: shares in percent, with the decimals of the narrowest one shown."""
+    """Return a format of numbers, shares in percent, with the decimals of the narrowest interval shown."""
     scale = 100 if table_of.quantity == "share" else 1
     halves = [scale * row.half_width for row in table_of.telling().rows if row.high > row.low]
     places = decimals(0.0, 2 * min(halves, default=0.0))

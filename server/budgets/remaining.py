@@ -1,9 +1,9 @@
 """The reports that a fleet's devices have left of each budget, computed from the reports that arrived.
 
 The store records the accepted report numbers of each device. Numbers have no gaps, so the highest one is the
-number of reports made by then; its own ledger may be further. If versions of an experiment
-had several ε, each report counts as the most expensive one. So at least this much is left, except for reports
-that have not arrived, and for devices that pinned a cap below the present one.
+number of reports made by then; the device's own ledger may be further. If versions of an experiment had
+several ε, each report counts as the most expensive one. So at least this much is left, except for reports that
+have not arrived, and for devices that pinned a cap below the present one.
 """
 
 import datetime
@@ -43,7 +43,7 @@ class BudgetLine:
     days: Mapping[datetime.date, int]
 
     def remaining_reports(self, reports: int) -> int | None:
-        """Return how many reports at the present ε a board's budget for the experiment has left."""
+        """Return how many reports at the present ε a board's own budget has left after `reports` reports."""
         e = self.experiment
         if self.state != "current":
             return 0

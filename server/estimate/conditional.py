@@ -42,7 +42,7 @@ class Ratio(Statistic):
         return self.below.value > LEAST_ERRORS * self.below.stderr
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return an interval with the population's ratio with probability confidence; infinite if unknown."""
+        """Return an interval that contains the ratio with probability confidence; infinite if unknown."""
         low, high = super().interval(confidence)
         z = normal_quantile(confidence)
         # With δ the ratio less its estimate: (δ Y)² <= z² (V_L - 2 δ C + δ² V_Y), of which V_L = (Y s)².
@@ -55,7 +55,7 @@ class Ratio(Statistic):
         return min(low, self.value + (middle - half) / rest), max(high, self.value + (middle + half) / rest)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Return the two-sided p value of a ratio: one minus the confidence to reach it."""
+        """Return the two-sided p value of a ratio: one minus the confidence whose interval reaches it."""
         return p_of(self, value)
 
 
@@ -110,7 +110,7 @@ class RatioDifference(Difference):
         return DerivedDifference(self.first, self.second, self.correlation).interval(confidence)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Return the two-sided p value of a difference: one minus the confidence to reach it."""
+        """Return the two-sided p value of a difference: one minus the confidence whose interval reaches it."""
         return p_of(self, value)
 
 

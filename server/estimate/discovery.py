@@ -65,9 +65,9 @@ _SURE = 1.9  # standard errors above each level's threshold; all levels let it t
 class SearchLimits:
     """How far the search goes.
 
-    beam: beginnings that survive a level. tried: those that are hashed at a level, about a microsecond each.
-    texts: handed on at least, as those of one slot at every level tie. slots_each: slots for each text whose
-    share is measured, or no p value is small enough.
+    beam: most beginnings that survive a level. tried: most beginnings that are hashed at a level, which takes
+    about a microsecond each. texts: fewest texts that are returned, since texts that share a slot at every
+    level tie. slots_each: slots for each returned text; with fewer, no p value would be small enough.
     """
 
     beam: int = 1000
@@ -94,11 +94,11 @@ class FoundText:
 class Discovery:
     """The discovered texts, by falling share.
 
-    candidate_count  how many candidates the last level judged
-    least         share that a text needs to be found about nine times in ten
-    hidden        how many slots certainly hold a common text but have no candidate
-    hidden_share  the total share of these slots
-    left_out      how many candidates share a slot that certainly holds a common text
+    candidate_count  number of candidates that the last level judged
+    least            share that a text needs to be found about nine times in ten
+    hidden           number of slots that certainly hold a common text but have no candidate
+    hidden_share     the total share of these slots
+    left_out         number of candidates that share a slot that certainly holds a common text
     """
 
     experiment: Experiment

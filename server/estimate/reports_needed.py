@@ -111,7 +111,7 @@ def reports_needed(
         target: Half of the interval: a share of 0 to 1, or of a number in bins.
         population: Shares of the values, shape (domain,), none negative, sum 1; None: usual_population().
         confidence: Of the interval, between 0 and 1.
-        most_pairs: Of a class of codes and an edge: with more, a quantile looks at some edges only.
+        most_pairs: Pairs of a class of codes and an edge; with more, a quantile uses only some edges.
 
     Returns:
         The number of reports, FEWEST to MOST; MOST if no number is enough, since an interval has whole bins.

@@ -64,7 +64,7 @@ class Statistic:
         return float(low), float(high)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Return the two-sided p value of the population's value; at most 1 - c outside interval(c)."""
+        """Return the two-sided p value of a population's value; at most 1 - c outside interval(c)."""
         off = abs(self.value - value)
         variance = self.stderr**2 + max(self.skew * (value - self.value), 0.0)
         if not off or not variance:

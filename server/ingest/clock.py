@@ -1,4 +1,4 @@
-"""The clock that decides in which window a report arrived: this machine's, checked."""
+"""The clock that decides in which window a report arrived: this machine's, checked for wrong times."""
 
 import datetime
 import logging

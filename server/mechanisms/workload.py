@@ -85,7 +85,7 @@ class Workload:
         return _energy(self, domain, width)
 
     def mean_variance(self, tree: hierarchy.Tree, variances: Sequence[float | Floats]) -> float:
-        """Return the mean variance over the workload; variances as for tree_influence.mean_range_variance."""
+        """Return the mean variance over the workload; variances as for influence.mean_range_variance()."""
         if self.kind == "ranges":
             return tree_influence.mean_range_variance(tree, variances)
         d = tree_influence.node_variances(tree, variances)

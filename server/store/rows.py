@@ -23,7 +23,7 @@ class Rows:
         tables: the tables whose rows count as the work.
         advance: called with each further share of the work that is done, 0 to 1.
         where: a condition for the rows; None for all.
-        at_once: how many rows a part has at most.
+        at_once: the largest number of rows in a part.
     """
 
     def __init__(

@@ -55,8 +55,8 @@ def seal(
 
     Counts stay, and so does each device's number of accepted reports. From then on a number below a device's
     highest that was not counted is a duplicate: nothing can be counted twice, and a report that is on its way
-    with such a number is lost. Rows are sealed in parts, each in a transaction, while
-    aggregators go on; an interrupted run can be repeated.
+    with such a number is lost. Rows are sealed in parts, each in a transaction, while aggregators go on; an
+    interrupted run can be repeated.
 
     Args:
         store: the store.
@@ -64,7 +64,7 @@ def seal(
         name: the experiment's name.
         dry_run: only compute the effect.
         advance: called with each further share of the work that is done, 0 to 1.
-        at_once: how many rows are sealed in a transaction.
+        at_once: the largest number of rows that a transaction seals.
 
     Raises:
         VersionRefused: there is no such experiment.

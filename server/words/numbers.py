@@ -5,7 +5,7 @@ import math
 from typing import Protocol
 
 SHARE_STEPS, READING_STEPS = 1, 3
-"""Units of the last decimal in half an interval, in a sentence: most percentages are whole ones."""
+"""The `steps` of decimals() in sentences: most percentages are whole numbers."""
 
 MAX_HALF_WIDTH = 0.3
 """Half of the widest interval that says something, as a part of all shares or of all readings."""
@@ -69,9 +69,9 @@ def expected(count: float) -> str:
 
 
 def decimals(low: float, high: float, steps: int = 10) -> int:
-    """Return how many decimals a number with this interval has: so many that noise is not shown as digits.
+    """Return the number of decimals for an estimate with this interval: few enough not to show noise.
 
-    Half the interval is at least `steps` units of the last decimal: 10 leave two digits of it.
+    Half the interval is at least `steps` units of the last decimal; with 10 it has two digits.
     """
     half = (high - low) / 2
     if not 0 < half < math.inf:
@@ -84,14 +84,14 @@ def format_estimate(
 ) -> tuple[str, str]:
     """Return an estimate and its interval for a sentence: "24%" and "17 to 30%".
 
-    The interval is "" if the estimate says it already, as "at most 5%" does.
+    The interval is "" if the estimate already implies it, such as "at most 5%".
 
     Args:
         value: A share from 0 to 1, which noise may put outside, or a reading.
         low: The lower end of its interval.
         high: The upper end.
-        unit: Of a reading; None of a share.
-        write: How numbers are written.
+        unit: The unit of a reading; None for a share.
+        write: The format of numbers.
     """
     if unit is not None:
         places = decimals(low, high, READING_STEPS)
@@ -113,7 +113,7 @@ def format_estimate(
 def _bound(percent: float, write: Numbers, *, most: float = 0.0) -> str:
     """Return a percentage rounded up: to whole ones from 1 on, to tenths below, and to 0.1 at least.
 
-    most: from which the result is taken.
+    most: if above 0, the result is subtracted from it.
     """
     step = 1.0 if percent >= 1 else 0.1
     bound = max(0.1, round(math.ceil(percent / step - 1e-9) * step, 1))
@@ -134,11 +134,11 @@ def few_boards(boards: float) -> int:
 
 
 def is_too_wide(half_width: float, extent: float = 1.0) -> bool:
-    """Return whether an interval says nothing, so that there are too few reports.
+    """Return whether an interval is too wide to say anything, because there are too few reports.
 
     Args:
         half_width: Half of the interval's width, in the unit of `extent`.
-        extent: From the lowest to the highest value that there can be; 1 of shares.
+        extent: The distance from the lowest to the highest possible value; 1 for shares.
     """
     return half_width > MAX_HALF_WIDTH * extent
 

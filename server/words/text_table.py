@@ -1,4 +1,4 @@
-"""A table of texts, whatever it is of; answers.tables draws it."""
+"""A table of texts, which answers.tables renders."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 class TextTable:
     """A table of texts.
 
-    title      stands above it, or ""
-    headings   of its columns
-    rows       the cells; a row that begins with "> " is the best one
-    text_columns  the columns of words, which stand to the left; the others are numbers
-    notes      lines below it; of a table without rows only these are shown
+    title         the line above it, or ""
+    headings      of its columns
+    rows          the cells; a row that begins with "> " is the best one
+    text_columns  the columns of words, aligned to the left; the others are numbers
+    notes         lines below it; a table without rows consists only of these
     """
 
     title: str = ""

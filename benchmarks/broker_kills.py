@@ -36,7 +36,7 @@ _ROUNDS = 3
 
 @dataclass(frozen=True)
 class Case:
-    """A case.
+    """A broker's settings, and the boards' wait for it.
 
     settings  lines of mosquitto.conf
     hold_s    a board's wait beyond the PUBACK, see Board
@@ -111,9 +111,8 @@ async def rate(port: int, hold_s: float | None, seconds: float) -> float:
         topic = topics.report_topic("rate", f"d{i}")
         boards.append(Board(topic, (port,), source, np.random.default_rng(i), hold_s=hold_s))
     living = [asyncio.create_task(board.live()) for board in boards]
-    await asyncio.sleep(
-        1 + (hold_s or 0)
-    )  # until reports are acknowledged at the rate at which they are published
+    # Until reports are acknowledged at the rate at which they are published.
+    await asyncio.sleep(1 + (hold_s or 0))
     rates = []
     for _ in range(_ROUNDS):
         before, start = sum(len(board.told) for board in boards), time.perf_counter()

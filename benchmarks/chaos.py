@@ -52,7 +52,7 @@ _AT_SITES = replace(_CLUSTER, sites=True, sync="always")
 
 @dataclass(frozen=True)
 class Campaign:
-    """A campaign.
+    """A part of the kills: their faults, and the setting that they disturb.
 
     share     of the kills
     weights   of the faults

@@ -150,11 +150,11 @@ def mixture(rng: np.random.Generator, fleets: int) -> dict[str, float]:
     return {name: coverage.of(name) for name in names}
 
 
-def mapped(crew: Workers, function: Callable, cases: list, *more: object) -> list:
+def mapped(worker_pool: Workers, function: Callable, cases: list, *more: object) -> list:
     """Return the function's result for each case, from the workers, with a progress bar."""
     with Progress(console=CONSOLE) as bar:
         task = bar.add_task(function.__name__, total=len(cases))
-        return list(crew.map(function, cases, *more, advance=lambda case: bar.advance(task)))
+        return list(worker_pool.map(function, cases, *more, advance=lambda case: bar.advance(task)))
 
 
 def rates(pooled: dict[str, Tally], kinds: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -173,8 +173,8 @@ def covered(
     until, seeds = time.time() + 60 * options.minutes, np.random.SeedSequence(20_262).spawn(2 * len(todo))
     cases = [(*case, seed) for case, seed in zip(todo, seeds, strict=False)]
     pooled, low, again_ = defaultdict(Tally), [], []
-    with workers(options.workers, cores=True) as crew:
-        for (c, _), tally in zip(todo, mapped(crew, first, cases), strict=True):
+    with workers(options.workers, cores=True) as worker_pool:
+        for (c, _), tally in zip(todo, mapped(worker_pool, first, cases), strict=True):
             design = c.mechanism if c.domain < 4096 else f"{c.mechanism} {c.domain:,}"
             for group in ("all", c.population, f"N = {c.reports:,}", f"ε = {c.epsilon:g}", design):
                 pooled[group].add(tally)
@@ -183,7 +183,7 @@ def covered(
         low = [(c, wrong) for _, c, wrong in sorted(low, key=lambda row: row[0])]
         if not options.quick:
             doubtful = [(*case, seed) for case, seed in zip(low, seeds[len(todo) :], strict=False)]
-            again_ = [row for some in mapped(crew, again, doubtful, until) for row in some]
+            again_ = [row for some in mapped(worker_pool, again, doubtful, until) for row in some]
     return pooled, [wrong for _, wrong in low], sorted(again_, key=lambda row: row["coverage"])
 
 
@@ -204,8 +204,8 @@ def worker_options() -> dict[str, Any]:
     """Return the options of the benchmarks that draw intervals."""
     minutes = {"type": float, "default": 20.0, "help": "after which nothing is drawn again"}
     where = "processes (without it one for each core), or a Dask scheduler's URL, whose workers have "
-    crew = {"metavar": "N|URL", "help": where + "benchmarks/ in PYTHONPATH; the numbers are the same"}
-    return {"minutes": minutes, "workers": crew}
+    processes = {"metavar": "N|URL", "help": where + "benchmarks/ in PYTHONPATH; the numbers are the same"}
+    return {"minutes": minutes, "workers": processes}
 
 
 def main() -> None:

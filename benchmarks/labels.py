@@ -253,7 +253,7 @@ def mistaken(options: Options) -> list[dict[str, Any]]:
         mechanism = mechanism_of(prefix_experiment(epsilon, slots_of_it))
         assert isinstance(mechanism, Prefix)
         false, listed, near, near_found, covered = 0, 0, 0, 0, Tally()
-        nameable = listed_reports = left_out = 0
+        nameable = promised_found = left_out = 0
         for fleet in range(fleets):
             rng = np.random.default_rng([17, fleet, reports])
             truth: Listing = {}
@@ -268,7 +268,7 @@ def mistaken(options: Options) -> list[dict[str, Any]]:
             false += bool(texts - truth.keys())
             listed += len(texts)
             promised = {t for t, share in truth.items() if share >= answer.least and t == t.lower()}
-            nameable, listed_reports = nameable + len(promised), listed_reports + len(promised & texts)
+            nameable, promised_found = nameable + len(promised), promised_found + len(promised & texts)
             left_out += answer.left_out
             for one, ends in zip(answer.texts, answer.intervals(), strict=True):
                 if one.text in truth:
@@ -279,7 +279,7 @@ def mistaken(options: Options) -> list[dict[str, Any]]:
         row |= {"fleets": fleets, "mistaken": false / fleets, "listed": listed / fleets}
         row |= {"covered": covered.of("") if covered else None}
         row |= {
-            "found_from_least": listed_reports / nameable if nameable else None,
+            "found_from_least": promised_found / nameable if nameable else None,
             "left_out": left_out / fleets,
         }
         rows.append(row | {"found_near_least": near_found / near if near else None})

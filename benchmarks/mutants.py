@@ -7,6 +7,7 @@ fewer than 95 % die, 2 where the table is stale or its tests do not pass without
 
 import argparse
 import ast
+import builtins
 import os
 import shutil
 import signal
@@ -59,12 +60,21 @@ class Mutant:
             raise Stale(f"the old text is not in that function: {self.words}")
         mutated = source.replace(self.old, self.new)
         try:
-            same = ast.dump(ast.parse(mutated)) == ast.dump(ast.parse(source))
+            before, after = ast.parse(source), ast.parse(mutated)
         except SyntaxError:
             raise Stale(f"the new text makes it no Python: {self.words}") from None
-        if same:
+        if ast.dump(after) == ast.dump(before):
             raise Stale(f"it changes nothing: {self.words}")
+        if unknown := _names(after) - _names(before) - set(dir(builtins)):
+            raise Stale(f"the new text has a name that is not in the file, {min(unknown)}: {self.words}")
         return mutated
+
+
+def _names(tree: ast.AST) -> set[str]:
+    """Return the names in a module, and the attributes of self: any test notices an undefined one."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    fields = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return names | {f.attr for f in fields if isinstance(f.value, ast.Name) and f.value.id == "self"}
 
 
 def _around(source: str, line: int) -> set[str]:

@@ -341,7 +341,7 @@ def errors(options: Options) -> dict:
 
 
 def check(rows: list[dict]) -> None:
-    """Exit if a peer's errors differ from its formula, with at most one false alarm in 10^5."""
+    """Assert that peers' errors follow their formulas, with at most one false alarm in 10^5."""
     with_theory = [r for r in rows if r["theory"] is not None]
     for r in with_theory:
         # Student's t, both sides, with a margin of four for the skew of a mean square of few values.

@@ -56,57 +56,57 @@ def million_rounds(ingest: dict) -> list[dict]:
 def collect() -> Iterator[tuple[str, float, str, str, str]]:
     """Yield name, value, unit, source and conditions of each constant."""
     ingest, hands, nats = read("ingest_scale.json"), read("handshakes.json"), read("ingest_nats.json")
-    source = ("us", "ingest_scale.json", "96,000 authenticated reports that waited, one member, 2 cores")
+    waiting = "96,000 authenticated reports that waited, one member, 2 cores"
     for store in ("sqlite", "postgresql"):
         one = ingest[store]["1"]
         names = {"database": f"database {store}", "commit": f"commit {store}"}
         if store == "postgresql":
             names["aggregator"] = f"aggregator mosquitto {store}"
         for key, name in names.items():
-            yield name, one[f"{key}_us"], *source
+            yield name, one[f"{key}_us"], "us", "ingest_scale.json", waiting
     # In a large fleet, SQLite takes a quarter more time per report.
     million = median(row["cpu_us"] for row in million_rounds(ingest))
     conditions = "100,000 authenticated reports that waited, a million devices, one member, 2 cores"
     yield "aggregator mosquitto sqlite", million, "us", "ingest_scale.json", conditions
-    yield "mosquitto deliver", ingest["sqlite"]["1"]["delivery_us"], *source
+    yield "mosquitto deliver", ingest["sqlite"]["1"]["delivery_us"], "us", "ingest_scale.json", waiting
     one = nats["members"]["nats 3, sync always"]["1"]
-    source = f"{one['reports']:,} authenticated reports that waited, one member, 2 cores, sync always"
-    yield "aggregator nats 3 postgresql", one["aggregator_us"], "us", "ingest_nats.json", source
-    yield "nats 3 deliver", one["delivery_us"], "us", "ingest_nats.json", source
-    source = "the busiest of three servers, for a report that is published, sync always"
-    yield "nats 3 log", one["publish_busiest_us"], "us", "ingest_nats.json", source
+    conditions = f"{one['reports']:,} authenticated reports that waited, one member, 2 cores, sync always"
+    yield "aggregator nats 3 postgresql", one["aggregator_us"], "us", "ingest_nats.json", conditions
+    yield "nats 3 deliver", one["delivery_us"], "us", "ingest_nats.json", conditions
+    conditions = "the busiest of three servers, for a report that is published, sync always"
+    yield "nats 3 log", one["publish_busiest_us"], "us", "ingest_nats.json", conditions
     for kind in BROKERS:
         few, plain = (connection(hands["rows"], kind, FEW, tls) for tls in (True, False))
-        source = f"{FEW} connections, TLS 1.2, P-256 certificates on both sides"
+        conditions = f"{FEW} connections, TLS 1.2, P-256 certificates on both sides"
         for name in ("hello", "connect", "subscribe", "status", "ping", "report"):
-            yield f"{kind} {name}", few[f"{name}_us"], "us", "handshakes.json", source
+            yield f"{kind} {name}", few[f"{name}_us"], "us", "handshakes.json", conditions
         without = f"{FEW} connections, no TLS"
         yield f"{kind} plain connect", plain["connect_us"], "us", "handshakes.json", without
-        yield f"{kind} connection", few["subscribe_bytes"], "bytes", "handshakes.json", source
+        yield f"{kind} connection", few["subscribe_bytes"], "bytes", "handshakes.json", conditions
         retained = row_of(hands["retained"], broker=kind, boards=AWAY)
-        source = f"statuses of {AWAY:,} boards that are away"
-        yield f"{kind} retained", retained["bytes"], "bytes", "handshakes.json", source
+        conditions = f"statuses of {AWAY:,} boards that are away"
+        yield f"{kind} retained", retained["bytes"], "bytes", "handshakes.json", conditions
     few, many = (row_of(read("nats_fleet.json")["users"], named="by URI", boards=n) for n in LISTED)
     listed = (many["rss_mb"] - few["rss_mb"]) * 1e6 / (LISTED[1] - LISTED[0])
-    source = f"a board in users.conf, from {LISTED[0]:,} to {LISTED[1]:,}: memory of each server"
-    yield "nats listed", listed, "bytes", "nats_fleet.json", source
-    row, source = connection(hands["rows"], "nats 3", FEW), "TLS 1.2, P-256, without TCP and IP"
-    yield "handshake up", row["sent"], "bytes", "handshakes.json", source
-    yield "handshake down", row["received"], "bytes", "handshakes.json", source
-    wire, source = read("wire_bytes.json"), "hh over 256 values, authenticated"
+    conditions = f"a board in users.conf, from {LISTED[0]:,} to {LISTED[1]:,}: memory of each server"
+    yield "nats listed", listed, "bytes", "nats_fleet.json", conditions
+    row, conditions = connection(hands["rows"], "nats 3", FEW), "TLS 1.2, P-256, without TCP and IP"
+    yield "handshake up", row["sent"], "bytes", "handshakes.json", conditions
+    yield "handshake down", row["received"], "bytes", "handshakes.json", conditions
+    wire, conditions = read("wire_bytes.json"), "hh over 256 values, authenticated"
     tree = next(row for row in wire["rows"] if row["experiment"].startswith("hh, 256"))
-    yield "publish", tree["authenticated"]["publish"], "bytes", "wire_bytes.json", source
+    yield "publish", tree["authenticated"]["publish"], "bytes", "wire_bytes.json", conditions
     yield "puback", wire["puback_bytes"], "bytes", "wire_bytes.json", "QoS 1"
     for row in read("store_bytes.json")["rows"]:
         if row["devices"] == STORE_FEW:
-            source = f"{STORE_FEW:,} devices with ids of 16 characters, one report each"
-            yield f"{row['store']} device", row["device"], "bytes", "store_bytes.json", source
+            conditions = f"{STORE_FEW:,} devices with ids of 16 characters, one report each"
+            yield f"{row['store']} device", row["device"], "bytes", "store_bytes.json", conditions
             yield f"{row['store']} bin", row["bin"], "bytes", "store_bytes.json", f"{BINS} codes, {DAYS} days"
     page = " ".join(COST.read_text().split())
     match = re.search(r"`report\(\)` with hh takes ([\d.]+) ms and `sent\(\)` ([\d.]+) ms", page)
     assert match is not None
-    source = "hh over 1,024 values, ledger in littlefs, the emulated Pico at 125 MHz"
-    yield "board report", float(match[1]) + float(match[2]), "ms", "docs/reporter.md", source
+    conditions = "hh over 1,024 values, ledger in littlefs, the emulated Pico at 125 MHz"
+    yield "board report", float(match[1]) + float(match[2]), "ms", "docs/reporter.md", conditions
 
 
 def text() -> str:

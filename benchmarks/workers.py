@@ -46,10 +46,10 @@ def run(count: int, boards: int) -> dict[str, Any]:
     clients = RealClients(published, normal(500, 120), Faults(), rounds=1, repeatable=True)
     parts = fleet_parts(boards, clients.rounds, SEED)
     began = time.perf_counter()
-    with workers(count) as crew:
-        list(crew.map(costed, fleet_parts(count * 20, 1, SEED), clients))  # all have loaded the client
+    with workers(count) as pool:
+        list(pool.map(costed, fleet_parts(count * 20, 1, SEED), clients))  # all have loaded the client
         start, own = time.perf_counter(), time.process_time()
-        used, peaks, codes = zip(*crew.map(costed, parts, clients), strict=True)
+        used, peaks, codes = zip(*pool.map(costed, parts, clients), strict=True)
         seconds, own = time.perf_counter() - start, time.process_time() - own
     row = {"workers": count, "boards": boards, "parts": len(parts), "seconds": seconds}
     row |= {"started_s": time.perf_counter() - began, "parts_cpu_s": sum(used)}

@@ -118,7 +118,7 @@ def run(place: Place, consent: Callable[[bool], bool]) -> BoardResult:
         )
         trial = _Trial(place, store, experiment, consent)
         try:
-            _stage(trial, keys, url, broker, interpreter)
+            _run_trial(trial, keys, url, broker, interpreter)
         except KeyboardInterrupt:
             place.say("stopped", "for the board this is a power cut; its ledger stays")
         counted = trial.count()
@@ -169,7 +169,7 @@ def _question(path: Path) -> definition.Definition:
     return question
 
 
-def _stage(
+def _run_trial(
     trial: "_Trial", keys: FleetKeys, url: str, broker: Broker, interpreter: interpreters.Interpreter
 ) -> None:
     """Start a broker, an aggregator and a board, flash it, and follow its reports."""

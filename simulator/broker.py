@@ -28,9 +28,8 @@ from ..server.ingest.broker_url import BrokerAddress, NatsAddress
 
 _START_S = 10.0
 _STOP_S = 5.0
-_HANGS_S = (
-    60.0  # killed before it has saved, mosquitto loses reports, and saving takes time on a busy computer
-)
+# Killed before it has saved, mosquitto loses reports, and saving takes time on a busy computer.
+_HANGS_S = 60.0
 
 
 class BrokerError(HushmoteError):

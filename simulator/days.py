@@ -76,7 +76,7 @@ class Course:
         if not self.fleet.startswith(SIMULATED_PREFIX):
             raise SimulatedFleetError(
                 f"simulated reports need a fleet whose name begins with {SIMULATED_PREFIX}, such as "
-                f"{FLEET}, not to {self.fleet}: otherwise they could not be told from real ones"
+                f"{FLEET}, not {self.fleet}: otherwise they could not be told from real ones"
             )
         if not 1 <= self.days <= MOST_DAYS:
             raise PopulationError(f"--days must be from 1 to {MOST_DAYS:,}, not {self.days}")

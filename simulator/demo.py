@@ -183,9 +183,8 @@ def show_outcome(outcome: DemoResult) -> None:
     *pictures, store = outcome.files.values()
     for path in pictures:
         show.out.print(f"picture: {path}", soft_wrap=True)
-    program = (
-        "hushmote" if shutil.which("hushmote") else sys.argv[0]
-    )  # `make demo` needs no activated environment
+    # `make demo` needs no activated environment.
+    program = "hushmote" if shutil.which("hushmote") else sys.argv[0]
     store_option = f"--store sqlite:///{store}"
     name = outcome.estimates.experiment.name
     lines = [
@@ -196,5 +195,5 @@ def show_outcome(outcome: DemoResult) -> None:
     show.out.print("\nnext\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True)
     show.out.print(f"\nsee it live, in a browser: make page, or {program} demo --page", soft_wrap=True)
     with StoreReader(f"sqlite:///{store}") as reader:
-        with_truth = reader.fleet().experiment().finding
-    show.out.print(f"\n{with_truth.purpose}\n{with_truth.sentence}")
+        finding = reader.fleet().experiment().finding
+    show.out.print(f"\n{finding.purpose}\n{finding.sentence}")

@@ -67,9 +67,9 @@ def choose_population(definition: Definition, spec: str | None) -> tuple[Populat
         raise PopulationError(
             f"readings are in file:FILE:COLUMN, such as file:weather.csv:temp, not {spec_text}"
         )
-    return texts.parse(spec_text, definition.type) if texts.is_text_type(definition.type) else parse(
-        spec_text
-    ), spec_text
+    if texts.is_text_type(definition.type):
+        return texts.parse(spec_text, definition.type), spec_text
+    return parse(spec_text), spec_text
 
 
 def default_spec(definition: Definition) -> str:

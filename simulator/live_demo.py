@@ -87,9 +87,8 @@ def run(place: Place, on_open: Callable[[RunningDemo], object]) -> NoReturn:
     Raises:
         DemoError, BrokerError, GatewayError, StoreError: With a one-line message.
     """
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # otherwise the processes started below would outlive it
+    # Otherwise the processes started below would outlive it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     readings = temperatures()
     at_http = f"{HOST}:{free_port()}"
     with deploy(place, "page", _fill, ("--http", at_http)) as deployment:
@@ -135,10 +134,10 @@ def _page_address() -> str:
     return f"{HOST}:{PORT}"
 
 
-def _server_pids(stage: Deployment) -> tuple[int, ...]:
-    if not isinstance(stage.broker, NatsServers):
+def _server_pids(deployment: Deployment) -> tuple[int, ...]:
+    if not isinstance(deployment.broker, NatsServers):
         return ()
-    pids = map(stage.broker.pid, range(len(stage.broker.nodes)))
+    pids = map(deployment.broker.pid, range(len(deployment.broker.nodes)))
     return tuple(pid for pid in pids if pid is not None)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..planning.devices import Z, check_sizes
 from ..planning.expected_error import Design, MeanPopulation, Places, Question, question_places
-from ..planning.sentences import describe_question as in_words
+from ..planning.sentences import describe_question
 from ..server.arrays import Floats
 from ..server.estimate.estimate import Estimates
 from ..server.experiments.definition import Definition
@@ -70,7 +70,10 @@ class PlannedFleet:
         return f"the values that the plan assumed, {100 * self.places.share:.3g}% of them in question"
 
     def error(self, estimates: Estimates, truth: Floats, has_other_population: bool) -> PlannedError:
-        """Return the planned error beside the measured one, for another population than planned if so."""
+        """Return the planned error beside the measured one.
+
+        has_other_population: whether the readings are from another population than the planned one.
+        """
         domain = self._values
         weights = np.stack(
             [self.places.statistic(domain, i) for i in self._places_to_compare(truth, has_other_population)],
@@ -79,7 +82,7 @@ class PlannedFleet:
         estimated = estimates.linear_many(weights)
         planned = self.planned.devices * expected_reports(estimates.experiment, self.planned.calls)
         return PlannedError(
-            in_words(self.question),
+            describe_question(self.question),
             self.question.kind == "mean",
             float(self.planned.error) * math.sqrt(planned / estimates.reports),
             Z * _root_mean_square(estimated.stderr),

@@ -16,25 +16,20 @@ NO_READING = -1  # None: the index of "no reading", or a uniformly drawn one if 
 _CHUNK = 1 << 15  # reports at once: as many as fit a core's cache
 
 
-def codes(
-    experiment: Experiment, indices: np.ndarray, rng: np.random.Generator, *, of: Sequence[int] | None = None
-) -> np.ndarray:
+def codes(experiment: Experiment, indices: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return one code for each index, uint32, in the same order.
 
     Needs 4 bytes for each report besides its working memory of a few megabytes.
 
     Args:
         experiment: The experiment.
-        indices: Integers in range(domain), or NO_READING, shape (n,); with `of`, positions in it.
+        indices: Integers in range(domain), or NO_READING, shape (n,).
         rng: Source of the draws.
-        of: As in histogram().
 
     Raises:
         ValueError: For an index outside the domain.
     """
     mechanism = mechanism_of(experiment)
-    if of is not None:
-        return mechanism.draw(mechanism.drawable(of)[indices], rng)
     out = np.empty(len(indices), np.uint32)
     for start in range(0, len(indices), _CHUNK):
         chunk = np.asarray(indices[start : start + _CHUNK], np.int64)

@@ -145,11 +145,11 @@ def _tables(
         | {"tight": "refused" if row["tight_refused"] else _digits(row["tight_epsilon"], "any")}
         for row in rows
     ]
+    worlds = format_count(rows[0]["worlds"])
     return [
         _answer(rows, risk),
         "",
-        f"# {prefix}the largest ε for a risk of {risk:.6g}, "
-        f"{format_count(rows[0]['worlds'])} worlds; Δf: {how}",
+        f"# {prefix}the largest ε for a risk of {risk:.6g}, {worlds} worlds; Δf: {how}",
         table("", headings, cells, lines),
         *(f"{row['query']}: no tight ε: {row['tight_refused']}" for row in rows if row["tight_refused"]),
     ]
@@ -191,7 +191,7 @@ def _after(row: Row, parameters: CentralParameters) -> list[TextTable | str]:
 def draw(path: Path, figure_data: tuple[list[tuple[str, list[EpsilonChoice]]], float]) -> None:
     """Write both bounds on the posterior against ε, a panel for each statistic, with the risk's line.
 
-    pictured: universes, each with its name, its colour and what the same statistics got there; and the risk.
+    figure_data: universes, each with its name and the choices for the same statistics; and the risk.
     """
     from .drawing import COLOURS, heading, legend_below, panel, panels
 

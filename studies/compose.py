@@ -39,9 +39,8 @@ class ComposeParameters(StudyParameters):
 
 def run(parameters: ComposeParameters, context: RunContext) -> StudyResult:
     """Compose the releases under every theorem."""
-    runs = [release(text) for text in parameters.releases] + (
-        _read(parameters.input) if parameters.input else []
-    )
+    runs = [release(text) for text in parameters.releases]
+    runs += _read(parameters.input) if parameters.input else []
     if not runs:
         raise UsageError(
             "say what was released: hushmote study compose --releases 0.5x1000,1x1000,0.5:0.01x1000"

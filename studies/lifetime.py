@@ -65,16 +65,16 @@ def flat_design(epsilon: int) -> Design:
     return Design(DOMAIN, epsilon, oracle.choose(DOMAIN, epsilon, FREQUENCIES))
 
 
-def predicted_error(design: Design, population: Floats, reports: float) -> float:
-    """Root mean square over values of the error of `reports` reports, held being the values' shares."""
-    return math.sqrt(mean_variance(design, population, np.eye(design.domain)) / reports)
+def predicted_error(design: Design, distribution: Floats, reports: float) -> float:
+    """Return the root mean square over values of the error of `reports` reports."""
+    return math.sqrt(mean_variance(design, distribution, np.eye(design.domain)) / reports)
 
 
-def squared_error(design: Design, population: Floats, reports: int, rng: np.random.Generator) -> float:
-    """Mean square over values of one drawn window's error."""
-    counts = vectorised.histogram(design.experiment, rng.multinomial(reports, population), rng)
-    off = estimate(design.experiment, counts).frequencies - population
-    return float(off @ off) / len(population)
+def squared_error(design: Design, distribution: Floats, reports: int, rng: np.random.Generator) -> float:
+    """Return the mean square over values of one drawn window's error."""
+    counts = vectorised.histogram(design.experiment, rng.multinomial(reports, distribution), rng)
+    off = estimate(design.experiment, counts).frequencies - distribution
+    return float(off @ off) / len(distribution)
 
 
 def root_mean(squares: Floats) -> tuple[float, float]:
@@ -98,30 +98,30 @@ def cell(devices: int, lifetime: int, way: str, repeats: int, windows: int, rng:
     Errors are root mean squares, shares of devices. epsilon: of a report, nats. reports: in a window, on
     average. uncertainty: standard error of measured. off: measured over predicted, less 1.
     """
-    population = shares()
+    distribution = shares()
     epsilon = epsilon_of(way, lifetime)
     design = flat_design(epsilon)
     squares: list[float] = []
     if way in ("basic", "optimal"):
         reports = float(devices)
-        predicted = predicted_error(design, population, reports)
-        squares = [squared_error(design, population, devices, rng) for _ in range(windows)]
+        predicted = predicted_error(design, distribution, reports)
+        squares = [squared_error(design, distribution, devices, rng) for _ in range(windows)]
     elif way == "coin":
         by_day = devices * np.diff(reports_made(np.arange(DAYS + 1), DAYS, 1))
         reports = float(by_day.mean())
-        predicted = predicted_error(design, population, 1 / float(np.mean(1 / by_day)))
+        predicted = predicted_error(design, distribution, 1 / float(np.mean(1 / by_day)))
         for _ in range(repeats):
             spoken = rng.multinomial(devices, np.append(by_day, devices - by_day.sum()) / devices)[:-1]
-            squares += [squared_error(design, population, int(n), rng) for n in spoken]
+            squares += [squared_error(design, distribution, int(n), rng) for n in spoken]
     else:
         length = POOLED_DAYS if way == "once, 31 days" else 1
         count = DAYS // length
         reports = devices * length / DAYS
-        predicted = predicted_error(design, population, reports)
+        predicted = predicted_error(design, distribution, reports)
         for _ in range(repeats * length):
             rest = 1 - count * length / DAYS
             spoken = rng.multinomial(devices, [*[length / DAYS] * count, max(rest, 0)])[:-1]
-            squares += [squared_error(design, population, int(n), rng) for n in spoken]
+            squares += [squared_error(design, distribution, int(n), rng) for n in spoken]
     measured, uncertainty = root_mean(np.array(squares))
     mechanism = " ".join(map(str, (design.choice.mechanism, *dict(design.choice.parameters).values())))
     row: Row = {"devices": devices, "lifetime": lifetime, "way": way, "epsilon": epsilon / MICRO}
@@ -185,7 +185,7 @@ class LifetimeParameters(StudyParameters):
 
 
 def run(parameters: LifetimeParameters, context: RunContext) -> StudyResult:
-    """Compare the ways by formula and by drawn fleets, on the running's workers."""
+    """Compare the ways by formula and by drawn fleets, on the context's workers."""
     fleets = parameters.devices or ((20_000,) if parameters.quick else FLEETS)
     if min(fleets) < 10_000 or max(fleets) > 10_000_000:
         raise PlanError(f"the study draws fleets of 10,000 to 10,000,000 devices, not {min(fleets):,}")

@@ -84,9 +84,9 @@ def _by_bisection(n: np.ndarray, total: float) -> np.ndarray:
     needed, half, goal = (n - _half(n) + 1)[some], _half(n)[some], special.expit(-total)
     for _ in range(60 if some.any() else 0):
         middle = (low + high) / 2
-        probabilities = np.zeros_like(some)
-        probabilities[some] = special.betainc(needed, half, special.expit(-middle[some])) >= goal
-        low, high = np.where(probabilities, middle, low), np.where(probabilities, high, middle)
+        is_above = np.zeros_like(some)
+        is_above[some] = special.betainc(needed, half, special.expit(-middle[some])) >= goal
+        low, high = np.where(is_above, middle, low), np.where(is_above, high, middle)
     return low
 
 

@@ -290,7 +290,7 @@ def cells(design: RangeDesign, series_for: Callable[[int], Daily], seed: int | N
 
 
 def run_design(design: RangeDesign, own: Daily | None, context: RunContext) -> RangeStudy:
-    """Run a design on the running's workers.
+    """Run a design on the context's workers.
 
     own: daily counts to study instead of the default ones. Without a seed noise comes from OpenDP and no two
     runs are alike. Raises NoiseError where OpenDP is not installed, StudyError for a series too short.

@@ -64,7 +64,7 @@ def column(records: int = RECORDS) -> Counts:
 
 
 def study(epsilon: float, context: RunContext, runs: int = RUNS) -> list[Row]:
-    """Run all attacks on the running's workers; epsilon in nats. Without a seed noise comes from OpenDP.
+    """Run all attacks on the context's workers; epsilon in nats. Without a seed noise comes from OpenDP.
 
     A row is what an attacker has after so many questions in all. target: "records", the share of them that he
     gets right, or "days", the root mean square error of a day's count. spent: ε of all answers together, by

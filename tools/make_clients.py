@@ -43,24 +43,21 @@ def in_javascript(payloads: list[bytes]) -> list[bool]:
     jobs = json.dumps([["parse", {"$hex": payload.hex()}] for payload in payloads])
     command = [str(shutil.which("node")), str(RIG)]
     done = subprocess.run(command, input=jobs, capture_output=True, text=True, check=True)
-    return [
-        line.startswith("{") for line in done.stdout.splitlines()[1:]
-    ]  # other lines are the reason for a refusal
+    # Other lines are the reason for a refusal.
+    return [line.startswith("{") for line in done.stdout.splitlines()[1:]]
 
 
-def words_of(cases: list[tuple[str, str, bytes]], is_taken: list[bool]) -> tuple[set[str], set[str]]:
+def words_of(experiments: list[tuple[str, str, bytes]], accepted: list[bool]) -> tuple[set[str], set[str]]:
     """Return the types and the mechanisms that a client has: it accepts all their vectors.
 
     Vectors of a mechanism that the client does not have are not evidence about their types.
     """
-    answers = list(zip(cases, is_taken, strict=True))
-    refused = {case[1] for case, is_accepted in answers if not is_accepted}
-    mechanisms = {case[1] for case in cases} - refused
-    partly = {case[1] for case, is_accepted in answers if is_accepted}
-    judged = [(case[0], is_accepted) for case, is_accepted in answers if case[1] in partly]
-    return {kind for kind, _ in judged} - {
-        kind for kind, is_accepted in judged if not is_accepted
-    }, mechanisms
+    answers = [(kind, word, taken) for (kind, word, _), taken in zip(experiments, accepted, strict=True)]
+    refused = {word for _, word, taken in answers if not taken}
+    partly = {word for _, word, taken in answers if taken}
+    judged = [(kind, taken) for kind, word, taken in answers if word in partly]
+    types = {kind for kind, _ in judged} - {kind for kind, taken in judged if not taken}
+    return types, partly - refused
 
 
 def table() -> str:
@@ -71,7 +68,7 @@ def table() -> str:
         core = Core(Path(folder))
         in_c = [core.parse(payload)[0] == 0 for payload in payloads]
     answers = (list(map(on_boards, payloads)), in_c, in_javascript(payloads))
-    clients = [words_of(experiments, is_taken) for is_taken in answers]
+    clients = [words_of(experiments, accepted) for accepted in answers]
     rows = ["| | MicroPython | C | JavaScript |", "|---|---|---|---|"]
     for of, what in ((0, "type"), (1, "mechanism")):
         for word in dict.fromkeys(case[of] for case in experiments):

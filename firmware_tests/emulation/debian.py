@@ -48,9 +48,8 @@ def run(arguments: list[str], cwd: Path, environment: dict[str, str] | None = No
     )
     if result.returncode:
         lines = (result.stderr or result.stdout).strip().splitlines() or ["no output"]
-        cause = next(
-            (line for line in lines if line.startswith("E: ")), lines[-1]
-        )  # apt's first error is the cause
+        # apt's first error is the cause.
+        cause = next((line for line in lines if line.startswith("E: ")), lines[-1])
         raise CannotInstall(f"{arguments[0]} failed: {cause}", " ".join(arguments))
     return result.stdout
 

@@ -16,9 +16,8 @@ import reporter_base
 from kept_experiments import KeptExperiments
 from reporter_base import Brokers, sleep_ms, ticks_add, ticks_diff, ticks_ms
 
-SILENCE_MS = (
-    60_000  # time that passes at each feed of the watchdog during a request to a broker known to be silent
-)
+# Time that passes at each feed of the watchdog during a request to a broker known to be silent.
+SILENCE_MS = 60_000
 
 GROWING = ("connects", "lost")  # a turn may increase these by more than one
 
@@ -152,7 +151,7 @@ class Board:
             announce_key=bytes(announce_key) if announce_key else None,
             fleet=settings["fleet"],
         )
-        storage = None if settings.get("folder") else KeptExperiments(self.client, None)
+        experiments = None if settings.get("folder") else KeptExperiments(self.client, None)
         self.fed = self.turns = 0
         self.waits_made = []  # of each wait for the broker: feed() calls before it, and its maximum in ms
         self.checks_made = []  # of each signature: its turn, and feed() calls before it
@@ -160,15 +159,14 @@ class Board:
         ldp_client._beside = self.count_and_import
         self.task = None
         self.brokers = Brokers(settings["host"], settings["port"])
-        self.asked = self.losses = (
-            0  # the port of the last broker contacted; connections and attempts that ended
-        )
+        self.last_port = 0  # of the last broker contacted
+        self.losses = 0  # connections and attempts that ended
         if settings.get("kind") == "asyncio":
             self.loop = asyncio.new_event_loop()
             where = settings["host"], settings["port"]
             context = Ussl.context() if settings.get("tls") else None
             self.reporter = AsyncReporter(
-                self.client, *where, ssl=context, kept=storage, **settings["reporter"]
+                self.client, *where, ssl=context, kept=experiments, **settings["reporter"]
             )
             self.reporter._next_ms = clock.ticks_ms()  # make the first attempt at once
             self.start()
@@ -178,7 +176,7 @@ class Board:
             mqtt_reporter.select = Select
             brokers = settings["host"].count(",") + 1
             self.reporter = Reporter(
-                self.client, self.make_mqtt, storage, self.feed, brokers, **settings["reporter"]
+                self.client, self.make_mqtt, experiments, self.feed, brokers, **settings["reporter"]
             )
             self.reporter.close()  # likewise
         self.lose = self.reporter._is_lost
@@ -203,7 +201,7 @@ class Board:
 
     def feed(self):
         self.fed += 1
-        if self.asked == self.settings.get("silent"):
+        if self.last_port == self.settings.get("silent"):
             self.pass_ms(SILENCE_MS)
 
     def feeds(self):
@@ -241,7 +239,7 @@ class Board:
         s = self.settings
         kind = s.get("kind")
         host, port = self.brokers.next()
-        self.asked = port
+        self.last_port = port
         if kind == "tls":
             sys.modules["ussl"] = Ussl
             return MQTTClient(s["device"], host, port, ssl=True)

@@ -190,9 +190,9 @@ class Door:
         # The report is not authenticated yet, so a stranger must not be able to use up the device's rate.
         self._take(self._of_device, (client, topic), "this device from this address")
         self._take(self._of_all, None, "all devices")
-        published = await self._publisher.publish(topic, payload)
-        if published is not Outcome.RECEIVED:
-            _again(503, _FAILURES[published], _AGAIN_S)
+        outcome = await self._publisher.publish(topic, payload)
+        if outcome is not Outcome.RECEIVED:
+            _again(503, _FAILURES[outcome], _AGAIN_S)
         return Response(None, 204)
 
     def _admit(self, request: Request) -> str:

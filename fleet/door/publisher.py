@@ -236,16 +236,16 @@ class ReportPublisher:
         waiting = self._under_way.pop(mid, None)
         if waiting is None:
             return
-        published = Outcome.RECEIVED
+        outcome = Outcome.RECEIVED
         if reason.value == _NOBODY_COUNTS:
-            published = Outcome.UNCOUNTED
+            outcome = Outcome.UNCOUNTED
         elif reason.is_failure:
-            published = Outcome.REFUSED
+            outcome = Outcome.REFUSED
             text = (
                 f"{self._session.address} refuses reports ({str(reason).lower()}): allow this user to publish"
             )
             self._status.say(logging.ERROR, text)
-        self._settled.append((waiting, published))
+        self._settled.append((waiting, outcome))
 
     def _settle_all(self) -> None:
         """Mark all reports in flight as AWAY, because their connection is gone."""
@@ -260,8 +260,8 @@ class ReportPublisher:
         if not self._settled:
             return
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_PendingReport, Outcome]]] = {}
-        for waiting, published in self._settled:
-            by_loop.setdefault(waiting.loop, []).append((waiting, published))
+        for waiting, outcome in self._settled:
+            by_loop.setdefault(waiting.loop, []).append((waiting, outcome))
         self._settled = []
         for loop, settled in by_loop.items():
             with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody is waiting
@@ -269,7 +269,7 @@ class ReportPublisher:
 
     def _resolve(self, settled: list[tuple[_PendingReport, Outcome]]) -> None:
         """Resolve the futures, in their event loop."""
-        for waiting, published in settled:
+        for waiting, outcome in settled:
             self._in_flight -= 1
             if not waiting.future.done():
-                waiting.future.set_result(published)
+                waiting.future.set_result(outcome)

@@ -28,7 +28,6 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "device" / "main.py"
 """The default application of a board."""
 
 _STAGE = "/hushmote.new"
-# What littlefs needs besides the files: blocks for folders, and for a file while it replaces another.
 
 _CLEAN = """
 import os
@@ -145,7 +144,8 @@ class Load:
     example. further: files with mechanisms and types, which the board's settings then list: short names of
     those in device/ (sw), paths, or package.module:Class; or a umqtt/simple.py to copy instead of the bundled
     one if the firmware has none. yes: someone at the board has said yes, which a new ledger then records.
-    spare_bytes: space that must stay free on the board's file system.
+    spare_bytes: space that must stay free on the board's file system: littlefs needs blocks for folders, and
+    for a file while it replaces another.
     """
 
     source: bool = False

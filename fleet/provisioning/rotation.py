@@ -174,7 +174,7 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotation:
     The broker's new certificate comes with one of the old root for the new, so that both kinds of boards
     accept it. Raises FolderError where a rotation is under way.
     """
-    folder.journal()  # noted there is what is signed again: refuse a damaged one before a root is replaced
+    folder.journal()  # refuse a damaged journal before a root is replaced: it lists what to sign again
     old, new = folder.old_signer(), folder.signer()
     if old is None or old.name == new.name:
         old, new = new, authority.new_authority(folder.fleet.fleet, now)

@@ -142,13 +142,15 @@ _MEASURES = (
 )
 
 
-def _carried(of: FleetFacts) -> str:
+def _carried(facts: FleetFacts) -> str:
     """Return a description of how reports are sent."""
-    tags = "Each report has a tag, HMAC-SHA256 by the device's key." if of.keyed else "Reports have no tag."
-    if not of.hosts:
+    tags = (
+        "Each report has a tag, HMAC-SHA256 by the device's key." if facts.keyed else "Reports have no tag."
+    )
+    if not facts.hosts:
         return f"MQTT. [For the maker: which broker, and whether by TLS] {tags}"
-    subject = "which knows each device by its certificate or password"
-    return f"MQTT over TLS 1.2 or later to {', '.join(of.hosts)}, {subject}. {tags}"
+    identification = "which knows each device by its certificate or password"
+    return f"MQTT over TLS 1.2 or later to {', '.join(facts.hosts)}, {identification}. {tags}"
 
 
 def _counts_sentence(q: FleetQuestion) -> str:
@@ -163,8 +165,8 @@ def _counts_sentence(q: FleetQuestion) -> str:
 # --- The numbers
 
 
-def _numbers_chapter(of: FleetFacts) -> dict[str, Any]:
-    rows = [[what, _format_value(value), source] for what, value, source in _numbers(of)]
+def _numbers_chapter(facts: FleetFacts) -> dict[str, Any]:
+    rows = [[what, _format_value(value), source] for what, value, source in _numbers(facts)]
     note = (
         "How sure somebody gets, by the label, is e^ε / (9 + e^ε), rounded up: odds of 1 to 9 grow by e^ε at "
         "most. For all answers of today ε is that of a report times the reports of a device's life, added up."
@@ -180,8 +182,8 @@ def _format_value(value: float | str | None) -> str:
     return value if isinstance(value, str) else f"{value:,.10g}"
 
 
-def _numbers(of: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]:
-    for q in of.questions:
+def _numbers(facts: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]:
+    for q in facts.questions:
         e, at = q.version.experiment, f"store: experiment {q.name} {q.version.experiment.digest.hex()}"
         yield f"{q.name}: ε of a report", q.epsilon, f"{at}, epsilon"
         yield f"{q.name}: codes", e.code_count, f"{at}, mechanism: {mechanism(e)}"
@@ -202,9 +204,9 @@ def _numbers(of: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]:
                 f"{how}; {q.epsilons.holds}",
             )
             yield f"{q.name}: δ of the counts", q.epsilons.delta, "usual of this package"
-    p, file = of.policy, of.policy_file
+    p, file = facts.policy, facts.policy_file
     yield "policy: Σε of a device's life", nats(p.sum), f"{file}: POLICY sum"
     yield "policy: Σε² of a device's life", f"{Decimal(p.squares) / MICRO**2:f}", f"{file}: POLICY squares"
     yield "policy: ε of a report", nats(p.epsilon), f"{file}: POLICY epsilon"
-    yield "ε of all reports of a device", of.promised.epsilon, "worked out from sum and squares"
-    yield "δ of all reports of a device", of.promised.delta, "worked out with it; 0 where squares is 0"
+    yield "ε of all reports of a device", facts.promised.epsilon, "worked out from sum and squares"
+    yield "δ of all reports of a device", facts.promised.delta, "worked out with it; 0 where squares is 0"

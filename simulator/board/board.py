@@ -92,9 +92,8 @@ class SoftwareBoard:
 
     def wait(self) -> None:
         """Return when the interpreter ends for good; `failure` has the reason."""
-        while not self._ended.wait(
-            0.2
-        ):  # with a timeout: otherwise a signal that arrives just before would not be handled
+        # With a timeout: otherwise a signal that arrives just before would not be handled.
+        while not self._ended.wait(0.2):
             pass
 
     def wait_for(self, text: bytes, timeout_s: float) -> bool:

@@ -56,7 +56,7 @@ class Property:
 def check_property(name: str, tried: Sequence[Case]) -> Property:
     """Check one of PROPERTIES over a mechanism's cases, until one fails."""
     function = PROPERTIES[name]
-    words, unasked, large = "", "", ""
+    words, not_applicable, large = "", "", ""
     for case in tried:
         experiment = case.experiment
         if experiment.code_count * (experiment.domain + 1) > _MOST_CHANCES and name not in _OF_ANY_SIZE:
@@ -67,14 +67,14 @@ def check_property(name: str, tried: Sequence[Case]) -> Property:
         try:
             words = function(case)
         except NotApplicable as e:
-            unasked = str(e)
+            not_applicable = str(e)
         except (PropertyBroken, EnumerationError) as e:
             return Property(name, describe(name), False, f"{case.label}: {e}")
         except (Exception, SystemExit) as e:  # the mechanism may be a user's, and raise anything
             return Property(name, describe(name), False, f"{case.label}: it raises {describe_error(e)}")
     if words:
         return Property(name, describe(name), True, f"{words}; {large}" if large else words)
-    return Property(name, describe(name), None, large or unasked)
+    return Property(name, describe(name), None, large or not_applicable)
 
 
 def check_privacy(tried: Sequence[Case], more: Sequence[Case]) -> Property:

@@ -1,4 +1,4 @@
-"""Draw codes and print them: runs beside ldp_client.py, on CPython and on MicroPython.
+"""Draws codes and prints them, next to ldp_client.py, on CPython and on MicroPython.
 
 It imports nothing else: runtimes.py sends it with a last line that calls codes(). It prints `CODE code` for
 each code, then END.

@@ -10,7 +10,7 @@ from ...server.mechanisms.own import files_of
 from .cases import Case, ContractError
 from .channel import PropertyBroken
 
-CODES_PER_EXPERIMENT = 300  # codes of each experiment
+CODES_PER_EXPERIMENT = 300
 _SCRIPT = Path(__file__).with_name("codes_board.py")
 
 

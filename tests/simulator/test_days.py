@@ -107,7 +107,7 @@ def test_rare_calls_spread_over_days(empty: Store):
 
 def test_simulated_reports_stay_out_of_real_fleets(empty: Store):
     empty.add_fleet("sim-keyed", keyed=True)
-    with pytest.raises(SimulatedFleetError, match="begins with sim"):
+    with pytest.raises(SimulatedFleetError, match="such as simulated, not home: otherwise"):
         filled(empty, 6, fleet="home")
     with pytest.raises(SimulatedFleetError, match="is keyed"):
         filled(empty, 6, fleet="sim-keyed")

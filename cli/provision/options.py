@@ -88,14 +88,14 @@ def _ask_secret(
     )
 
 
-def print_done(done: Rotation, as_json: bool) -> None:
+def print_done(rotation: Rotation, as_json: bool) -> None:
     """Print the steps done and the steps left."""
     if as_json:
-        print_json(dataclasses.asdict(done))
+        print_json({"done": rotation.done, "left": rotation.next_steps})
         return
-    for line in done.done:
+    for line in rotation.done:
         show.out.print(line)
-    print_next(done.next_steps)
+    print_next(rotation.next_steps)
 
 
 def print_next(lines: Sequence[str]) -> None:

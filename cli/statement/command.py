@@ -142,7 +142,8 @@ def verify(
     """Verify a statement's signature, and that the device files are those that the statement names.
 
     The files are compared with this package's, and your own application with the file next to the statement.
-    Without --announce-key, the exit status is 3 even if all else is right: anyone can sign with a key.
+    Without --announce-key, the exit status is 3 even if all else is right, as anyone can sign with their own
+    key.
     """
     key = None if announce_key is None else _announce_key(announce_key, document.fleet_of(file))
     for line in document.verify(file, key):

@@ -20,14 +20,13 @@ from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
 from ...server.wire import keys
 from ...server.wire.topics import check_device
-from ..options import AsJson, Folder, FolderFleet, print_json
+from ..options import AsJson, Folder, FolderFleet, MasterKey, print_json
 from .first_steps import first_steps
 from .forget import forget_command
 from .options import (
     MQTT_PASSWORD,
     PASSPHRASE,
     WIFI_PASSWORD,
-    MasterKey,
     ask_passphrase,
     ask_wifi_password,
     fleet_name,

@@ -6,7 +6,6 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -20,13 +19,6 @@ from ..options import print_json
 PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"
 WIFI_PASSWORD = "HUSHMOTE_WIFI_PASSWORD"
 MQTT_PASSWORD = "HUSHMOTE_MQTT_PASSWORD"
-
-MasterKey = Annotated[
-    Path | None,
-    typer.Option(
-        help="Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.", metavar="FILE"
-    ),
-]
 
 
 def open_folder(path: Path | None, *, signs: bool = False) -> FleetFolder:

@@ -61,7 +61,7 @@ _PANELS = {
         "estimate": "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
     },
     "Maintain": {
-        "statement": ("Write and verify a fleet's compliance documents: what it asks, and at what ε."),
+        "statement": "Write and verify a fleet's compliance documents: what it asks, and at what ε.",
         "store": "Maintain the store: upgrade, back up, check, seal, erase, merge, accept a clock.",
     },
     "Study": {
@@ -102,7 +102,7 @@ def load(name: str) -> Any:
 
 
 def _reject_decimals(parameter: Any, process: Callable[..., Any]) -> Callable[..., Any]:
-    """Make an integer parameter reject 20.000, which may mean 20 or 20000 and which some types accept."""
+    """Make an integer parameter reject 20.000, which some versions of typer accept: 20 or 20000?"""
 
     def process_whole(context: Any, value: Any) -> Any:
         number = process(context, value)

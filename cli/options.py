@@ -37,6 +37,12 @@ Folder = Annotated[
 FolderFleet = Annotated[
     str | None, typer.Option(help="Name of the fleet; else the folder's, or the only one.")
 ]
+MasterKey = Annotated[
+    Path | None,
+    typer.Option(
+        help="Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.", metavar="FILE"
+    ),
+]
 SigningKey = Annotated[
     Path | None,
     typer.Option(
@@ -55,6 +61,7 @@ WorkersOption = Annotated[
         metavar="N|URL",
     ),
 ]
+ExperimentName = Annotated[str, typer.Argument(help="Name of the experiment.")]
 ExperimentFile = Annotated[Path, typer.Argument(help="TOML file of the experiment.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 DEFAULT_STORE = "sqlite:///hushmote.sqlite"

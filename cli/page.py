@@ -42,7 +42,7 @@ def page_command(
     what_is_asked: Annotated[
         Path | None,
         typer.Option(
-            help="Show anybody, without a token, what is asked: a statement of `statement write --public`.",
+            help="Show anyone, without a token, what is asked: a statement of `statement write --public`.",
             metavar="FILE.json",
         ),
     ] = None,

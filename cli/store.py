@@ -22,7 +22,7 @@ from ..server.store.erase import Erasure, erase, finish_rewrite, queue_erasure
 from ..server.store.merge import MergeResult, merge
 from ..server.store.seal import Sealing, seal
 from ..server.store.store import Store
-from .options import DEFAULT_STORE, AsJson, FleetName, choose_fleet, print_json
+from .options import DEFAULT_STORE, AsJson, ExperimentName, FleetName, choose_fleet, print_json
 from .progress import progress
 
 store_app = typer.Typer()
@@ -94,7 +94,7 @@ def store_check(url: Url, as_json: AsJson = False) -> None:
 @store_app.command("seal")
 def store_seal(
     url: Url,
-    name: Annotated[str, typer.Argument(help="Name of the experiment.")],
+    name: ExperimentName,
     fleet: FleetName = None,
     yes: Annotated[bool, typer.Option("--yes", help="Seal it; else only show what would be done.")] = False,
     as_json: AsJson = False,

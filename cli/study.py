@@ -27,12 +27,12 @@ study_app = typer.Typer()
 def _run(name: str, values: dict[str, Any]) -> None:
     """Run a study with the values of its command's options, and print and write its result."""
     study = STUDIES[name]
-    as_json, divide = values.pop("as_json"), values.pop("divide", None)
+    as_json, division = values.pop("as_json"), values.pop("workers", None)
     paths = check_paths(values.pop("output", None), *study.suffixes)
     seed = values.pop("seed", None)
     options = {key: value for key, value in values.items() if value not in (None, False, [])}
     parameters = catalogue.parameters(name, options)
-    with workers(divide, study.uses_all_cores) as pool, progress(f"study {name}", 1.0) as advance:
+    with workers(division, study.uses_all_cores) as pool, progress(f"study {name}", 1.0) as advance:
         result = catalogue.run(name, parameters, RunContext(seed, pool, advance))
     for path in paths:
         catalogue.write(name, result, path)
@@ -69,7 +69,7 @@ def _command(name: str) -> Callable[..., None]:
     hints |= {"seed": Seed} if study.takes_seed else {}
     if study.suffixes:
         hints["output"] = Annotated[list[Path] | None, output_option(describe_suffixes(*study.suffixes))]
-    hints |= {"divide": WorkersOption} if study.takes_workers else {}
+    hints |= {"workers": WorkersOption} if study.takes_workers else {}
     hints["as_json"] = AsJson
 
     def call(**values: Any) -> None:

@@ -23,7 +23,7 @@ class PageSettings:
     tokens      required from readers, or None if only this machine's readers are admitted
     door        the HTTP door as an ASGI application, or None: then the board counts in the browser
     policy      of the boards' firmware, for their remaining budgets, or None if it is unknown
-    asked       the public statement, as document.read_public() returns it, or None
+    statement   the public statement, as document.read_public() returns it, or None
     audit_log   records who opened the page, or None
     """
 

@@ -147,7 +147,7 @@ def histogram(
     delta: Annotated[float, typer.Option(help="δ of the histogram's ε.")] = 1e-6,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a histogram gives away to somebody who sees nothing else, under each mechanism."""
+    """Show what a histogram gives away to someone who sees nothing else, under each mechanism."""
     if (epsilon is None) == (local is None):
         raise UsageError("give either --epsilon, of the histogram, or --local, of a report")
     boards, own = _boards(devices)

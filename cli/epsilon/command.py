@@ -76,7 +76,7 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
     reports: Annotated[int | None, typer.Option(help="Reports of a device in its life.")] = None,
     delta: Annotated[float, typer.Option(help="Chance that a belief may pass the risk; 0: none.")] = 1e-6,
     histogram: Annotated[
-        int | None, typer.Option(help="Reports in a histogram: beliefs of somebody who sees only it.")
+        int | None, typer.Option(help="Reports in a histogram: beliefs of someone who sees only it.")
     ] = None,
     output: Pictures = None,
     as_json: AsJson = False,

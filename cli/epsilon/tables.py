@@ -170,7 +170,7 @@ def print_histogram(view: HistogramView) -> None:
     """Print the beliefs of someone who sees only the histogram."""
     show.out.print()
     of = f"{view.own:,} of them one device's" if view.own > 1 else "one of them the device's"
-    show.out.print(f"who sees only a histogram of {view.reports:,} reports, {of}", style="bold")
+    show.out.print(f"someone who sees only a histogram of {view.reports:,} reports, {of}", style="bold")
     certain = "always" if not view.delta else f"except with probability {view.delta:g}"
     table = show.table("", ("value", "before", "at most", "in words"))
     for name, before, after in view.beliefs:

@@ -10,6 +10,7 @@ from ..options import (
     DEFAULT_STORE,
     AsJson,
     ExperimentFile,
+    ExperimentName,
     FleetName,
     Folder,
     FolderFleet,
@@ -100,7 +101,7 @@ def experiment_list(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) ->
 
 @experiment_app.command("withdraw")
 def experiment_withdraw(
-    name: Annotated[str, typer.Argument(help="Name of the experiment.")],
+    name: ExperimentName,
     store: StoreUrl = DEFAULT_STORE,
     fleet: FleetName = None,
     grace: Grace = GRACE_DAYS,

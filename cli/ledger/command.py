@@ -31,7 +31,7 @@ def ledger_command(  # noqa: PLR0913 - one for each option
     policy_file: PolicyFile = None,
     devices: Annotated[
         int | None, typer.Option(help="Devices in the field, whether or not they have reported.", min=1)
-    ] = (None),
+    ] = None,
     days: Annotated[int, typer.Option(help="The rate is that of the last N full days.", min=1)] = 7,
     device: Annotated[list[str] | None, typer.Option(help="Also show this device; may be repeated.")] = None,
     status: Annotated[
@@ -147,8 +147,8 @@ def _board(status: BoardStatus, board_policy: Policy | None, per_day: float | No
             *(("" if silent_in is None else f"{silent_in:,.0f} days",) if per_day else ()),
         )
     show.out.print(table)
-    for line in _describe_spending(status, life):
-        show.out.print(line)
+    for sentence in _describe_spending(status, life):
+        show.out.print(sentence)
 
 
 def _describe_spending(status: BoardStatus, life: dict[str, Any] | None) -> Iterator[str]:

@@ -60,7 +60,7 @@ def run(request: PlanRequest, column: str | None, output_paths: list[Path] | Non
     Raises:
         UsageError, PlanError: The options do not fit together, or no plan meets the request.
     """
-    if request == PlanRequest() and column is output_paths is None and not as_json:
+    if request == PlanRequest() and column is None and output_paths is None and not as_json:
         for question, line, sentence in WORKED_EXAMPLES:
             show.out.print(f"{question}\n  {line}\n{sentence}\n", soft_wrap=True)
         show.out.print("hushmote plan --help lists the options; docs/planning.md explains them.")

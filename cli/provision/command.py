@@ -20,14 +20,13 @@ from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
 from ...server.wire import keys
 from ...server.wire.topics import check_device
-from ..options import AsJson, Folder, FolderFleet, print_json
+from ..options import AsJson, Folder, FolderFleet, MasterKey, print_json
 from .first_steps import first_steps
 from .forget import forget_command
 from .options import (
     MQTT_PASSWORD,
     PASSPHRASE,
     WIFI_PASSWORD,
-    MasterKey,
     ask_passphrase,
     ask_wifi_password,
     fleet_name,
@@ -105,33 +104,33 @@ def fleet_command(  # noqa: PLR0913 - one for each option
     )
     if in_environment:
         load_keys()  # it must hold them
-    folder_made = fleet_folder.make(
+    new_folder = fleet_folder.make(
         folder,
         spec,
         passphrase=ask_passphrase(new=True) if passphrase else None,
         write_master=not in_environment,
     )
     until = {
-        "ca": folder_made.certificate("broker/ca.pem").not_valid_after_utc,
-        "broker": folder_made.broker_certificates()[0].not_valid_after_utc,
-        "aggregator": folder_made.certificate(f"aggregator/{aggregator_name(1)}.pem").not_valid_after_utc,
+        "ca": new_folder.certificate("broker/ca.pem").not_valid_after_utc,
+        "broker": new_folder.broker_certificates()[0].not_valid_after_utc,
+        "aggregator": new_folder.certificate(f"aggregator/{aggregator_name(1)}.pem").not_valid_after_utc,
     }
     if as_json:
         values = {"folder": str(folder), "master_key": not in_environment}
         ends = {name: when.isoformat() for name, when in until.items()}
-        print_json(dataclasses.asdict(folder_made.fleet) | values | {"until": ends})
+        print_json(dataclasses.asdict(new_folder.fleet) | values | {"until": ends})
         return
     ends = ", ".join(f"{name} {when:%Y-%m-%d}" for name, when in until.items())
     where = "keys stay in HUSHMOTE_MASTER_KEY" if in_environment else "master key is there"
     for line in (
-        f"{folder}: fleet {folder_made.fleet.fleet}; its certificates end:",
+        f"{folder}: fleet {new_folder.fleet.fleet}; its certificates end:",
         f"  {ends}",
         "  authority/   keep it offline, with a backup: its keys sign certificates and experiments",
         "  broker/      for the broker's machine" + ("s, one folder each" if spec.broker == NATS else ""),
         f"  aggregator/  for the aggregators' machines; the {where}",
         "  devices/     devices' settings",
         f"  consent      {CONSENT_GIVEN.format(spec.consent) if spec.consent else ASKS_FIRST}",
-        *first_steps(folder_made, in_environment),
+        *first_steps(new_folder, in_environment),
     ):
         show.out.print(line, soft_wrap=True)
 

@@ -6,7 +6,6 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -20,13 +19,6 @@ from ..options import print_json
 PASSPHRASE = "HUSHMOTE_CA_PASSPHRASE"
 WIFI_PASSWORD = "HUSHMOTE_WIFI_PASSWORD"
 MQTT_PASSWORD = "HUSHMOTE_MQTT_PASSWORD"
-
-MasterKey = Annotated[
-    Path | None,
-    typer.Option(
-        help="Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.", metavar="FILE"
-    ),
-]
 
 
 def open_folder(path: Path | None, *, signs: bool = False) -> FleetFolder:
@@ -88,14 +80,14 @@ def _ask_secret(
     )
 
 
-def print_done(done: Rotation, as_json: bool) -> None:
+def print_done(rotation: Rotation, as_json: bool) -> None:
     """Print the steps done and the steps left."""
     if as_json:
-        print_json({"done": done.done, "left": done.next_steps})
+        print_json({"done": rotation.done, "left": rotation.next_steps})
         return
-    for line in done.done:
+    for line in rotation.done:
         show.out.print(line)
-    print_next(done.next_steps)
+    print_next(rotation.next_steps)
 
 
 def print_next(lines: Sequence[str]) -> None:

@@ -167,7 +167,7 @@ def revoke_command(
         show.out.print(f"fleet {fleet}: {count} revoked; their reports no longer count")
     if opened is None:
         show.out.print(
-            "the broker still accepts the certificate: revoke it, too, with --folder on its machine",
+            "the broker still accepts the certificate: revoke it, too, with --folder where that folder is",
         )
         return
     certificates = sum(c.serial is not None for c in ended)
@@ -177,7 +177,7 @@ def revoke_command(
     )
     next_steps = [reload_broker(opened.fleet)]
     if opened.fleet.broker != NATS:  # NATS ends connections at once
-        next_steps.append("open connections last until they end: restart mosquitto to end them now")
+        next_steps.append("open connections stay open: restart mosquitto to close them now")
     if only_folder:
         next_steps.append(
             "run `hushmote provision revoke` with the aggregator's --store: only that drops reports"

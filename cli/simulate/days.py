@@ -67,7 +67,7 @@ def fill_store(options: SimulateOptions, url: str) -> None:
 def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> None:
     """Print rows of a window, its reports, the truth, and the estimate with its interval."""
     scale, unit = (1.0, definition.unit) if definition.type == "number" else (100.0, "%")
-    headings = ("window", "reports", "truth", "estimate", "95 % interval")
+    headings = ("window", "reports", "truth", "estimate", "95% interval")
     heading = f"{title}{f', {unit}' if unit else ''}"
     table = show.table(heading, headings)
     intervals = [(row[4], row[5]) for row in rows if row[4] is not None]
@@ -101,7 +101,7 @@ def _describe_drift(definition: Definition, by: float) -> str:
         label = ", ".join(f"{part.name}={first}" for part, first in zip(definition.of, firsts, strict=True))
     else:
         label = "yes" if definition.type == "bool" else (definition.labels or ("the first text",))[0]
-    return f"{100 * by:g} % of the devices turn to {label} each day"
+    return f"{100 * by:g}% of the devices turn to {label} each day"
 
 
 def _show_next(filled: FilledFleet, url: str, only_fleet: bool) -> None:

@@ -192,6 +192,6 @@ def _write(path: Path, estimate: SimulatedEstimate, answers: Answers, result: di
         e = estimate.experiment
         name = f"{e.name}, {estimate.unit}" if estimate.unit else e.name
         who = f"{name}: {estimate.devices:,} simulated devices that hold {estimate.held}"
-        level = f"{estimate.confidence * 100:g} % intervals"
+        level = f"{estimate.confidence * 100:g}% intervals"
         subtitle = f"{who}; {estimate.reports:,} reports of ε = {e.epsilon / 1e6:g}; {level}"
         answers[0].plot(path, estimate.purpose, subtitle)

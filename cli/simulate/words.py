@@ -147,7 +147,7 @@ def attack(outcome: AttackOutcome) -> None:
     show.out.print(table)
     show.out.print(
         f"{outcome.fake_devices:,} fake devices sent {outcome.forged:,} of {outcome.reports:,} reports"
-        f" ({outcome.share * 100:.2f} %)"
+        f" ({outcome.share * 100:.2f}%)"
     )
     if outcome.uncapped != outcome.theory:
         show.out.print(f"without the cap, in theory: {outcome.uncapped * 100:+.2f}")

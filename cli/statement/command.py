@@ -21,7 +21,7 @@ from ...server.plain_text import visible
 from ...server.store.store import Store
 from ...server.wire import keys
 from ...server.words.label import Language, words_in
-from ..options import DEFAULT_STORE, SigningKey, StoreUrl, choose_fleet
+from ..options import DEFAULT_STORE, MasterKey, SigningKey, StoreUrl, choose_fleet
 from ..output import check_paths, describe_suffixes, output_option
 from ..output import write as write_text
 
@@ -48,12 +48,7 @@ def write(
             "policy` printed, in a .py or .json.  [required]"
         ),
     ] = None,
-    master_key: Annotated[
-        Path | None,
-        typer.Option(
-            help="Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.", metavar="FILE"
-        ),
-    ] = None,
+    master_key: MasterKey = None,
     signing_key: SigningKey = None,
     lang: Annotated[Language, typer.Option(help="Language of the label.")] = "en",
     public: Annotated[
@@ -142,7 +137,8 @@ def verify(
     """Verify a statement's signature, and that the device files are those that the statement names.
 
     The files are compared with this package's, and your own application with the file next to the statement.
-    Without --announce-key, the exit status is 3 even if all else is right: anyone can sign with a key.
+    Without --announce-key, the exit status is 3 even if all else is right, as anyone can sign with their own
+    key.
     """
     key = None if announce_key is None else _announce_key(announce_key, document.fleet_of(file))
     for line in document.verify(file, key):

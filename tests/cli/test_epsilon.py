@@ -61,7 +61,7 @@ def test_an_epsilon_becomes_beliefs(hushmote):
 def test_histogram_only_observer_learns_less_and_shows_limits(hushmote):
     arguments = ("8:grr", "--epsilon", "1", "--histogram", "2000")
     text = " ".join(hushmote(*arguments).split())
-    assert "who sees only a histogram of 2,000 reports, one of them the device's" in text
+    assert "someone who sees only a histogram of 2,000 reports, one of them the device's" in text
     assert "not against the broker, the aggregator's operator or the database's journal" in text
     found = ask(hushmote, *arguments)
     view = found["histogram"]

@@ -192,7 +192,9 @@ def test_the_range_is_typed_too_and_stays_while_the_store_grows(filled: Filled, 
     browser.until(lambda: field.get_property("value") == "10")
     quantiles = browser.find("input[aria-label='Quantiles, %']")
     typed(quantiles, "150")
-    browser.says("numbers above 0 and below 100, with commas between them. Shown are still 5, 50, 95.")
+    browser.says(
+        "Type numbers above 0 and below 100, with commas between them. The page still shows 5, 50, 95."
+    )
     # What is chosen elsewhere leaves it alone.
     drag(browser, 1, 2, nth=1)
     browser.until(lambda: browser.driver.current_url.count("windows=") == 2)

@@ -25,7 +25,7 @@ from hushmote.server.errors import HushmoteError
 from hushmote.server.store.store import Store
 from hushmote.server.words.epsilon import belief
 from hushmote.web.in_locale import in_locale
-from hushmote.web.plan.answer import Worked, answered
+from hushmote.web.plan.answer import SolvedPlan, solve
 from hushmote.web.plan.entries import START, plan_request
 from hushmote.web.reader import Reader
 
@@ -63,9 +63,9 @@ SETTINGS = {
 }
 
 
-def answer_to(changes: dict[str, Any], before_each: Callable[[], object] = object) -> Worked:
+def answer_to(changes: dict[str, Any], before_each: Callable[[], object] = object) -> SolvedPlan:
     entries = START | changes
-    return answered(plan_request(entries), entries["answer"], before_each)
+    return solve(plan_request(entries), entries["answer"], before_each)
 
 
 def without_words(file: str) -> list[str]:

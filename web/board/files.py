@@ -31,7 +31,7 @@ class BoardConfig:
     result      the prefix of <fleet>/<experiment>.json with a result document, such as /api
     experiment  the first one shown
     home        the page to which the board belongs
-    broker      whether there is a broker: without a door, no experiment is running at the moment then
+    broker      whether there is a broker; if so, but without a door, nothing is asked at the moment
     """
 
     fleet: str | None = None

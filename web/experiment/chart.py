@@ -9,7 +9,7 @@ from nicegui import events, ui
 Ends = tuple[float, float]
 
 CHOSEN = "update:model-value"
-"""Called when the reader, not the server, changes a field."""
+"""The event of a field that the reader, not the server, changes."""
 
 # During a drag: emits its ends, in the axis's unit, to the server.
 _DRAGGED = "e => { const a = (e.areas || [])[0]; if (a && a.coordRange) emit(...a.coordRange.map(Number)); }"

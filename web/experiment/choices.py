@@ -229,7 +229,7 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "post": lambda text: text if text in METHODS else None,
     "against": lambda text: text or None,
 }
-"""Return the value of a question's field from its text in an address, or None."""
+"""Functions that read a question's field from its text in an address; None for an invalid text."""
 
 
 def range_between(experiment: Experiment, low: float, high: float) -> str:

@@ -103,7 +103,7 @@ class Controls:
         try:
             changed["quantiles"] = self._quantiles_shown = typed_quantiles(self._quantiles.value or "")
         except UnitsError as e:
-            self._quantiles.error = f"Wanted: {e}. Shown are still {_percents(self._quantiles_shown)}."
+            self._quantiles.error = f"Type {e}. The page still shows {_percents(self._quantiles_shown)}."
         else:
             self._quantiles.error = None
         await self._choose(

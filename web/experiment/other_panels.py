@@ -62,7 +62,7 @@ class AskedPanel:
         """Make the panel.
 
         Args:
-            given: What every panel is given.
+            context: The context of every panel.
             file_texts: The texts that the experiment's file lists.
         """
         self._context, self._reader, self._file_texts = context, context.reader, tuple(file_texts)

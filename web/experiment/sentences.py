@@ -100,10 +100,10 @@ def exact(histogram: Answer, selected: Row | None, reader: Numbers) -> str:
 def trend(answer: Answer, reader: Reader) -> list[str]:
     """Return a sentence for each statistic of a trend whose change is known, and other notes."""
     lines = (in_locale(visible(line), reader) for line in answer.note.splitlines())
-    return [_begun(line, answer) for line in lines]
+    return [_capitalize_statistic(line, answer) for line in lines]
 
 
-def _begun(name: str, answer: Answer) -> str:
+def _capitalize_statistic(name: str, answer: Answer) -> str:
     """Return a name to begin a sentence with: a statistic's is capitalized, a label is unchanged."""
     return words.capitalize(name) if answer.quantity == "reading" else name
 
@@ -111,7 +111,9 @@ def _begun(name: str, answer: Answer) -> str:
 def change(row: ChangeRow, name: str, answer: Answer, reader: Reader) -> str:
     """Return how a share or a reading changed, and how often chance produces such a change."""
     unit = None if answer.quantity == "share" else answer.unit
-    text = words.change(row, _begun(name, answer), unit, answer.confidence, len(answer.rows), reader)
+    text = words.change(
+        row, _capitalize_statistic(name, answer), unit, answer.confidence, len(answer.rows), reader
+    )
     return percent_signs(text, reader)
 
 

@@ -23,7 +23,7 @@ ONCE = (
 
 
 @dataclass(frozen=True)
-class Worked:
+class SolvedPlan:
     """A request's plan; `solved` is the fourth number, in its field's unit: devices, nats, values or %."""
 
     fourth: Fourth
@@ -62,7 +62,7 @@ class Worked:
         ]
 
 
-def answered(request: PlanRequest, fourth: Fourth, before_each: Callable[[], object] = object) -> Worked:
+def solve(request: PlanRequest, fourth: Fourth, before_each: Callable[[], object] = object) -> SolvedPlan:
     """Plan a request; this takes up to seconds for a search over many designs.
 
     Args:
@@ -95,4 +95,4 @@ def answered(request: PlanRequest, fourth: Fourth, before_each: Callable[[], obj
         plan_answer.fixed_limit,
     )  # computed here, in its own thread, because it is slow
     before_each()
-    return Worked(fourth, plan_answer, solved[fourth])
+    return SolvedPlan(fourth, plan_answer, solved[fourth])

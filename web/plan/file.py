@@ -10,7 +10,7 @@ from ...planning.experiment_file import ExperimentInfo, FileRefused
 from ..frame import heading, sentence
 from ..in_locale import in_locale
 from ..reader import Reader
-from .answer import Worked
+from .answer import SolvedPlan
 
 _PLAIN = {
     "name": "write 1 to 32 of a-z, 0-9, _ and -",
@@ -24,7 +24,7 @@ class FilePart:
 
     def __init__(self, who: Reader) -> None:
         self._reader = who
-        self._answer: Worked | None = None
+        self._answer: SolvedPlan | None = None
         self._text = ""
         heading("The experiment's file", 2)
         self._inputs: dict[str, Any] = {}
@@ -51,7 +51,7 @@ class FilePart:
             self._next.props["aria-label"] = "What to do next"
         self._ready.set_visibility(False)
 
-    def show(self, answer: Worked | None) -> None:
+    def show(self, answer: SolvedPlan | None) -> None:
         """Write the file anew for this answer; for none there is no file."""
         self._answer = answer
         self._write()

@@ -11,7 +11,7 @@ from ..frame import heading, sentence, skeleton, tag
 from ..glossary import WORDS, word
 from ..in_locale import in_locale
 from ..reader import Reader
-from .answer import Worked
+from .answer import SolvedPlan
 from .file import FilePart
 
 _FACTORS = (0.25, 1, 4)
@@ -52,7 +52,7 @@ class ResultPart:
         self._rest.classes(add="plan-old")
         self._file.show(None)
 
-    def show(self, answer: Worked) -> None:
+    def show(self, answer: SolvedPlan) -> None:
         """Replace the last answer."""
         plan_answer = answer.plan_answer
         self._waiting.set_visibility(False)
@@ -77,7 +77,7 @@ class ResultPart:
         self._show_life(answer)
         self._file.show(answer)
 
-    def _options(self, answer: Worked) -> dict[str, Any]:
+    def _options(self, answer: SolvedPlan) -> dict[str, Any]:
         tag, plan_answer = self._reader.tag, answer.plan_answer
         here = [float(plan_answer.plan.devices), 100 * plan_answer.error]
         series: list[dict[str, Any]] = [
@@ -102,7 +102,7 @@ class ResultPart:
             "series": series,
         }
 
-    def _show_life(self, answer: Worked) -> None:
+    def _show_life(self, answer: SolvedPlan) -> None:
         plan_answer = answer.plan_answer
         self._life.clear()
         if not plan_answer.windows:

@@ -17,7 +17,7 @@ from ..glossary import words
 from ..in_locale import in_locale
 from ..page import Page
 from ..reader import Reader, reader
-from .answer import Worked, answered
+from .answer import SolvedPlan, solve
 from .entries import Entries, Fourth, plan_request
 from .form import FormPart
 from .result import ResultPart
@@ -25,7 +25,7 @@ from .result import ResultPart
 log = logging.getLogger(__name__)
 
 _WORKERS = ThreadPoolExecutor(2, "plan")  # separate, so that a long search never delays the other views
-_CACHE: dict[tuple[PlanRequest, Fourth], Worked] = {}
+_CACHE: dict[tuple[PlanRequest, Fourth], SolvedPlan] = {}
 _MOST_KEPT = 256
 _PAUSE_S = 0.1  # the slider must rest this long before the search begins
 
@@ -107,7 +107,7 @@ class PlanView:
             if answer is None:
                 self._result.at_work()
                 loop = asyncio.get_running_loop()
-                answer = await loop.run_in_executor(_WORKERS, answered, *key, still_wanted)
+                answer = await loop.run_in_executor(_WORKERS, solve, *key, still_wanted)
                 while len(_CACHE) >= _MOST_KEPT:
                     del _CACHE[next(iter(_CACHE))]
                 _CACHE[key] = answer
@@ -125,7 +125,7 @@ class PlanView:
             if entries == self._form.entries:
                 self._show(answer)
 
-    def _show(self, answer: Worked) -> None:
+    def _show(self, answer: SolvedPlan) -> None:
         """Show an answer; its number stays when another one is chosen to be computed."""
         self._form.show(answer.fourth, answer.solved)
         self._form.tell_fixed(in_locale(answer.plan_answer.fixed_limit, self._reader))

@@ -356,6 +356,12 @@ def test_rotates_master_key_with_overlap_and_signing_key_at_once(run: Run):
 
 
 class TestSeparateSigningKey:
+    def test_json_lists_steps_done_and_left(self, run: Run):
+        made(run)
+        document = json.loads(run("rotate", "signing", "--folder", "fl", "--json"))
+        assert document.keys() == {"done", "left"}
+        assert any("hushmote experiment sign" in step for step in document["left"])
+
     def test_rotates_in_both_files(self, run: Run):
         folder = made(run)
         before = keys_of(folder)

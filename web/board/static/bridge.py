@@ -166,10 +166,10 @@ def preview(name, value):
 def report(name, value):
     """Take one reading; return its index, and the report or None."""
     index = client._experiments[name].bucket(value)
-    report = client.report(name, value) if _has_yes(name) else None
-    if report:
-        last(shown.words(client, report))
-    return {"index": index, "report": report and _hex(report), "state": state()}
+    data = client.report(name, value) if _has_yes(name) else None
+    if data:
+        last(shown.words(client, data))
+    return {"index": index, "report": data and _hex(data), "state": state()}
 
 
 def sent(data):
@@ -204,8 +204,8 @@ def crowd(device, payload, value):
     exp = one.enroll(payload)
     if exp.every > 1:
         one.rng = CoinSaysYes(one.rng)
-    report = one.report(exp.name, value)
-    return {"index": exp.bucket(value), "report": report and _hex(report)}
+    data = one.report(exp.name, value)
+    return {"index": exp.bucket(value), "report": data and _hex(data)}
 
 
 def _all_cases():

@@ -3,7 +3,7 @@ import { element, number, percent, points, roughly } from './words.js';
 
 const [HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [260, 46, 8, 10, 44];
 
-/** Return whether an interval is narrow enough to show, as in server/answers/rows.py. */
+/** Return whether an interval is narrow enough to show, as in server/words/numbers.py::is_too_wide. */
 export const tells = (row) => row.high - row.low <= 0.6;
 
 /** Draw rows {name, share, low, high, truth}; truth is a share, or null if it is unknown. */

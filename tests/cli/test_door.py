@@ -162,7 +162,8 @@ def test_refusal_is_one_line(refusal: Refusal, tmp_path):
 
 
 def test_token_that_others_can_read_is_refused(tmp_path):
-    (tmp_path / "token").touch(0o644)
+    (tmp_path / "token").touch()
+    (tmp_path / "token").chmod(0o644)
     Refusal("door --token-file token", "chmod 600", {"token": TOKEN}).check(tmp_path)
 
 

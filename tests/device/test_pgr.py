@@ -101,7 +101,7 @@ def test_a_level_has_its_codes_from_its_offset_on() -> None:
     (9, 9, 1_000_000, "q must be a prime"),
     (4093, 1 << 24, 1_000_000, "more than 16777216 codes"),
     (2, 1 << 24, 1_000_000, "more than 16777216 codes"),
-    call=lambda q, domain, epsilon: parse(q, domain, epsilon),
+    call=parse,
     error=ExperimentRefused,
 )
 def test_rejects_invalid_parameters(refusal: Refusal):

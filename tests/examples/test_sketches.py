@@ -211,7 +211,7 @@ def test_encodes_letters_and_maps_unknown_characters_to_one_code():
     (SFP | {"alphabet": "ab", "length": 3}, "length must be even"),
     (SFP | {"alphabet": "ab", "length": 2, "weights": [1]}, "weights must be a list of 2"),
     (SFP | {"type": "bool"}, "sfp is for letters"),
-    call=lambda fields: parsed(fields),
+    call=parsed,
     error=ExperimentRefused,
 )
 def test_refuses_experiment_that_does_not_fit(refusal: Refusal):

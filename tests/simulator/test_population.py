@@ -134,7 +134,7 @@ def test_explicit_weights_are_proportions():
     ("weights:1", r"must read weights:w0:w1"),
     ("weights:1:-1", r"0 or more, not all 0"),
     ("weights:0:0", r"0 or more, not all 0"),
-    call=lambda spec: population.parse(spec),
+    call=population.parse,
     error=PopulationError,
 )
 def test_a_wrong_specification_gets_one_line(refusal: Refusal):

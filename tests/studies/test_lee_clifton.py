@@ -193,7 +193,7 @@ def test_refuses_enumeration_with_reason_and_keeps_upper_bound():
     ([1.0, math.inf], 1, "finite numbers"),
     (SCHOOL, 0, "1 to 3 of the 4 records, not 0"),
     (SCHOOL, 4, "1 to 3 of the 4 records, not 4"),
-    call=lambda records, size: universe(records, size),
+    call=universe,
     error=DisclosureError,
 )
 def test_universes_that_make_no_sense_are_one_line(refusal: Refusal):
@@ -212,7 +212,7 @@ def test_a_distance_out_of_range_is_one_line(k):
     ("p101", "no statistic is called p101"),
     ("nowhere:at_all", "no function nowhere:at_all"),
     ("math:pi", "not a function"),
-    call=lambda name: statistic(name),
+    call=statistic,
     error=DisclosureError,
 )
 def test_statistics_that_do_not_exist_are_one_line(refusal: Refusal):

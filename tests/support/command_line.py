@@ -16,7 +16,6 @@ from hushmote.__main__ import main
 from hushmote.cli.main import load
 
 Run = Callable[..., str]
-_OF_THE_STORE = {"counting", "rewrite", "schema_version"}  # tables that an empty store has a row in
 
 DOOR = """
 name = "door_open"
@@ -77,28 +76,29 @@ def unchanged(folder: Path) -> Iterator[None]:
     before = _contents(folder)
     yield
     after = _contents(folder)
-    written = [str(path) for path in before | after if before.get(path) != after.get(path)]
-    assert not written, f"a refused command or call wrote {', '.join(written)}"
+    written = {str(path) for path, _ in before.items() ^ after.items()}
+    assert not written, f"a refused command or call wrote {', '.join(sorted(written))}"
 
 
-def _contents(folder: Path) -> dict[Path, object]:
-    """Return the content of each file in a folder, without empty files and stores without a fleet."""
-    contents: dict[Path, object] = {}
+def _contents(folder: Path) -> dict[Path, bytes]:
+    """Return the content of each file in a folder; folders have b""."""
+    contents: dict[Path, bytes] = {}
     for path in folder.rglob("*"):
-        if path.parent.name == "__pycache__":  # of a mechanism that the command imported
-            continue
-        if path.is_file() and not path.name.endswith(("-shm", "-wal")):
-            contents[path] = _rows(path) if path.suffix == ".sqlite" else path.read_bytes()
-    return {path: content for path, content in contents.items() if content}
+        if "__pycache__" in path.parts or path.name.endswith(("-shm", "-wal")):
+            continue  # of a mechanism that the command imported, or of a database that it read
+        if path.suffix == ".sqlite":
+            contents[path] = _rows(path)
+        elif path.stat().st_size or not path.name.endswith(".audit.jsonl"):  # to see that it can be written
+            contents[path] = path.read_bytes() if path.is_file() else b""
+    return contents
 
 
-def _rows(path: Path) -> object:
+def _rows(path: Path) -> bytes:
     try:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store:
-            rows = [line for line in store.iterdump() if line.startswith("INSERT")]
+            return "\n".join(line for line in store.iterdump() if line.startswith("INSERT")).encode()
     except sqlite3.Error:  # not a database, or locked
         return path.read_bytes()
-    return [row for row in rows if row.split('"')[1] not in _OF_THE_STORE]
 
 
 def _environment() -> dict[str, str]:

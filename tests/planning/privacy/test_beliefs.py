@@ -237,7 +237,7 @@ def test_computes_beliefs_of_65_536_hashed_values_fast():
     ([0.5, 0.5], 3, "2 numbers, there are 3"),
     ([1.0], 1, "at least 2 values"),
     ([], 0, "at least 2 values"),
-    call=lambda prior, domain: disclosure.normalize_prior(prior, domain),
+    call=disclosure.normalize_prior,
     error=DisclosureError,
 )
 def test_priors_that_make_no_sense_are_one_line(refusal: Refusal):

@@ -128,7 +128,7 @@ def test_rejects_invalid_arguments():
 
 
 class TestShuffledTotal:
-    def test_holds_for_the_reports_and_for_few_more_not(self):
+    def test_report_count_keeps_total_and_is_nearly_tight(self):
         at = choose_mechanism(64, "auto")
         row = shuffled_for_epsilon(at, 500, 2.0, 1e-6, MICRO)
         assert row.reports is not None
@@ -140,7 +140,7 @@ class TestShuffledTotal:
         assert total(row.reports) <= 2.0 < total(row.reports + 1 + row.reports // 128)
         assert (row.rule, row.cap, row.sum) == ("count", row.reports, row.reports)
 
-    def test_holds_for_the_epsilon_and_for_little_more_not(self):
+    def test_report_epsilon_keeps_total_and_is_nearly_tight(self):
         at = choose_mechanism(2, "auto")
         row = shuffled_for_reports(at, 500, 0.5, 1e-6, 4)
         assert row.epsilon is not None
@@ -152,6 +152,6 @@ class TestShuffledTotal:
     def test_one_device_gets_what_the_sum_allows(self):
         assert shuffled_for_epsilon(choose_mechanism(2, "auto"), 1, 2.9, 1e-6, 1_450_000).reports == 2
 
-    def test_of_an_epsilon_that_boards_refuse_is_nothing(self):
+    def test_epsilon_that_boards_refuse_allows_no_report(self):
         row = shuffled_for_epsilon(choose_mechanism(64, "auto"), 500, 8.0, 1e-6, 500)
         assert (row.reports, row.sum) == (0, None)

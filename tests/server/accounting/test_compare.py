@@ -31,7 +31,7 @@ def test_compares_only_pure_theorems_without_delta():
     (0, 0, 3, "the total is a number above 0"),
     (8, 0, 0, "the number"),
     (8, 1, 3, "from 0 to below 1"),
-    call=lambda total, delta, reports: for_reports(total, delta, reports),
+    call=for_reports,
     error=AccountingError,
 )
 def test_budgets_that_make_no_sense_are_refused(refusal: Refusal):

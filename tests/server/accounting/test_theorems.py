@@ -279,7 +279,7 @@ def test_a_delta_outside_0_to_1_is_refused(name, delta):
     ("best", 4, 0, "no theorem best: there are basic, zcdp"),
     ("nowhere:Class", 4, 0, "no theorem nowhere:Class"),
     ("json:loads", 4, 0, "no theorem json:loads"),
-    call=lambda name, total, delta: choose(name, total, delta),
+    call=choose,
     error=AccountingError,
 )
 def test_contradictory_pairs_and_unknown_names_are_refused(refusal: Refusal):

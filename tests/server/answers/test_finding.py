@@ -333,6 +333,18 @@ class TestOneBin:
         assert "No change" not in only(store, "room").sentence
 
 
+class TestSeries:
+    @pytest.mark.parametrize(
+        ("payload", "question"), [(YES, "yes"), (ROOM, "median")], ids=["share", "reading"]
+    )
+    def test_leaves_out_windows_with_too_few_reports(self, store: Store, payload: bytes, question: str):
+        first, middle, final = days(3)
+        reports = {first: 2000, middle: 4, final: 2000}
+        experiment = fill(store, "home", payload, reports, unit="°C", asked=question)
+        series = only(store, experiment.name).series
+        assert [row.window for row in series] == [first, final]
+
+
 class TestHours:
     @pytest.mark.parametrize(
         ("first", "final", "text"),

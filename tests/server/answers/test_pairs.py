@@ -147,7 +147,7 @@ OLD_AND_NEW = ("version=1.2", "version=1.3")
     (PairQuestion("crashed=yes", versus=("version=1.2", "crashed=no")), "crashed=no says already what"),
     (PairQuestion("crashed=yes", "crashed=yes"), "crashed=yes is: name a condition of another part with"),
     (PairQuestion("crashed", joint=True), "leave one or the other out"),
-    call=lambda question: CRASH_FLEET.pairs.ask(question),
+    call=CRASH_FLEET.pairs.ask,
     error=(UsageError, UnitsError),
 )
 def test_questions_that_make_no_sense_get_one_line(refusal: Refusal):

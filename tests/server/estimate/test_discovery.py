@@ -351,7 +351,7 @@ def test_an_alphabet_has_ranges_of_letters_and_of_digits(text, expected):
     ("e-a", "a range in an alphabet rises: a-e, not e-a"),
     ("a\n", "characters that can be printed"),
     ("\ud800", "characters that can be printed"),
-    call=lambda text: characters(text),
+    call=characters,
     error=EstimateError,
 )
 def test_an_alphabet_that_does_not_do_is_refused(refusal: Refusal):

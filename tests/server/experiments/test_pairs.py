@@ -159,7 +159,7 @@ def test_a_condition_s_cells(text, expected):
     ("delay=11:12", "holds no whole bin"),
     ("crashed=yes&crashed=no", "holds no cell"),
     ("version=1.2|1.3|other&version!=1.2|1.3|other", "holds no cell"),
-    call=lambda text: met(text),
+    call=met,
     error=UnitsError,
 )
 def test_rejects_invalid_conditions_in_one_line(refusal: Refusal):

@@ -75,8 +75,8 @@ FAULTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_finds_and_names_faults(own_coin: Coin, name: str):
-    whole, broken, fails = FAULTS[name]
-    found = check.check_property(fails, cases(own_coin((whole, broken))))
+    whole, broken, property_ = FAULTS[name]
+    found = check.check_property(property_, cases(own_coin((whole, broken))))
     assert found.holds is False, found
     assert "\n" not in found.words
     assert "values, ε = " in found.words

@@ -35,7 +35,7 @@ _AMOUNT = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*?)\s*", 
 
 
 def _option(help: str, *names: str, default: Any = None) -> Any:
-    """Return a field with its line of help, and its option's names if they differ from its own, as metadata."""
+    """Return a field with its line of help, and its option's names if they differ, as metadata."""
     return field(default=default, metadata={"help": help, "names": names})
 
 

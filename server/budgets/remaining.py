@@ -2,8 +2,8 @@
 
 The store records the accepted report numbers of each device. Numbers have no gaps, so the highest one is the
 number of reports made by then; the device's own ledger may be further. If versions of an experiment had
-several ε, each report counts as the most expensive one. So at least this much is left, except for reports that
-have not arrived, and for devices that pinned a cap below the present one.
+several ε, each report counts as the most expensive one. So at least this much is left, except for reports
+that have not arrived, and for devices that pinned a cap below the present one.
 """
 
 import datetime

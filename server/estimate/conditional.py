@@ -55,7 +55,7 @@ class Ratio(Statistic):
         return min(low, self.value + (middle - half) / rest), max(high, self.value + (middle + half) / rest)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Return the two-sided p value of a ratio: one minus the confidence whose interval reaches it."""
+        """Return the two-sided p value of a ratio: 1 minus the confidence whose interval reaches it."""
         return p_of(self, value)
 
 
@@ -110,7 +110,7 @@ class RatioDifference(Difference):
         return DerivedDifference(self.first, self.second, self.correlation).interval(confidence)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Return the two-sided p value of a difference: one minus the confidence whose interval reaches it."""
+        """Return the two-sided p value of a difference: 1 minus the confidence whose interval reaches it."""
         return p_of(self, value)
 
 

@@ -40,6 +40,6 @@ def fails() -> None:
 
 
 ask, LiveStore.ask = LiveStore.ask, slow  # type: ignore[method-assign]
-plan.answered = held(plan.answered)
+plan.solve = held(plan.solve)
 ui.page("/fails")(fails)
 main()

@@ -87,6 +87,7 @@ check: $(VENV)/.test
 	$(BIN)/ruff check .
 	NODE_OPTIONS=--max-semi-space-size=128 $(BIN)/pyright --pythonpath $(BIN)/python
 	cd $(VENV)/linked && ../bin/lint-imports --config ../../pyproject.toml
+	! git rev-parse --verify --quiet origin/main >/dev/null || $(BIN)/gitlint --commits origin/main..HEAD
 
 # The documentation as a site, in build/site; a dead link or anchor is an error. The tests build it, too.
 docs: $(VENV)/.test

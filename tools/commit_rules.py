@@ -1,0 +1,19 @@
+"""A gitlint rule: a commit that changes many lines says why."""
+
+from gitlint.git import GitCommit
+from gitlint.options import IntOption
+from gitlint.rules import CommitRule, RuleViolation
+
+
+class LargeChangeNeedsBody(CommitRule):
+    """Require a body from commits that change more than `lines` lines, 50 unless set."""
+
+    name = "large-change-needs-body"
+    id = "UC1"
+    options_spec = [IntOption("lines", 50, "Changed lines that need no body")]  # noqa: RUF012 - gitlint's own way
+
+    def validate(self, commit: GitCommit) -> list[RuleViolation]:
+        changed = sum(file.additions + file.deletions for file in commit.changed_files_stats.values())
+        if changed <= self.options["lines"].value or any(line.strip() for line in commit.message.body):
+            return []
+        return [RuleViolation(self.id, f"a change of {changed} lines needs a body that says why", line_nr=3)]

@@ -34,7 +34,7 @@ from hushmote.server.estimate import estimate
 from hushmote.server.estimate.estimate import Estimates
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.experiments import units
-from hushmote.server.mechanisms import decoded
+from hushmote.server.mechanisms import decoded_histogram
 from hushmote.simulator.worker_pool import Workers
 from hushmote.simulator.workers import workers
 
@@ -141,12 +141,12 @@ def configurations(part: float) -> Iterator[tuple[Configuration, int]]:
 def mixture(rng: np.random.Generator, fleets: int) -> dict[str, float]:
     """Return the coverage of frequencies in thin histograms by the source of the variance."""
     exp = experiment("hh", 1024, 4_000_000)
-    f, coverage, saved_share = shares("skewed", exp.domain), Tally(), decoded.IMPLIED_SHARE
+    f, coverage, saved_share = shares("skewed", exp.domain), Tally(), decoded_histogram.IMPLIED_SHARE
     names = {"histogram alone": 0.0, "half of each": 0.5, "implied alone": 1.0}
-    for name, decoded.IMPLIED_SHARE in names.items():
+    for name, decoded_histogram.IMPLIED_SHARE in names.items():
         for _ in range(fleets):
             coverage.count(name, estimate(exp, counts(exp, f, 300, rng)).frequency_intervals(), f)
-    decoded.IMPLIED_SHARE = saved_share
+    decoded_histogram.IMPLIED_SHARE = saved_share
     return {name: coverage.of(name) for name in names}
 
 

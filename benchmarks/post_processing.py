@@ -25,7 +25,7 @@ from scipy.optimize import nnls
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import Estimate, estimate, postprocess
-from hushmote.server.mechanisms.decoded import simplex
+from hushmote.server.mechanisms.decoded_histogram import simplex
 from hushmote.server.mechanisms.tree.hierarchy import Hierarchy
 from hushmote.server.mechanisms.tree.least_squares import Tree
 from hushmote.simulator.attack import Attack, forged_histogram

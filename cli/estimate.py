@@ -112,7 +112,7 @@ def _against_last(question: Question, length: str) -> Question:
 
 def _with_candidates(question: Question, file: Path, versions: "tuple[Version, ...]") -> Question:
     """Return the question with the texts of a file; raise NotAnswered if the experiment has no texts."""
-    from ..server.experiments.asking import require
+    from ..server.experiments.answerable import require
     from .candidates import read_candidates
 
     require([version.experiment for version in versions], "candidates", "leave --candidates out")

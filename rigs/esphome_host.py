@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 
 ROOT = Path(__file__).parents[1]
 COMPONENTS = ROOT / "clients" / "esphome" / "components"

@@ -11,7 +11,7 @@ from typing import Any
 
 import get_home_assistant
 import pytest
-from running import until
+from running_aggregator import until
 
 from hushmote.simulator.broker import MosquittoBroker, free_port
 

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 
 from hushmote.simulator.broker import Broker, free_port
 

@@ -23,7 +23,7 @@ from ..server.errors import UsageError
 from ..server.estimate.estimate import estimate
 from ..server.estimate.readings import among_readings
 from ..server.estimate.statistic import EstimateError
-from ..server.experiments.asking import answers_of
+from ..server.experiments.answerable import answers_of
 from ..server.experiments.cells import groups
 from ..server.experiments.definition import Definition
 from ..server.experiments.units import bin_middles, index_names

@@ -13,7 +13,7 @@ from ..server.arrays import Counts, Floats
 from ..server.errors import UsageError
 from ..server.estimate.estimate import estimate
 from ..server.estimate.readings import among_readings
-from ..server.experiments.asking import answers_of, require
+from ..server.experiments.answerable import answers_of, require
 from ..server.experiments.definition import Definition, load
 from ..server.wire.experiments import parse_experiment
 from . import attack as attacks
@@ -32,7 +32,7 @@ from .convergence import (
 )
 from .drift import choose_population
 from .faithful import Faults
-from .planned import PlannedError, case_of
+from .planned_case import PlannedError, case_of
 from .population import FileRows, Population, PopulationError, reported_shares, rows_of, shares_with_reading
 from .texts import is_text_type, text_shares
 from .worker_pool import THIS_PROCESS, Workers

@@ -15,7 +15,7 @@ from ..server.arrays import Floats, Ints
 from ..server.mechanisms import mechanism_of
 from ..server.mechanisms.channel import level_channel
 from ..server.mechanisms.hashing import butterfly
-from ..server.mechanisms.supports import SupportMechanism
+from ..server.mechanisms.support_mechanisms import SupportMechanism
 from ..server.mechanisms.tree import least_squares as hierarchy
 
 

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import markers
 import pytest
-import reach
 from hypothesis import HealthCheck, settings
 from postgres import pgbouncer, postgres, postgres_url
-from served import add_fleet
+from serve_process import add_fleet
 
 from hushmote.server.store import Store
 
 __all__ = ["pgbouncer", "postgres", "postgres_url", "store_url"]
 
 # Their fixtures: a board to flash, networks and disks of servers, a folder of one's own code.
-pytest_plugins = ["flashing", "nats_sites", "own_channels"]
+pytest_plugins = ["flashing", "nats_sites", "custom_mechanisms"]
 
 # How long an example takes says nothing on a machine that has other work.
 settings.register_profile("hushmote", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -37,7 +37,7 @@ def pytest_configure() -> None:
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "subprocess.Popen" and _running:
-        reach.refuse(_running[-1], arguments[1])
+        markers.refuse(_running[-1], arguments[1])
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
@@ -48,9 +48,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("long")]
     for item in items:
         if isinstance(item, pytest.Function):
-            for marker in sorted(reach.marks(item)):
+            for marker in sorted(markers.marks(item)):
                 item.add_marker(marker)
-            if lacks := reach.lacking(item):
+            if lacks := markers.lacking(item):
                 item.add_marker(pytest.mark.skip(lacks))
 
 

@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from ..server.service.audit_log import AuditLog, AuditLogError
 from ..server.service.http_access import bearer, host_name, is_loopback, is_own_page
 from ..server.service.tokens import Tokens
-from . import asked
+from . import public_statement
 
 HEALTH = "/healthz"  # for process supervisors; it reveals nothing about the store
 LOGIN = "/login"
@@ -52,7 +52,7 @@ class PageAccess:
         application: Any,
         tokens: Tokens | None,
         port: int,
-        public: asked.PublicStatement | None = None,
+        public: public_statement.PublicStatement | None = None,
         audit_log: AuditLog | None = None,
     ) -> None:
         self._application = application
@@ -78,7 +78,7 @@ class PageAccess:
             return await healthy(scope, receive, send)
         if refusal := self._refusal(request):
             return await _refuse(scope, receive, send, 403, refusal)
-        if self._public and asked.is_asked_for(scope):
+        if self._public and public_statement.is_asked_for(scope):
             answer = await self._public.answer(request.url.query)
             return await answer(scope, receive, send)
         if self._tokens is None:
@@ -161,7 +161,8 @@ class PageAccess:
         return answer
 
     def _form(self, there: str) -> str:
-        more = f'<p><a href="{asked.PATH}">What is asked of your device</a></p>' if self._public else ""
+        link = f'<p><a href="{public_statement.PATH}">What is asked of your device</a></p>'
+        more = link if self._public else ""
         return f"""<form method="post" action="{LOGIN}">
 <input type="hidden" name="there" value="{html.escape(_own_path(there))}">
 <label>Token <input type="password" name="token" required autofocus autocomplete="current-password"></label>

@@ -25,18 +25,18 @@ from ..server.store.store import StoreError
 from ..server.wire.topics import SIMULATED_PREFIX
 from . import errors, fleet, server, socket_io
 from .access import PageAccess
-from .asked import PublicStatement
 from .board.app import BoardFiles
 from .board.files import BoardConfig
 from .budget import view as budget
 from .budget.ledgers import Ledgers
 from .experiment import view as experiment
-from .experiment.asking import Asking
+from .experiment.queries import Asking
 from .health import AskedAggregator
 from .limits import Drawing, Limits
 from .live import LiveStore
 from .page import Page
 from .plan import view as plan
+from .public_statement import PublicStatement
 from .settings import PageSettings
 
 STATIC = Path(__file__).with_name("static")

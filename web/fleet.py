@@ -13,7 +13,7 @@ from ..server.answers.question import Question
 from ..server.errors import HushmoteError
 from ..server.overview.fleets import ExperimentOverview, StoreOverview
 from ..server.words.numbers import counted
-from .experiment.asking import NoReportsInPeriod
+from .experiment.queries import NoReportsInPeriod
 from .frame import frame, heading, sentence, skeleton, tag
 from .page import Page
 from .period import in_period, period_in, phrase_of, query_of

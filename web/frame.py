@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 from nicegui import context, ui
 
-from . import asked
+from . import public_statement
 from .page import Page
 
 VIEWS = (("Answers", "/"), ("Budget", "/budget"), ("Plan", "/plan"), ("A board in the browser", "/board/"))
-STATEMENT_VIEW = ("What is asked", asked.PATH)  # if the owner publishes it
+STATEMENT_VIEW = ("What is asked", public_statement.PATH)  # if the owner publishes it
 _WORD = re.compile(r"[a-z]+(['’-][a-z]+)*[,:;]?(\s|$)")
 FAULT = "This view has failed, by a fault in Hushmote. The log of the page's process says what happened."
 _COLOURS = (("auto", "as the system"), ("light", "light"), ("dark", "dark"))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from .budget.ledgers import Ledgers
-from .experiment.asking import Asking
+from .experiment.queries import Asking
 from .health import AskedAggregator
 from .live import LiveStore
 from .settings import PageSettings

@@ -35,7 +35,7 @@ from ...server.answers.query import Facts, Selection
 from ...server.epsilon import MICRO, check_epsilon, micro_nats
 from ...server.errors import UsageError
 from ...server.estimate.postprocess import METHODS
-from ...server.experiments.asking import require
+from ...server.experiments.answerable import require
 from ...server.experiments.definition import load
 from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.store.store import Store

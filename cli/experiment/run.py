@@ -14,7 +14,7 @@ from ...server.answers import tables as show
 from ...server.epsilon import MICRO
 from ...server.errors import UsageError, choose_name, refusing
 from ...server.experiments import signed_file
-from ...server.experiments.asking import answers_of
+from ...server.experiments.answerable import answers_of
 from ...server.experiments.budget import cap_in_nats
 from ...server.experiments.definition import load
 from ...server.experiments.reading import MILLI

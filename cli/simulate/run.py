@@ -8,11 +8,11 @@ from typing import Any
 
 from ...server.answers import tables
 from ...server.answers.answer import Answer, Answers
-from ...server.answers.guide import answer_in_focus, half_width
 from ...server.answers.rows import coverage
+from ...server.answers.summary import answer_in_focus, half_width
 from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
-from ...server.experiments.asking import require
+from ...server.experiments.answerable import require
 from ...simulator.convergence import PictureContent
 from ...simulator.faithful import parse_faults
 from ...simulator.population import PopulationError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...server.answers import tables as show
 from ...server.answers.answer import Answer, Answers
-from ...server.answers.guide import answer_in_focus, exact, half_width
+from ...server.answers.summary import answer_in_focus, exact, half_width
 from ...server.epsilon import MICRO
 from ...server.mechanisms.views.factors import parts_of
 from ...server.words import experiment as words
@@ -15,7 +15,7 @@ from ...server.words.epsilon import belief
 from ...server.words.numbers import counted, is_too_wide, points, two_digits
 from ...simulator.attack import AttackOutcome
 from ...simulator.calls import Reporting, expected_reports, usual_calls, usual_reports
-from ...simulator.planned import PlannedError
+from ...simulator.planned_case import PlannedError
 from ...simulator.simulate import SimulatedEstimate
 from ..options import DEFAULT_STORE
 

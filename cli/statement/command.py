@@ -14,7 +14,7 @@ from ...fleet.provisioning import fleet_folder
 from ...fleet.provisioning.fleet_folder import FleetFolder
 from ...fleet.provisioning.master_key import load_keys
 from ...fleet.provisioning.settings import load_settings
-from ...fleet.statement import document, facts, page
+from ...fleet.statement import document, fleet_facts, page
 from ...server.answers import tables as show
 from ...server.errors import UsageError
 from ...server.plain_text import visible
@@ -70,10 +70,10 @@ def write(
     folder = fleet_folder.find(Path(fleet)) if fleet and Path(fleet, "fleet.json").exists() else None
     with Store(store, read_only=True) as opened:
         name = choose_fleet(opened, folder.fleet.fleet if folder else fleet)
-        fleet_facts = facts.read(opened, name, folder, policy, _now())
-        statement = document.document(fleet_facts, public=public, language=lang)
+        facts = fleet_facts.read(opened, name, folder, policy, _now())
+        statement = document.document(facts, public=public, language=lang)
         fleet_keys = _keys(opened, name, folder, master_key, signing_key) if paths else None
-    for question in fleet_facts.undecided:
+    for question in facts.undecided:
         show.err.print(
             f'{question}: the retention of its counts is not set: add keep = "400d" to its '
             "experiment's file, and run `hushmote experiment add` again",
@@ -109,7 +109,7 @@ def _keys(
     if folder is not None and file is None:
         file, signing = folder.master_file(), signing or folder.signing_file()
     fleet_keys = load_keys(file, signing=signing)
-    facts.check_keys(store, name, fleet_keys)
+    fleet_facts.check_keys(store, name, fleet_keys)
     return fleet_keys
 
 

@@ -9,7 +9,7 @@ from scipy import linalg, sparse
 
 from hushmote.device.ldp_client import ONE
 from hushmote.server.mechanisms import Mechanism
-from hushmote.server.mechanisms.decoded import IMPLIED_SHARE, Decoded, Spread
+from hushmote.server.mechanisms.decoded_histogram import IMPLIED_SHARE, Decoded, Spread
 
 _MOST_EXACT = 1 << 25  # pairs of values times hash functions, about 10 ns each
 

@@ -28,7 +28,7 @@ from ...server import special
 from ...server.arrays import Floats
 from ...server.errors import HushmoteError
 from ...server.mechanisms import mechanism_of
-from ...server.mechanisms.own import own_code
+from ...server.mechanisms.custom import own_code
 from ...server.wire.experiments import parse_experiment
 
 Tally = Mapping[int, int]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...server.mechanisms.own import files_of
+from ...server.mechanisms.custom import files_of
 from ..provisioning.board_runtimes import CLIENT, Runtime, RuntimeFault, run_script
 from ..provisioning.usb import UsbLink
 from .audit import AuditError, Subject

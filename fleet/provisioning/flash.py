@@ -17,7 +17,7 @@ from typing import Any
 from ...server.errors import refusing
 from . import settings as provision
 from . import umqtt as umqtt_simple
-from .further import further_files
+from .extra_modules import further_files
 from .settings import DeviceSettings
 from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, probe
 

@@ -19,7 +19,7 @@ from ...server.answers.second_epsilon import ENDED, LEARNS_SINGLE
 from ...server.answers.windows import has_ended
 from ...server.epsilon import MICRO
 from ...server.estimate.statistic import EstimateError
-from ...server.experiments.asking import OF_VALUES, answers_of, answers_only
+from ...server.experiments.answerable import OF_VALUES, answers_of, answers_only
 from ...server.plain import plain
 from ...server.plain_text import shorten, visible
 from ...server.store.store import Store

@@ -16,7 +16,7 @@ from ...server.words import label as words
 from ...server.words.label import Disclosure, Language, Phrase
 from ..provisioning import flash
 from . import page
-from .facts import FleetFacts, FleetQuestion, StatementError
+from .fleet_facts import FleetFacts, FleetQuestion, StatementError
 from .tables import chapters, registry
 
 FORMAT = "hushmote statement 1"

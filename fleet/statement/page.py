@@ -47,9 +47,10 @@ def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
     for question, answers in statement["label"].items():
         paragraphs = "\n".join(f"<p>{_text(answer)}</p>" for answer in answers)
         label.append(f"<section>\n<h2>{_text(question)}</h2>\n{paragraphs}\n</section>")
-    papers = statement.get("chapters", ())
-    chapters = [_chapter(c["title"], c["about"], map(_table, c["tables"])) for c in papers]
-    chapters += [_registry(statement["registry"])] if papers else []
+    chapters = [
+        _chapter(c["title"], c["about"], map(_table, c["tables"])) for c in statement.get("chapters", ())
+    ]
+    chapters += [_registry(statement["registry"])] if chapters else []
     chapters += [_files(statement["board_files"]), _signature(whole)]
     language = "" if words.language == "en" else f' lang="{words.language}"'
     link = (

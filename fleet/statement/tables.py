@@ -1,4 +1,4 @@
-"""The values for papers.toml, and a table of each number of a statement with its source."""
+"""The values for compliance_tables.toml, and a table of each number of a statement with its source."""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from ...server.words.epsilon import ALL_SEEN, belief, rounded_up
 from ...server.words.experiment import budget, mechanism
 from ...server.words.label import Phrase
 from ...server.words.numbers import chance
-from .facts import FleetFacts, FleetQuestion
+from .fleet_facts import FleetFacts, FleetQuestion
 
 
 def chapters(facts: FleetFacts) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ def registry(facts: FleetFacts) -> list[dict[str, Any]]:
 
 
 def _texts() -> dict[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("papers.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_name("compliance_tables.toml").read_text(encoding="utf-8"))
 
 
 def _fill(value: Any, values: Mapping[str, str]) -> Any:

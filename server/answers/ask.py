@@ -10,7 +10,7 @@ from typing import Any
 
 from ...device.ldp_client import Experiment
 from ..errors import UsageError
-from ..experiments.asking import OF_VALUES, require
+from ..experiments.answerable import OF_VALUES, require
 from ..experiments.asks import Ask
 from ..experiments.units import bin_edges
 from ..hints import command, option
@@ -19,17 +19,17 @@ from ..plain import plain
 from ..words import findings as sentences
 from ..words.answers import bins
 from ..words.numbers import ENGLISH, Numbers
-from ..words.which import which_reports
+from ..words.scope import which_reports
 from . import second_epsilon
 from .answer import Answer, Answers, Frame
 from .finding import Findings, change_sentences, find
 from .fleet_estimate import MEAN, FleetEstimate, trend
-from .guide import Guide, guide, is_noisy
 from .periods import Period, period_of
 from .query import Facts
 from .question import FINE, Question, ResolvedQuestion, Selection
 from .rows import APPROXIMATE_MARK, ChangeRow, Kind, Row, quantile_name
 from .second_epsilon import Shuffling, TwoEpsilons
+from .summary import Guide, guide, is_noisy
 from .texts import MOST_SHOWN
 
 ROWS = 16

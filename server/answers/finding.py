@@ -34,7 +34,7 @@ from ..estimate.reports_needed import (
     rounded_target,
 )
 from ..estimate.statistic import EstimateError
-from ..experiments.asking import answers_of
+from ..experiments.answerable import answers_of
 from ..experiments.asks import Ask, asks_of
 from ..experiments.units import bin_edges, bin_middles, index_names, parse_range
 from ..hints import command

@@ -12,16 +12,16 @@ import numpy.typing as npt
 from rich.console import Group, RenderableType
 
 from ...device.ldp_client import Experiment
+from ..estimate.custom_post import method_of
 from ..estimate.estimate import Estimates
-from ..estimate.own_post import method_of
 from ..estimate.postprocess import Shares
 from ..estimate.readings import missing_share
 from ..estimate.statistic import Floats, HasInterval
 from ..estimate.top_k import RankedValue, top
 from ..experiments import units
-from ..experiments.asking import OF_VALUES, answers_of, answers_only, require
+from ..experiments.answerable import OF_VALUES, answers_of, answers_only, require
 from ..wire.experiments import value_count
-from ..words.which import which_reports
+from ..words.scope import which_reports
 from . import change, moments, pairs, texts
 from .answer import PLAIN, Answer, Answers, Frame, Tables
 from .pairs import PairAnswers
@@ -86,7 +86,7 @@ class FleetEstimate(Tables):
 
     @property
     def answers(self) -> frozenset[str]:
-        """The kinds of questions that it can answer, as named in experiments/asking.py."""
+        """The kinds of questions that it can answer, as named in experiments/answerable.py."""
         return answers_of(*self.estimates.versions)
 
     @property

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from ..arrays import Floats
 from ..plain_text import shorten
 from ..words.numbers import READING_STEPS, decimals
-from ..words.which import titled
+from ..words.scope import titled
 from . import figure as pictures
 from .figure import COLOURS, LINE_ROWS, QUIET, number_axis
 from .rows import AnswerRows, CellRow, ChangeRow, DifferenceRow, PostRow, Row, TopRow, TrendRow

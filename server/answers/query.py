@@ -18,7 +18,7 @@ from ..estimate.estimate import Estimates, estimate
 from ..estimate.pooling import pool
 from ..estimate.readings import among_readings
 from ..estimate.statistic import EstimateError
-from ..experiments.asking import answers_of
+from ..experiments.answerable import answers_of
 from ..plain_text import visible
 from ..store.store import Store, Version
 from ..store.versions import most_reports
@@ -180,7 +180,7 @@ class Selected:
 
     @property
     def can(self) -> frozenset[str]:
-        """The kinds of questions that all these versions answer, as named in server/experiments/asking.py."""
+        """The kinds of questions that all these versions answer, as named in experiments/answerable.py."""
         return answers_of(*(v.experiment for v in self.versions))
 
     @property

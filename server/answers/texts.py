@@ -9,7 +9,7 @@ from ..estimate.candidates import CandidateShares, place, shares_of, statistic_o
 from ..estimate.discovery import MISTAKEN, Discovery, FoundText, discover
 from ..estimate.estimate import Estimate, Estimates
 from ..estimate.statistic import EstimateError
-from ..experiments.asking import require
+from ..experiments.answerable import require
 from ..experiments.reading import LONGEST_TEXT
 from ..hints import option
 from . import change

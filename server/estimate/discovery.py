@@ -48,7 +48,7 @@ from ...device.ldp_client import Experiment
 from ..arrays import Counts, Floats, Ints
 from ..hints import option
 from ..mechanisms import Mechanism, MechanismError, mechanism_of
-from ..mechanisms.own import own_code
+from ..mechanisms.custom import own_code
 from ..mechanisms.points.prefix import Prefix, SlotShares
 from .alphabet import NOTHING, PRINTABLE, Alphabet, characters
 from .statistic import EstimateError, Statistic, normal_quantile

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ...device.ldp_client import Experiment
 from ..arrays import Array, Floats
 from ..mechanisms import mechanism_of
-from ..mechanisms.decoded import Decoded, Spread
+from ..mechanisms.decoded_histogram import Decoded, Spread
 from .statistic import EstimateError, Quantile, Statistic, Statistics, intervals
 
 _CHUNK = 1 << 22  # floats held at once

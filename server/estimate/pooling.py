@@ -8,7 +8,7 @@ import numpy as np
 
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
-from ..mechanisms.decoded import Spread
+from ..mechanisms.decoded_histogram import Spread
 from ..mechanisms.views.factors import parts_of
 from ..wire.experiments import value_count
 from .estimate import Estimate, Estimates

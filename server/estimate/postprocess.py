@@ -13,7 +13,7 @@ import numpy as np
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..hints import option
-from ..mechanisms.decoded import Decoded, simplex
+from ..mechanisms.decoded_histogram import Decoded, simplex
 from .estimate import Estimates
 from .pooling import Pool
 from .statistic import EstimateError

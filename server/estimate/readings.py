@@ -16,7 +16,7 @@ import numpy as np
 
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
-from ..mechanisms.decoded import Spread
+from ..mechanisms.decoded_histogram import Spread
 from ..wire.experiments import value_count
 from .conditional import Ratio, ratios
 from .estimate import Estimate, Estimates

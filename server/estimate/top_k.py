@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from ...device.ldp_client import Experiment
 from ..arrays import Floats, Ints
-from ..mechanisms.decoded import IMPLIED_SHARE, simplex
+from ..mechanisms.decoded_histogram import IMPLIED_SHARE, simplex
 from .estimate import Estimates
 from .statistic import EstimateError, Statistic, intervals
 

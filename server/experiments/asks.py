@@ -7,7 +7,7 @@ from typing import Literal
 
 from ...device.ldp_client import Experiment
 from ..mechanisms.views.factors import parts_of
-from . import asking
+from . import answerable
 from .cells import parse, parts_in, where
 from .units import UnitsError, index_names, parse_range
 
@@ -44,13 +44,13 @@ def asks_of(experiment: Experiment, texts: Sequence[str] = ()) -> tuple[Ask, ...
     MOST_ASKS listed texts are one question: which of them is the most common.
     """
     if experiment.type == "text" and len(texts) > MOST_ASKS:
-        asking.require([experiment], "candidates", "leave candidates out")
+        answerable.require([experiment], "candidates", "leave candidates out")
         return (Ask(MOST_COMMON, "named", texts=tuple(texts)),)
     return tuple(_ask(experiment, text) for text in texts) if texts else (_usual(experiment),)
 
 
 def _usual(experiment: Experiment) -> Ask:
-    can = asking.answers_of(experiment)
+    can = answerable.answers_of(experiment)
     if "pairs" in can:
         first, *_, last = parts_of(experiment)
         of = last.name if last.type == "number" else where(last, index_names(last)[last.type == "bool"])
@@ -69,22 +69,22 @@ def _usual(experiment: Experiment) -> Ask:
 def _ask(experiment: Experiment, text: str) -> Ask:
     if experiment.type == "pair":
         return _ask_of_pair(experiment, text)
-    if experiment.type == "text" or "discovery" in asking.answers_of(experiment):
-        asking.require([experiment], "candidates", "leave asks out")
+    if experiment.type == "text" or "discovery" in answerable.answers_of(experiment):
+        answerable.require([experiment], "candidates", "leave asks out")
         return Ask(text, "share")
     if experiment.type == "number" and text == "mean":
-        asking.require([experiment], "mean", "leave it out of asks")
+        answerable.require([experiment], "mean", "leave it out of asks")
         return Ask(text, "mean")
     percent = re.fullmatch(r"(\d+\.?\d*) ?%", text)
     if experiment.type == "number" and (percent or text == MEDIAN):
-        asking.require([experiment], "quantiles", "leave it out of asks")
+        answerable.require([experiment], "quantiles", "leave it out of asks")
         level = float(percent[1]) / 100 if percent else 0.5
         if not 0 < level < 1:
             raise UnitsError(f"a quantile is between 0 and 100 %, not {text}")
         return Ask(text, "quantile", level)
     if experiment.type == "choice" and text == MOST_COMMON:
         return Ask(text, MOST_COMMON)
-    asking.require([experiment], "ranges", "leave asks out")
+    answerable.require([experiment], "ranges", "leave asks out")
     parse_range(experiment, text)
     return Ask(text, "share")
 

@@ -24,17 +24,17 @@ from ..accounting import AccountingError, Guarantee
 from ..epsilon import MICRO, check_epsilon
 from ..errors import os_reason
 from ..mechanisms import MECHANISMS, MechanismError, class_of, mechanism_of
-from ..mechanisms.own import need_private
+from ..mechanisms.custom import need_private
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
 from ..wire.experiments import is_own, parse_experiment
 from ..wire.limits import kept_hours
 from ..wrong_value import wrong_toml, wrong_value
-from .asking import NotAnswered
+from .answerable import NotAnswered
 from .asks import MOST_ASKS, asks_of
 from .budget import ExperimentBudget, Quantity
 from .pair_workload import PAIR_STATISTICS, pair_workload
 from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
-from .planned import PlannedCase
+from .planned_case import PlannedCase
 from .reading import DefinitionError, PartDefinition, ReadingDefinition, candidate_text, whole, without_nul
 from .units import UnitsError, edges_between, parse_bins
 

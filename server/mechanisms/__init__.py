@@ -5,10 +5,10 @@ from types import MappingProxyType
 
 from ...device.ldp_client import Experiment
 from ..wire.experiments import is_own
+from .custom import MechanismError, mechanism_class, own_code
 from .direct import Direct
 from .hashing.local_hashing import LocalHashing
 from .mechanism import Mechanism, Stratum, TextSearch
-from .own import MechanismError, mechanism_class, own_code
 from .points.pgr import ProjectiveGeometry
 from .points.prefix import Prefix
 from .sw import SquareWave

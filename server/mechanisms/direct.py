@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from ..arrays import Counts, Floats
 from .choice import Choice
-from .decoded import Spread
+from .decoded_histogram import Spread
 from .hashing.choice import flat_channel
 from .hashing.variance import frequency_variance
-from .supports import SupportDecoded, SupportMechanism
+from .support_mechanisms import SupportDecoded, SupportMechanism
 from .workload import Workload
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ...device.ldp_client import Experiment
 from ..arrays import Array, Counts, Floats
 from .choice import Choice
-from .decoded import Decoded
+from .decoded_histogram import Decoded
 from .invariants import Check, even_runs, known_chances
 from .workload import Workload
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...server.epsilon import MICRO
-from ...server.mechanisms.own import files_of
+from ...server.mechanisms.custom import files_of
 from ...server.wire.experiments import describe_error
 from . import channel, estimates, runtimes
 from .cases import EPSILONS, Case, cases, further_cases

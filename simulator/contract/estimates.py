@@ -10,7 +10,7 @@ from ...server import special
 from ...server.estimate import Estimate, estimate, plausibility
 from ...server.estimate.statistic import Statistic
 from ...server.mechanisms import Mechanism
-from ...server.mechanisms.decoded import Decoded
+from ...server.mechanisms.decoded_histogram import Decoded
 from .cases import Case
 from .channel import NotApplicable, PropertyBroken, need_close, need_shape
 

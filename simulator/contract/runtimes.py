@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...fleet.provisioning import interpreters
 from ...fleet.provisioning.board_runtimes import CLIENT, CPYTHON, Runtime, RuntimeFault, run_script
-from ...server.mechanisms.own import files_of
+from ...server.mechanisms.custom import files_of
 from .cases import Case, ContractError
 from .channel import PropertyBroken
 

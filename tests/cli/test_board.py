@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from command_line import hushmote
 from flashing import on_port
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 
 from hushmote.device import main as application
 from hushmote.fleet.provisioning.settings import Network, provision_device

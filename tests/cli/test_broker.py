@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import DOOR, hushmote
 from refusals import Refusal, fails, refusals
-from served import served
+from serve_process import served
 
 from hushmote.cli.broker import PASSWORD, Connection, settings
 from hushmote.server.errors import UsageError

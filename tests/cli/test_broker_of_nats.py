@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command_line import DOOR, hushmote
 from refusals import fails
-from running import WAIT_S, running, until
+from running_aggregator import WAIT_S, running, until
 from traffic import publish
 
 from hushmote.cli.broker import connection

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from command_line import Run, runner
 from experiments import experiment_json, number_json
-from filled import fill
+from filled_store import fill
 from refusals import Refusal, refusals
 
 from hushmote import open as open_store

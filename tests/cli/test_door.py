@@ -12,8 +12,8 @@ import threading
 import pytest
 from boards import experiment, payload_of, reports
 from refusals import Refusal, refusals
-from running import WAIT_S, until
-from served import get
+from running_aggregator import WAIT_S, until
+from serve_process import get
 from traffic import publish
 
 from hushmote.simulator.broker import MosquittoBroker, free_port

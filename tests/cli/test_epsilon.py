@@ -9,8 +9,8 @@ import pytest
 from boards import ask_fleet
 from command_line import Run, runner
 from designs import choice_payload
+from page_commands import prints, shown
 from refusals import Refusal, refusals
-from shown import prints, shown
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Store

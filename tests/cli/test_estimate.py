@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from command_line import Run, hushmote_process, runner
 from designs import bell, choice_payload, number_payload
-from filled import fill
+from filled_store import fill
 from refusals import Refusal, refusals
 from sqlalchemy import Engine, event
 

@@ -13,8 +13,8 @@ from boards import ask_fleet, experiment, reports
 from command_line import hushmote
 from fleet_broker import FLEET, FleetBroker, context, make_fleet, running, visit
 from fleet_servers import at, make_nats_fleet, serving
-from running import until
-from served import served
+from running_aggregator import until
+from serve_process import served
 
 from hushmote.cli.provision import forget as command
 from hushmote.fleet.provisioning.fleet_folder import FleetFolder, find, now_utc

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Run, runner
-from kinds import WORDS, fill_kinds
+from experiment_kinds import WORDS, fill_kinds
 from refusals import Refusal, refusals
 
 from hushmote.server.store import Store

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from command_line import DOOR, hushmote, hushmote_process
 from refusals import Refusal, fails, refusals
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 
 from hushmote.server.ingest.broker_url import BrokerUrlError, parse_broker_url
 from hushmote.server.service.process import READY

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from shown import shown
+from page_commands import shown
 from typer.testing import CliRunner
 
 from hushmote.cli.mechanisms import mechanisms_command

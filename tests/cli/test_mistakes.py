@@ -13,7 +13,7 @@ import pytest
 import typer
 from command_line import DOOR, hushmote
 from refusals import Refusal, refusals
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 
 from hushmote.cli import main as cli
 

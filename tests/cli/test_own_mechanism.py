@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import Run, hushmote
-from own_channels import EXAMPLES
-from running import WAIT_S, until
+from custom_mechanisms import EXAMPLES
+from running_aggregator import WAIT_S, until
 
 from hushmote.device import ldp_client
 from hushmote.fleet.results.result import result_of

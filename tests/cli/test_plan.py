@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from shown import prints, shown
+from page_commands import prints, shown
 from typer.testing import CliRunner
 
 from hushmote.cli.plan import command as plan_cli

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from boards import experiment, payload_of, reports
 from command_line import hushmote
-from filled import fill
-from later import away_from_midnight, later
+from filled_store import fill
 from terminal import INTERRUPT, Terminal
+from time_of_day import away_from_midnight, later
 
 from hushmote.cli.status.follow import SnapshotReader
 from hushmote.server.budgets import policy

@@ -9,8 +9,8 @@ import typer
 from boards import FLEET_KEYS, ask_fleet, experiment, reports
 from command_line import runner
 from refusals import Refusal, refusals
-from running import until
-from served import served
+from running_aggregator import until
+from serve_process import served
 from sqlalchemy import Engine, event
 
 from hushmote.fleet.provisioning.master_key import to_text

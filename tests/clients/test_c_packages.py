@@ -27,7 +27,7 @@ import yaml
 from boards import experiment, payload_of
 from c_core import CORE, DEVICE, SANITIZED, needs_gcc
 from experiments import number_json
-from running import WAIT_S, running, until
+from running_aggregator import WAIT_S, running, until
 
 from hushmote._version import VERSION
 from hushmote.server.store import Store

@@ -20,8 +20,8 @@ from boards import FLEET_KEYS, MASTER, SIGNING, experiment, payload_of
 from c_core import SANITIZED, STRICT, needs_gcc, post_program
 from certificates import Authority
 from run_page import LIBRARY
-from running import WAIT_S, until
-from served import served
+from running_aggregator import WAIT_S, until
+from serve_process import served
 
 from hushmote.device.ldp_client import Client
 from hushmote.fleet.provisioning.master_key import to_text

@@ -15,8 +15,8 @@ from command_line import hushmote
 from esphome_host import COMPONENTS, Device, build, esphome, needs_esphome, needs_esphome_build
 from experiments import experiment_json
 from paho.mqtt.enums import CallbackAPIVersion
-from running import until
-from served import served
+from running_aggregator import until
+from serve_process import served
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.fleet.provisioning.master_key import to_text

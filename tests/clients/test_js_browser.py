@@ -13,7 +13,7 @@ import pytest
 from browser import Browser, browsing
 from browser_board import static
 from experiments import experiment_json, number_json
-from running import WAIT_S, running, until
+from running_aggregator import WAIT_S, running, until
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Store

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from experiments import number_json
 from paho.mqtt import publish
-from running import WAIT_S, running, until
+from running_aggregator import WAIT_S, running, until
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Store

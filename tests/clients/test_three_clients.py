@@ -21,8 +21,8 @@ from c_core import needs_gcc, post_program
 from doors import opened
 from make_clients import FILE, build_page
 from run_page import LIBRARY
-from running import WAIT_S
-from served import served
+from running_aggregator import WAIT_S
+from serve_process import served
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Store

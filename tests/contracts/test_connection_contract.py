@@ -7,7 +7,7 @@ import time
 
 import pytest
 from boards import experiment
-from running import WAIT_S
+from running_aggregator import WAIT_S
 from traffic import crowd, publish
 
 from hushmote.server.ingest.broker_url import BrokerAddress, parse_nats_url

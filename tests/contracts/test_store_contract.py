@@ -8,7 +8,7 @@ import datetime
 
 import pytest
 from boards import ask_fleet, experiment, experiment_payload, payload_of
-from filled import rows
+from filled_store import rows
 from traffic import crowd, histogram
 
 from hushmote.server.ingest.pipeline import fleets, ingest

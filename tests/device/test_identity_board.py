@@ -19,7 +19,7 @@ from experiments import number_json
 from fleet_broker import FleetBroker, make_fleet, running, visit
 from fleet_broker import context as tls_context
 from micropython import find_runtime, load
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 
 from hushmote.device import ldp_client
 from hushmote.fleet.provisioning import authority, master_key, rotation

@@ -23,7 +23,7 @@ from enumeration import memory
 from experiments import number_json
 from micropython import find_runtime, load
 from paho.mqtt.enums import CallbackAPIVersion
-from running import WAIT_S, running, until
+from running_aggregator import WAIT_S, running, until
 
 from hushmote.device import ldp_client, mqtt_reporter, reporter_base
 from hushmote.device.kept_experiments import KeptExperiments

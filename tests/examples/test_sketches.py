@@ -18,7 +18,7 @@ from hushmote.server.estimate.discovery import discover
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.mechanisms import Mechanism
-from hushmote.server.mechanisms.decoded import Decoded
+from hushmote.server.mechanisms.decoded_histogram import Decoded
 from hushmote.simulator.contract import check
 
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "channels"))

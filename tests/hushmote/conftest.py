@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from designs import bell, choice_payload, number_payload
-from filled import fill
+from filled_store import fill
 
 from hushmote.server.experiments import definition
 from hushmote.server.store import Store

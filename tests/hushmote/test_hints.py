@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 import pytest
-from kinds import WORDS, fill_kinds
+from experiment_kinds import WORDS, fill_kinds
 
 import hushmote
 from hushmote.device.ldp_client import LDPError

@@ -44,7 +44,7 @@ from hushmote.server.mechanisms.channel import level_channel
 from hushmote.server.mechanisms.choice import Choice
 from hushmote.server.mechanisms.hashing import butterfly
 from hushmote.server.mechanisms.hashing.choice import best_channel, flat_channel, primes
-from hushmote.server.mechanisms.supports import SupportMechanism
+from hushmote.server.mechanisms.support_mechanisms import SupportMechanism
 from hushmote.server.mechanisms.tree import least_squares as hierarchy
 from hushmote.server.mechanisms.workload import FREQUENCIES
 

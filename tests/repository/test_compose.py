@@ -17,8 +17,8 @@ import yaml
 from command_line import hushmote, parse
 from fleet_broker import context, visit
 from postgres import Cluster
-from running import WAIT_S, until
-from served import get
+from running_aggregator import WAIT_S, until
+from serve_process import get
 
 from hushmote.fleet.provisioning import fleet_folder
 from hushmote.fleet.provisioning.master_key import load_keys

@@ -15,8 +15,8 @@ import pytest
 from boards import FLEET_KEYS, MASTER, ask_fleet, experiment
 from certificates import Authority
 from command_line import parse
-from running import WAIT_S, until
-from served import add_fleet, get, served
+from running_aggregator import WAIT_S, until
+from serve_process import add_fleet, get, served
 from traffic import crowd, publish
 
 from hushmote.fleet.provisioning import master_key, nats

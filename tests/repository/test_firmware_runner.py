@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from micropython import find_runtime
-from running import HANGS_S
+from running_aggregator import HANGS_S
 
 from hushmote.simulator.board.board import SoftwareBoard
 

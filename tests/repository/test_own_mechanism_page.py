@@ -9,9 +9,9 @@ from pathlib import Path
 
 import page_blocks
 import pytest
-from own_channels import EXAMPLES
+from custom_mechanisms import EXAMPLES
 
-from hushmote.server.mechanisms.own import MechanismError
+from hushmote.server.mechanisms.custom import MechanismError
 from hushmote.simulator.contract import check
 from hushmote.simulator.contract.cases import cases
 

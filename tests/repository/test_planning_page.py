@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from flashing import Bench, on_board
-from shown import shown
+from page_commands import shown
 from typer.testing import CliRunner
 
 from hushmote.cli.main import app

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from boards import experiment, payload_of
 from certificates import Authority
-from filled import fill
-from running import WAIT_S, until
-from served import get, served
+from filled_store import fill
+from running_aggregator import WAIT_S, until
+from serve_process import get, served
 from traffic import crowd, publish
 
 from hushmote.server.store import Store

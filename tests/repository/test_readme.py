@@ -7,7 +7,7 @@ from pathlib import Path
 import page_blocks
 import pytest
 import run_page
-from running import HANGS_S
+from running_aggregator import HANGS_S
 
 README = Path(__file__).parents[2] / "README.md"
 # Behind the README's own commands: what docs/first-report.md does with a board, here of an open fleet.

@@ -15,7 +15,7 @@ from browser import browsing
 from browser_board import fetched, static
 from markdown import Markdown
 from markdown_it import MarkdownIt
-from once import once
+from run_once import once
 
 from hushmote.web.board.fetch import CannotFetch, fetch
 

@@ -17,7 +17,7 @@ from doors import opened
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from refusals import fails
-from running import WAIT_S, running, until
+from running_aggregator import WAIT_S, running, until
 from traffic import counted, crowd, full_disk, listening, publish, total
 
 from hushmote.device import ldp_client

@@ -3,7 +3,7 @@
 import datetime
 
 import pytest
-from running import running, until
+from running_aggregator import running, until
 from traffic import counted, crowd, publish, total
 
 from hushmote.server.store.counting import BEHIND

@@ -14,7 +14,7 @@ import pytest
 from boards import experiment
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
-from running import WAIT_S, running, until
+from running_aggregator import WAIT_S, running, until
 from traffic import counted, crowd, forget, full_disk, publish, total
 
 from hushmote.server.aggregator import Aggregator, BrokerRefused, Counting

@@ -4,7 +4,7 @@ import time
 
 import pytest
 from boards import FLEET_KEYS, SIGNING, ask_fleet, experiment, payload_of
-from running import running, until
+from running_aggregator import running, until
 from traffic import crowd, listening, publish, total
 
 from hushmote.server.ingest.pipeline import KnownFleets

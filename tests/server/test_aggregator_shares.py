@@ -6,9 +6,9 @@ import threading
 
 import pytest
 from boards import experiment, payload_of
-from running import running as threaded
-from running import until
-from served import add_fleet, served
+from running_aggregator import running as threaded
+from running_aggregator import until
+from serve_process import add_fleet, served
 from traffic import counted, crowd, listening, publish
 
 from hushmote.server.aggregator import Aggregator, BrokerRefused, Counting

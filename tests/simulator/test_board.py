@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from flashing import Bench, on_board, on_port
-from running import HANGS_S
+from running_aggregator import HANGS_S
 
 from hushmote.fleet.provisioning import interpreters
 from hushmote.simulator.board.board import SoftwareBoard

@@ -8,7 +8,7 @@ import pytest
 from broker_facts import Reader, publish
 from paho.mqtt.enums import CallbackAPIVersion
 from refusals import fails
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 
 from hushmote.simulator.broker import (
     BrokerError,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from experiments import experiment_json
-from running import HANGS_S, running, until
+from running_aggregator import HANGS_S, running, until
 from scipy.stats import chi2
 
 from hushmote.device.ldp_client import ONE, Client, Experiment, ExperimentRefused, provision

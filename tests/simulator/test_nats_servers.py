@@ -8,7 +8,7 @@ import broker_facts
 import pytest
 from broker_facts import Reader
 from refusals import fails
-from running import until
+from running_aggregator import until
 
 from hushmote.simulator.broker import BrokerError, ExternalBroker
 from hushmote.simulator.nats_servers import NatsServers, free_ports

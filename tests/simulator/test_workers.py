@@ -23,7 +23,7 @@ from command_line import hushmote
 from dask import config
 from distributed import Client, Security
 from experiments import ROOM, experiment_json
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 
 from hushmote.device.ldp_client import ExperimentRefused
 from hushmote.planning.devices import MICRO, Plan, best_design

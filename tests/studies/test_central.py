@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import Run, runner
-from shown import shown
+from page_commands import shown
 
 PAGE = Path(__file__).parents[2] / "studies" / "README.md"
 

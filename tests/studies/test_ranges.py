@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from command_line import hushmote as called
 from command_line import hushmote_process
-from once import once
+from run_once import once
 
 from hushmote.server.errors import HushmoteError
 from hushmote.studies import catalogue, ranges

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from once import once
+from run_once import once
 
 from hushmote.server.words.text_table import TextTable
 from hushmote.simulator.workers import workers

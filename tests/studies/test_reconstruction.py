@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from command_line import hushmote
-from once import once
+from run_once import once
 from scipy.special import ndtr
 
 from hushmote.studies import catalogue, reconstruction

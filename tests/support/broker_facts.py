@@ -13,7 +13,7 @@ from boards import experiment
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
-from running import WAIT_S
+from running_aggregator import WAIT_S
 
 from hushmote.server.wire import report, topics
 

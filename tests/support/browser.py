@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from babel import Locale
-from running import WAIT_S
+from running_aggregator import WAIT_S
 from selenium import webdriver
 from selenium.common import exceptions
 from selenium.webdriver.chrome.service import Service

@@ -14,7 +14,7 @@ from chaos_plan import Fault
 from chaos_process import until
 from nats.js.api import RetentionPolicy
 from nats_sites import SiteServers
-from running import WAIT_S
+from running_aggregator import WAIT_S
 
 from hushmote.server.wire.subjects import STREAM
 from hushmote.simulator.nats_servers import NatsServers

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import boards as wire
-from running import WAIT_S
+from running_aggregator import WAIT_S
 
 from hushmote.server.wire import keys
 

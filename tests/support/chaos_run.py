@@ -29,7 +29,7 @@ from chaos_process import AggregatorProcess, until
 from chaos_verdict import FLEET, Verdict, judge
 from hasty_serve import HASTY
 from postgres import Cluster, Pgbouncer
-from running import WAIT_S
+from running_aggregator import WAIT_S
 
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire import keys, topics

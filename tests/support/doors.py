@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 
 from hushmote.fleet.door.access import Access
 from hushmote.fleet.door.app import Door, door_application

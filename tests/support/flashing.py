@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from running import HANGS_S
+from running_aggregator import HANGS_S
 
 from hushmote.fleet.provisioning import flash as flash_module
 from hushmote.fleet.provisioning import usb

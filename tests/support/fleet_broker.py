@@ -10,7 +10,7 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 
 from hushmote.fleet.provisioning import fleet_folder
 from hushmote.fleet.provisioning.fleet_folder import FleetFolder, FleetSpec

@@ -12,7 +12,7 @@ from typing import Any
 import paho.mqtt.client as paho
 import pytest
 from fleet_broker import FLEET, Visitor, context
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 
 from hushmote.fleet.provisioning import fleet_folder
 from hushmote.fleet.provisioning.fleet_folder import FleetFolder

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from boards import MemoryStorage
 from cryptography.hazmat.primitives import serialization
-from running import WAIT_S
+from running_aggregator import WAIT_S
 
 from hushmote.device import ldp_client
 from hushmote.device.async_reporter import AsyncReporter

@@ -5,7 +5,7 @@ import time
 
 import traffic
 from boards import experiment
-from running import WAIT_S
+from running_aggregator import WAIT_S
 
 from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.link import Protocol

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from experiments import ROOM
-from filled import write
+from filled_store import write
 
 from hushmote.fleet.provisioning import flash
-from hushmote.fleet.statement import facts
-from hushmote.fleet.statement.facts import FleetFacts
+from hushmote.fleet.statement import fleet_facts
+from hushmote.fleet.statement.fleet_facts import FleetFacts
 from hushmote.server.budgets import policy
 from hushmote.server.experiments.definition import parse
 from hushmote.server.store.store import Store
@@ -42,4 +42,4 @@ def ask(
 
 def facts_of(store: Store, folder: Path) -> FleetFacts:
     """The facts of fleet home at AT, for boards with firmware()."""
-    return facts.read(store, "home", None, firmware(folder), AT)
+    return fleet_facts.read(store, "home", None, firmware(folder), AT)

@@ -8,7 +8,7 @@ import paho.mqtt.client as mqtt
 from boards import experiment, reports
 from nats.js.errors import NotFoundError
 from paho.mqtt.enums import CallbackAPIVersion
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 from sqlalchemy import event
 
 from hushmote.server.wire import report, topics

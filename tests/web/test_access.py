@@ -22,14 +22,14 @@ from boards import ask_fleet, experiment
 from browser import paged
 from command_line import hushmote
 from refusals import fails
-from running import WAIT_S
+from running_aggregator import WAIT_S
 from statements import KEPT
 from statements import ask as ask_of_home
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from hushmote.fleet.statement import document, facts
-from hushmote.fleet.statement.facts import StatementError
+from hushmote.fleet.statement import document, fleet_facts
+from hushmote.fleet.statement.fleet_facts import StatementError
 from hushmote.server.budgets import policy
 from hushmote.server.errors import UsageError
 from hushmote.server.service.http_access import is_loopback
@@ -38,8 +38,8 @@ from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Store, StoreError
 from hushmote.server.wire.keys import FleetKeys
 from hushmote.web.access import _own_path
-from hushmote.web.asked import PublicStatement
 from hushmote.web.frame import VIEWS
+from hushmote.web.public_statement import PublicStatement
 
 TOKEN = "0123456789abcdef-a-token"
 SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
@@ -231,7 +231,8 @@ def told(folder, windows):
             transaction.write({("home", "bath", DEVICE): NumberSet().add(1)}, {}, {})
         asked = policy.policy_for(8, 1e-6, ["room_temp", "bath"])
         (folder / "policy.json").write_text(json.dumps(dataclasses.asdict(asked)))
-        read = facts.read(store, "home", None, folder / "policy.json", datetime.datetime.now(datetime.UTC))
+        now = datetime.datetime.now(datetime.UTC)
+        read = fleet_facts.read(store, "home", None, folder / "policy.json", now)
         for path, public in ((file, True), (folder / "whole.json", False)):
             path.write_text(json.dumps(document.sign(document.document(read, public=public), KEYS)))
     return url, file
@@ -489,8 +490,8 @@ class TestNamedTokens:
 
 class TestStart:
     @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "[::]"])
-    def test_other_machines_need_a_token(self, host):
-        said = hushmote("page", "--http", f"{host}:9419", cwd=Path(), expect=1)
+    def test_other_machines_need_a_token(self, host, tmp_path):
+        said = hushmote("page", "--http", f"{host}:9419", cwd=tmp_path, expect=1)
         assert "can be reached from other machines: give --token-file FILE" in said
 
     @pytest.mark.parametrize("token", ["", "short", "two words are no token at all", "schlüssel-schlüssel"])

@@ -15,7 +15,7 @@ from accessibility import barriers
 from browser import Browser
 from browser_board import BoardPage, served
 from enumeration import memory
-from kinds import PAIR, TEXT
+from experiment_kinds import PAIR, TEXT
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 

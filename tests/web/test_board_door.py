@@ -12,7 +12,7 @@ from browser import Browser, paged
 from browser_board import BoardPage, fetched
 from experiments import experiment_json, number_json
 from paho.mqtt.enums import CallbackAPIVersion
-from running import running, until
+from running_aggregator import running, until
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store.store import Store

@@ -11,8 +11,8 @@ from accessibility import barriers
 from boards import ask_fleet
 from browser import SWISS, paged
 from experiments import experiment_json
-from filled import fill
-from later import later
+from filled_store import fill
+from time_of_day import later
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.budgets import remaining

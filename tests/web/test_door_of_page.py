@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from boards import ask_fleet, experiment, payload_of, reports
 from browser import paged
-from running import WAIT_S, running, until
+from running_aggregator import WAIT_S, running, until
 
 from hushmote.server.store.store import Store
 from hushmote.simulator.broker import MosquittoBroker

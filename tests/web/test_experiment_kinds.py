@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from accessibility import barriers
 from browser import Browser, paged
+from custom_mechanisms import EXAMPLES
+from experiment_kinds import TEXT, WINDOWS, WORDS, fill_kinds
 from experiments import number_json
-from filled import fill
-from kinds import TEXT, WINDOWS, WORDS, fill_kinds
-from own_channels import EXAMPLES
+from filled_store import fill
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 

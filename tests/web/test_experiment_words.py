@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from babel import Locale
 from designs import bell, choice_payload, number_payload
-from filled import fill
+from filled_store import fill
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.answer import Answer, Answers
@@ -27,7 +27,6 @@ from hushmote.server.words import answers as words
 from hushmote.server.words import findings
 from hushmote.simulator import vectorised
 from hushmote.web.experiment import charts, files, sentences
-from hushmote.web.experiment.asking import Asking, BothEpsilons
 from hushmote.web.experiment.choices import (
     Choices,
     fitting,
@@ -38,7 +37,8 @@ from hushmote.web.experiment.choices import (
     typed_range,
     typed_texts,
 )
-from hushmote.web.experiment.opening import with_opening
+from hushmote.web.experiment.defaults import with_opening
+from hushmote.web.experiment.queries import Asking, BothEpsilons
 from hushmote.web.live import LiveStore
 from hushmote.web.reader import Reader
 

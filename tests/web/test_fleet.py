@@ -11,10 +11,10 @@ from babel import Locale
 from boards import experiment, payload_of, reports
 from browser import SWISS, paged
 from designs import choice_payload, number_payload
-from filled import fill
-from kinds import PAIR, put
-from later import away_from_midnight
-from running import running
+from experiment_kinds import PAIR, put
+from filled_store import fill
+from running_aggregator import running
+from time_of_day import away_from_midnight
 
 from hushmote.server.answers.finding import Finding, find, reports_a_day
 from hushmote.server.answers.query import Facts, Selection

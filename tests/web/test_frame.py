@@ -11,7 +11,7 @@ import pytest
 from accessibility import barriers
 from boards import ask_fleet, experiment, payload_of
 from browser import paged
-from filled import fill
+from filled_store import fill
 
 from hushmote.server.store import Description
 from hushmote.server.store.store import Store

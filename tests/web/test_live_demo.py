@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from browser import Browser
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 from selenium.webdriver.common.action_chains import ActionChains
 
 from hushmote.simulator.broker import find_mosquitto

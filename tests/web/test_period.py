@@ -8,7 +8,7 @@ from accessibility import barriers
 from babel import Locale
 from browser import Browser, paged
 from designs import number_payload
-from filled import fill
+from filled_store import fill
 from selenium.webdriver.common.by import By
 
 from hushmote.server.answers.finding import find

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from boards import ask_fleet, experiment
 from browser import paged
-from running import WAIT_S
+from running_aggregator import WAIT_S
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection

@@ -12,7 +12,7 @@ from chaos_plan import Fault, Setting, plan
 from chaos_run import run
 from chaos_verdict import FLEET, judge
 from postgres import Cluster, Pgbouncer
-from served import with_setting
+from serve_process import with_setting
 
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store

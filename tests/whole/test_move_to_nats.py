@@ -10,8 +10,8 @@ from fleet_broker import running as mosquitto_running
 from fleet_servers import THREE, serving
 from living_boards import LivingBoards
 from postgres import Cluster, fresh_database
-from running import until
-from served import served
+from running_aggregator import until
+from serve_process import served
 from take_over import let_boards_in, take_over
 
 from hushmote.fleet.provisioning import fleet_folder

@@ -16,12 +16,12 @@ from ...server.answers.query import Facts, Selected
 from ...server.answers.question import Question, Selection
 from ...server.answers.store_reader import StoreReader
 from ...server.errors import HushmoteError
-from ...server.experiments.asking import OF_VALUES
+from ...server.experiments.answerable import OF_VALUES
 from ...server.hints import use_command_hints
 from ..frame import heading
 from ..page import Page
 from .choices import Choices, fitting, from_query
-from .opening import file_texts, with_opening, without_file_texts
+from .defaults import file_texts, with_opening, without_file_texts
 
 TABLES = ("estimate", "trend", "change")
 KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "image/png"}

@@ -7,7 +7,7 @@ from nicegui import ui
 
 from ...server.answers.answer import Answer, Answers
 from ...server.errors import UsageError
-from ...server.experiments.asking import answers_of, answers_only
+from ...server.experiments.answerable import answers_of, answers_only
 from ...server.plain_text import visible
 from ...server.words import answers as words
 from ...server.words import findings

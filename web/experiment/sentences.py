@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from ...device.ldp_client import Experiment
 from ...fleet.results.result import LIVE
 from ...server.answers.answer import Answer
-from ...server.answers.guide import half_width
 from ...server.answers.query import Selected
 from ...server.answers.rows import ChangeRow, Row
 from ...server.answers.second_epsilon import TwoEpsilons
+from ...server.answers.summary import half_width
 from ...server.estimate.shuffled import LIMITS
 from ...server.experiments.units import bin_edges
 from ...server.overview.fleets import days_left

@@ -19,7 +19,7 @@ from ...server.answers.rows import Kind
 from ...server.epsilon import nats
 from ...server.errors import HushmoteError, UsageError
 from ...server.estimate.statistic import EstimateError
-from ...server.experiments.asking import OF_VALUES, NotAnswered
+from ...server.experiments.answerable import OF_VALUES, NotAnswered
 from ...server.experiments.units import UnitsError
 from ...server.plain_text import visible
 from ...server.store.versions import Version
@@ -33,8 +33,8 @@ from . import files, sentences
 from .change_panel import ChangePanel
 from .choices import Choices, fitting, from_query, left_out
 from .controls import EXPORT, OF_WINDOWS, PARTS, Controls, PanelContext, Parts
+from .defaults import file_texts, with_pair
 from .missing import response_if_missing
-from .opening import file_texts, with_pair
 from .other_panels import AskedPanel, MeanPanel
 from .shares_panel import SharesPanel
 from .time_panel import TimePanel

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Protocol
 
 from ...arrays import Counts, Floats
 from ..choice import Choice
-from ..decoded import Spread
-from ..supports import SupportDecoded, SupportMechanism
+from ..decoded_histogram import Spread
+from ..support_mechanisms import SupportDecoded, SupportMechanism
 from ..tree.least_squares import Tree, tree
 from ..workload import Workload
 from . import moments as hashed_moments

@@ -25,7 +25,7 @@ from ..choice import Choice
 from ..hashing.choice import MAX_CODES, primes
 from ..hashing.local_hashing import FlatDecoded, one_family
 from ..hashing.variance import frequency_variance
-from ..supports import SupportDecoded, SupportMechanism
+from ..support_mechanisms import SupportDecoded, SupportMechanism
 from ..tree.least_squares import Tree
 from ..workload import Workload
 from . import lines, projective

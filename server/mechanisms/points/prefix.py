@@ -24,10 +24,10 @@ from ....device.ldp_pgr import Points
 from ...arrays import Counts, Floats
 from ..channel import Channel
 from ..choice import Choice
-from ..decoded import Decoded
+from ..decoded_histogram import Decoded
 from ..hashing.choice import MAX_CODES, primes
 from ..mechanism import Weights
-from ..supports import SupportMechanism
+from ..support_mechanisms import SupportMechanism
 from ..workload import Workload
 from .pgr import PointsCode, draw_points, points_channel
 

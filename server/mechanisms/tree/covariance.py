@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from ...arrays import Counts, Floats
-from .. import decoded
+from .. import decoded_histogram
 from ..channel import SupportCode
-from ..decoded import Spread
+from ..decoded_histogram import Spread
 from ..hashing import butterfly
 from . import least_squares as hierarchy
 from .influence import influences
@@ -60,8 +60,8 @@ class Smoothed:
     def of(data: LevelCounts, shares: Floats, implied: Floats) -> Smoothed:
         """Return the inputs for a mixture of counted and implied shares, and the implied frequencies."""
         channel = data.code.channel
-        supports = (1 - decoded.IMPLIED_SHARE) * data.supports / data.reports
-        supports += decoded.IMPLIED_SHARE * (channel.q + (channel.p - channel.q) * implied)
+        supports = (1 - decoded_histogram.IMPLIED_SHARE) * data.supports / data.reports
+        supports += decoded_histogram.IMPLIED_SHARE * (channel.q + (channel.p - channel.q) * implied)
         return Smoothed(data, shares, supports, implied)
 
 
@@ -91,7 +91,7 @@ def exact(tree: hierarchy.Tree, levels: Sequence[Smoothed | None], domain: int) 
 
 def _shares(smoothed: Smoothed, values: Floats) -> Floats:
     """Return shares of the nodes: of their consistent values and of the implied ones."""
-    return (1 - decoded.IMPLIED_SHARE) * values + decoded.IMPLIED_SHARE * smoothed.implied
+    return (1 - decoded_histogram.IMPLIED_SHARE) * values + decoded_histogram.IMPLIED_SHARE * smoothed.implied
 
 
 def _diagonal(smoothed: Smoothed, shares: Floats) -> Floats:

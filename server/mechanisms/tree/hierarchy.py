@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from ..choice import Choice
-from ..supports import SupportMechanism
+from ..support_mechanisms import SupportMechanism
 from ..workload import Workload
 from .choice import best_tree
 from .least_squares import Tree, tree

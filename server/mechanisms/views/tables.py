@@ -23,9 +23,9 @@ from ...arrays import Counts, Floats
 from .. import draws
 from ..channel import LevelCode
 from ..choice import Choice
-from ..decoded import Decoded
+from ..decoded_histogram import Decoded
 from ..mechanism import Weights
-from ..supports import SupportMechanism
+from ..support_mechanisms import SupportMechanism
 from ..tree.covariance import LevelCounts
 from ..workload import Workload
 from . import factors

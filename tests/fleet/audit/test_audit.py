@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import hushmote
+from custom_mechanisms import EXAMPLES
 from enumeration import distribution, worst_ratio
 from experiments import experiment_json
-from own_channels import EXAMPLES
 from refusals import fails
 from runtimes_here import runtimes_here
 from scipy.stats import binom, binomtest

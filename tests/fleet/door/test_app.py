@@ -11,7 +11,7 @@ from deadlines import SHORT_S, shortened
 from doors import RAW, WIDE, Opened, opened, received, statuses
 from fleet_broker import visit
 from lorawan import chirpstack, encoded, kind, things_stack
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 from starlette.applications import Starlette
 from traffic import publish
 

@@ -16,7 +16,7 @@ from fleet_broker import visit
 from fuzz_inputs import mutate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from running import until
+from running_aggregator import until
 
 from hushmote.fleet.door import app
 from hushmote.simulator.broker import MosquittoBroker

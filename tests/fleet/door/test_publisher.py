@@ -12,7 +12,7 @@ from boards import experiment, payload_of, reports
 from doors import opened
 from fleet_broker import visit
 from paho.mqtt.client import MQTTv311
-from running import WAIT_S, running, until
+from running_aggregator import WAIT_S, running, until
 from traffic import counted, crowd, publish
 
 from hushmote.fleet.door.publisher import ReportPublisher

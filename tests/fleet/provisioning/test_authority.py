@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 from refusals import Refusal, fails, refusals
-from running import HANGS_S
+from running_aggregator import HANGS_S
 
 from hushmote.fleet.provisioning import authority
 from hushmote.fleet.provisioning import journal as issued

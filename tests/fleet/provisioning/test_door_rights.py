@@ -8,7 +8,7 @@ from boards import experiment, reports
 from command_line import hushmote
 from doors import opened
 from fleet_broker import FLEET, context, make_fleet, running, visit
-from running import until
+from running_aggregator import until
 
 from hushmote.fleet.provisioning import rotation
 from hushmote.fleet.provisioning.fleet_folder import DOOR, DOOR_CA, FleetFolder, now_utc

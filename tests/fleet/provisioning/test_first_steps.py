@@ -17,7 +17,7 @@ import pytest
 from boards import MemoryStorage
 from fleet_broker import Visitor, context, visit
 from fleet_servers import THREE, FleetServers, at
-from running import HANGS_S, WAIT_S, until
+from running_aggregator import HANGS_S, WAIT_S, until
 
 from hushmote.cli.provision.first_steps import first_steps
 from hushmote.device import ldp_client, main

@@ -24,7 +24,7 @@ from experiments import experiment_json, number_json
 from flashing import FLEET, MASTER, ROOT, WIFI, Bench, give_up_at_the_cut, on_board
 from paho.mqtt.enums import CallbackAPIVersion
 from refusals import fails
-from running import HANGS_S
+from running_aggregator import HANGS_S
 
 from hushmote.device import ldp_client
 from hushmote.fleet.provisioning import flash as flash_module

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from custom_mechanisms import EXAMPLES
 from experiments import number_json
 from flashing import ROOT, Bench, on_board
-from own_channels import EXAMPLES
 from refusals import fails
 
+from hushmote.fleet.provisioning.extra_modules import MOST_BYTES, further_files
 from hushmote.fleet.provisioning.flash import MODULES
-from hushmote.fleet.provisioning.further import MOST_BYTES, further_files
 from hushmote.fleet.provisioning.usb import compile_mpy
 from hushmote.server.errors import HushmoteError
 from hushmote.server.wire import board_files

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from flashing import ROOT, Bench, on_board
 from refusals import fails
-from running import HANGS_S
+from running_aggregator import HANGS_S
 
 from hushmote.fleet.provisioning import flash, mip, umqtt, usb
 from hushmote.server.wire.board_files import shipped_files

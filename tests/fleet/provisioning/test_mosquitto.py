@@ -24,7 +24,7 @@ from fleet_broker import (
     visit,
 )
 from refusals import fails
-from running import HANGS_S, until
+from running_aggregator import HANGS_S, until
 
 from hushmote.fleet.provisioning import authority
 from hushmote.fleet.provisioning import mosquitto as broker_config

@@ -14,7 +14,7 @@ import pytest
 from boards import ask_fleet, experiment
 from fleet_broker import FLEET, FleetBroker, context, make_fleet, visit
 from fleet_broker import running as running_broker
-from running import running, until
+from running_aggregator import running, until
 
 from hushmote.fleet.provisioning import mosquitto as broker_config
 from hushmote.fleet.provisioning.fleet_folder import FleetFolder, now_utc

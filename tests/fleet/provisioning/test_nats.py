@@ -24,7 +24,7 @@ from fleet_broker import CONNECT, FLEET, LET_IN, Visitor, cannot_resume, context
 from fleet_servers import FleetServers, at, make_nats_fleet, serving
 from nats.aio.client import Client
 from nats.js.api import ConsumerConfig, StreamConfig
-from running import HANGS_S, until
+from running_aggregator import HANGS_S, until
 
 from hushmote.fleet.provisioning import authority, rotation
 from hushmote.fleet.provisioning import nats as servers_config

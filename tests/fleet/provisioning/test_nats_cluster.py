@@ -15,7 +15,7 @@ import pytest
 from fleet_broker import FLEET, context
 from fleet_servers import THREE, FleetServers, at, make_nats_fleet, serving
 from nats.js.api import ConsumerConfig
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 
 from hushmote.fleet.provisioning import authority, rotation
 from hushmote.fleet.provisioning.fleet_folder import FleetFolder, now_utc

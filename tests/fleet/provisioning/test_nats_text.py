@@ -8,7 +8,7 @@ import pytest
 from fleet_broker import FLEET
 from fleet_servers import THREE, make_nats_fleet
 from refusals import Refusal, refusals
-from running import HANGS_S
+from running_aggregator import HANGS_S
 
 from hushmote.fleet.provisioning import nats as servers_config
 from hushmote.fleet.provisioning.fleet_spec import FleetSpec

@@ -8,7 +8,7 @@ import pytest
 from boards import ask_fleet, experiment, payload_of
 from certificates import DAY, Authority
 from experiments import experiment_json
-from filled import fill
+from filled_store import fill
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from experiments import experiment_json
-from filled import fill
+from filled_store import fill
 from home_assistant import HomeAssistant
 from traffic import publish
 

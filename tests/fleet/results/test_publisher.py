@@ -13,12 +13,12 @@ import pytest
 from boards import experiment, payload_of, reports
 from command_line import hushmote
 from experiments import experiment_json
-from filled import fill
+from filled_store import fill
 from fleet_broker import FLEET, Visitor, context, make_fleet, visit
 from fleet_broker import running as fleet_running
 from prometheus_client.parser import text_string_to_metric_families
-from running import until
-from served import Served, get, served
+from running_aggregator import until
+from serve_process import Served, get, served
 from traffic import publish
 
 from hushmote.fleet.provisioning.fleet_folder import now_utc

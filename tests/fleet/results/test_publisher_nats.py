@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from boards import experiment, payload_of
-from filled import fill
+from filled_store import fill
 from fleet_broker import FLEET
 from fleet_servers import THREE, at, make_nats_fleet, serving
-from running import until
-from served import served
+from running_aggregator import until
+from serve_process import served
 
 from hushmote.fleet.provisioning.fleet_folder import now_utc
 from hushmote.server.store import Store

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 from boards import experiment, payload_of
-from filled import fill
+from filled_store import fill
 from micropython import ROOT, find_runtime
-from running import HANGS_S
+from running_aggregator import HANGS_S
 from traffic import publish
 
 from hushmote.fleet.results.result import result_of

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from command_line import hushmote
+from experiment_kinds import MEAN, TEXT, fill_kinds
 from experiments import experiment_json
-from filled import fill
-from kinds import MEAN, TEXT, fill_kinds
+from filled_store import fill
 from refusals import fails
 
 from hushmote.device.ldp_client import Experiment, ExperimentRefused
@@ -28,7 +28,7 @@ from hushmote.server.answers.fleet_estimate import FleetEstimate
 from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.answers.windows import SETTLED, end_of, has_ended
 from hushmote.server.errors import UsageError
-from hushmote.server.experiments.asking import NotAnswered
+from hushmote.server.experiments.answerable import NotAnswered
 from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
 from hushmote.server.words.epsilon import rounded_up

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from boards import experiment, payload_of
-from filled import fill
+from filled_store import fill
 
 from hushmote.fleet.results import worker
 from hushmote.fleet.results.publication import AGAIN_S, Publication

@@ -17,8 +17,8 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.fleet.provisioning import flash, master_key
 from hushmote.fleet.provisioning.fleet_folder import FleetFolder
 from hushmote.fleet.provisioning.fleet_spec import FleetSpec
-from hushmote.fleet.statement import document, facts, page
-from hushmote.fleet.statement.facts import StatementError
+from hushmote.fleet.statement import document, fleet_facts, page
+from hushmote.fleet.statement.fleet_facts import StatementError
 from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.answers.second_epsilon import overview
 from hushmote.server.budgets import policy
@@ -139,7 +139,7 @@ class TestPlannedFirst:
         path.write_text(json.dumps({"policy": dataclasses.asdict(both)}))
         for name in ("room_temp", "room_temp_2"):
             ask(store, KEPT.replace('"room_temp"', f'"{name}"').replace("cap = 8", "cap = 2"))
-        of = facts.read(store, "home", None, path, AT)
+        of = fleet_facts.read(store, "home", None, path, AT)
         _, *lines = document.document(of)["label"]["What can they learn about my home?"]
         # e^4 / (9 + e^4) is 0.8585.
         assert lines[2] == (
@@ -164,7 +164,7 @@ def test_formats_retention_withdrawal_and_single_reports():
 
 
 def test_reads_consent_from_folder_and_policy(tmp_path: Path):
-    def sentences(consent: facts.Consent) -> list[str]:
+    def sentences(consent: fleet_facts.Consent) -> list[str]:
         return list(
             map(
                 english,
@@ -180,16 +180,17 @@ def test_reads_consent_from_folder_and_policy(tmp_path: Path):
         )
 
     folder = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",)))
-    asks_first = facts.Consent()
+    asks_first = fleet_facts.Consent()
     unknown = tmp_path / "policy.json"  # of a firmware in C, say
     unknown.write_text(json.dumps(dataclasses.asdict(POLICY)))
-    assert facts.consent_of(folder, POLICY, unknown) == facts.consent_of(None, POLICY, unknown) == asks_first
+    for fleet_folder in (folder, None):
+        assert fleet_facts.consent_of(fleet_folder, POLICY, unknown) == asks_first
     signed = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",), consent="forms of study 7"))
-    given = facts.consent_of(signed, POLICY, unknown)
-    assert given == facts.Consent(True, "forms of study 7")
+    given = fleet_facts.consent_of(signed, POLICY, unknown)
+    assert given == fleet_facts.Consent(True, "forms of study 7")
     assert sentences(given)[0] == "The device was set up with your yes: forms of study 7."
     anyhow = dataclasses.replace(POLICY, consent_from="network", ask="each")
-    network = " ".join(sentences(facts.consent_of(None, anyhow, unknown)))
+    network = " ".join(sentences(fleet_facts.consent_of(None, anyhow, unknown)))
     assert "sends nothing until someone agrees at the device itself" in network
     assert "The owner can also start it over the network." in network
     assert "Each question needs a yes of its own, and another one if it changes or reveals more." in network
@@ -222,7 +223,7 @@ class TestErasing:
         path = firmware(tmp_path)
         assert label_of(statement(store, tmp_path))[words.STOP].endswith(f"The device's id: {'_' * 30}")
         path.write_text(path.read_text().replace("# ID_AT =", "ID_AT ="))
-        made = document.document(facts.read(store, "home", None, path, AT))
+        made = document.document(fleet_facts.read(store, "home", None, path, AT))
         assert label_of(made)[words.STOP].endswith("The id is on the sticker underneath.")
 
     def test_policy_in_json_says_it_beside_the_policy(self, tmp_path: Path):
@@ -230,7 +231,7 @@ class TestErasing:
         values = {"policy": dataclasses.asdict(POLICY), "BUTTON": True, "LED": None, "ID_AT": "in the app"}
         path.write_text(json.dumps(values))
         assert policy.read(path) == POLICY
-        given = facts.consent_of(None, POLICY, path)
+        given = fleet_facts.consent_of(None, POLICY, path)
         assert (given.button, given.light, given.id_at) == (True, False, "in the app")
 
 
@@ -240,11 +241,11 @@ class TestHowToStop:
     def stop(self, text: str, folder: Path, suffix: str = ".py") -> str:
         path = folder / f"main{suffix}"
         path.write_text(text)
-        given = facts.consent_of(None, POLICY, path)
+        given = fleet_facts.consent_of(None, POLICY, path)
         return " ".join(map(english, words.stopping(given.button, given.light)))
 
     def test_example_has_no_button(self):
-        given = facts.consent_of(None, POLICY, flash.EXAMPLE)
+        given = fleet_facts.consent_of(None, POLICY, flash.EXAMPLE)
         assert (given.button, given.light) == (False, False)
         assert english(words.stop(given.button)) == (
             "It has no button. To stop it, connect a computer to it and enter no() at its prompt."
@@ -285,7 +286,7 @@ class TestHowToStop:
         ask(store)
         path = firmware(tmp_path)
         path.write_text(path.read_text().replace("LED = None", f"LED = {light}"))
-        made = document.document(facts.read(store, "home", None, path, AT))
+        made = document.document(fleet_facts.read(store, "home", None, path, AT))
         tables = [t for c in made["chapters"] for t in c["tables"] if t["title"].endswith("DelFunc-Stop")]
         (table,) = tables
         assert dict(table["rows"])["Confirmation"] == f"{confirmed}Its `status()` says that consent is no."
@@ -295,7 +296,7 @@ class TestHowToStop:
         path = tmp_path / "main.py"
         path.write_text(f"BUTTON = 14\nLED = {light}\n")
         each = dataclasses.replace(POLICY, ask="each")
-        given = facts.consent_of(None, each, path)
+        given = fleet_facts.consent_of(None, each, path)
         asking = words.consent(
             given.given, given.because, given.network, given.each, given.button, given.light
         )
@@ -515,12 +516,12 @@ def test_question_that_boards_refuse_has_no_statement(store: Store, tmp_path: Pa
 
 def test_keys_of_another_fleet_do_not_sign(store: Store):
     store.add_fleet("home", keyed=True)
-    facts.check_keys(store, "home", KEYS)
+    fleet_facts.check_keys(store, "home", KEYS)
     store.set_master_check("home", "0" * 16)
     with fails("these are not the keys of fleet home", StatementError):
-        facts.check_keys(store, "home", KEYS)
+        fleet_facts.check_keys(store, "home", KEYS)
     with fails("fleet home has keys, so its statement must be signed: give its folder", StatementError):
-        facts.check_keys(store, "home", None)
+        fleet_facts.check_keys(store, "home", None)
 
 
 # --- Signed
@@ -664,6 +665,6 @@ def test_a_policy_in_json_names_no_application(store: Store, tmp_path: Path):
     ask(store)
     path = tmp_path / "policy.json"
     path.write_text(json.dumps(dataclasses.asdict(POLICY)))
-    made = facts.read(store, "home", None, path, AT)
+    made = fleet_facts.read(store, "home", None, path, AT)
     assert "/main" not in [file.path for file in made.files]
     assert firmware(tmp_path).exists()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from experiments import experiment_json
-from filled import fill
+from filled_store import fill
 
 from hushmote.server.answers.ask import ask
 from hushmote.server.answers.query import Facts

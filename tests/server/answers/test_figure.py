@@ -15,7 +15,7 @@ from matplotlib.text import Text
 
 from hushmote.server.answers import figure
 from hushmote.server.errors import UsageError
-from hushmote.server.words.which import titled, which_reports
+from hushmote.server.words.scope import titled, which_reports
 
 
 def drawn(made: Figure, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float, float]]:

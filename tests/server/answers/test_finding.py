@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from boards import ask_fleet
 from command_line import hushmote as run_hushmote
+from experiment_kinds import fill_kinds
 from experiments import experiment_json, number_json
-from filled import fill
-from kinds import fill_kinds
+from filled_store import fill
 from refusals import Refusal, refusals
 
 import hushmote

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from hushmote.server.answers.answer import Answer
-from hushmote.server.answers.guide import guide
 from hushmote.server.answers.rows import Row
 from hushmote.server.answers.second_epsilon import TwoEpsilons
+from hushmote.server.answers.summary import guide
 
 
 def epsilons(report: float, own: int) -> TwoEpsilons:

@@ -15,7 +15,7 @@ from hushmote.server.answers.rows import ChangeRow, PostRow
 from hushmote.server.arrays import Floats
 from hushmote.server.estimate import Estimate, estimate
 from hushmote.server.estimate.pooling import pool
-from hushmote.server.experiments.asking import NotAnswered
+from hushmote.server.experiments.answerable import NotAnswered
 from hushmote.server.wire.experiments import parse_experiment
 
 

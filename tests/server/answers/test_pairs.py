@@ -15,7 +15,7 @@ from hushmote.server.answers.rows import CellRow, DifferenceRow, TrendRow
 from hushmote.server.errors import UsageError
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.statistic import EstimateError
-from hushmote.server.experiments.asking import NotAnswered
+from hushmote.server.experiments.answerable import NotAnswered
 from hushmote.server.experiments.units import UnitsError
 
 VERSION = {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}

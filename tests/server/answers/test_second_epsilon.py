@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import hushmote
 from experiments import experiment_json
-from filled import fill
+from filled_store import fill
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers import second_epsilon

@@ -17,7 +17,7 @@ from hushmote.device.ldp_client import ONE, Experiment, Level
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.statistic import EstimateError, Statistic, difference
-from hushmote.server.mechanisms import channel, supports
+from hushmote.server.mechanisms import channel, support_mechanisms
 
 RR = designed("rr", 2, 1)
 GRR = designed("grr", 10, 1)
@@ -162,14 +162,14 @@ def test_approximate_errors_are_near_the_exact_ones(
 ) -> None:
     counts = fleet(experiment, 50_000, np.random.default_rng(5))
     exact = estimate(experiment, counts)
-    monkeypatch.setattr(supports, "_MAX_EXACT_PAIRS", 0)
+    monkeypatch.setattr(support_mechanisms, "_MAX_EXACT_PAIRS", 0)
     rough = estimate(experiment, counts)
     assert (exact.stderr_method, rough.stderr_method) == ("exact", "approximate")
     np.testing.assert_array_equal(rough.frequencies, exact.frequencies)
     np.testing.assert_allclose(rough.stderr, exact.stderr, rtol=0.12)
     np.testing.assert_allclose(rough.cdf_stderr[:-1], exact.cdf_stderr[:-1], rtol=0.12)
     assert rough.range(3, 500) == exact.range(3, 500)
-    monkeypatch.setattr(supports, "_MAX_EXACT_WORK", 0)
+    monkeypatch.setattr(support_mechanisms, "_MAX_EXACT_WORK", 0)
     ends = np.sort(np.random.default_rng(16).integers(0, experiment.domain + 1, (2, 100)), axis=0)
     many, some = rough.ranges(*ends), rough.ranges(*ends[:, :10])
     np.testing.assert_allclose(many.value[:10], some.value, atol=1e-12)
@@ -177,7 +177,7 @@ def test_approximate_errors_are_near_the_exact_ones(
     # The histogram's own scatter is in both, in different ways; without it little is left, or nothing.
     counts = expected_counts(experiment, 10**13)
     rough = estimate(experiment, counts)
-    monkeypatch.setattr(supports, "_MAX_EXACT_PAIRS", 10**9)
+    monkeypatch.setattr(support_mechanisms, "_MAX_EXACT_PAIRS", 10**9)
     exact = estimate(experiment, counts)
     np.testing.assert_allclose(rough.stderr, exact.stderr, rtol=0.12)
     np.testing.assert_allclose(rough.cdf_stderr[:-1], exact.cdf_stderr[:-1], rtol=0.12)

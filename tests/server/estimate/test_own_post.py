@@ -8,7 +8,7 @@ from designs import bell, draw, number
 
 from hushmote.server.errors import HushmoteError
 from hushmote.server.estimate import Estimate
-from hushmote.server.estimate.own_post import method_of
+from hushmote.server.estimate.custom_post import method_of
 from hushmote.server.estimate.postprocess import METHODS
 
 Write = Callable[[str, str], str]

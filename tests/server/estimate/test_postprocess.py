@@ -16,7 +16,7 @@ from hushmote.server.estimate import estimate, postprocess
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.postprocess import METHODS, nonnegative, raw, smooth
 from hushmote.server.estimate.statistic import EstimateError
-from hushmote.server.mechanisms.decoded import simplex
+from hushmote.server.mechanisms.decoded_histogram import simplex
 from hushmote.server.mechanisms.tree import least_squares as hierarchy
 from hushmote.server.mechanisms.tree.hierarchy import Hierarchy
 

@@ -7,7 +7,7 @@ import pytest
 from experiments import experiment_json, number_json
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.experiments.asking import answers_of
+from hushmote.server.experiments.answerable import answers_of
 
 
 def test_a_number_answers_what_its_mechanism_does():

@@ -14,7 +14,7 @@ from enumeration import POLICY, MemoryStorage
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from refusals import fails
-from running import HANGS_S
+from running_aggregator import HANGS_S
 from runtimes_here import runtimes_here
 from typer.testing import CliRunner
 

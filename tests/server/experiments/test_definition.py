@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from own_channels import COIN
+from custom_mechanisms import COIN
 from refusals import Refusal, fails, refusals
 
 from hushmote.device import ldp_client

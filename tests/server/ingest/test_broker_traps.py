@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from running import running, until
+from running_aggregator import running, until
 from sessions import drain, kept_while_away, publish, subscribed, turn
 from traffic import counted
 

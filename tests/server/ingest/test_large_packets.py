@@ -5,8 +5,8 @@ import struct
 
 import pytest
 from boards import experiment
-from running import running, until
-from served import add_fleet, get, served
+from running_aggregator import running, until
+from serve_process import add_fleet, get, served
 from traffic import crowd, publish
 
 from hushmote.server.aggregator import CLIENT_ID

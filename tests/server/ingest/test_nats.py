@@ -7,8 +7,8 @@ import threading
 import pytest
 from boards import experiment
 from certificates import Authority
-from running import running, until
-from served import served
+from running_aggregator import running, until
+from serve_process import served
 from traffic import counted, crowd, publish
 
 from hushmote.server.aggregator import Aggregator

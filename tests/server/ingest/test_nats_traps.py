@@ -12,7 +12,7 @@ import pytest
 from chaos_nats import keep_for_a_time
 from nats_sites import SiteServers
 from paho.mqtt.enums import CallbackAPIVersion
-from running import running, until
+from running_aggregator import running, until
 from traffic import crowd, publish
 
 from hushmote.server.wire.subjects import STREAM

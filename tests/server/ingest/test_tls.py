@@ -11,8 +11,8 @@ from certificates import Authority
 from cryptography.hazmat.primitives import serialization
 from paho.mqtt.client import Client
 from refusals import fails
-from running import until
-from served import served
+from running_aggregator import until
+from serve_process import served
 from traffic import counted, crowd, publish
 
 from hushmote.server.aggregator import Aggregator, Counting

@@ -8,12 +8,12 @@ from scipy import stats
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
 from hushmote.server.mechanisms import mechanism_of
-from hushmote.server.mechanisms.decoded import Decoded
+from hushmote.server.mechanisms.decoded_histogram import Decoded
 from hushmote.server.mechanisms.hashing import butterfly, fourier
 from hushmote.server.mechanisms.hashing import moments as hashed_moments
 from hushmote.server.mechanisms.hashing.local_hashing import LocalHashing
 from hushmote.server.mechanisms.hashing.variance import frequency_variance
-from hushmote.server.mechanisms.supports import SupportMechanism
+from hushmote.server.mechanisms.support_mechanisms import SupportMechanism
 from hushmote.simulator import vectorised
 
 # Whole powers of g and others; last groups of one value, of some, of all but one; one digit more and less.

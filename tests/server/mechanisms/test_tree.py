@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from hushmote.server.mechanisms.decoded import simplex
+from hushmote.server.mechanisms.decoded_histogram import simplex
 from hushmote.server.mechanisms.tree import least_squares as hierarchy
 from hushmote.server.mechanisms.tree.influence import influences
 

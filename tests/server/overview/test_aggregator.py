@@ -7,8 +7,8 @@ import time
 
 import pytest
 from boards import experiment, reports
-from running import WAIT_S, until
-from served import add_fleet, served
+from running_aggregator import WAIT_S, until
+from serve_process import add_fleet, served
 from traffic import publish
 
 from hushmote.server.errors import UsageError

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from boards import ask_fleet, experiment, reports
-from later import later
 from sqlalchemy import event, text
+from time_of_day import later
 
 from hushmote.server.ingest.pipeline import fleets, ingest
 from hushmote.server.overview.watch import StoreWatch

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from running import WAIT_S
+from running_aggregator import WAIT_S
 
 from hushmote.server.service.bounded_http import BoundedServer
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from deadlines import SHORT_S, shortened
-from running import WAIT_S, until
-from served import add_fleet, get, health, served
+from running_aggregator import WAIT_S, until
+from serve_process import add_fleet, get, health, served
 from traffic import counted, crowd, publish
 
 from hushmote.server.service import bounded_http

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 from boards import experiment
 from prometheus_client.parser import text_string_to_metric_families
-from running import until
-from served import add_fleet, get, health, served, with_setting
+from running_aggregator import until
+from serve_process import add_fleet, get, health, served, with_setting
 from traffic import crowd, publish
 
 from hushmote.server.ingest.pipeline import REASONS

@@ -11,8 +11,8 @@ import sqlite3
 import pytest
 from boards import ask_fleet, experiment, payload_of
 from command_line import runner
-from running import running, until
-from served import get, served, with_setting
+from running_aggregator import running, until
+from serve_process import get, served, with_setting
 from traffic import counted, crowd, publish
 
 from hushmote.fleet.provisioning import master_key

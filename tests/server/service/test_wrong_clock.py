@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from boards import ask_fleet, experiment
 from command_line import DOOR, hushmote
-from running import WAIT_S, until
-from served import get, health, served, with_setting
+from running_aggregator import WAIT_S, until
+from serve_process import get, health, served, with_setting
 from traffic import crowd, publish
 
 from hushmote.server.store import Description, Store, schema

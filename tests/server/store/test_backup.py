@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from boards import ask_fleet, experiment, payload_of, reports
 from command_line import runner
-from running import until
+from running_aggregator import until
 
 from hushmote.cli import main as cli
 from hushmote.server.ingest import pipeline as ingest

@@ -7,8 +7,8 @@ import time
 import pytest
 from boards import ask_fleet, experiment, experiment_payload
 from command_line import hushmote
-from later import later
 from refusals import fails
+from time_of_day import later
 
 from hushmote.server.store import Store, schema
 from hushmote.server.store.counting import AHEAD, BEHIND, ClockWrong, check_clock, counting_minute

@@ -10,7 +10,7 @@ from typing import Any
 import kills
 import pytest
 from boards import FLEET_KEYS, MASTER, SIGNING, ask_fleet, experiment, payload_of, reports
-from filled import rows
+from filled_store import rows
 from refusals import fails
 from sqlalchemy import event, select
 from sqlalchemy.pool import Pool

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from boards import experiment, experiment_payload, payload_of, reports
 from command_line import hushmote
-from filled import colliding
+from filled_store import colliding
 from postgres import Cluster, fresh_database
-from running import HANGS_S
+from running_aggregator import HANGS_S
 from sqlalchemy import NullPool, create_engine, event, select
 
 from hushmote.server.estimate import estimate

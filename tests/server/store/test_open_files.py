@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from boards import ask_fleet, experiment
-from running import running, until
-from served import served
+from running_aggregator import running, until
+from serve_process import served
 from traffic import crowd, publish, total
 
 from hushmote.server.aggregator import CLIENT_ID

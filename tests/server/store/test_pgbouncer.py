@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from boards import ask_fleet, experiment
 from postgres import Cluster, Pgbouncer
-from running import until
+from running_aggregator import until
 
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.store import Store, StoreError

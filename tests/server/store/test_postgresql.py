@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from boards import FLEET_KEYS, ask_fleet, experiment, payload_of
 from refusals import fails
-from running import WAIT_S, until
+from running_aggregator import WAIT_S, until
 from sqlalchemy import event
 
 from hushmote.server.ingest import pipeline as ingest

@@ -6,8 +6,8 @@ import threading
 import pytest
 from boards import ask_fleet, experiment
 from postgres import Cluster
-from running import until
-from served import served
+from running_aggregator import until
+from serve_process import served
 from traffic import counted, crowd, publish
 
 from hushmote.server.store import Store, StoreError, postgresql

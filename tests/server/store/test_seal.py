@@ -5,7 +5,7 @@ import json
 import pytest
 from boards import ask_fleet, experiment, payload_of
 from command_line import runner
-from filled import rows
+from filled_store import rows
 from pyroaring import BitMap
 
 from hushmote.server.budgets.remaining import read

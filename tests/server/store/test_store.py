@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from boards import ask_fleet, experiment_payload
-from filled import colliding
-from later import later
+from filled_store import colliding
 from refusals import fails
 from sqlalchemy import select
+from time_of_day import later
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Description, Store, StoreError, VersionRefused, schema

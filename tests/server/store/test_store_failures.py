@@ -20,7 +20,7 @@ from boards import ask_fleet, experiment
 from command_line import hushmote
 from postgres import Cluster
 from refusals import fails
-from running import running, until
+from running_aggregator import running, until
 from sqlalchemy import update
 from sqlalchemy.pool import QueuePool
 from traffic import crowd, publish, total

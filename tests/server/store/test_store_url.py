@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import DOOR, hushmote
 from postgres import Cluster
-from served import add_fleet, served, with_setting
+from serve_process import add_fleet, served, with_setting
 
 from hushmote.server.store import Store, StoreError
 from hushmote.server.store.backup import backup

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from command_line import hushmote
+from custom_mechanisms import EXAMPLES
 from experiments import experiment_json, number_json
-from own_channels import EXAMPLES
 
 from hushmote.server.wire import experiments as wire
 from hushmote.server.wire.board_files import needed_files, shipped_files

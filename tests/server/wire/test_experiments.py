@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from custom_mechanisms import COIN
 from experiments import experiment_json
-from own_channels import COIN
 from refusals import fails
 
 from hushmote.device import ldp_client

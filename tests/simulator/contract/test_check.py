@@ -9,13 +9,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from custom_mechanisms import COIN, EXAMPLES
 from micropython import find_runtime
-from own_channels import COIN, EXAMPLES
 from refusals import fails
 
 from hushmote.device.ldp_client import ONE, truth_threshold
 from hushmote.server.estimate.shuffled import histogram_epsilon
-from hushmote.server.mechanisms.own import MechanismError
+from hushmote.server.mechanisms.custom import MechanismError
 from hushmote.server.wire import experiments as wire
 from hushmote.simulator.contract import check, runtimes
 from hushmote.simulator.contract.cases import EPSILONS, ContractError, cases, further_cases

@@ -12,7 +12,7 @@ from ..planning.sentences import describe_question
 from ..server.arrays import Floats
 from ..server.estimate.estimate import Estimates
 from ..server.experiments.definition import Definition
-from ..server.experiments.planned import PlannedCase
+from ..server.experiments.planned_case import PlannedCase
 from ..server.mechanisms.choice import Choice
 from .calls import expected_reports
 from .population import Population, weighted

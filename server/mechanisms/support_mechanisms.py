@@ -16,7 +16,7 @@ from ...device.ldp_client import Experiment
 from ..arrays import Array, Counts, Floats
 from . import draws
 from .channel import LevelCode, SupportCode
-from .decoded import Decoded, Spread, simplex
+from .decoded_histogram import Decoded, Spread, simplex
 from .hashing import butterfly
 from .invariants import Check, bounded_supports, even_runs, known_chances
 from .mechanism import Mechanism, Stratum, Weights

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from experiments import experiment_json, number_json
-from filled import fill, write
+from filled_store import fill, write
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store.store import Description, Store

@@ -44,7 +44,7 @@ def _path(word: str) -> Path:
     if word in shipped:
         return shipped[word]
     if is_own(word):
-        from ...server.mechanisms.own import board_file  # only here: it loads NumPy
+        from ...server.mechanisms.custom import board_file  # only here: it loads NumPy
 
         return board_file(word)
     if word.endswith(".py"):

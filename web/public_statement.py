@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import HTMLResponse, Response
 
-from ..fleet.statement import facts, page
+from ..fleet.statement import fleet_facts, page
 from ..server.answers.store_reader import StoreReader
 from ..server.store.store import StoreError
 from ..server.words.label import Phrase
@@ -46,7 +46,7 @@ class PublicStatement:
 
         def digests(reader: StoreReader) -> dict[str, str]:
             versions = reader.store.experiments(self._whole["statement"]["fleet"])
-            return {v.experiment.name: facts.digest_of(v) for v in versions if v.published_on(day)}
+            return {v.experiment.name: fleet_facts.digest_of(v) for v in versions if v.published_on(day)}
 
         try:
             now = await self._live.ask(("asked", day), digests)

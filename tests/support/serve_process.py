@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 
 from boards import ask_fleet, experiment
-from running import WAIT_S
+from running_aggregator import WAIT_S
 
 from hushmote.server.service.process import READY
 

@@ -21,7 +21,7 @@ from ...server.words.numbers import Numbers
 from ..live import LiveStore
 from ..period import windows_of
 from .choices import Choices
-from .opening import with_opening
+from .defaults import with_opening
 
 EPSILONS_S = 60.0
 """Seconds for which both ε are reused: computing them reads all devices' rows."""

@@ -3,7 +3,7 @@
 import datetime
 
 import pytest
-from running import until
+from running_aggregator import until
 
 
 def later(monkeypatch: pytest.MonkeyPatch, by: datetime.timedelta) -> None:

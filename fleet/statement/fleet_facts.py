@@ -23,8 +23,8 @@ from ...server.wire.limits import kept_hours
 from ...server.words import label as words
 from ...server.words.label import Disclosure, Phrase
 from ..provisioning import flash, umqtt
+from ..provisioning.extra_modules import further_files
 from ..provisioning.fleet_folder import FleetFolder
-from ..provisioning.further import further_files
 
 
 class StatementError(HushmoteError):

@@ -86,7 +86,7 @@ def _join(wlan, settings, ap):
 
 def _find(wlan, ssid, ap):
     """Put channel and BSSID of a network's strongest access point into ap."""
-    heard = [found for found in wlan.scan() if found[0] == ssid.encode()]
+    heard = [network for network in wlan.scan() if network[0] == ssid.encode()]
     if heard:
         best = max(heard, key=lambda found: found[3])
         ap[:] = best[2], best[1]

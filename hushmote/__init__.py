@@ -53,10 +53,10 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    wanted = "StoreReader" if name == "open" else name
+    attribute = "StoreReader" if name == "open" else name
     for module, names in _MODULES.items():
-        if wanted in names:
-            return getattr(import_module(f"hushmote.{module}"), wanted)
+        if attribute in names:
+            return getattr(import_module(f"hushmote.{module}"), attribute)
     raise AttributeError(f"module 'hushmote' has no attribute {name!r}")
 
 

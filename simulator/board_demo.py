@@ -315,12 +315,12 @@ class _Trial:
     def _print_report(self) -> None:
         if self._report is None:
             return
-        code, codes, size, left = self._report.groups()
+        code, codes, size, remaining = self._report.groups()
         self._report = None
         one, cap = self._experiment.epsilon / MICRO, self._experiment.cap / MICRO
         self.place.say(f"report {self.reports}", f"the reading, {THERMOMETER_C:g} °C, stays on the board")
         self.place.say("", f"randomized to code {code} of {codes}, sent in {size} bytes")
-        self.place.say("", f"ε spent: {self.reports * one:g} of {cap:g}; {left}")
+        self.place.say("", f"ε spent: {self.reports * one:g} of {cap:g}; {remaining}")
 
     def _wait_until_counted(self, waiting: int) -> None:
         """Print the count once it includes every report that does not wait on the board."""

@@ -60,7 +60,7 @@ class SimulatedEstimate(FleetEstimate):
     """
 
     devices: int = 0
-    held: str = ""
+    population: str = ""
     reporting: Reporting | None = None
     attack: attacks.AttackOutcome | None = None
     convergence: Convergence | None = None
@@ -165,7 +165,7 @@ def simulate(  # noqa: PLR0913 (public, and all but the file have defaults)
         rows=rows_of(people),
         texts=text_shares(people) if is_text_type(experiment.type) else None,
         devices=devices,
-        held=population_words,
+        population=population_words,
         reporting=reporting,
         attack=outcome,
         convergence=growth,

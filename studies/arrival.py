@@ -80,21 +80,21 @@ def draw(path: Path, runs: Mapping[str, Arrival]) -> None:
     count, per_s = first.boards.count, first.server.per_s
     last = max(len(run.tries) for run in runs.values())
     step, time = max(last // 150, 1), "seconds after the power is back"
-    with figure(path, columns=2) as (_, (left, right)):
+    with figure(path, columns=2) as (_, (left_axes, right_axes)):
         for (label, run), colour in zip(runs.items(), COLOURS, strict=False):
             for values, line in ((run.tries, "-"), (run.connections, ":")):
                 rate = np.append(values, np.zeros(-len(values) % step)).reshape(-1, step).mean(axis=1)
                 at = (np.arange(len(rate)) + 0.5) * step
-                left.plot(at, np.maximum(rate, 0.3), line, color=colour, lw=1.7)
+                left_axes.plot(at, np.maximum(rate, 0.3), line, color=colour, lw=1.7)
             there = np.cumsum(run.connections) / count
-            right.plot(np.arange(1, len(there) + 1), 100 * there, color=colour, lw=1.9, label=label)
-        left.axhline(per_s, color="#888888", lw=1, ls="--")
+            right_axes.plot(np.arange(1, len(there) + 1), 100 * there, color=colour, lw=1.9, label=label)
+        left_axes.axhline(per_s, color="#888888", lw=1, ls="--")
         font = {"textcoords": "offset points", "ha": "right", "color": "#555555", "fontsize": 9}
-        left.annotate(f"all it can take: {per_s:,.0f}", (0.98 * last, per_s), (0, 4), **font)
+        left_axes.annotate(f"all it can take: {per_s:,.0f}", (0.98 * last, per_s), (0, 4), **font)
         note = "lines: attempts, dotted: boards that get in"
-        panel(left, (f"{count:,} boards at one broker", note, time, "a second"), "y", y="{:,g}")
-        left.set_ylim(bottom=max(per_s / 300, 0.3))
+        panel(left_axes, (f"{count:,} boards at one broker", note, time, "a second"), "y", y="{:,g}")
+        left_axes.set_ylim(bottom=max(per_s / 300, 0.3))
         nothing = " / ".join(f"{100 * run.wasted:.0f} %" for run in runs.values())
         words = "Boards that are connected", f"work of the broker for nothing: {nothing}", time, "%"
-        panel(right, words, loc="best")  # the legend is for both: the colours are the same
-        right.set_ylim(0, 104)
+        panel(right_axes, words, loc="best")  # the legend is for both: the colours are the same
+        right_axes.set_ylim(0, 104)

@@ -157,21 +157,21 @@ def draw(path: Path, figure_data: tuple[History, float]) -> None:
     so_far = _spent([compose(first_releases(history, count), slack) for count in counts])
     exchange = _spent([compose(history, float(s)) for s in _SLACKS])
     total = history.sum / MICRO
-    with figure(path, columns=2) as (drawing, (left, right)):
+    with figure(path, columns=2) as (drawing, (left_axes, right_axes)):
         for name, spent in so_far.items():
             nothing = ": promises nothing in the end" if np.isnan(spent[-1]) else ""
-            left.plot(counts, spent, label=TITLES.get(name, name) + nothing, **line_style(name))
+            left_axes.plot(counts, spent, label=TITLES.get(name, name) + nothing, **line_style(name))
             if name != "basic":
-                right.plot(exchange[name], _SLACKS, **line_style(name))
+                right_axes.plot(exchange[name], _SLACKS, **line_style(name))
         note = f"each theorem adds δ = {slack:g}"
-        panel(left, ("As the list goes on", note, "releases so far", "ε of all so far, nats"))
-        left.set_ylim(0, 1.3 * total)
-        number_axis(left.xaxis, whole=True)
-        right.axvline(total, color=line_style("basic")["color"], lw=1.2, ls=(0, (4, 2)))
+        panel(left_axes, ("As the list goes on", note, "releases so far", "ε of all so far, nats"))
+        left_axes.set_ylim(0, 1.3 * total)
+        number_axis(left_axes.xaxis, whole=True)
+        right_axes.axvline(total, color=line_style("basic")["color"], lw=1.2, ls=(0, (4, 2)))
         note = f"all {history.count:,} releases, Σδ = {float(history.delta):g} of their own; dashed: Σε"
         words = "δ against ε", note, "ε of all, nats", "δ that the theorem adds"
-        panel(right, words, "y", y="{:g}")
-        legend_below(drawing, left, 4)
+        panel(right_axes, words, "y", y="{:g}")
+        legend_below(drawing, left_axes, 4)
 
 
 def first_releases(history: History, count: int) -> History:

@@ -238,24 +238,26 @@ def draw(path: Path, figure_data: tuple[list[Row], list[Row]]) -> None:
 
     rows, cases = figure_data
     devices = rows[0]["devices"]
-    with figure(path, columns=2) as (_, (left, right)):
+    with figure(path, columns=2) as (_, (left_axes, right_axes)):
         for (way, (_, label)), colour in zip(WAYS.items(), COLOURS, strict=False):
             cells = [c for c in rows if (c["way"], c["devices"]) == (way, devices)]
             predicted, measured = ([100 * c[error] for c in cells] for error in ("predicted", "measured"))
-            curve(left, [c["lifetime"] for c in cells], predicted, measured, colour, label, 5)
-        left.set_xscale("log", base=2)
+            curve(left_axes, [c["lifetime"] for c in cells], predicted, measured, colour, label, 5)
+        left_axes.set_xscale("log", base=2)
         note = f"{devices:,} devices, 64 frequencies; lines predicted, dots measured"
         words = "Few large reports, or many small", note, "ε for life, nats", "RMSE of frequencies, %"
-        panel(left, words, "y", "{:g}", "{:g}", fontsize=8.5, loc="upper right")
-        low, high = left.get_ylim()
-        left.set_ylim(low, high * 6)
+        panel(left_axes, words, "y", "{:g}", "{:g}", fontsize=8.5, loc="upper right")
+        low, high = left_axes.get_ylim()
+        left_axes.set_ylim(low, high * 6)
         for lifetime, colour in zip(LIFETIMES, COLOURS, strict=False):
             for number, s in enumerate(s for s in cases if s["lifetime"] == lifetime):
                 label = f"ε = {lifetime} for life" if number == 0 else None
-                right.plot(SPLITS, s["relative"], "-o", color=colour, lw=1, ms=4, alpha=0.75, label=label)
-        right.axhline(1, color="#888888", lw=1, ls="--")
-        right.set_xticks(SPLITS)
-        right.set_yscale("log", base=2)
+                right_axes.plot(
+                    SPLITS, s["relative"], "-o", color=colour, lw=1, ms=4, alpha=0.75, label=label
+                )
+        right_axes.axhline(1, color="#888888", lw=1, ls="--")
+        right_axes.set_xticks(SPLITS)
+        right_axes.set_yscale("log", base=2)
         note = "16, 64 and 256 values; frequency, range and quantile"
         words = "What splitting the budget costs", note, "reports for life", "error, one report = 1"
-        panel(right, words, y="{:g}", loc="best")
+        panel(right_axes, words, y="{:g}", loc="best")

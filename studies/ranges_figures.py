@@ -74,7 +74,7 @@ def hierarchy(study: RangeStudy, path: Path) -> None:
 def epsilon(study: RangeStudy, path: Path) -> None:
     """RMSE against ε and against 1/ε with its lines."""
     days, epsilons = findings.figure_days(study), study.design.epsilons
-    with figure(path, 2) as (drawing, (left, right)):
+    with figure(path, 2) as (drawing, (left_axes, right_axes)):
         for family, colour in COLOUR.items():
             points = select(
                 study.points,
@@ -85,18 +85,20 @@ def epsilon(study: RangeStudy, path: Path) -> None:
             )
             x, measured, theory = findings.curve(points)
             power = findings.exponent(x, measured)
-            curve(left, x, theory, measured, colour, f"{family}: ε^{power:.2f}")
+            curve(left_axes, x, theory, measured, colour, f"{family}: ε^{power:.2f}")
             inverse = [1 / e for e in x]
             slope, intercept, _ = findings.line(inverse, measured)
             to, scale = np.linspace(0, max(inverse), 20), measured[-1]
-            right.plot(to, (slope * to + intercept) / scale, "-", color=colour, linewidth=1.3)
-            right.plot(inverse, np.array(measured) / scale, "o", color=colour, markersize=4.5)
+            right_axes.plot(to, (slope * to + intercept) / scale, "-", color=colour, linewidth=1.3)
+            right_axes.plot(inverse, np.array(measured) / scale, "o", color=colour, markersize=4.5)
         ticks = (e for e in epsilons if e not in (1.2, 0.8))
         words = f"Against ε, {days:,} days", "dots measured, lines theory", "ε", "RMSE over all lengths"
-        panel(left, words, "xy", ticks, thousands)
-        right.set_ylim(bottom=0)
-        panel(right, ("Against 1/ε", "lines fitted: a + b/ε", "1/ε", f"RMSE, 1 at ε = {min(epsilons):g}"))
-        legend_below(drawing, left, 4, 10)
+        panel(left_axes, words, "xy", ticks, thousands)
+        right_axes.set_ylim(bottom=0)
+        panel(
+            right_axes, ("Against 1/ε", "lines fitted: a + b/ε", "1/ε", f"RMSE, 1 at ε = {min(epsilons):g}")
+        )
+        legend_below(drawing, left_axes, 4, 10)
 
 
 def fanouts(study: RangeStudy, path: Path) -> None:
@@ -137,22 +139,24 @@ def price(study: RangeStudy, path: Path) -> None:
 def noise(study: RangeStudy, path: Path) -> None:
     """Noise of single counts, and errors of ranges, against their laws."""
     e = study.design.middle
-    with figure(path, 2) as (_, (left, right)):
+    with figure(path, 2) as (_, (left_axes, right_axes)):
         values = np.arange(-10, 11)
         a = math.exp(-e)
-        left.bar(values, [(study.noise == v).mean() for v in values], color=COLOURS[4], label="drawn")
+        left_axes.bar(values, [(study.noise == v).mean() for v in values], color=COLOURS[4], label="drawn")
         law = (1 - a) / (1 + a) * a ** np.abs(values)
-        left.plot(values, law, "o", color="#000000", markersize=3.5, label="law")
+        left_axes.plot(values, law, "o", color="#000000", markersize=3.5, label="law")
         note = f"ε = {e:g}, variance {noise_variance(1, e):.3f}"
         words = "Central noise of one count", note, "noise", "share of the draws"
-        panel(left, words, "y", y="{:g}", fontsize=10)
+        panel(left_axes, words, "y", y="{:g}", fontsize=10)
         middle, width = (BINS[:-1] + BINS[1:]) / 2, BINS[1] - BINS[0]
         for family, colour in COLOUR.items():
             counts = study.standardised[family]
-            right.step(middle, counts / counts.sum() / width, where="mid", color=colour, label=family)
-        _normal_law(right)
+            right_axes.step(middle, counts / counts.sum() / width, where="mid", color=colour, label=family)
+        _normal_law(right_axes)
         note = "all days, ε and lengths pooled"
-        panel(right, ("Errors / predicted deviation", note, "standard deviations", "density"), fontsize=9)
+        panel(
+            right_axes, ("Errors / predicted deviation", note, "standard deviations", "density"), fontsize=9
+        )
 
 
 def example(study: RangeStudy, path: Path) -> None:
@@ -174,22 +178,22 @@ def example(study: RangeStudy, path: Path) -> None:
 
 def agreement(study: RangeStudy, path: Path) -> None:
     """Measured over predicted RMSE, and the deviations against a normal law."""
-    with figure(path, 2) as (_, (left, right)):
+    with figure(path, 2) as (_, (left_axes, right_axes)):
         for family, colour in COLOUR.items():
             points = select(study.points, family=family)
             x, y = [p.predicted for p in points], [p.rmse / p.predicted for p in points]
-            left.plot(x, y, ".", color=colour, markersize=4, label=family)
+            left_axes.plot(x, y, ".", color=colour, markersize=4, label=family)
         x, y = [p.predicted for p in study.flawed], [p.rmse / p.predicted for p in study.flawed]
-        left.plot(x, y, ".", color="#999999", markersize=3, zorder=1, label="runs with flaws")
-        left.axhline(1, color="#000000", linewidth=0.9)
-        left.set_ylim(0.5, 1.8)
+        left_axes.plot(x, y, ".", color="#999999", markersize=3, zorder=1, label="runs with flaws")
+        left_axes.axhline(1, color="#000000", linewidth=0.9)
+        left_axes.set_ylim(0.5, 1.8)
         words = "Measured / predicted", "every point of the study", "predicted RMSE, records", "ratio"
-        panel(left, words, "x", thousands, fontsize=9, ncols=2, loc="upper center", markerscale=2)
+        panel(left_axes, words, "x", thousands, fontsize=9, ncols=2, loc="upper center", markerscale=2)
         z = np.array([p.deviations for p in [*study.points, *study.flawed]])
-        right.hist(z, BINS.tolist(), density=True, color=COLOURS[4])
-        _normal_law(right)
+        right_axes.hist(z, BINS.tolist(), density=True, color=COLOURS[4])
+        _normal_law(right_axes)
         words = "Deviation from theory", f"{len(z):,} points", "standard deviations", "density"
-        panel(right, words, fontsize=10)
+        panel(right_axes, words, fontsize=10)
 
 
 # --- Runs with flaws ------------------------------------------------------------------------------
@@ -226,26 +230,26 @@ def exponents(study: RangeStudy, path: Path) -> None:
     fanout = min(design.flaw_fanouts)
     span = np.array([1 / max(design.epsilons), 1 / min(design.epsilons)])
     start = 0.0
-    with figure(path, 2) as (drawing, (left, right)):
+    with figure(path, 2) as (drawing, (left_axes, right_axes)):
         for case, colour in _CASES.items():
             flaws = findings.CASES[case]
             x, measured, theory = findings.curve(select(study.flawed, flaws=str(flaws), fanout=fanout))
             start = start or measured[0] * 1.6
             name = f"{_case_label(case)}: ε^{findings.exponent(x, measured):.2f}"
-            curve(left, [1 / e for e in x], theory, measured, colour, name)
+            curve(left_axes, [1 / e for e in x], theory, measured, colour, name)
             errors = findings.flaw_fanout_errors(study, flaws)
             mark = "o--" if flaws == Flaws(lie=True) else "o-"  # it lies on the correct one
             relative = [e / errors[fanout] for e in errors.values()]
-            right.plot(list(errors), relative, mark, color=colour, markersize=4.5)
+            right_axes.plot(list(errors), relative, mark, color=colour, markersize=4.5)
         square = start * (span / span[0]) ** 2
-        left.plot(span, square, ":", color=GREY, linewidth=1.6, label="1/ε² would be")
+        left_axes.plot(span, square, ":", color=GREY, linewidth=1.6, label="1/ε² would be")
         note = f"{design.flaw_days} days; dots measured, lines theory"
         words = f"Against 1/ε, fanout {fanout}", note, "1/ε (nominal)", "RMSE, records"
-        panel(left, words, "xy", [0.5, 1, 2, 5] if span[1] > 4 else [0.5, 1, 2], thousands)
-        right.set_xscale("log", base=2)
+        panel(left_axes, words, "xy", [0.5, 1, 2, 5] if span[1] > 4 else [0.5, 1, 2], thousands)
+        right_axes.set_xscale("log", base=2)
         words = "By fanout", f"theory, ε = {design.middle:g}", "fanout", f"RMSE, 1 at fanout {fanout}"
-        panel(right, words, x=design.flaw_fanouts)
-        legend_below(drawing, left, 4, 9.5)
+        panel(right_axes, words, x=design.flaw_fanouts)
+        legend_below(drawing, left_axes, 4, 9.5)
 
 
 def short(study: RangeStudy, path: Path) -> None:
@@ -278,14 +282,14 @@ def spent(study: RangeStudy, path: Path) -> None:
     """Draw the true ε of the flawed oracle, and its error against that."""
     days, least = study.design.flaw_days, min(study.design.epsilons)
     length = flaw_lengths(days)[4]
-    with figure(path, 2) as (_, (left, right)):
+    with figure(path, 2) as (_, (left_axes, right_axes)):
         x = np.linspace(0.05, 2.2, 60)
         for colour, cells in zip(COLOURS, (2, 4, days), strict=False):
-            left.plot(x, [true_epsilon(v, cells) for v in x], color=colour, label=f"{cells} cells")
-        left.plot(x, x, "--", color="#000000", linewidth=1.1, label="nominal")
-        left.set(xlim=(0, None), ylim=(0, None))
+            left_axes.plot(x, [true_epsilon(v, cells) for v in x], color=colour, label=f"{cells} cells")
+        left_axes.plot(x, x, "--", color="#000000", linewidth=1.1, label="nominal")
+        left_axes.set(xlim=(0, None), ylim=(0, None))
         words = "What a report really spends", "lie from all cells: not ε-LDP", "nominal ε", "true ε"
-        panel(left, words, fontsize=10)
+        panel(left_axes, words, fontsize=10)
         grid = np.geomspace(least, 2.6, 20)
         for flaws, colour, name in (
             (Flaws(no_hash=True), COLOURS[2], "correct, no hashing (theory)"),
@@ -293,15 +297,20 @@ def spent(study: RangeStudy, path: Path) -> None:
         ):
             flat = FlawedStructure(0, flaws)
             theory = [predicted(flat, study.flaw_series, float(e), length, 20) for e in grid]
-            right.plot(grid, theory, "-", color=colour, label=name)
+            right_axes.plot(grid, theory, "-", color=colour, label=name)
         points = select(study.flawed, flaws=str(_FLAT_THESIS), family="local flat", length=length)
         measured = [p.rmse for p in points]
         nominal, real = [p.epsilon for p in points], [p.true_epsilon for p in points]
-        right.plot(nominal, measured, "x", color=COLOURS[6], label="flawed, at its nominal ε")
-        right.plot(real, measured, "o", color=COLOURS[6], label="flawed, at its true ε")
+        right_axes.plot(nominal, measured, "x", color=COLOURS[6], label="flawed, at its nominal ε")
+        right_axes.plot(real, measured, "o", color=COLOURS[6], label="flawed, at its true ε")
         words = "Flat, at equal privacy", f"{days} days, ranges of {length}", "ε", "RMSE, records"
         panel(
-            right, words, "xy", (e for e in (0.2, 0.4, 0.6, 1, 1.4, 2) if e >= least), thousands, fontsize=9
+            right_axes,
+            words,
+            "xy",
+            (e for e in (0.2, 0.4, 0.6, 1, 1.4, 2) if e >= least),
+            thousands,
+            fontsize=9,
         )
 
 

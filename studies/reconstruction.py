@@ -294,8 +294,8 @@ def draw(path: Path, figure_data: tuple[float, float, float, list[Row]]) -> None
 
     epsilon, right_share, per_day, outcomes = figure_data
     looks = list(zip(_WORDS, [COLOURS[i] for i in (1, 5, 3, 0, 2)], "os^Dv", strict=True))
-    with figure(path, columns=2) as (drawing, (left, right)):
-        for axes, target, scale in ((left, "records", 100.0), (right, "days", 1.0)):
+    with figure(path, columns=2) as (drawing, (left_axes, right_axes)):
+        for axes, target, scale in ((left_axes, "records", 100.0), (right_axes, "days", 1.0)):
             here = [o for o in outcomes if o["target"] == target]
             for attack, colour, mark in looks:
                 line = [o for o in here if o["attack"] == attack]
@@ -316,9 +316,9 @@ def draw(path: Path, figure_data: tuple[float, float, float, list[Row]]) -> None
         question_counts = np.geomspace(1.5 * n, max(o["questions"] for o in outcomes), 60)
         closed = special.ndtr(np.sqrt((question_counts - n) / noise_variance(1, epsilon)) / 4)
         label = "Φ(√(questions - records) / 4σ)"
-        left.plot(question_counts, 100 * closed, ":", color="#333333", linewidth=2, label=label)
-        left.axhline(allowed, color="#777777", linewidth=1.2, linestyle="--")
-        left.annotate(
+        left_axes.plot(question_counts, 100 * closed, ":", color="#333333", linewidth=2, label=label)
+        left_axes.axhline(allowed, color="#777777", linewidth=1.2, linestyle="--")
+        left_axes.annotate(
             f"what ε = {epsilon:g} in all lets anybody get right: {allowed:.1f} %",
             (0.99, allowed),
             (-30, -5),
@@ -329,15 +329,20 @@ def draw(path: Path, figure_data: tuple[float, float, float, list[Row]]) -> None
             fontsize=9,
             color="#555555",
         )
-        left.set_ylim(48, 101.5)
+        left_axes.set_ylim(48, 101.5)
         note = f"{n} records; dots measured, lines theory; half are right by guessing"
-        panel(left, ("Records reconstructed", note, "questions", "records guessed right, %"), "x", "{:,.0f}")
+        panel(
+            left_axes,
+            ("Records reconstructed", note, "questions", "records guessed right, %"),
+            "x",
+            "{:,.0f}",
+        )
         note = f"{DAYS} days of {per_day:,.0f} on average; dots measured, lines theory"
         panel(
-            right,
+            right_axes,
             ("Error of a day's count", note, "questions", "RMS error, records"),
             "xy",
             "{:,.0f}",
             thousands,
         )
-        legend_below(drawing, left, 3, 9.5)
+        legend_below(drawing, left_axes, 3, 9.5)

@@ -25,7 +25,7 @@ def plot(path: Path, plan: Plan | LifetimePlan) -> None:
 def plot_plan(path: Path, plan: Plan) -> None:
     """Write the error against devices and against epsilon, around a plan, as PNG, PDF or SVG."""
     question, design = plan.question, plan.design
-    with figure(path, columns=2) as (drawing, (left, right)):
+    with figure(path, columns=2) as (drawing, (left_axes, right_axes)):
         devices = np.geomspace(max(2, plan.devices / 100), plan.devices * 100, 50)
         for colour, factor in zip(COLOURS, (0.5, 1, 2), strict=False):
             epsilon = round(design.epsilon * factor / EPSILON_STEP) * EPSILON_STEP
@@ -33,9 +33,13 @@ def plot_plan(path: Path, plan: Plan) -> None:
                 continue
             v = variance(best_design(design.domain, epsilon, question), question)
             label = f"ε = {epsilon / MICRO:g}"
-            left.plot(devices, 100 * Z * np.sqrt(v / devices), color=colour, label=label, lw=1.8)
+            left_axes.plot(devices, 100 * Z * np.sqrt(v / devices), color=colour, label=label, lw=1.8)
         style(
-            left, "Error by devices", f"{design.domain:,} values", "devices", _HALF_WIDTH + unit_of(question)
+            left_axes,
+            "Error by devices",
+            f"{design.domain:,} values",
+            "devices",
+            _HALF_WIDTH + unit_of(question),
         )
         epsilons = np.unique(np.geomspace(100, 16_000, _POINTS).astype(int)) * EPSILON_STEP
         for colour, factor in zip(COLOURS, (0.1, 1, 10), strict=False):
@@ -43,11 +47,13 @@ def plot_plan(path: Path, plan: Plan) -> None:
             errors = [
                 half_width(count, best_design(design.domain, int(e), question), question) for e in epsilons
             ]
-            right.plot(
+            right_axes.plot(
                 epsilons / MICRO, 100 * np.array(errors), color=colour, label=f"{count:,} devices", lw=1.8
             )
-        style(right, "Error by ε", f"asked: {describe_question(question)}", "ε of the one report, nats", "")
-        for axes, x in ((left, plan.devices), (right, plan.epsilon)):
+        style(
+            right_axes, "Error by ε", f"asked: {describe_question(question)}", "ε of the one report, nats", ""
+        )
+        for axes, x in ((left_axes, plan.devices), (right_axes, plan.epsilon)):
             axes.plot([x], [100 * plan.error], "o", color="black", ms=7, zorder=5)
             text = points(plan.error, unit_of(question))
             axes.annotate(text, (x, 100 * plan.error), (-9, -15), textcoords="offset points", ha="right")
@@ -64,24 +70,24 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
     if life.rhythm.days < 2:
         raise PlanError("nothing to plot: the horizon is shorter than two days")
     best = life.best
-    with figure(path, columns=2) as (drawing, (left, right)):
+    with figure(path, columns=2) as (drawing, (left_axes, right_axes)):
         names = []
         for row, s in enumerate(life.spendings):
             for colour, days in zip(COLOURS, windows.values(), strict=False):
                 error = 100 * life.error(s, days)
-                left.plot([error], [row], "o", color=colour, ms=9 if s is best else 6, zorder=3)
+                left_axes.plot([error], [row], "o", color=colour, ms=9 if s is best else 6, zorder=3)
             how = "*" if s.composition == "optimal" else ""
             names.append(f"{s.cap:,} × {s.epsilon / MICRO:.3g}{how}")
         chosen = life.spendings.index(best)
-        left.axhspan(chosen - 0.4, chosen + 0.4, color="#eef3f8", zorder=0)
-        left.set_yticks(range(len(names)), names)
-        left.set_ylim(len(names) - 0.5, -0.5)
-        left.set_xscale("log")
-        left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        plain(left.xaxis)
-        left.axvline(100 * MAX_HALF_WIDTH, color="#888888", lw=1, ls="--")
+        left_axes.axhspan(chosen - 0.4, chosen + 0.4, color="#eef3f8", zorder=0)
+        left_axes.set_yticks(range(len(names)), names)
+        left_axes.set_ylim(len(names) - 0.5, -0.5)
+        left_axes.set_xscale("log")
+        left_axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        plain(left_axes.xaxis)
+        left_axes.axvline(100 * MAX_HALF_WIDTH, color="#888888", lw=1, ls="--")
         style(
-            left,
+            left_axes,
             "Ways to spend the budget",
             f"{describe_question(life.question)}; beyond the dashed line nothing is known",
             f"{_HALF_WIDTH}{unit_of(life.question)}, at the end",
@@ -93,19 +99,19 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
         for colour, (name, days) in zip(COLOURS, windows.items(), strict=False):
             at = ends[ends >= days]
             errors = [100 * _error_until(life, days, int(end)) for end in at]
-            right.plot(at, errors, color=colour, label=name, lw=2)
-        right.set_ylim(bottom=0)
-        right.set_xlim(0, life.rhythm.days)
-        number_axis(right.xaxis)
-        number_axis(right.yaxis)
+            right_axes.plot(at, errors, color=colour, label=name, lw=2)
+        right_axes.set_ylim(bottom=0)
+        right_axes.set_xlim(0, life.rhythm.days)
+        number_axis(right_axes.xaxis)
+        number_axis(right_axes.yaxis)
         style(
-            right,
+            right_axes,
             f"{counted(best.cap)} of ε = {best.epsilon / MICRO:g} for life",
             f"{life.devices:,} devices, {length(life.rhythm.horizon_s)}; 1 call in {best.every:,}",
             "day on which the window ends",
             _HALF_WIDTH + unit_of(life.question),
         )
-        legend_below(drawing, right, 3)
+        legend_below(drawing, right_axes, 3)
 
 
 def _error_until(life: LifetimePlan, days: float, end: int) -> float:

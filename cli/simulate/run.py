@@ -153,7 +153,7 @@ def to_dict(estimate: SimulatedEstimate, answers: Answers, seed: int | None = No
         "unit": estimate.unit,
         "epsilon": estimate.experiment.epsilon / 1e6,
         "devices": estimate.devices,
-        "population": estimate.held,
+        "population": estimate.population,
         "reports": estimate.reports,
         "approximate": estimate.approximate,
         "seed": seed,
@@ -191,7 +191,7 @@ def _write(path: Path, estimate: SimulatedEstimate, answers: Answers, result: di
     else:
         e = estimate.experiment
         name = f"{e.name}, {estimate.unit}" if estimate.unit else e.name
-        who = f"{name}: {estimate.devices:,} simulated devices that hold {estimate.held}"
+        who = f"{name}: {estimate.devices:,} simulated devices that hold {estimate.population}"
         level = f"{estimate.confidence * 100:g}% intervals"
         subtitle = f"{who}; {estimate.reports:,} reports of ε = {e.epsilon / 1e6:g}; {level}"
         answers[0].plot(path, estimate.purpose, subtitle)

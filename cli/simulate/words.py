@@ -31,11 +31,11 @@ def heading(estimate: SimulatedEstimate) -> None:
     e, reporting = estimate.experiment, estimate.reporting
     unit = (
         f" {estimate.unit}"
-        if estimate.unit and ":" in estimate.held and not estimate.held.startswith("file:")
+        if estimate.unit and ":" in estimate.population and not estimate.population.startswith("file:")
         else ""
     )
     description = (
-        f"{counted(estimate.reports)} of {estimate.devices:,} devices that hold {estimate.held}{unit}"
+        f"{counted(estimate.reports)} of {estimate.devices:,} devices that hold {estimate.population}{unit}"
     )
     show.out.print(f"{e.name}: {description}")
     if reporting is not None:

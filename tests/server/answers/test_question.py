@@ -106,6 +106,7 @@ class TestResolve:
             ({"by": "week"}, DAYS[:19]),
             ({"trend": True, "last": "3d"}, DAYS[16:19]),
         ],
+        ids=["usual", "last", "all", "month", "overlap", "trend", "by week", "trend of three days"],
     )
     def test_windows_of_a_period(self, fields: dict, windows: tuple[str, ...], facts: Facts):
         assert TEMP.replace(**fields).resolve(facts).selection.windows == windows
@@ -120,6 +121,10 @@ class TestResolve:
             ({"against": ("before",)}, "home", DAYS[5:12]),
             ({"against": ("before",), "last": "2d"}, "home", DAYS[15:17]),
             ({"against": ("before",), "windows": ("2026-11-06..2026-11-08",)}, "home", DAYS[2:5]),
+        ],
+        ids=[
+            *("a window", "a fleet", "a fleet in a window", "a window of a fleet"),
+            *("the time before", "two days before", "three days before"),
         ],
     )
     def test_windows_to_compare_with(self, fields: dict, fleet: str, windows: tuple, facts: Facts):

@@ -1,4 +1,4 @@
-"""What is erased by age next, and what is overdue."""
+"""The next window to be erased by age, and overdue windows."""
 
 import datetime
 

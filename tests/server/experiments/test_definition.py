@@ -268,7 +268,7 @@ class TestMissing:
         assert bin_edges(experiment.experiment()).tolist() == [0, 2, 4, 6, 8]
         assert index_names(experiment.experiment())[-1] == "6 and above"
 
-    def test_takes_a_tree_where_a_mean_is_asked_for(self):
+    def test_uses_a_tree_if_a_mean_is_requested(self):
         number = 'type = "number"\nlow = 0\nhigh = 63\nbins = 63\nstatistics = "mean"'
         assert parse(of_another_type(number)).experiment().mechanism == "sw"
         assert parse(of_another_type(f"{number}\nmissing = true")).experiment().mechanism == "hh"
@@ -291,5 +291,5 @@ class TestMissing:
         call=lambda fields: parse(of_another_type(fields)).payload(),
         error=DefinitionError,
     )
-    def test_is_refused_with_a_reason(self, refusal: Refusal):
+    def test_is_rejected_with_a_reason(self, refusal: Refusal):
         refusal.check()

@@ -99,16 +99,16 @@ class TestErrors:
 
 
 class TestCandidates:
-    def test_are_kept_with_the_questions_and_not_sent(self):
+    def test_are_stored_with_the_questions_but_not_sent(self):
         listed = parse(written('candidates = ["1.4.2", "2.0 beta"]'))
         assert listed.description().asked == "1.4.2\n2.0 beta"
         assert listed.payload() == parse(written()).payload()
 
-    def test_a_few_are_a_question_each(self):
+    def test_become_one_question_each_if_few(self):
         asks = asks_of(parse(written()).experiment(), ["1.4.2", "1.4.1"])
         assert [(ask.kind, ask.text) for ask in asks] == [("share", "1.4.2"), ("share", "1.4.1")]
 
-    def test_many_are_one_question(self):
+    def test_become_one_question_if_many(self):
         texts = [f"1.{n}" for n in range(MOST_ASKS + 1)]
         assert parse(written(f"candidates = {json.dumps(texts)}")).description().asked.splitlines() == texts
         (ask,) = asks_of(parse(written()).experiment(), texts)
@@ -130,7 +130,7 @@ class TestCandidates:
             (f"candidates = {json.dumps(list(map(str, range(1001))))}", "candidates"),
         ],
     )
-    def test_rejects_what_cannot_be_looked_for(self, more, message):
+    def test_reject_invalid_texts(self, more, message):
         with pytest.raises(DefinitionError) as error:
             parse(written(more))
         assert message in str(error.value)

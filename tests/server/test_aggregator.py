@@ -369,7 +369,7 @@ class TestCounting:
 
 
 class TestErrors:
-    def test_refused_login_is_one_line(self, store, tmp_path):
+    def test_rejected_login_is_one_line(self, store, tmp_path):
         if shutil.which("mosquitto_passwd") is None:
             pytest.skip("mosquitto_passwd is not installed")
         passwords = tmp_path / "passwords"

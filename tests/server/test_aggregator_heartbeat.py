@@ -83,7 +83,7 @@ class TestIdle:
         assert clock.time.date() == TOMORROW
         assert store.interrupted_days() == frozenset()
 
-    def test_a_failure_stops_no_count(self, store, broker, clock):
+    def test_failure_does_not_stop_counting(self, store, broker, clock):
         with running(store, broker, clock=clock) as aggregator:
             publish(broker, crowd(10)[0])
             until(lambda: total(aggregator) == 10, aggregator.counters)
@@ -102,7 +102,7 @@ class TestIdle:
             until(lambda: store.counting_time() == clock.time, store.counting_time)
         assert counted(store) == 30
 
-    def test_a_clock_that_moves_back_records_nothing(self, store, broker, clock):
+    def test_clock_that_moves_back_records_nothing(self, store, broker, clock):
         with running(store, broker, clock=clock) as aggregator:
             publish(broker, crowd(10)[0])
             until(lambda: total(aggregator) == 10, aggregator.counters)

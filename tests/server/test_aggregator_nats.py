@@ -284,7 +284,7 @@ PASSWORDS = (
 
 
 class TestErrors:
-    def test_refused_login_or_permission_is_one_line(self, store):
+    def test_rejected_login_or_permission_is_one_line(self, store):
         with NatsServers(1, settings=PASSWORDS) as servers:
             address = parse_nats_url(servers.url)
             for options, reason in [

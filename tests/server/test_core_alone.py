@@ -1,4 +1,4 @@
-"""The core counts and answers without the packages above it."""
+"""The core without the packages above it."""
 
 import shutil
 import subprocess

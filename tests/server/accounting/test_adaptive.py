@@ -68,125 +68,126 @@ def either(sum_cap: int, squares_cap: int) -> Callable[[Counts], bool]:
     return allows
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("total", "delta"), [(2.0, 0.05), (1.2, 0.2), (2.4, 0.01)])
-def test_adversary_cannot_exceed_filter_of_either_theorem(total, delta):
-    rule = Filter(total, delta)
-    allows = either(rule.sum_cap, rule.squares_cap)
-    chance = worst(allows, lambda _, loss: float(loss * UNIT / 1e6 > total + 1e-9))
-    assert 0 < worst(allows, overrun(total)) <= chance <= delta
+class TestAdversary:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("total", "delta"), [(2.0, 0.05), (1.2, 0.2), (2.4, 0.01)])
+    def test_cannot_exceed_the_filter_of_either_theorem(self, total, delta):
+        rule = Filter(total, delta)
+        allows = either(rule.sum_cap, rule.squares_cap)
+        chance = worst(allows, lambda _, loss: float(loss * UNIT / 1e6 > total + 1e-9))
+        assert 0 < worst(allows, overrun(total)) <= chance <= delta
 
+    @pytest.mark.slow
+    def test_would_exceed_a_cap_that_is_too_large(self):
+        rule = Filter(2.0, 0.05)
+        allows = either(rule.sum_cap, 2 * rule.squares_cap)
+        assert worst(allows, lambda _, loss: float(loss * UNIT / 1e6 > 2 + 1e-9)) > 0.05
 
-@pytest.mark.slow
-def test_the_adversary_would_find_a_cap_that_is_too_large():
-    rule = Filter(2.0, 0.05)
-    allows = either(rule.sum_cap, 2 * rule.squares_cap)
-    assert worst(allows, lambda _, loss: float(loss * UNIT / 1e6 > 2 + 1e-9)) > 0.05
+    def test_never_exceeds_the_sum_alone(self):
+        rule = Filter(2.0)
+        assert rule.squares_cap == 0
+        assert worst(either(rule.sum_cap, 0), overrun(2.0)) == 0
 
+    @pytest.mark.slow
+    @pytest.mark.parametrize("sharpest", [0.5, 2.0])
+    def test_exceeds_odometer_with_at_most_delta(self, sharpest):
+        delta = 0.05
 
-def test_the_sum_alone_is_infallible():
-    rule = Filter(2.0)
-    assert rule.squares_cap == 0
-    assert worst(either(rule.sum_cap, 0), overrun(2.0)) == 0
+        @functools.cache
+        def shown(counts: Counts) -> float:
+            odometer = Odometer(delta, sharpest=sharpest)
+            odometer.history = History(
+                tuple((ReportCost(e * UNIT), n) for n, e in zip(counts, MENU, strict=True) if n)
+            )
+            return odometer.spent().epsilon
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sharpest", [0.5, 2.0])
-def test_adversary_exceeds_odometer_at_most_with_delta(sharpest):
-    delta = 0.05
-
-    @functools.cache
-    def shown(counts: Counts) -> float:
-        odometer = Odometer(delta, sharpest=sharpest)
-        odometer.history = History(
-            tuple((ReportCost(e * UNIT), n) for n, e in zip(counts, MENU, strict=True) if n)
+        chance = worst(
+            lambda counts: sum(counts) <= 24,
+            lambda counts, loss: float(loss * UNIT / 1e6 > shown(counts) + 1e-9),
         )
-        return odometer.spent().epsilon
+        assert 0 < chance <= delta
 
-    chance = worst(
-        lambda counts: sum(counts) <= 24, lambda counts, loss: float(loss * UNIT / 1e6 > shown(counts) + 1e-9)
+
+class TestFilter:
+    def test_uses_the_theorem_that_allows_more(self):
+        few_large, many_small = Filter(8, 1e-6), Filter(8, 1e-6)
+        assert few_large.remaining_reports(500_000) == 16  # the zCDP filter alone allows 7
+        assert many_small.remaining_reports(100_000) == 181  # the sum alone allows 80
+        for _ in range(181):
+            many_small.spend(100_000)
+        assert many_small.history == History.equal(100_000, 181)
+        with pytest.raises(BudgetExceeded, match=r"Σε to 18.2 of 8 and Σε² to 1.82 of 1.81941"):
+            many_small.spend(100_000)
+        assert many_small.history.count == 181  # the refused report is not counted
+        many_small.spend(90_000)
+
+    @pytest.mark.slow
+    @settings(max_examples=100)
+    @given(
+        st.lists(st.integers(1_000, 900_000), min_size=1, max_size=40),
+        st.floats(0.5, 6),
+        st.sampled_from([0.0, 1e-6, 1e-2]),
     )
-    assert 0 < chance <= delta
+    def test_stops_at_first_report_over_both_theorems(self, history, total, delta):
+        rule = Filter(total, delta)
+        theorems = [Basic(total), *([ZcdpFilter(total, delta)] if delta else [])]
+        for i, epsilon in enumerate(history):
+            fits = any(theorem.allowed(history[: i + 1]) for theorem in theorems)
+            assert rule.allows(epsilon) == fits == (rule.remaining_reports(epsilon) > 0)
+            if not fits:
+                with pytest.raises(BudgetExceeded):
+                    rule.spend(epsilon)
+                break
+            rule.spend(epsilon)
+
+    def test_guarantee_depends_on_delta(self):
+        assert Filter(8).guarantee().kind == Kind.PURE
+        assert Filter(8, 1e-6).guarantee().kind == Kind.APPROXIMATE
+        both = Filter(8, 1e-6).guarantee()
+        assert (both.epsilon, both.delta) == (8, 1e-6)
 
 
-def test_a_filter_uses_whichever_theorem_allows_more():
-    few_large, many_small = Filter(8, 1e-6), Filter(8, 1e-6)
-    assert few_large.remaining_reports(500_000) == 16  # the zCDP filter alone allows 7
-    assert many_small.remaining_reports(100_000) == 181  # the sum alone allows 80
-    for _ in range(181):
-        many_small.spend(100_000)
-    assert many_small.history == History.equal(100_000, 181)
-    with pytest.raises(BudgetExceeded, match=r"Σε to 18.2 of 8 and Σε² to 1.82 of 1.81941"):
-        many_small.spend(100_000)
-    assert many_small.history.count == 181  # the refused report is not counted
-    many_small.spend(90_000)
-
-
-@pytest.mark.slow
-@settings(max_examples=100)
-@given(
-    st.lists(st.integers(1_000, 900_000), min_size=1, max_size=40),
-    st.floats(0.5, 6),
-    st.sampled_from([0.0, 1e-6, 1e-2]),
-)
-def test_filter_stops_at_first_report_over_both_theorems(history, total, delta):
-    rule = Filter(total, delta)
-    theorems = [Basic(total), *([ZcdpFilter(total, delta)] if delta else [])]
-    for i, epsilon in enumerate(history):
-        fits = any(theorem.allowed(history[: i + 1]) for theorem in theorems)
-        assert rule.allows(epsilon) == fits == (rule.remaining_reports(epsilon) > 0)
-        if not fits:
-            with pytest.raises(BudgetExceeded):
-                rule.spend(epsilon)
-            break
-        rule.spend(epsilon)
-
-
-def test_a_filter_says_what_it_guarantees():
-    assert Filter(8).guarantee().kind == Kind.PURE
-    assert Filter(8, 1e-6).guarantee().kind == Kind.APPROXIMATE
-    both = Filter(8, 1e-6).guarantee()
-    assert (both.epsilon, both.delta) == (8, 1e-6)
-
-
-def test_own_deltas_are_counted_apart_and_shrink_the_squares():
-    rule = Filter(8, 1e-6, own=4e-7)
-    assert rule.squares_cap == ZcdpFilter(8, 6e-7).cap(1)
-    rule.spend(ReportCost(100_000, 3e-7))
-    with pytest.raises(BudgetExceeded, match="own δ would come to 6e-07"):
+class TestOwnDeltas:
+    def test_are_counted_separately_and_lower_the_squares_cap(self):
+        rule = Filter(8, 1e-6, own=4e-7)
+        assert rule.squares_cap == ZcdpFilter(8, 6e-7).cap(1)
         rule.spend(ReportCost(100_000, 3e-7))
-    rule.spend(100_000)
-    only_sum = Filter(8, 1e-6, own=1e-6)
-    assert only_sum.squares_cap == 0
-    assert only_sum.guarantee() == Basic(8, 1e-6).guarantee()
-    odometer = Odometer(1e-6, own=4e-7)
-    odometer.add(ReportCost(100_000, 4e-7))
-    assert odometer.spent().epsilon == 0.1
-    with pytest.raises(BudgetExceeded, match="own δ"):
-        odometer.add(ReportCost(100_000, 1e-9))
+        with pytest.raises(BudgetExceeded, match="own δ would come to 6e-07"):
+            rule.spend(ReportCost(100_000, 3e-7))
+        rule.spend(100_000)
+        only_sum = Filter(8, 1e-6, own=1e-6)
+        assert only_sum.squares_cap == 0
+        assert only_sum.guarantee() == Basic(8, 1e-6).guarantee()
+        odometer = Odometer(1e-6, own=4e-7)
+        odometer.add(ReportCost(100_000, 4e-7))
+        assert odometer.spent().epsilon == 0.1
+        with pytest.raises(BudgetExceeded, match="own δ"):
+            odometer.add(ReportCost(100_000, 1e-9))
 
 
-def test_odometer_is_near_filter_at_its_sharpest_and_below_sum():
-    odometer, pure = Odometer(1e-6, sharpest=8), Odometer()
-    for i in range(1, 301):
-        for meter in (odometer, pure):
-            meter.add(100_000)
-        assert odometer.spent().epsilon <= i / 10
-        assert pure.spent().epsilon == i / 10
-        if i == 181:
-            assert ZcdpFilter(8, 1e-6).spent(odometer.history).epsilon < odometer.spent().epsilon < 8.6
+class TestOdometer:
+    def test_is_near_sharpest_filter_and_below_the_sum(self):
+        odometer, pure = Odometer(1e-6, sharpest=8), Odometer()
+        for i in range(1, 301):
+            for meter in (odometer, pure):
+                meter.add(100_000)
+            assert odometer.spent().epsilon <= i / 10
+            assert pure.spent().epsilon == i / 10
+            if i == 181:
+                assert ZcdpFilter(8, 1e-6).spent(odometer.history).epsilon < odometer.spent().epsilon < 8.6
 
 
-@refusals(
-    (lambda: Filter(0), "the total is a number above 0"),
-    (lambda: Filter(1, 1), "delta is a number from 0"),
-    (lambda: Filter(1, 1e-6, 2e-6), "own must be at most delta"),
-    (lambda: Odometer(-1), "delta is a number from 0"),
-    (lambda: Odometer(1e-6, 2e-6), "own must be at most delta"),
-    (lambda: Odometer(1e-6, sharpest=0), "sharpest is a number above 0"),
-    (lambda: Filter(1).spend(0), "from 1 up"),
-    call=lambda make: make(),
-    error=AccountingError,
-)
-def test_rejects_invalid_arguments(refusal: Refusal):
-    refusal.check()
+class TestArguments:
+    @refusals(
+        (lambda: Filter(0), "the total is a number above 0"),
+        (lambda: Filter(1, 1), "delta is a number from 0"),
+        (lambda: Filter(1, 1e-6, 2e-6), "own must be at most delta"),
+        (lambda: Odometer(-1), "delta is a number from 0"),
+        (lambda: Odometer(1e-6, 2e-6), "own must be at most delta"),
+        (lambda: Odometer(1e-6, sharpest=0), "sharpest is a number above 0"),
+        (lambda: Filter(1).spend(0), "from 1 up"),
+        call=lambda make: make(),
+        error=AccountingError,
+    )
+    def test_rejects_invalid_values(self, refusal: Refusal):
+        refusal.check()

@@ -1,4 +1,4 @@
-"""Theorems side by side: what each allows, what its board compares, and what it guarantees."""
+"""Theorems side by side: the reports and epsilons that each allows, and its guarantee."""
 
 import pytest
 from refusals import Refusal, refusals
@@ -8,7 +8,7 @@ from hushmote.server.accounting.compare import for_epsilon, for_reports, theorem
 from hushmote.server.epsilon import micro_nats
 
 
-def test_reports_allowed_at_one_epsilon():
+def test_lists_reports_allowed_at_one_epsilon():
     found = {row.theorem: row for row in for_epsilon(8, 1e-6, 500_000)}
     counts = {name: row.reports for name, row in found.items()}
     assert counts == {"basic": 16, "zcdp": 7, "optimal": 16, "advanced": 5, "none": None}
@@ -16,7 +16,7 @@ def test_reports_allowed_at_one_epsilon():
     assert (found["optimal"].rule, found["optimal"].cap) == ("count", 16)
 
 
-def test_epsilon_allowed_for_a_number_of_reports():
+def test_lists_epsilon_allowed_for_a_number_of_reports():
     found = {row.theorem: row for row in for_reports(10, 1e-6, 100)}
     assert found["basic"].epsilon == 0.1
     assert found["basic"].guarantee == "10-LDP"
@@ -34,11 +34,11 @@ def test_compares_only_pure_theorems_without_delta():
     call=for_reports,
     error=AccountingError,
 )
-def test_budgets_that_make_no_sense_are_refused(refusal: Refusal):
+def test_rejects_invalid_budgets(refusal: Refusal):
     refusal.check()
 
 
-def test_epsilon_in_nats_is_read_exactly():
+def test_reads_epsilon_in_nats_exactly():
     assert micro_nats(0.29, AccountingError) == 290_000
     for wrong in (-1, 0.1234567):
         with pytest.raises(AccountingError, match="millionths above 0"):

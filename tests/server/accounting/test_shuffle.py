@@ -1,4 +1,4 @@
-"""ε of a histogram: against enumeration, 40 digits and known numbers; never too small, never rising."""
+"""The ε of a histogram compared with enumeration, sums at 40 digits and published numbers."""
 
 import functools
 import math
@@ -66,63 +66,48 @@ def _chances(name: str) -> np.ndarray:
     return code_chances(Experiment.parse(SMALL[name]))
 
 
-@pytest.mark.parametrize(("name", "reports", "epsilon"), POINTS)
-def test_never_below_the_enumeration_of_all_histograms(name: str, reports: int, epsilon: float) -> None:
-    exact = exact_delta(_chances(name), reports, epsilon)
-    bound = histogram_delta(blanket_of(Experiment.parse(SMALL[name])), reports, epsilon)
-    assert exact <= bound <= 1
-    assert bound < 5 * exact + 1e-3  # nor far above: with grr of 4 values 1.25 times
+class TestBlanket:
+    @pytest.mark.parametrize("name", SMALL)
+    def test_is_the_mass_shared_by_all_values(self, name: str) -> None:
+        chances, blanket = _chances(name), blanket_of(Experiment.parse(SMALL[name]))
+        shared = chances.min(axis=1)
+        assert 0.99 * blanket.odds < (chances.max(axis=1) / shared).max() <= blanket.odds
+        assert blanket.whole <= shared.sum() * (1 + 1e-9)
+        first, last = chances[:, 0], chances[:, -1]
+        assert shared[first > 1.5 * last].sum() == pytest.approx(blanket.pair, rel=1e-6)
+
+    def test_mechanism_with_only_odds_uses_clones(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        experiment = Experiment.parse(SMALL["grr"])
+        known = blanket_of(experiment)
+        monkeypatch.setattr(Direct, "blanket", Mechanism.blanket)
+        clones = blanket_of(experiment)
+        assert clones == Blanket.of_clones(known.odds)
+        assert histogram_epsilon(clones, 1_000, 1e-6) > histogram_epsilon(known, 1_000, 1e-6)
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_blanket_is_what_all_values_share(name: str) -> None:
-    chances, blanket = _chances(name), blanket_of(Experiment.parse(SMALL[name]))
-    shared = chances.min(axis=1)
-    assert 0.99 * blanket.odds < (chances.max(axis=1) / shared).max() <= blanket.odds
-    assert blanket.whole <= shared.sum() * (1 + 1e-9)
-    first, last = chances[:, 0], chances[:, -1]
-    assert shared[first > 1.5 * last].sum() == pytest.approx(blanket.pair, rel=1e-6)
+class TestEnumeration:
+    @pytest.mark.parametrize(("name", "reports", "epsilon"), POINTS)
+    def test_is_never_above_the_bound(self, name: str, reports: int, epsilon: float) -> None:
+        exact = exact_delta(_chances(name), reports, epsilon)
+        bound = histogram_delta(blanket_of(Experiment.parse(SMALL[name])), reports, epsilon)
+        assert exact <= bound <= 1
+        assert bound < 5 * exact + 1e-3  # nor far above: with grr of 4 values 1.25 times
 
+    def test_matches_known_values(self) -> None:
+        chances, blanket = _chances("grr"), blanket_of(Experiment.parse(SMALL["grr"]))
+        assert exact_delta(chances, 8, 0.1) == pytest.approx(0.105550, abs=1e-6)
+        assert exact_delta(chances, 8, 0.6) == pytest.approx(0.006219, abs=1e-6)
+        assert histogram_delta(blanket, 8, 0.1) == pytest.approx(0.105550, abs=1e-6)
+        assert histogram_delta(blanket, 8, 0.6) == pytest.approx(0.007744, abs=1e-6)
 
-def test_mechanism_with_only_odds_uses_clones(monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment = Experiment.parse(SMALL["grr"])
-    known = blanket_of(experiment)
-    monkeypatch.setattr(Direct, "blanket", Mechanism.blanket)
-    clones = blanket_of(experiment)
-    assert clones == Blanket.of_clones(known.odds)
-    assert histogram_epsilon(clones, 1_000, 1e-6) > histogram_epsilon(known, 1_000, 1e-6)
-
-
-def test_known_enumeration() -> None:
-    chances, blanket = _chances("grr"), blanket_of(Experiment.parse(SMALL["grr"]))
-    assert exact_delta(chances, 8, 0.1) == pytest.approx(0.105550, abs=1e-6)
-    assert exact_delta(chances, 8, 0.6) == pytest.approx(0.006219, abs=1e-6)
-    assert histogram_delta(blanket, 8, 0.1) == pytest.approx(0.105550, abs=1e-6)
-    assert histogram_delta(blanket, 8, 0.6) == pytest.approx(0.007744, abs=1e-6)
-
-
-@pytest.mark.parametrize(("name", "reports", "delta"), [("grr", 6, 0.05), ("rr", 20, 0.02), ("hh", 4, 0.1)])
-def test_two_reports_of_one_board_keep_their_epsilon_too(name: str, reports: int, delta: float) -> None:
-    blanket = blanket_of(Experiment.parse(SMALL[name]))
-    epsilon = histogram_epsilon(blanket, reports, delta, own=2)
-    assert exact_delta(_chances(name), reports, epsilon, own=2) <= delta
-    assert epsilon > histogram_epsilon(blanket, reports, delta)
-
-
-@pytest.mark.parametrize(
-    ("blanket", "reports", "known"),
-    [
-        (_grr(2, 16), 26_000, 0.0404),
-        (_hashed(2, 7, 64), 26_000, 0.0527),
-        (_grr(2, 2), 26_000, 0.0685),
-        (Blanket.of_clones(math.e**2), 26_000, 0.0685),
-        (Blanket.of_clones(math.e), 26_000, 0.0258),
-        (Blanket.of_clones(math.e**4), 26_000, 0.244),
-        (Blanket.of_clones(math.e**2), 1_000, 0.397),
-    ],
-)
-def test_known_numbers(blanket: Blanket, reports: int, known: float) -> None:
-    assert histogram_epsilon(blanket, reports, 1e-6) == pytest.approx(known, rel=0.02)
+    @pytest.mark.parametrize(
+        ("name", "reports", "delta"), [("grr", 6, 0.05), ("rr", 20, 0.02), ("hh", 4, 0.1)]
+    )
+    def test_two_reports_of_one_board_keep_their_epsilon(self, name: str, reports: int, delta: float) -> None:
+        blanket = blanket_of(Experiment.parse(SMALL[name]))
+        epsilon = histogram_epsilon(blanket, reports, delta, own=2)
+        assert exact_delta(_chances(name), reports, epsilon, own=2) <= delta
+        assert epsilon > histogram_epsilon(blanket, reports, delta)
 
 
 def _direct(blanket: Blanket, n: int, epsilon: float) -> mpmath.mpf:
@@ -143,112 +128,145 @@ def _direct(blanket: Blanket, n: int, epsilon: float) -> mpmath.mpf:
         return total / n
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "reports"), [(0.05, 40), (0.3, 40), (0.9, 25), (1.5, 12)])
-def test_rounded_up_by_little(epsilon: float, reports: int) -> None:
-    blanket = _grr(2, 5)
-    true = _direct(blanket, reports, epsilon)
-    assert true <= histogram_delta(blanket, reports, epsilon) <= true * mpmath.mpf(1.000001)
+class TestBound:
+    @pytest.mark.parametrize(
+        ("blanket", "reports", "known"),
+        [
+            (_grr(2, 16), 26_000, 0.0404),
+            (_hashed(2, 7, 64), 26_000, 0.0527),
+            (_grr(2, 2), 26_000, 0.0685),
+            (Blanket.of_clones(math.e**2), 26_000, 0.0685),
+            (Blanket.of_clones(math.e), 26_000, 0.0258),
+            (Blanket.of_clones(math.e**4), 26_000, 0.244),
+            (Blanket.of_clones(math.e**2), 1_000, 0.397),
+        ],
+        ids=[
+            *("grr of 16", "hashed", "grr of 2"),
+            *("clones at 2", "clones at 1", "clones at 4", "clones of 1,000 reports"),
+        ],
+    )
+    def test_matches_known_values(self, blanket: Blanket, reports: int, known: float) -> None:
+        assert histogram_epsilon(blanket, reports, 1e-6) == pytest.approx(known, rel=0.02)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("epsilon", "reports"), [(0.05, 40), (0.3, 40), (0.9, 25), (1.5, 12)])
+    def test_rounds_up_only_slightly(self, epsilon: float, reports: int) -> None:
+        blanket = _grr(2, 5)
+        true = _direct(blanket, reports, epsilon)
+        assert true <= histogram_delta(blanket, reports, epsilon) <= true * mpmath.mpf(1.000001)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("n", "epsilon"), [(1_000, 0.3), (6_000, 0.12)])
+    def test_blocks_and_chords_lose_little(self, n: int, epsilon: float) -> None:
+        """Against every term of the sum over M and N2, without blocks."""
+        blanket, x = _hashed(2, 7, 64), math.exp(epsilon)
+        odds, k = blanket.odds, blanket.pair
+        m = np.arange(n * 2 * k - 250, n * 2 * k + 450).round()
+        m = m[(m >= 1) & (m <= n)][:, None]
+        centre = n * (blanket.whole - 2 * k)
+        n2 = np.arange(max(0, centre - 320), centre + 320).round()[None, :]
+        a, t = (x + 1) * (odds - 1), m * (x * odds - 1) + n2 * (x - 1)
+        least = np.floor(t / a) + 1
+        mean = a * m / 2 * stats.binom.sf(least - 2, m - 1, 0.5) - t * stats.binom.sf(least - 1, m, 0.5)
+        law = stats.binom.pmf(m, n, 2 * k) * stats.binom.pmf(n2, n - m, (blanket.whole - 2 * k) / (1 - 2 * k))
+        true = float((law * np.maximum(mean, 0)).sum() / n)
+        assert true * (1 - 1e-9) <= histogram_delta(blanket, n, epsilon) <= true * 1.01
+
+    @pytest.mark.parametrize(("trials", "sigmas"), [(10**6, 5), (10**9, 4), (10**9, 9)])
+    def test_binomial_tails_are_precise_for_a_billion_trials(self, trials: int, sigmas: float) -> None:
+        """The library's tail of a binomial distribution errs by less than the margin taken for it."""
+        from scipy import special
+
+        k = int(trials / 2 + sigmas * math.sqrt(trials) / 2)
+        with mpmath.workdps(40):
+            # The beta integral to ½; below ½ - w it is nothing.
+            w = mpmath.mpf(60) / (2 * (2 * k - trials))
+            half, logs = mpmath.mpf(1) / 2, mpmath.loggamma
+            front = logs(trials + 1) - logs(k) - logs(trials - k + 1)
+
+            def density(t: mpmath.mpf) -> mpmath.mpf:
+                return mpmath.exp(front + (k - 1) * mpmath.log(t) + (trials - k) * mpmath.log(1 - t))
+
+            true = mpmath.quad(density, [half - w * i / 12 for i in range(12, -1, -1)])
+            assert abs(special.betainc(k, trials - k + 1, 0.5) / true - 1) < 1e-9
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "epsilon"), [(1_000, 0.3), (6_000, 0.12)])
-def test_blocks_and_chords_lose_little(n: int, epsilon: float) -> None:
-    """Against every term of the sum over M and N2, without blocks."""
-    blanket, x = _hashed(2, 7, 64), math.exp(epsilon)
-    odds, k = blanket.odds, blanket.pair
-    m = np.arange(n * 2 * k - 250, n * 2 * k + 450).round()
-    m = m[(m >= 1) & (m <= n)][:, None]
-    centre = n * (blanket.whole - 2 * k)
-    n2 = np.arange(max(0, centre - 320), centre + 320).round()[None, :]
-    a, t = (x + 1) * (odds - 1), m * (x * odds - 1) + n2 * (x - 1)
-    least = np.floor(t / a) + 1
-    mean = a * m / 2 * stats.binom.sf(least - 2, m - 1, 0.5) - t * stats.binom.sf(least - 1, m, 0.5)
-    law = stats.binom.pmf(m, n, 2 * k) * stats.binom.pmf(n2, n - m, (blanket.whole - 2 * k) / (1 - 2 * k))
-    true = float((law * np.maximum(mean, 0)).sum() / n)
-    assert true * (1 - 1e-9) <= histogram_delta(blanket, n, epsilon) <= true * 1.01
+BLANKETS = {
+    "grr at 1": _grr(1, 4),
+    "grr at 0.1": _grr(0.1, 2),
+    "grr at 6": _grr(6, 1000),
+    "hashed at 2": _hashed(2, 7, 64),
+    "hashed at 4": _hashed(4, 53, 256),
+}
 
 
-@pytest.mark.parametrize(("trials", "sigmas"), [(10**6, 5), (10**9, 4), (10**9, 9)])
-def test_chances_of_a_billion_trials(trials: int, sigmas: float) -> None:
-    """The library's tail of a binomial distribution errs by less than the margin taken for it."""
-    from scipy import special
+class TestEpsilon:
+    @pytest.mark.slow
+    @settings(max_examples=30)
+    @given(
+        st.sampled_from(list(BLANKETS.values())),
+        st.integers(1, 60_000),
+        st.integers(1, 60_000),
+        st.sampled_from([1e-12, 1e-6, 1e-3]),
+        st.integers(1, 3),
+    )
+    def test_never_grows_with_more_reports(
+        self, blanket: Blanket, one: int, other: int, delta: float, own: int
+    ) -> None:
+        few, many = sorted((one + own - 1, other + own - 1))  # a board with own reports is among them
+        assert histogram_epsilon(blanket, many, delta, own) <= histogram_epsilon(blanket, few, delta, own)
 
-    k = int(trials / 2 + sigmas * math.sqrt(trials) / 2)
-    with mpmath.workdps(40):
-        # The beta integral to ½; below ½ - w it is nothing.
-        w = mpmath.mpf(60) / (2 * (2 * k - trials))
-        half, logs = mpmath.mpf(1) / 2, mpmath.loggamma
-        front = logs(trials + 1) - logs(k) - logs(trials - k + 1)
+    @pytest.mark.slow
+    @pytest.mark.parametrize("blanket", BLANKETS.values(), ids=BLANKETS)
+    def test_never_grows_between_neighbouring_numbers(self, blanket: Blanket) -> None:
+        numbers = [
+            *range(1, 40, 3),
+            *range(254, 260),
+            *range(5_000, 5_400, 48),
+            *range(10**6, 10**6 + 30_000, 8_192),
+        ]
+        epsilons = [histogram_epsilon(blanket, n, 1e-6) for n in numbers]
+        assert epsilons == sorted(epsilons, reverse=True)
 
-        def density(t: mpmath.mpf) -> mpmath.mpf:
-            return mpmath.exp(front + (k - 1) * mpmath.log(t) + (trials - k) * mpmath.log(1 - t))
+    @pytest.mark.slow
+    @settings(max_examples=20)
+    @given(
+        st.sampled_from(list(BLANKETS.values())),
+        st.integers(1, 10**9),
+        st.sampled_from([0.0, 1e-12, 1e-6]),
+        st.integers(1, 50),
+    )
+    def test_stays_within_that_of_own_reports(
+        self, blanket: Blanket, reports: int, delta: float, own: int
+    ) -> None:
+        epsilon = histogram_epsilon(blanket, reports, delta, own)
+        assert 0 <= epsilon <= min(own, reports) * blanket.epsilon * (1 + 1e-12)
 
-        true = mpmath.quad(density, [half - w * i / 12 for i in range(12, -1, -1)])
-        assert abs(special.betainc(k, trials - k + 1, 0.5) / true - 1) < 1e-9
-
-
-BLANKETS = [_grr(1, 4), _grr(0.1, 2), _grr(6, 1000), _hashed(2, 7, 64), _hashed(4, 53, 256)]
-
-
-@pytest.mark.slow
-@settings(max_examples=30)
-@given(
-    st.sampled_from(BLANKETS),
-    st.integers(1, 60_000),
-    st.integers(1, 60_000),
-    st.sampled_from([1e-12, 1e-6, 1e-3]),
-    st.integers(1, 3),
-)
-def test_more_reports_never_raise_it(blanket: Blanket, one: int, other: int, delta: float, own: int) -> None:
-    few, many = sorted((one + own - 1, other + own - 1))  # a board with own reports is among them
-    assert histogram_epsilon(blanket, many, delta, own) <= histogram_epsilon(blanket, few, delta, own)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("blanket", BLANKETS)
-def test_neither_do_neighbouring_numbers(blanket: Blanket) -> None:
-    numbers = [
-        *range(1, 40, 3),
-        *range(254, 260),
-        *range(5_000, 5_400, 48),
-        *range(10**6, 10**6 + 30_000, 8_192),
-    ]
-    epsilons = [histogram_epsilon(blanket, n, 1e-6) for n in numbers]
-    assert epsilons == sorted(epsilons, reverse=True)
-
-
-@pytest.mark.slow
-@settings(max_examples=20)
-@given(
-    st.sampled_from(BLANKETS), st.integers(1, 10**9), st.sampled_from([0.0, 1e-12, 1e-6]), st.integers(1, 50)
-)
-def test_within_the_reports_own_epsilon(blanket: Blanket, reports: int, delta: float, own: int) -> None:
-    epsilon = histogram_epsilon(blanket, reports, delta, own)
-    assert 0 <= epsilon <= min(own, reports) * blanket.epsilon * (1 + 1e-12)
+    @pytest.mark.parametrize("reports", [3, 50, 1_000, 26_000, 10**6, MOST_SHUFFLED])
+    def test_keeps_delta(self, reports: int) -> None:
+        blanket = _hashed(2, 7, 64)
+        epsilon = histogram_epsilon(blanket, reports, 1e-6)
+        assert histogram_delta(blanket, reports, epsilon) <= 1e-6 * (1 + 1e-4)
 
 
-@pytest.mark.parametrize("reports", [3, 50, 1_000, 26_000, 10**6, MOST_SHUFFLED])
-def test_epsilon_keeps_delta(reports: int) -> None:
-    blanket = _hashed(2, 7, 64)
-    epsilon = histogram_epsilon(blanket, reports, 1e-6)
-    assert histogram_delta(blanket, reports, epsilon) <= 1e-6 * (1 + 1e-4)
+class TestComposedEpsilon:
+    def test_is_that_of_the_histogram_which_hides_least(self) -> None:
+        blanket = _hashed(2, 7, 64)
+        alone = histogram_epsilon(blanket, 1_000, 1e-6)
+        assert composed_epsilon([(blanket, 1_000), (blanket, 26_000)], 1e-6) == alone
+        # A window of one report holds one: the second is where a thousand are.
+        pair = composed_epsilon([(blanket, 1), (blanket, 1_000)], 1e-6, own=2)
+        assert blanket.epsilon + alone <= pair < blanket.epsilon + 1.1 * alone
+        assert composed_epsilon([(blanket, 1_000)] * 5, 1e-6, own=3) == histogram_epsilon(
+            blanket, 1_000, 1e-6, 3
+        )
 
 
-def test_histograms_seen_together_count_where_reports_hide_worst() -> None:
-    blanket = _hashed(2, 7, 64)
-    alone = histogram_epsilon(blanket, 1_000, 1e-6)
-    assert composed_epsilon([(blanket, 1_000), (blanket, 26_000)], 1e-6) == alone
-    # A window of one report holds one: the second is where a thousand are.
-    pair = composed_epsilon([(blanket, 1), (blanket, 1_000)], 1e-6, own=2)
-    assert blanket.epsilon + alone <= pair < blanket.epsilon + 1.1 * alone
-    assert composed_epsilon([(blanket, 1_000)] * 5, 1e-6, own=3) == histogram_epsilon(blanket, 1_000, 1e-6, 3)
-
-
-def test_rejects_invalid_arguments() -> None:
-    blanket = _grr(1, 4)
-    for reports, delta, own in ((0, 1e-6, 1), (10, 1.0, 1), (10, 1e-6, 0)):
-        with pytest.raises(AccountingError):
-            histogram_epsilon(blanket, reports, delta, own)
-    with pytest.raises(AccountingError, match="blanket"):
-        Blanket(2.0, 0.6, 1.0)
+class TestArguments:
+    def test_rejects_invalid_values(self) -> None:
+        blanket = _grr(1, 4)
+        for reports, delta, own in ((0, 1e-6, 1), (10, 1.0, 1), (10, 1e-6, 0)):
+            with pytest.raises(AccountingError):
+                histogram_epsilon(blanket, reports, delta, own)
+        with pytest.raises(AccountingError, match="blanket"):
+            Blanket(2.0, 0.6, 1.0)

@@ -1,4 +1,4 @@
-"""Answers in the experiment's own units: frozen, the same in every form, refused where there is nothing."""
+"""Answers in the experiment's own units: formats, rows, confidence and errors."""
 
 import csv
 import dataclasses
@@ -46,125 +46,125 @@ def all_kinds() -> list[answer.Answer]:
     ]
 
 
-def test_no_text_of_a_csv_file_is_a_formula_or_steers_a_terminal():
-    texts = [
-        "=1+1",
-        "+1+1",
-        "-1+1",
-        "@SUM(A1)",
-        " =1",
-        "\t=1",
-        "\r=1",
-        "\n=1",
-        "＝1+1",
-        "a\x1b[2Jb\x9b",
-        "-5 to 3",
-        "a\nb",
-    ]
-    rows = tuple(Row(text, -0.5, -1.0, 0.0) for text in texts)
-    found = answer.Answer("ranges", "x", "share", "", 9, 0.95, rows).to_csv()
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", found)
-    assert len(found.splitlines()) == 1 + len(texts)
-    read = list(csv.DictReader(io.StringIO(found)))
-    assert not any(row["name"].lstrip()[:1] in tuple("=+-@＝＋－＠\t\r") for row in read)
-    assert [read[0]["name"], read[5]["name"], read[9]["name"]] == ["'=1+1", "\\t=1", "a\\x1b[2Jb\\x9b"]
-    assert {(float(row["value"]), float(row["low"])) for row in read} == {(-0.5, -1.0)}
-    for plain in ("-5", "+0.25", "18 to 22", "ok", "naïve = yes"):
-        one = answer.Answer("ranges", "x", "share", "", 9, 0.95, (Row(plain, 0.5, 0.0, 1.0),))
-        assert next(csv.DictReader(io.StringIO(one.to_csv())))["name"] == plain
+class TestFormats:
+    def test_csv_has_no_formulas_or_control_characters(self):
+        texts = [
+            "=1+1",
+            "+1+1",
+            "-1+1",
+            "@SUM(A1)",
+            " =1",
+            "\t=1",
+            "\r=1",
+            "\n=1",
+            "＝1+1",
+            "a\x1b[2Jb\x9b",
+            "-5 to 3",
+            "a\nb",
+        ]
+        rows = tuple(Row(text, -0.5, -1.0, 0.0) for text in texts)
+        found = answer.Answer("ranges", "x", "share", "", 9, 0.95, rows).to_csv()
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", found)
+        assert len(found.splitlines()) == 1 + len(texts)
+        read = list(csv.DictReader(io.StringIO(found)))
+        assert not any(row["name"].lstrip()[:1] in tuple("=+-@＝＋－＠\t\r") for row in read)
+        assert [read[0]["name"], read[5]["name"], read[9]["name"]] == ["'=1+1", "\\t=1", "a\\x1b[2Jb\\x9b"]
+        assert {(float(row["value"]), float(row["low"])) for row in read} == {(-0.5, -1.0)}
+        for plain in ("-5", "+0.25", "18 to 22", "ok", "naïve = yes"):
+            one = answer.Answer("ranges", "x", "share", "", 9, 0.95, (Row(plain, 0.5, 0.0, 1.0),))
+            assert next(csv.DictReader(io.StringIO(one.to_csv())))["name"] == plain
+
+    @pytest.mark.slow
+    def test_carry_the_same_content(self):
+        for found in all_kinds():
+            plain = found.to_dict()
+            assert json.loads(found.to_json()) == plain
+            assert plain["kind"] == found.kind
+            assert len(plain["rows"]) == len(found.rows) > 0
+            lines = list(csv.DictReader(io.StringIO(found.to_csv())))
+            frame = found.to_pandas()
+            for row, line, (_, series) in zip(plain["rows"], lines, frame.iterrows(), strict=True):
+                assert (line["kind"], line["name"]) == (found.kind, cell(row["name"]))
+                for key in ("value", "low", "high"):
+                    assert float(line[key]) == row[key] == series[key]
+            assert set(frame.columns) == set(plain["rows"][0])
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                found.rows[0].value = 1.0  # type: ignore[misc]
+
+    @pytest.mark.slow
+    def test_every_kind_has_a_picture_and_a_table_of_80_columns(self, tmp_path, capsys, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "80")
+        kinds, path = all_kinds(), tmp_path / "all.png"
+        made = answer.Answers(kinds).plot(path, "a title", "a subtitle")
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert all(axes.has_data() for axes in made.axes)
+        for found in kinds:
+            tables.answers([found])
+            text = capsys.readouterr().out
+            assert max(map(len, text.splitlines())) <= 80
+            assert "…" not in text
+            for row in found.rows:
+                assert row.name in text
 
 
-@pytest.mark.slow
-def test_all_formats_carry_the_same_content():
-    for found in all_kinds():
-        plain = found.to_dict()
-        assert json.loads(found.to_json()) == plain
-        assert plain["kind"] == found.kind
-        assert len(plain["rows"]) == len(found.rows) > 0
-        lines = list(csv.DictReader(io.StringIO(found.to_csv())))
-        frame = found.to_pandas()
-        for row, line, (_, series) in zip(plain["rows"], lines, frame.iterrows(), strict=True):
-            assert (line["kind"], line["name"]) == (found.kind, cell(row["name"]))
-            for key in ("value", "low", "high"):
-                assert float(line[key]) == row[key] == series[key]
-        assert set(frame.columns) == set(plain["rows"][0])
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            found.rows[0].value = 1.0  # type: ignore[misc]
+class TestConfidence:
+    def test_widens_the_interval(self):
+        narrow, wide = (FleetEstimate(FOUND, confidence=c).share("0:4").rows[0] for c in (0.5, 0.99))
+        assert wide.low < narrow.low < narrow.high < wide.high
+        with pytest.raises(EstimateError, match="confidence must be between 0 and 1, not 1"):
+            FleetEstimate(FOUND, confidence=1).share("0:4")
 
 
-@pytest.mark.slow
-def test_every_kind_is_a_picture_and_a_table_of_80_columns(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    kinds, path = all_kinds(), tmp_path / "all.png"
-    made = answer.Answers(kinds).plot(path, "a title", "a subtitle")
-    assert path.read_bytes().startswith(b"\x89PNG")
-    assert all(axes.has_data() for axes in made.axes)
-    for found in kinds:
-        tables.answers([found])
-        text = capsys.readouterr().out
-        assert max(map(len, text.splitlines())) <= 80
-        assert "…" not in text
-        for row in found.rows:
-            assert row.name in text
+class TestRows:
+    def test_are_in_the_units_of_the_experiment(self):
+        rows = FleetEstimate(FOUND).histogram(8).rows
+        assert [row.name for row in rows[:2]] == ["below -12", "-12 to -8"]
+        assert sum(row.value for row in rows) == pytest.approx(1)
+        quantile = FleetEstimate(FOUND).quantile(0.5).rows[0]
+        middle = float(np.argmax(FOUND.cdf() >= 0.5)) - 15.5
+        assert (quantile.name, quantile.value) == ("median", middle)
+        assert quantile.low <= middle - 0.5 < middle + 0.5 <= quantile.high
+        steps = FleetEstimate(FOUND).cdf().rows
+        assert (steps[0].name, steps[-1].name, len(steps)) == ("-15", "15", 31)
+        assert steps[15].value == pytest.approx(FOUND.range(0, 16).value)
+        assert [row.name for row in FleetEstimate(COMMON).histogram().rows] == [*MODES.labels, "other"]
+        (common,) = FleetEstimate(COMMON).top(2)
+        assert [row.name for row in common.rows] == ["idle", "heating"]
+        assert all(isinstance(row, TopRow) and row.probability > 0.99 for row in common.rows)
+
+    def test_have_the_truth_of_the_same_bins(self):
+        known, unknown = FleetEstimate(FOUND, truth=F), FleetEstimate(FOUND)
+        assert known.quantile(0.5).rows[0].truth == np.argmax(np.cumsum(F) >= 0.5) - 15.5
+        assert known.mean().rows[0].truth == pytest.approx(F @ np.arange(-15.5, 16))
+        wanted = "-13:-7"  # the indices 3 to 8
+        assert known.share(wanted).rows[0].truth == pytest.approx(F[3:9].sum())
+        kinds = [known.histogram(8), known.share(wanted), unknown.share(wanted)]
+        hits, judged = coverage(kinds)
+        assert judged == len(kinds[0].rows) + 1
+        assert hits == sum(row.low <= (row.truth or 0) <= row.high for a in kinds[:2] for row in a.rows)
+
+    @pytest.mark.slow
+    def test_have_processed_shares_beside_unbiased_ones(self):
+        for name in ("nonnegative", "smooth"):
+            found = FleetEstimate(FOUND).histogram(32, post=name)
+            plain = FleetEstimate(FOUND).histogram(32)
+            for row, raw in zip(found.rows, plain.rows, strict=True):
+                assert isinstance(row, PostRow)
+                assert (row.value, row.low, row.high) == (raw.value, raw.low, raw.high)
+                assert row.processed >= 0
+            assert found.note.startswith(f"{name}: ")
+            assert "Biased" in found.note
+            assert "no intervals" in found.note
+            known = FleetEstimate(FOUND, unit="°C", truth=F)
+            for shown in (known.histogram(16, post=name), known.share("0:4", "8:", post=name)):
+                assert "…" not in str(shown)  # 80 columns hold all of it
+                _, labels = shown.plot().axes[0].get_legend_handles_labels()
+                assert name in labels
+                assert sum("estimate" in label and "interval" in label for label in labels) == 1
 
 
-def test_rows_are_in_the_experiments_units():
-    rows = FleetEstimate(FOUND).histogram(8).rows
-    assert [row.name for row in rows[:2]] == ["below -12", "-12 to -8"]
-    assert sum(row.value for row in rows) == pytest.approx(1)
-    quantile = FleetEstimate(FOUND).quantile(0.5).rows[0]
-    middle = float(np.argmax(FOUND.cdf() >= 0.5)) - 15.5
-    assert (quantile.name, quantile.value) == ("median", middle)
-    assert quantile.low <= middle - 0.5 < middle + 0.5 <= quantile.high
-    steps = FleetEstimate(FOUND).cdf().rows
-    assert (steps[0].name, steps[-1].name, len(steps)) == ("-15", "15", 31)
-    assert steps[15].value == pytest.approx(FOUND.range(0, 16).value)
-    assert [row.name for row in FleetEstimate(COMMON).histogram().rows] == [*MODES.labels, "other"]
-    (common,) = FleetEstimate(COMMON).top(2)
-    assert [row.name for row in common.rows] == ["idle", "heating"]
-    assert all(isinstance(row, TopRow) and row.probability > 0.99 for row in common.rows)
-
-
-def test_truth_beside_an_estimate_is_that_of_the_same_bins():
-    known, unknown = FleetEstimate(FOUND, truth=F), FleetEstimate(FOUND)
-    assert known.quantile(0.5).rows[0].truth == np.argmax(np.cumsum(F) >= 0.5) - 15.5
-    assert known.mean().rows[0].truth == pytest.approx(F @ np.arange(-15.5, 16))
-    wanted = "-13:-7"  # the indices 3 to 8
-    assert known.share(wanted).rows[0].truth == pytest.approx(F[3:9].sum())
-    kinds = [known.histogram(8), known.share(wanted), unknown.share(wanted)]
-    hits, judged = coverage(kinds)
-    assert judged == len(kinds[0].rows) + 1
-    assert hits == sum(row.low <= (row.truth or 0) <= row.high for a in kinds[:2] for row in a.rows)
-
-
-def test_a_wider_confidence_is_a_wider_interval():
-    narrow, wide = (FleetEstimate(FOUND, confidence=c).share("0:4").rows[0] for c in (0.5, 0.99))
-    assert wide.low < narrow.low < narrow.high < wide.high
-    with pytest.raises(EstimateError, match="confidence must be between 0 and 1, not 1"):
-        FleetEstimate(FOUND, confidence=1).share("0:4")
-
-
-@pytest.mark.slow
-def test_post_processed_shares_accompany_unbiased_ones():
-    for name in ("nonnegative", "smooth"):
-        found = FleetEstimate(FOUND).histogram(32, post=name)
-        plain = FleetEstimate(FOUND).histogram(32)
-        for row, raw in zip(found.rows, plain.rows, strict=True):
-            assert isinstance(row, PostRow)
-            assert (row.value, row.low, row.high) == (raw.value, raw.low, raw.high)
-            assert row.processed >= 0
-        assert found.note.startswith(f"{name}: ")
-        assert "Biased" in found.note
-        assert "no intervals" in found.note
-        known = FleetEstimate(FOUND, unit="°C", truth=F)
-        for shown in (known.histogram(16, post=name), known.share("0:4", "8:", post=name)):
-            assert "…" not in str(shown)  # 80 columns hold all of it
-            _, labels = shown.plot().axes[0].get_legend_handles_labels()
-            assert name in labels
-            assert sum("estimate" in label and "interval" in label for label in labels) == 1
-
-
-def test_readings_are_for_numbers():
-    for call in (lambda: FleetEstimate(COMMON).quantile(0.5), lambda: FleetEstimate(COMMON).cdf()):
-        with pytest.raises(UnitsError, match="only a number has bins"):
-            call()
+class TestErrors:
+    def test_readings_are_only_for_numbers(self):
+        for call in (lambda: FleetEstimate(COMMON).quantile(0.5), lambda: FleetEstimate(COMMON).cdf()):
+            with pytest.raises(UnitsError, match="only a number has bins"):
+                call()

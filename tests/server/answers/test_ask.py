@@ -1,4 +1,4 @@
-"""One question to a store: its versions are read once, whatever is asked and whoever asks."""
+"""One question to a store, which reads each version once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,8 +36,9 @@ def reader(tmp_path: Path) -> Iterator[StoreReader]:
         TEMP.replace(trend=True),
         TEMP.replace(windows=DAYS[2:], against=DAYS[:1]),
     ],
+    ids=["range and median", "trend", "comparison"],
 )
-def test_a_question_reads_versions_and_counts_once(
+def test_question_reads_versions_and_counts_once(
     reader: StoreReader, question: Question, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
@@ -50,7 +51,7 @@ def test_a_question_reads_versions_and_counts_once(
     assert sorted(read) == ["experiments", "window_reports"]
 
 
-def test_a_comparison_without_a_range_is_of_what_the_file_asks(reader: StoreReader) -> None:
+def test_comparison_without_a_range_uses_the_file(reader: StoreReader) -> None:
     reply = ask(Facts(reader.store), TEMP.replace(windows=DAYS[2:], against=DAYS[:1]))
     shares, readings = reply.answers
     assert [row.name for row in shares.rows] == ["18 and above"]
@@ -59,9 +60,7 @@ def test_a_comparison_without_a_range_is_of_what_the_file_asks(reader: StoreRead
     assert ", compared with " in reply.headline
 
 
-def test_python_reads_versions_once_for_an_estimate(
-    reader: StoreReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_estimate_in_python_reads_versions_once(reader: StoreReader, monkeypatch: pytest.MonkeyPatch) -> None:
     temp, read, whole = reader.fleet("home").experiment("temp"), list[object](), Store.experiments
     monkeypatch.setattr(Store, "experiments", lambda *given: read.append(given) or whole(*given))
     temp.estimate(DAYS[0])

@@ -1,4 +1,4 @@
-"""Changes and trends: false alarms as often as announced, real changes found, intervals as inverted tests.
+"""Changes and trends: rates of false alarms, power, intervals and halves.
 
 Statistical tests: each says how many independent draws it uses and with what chance it would fail for a fresh
 seed though all is right.
@@ -23,58 +23,16 @@ F = bell(32, 14, 4)
 RANGES = [IndexRange(0, 12, "below 12"), IndexRange(12, 18, "12 to 18"), IndexRange(30, 32, "30 and above")]
 
 
-def test_holm_adjusts_as_published():
-    # Worked by hand: 0.01*4, max(0.04, 0.02*3), max(0.06, 0.03*2), 0.5.
-    assert change.holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
-    assert change.holm([0.9, 0.9]) == [1, 1]
-    assert change.holm([]) == []
-
-
-@pytest.mark.slow
-def test_two_weeks_of_one_population_are_rarely_called_different():
-    """300 pairs: as many with any row below 0.05 after adjustment as 5 % exceed with chance 1e-10."""
-    rng, shares, readings = np.random.default_rng(1), 0, 0
-    for _ in range(300):
-        a, b = (draw(NUMBER, F, 4000, rng) for _ in range(2))
-        shares += min(row.p_adjusted for row in changes(change.changed_shares(a, b, RANGES))) < 0.05
-        rows = changes(change.changed_readings(a, b))
-        readings += min(row.p_adjusted for row in rows) < 0.05
-    most = stats.binom.isf(1e-10, 300, 0.055)
-    assert shares <= most
-    assert readings <= most
+class TestHolm:
+    def test_adjusts_as_published(self):
+        # Worked by hand: 0.01*4, max(0.04, 0.02*3), max(0.06, 0.03*2), 0.5.
+        assert change.holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
+        assert change.holm([0.9, 0.9]) == [1, 1]
+        assert change.holm([]) == []
 
 
 def changes(answer) -> list[ChangeRow]:
     return list(answer.rows)
-
-
-def test_a_real_change_is_found_where_it_is_and_nowhere_else():
-    rng = np.random.default_rng(2)
-    before = draw(NUMBER, F, 200_000, rng)
-    after = draw(NUMBER, bell(32, 17, 4), 200_000, rng)
-    rows = {row.name: row for row in changes(change.changed_shares(before, after, RANGES))}
-    assert rows["below 12"].p_adjusted < 1e-9
-    assert rows["below 12"].high < -0.1
-    assert rows["below 12"].value == pytest.approx(rows["below 12"].after - rows["below 12"].before)
-    assert rows["30 and above"].p_adjusted > 1e-6
-    found = {row.name: row for row in changes(change.changed_readings(before, after, [0.5, 0.9]))}
-    assert list(found) == ["mean", "standard deviation", "median", "90 % quantile"]
-    assert found["mean"].low < 3 < found["mean"].high
-    assert found["mean"].p_adjusted < 1e-9
-    assert found["median"].low <= 3 <= found["median"].high
-    assert found["median"].p_adjusted < 1e-6
-    assert found["standard deviation"].p_adjusted > 1e-6
-
-
-@pytest.mark.slow
-def test_a_quantiles_p_value_agrees_with_its_interval():
-    rng = np.random.default_rng(3)
-    for shift in (0, 0.5, 1, 1.5):
-        a, b = draw(NUMBER, F, 20_000, rng), draw(NUMBER, bell(32, 14 + shift, 4), 20_000, rng)
-        for confidence in (0.8, 0.95, 0.99):
-            row = changes(change.changed_readings(a, b, [0.5], Frame(confidence=confidence)))[2]
-            assert (row.p < 1 - confidence) == (not row.low < 0 < row.high)
-            assert row.low <= row.value <= row.high
 
 
 MEDIANS = number(64, 2)
@@ -86,155 +44,201 @@ def medians(moved: float, reports: int, rng: np.random.Generator) -> list[Estima
     return [draw(MEDIANS, bell(64, centre + by, 8), reports, rng) for by in (0, moved)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("moved", "reports"), [pytest.param(1, 20_000, marks=pytest.mark.long), (2, 5_000)])
-def test_median_change_is_detected_with_expected_power(moved: float, reports: int):
-    """100 pairs each, found in no fewer than a power of 0.74 leaves with chance 1e-10 (44 of 100). Where one
-    side's interval has to leave the other's, 10 and 36 of 100 are found."""
-    rng = np.random.default_rng(11)
-    fleets = (medians(moved, reports, rng) for _ in range(100))
-    rows = [changes(change.changed_readings(before, after, [0.5]))[2] for before, after in fleets]
-    assert sum(row.p < 0.05 for row in rows) >= stats.binom.ppf(1e-10, 100, 0.74)
-    assert not any(row.low < 0 < row.high for row in rows if row.p < 0.05)
+class TestDetection:
+    def test_finds_a_change_only_where_it_is(self):
+        rng = np.random.default_rng(2)
+        before = draw(NUMBER, F, 200_000, rng)
+        after = draw(NUMBER, bell(32, 17, 4), 200_000, rng)
+        rows = {row.name: row for row in changes(change.changed_shares(before, after, RANGES))}
+        assert rows["below 12"].p_adjusted < 1e-9
+        assert rows["below 12"].high < -0.1
+        assert rows["below 12"].value == pytest.approx(rows["below 12"].after - rows["below 12"].before)
+        assert rows["30 and above"].p_adjusted > 1e-6
+        found = {row.name: row for row in changes(change.changed_readings(before, after, [0.5, 0.9]))}
+        assert list(found) == ["mean", "standard deviation", "median", "90 % quantile"]
+        assert found["mean"].low < 3 < found["mean"].high
+        assert found["mean"].p_adjusted < 1e-9
+        assert found["median"].low <= 3 <= found["median"].high
+        assert found["median"].p_adjusted < 1e-6
+        assert found["standard deviation"].p_adjusted > 1e-6
 
-
-@pytest.mark.slow
-def test_a_median_that_did_not_move_is_rarely_called_moved():
-    """200 pairs: as many p below 5 % as 5.5 % exceed with chance 1e-10 (of 20 edges, that of the least p is
-    below in twice as many)."""
-    rng = np.random.default_rng(12)
-    pairs = (medians(0, 2_000, rng) for _ in range(200))
-    rows = [changes(change.changed_readings(before, after, [0.5]))[2] for before, after in pairs]
-    assert sum(row.p < 0.05 for row in rows) <= stats.binom.isf(1e-10, 200, 0.055)
-
-
-def test_a_half_is_asked_at_the_edge_that_the_other_half_chose():
-    """At its own edge a half's noise is part of why that was chosen."""
-    rng = np.random.default_rng(13)
-    low, high = (draw(NUMBER, bell(32, centre, 2), 50_000, rng) for centre in (10, 20))
-    (below, same) = change.shares_below([(low, high), (low, high)], 0.5)
-    assert below == same == mean(low.range(0, 20), high.range(0, 10))
-    assert below.value == pytest.approx(0.5, abs=0.05)  # all of one, nothing of the other
-
-
-def test_halves_are_the_same_each_time_and_add_up():
-    """Of one version and of a pool; each half within 7 standard deviations (chance 8e-12)."""
-    rng = np.random.default_rng(14)
-    first, second = draw(NUMBER, F, 4_000, rng), draw(number(32, 1, high=32_000), F, 1_000, rng)
-    for whole in (first, pool([first, second])):
-        one, other = whole.halves() or pytest.fail("too few")
-        again, _ = whole.halves() or pytest.fail("too few")
-        assert (one.frequencies == again.frequencies).all()
-        assert one.reports + other.reports == whole.reports
-        assert abs(one.reports - whole.reports / 2) < 3.5 * whole.reports**0.5
-        assert (one.frequencies != other.frequencies).any()
-
-
-def test_too_few_reports_for_halves_are_no_change():
-    few = estimates.estimate(
-        NUMBER,
-        np.eye(1, NUMBER.code_count, 0, dtype=int)[0] * 2
-        + np.eye(1, NUMBER.code_count, NUMBER.code_count - 1, dtype=int)[0],
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("moved", "reports"), [pytest.param(1, 20_000, marks=pytest.mark.long), (2, 5_000)]
     )
-    many = draw(NUMBER, F, 4_000, np.random.default_rng(15))
-    assert few.halves() is None
-    row = changes(change.changed_readings(few, many, [0.5]))[2]
-    assert row.p == 1
-    assert row.low <= 0 <= row.high
-    assert change.quantile_trend({"a": few, "b": many}, [0.5]).p_values == (("median", 1.0),)
+    def test_finds_median_changes_with_expected_power(self, moved: float, reports: int):
+        """Draw 100 pairs: a power of 0.74 finds fewer with chance 1e-10 (44 of 100).
+
+        If one side's interval had to leave the other's, 10 and 36 of 100 would be found.
+        """
+        rng = np.random.default_rng(11)
+        fleets = (medians(moved, reports, rng) for _ in range(100))
+        rows = [changes(change.changed_readings(before, after, [0.5]))[2] for before, after in fleets]
+        assert sum(row.p < 0.05 for row in rows) >= stats.binom.ppf(1e-10, 100, 0.74)
+        assert not any(row.low < 0 < row.high for row in rows if row.p < 0.05)
 
 
-def test_changed_deviation_interval_combines_correct_sides():
-    """The lower end moves by how far it may be less after and more before, the upper the other way round."""
-    rng = np.random.default_rng(11)
-    before, after = draw(NUMBER, F, 2_000, rng), draw(NUMBER, bell(32, 14, 6), 20_000, rng)
-    row = changes(change.changed_readings(before, after, []))[1]
-    old, new = moments.deviation(before), moments.deviation(after)
-    (l0, u0), (l1, u1) = old.interval(0.95), new.interval(0.95)
-    assert u0 - old.value != pytest.approx(old.value - l0, rel=0.05)  # ends that are told apart
-    assert row.value == new.value - old.value
-    assert row.low == pytest.approx(row.value - np.hypot(new.value - l1, u0 - old.value))
-    assert row.high == pytest.approx(row.value + np.hypot(u1 - new.value, old.value - l0))
+class TestHalves:
+    def test_each_is_tested_at_the_edge_the_other_chose(self):
+        """At its own edge a half's noise is part of why that was chosen."""
+        rng = np.random.default_rng(13)
+        low, high = (draw(NUMBER, bell(32, centre, 2), 50_000, rng) for centre in (10, 20))
+        (below, same) = change.shares_below([(low, high), (low, high)], 0.5)
+        assert below == same == mean(low.range(0, 20), high.range(0, 10))
+        assert below.value == pytest.approx(0.5, abs=0.05)  # all of one, nothing of the other
+
+    def test_are_reproducible_and_add_up(self):
+        """Of one version and of a pool; each half within 7 standard deviations (chance 8e-12)."""
+        rng = np.random.default_rng(14)
+        first, second = draw(NUMBER, F, 4_000, rng), draw(number(32, 1, high=32_000), F, 1_000, rng)
+        for whole in (first, pool([first, second])):
+            one, other = whole.halves() or pytest.fail("too few")
+            again, _ = whole.halves() or pytest.fail("too few")
+            assert (one.frequencies == again.frequencies).all()
+            assert one.reports + other.reports == whole.reports
+            assert abs(one.reports - whole.reports / 2) < 3.5 * whole.reports**0.5
+            assert (one.frequencies != other.frequencies).any()
+
+    def test_too_few_reports_show_no_change(self):
+        few = estimates.estimate(
+            NUMBER,
+            np.eye(1, NUMBER.code_count, 0, dtype=int)[0] * 2
+            + np.eye(1, NUMBER.code_count, NUMBER.code_count - 1, dtype=int)[0],
+        )
+        many = draw(NUMBER, F, 4_000, np.random.default_rng(15))
+        assert few.halves() is None
+        row = changes(change.changed_readings(few, many, [0.5]))[2]
+        assert row.p == 1
+        assert row.low <= 0 <= row.high
+        assert change.quantile_trend({"a": few, "b": many}, [0.5]).p_values == (("median", 1.0),)
 
 
-def test_trend_has_row_per_window_and_detects_change():
-    rng = np.random.default_rng(4)
+class TestIntervals:
+    @pytest.mark.slow
+    def test_quantile_interval_agrees_with_its_p_value(self):
+        rng = np.random.default_rng(3)
+        for shift in (0, 0.5, 1, 1.5):
+            a, b = draw(NUMBER, F, 20_000, rng), draw(NUMBER, bell(32, 14 + shift, 4), 20_000, rng)
+            for confidence in (0.8, 0.95, 0.99):
+                row = changes(change.changed_readings(a, b, [0.5], Frame(confidence=confidence)))[2]
+                assert (row.p < 1 - confidence) == (not row.low < 0 < row.high)
+                assert row.low <= row.value <= row.high
 
-    def share(windows):
-        return {"below 12": [e.range(0, 12) for e in windows.values()]}
-
-    steady = {f"2026-11-{d}": draw(NUMBER, F, 20_000, rng) for d in range(10, 17)}
-    moving = {f"2026-11-{d}": draw(NUMBER, bell(32, 4 + d, 4), 20_000, rng) for d in range(10, 17)}
-    flat, rising = (change.trend(w, share(w)) for w in (steady, moving))
-    assert [row.window for row in flat.rows if isinstance(row, TrendRow)] == list(steady)
-    assert all(row.reports == 20_000 for row in flat.rows if isinstance(row, TrendRow))
-    p = [dict(a.p_values)["below 12"] for a in (flat, rising)]
-    assert p[0] > 1e-9  # one case: this is its chance to fail
-    assert p[1] < 1e-12
-    means = {"mean": [moments.mean(e) for e in moving.values()]}
-    assert change.trend(moving, means, Frame("°C"), "reading").unit == "°C"
-    with pytest.raises(EstimateError, match="at least 2 windows"):
-        change.trend({"2026-11-10": steady["2026-11-10"]}, {})
-
-
-def test_the_homogeneity_test_has_its_level():
-    """4,000 sets of 5 normal numbers: rejections at 5 % within what a binomial leaves with chance 1e-10."""
-    rng = np.random.default_rng(6)
-    x = rng.normal(size=(4000, 5)) * [1, 2, 3, 0.5, 1]
-    low = 0
-    for row in x:
-        p = change.homogeneity([Statistic(v, s) for v, s in zip(row, [1, 2, 3, 0.5, 1], strict=True)])
-        low += p < 0.05
-    assert stats.binom.ppf(5e-11, 4000, 0.05) <= low <= stats.binom.isf(5e-11, 4000, 0.05)
+    def test_deviation_interval_combines_the_correct_sides(self):
+        """Each end combines that side of the interval after with the other side before."""
+        rng = np.random.default_rng(11)
+        before, after = draw(NUMBER, F, 2_000, rng), draw(NUMBER, bell(32, 14, 6), 20_000, rng)
+        row = changes(change.changed_readings(before, after, []))[1]
+        old, new = moments.deviation(before), moments.deviation(after)
+        (l0, u0), (l1, u1) = old.interval(0.95), new.interval(0.95)
+        assert u0 - old.value != pytest.approx(old.value - l0, rel=0.05)  # ends that are told apart
+        assert row.value == new.value - old.value
+        assert row.low == pytest.approx(row.value - np.hypot(new.value - l1, u0 - old.value))
+        assert row.high == pytest.approx(row.value + np.hypot(u1 - new.value, old.value - l0))
 
 
-def test_only_the_same_quantity_is_compared():
-    rng = np.random.default_rng(7)
-    other = draw(number(32, 2, high=40_000), F, 1000, rng)
-    mine = draw(NUMBER, F, 1000, rng)
-    for call in (
-        lambda: change.changed_shares(mine, other, RANGES),
-        lambda: change.changed_readings(mine, other),
-        lambda: change.trend({"a": mine, "b": other}, {}),
-    ):
-        with pytest.raises(EstimateError, match="high is the same, not 32000 and 40000"):
-            call()
+class TestComparability:
+    def test_rejects_different_quantities(self):
+        rng = np.random.default_rng(7)
+        other = draw(number(32, 2, high=40_000), F, 1000, rng)
+        mine = draw(NUMBER, F, 1000, rng)
+        for call in (
+            lambda: change.changed_shares(mine, other, RANGES),
+            lambda: change.changed_readings(mine, other),
+            lambda: change.trend({"a": mine, "b": other}, {}),
+        ):
+            with pytest.raises(EstimateError, match="high is the same, not 32000 and 40000"):
+                call()
+
+    def test_matches_labels_by_name(self):
+        rng = np.random.default_rng(8)
+        modes = choice(["idle", "heating", "door"], 2)
+        a, b = (
+            draw(modes, np.array([0.5, 0.3, 0.2, 0]), 50_000, rng),
+            draw(modes, np.array([0.3, 0.5, 0.2, 0]), 50_000, rng),
+        )
+        rows = changes(change.changed_shares(a, b, histogram_ranges(modes, 16)))
+        assert [row.name for row in rows] == ["idle", "heating", "door", "other"]
+        assert [row.p_adjusted < 1e-6 for row in rows] == [True, True, False, False]
 
 
-def test_labels_are_compared_by_name():
-    rng = np.random.default_rng(8)
-    modes = choice(["idle", "heating", "door"], 2)
-    a, b = (
-        draw(modes, np.array([0.5, 0.3, 0.2, 0]), 50_000, rng),
-        draw(modes, np.array([0.3, 0.5, 0.2, 0]), 50_000, rng),
-    )
-    rows = changes(change.changed_shares(a, b, histogram_ranges(modes, 16)))
-    assert [row.name for row in rows] == ["idle", "heating", "door", "other"]
-    assert [row.p_adjusted < 1e-6 for row in rows] == [True, True, False, False]
+class TestFalseAlarms:
+    @pytest.mark.slow
+    def test_are_rare_between_equal_weeks(self):
+        """300 pairs: as many with any row below 0.05 after adjustment as 5 % exceed with chance 1e-10."""
+        rng, shares, readings = np.random.default_rng(1), 0, 0
+        for _ in range(300):
+            a, b = (draw(NUMBER, F, 4000, rng) for _ in range(2))
+            shares += min(row.p_adjusted for row in changes(change.changed_shares(a, b, RANGES))) < 0.05
+            rows = changes(change.changed_readings(a, b))
+            readings += min(row.p_adjusted for row in rows) < 0.05
+        most = stats.binom.isf(1e-10, 300, 0.055)
+        assert shares <= most
+        assert readings <= most
+
+    @pytest.mark.slow
+    def test_are_rare_for_an_unmoved_median(self):
+        """Draw 200 pairs: 5.5% exceed this number of p values below 5% with chance 1e-10.
+
+        Taking the edge of the least p out of 20 would give twice as many.
+        """
+        rng = np.random.default_rng(12)
+        pairs = (medians(0, 2_000, rng) for _ in range(200))
+        rows = [changes(change.changed_readings(before, after, [0.5]))[2] for before, after in pairs]
+        assert sum(row.p < 0.05 for row in rows) <= stats.binom.isf(1e-10, 200, 0.055)
+
+    def test_homogeneity_test_keeps_its_level(self):
+        """Draw 4,000 sets of 5 normal numbers: a binomial at 5% leaves the bounds with chance 1e-10."""
+        rng = np.random.default_rng(6)
+        x = rng.normal(size=(4000, 5)) * [1, 2, 3, 0.5, 1]
+        low = 0
+        for row in x:
+            p = change.homogeneity([Statistic(v, s) for v, s in zip(row, [1, 2, 3, 0.5, 1], strict=True)])
+            low += p < 0.05
+        assert stats.binom.ppf(5e-11, 4000, 0.05) <= low <= stats.binom.isf(5e-11, 4000, 0.05)
+
+    @pytest.mark.slow
+    @pytest.mark.long
+    def test_are_rare_in_quantile_trends(self):
+        """300 sets of 4 windows of one population: as many p below 5 % as 5.5 % leave with chance 1e-10."""
+        rng = np.random.default_rng(9)
+        sets = [{str(day): draw(NUMBER, F, 4000, rng) for day in range(4)} for _ in range(300)]
+        p = [change.quantile_trend(windows, [0.5]).p_values[0][1] for windows in sets]
+        assert sum(x < 0.05 for x in p) <= stats.binom.isf(1e-10, 300, 0.055)
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_quantile_trend_keeps_false_alarm_rate():
-    """300 sets of 4 windows of one population: as many p below 5 % as 5.5 % leave with chance 1e-10."""
-    rng = np.random.default_rng(9)
-    sets = [{str(day): draw(NUMBER, F, 4000, rng) for day in range(4)} for _ in range(300)]
-    p = [change.quantile_trend(windows, [0.5]).p_values[0][1] for windows in sets]
-    assert sum(x < 0.05 for x in p) <= stats.binom.isf(1e-10, 300, 0.055)
+class TestTrend:
+    def test_has_a_row_per_window_and_detects_change(self):
+        rng = np.random.default_rng(4)
 
+        def share(windows):
+            return {"below 12": [e.range(0, 12) for e in windows.values()]}
 
-def test_quantile_trend_detects_change():
-    rng = np.random.default_rng(10)
-    moved = {f"2026-11-{d}": draw(NUMBER, bell(32, 4 + d, 4), 20_000, rng) for d in range(10, 14)}
-    answer = change.quantile_trend(moved, [0.25, 0.5], Frame("°C"))
-    assert [row.name for row in answer.rows] == ["25 % quantile"] * 4 + ["median"] * 4
-    assert dict(answer.p_values)["median"] < 1e-9
-    for row, (window, estimate) in zip(answer.rows[4:], moved.items(), strict=True):
-        assert isinstance(row, TrendRow)
-        quantile = estimate.quantile(0.5)
-        assert (row.window, row.value, row.low) == (window, quantile.index + 0.5, quantile.low)
-    for wrong in (0, 1):
-        with pytest.raises(EstimateError, match="a quantile is between 0 and 1"):
-            change.quantile_trend(moved, [wrong])
-    with pytest.raises(EstimateError, match="at least 2 windows"):
-        change.quantile_trend(dict(list(moved.items())[:1]), [0.5])
+        steady = {f"2026-11-{d}": draw(NUMBER, F, 20_000, rng) for d in range(10, 17)}
+        moving = {f"2026-11-{d}": draw(NUMBER, bell(32, 4 + d, 4), 20_000, rng) for d in range(10, 17)}
+        flat, rising = (change.trend(w, share(w)) for w in (steady, moving))
+        assert [row.window for row in flat.rows if isinstance(row, TrendRow)] == list(steady)
+        assert all(row.reports == 20_000 for row in flat.rows if isinstance(row, TrendRow))
+        p = [dict(a.p_values)["below 12"] for a in (flat, rising)]
+        assert p[0] > 1e-9  # one case: this is its chance to fail
+        assert p[1] < 1e-12
+        means = {"mean": [moments.mean(e) for e in moving.values()]}
+        assert change.trend(moving, means, Frame("°C"), "reading").unit == "°C"
+        with pytest.raises(EstimateError, match="at least 2 windows"):
+            change.trend({"2026-11-10": steady["2026-11-10"]}, {})
+
+    def test_detects_a_moving_quantile(self):
+        rng = np.random.default_rng(10)
+        moved = {f"2026-11-{d}": draw(NUMBER, bell(32, 4 + d, 4), 20_000, rng) for d in range(10, 14)}
+        answer = change.quantile_trend(moved, [0.25, 0.5], Frame("°C"))
+        assert [row.name for row in answer.rows] == ["25 % quantile"] * 4 + ["median"] * 4
+        assert dict(answer.p_values)["median"] < 1e-9
+        for row, (window, estimate) in zip(answer.rows[4:], moved.items(), strict=True):
+            assert isinstance(row, TrendRow)
+            quantile = estimate.quantile(0.5)
+            assert (row.window, row.value, row.low) == (window, quantile.index + 0.5, quantile.low)
+        for wrong in (0, 1):
+            with pytest.raises(EstimateError, match="a quantile is between 0 and 1"):
+                change.quantile_trend(moved, [wrong])
+        with pytest.raises(EstimateError, match="at least 2 windows"):
+            change.quantile_trend(dict(list(moved.items())[:1]), [0.5])

@@ -1,4 +1,4 @@
-"""The style of all pictures: headings have room, settings stay."""
+"""The style of all pictures: headings, names of rows, intervals and settings."""
 
 import io
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def drawn(made: Figure, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, floa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 45, 80])
-def test_names_of_many_rows_are_left_out_evenly(count: int):
+def test_omits_names_evenly_with_many_rows(count: int):
     names = [f"row {i}" for i in range(count)]
     with figure.figure(None, heights=[24.0]) as (made, (axes,)):
         figure.named_rows(axes, names)
@@ -53,7 +53,7 @@ def test_names_of_many_rows_are_left_out_evenly(count: int):
 
 
 @pytest.mark.slow
-def test_a_heading_is_no_wider_than_its_panel(monkeypatch):
+def test_heading_is_no_wider_than_its_panel(monkeypatch):
     title = "a heading that is far too long for half a picture, and so it has several lines"
     with figure.panels(None, 2) as (made, both):
         for axes in both:
@@ -65,7 +65,7 @@ def test_a_heading_is_no_wider_than_its_panel(monkeypatch):
     assert len(shown) == 4
 
 
-def test_windows_are_moments_and_all_of_them_together_is_none():
+def test_parses_windows_as_dates_unless_all():
     moments = figure.moments_of(["2026-11-03", "2026-11-04", "2026-11-14T06"])
     assert moments == [datetime(2026, 11, 3), datetime(2026, 11, 4), datetime(2026, 11, 14, 6)]
     assert figure.moments_of(["2026-11-03", "all"]) is None
@@ -95,8 +95,9 @@ def test_draws_band_for_many_points_and_error_bars_for_few():
             "temp, °C: fleet home, 2026-11-21 to 2026-11-23 (3 windows)",
         ),
     ],
+    ids=["none", "all", "one", "two", "three"],
 )
-def test_a_headline_names_fleet_windows_and_unit(windows: Sequence[str], text: str):
+def test_headline_names_fleet_windows_and_unit(windows: Sequence[str], text: str):
     assert titled("temp", "°C", which_reports("home", windows)) == text
     assert titled("temp", "", which_reports()) == "temp"
 

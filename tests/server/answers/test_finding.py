@@ -75,7 +75,7 @@ def room(mean: float) -> np.ndarray:
 
 
 class TestSentence:
-    def test_a_change_names_the_value_before_and_its_day(self, store: Store):
+    def test_change_names_the_value_before_and_its_day(self, store: Store):
         shares = {day: room(6 if i < 15 else 10) for i, day in enumerate(days(30))}
         fill(store, "home", ROOM, dict.fromkeys(days(30), 4000), shares, "°C", asked="8:\nmedian\nmean")
         whole = findings(store, "room")
@@ -98,7 +98,7 @@ class TestSentence:
         assert median.change is not None
         assert 2.5 < median.change.low < 4 < median.change.high < 7
 
-    def test_no_change_says_since_when_and_what_would_show(self, store: Store):
+    def test_no_change_names_its_start_and_the_detectable_size(self, store: Store):
         fill(store, "home", ROOM, dict.fromkeys(days(30), 4000), room(6), "°C", asked="8:\nmedian")
         share, median = findings(store, "room").findings
         same = r"No change since 30 Oct; a change of \d(\.\d)? points would have been detected\."
@@ -109,7 +109,7 @@ class TestSentence:
         assert median.detectable is not None
         assert 0.005 < share.detectable < 0.05
 
-    def test_the_first_week_says_nothing_about_change(self, store: Store):
+    def test_first_week_does_not_mention_change(self, store: Store):
         fill(store, "home", YES, dict.fromkeys(days(8), 2000), [0.9, 0.1])
         finding = only(store, "door")
         assert re.fullmatch(r"Yes: \S+% of devices \(.*%\), 21 to 27 Nov\.", finding.sentence)
@@ -122,13 +122,13 @@ class TestSentence:
         fill(store, "home", YES, {days(1)[0]: 3000}, shares)
         assert re.fullmatch(f"{start}.*% of devices, 27 Nov\\.", only(store, "door").sentence)
 
-    def test_an_old_change_is_the_start_of_no_change(self, store: Store):
+    def test_old_change_starts_the_unchanged_period(self, store: Store):
         shares = {day: [0.9, 0.1] if i < 20 else [0.6, 0.4] for i, day in enumerate(days(80))}
         fill(store, "home", YES, dict.fromkeys(days(80), 2000), shares)
         finding = only(store, "door")
         assert (finding.change, finding.since) == (None, datetime.date.fromisoformat(days(80)[20]))
 
-    def test_a_past_year_is_named(self, store: Store):
+    def test_past_year_is_named(self, store: Store):
         fill(store, "home", YES, dict.fromkeys(days(3, "2026-01-02"), 2000), [0.9, 0.1])
         at = datetime.datetime(2027, 3, 1, tzinfo=datetime.UTC)
         assert (
@@ -172,7 +172,7 @@ class TestAmount:
 
 
 class TestTooFew:
-    def test_says_how_many_and_when(self, store: Store):
+    def test_names_the_missing_reports_and_the_date(self, store: Store):
         fill(store, "home", YES, {"2026-11-27": 8, "2026-11-28": 4})
         whole = findings(store, "door")
         assert (whole.enough, whole.findings[0].value) == (False, None)
@@ -183,14 +183,14 @@ class TestTooFew:
         assert 160 <= int(match[1]) <= 240
         assert abs((int(match[1]) - 12) / 8 - 2 - int(match[2])) <= 2
 
-    def test_a_rate_that_never_suffices_asks_for_a_longer_period(self, store: Store):
+    def test_insufficient_rate_needs_a_longer_period(self, store: Store):
         fill(store, "home", YES, dict.fromkeys(days(20), 2))
         says = (
             r"14 reports in 7 days\. About \d+ are needed for ±10 points; that takes \d\d days at this rate: "
         )
         assert re.match(f"{says}choose a longer period", only(store, "door").sentence)
 
-    def test_a_target_is_rounded_before_reports_are_counted(self, store: Store):
+    def test_target_is_rounded_before_reports_are_counted(self, store: Store):
         """±10% of 25 °C is announced as ±2 °C, which takes 1.56 times as many reports as ±2.5 °C."""
         payload = number_json(25, name="room", low=0, high=25_000, epsilon=1_000_000)
         fill(store, "home", payload, {"2026-11-27": 40}, unit="°C", asked="mean")
@@ -202,7 +202,7 @@ class TestTooFew:
         fill(store, "home", MODES, {"2026-11-27": 1})
         assert findings(store, "mode").sentence.startswith("1 report has been counted so far.")
 
-    def test_the_running_day_counts_for_what_is_over(self):
+    def test_running_day_counts_for_its_elapsed_part(self):
         assert reports_a_day(["2026-11-28"], 100, NOW) == pytest.approx(200)
         assert reports_a_day(["2026-11-27", "2026-11-28"], 150, NOW) == pytest.approx(100)
         assert reports_a_day(["all"], 150, NOW) == 0
@@ -213,7 +213,7 @@ class TestMostCommon:
         fill(store, "home", MODES, dict.fromkeys(days(7), reports), shares, seed=5)
         return only(store, "mode").sentence
 
-    def test_a_clear_leader_is_named_alone(self, store: Store):
+    def test_clear_leader_is_named_alone(self, store: Store):
         assert self.sentence(store, [0.1, 0.7, 0.2], 3000).startswith("Boost is most common: ")
 
     def test_two_that_may_lead_are_both_named(self, store: Store):
@@ -250,9 +250,7 @@ class TestDailyRhythm:
         assert finding.high is not None
         assert finding.low < 0.3 < finding.high
 
-    def test_the_first_day_and_interrupted_days_are_left_out(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_first_day_and_interrupted_days_are_left_out(self, store: Store, monkeypatch: pytest.MonkeyPatch):
         """A first day without its day, and a day whose night is missing, would both be a change."""
         windows = [w for w in hours(20) if not w.startswith(days(20)[0]) or int(w[-2:]) >= 18]
         broken = datetime.date.fromisoformat(days(20)[12])
@@ -296,7 +294,7 @@ class TestVersions:
     def test_versions_that_cannot_be_pooled_are_named(self, store: Store):
         assert "only if their" in self.more_labels(store, 36)
 
-    def test_an_answer_stands_though_older_versions_lack_it(self, store: Store):
+    def test_answer_is_kept_if_older_versions_lack_it(self, store: Store):
         assert self.more_labels(store, 30).startswith("Night is most common: ")
 
 
@@ -317,7 +315,7 @@ class TestRecentChange:
         assert change.before == pytest.approx(0.2, abs=0.04)
         assert change.after == pytest.approx(0.4, abs=0.04)
 
-    def test_a_short_level_before_is_dated(self, store: Store):
+    def test_short_level_before_is_dated(self, store: Store):
         shares = {day: [0.5, 0.5] if day == "2026-11-18" else [0.8, 0.2] for day in days(60)}
         fill(store, "home", YES, dict.fromkeys(days(60), 20_000), shares)
         assert re.search(r"Down from (49|50)\.\d% \(18 Nov; certain\)\.", only(store, "door").sentence)
@@ -325,7 +323,7 @@ class TestRecentChange:
 
 class TestOneBin:
     @pytest.mark.parametrize("asked", ["median", "90 %", "10 %"])
-    def test_a_quantile_of_one_bin_is_not_followed(self, store: Store, asked: str):
+    def test_quantile_is_not_called_unchanged(self, store: Store, asked: str):
         """All readings are in bin 1, then in bin 6: no edge near the quantile tells that they moved."""
         shares = {day: np.eye(8)[1 if i < 25 else 6] for i, day in enumerate(days(30))}
         payload = number_json(8, name="room", low=0, high=8_000, epsilon=2_000_000, mechanism="grr")
@@ -356,7 +354,7 @@ class TestHours:
             ("2026-11-26T20", "2026-11-27T23", "26 to 27 Nov"),
         ],
     )
-    def test_a_period_ends_when_its_last_hour_ends(self, first: str, final: str, text: str):
+    def test_period_ends_when_its_last_hour_ends(self, first: str, final: str, text: str):
         start, end = (datetime.datetime.strptime(one, "%Y-%m-%dT%H") for one in (first, final))
         count = round((end - start).total_seconds() / 3600) + 1
         windows = [f"{start + datetime.timedelta(hours=n):%Y-%m-%dT%H}" for n in range(count)]
@@ -400,7 +398,7 @@ class TestKinds:
 
 
 class TestPeriod:
-    def test_a_chosen_period_governs_the_value_and_not_the_change(self, store: Store):
+    def test_chosen_period_affects_the_value_but_not_the_change(self, store: Store):
         shares = {day: [0.9, 0.1] if i < 20 else [0.6, 0.4] for i, day in enumerate(days(30))}
         fill(store, "home", YES, dict.fromkeys(days(30), 2000), shares)
         earlier = only(store, "door", *days(30)[:7])
@@ -409,7 +407,7 @@ class TestPeriod:
         assert earlier.change is not None
         assert earlier.change.since == datetime.date(2026, 11, 18)
 
-    def test_everything_of_a_reply_is_of_one_period(self, store: Store):
+    def test_whole_reply_is_about_one_period(self, store: Store):
         fill(store, "home", YES, dict.fromkeys(days(30), 2000), [0.9, 0.1])
         facts = Facts(store, NOW)
         for windows in ((), tuple(days(30)[:5])):
@@ -524,7 +522,7 @@ class TestInterfaces:
         assert json.loads(printed("estimate", "door", "--json"))["finding"] == sentence
         assert sentence in printed("status")
 
-    def test_trends_note_whether_what_they_show_changed(self, store: Store):
+    def test_trends_note_whether_their_series_changed(self, store: Store):
         shares = {day: room(6 if i < 15 else 10) for i, day in enumerate(days(30))}
         fill(store, "home", ROOM, dict.fromkeys(days(30), 4000), shares, "°C", asked="8:\nmedian")
         question = Question(

@@ -1,4 +1,4 @@
-"""Three sentences on answers: beliefs rounded up, errors of the tables' own intervals, what helps next."""
+"""The three sentences below an answer: privacy, accuracy and the next step."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def test_privacy_sentence_covers_one_report_and_all_reports():
         ([readings(0.123, "change")], "Of a change, the mean is known to about"),
     ],
 )
-def test_how_exact_is_the_middle_interval_of_the_table(answers: list[Answer], text: str):
+def test_accuracy_is_the_median_interval_of_the_table(answers: list[Answer], text: str):
     assert text in guide(answers, epsilons(1, 1), 1).exact
 
 
@@ -63,7 +63,7 @@ def test_suggests_fewer_rows_only_when_errors_hide_rows():
     assert "rows=8" not in guide([histogram((0.02, 0.01))], epsilons(1, 1), 1).next
 
 
-def test_uninformative_reports_show_no_numbers_and_say_why():
+def test_uninformative_reports_show_a_reason_and_no_numbers():
     wide, mean = histogram((0.5, 0.4)), replace(readings(40.0), extent=50.0)
     shown = str(wide) + str(mean)
     assert (shown.count("too few reports"), "5,000" in shown) == (2, False)

@@ -1,4 +1,4 @@
-"""What is kept between questions is what the store says now, whoever changed it and however."""
+"""Cached results always match the store, whatever changed it."""
 
 import datetime
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def test_cached_estimates_match_store(tmp_path: Path, change: Callable[[Store], 
         assert np.array_equal(after, shares(cache))
 
 
-def test_another_file_with_as_many_reports_is_another_store(tmp_path: Path) -> None:
+def test_another_file_with_equal_reports_is_another_store(tmp_path: Path) -> None:
     cache, shares = ResultCache(), []
     for code in (3, 9):
         with Store(f"sqlite:///{tmp_path / f'{code}.sqlite'}") as store:
@@ -82,7 +82,7 @@ def test_another_file_with_as_many_reports_is_another_store(tmp_path: Path) -> N
     assert shares[1].argmax() == 9
 
 
-def test_only_a_window_that_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_only_changed_windows_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache, read, whole = ResultCache(), list[tuple[str, ...]](), Store.window_counts
 
     def reading(self: Store, version: object, *windows: str) -> object:

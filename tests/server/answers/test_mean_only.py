@@ -1,4 +1,4 @@
-"""An experiment that answers its mean and nothing else, asked for everything."""
+"""Experiments whose mechanism answers only the mean."""
 
 from collections.abc import Callable
 
@@ -36,73 +36,53 @@ def mean_of(middle: float) -> float:
     return float(shares(middle) @ (np.arange(40) + 0.5) / 40)
 
 
-def test_its_summary_is_the_mean_and_the_standard_deviation():
-    """Intervals of 1 - 1e-9: each misses that often."""
-    of = FleetEstimate(fleet(version(10), 15, 1), confidence=1 - 1e-9, truth=shares(15))
-    (moments,) = of.summary()
-    assert [row.name for row in moments.rows] == ["mean", "standard deviation"]
-    assert all(row.covered for row in moments.rows)
-    assert moments.rows[0].truth == pytest.approx(mean_of(15))
-    for asked in (of.histogram, of.cdf, lambda: of.top(3), lambda: of.share("0:0.5"), of.quantile):
-        with pytest.raises(NotAnswered, match="x answers only its mean"):
-            asked()
+class TestChange:
+    def test_is_detected_between_versions_of_different_reach(self):
+        """20,000 reports each, a move of a tenth of the range: 24 standard errors."""
+        before, after = (
+            FleetEstimate(fleet(v, at, 2)) for v, at in ((version(10), 15.0), (version(4), 19.0))
+        )
+        (readings,) = after.change_since(before)
+        mean = readings.rows[0]
+        assert isinstance(mean, ChangeRow)
+        assert mean.name == "mean"
+        assert mean.p < 1e-9
+        assert mean.low < mean_of(19) - mean_of(15) < mean.high
+
+    def test_trend_of_windows_has_a_test(self):
+        """Three equal windows and one that differs; intervals of 1 - 1e-9."""
+        windows = {f"2026-11-2{i}": fleet(version(10), 15, 10 + i) for i in range(3)}
+        (calm,) = trend(windows, ["mean"], Frame(confidence=1 - 1e-9))
+        assert dict(calm.p_values)["mean"] > 1e-9
+        assert all(row.low < mean_of(15) < row.high for row in calm.rows)
+        (moved,) = trend(windows | {"2026-11-24": fleet(version(10), 19, 14)}, ["mean"])
+        assert dict(moved.p_values)["mean"] < 1e-9
 
 
-def test_detects_mean_change_between_versions_of_different_reach():
-    """20,000 reports each, a move of a tenth of the range: 24 standard errors."""
-    before, after = (FleetEstimate(fleet(v, at, 2)) for v, at in ((version(10), 15.0), (version(4), 19.0)))
-    (readings,) = after.change_since(before)
-    mean = readings.rows[0]
-    assert isinstance(mean, ChangeRow)
-    assert mean.name == "mean"
-    assert mean.p < 1e-9
-    assert mean.low < mean_of(19) - mean_of(15) < mean.high
+class TestPool:
+    def test_has_one_mean(self):
+        both = FleetEstimate(
+            pool([fleet(version(10), 15, 3), fleet(version(3, 1_000_000), 15, 4)]), confidence=1 - 1e-9
+        )
+        row = both.mean().rows[0]
+        assert row.low < mean_of(15) < row.high
+        alone = FleetEstimate(fleet(version(3, 1_000_000), 15, 4), confidence=1 - 1e-9).mean().rows[0]
+        assert row.high - row.low < alone.high - alone.low
 
+    def test_is_weighted_by_variance_of_the_mean(self):
+        """Variances 1 and 4 would weigh 4 to 1: the pool's is then 1 / (1/a + 1/b), below either."""
+        parts = [fleet(version(10), 15, 3), fleet(version(3, 1_000_000), 15, 4)]
+        a, b = (part.mean_variance() for part in parts)
+        assert a < b
+        best = pool(parts, by="variance")
+        np.testing.assert_allclose(best.weights, [b / (a + b), a / (a + b)])
+        assert best.mean_variance() == pytest.approx(a * b / (a + b))
+        assert best.mean_variance() < a < pool(parts).mean_variance()
 
-def test_its_windows_have_a_trend_of_the_mean_with_a_test():
-    """Three equal windows and one that differs; intervals of 1 - 1e-9."""
-    windows = {f"2026-11-2{i}": fleet(version(10), 15, 10 + i) for i in range(3)}
-    (calm,) = trend(windows, ["mean"], Frame(confidence=1 - 1e-9))
-    assert dict(calm.p_values)["mean"] > 1e-9
-    assert all(row.low < mean_of(15) < row.high for row in calm.rows)
-    (moved,) = trend(windows | {"2026-11-24": fleet(version(10), 19, 14)}, ["mean"])
-    assert dict(moved.p_values)["mean"] < 1e-9
-
-
-def test_versions_pooled_have_one_mean():
-    both = FleetEstimate(
-        pool([fleet(version(10), 15, 3), fleet(version(3, 1_000_000), 15, 4)]), confidence=1 - 1e-9
-    )
-    row = both.mean().rows[0]
-    assert row.low < mean_of(15) < row.high
-    alone = FleetEstimate(fleet(version(3, 1_000_000), 15, 4), confidence=1 - 1e-9).mean().rows[0]
-    assert row.high - row.low < alone.high - alone.low
-
-
-def test_mean_only_versions_pool_by_mean_variance():
-    """Variances 1 and 4 would weigh 4 to 1: the pool's is then 1 / (1/a + 1/b), below either."""
-    parts = [fleet(version(10), 15, 3), fleet(version(3, 1_000_000), 15, 4)]
-    a, b = (part.mean_variance() for part in parts)
-    assert a < b
-    best = pool(parts, by="variance")
-    np.testing.assert_allclose(best.weights, [b / (a + b), a / (a + b)])
-    assert best.mean_variance() == pytest.approx(a * b / (a + b))
-    assert best.mean_variance() < a < pool(parts).mean_variance()
-
-
-def test_a_pool_answers_what_all_of_its_versions_answer():
-    means, shares_too = fleet(version(10), 15, 3), fleet(Experiment.parse(number_json(40)), 15, 4)
-    assert "frequencies" in shares_too.answers - means.answers
-    assert pool([means, shares_too]).answers == pool([shares_too, means]).answers == means.answers
-
-
-def test_a_distribution_is_made_where_it_is_named():
-    table = FleetEstimate(fleet(version(10), 15, 5)).histogram(8, post="smooth")
-    processed = [row.processed for row in table.rows if isinstance(row, PostRow)]
-    assert len(processed) == len(table.rows) == 8
-    assert sum(processed) == pytest.approx(1)
-    assert table.post == "smooth"
-    assert "no intervals" in table.note
+    def test_answers_only_what_every_version_answers(self):
+        means, shares_too = fleet(version(10), 15, 3), fleet(Experiment.parse(number_json(40)), 15, 4)
+        assert "frequencies" in shares_too.answers - means.answers
+        assert pool([means, shares_too]).answers == pool([shares_too, means]).answers == means.answers
 
 
 ONE_BIT = """
@@ -149,30 +129,51 @@ register(__name__)
 """A bit that is 1 the more often, the higher the reading: it tells the mean, and no square."""
 
 
-def test_one_bit_has_a_mean_and_no_standard_deviation(own_folder: Callable[[str, str], str]):
-    """20,000 reports; the interval of 1 - 1e-9 misses that often. Two values have one: squares are linear."""
-    word = own_folder("one_bit_of_a_mean", ONE_BIT)
-    bits = {n: parse_experiment(number_json(n, mechanism=word, epsilon=2_000_000)) for n in (2, 40)}
-    of = FleetEstimate(fleet(bits[40], 15, 6), confidence=1 - 1e-9, truth=shares(15))
-    (row,) = of.mean().rows
-    assert row.name == "mean"
-    assert row.covered
-    with pytest.raises(NotAnswered, match="x answers only its mean"):
-        of.histogram(8, post="smooth")
-    (changed,) = FleetEstimate(fleet(bits[40], 19, 7)).change_since(of)
-    assert [row.name for row in changed.rows] == ["mean"]
-    both = FleetEstimate(pool([fleet(version(10), 15, 3), of.estimates]))
-    assert [row.name for row in both.mean().rows] == ["mean"]
-    assert len(FleetEstimate(estimate(bits[2], [40, 60])).mean().rows) == 2
+class TestOneBit:
+    def test_has_a_mean_but_no_standard_deviation(self, own_folder: Callable[[str, str], str]):
+        """Draw 20,000 reports: an interval misses with chance 1e-9. Two values have both statistics."""
+        word = own_folder("one_bit_of_a_mean", ONE_BIT)
+        bits = {n: parse_experiment(number_json(n, mechanism=word, epsilon=2_000_000)) for n in (2, 40)}
+        of = FleetEstimate(fleet(bits[40], 15, 6), confidence=1 - 1e-9, truth=shares(15))
+        (row,) = of.mean().rows
+        assert row.name == "mean"
+        assert row.covered
+        with pytest.raises(NotAnswered, match="x answers only its mean"):
+            of.histogram(8, post="smooth")
+        (changed,) = FleetEstimate(fleet(bits[40], 19, 7)).change_since(of)
+        assert [row.name for row in changed.rows] == ["mean"]
+        both = FleetEstimate(pool([fleet(version(10), 15, 3), of.estimates]))
+        assert [row.name for row in both.mean().rows] == ["mean"]
+        assert len(FleetEstimate(estimate(bits[2], [40, 60])).mean().rows) == 2
 
 
-def test_notes_binning_error_of_mean_when_significant():
-    """40 bins of 0.025: half of one is little beside the error of 20 reports, and most of it of 20,000."""
-    said = "Readings count as the middle of their bin of 0.025 V: the mean may be off by up to 0.0125 V"
-    assert FleetEstimate(fleet(version(10), 15, 1), unit="V").mean().notes == (f"{said} besides.",)
-    ends = np.zeros(version(10).code_count, int)
-    ends[[0, -1]] = 10
-    few = FleetEstimate(estimate(version(10), ends), unit="V")
-    assert few.mean().notes == ()
-    edge = [moments.bins_note(few.estimates, "V", bins * 0.025) for bins in (4.99, 5.01)]
-    assert edge == [f"{said} besides.", ""]
+class TestSummary:
+    def test_is_mean_and_standard_deviation(self):
+        """Intervals of 1 - 1e-9: each misses that often."""
+        of = FleetEstimate(fleet(version(10), 15, 1), confidence=1 - 1e-9, truth=shares(15))
+        (moments,) = of.summary()
+        assert [row.name for row in moments.rows] == ["mean", "standard deviation"]
+        assert all(row.covered for row in moments.rows)
+        assert moments.rows[0].truth == pytest.approx(mean_of(15))
+        for asked in (of.histogram, of.cdf, lambda: of.top(3), lambda: of.share("0:0.5"), of.quantile):
+            with pytest.raises(NotAnswered, match="x answers only its mean"):
+                asked()
+
+    def test_histogram_needs_a_named_method(self):
+        table = FleetEstimate(fleet(version(10), 15, 5)).histogram(8, post="smooth")
+        processed = [row.processed for row in table.rows if isinstance(row, PostRow)]
+        assert len(processed) == len(table.rows) == 8
+        assert sum(processed) == pytest.approx(1)
+        assert table.post == "smooth"
+        assert "no intervals" in table.note
+
+    def test_notes_binning_error_when_significant(self):
+        """Half a bin of 0.025 is small beside the error of 20 reports, and most of that of 20,000."""
+        said = "Readings count as the middle of their bin of 0.025 V: the mean may be off by up to 0.0125 V"
+        assert FleetEstimate(fleet(version(10), 15, 1), unit="V").mean().notes == (f"{said} besides.",)
+        ends = np.zeros(version(10).code_count, int)
+        ends[[0, -1]] = 10
+        few = FleetEstimate(estimate(version(10), ends), unit="V")
+        assert few.mean().notes == ()
+        edge = [moments.bins_note(few.estimates, "V", bins * 0.025) for bins in (4.99, 5.01)]
+        assert edge == [f"{said} besides.", ""]

@@ -1,4 +1,4 @@
-"""Mean and standard deviation: against their definitions, and against fleets drawn anew.
+"""Mean and standard deviation compared with their definitions and with simulated fleets.
 
 Statistical tests: each says how many independent draws it uses and with what chance it would fail for a fresh
 seed though all is right.
@@ -16,95 +16,93 @@ from hushmote.server.experiments.units import UnitsError, bin_middles
 FLEETS = 400
 
 
-def test_the_mean_is_the_weighted_sum_of_the_bins_middles():
-    experiment = number(16, 1, low=-8000, high=8000)
-    e = draw(experiment, bell(16, 9, 3), 5000, np.random.default_rng(1))
-    np.testing.assert_allclose(bin_middles(e.experiment), np.arange(-7.5, 8))
-    # A hierarchy's frequencies sum to 1, so that the constant taken off and added changes nothing.
-    assert moments.mean(e).value == pytest.approx(e.frequencies @ bin_middles(e.experiment))
-    found = moments.deviation(e)
-    centre = moments.mean(e)
-    square = e.frequencies @ (bin_middles(e.experiment) - centre.value) ** 2
-    assert found.variance.value == pytest.approx(square + centre.stderr**2)
-    assert found.value == pytest.approx(np.sqrt(found.variance.value))
+class TestErrors:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("reports", [pytest.param(300, marks=pytest.mark.long), 20_000])
+    def test_are_correct_and_estimates_unbiased(self, reports: int):
+        """400 fleets: the mean of z² has a chi-squared distribution, a 6 % band on either side is allowed for
+        what is not normal; and the mean of z is below 6.5 of its errors (1e-10 each)."""
+        experiment, f = number(64, 1), bell(64, 25, 9)
+        x = np.arange(0.5, 64)
+        mean = f @ x
+        variance = f @ (x - mean) ** 2
+        rng, z = np.random.default_rng(2), []
+        for _ in range(FLEETS):
+            e = draw(experiment, f, reports, rng)
+            m, v = moments.mean(e), moments.deviation(e).variance
+            z.append(((m.value - mean) / m.stderr, (v.value - variance) / v.stderr))
+        scores = np.array(z)
+        assert (abs(scores.mean(axis=0)) < 6.5 / np.sqrt(FLEETS) + 0.06).all()
+        low, high = 0.94 * stats.chi2.ppf(5e-11, FLEETS), 1.06 * stats.chi2.isf(5e-11, FLEETS)
+        assert (np.square(scores).sum(axis=0) > low).all()
+        assert (np.square(scores).sum(axis=0) < high).all()
+
+    def test_of_two_reports_are_finite_and_wide(self):
+        experiment = number(16, 1)
+        counts = np.zeros(experiment.code_count, dtype=int)
+        counts[-1] = 2
+        e = estimate(experiment, counts)
+        low, high = moments.mean(e).interval()
+        assert high - low > 64  # the whole range
+        assert np.isfinite([*moments.deviation(e).interval(), low, high]).all()
 
 
-def test_variance_error_includes_error_of_mean():
-    """A squared normal error of deviation s has a variance of 2 s⁴; 50 reports, so that it counts."""
-    e = draw(number(16, 1), bell(16, 9, 3), 50, np.random.default_rng(1))
-    found, centre = moments.deviation(e), moments.mean(e)
-    square = e.linear((bin_middles(e.experiment) - centre.value) ** 2)
-    assert found.variance.stderr**2 == pytest.approx(square.stderr**2 + 2 * centre.stderr**4)
-    assert found.variance.stderr > 1.01 * square.stderr
+class TestMean:
+    def test_is_the_weighted_sum_of_bin_middles(self):
+        experiment = number(16, 1, low=-8000, high=8000)
+        e = draw(experiment, bell(16, 9, 3), 5000, np.random.default_rng(1))
+        np.testing.assert_allclose(bin_middles(e.experiment), np.arange(-7.5, 8))
+        # A hierarchy's frequencies sum to 1, so that the constant taken off and added changes nothing.
+        assert moments.mean(e).value == pytest.approx(e.frequencies @ bin_middles(e.experiment))
+        found = moments.deviation(e)
+        centre = moments.mean(e)
+        square = e.frequencies @ (bin_middles(e.experiment) - centre.value) ** 2
+        assert found.variance.value == pytest.approx(square + centre.stderr**2)
+        assert found.value == pytest.approx(np.sqrt(found.variance.value))
+
+    def test_is_only_for_numbers(self):
+        e = estimate(choice(["a", "b"], 1), [5, 6, 7])
+        for function in (moments.mean, moments.deviation):
+            with pytest.raises(UnitsError, match="mode is a choice"):
+                function(e)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("reports", [pytest.param(300, marks=pytest.mark.long), 20_000])
-def test_means_and_deviations_are_unbiased_with_correct_errors(reports: int):
-    """400 fleets: the mean of z² has a chi-squared distribution, a 6 % band on either side is allowed for
-    what is not normal; and the mean of z is below 6.5 of its errors (1e-10 each)."""
-    experiment, f = number(64, 1), bell(64, 25, 9)
-    x = np.arange(0.5, 64)
-    mean = f @ x
-    variance = f @ (x - mean) ** 2
-    rng, z = np.random.default_rng(2), []
-    for _ in range(FLEETS):
-        e = draw(experiment, f, reports, rng)
-        m, v = moments.mean(e), moments.deviation(e).variance
-        z.append(((m.value - mean) / m.stderr, (v.value - variance) / v.stderr))
-    scores = np.array(z)
-    assert (abs(scores.mean(axis=0)) < 6.5 / np.sqrt(FLEETS) + 0.06).all()
-    low, high = 0.94 * stats.chi2.ppf(5e-11, FLEETS), 1.06 * stats.chi2.isf(5e-11, FLEETS)
-    assert (np.square(scores).sum(axis=0) > low).all()
-    assert (np.square(scores).sum(axis=0) < high).all()
+class TestDeviation:
+    def test_variance_error_includes_the_error_of_the_mean(self):
+        """A squared normal error of deviation s has a variance of 2 s⁴; 50 reports, so that it counts."""
+        e = draw(number(16, 1), bell(16, 9, 3), 50, np.random.default_rng(1))
+        found, centre = moments.deviation(e), moments.mean(e)
+        square = e.linear((bin_middles(e.experiment) - centre.value) ** 2)
+        assert found.variance.stderr**2 == pytest.approx(square.stderr**2 + 2 * centre.stderr**4)
+        assert found.variance.stderr > 1.01 * square.stderr
 
+    def test_of_a_single_bin_is_near_zero_with_finite_interval(self):
+        experiment = number(32, 4)
+        f = np.eye(32)[7]
+        found = moments.deviation(draw(experiment, f, 100_000, np.random.default_rng(3)))
+        low, high = found.interval()
+        assert low == 0
+        assert 0 <= found.value <= high < 3
 
-def test_single_bin_has_deviation_near_zero_and_finite_interval():
-    experiment = number(32, 4)
-    f = np.eye(32)[7]
-    found = moments.deviation(draw(experiment, f, 100_000, np.random.default_rng(3)))
-    low, high = found.interval()
-    assert low == 0
-    assert 0 <= found.value <= high < 3
+    @pytest.mark.slow
+    def test_interval_covers_despite_a_wrong_mean(self):
+        """400 fleets of 10,000 reports, flat hashing: 95 % intervals, taken to cover 94 % at least.
 
+        A coverage of 94 % or more hits less often than this by chance 1e-10.
+        """
+        experiment = designed("olh", 128, 1, g=3)
+        f = 1 / (1 + np.arange(128.0)) ** 1.3
+        f /= f.sum()
+        rng, hits = np.random.default_rng(5), 0
+        x = bin_middles(experiment)
+        truth = np.sqrt(f @ (x - f @ x) ** 2)
+        for _ in range(400):
+            low, high = moments.deviation(draw(experiment, f, 10_000, rng)).interval()
+            hits += low <= truth <= high
+        assert hits >= stats.binom.ppf(1e-10, 400, 0.94)
 
-def test_two_reports_give_finite_numbers_and_no_false_precision():
-    experiment = number(16, 1)
-    counts = np.zeros(experiment.code_count, dtype=int)
-    counts[-1] = 2
-    e = estimate(experiment, counts)
-    low, high = moments.mean(e).interval()
-    assert high - low > 64  # the whole range
-    assert np.isfinite([*moments.deviation(e).interval(), low, high]).all()
-
-
-def test_only_numbers_have_a_mean():
-    e = estimate(choice(["a", "b"], 1), [5, 6, 7])
-    for function in (moments.mean, moments.deviation):
-        with pytest.raises(UnitsError, match="mode is a choice"):
-            function(e)
-
-
-@pytest.mark.slow
-def test_deviation_interval_covers_despite_wrong_mean():
-    """400 fleets of 10,000 reports, flat hashing: 95 % intervals, taken to cover 94 % at least.
-
-    A coverage of 94 % or more hits less often than this by chance 1e-10.
-    """
-    experiment = designed("olh", 128, 1, g=3)
-    f = 1 / (1 + np.arange(128.0)) ** 1.3
-    f /= f.sum()
-    rng, hits = np.random.default_rng(5), 0
-    x = bin_middles(experiment)
-    truth = np.sqrt(f @ (x - f @ x) ** 2)
-    for _ in range(400):
-        low, high = moments.deviation(draw(experiment, f, 10_000, rng)).interval()
-        hits += low <= truth <= high
-    assert hits >= stats.binom.ppf(1e-10, 400, 0.94)
-
-
-def test_the_interval_of_the_deviation_is_around_three_means():
-    found = moments.deviation(draw(number(16, 1), bell(16, 9, 3), 500, np.random.default_rng(6)))
-    assert found.around.value[[0, 2]] == pytest.approx([found.variance.value] * 2)
-    low, high = found.around.interval(0.9)
-    assert found.interval(0.9) == (np.sqrt(max(low.min(), 0)), np.sqrt(high.max()))
+    def test_interval_combines_three_means(self):
+        found = moments.deviation(draw(number(16, 1), bell(16, 9, 3), 500, np.random.default_rng(6)))
+        assert found.around.value[[0, 2]] == pytest.approx([found.variance.value] * 2)
+        low, high = found.around.interval(0.9)
+        assert found.interval(0.9) == (np.sqrt(max(low.min(), 0)), np.sqrt(high.max()))

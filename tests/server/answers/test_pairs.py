@@ -1,4 +1,4 @@
-"""Answers about a pair: tables, the truth beside them, what changed and how it went, pictures."""
+"""Answers about a pair: tables, differences, changes, trends and pictures."""
 
 import matplotlib.image
 import numpy as np
@@ -50,169 +50,167 @@ def covered(answers: Answers | Answer) -> None:
             assert abs(row.value - row.truth) <= 7 / 1.96 * (row.high - row.low)
 
 
-def test_unasked_a_small_pair_says_all():
-    shown = CRASH_FLEET.summary()
-    assert [answer.kind for answer in shown] == ["joint", "marginal", "marginal", "conditional"]
-    covered(shown)
-    joint, version, crashed, given = shown
-    assert [row.name for row in joint.rows][:2] == ["version=1.2, crashed=no", "version=1.2, crashed=yes"]
-    assert sum(row.value for row in joint.rows) == pytest.approx(1)
-    assert version.rows[0].value == pytest.approx(joint.rows[0].value + joint.rows[1].value)
-    assert [row.name for row in crashed.rows] == ["crashed=no", "crashed=yes"]
-    assert given.rows[0].value == pytest.approx(joint.rows[1].value / version.rows[0].value)
-    assert given.rows[0].truth == pytest.approx(0.2)
-    assert given.heading == "crashed=yes given each version"
+class TestDifference:
+    def test_shows_both_sides_and_a_p_value(self):
+        sides, less = CRASH_FLEET.pairs.difference("crashed=yes", "version=1.2", "version!=1.2")
+        covered(Answers([sides, less]))
+        (row,) = less.rows
+        assert isinstance(row, DifferenceRow)
+        assert row.value == pytest.approx(sides.rows[0].value - sides.rows[1].value)
+        assert (row.first, row.second) == (sides.rows[0].value, sides.rows[1].value)
+        assert row.p < 1e-6
+
+    def test_names_both_sides_in_a_picture(self):
+        made = CRASH_FLEET.pairs.difference("crashed=yes", "version=1.2|1.3", "version=other | other|other")
+        (label,) = made[-1].plot().axes[0].get_yticklabels()
+        assert label.get_text() == "version=1.2|1.3\nless version=other|other|other"
 
 
-def test_table_has_80_columns_and_json_names_parts_of_cells():
-    for line in f"{CRASH_FLEET}\n{LATE_FLEET}".splitlines():
-        assert len(line) <= 80
-    row = CRASH_FLEET.pairs.joint().rows[1]
-    assert isinstance(row, CellRow)
-    plain = row.to_dict()
-    assert (plain["part_version"], plain["part_crashed"]) == ("1.2", "yes")
-    assert "cell" not in plain
-    assert "part_version,part_crashed" in CRASH_FLEET.pairs.joint().to_csv()
+class TestTables:
+    def test_have_80_columns_and_name_parts_of_cells(self):
+        for line in f"{CRASH_FLEET}\n{LATE_FLEET}".splitlines():
+            assert len(line) <= 80
+        row = CRASH_FLEET.pairs.joint().rows[1]
+        assert isinstance(row, CellRow)
+        plain = row.to_dict()
+        assert (plain["part_version"], plain["part_crashed"]) == ("1.2", "yes")
+        assert "cell" not in plain
+        assert "part_version,part_crashed" in CRASH_FLEET.pairs.joint().to_csv()
+
+    def test_conditional_of_a_number_is_its_mean(self):
+        answer = LATE_FLEET.pairs.conditional()
+        assert answer.quantity == "reading"
+        assert answer.heading == "mean delay given each version"
+        covered(answer)
+        shares = (LATE / LATE.sum()).reshape(3, 8)
+        middles = np.arange(8) * 5 + 2.5
+        assert [row.truth for row in answer.rows] == pytest.approx(
+            (shares @ middles / shares.sum(axis=1)).tolist()
+        )
+
+    def test_group_a_number_into_the_requested_rows(self):
+        assert [row.name for row in LATE_FLEET.pairs.marginal("delay", 2).rows] == [
+            "delay=below 20",
+            "delay=20 and above",
+        ]
+        assert len(LATE_FLEET.pairs.joint(2).rows) == 6
+        assert len(LATE_FLEET.pairs.conditional("version", "delay", 4).rows) == 12
+        covered(LATE_FLEET.pairs.conditional("version=1.2", "delay", 2))
+
+    def test_omit_rows_with_too_few_boards(self):
+        rare = np.array([0.60, 0.10, 0.25, 0.05, 0.0, 0.0])
+        answer = fleet(experiment(epsilon=2_000_000), rare, 3, 3_000).pairs.conditional()
+        assert [row.name for row in answer.rows] == ["version=1.2", "version=1.3"]
+        assert answer.note.startswith("Left out: too few boards have version=other (")
+        assert "reports." in answer.note
+        with pytest.raises(EstimateError, match="too few boards have version=other"):
+            fleet(experiment(epsilon=2_000_000), rare, 3, 3_000).pairs.conditional(given="version=other")
 
 
-def test_the_mean_of_a_number_for_each_label():
-    answer = LATE_FLEET.pairs.conditional()
-    assert answer.quantity == "reading"
-    assert answer.heading == "mean delay given each version"
-    covered(answer)
-    shares = (LATE / LATE.sum()).reshape(3, 8)
-    middles = np.arange(8) * 5 + 2.5
-    assert [row.truth for row in answer.rows] == pytest.approx(
-        (shares @ middles / shares.sum(axis=1)).tolist()
-    )
+class TestSummary:
+    def test_of_a_small_pair_shows_every_table(self):
+        shown = CRASH_FLEET.summary()
+        assert [answer.kind for answer in shown] == ["joint", "marginal", "marginal", "conditional"]
+        covered(shown)
+        joint, version, crashed, given = shown
+        assert [row.name for row in joint.rows][:2] == ["version=1.2, crashed=no", "version=1.2, crashed=yes"]
+        assert sum(row.value for row in joint.rows) == pytest.approx(1)
+        assert version.rows[0].value == pytest.approx(joint.rows[0].value + joint.rows[1].value)
+        assert [row.name for row in crashed.rows] == ["crashed=no", "crashed=yes"]
+        assert given.rows[0].value == pytest.approx(joint.rows[1].value / version.rows[0].value)
+        assert given.rows[0].truth == pytest.approx(0.2)
+        assert given.heading == "crashed=yes given each version"
 
-
-def test_a_number_s_rows_are_as_few_as_asked():
-    assert [row.name for row in LATE_FLEET.pairs.marginal("delay", 2).rows] == [
-        "delay=below 20",
-        "delay=20 and above",
-    ]
-    assert len(LATE_FLEET.pairs.joint(2).rows) == 6
-    assert len(LATE_FLEET.pairs.conditional("version", "delay", 4).rows) == 12
-    covered(LATE_FLEET.pairs.conditional("version=1.2", "delay", 2))
-
-
-def test_do_old_versions_crash_more():
-    sides, less = CRASH_FLEET.pairs.difference("crashed=yes", "version=1.2", "version!=1.2")
-    covered(Answers([sides, less]))
-    (row,) = less.rows
-    assert isinstance(row, DifferenceRow)
-    assert row.value == pytest.approx(sides.rows[0].value - sides.rows[1].value)
-    assert (row.first, row.second) == (sides.rows[0].value, sides.rows[1].value)
-    assert row.p < 1e-6
-
-
-def test_a_difference_in_a_picture_names_both_sides_whole():
-    made = CRASH_FLEET.pairs.difference("crashed=yes", "version=1.2|1.3", "version=other | other|other")
-    (label,) = made[-1].plot().axes[0].get_yticklabels()
-    assert label.get_text() == "version=1.2|1.3\nless version=other|other|other"
-
-
-def test_omits_and_names_rows_with_too_few_boards():
-    rare = np.array([0.60, 0.10, 0.25, 0.05, 0.0, 0.0])
-    answer = fleet(experiment(epsilon=2_000_000), rare, 3, 3_000).pairs.conditional()
-    assert [row.name for row in answer.rows] == ["version=1.2", "version=1.3"]
-    assert answer.note.startswith("Left out: too few boards have version=other (")
-    assert "reports." in answer.note
-    with pytest.raises(EstimateError, match="too few boards have version=other"):
-        fleet(experiment(epsilon=2_000_000), rare, 3, 3_000).pairs.conditional(given="version=other")
-
-
-def test_separate_views_show_marginals_and_note_missing_joint():
-    e = experiment(mechanism="views", views=[[0], [1]], cells=[3, 2])
-    shown = fleet(e, CRASHES).summary()
-    assert [answer.kind for answer in shown] == ["marginal", "marginal"]
-    covered(shown)
-    assert "no report tells of version and crashed together" in shown[-1].note
-    with pytest.raises(EstimateError, match="no report tells of version and crashed together"):
-        fleet(e, CRASHES).pairs.joint()
+    def test_of_separate_views_notes_the_missing_joint(self):
+        e = experiment(mechanism="views", views=[[0], [1]], cells=[3, 2])
+        shown = fleet(e, CRASHES).summary()
+        assert [answer.kind for answer in shown] == ["marginal", "marginal"]
+        covered(shown)
+        assert "no report tells of version and crashed together" in shown[-1].note
+        with pytest.raises(EstimateError, match="no report tells of version and crashed together"):
+            fleet(e, CRASHES).pairs.joint()
 
 
 OLD_AND_NEW = ("version=1.2", "version=1.3")
 
 
-@refusals(
-    (PairQuestion("crashed", "crashed"), "both about crashed"),
-    (PairQuestion("crashed=yes&version=1.2"), "of tells of all parts"),
-    (PairQuestion("", "version=1.2&crashed=no"), "the conditions tell of all parts"),
-    (PairQuestion("version", versus=("crashed=yes", "crashed=no")), "name a value of version"),
-    (PairQuestion("", "version", OLD_AND_NEW), "and given a third"),
-    (PairQuestion("speed"), "no part speed"),
-    (PairQuestion(versus=(OLD_AND_NEW[0], OLD_AND_NEW[0])), "name two that differ"),
-    (PairQuestion("crashed=yes", versus=("version=1.2", "crashed=no")), "crashed=no says already what"),
-    (PairQuestion("crashed=yes", "crashed=yes"), "crashed=yes is: name a condition of another part with"),
-    (PairQuestion("crashed", joint=True), "leave one or the other out"),
-    call=CRASH_FLEET.pairs.ask,
-    error=(UsageError, UnitsError),
-)
-def test_questions_that_make_no_sense_get_one_line(refusal: Refusal):
-    refusal.check()
+class TestChange:
+    def test_detects_only_changed_conditionals(self):
+        """Twice as many crashes under 1.3; of 1.2 nothing changed: p adjusted, 7 standard errors."""
+        rates = np.array([0.20, 0.10, 0.10])
+        worse = np.stack([VERSIONS * (1 - rates), VERSIONS * rates], axis=1).ravel()
+        after = fleet(experiment(), worse, 2)
+        (answer,) = after.change_since(CRASH_FLEET, pair=PairQuestion(of="crashed=yes"))
+        assert answer.kind == "change"
+        by_name = {row.name: row for row in answer.rows}
+        assert by_name["version=1.3"].low > 0.03
+        half = (by_name["version=1.2"].high - by_name["version=1.2"].low) / 2
+        assert abs(by_name["version=1.2"].value) < 7 / 1.96 * half
+        unasked = after.change_since(CRASH_FLEET)
+        assert unasked[0].title == "change of share of the fleet: version and crashed"
+
+    def test_trend_covers_every_window(self):
+        windows = {f"2026-11-{20 + i}": fleet(experiment(), CRASHES, 10 + i).estimates for i in range(3)}
+        (answer,) = trend(windows, (), pair=PairQuestion(of="crashed=yes", given="version=1.2"))
+        assert [row.window for row in answer.rows if isinstance(row, TrendRow)] == list(windows)
+        assert answer.title == "crashed=yes given version=1.2, over time"
+        ((name, p),) = answer.p_values
+        assert name == "version=1.2"
+        assert p > 1e-11
+        (less,) = trend(windows, (), pair=PairQuestion(versus=("version=1.2", "version=1.3")))[1:]
+        assert all(row.low > 0.05 for row in less.rows)
+        (unasked,) = trend(windows, ())
+        assert {row.name for row in unasked.rows} == {"version=1.2", "version=1.3", "version=other"}
 
 
-def test_a_pair_has_no_histogram_and_others_are_no_pairs():
-    with pytest.raises(NotAnswered):
-        CRASH_FLEET.histogram()
-    other = Experiment.parse(experiment_json())
-    with pytest.raises(NotAnswered):
-        FleetEstimate(estimate(other, np.array([20, 30]))).pairs.joint()
+class TestErrors:
+    @refusals(
+        (PairQuestion("crashed", "crashed"), "both about crashed"),
+        (PairQuestion("crashed=yes&version=1.2"), "of tells of all parts"),
+        (PairQuestion("", "version=1.2&crashed=no"), "the conditions tell of all parts"),
+        (PairQuestion("version", versus=("crashed=yes", "crashed=no")), "name a value of version"),
+        (PairQuestion("", "version", OLD_AND_NEW), "and given a third"),
+        (PairQuestion("speed"), "no part speed"),
+        (PairQuestion(versus=(OLD_AND_NEW[0], OLD_AND_NEW[0])), "name two that differ"),
+        (PairQuestion("crashed=yes", versus=("version=1.2", "crashed=no")), "crashed=no says already what"),
+        (PairQuestion("crashed=yes", "crashed=yes"), "crashed=yes is: name a condition of another part with"),
+        (PairQuestion("crashed", joint=True), "leave one or the other out"),
+        call=CRASH_FLEET.pairs.ask,
+        error=(UsageError, UnitsError),
+    )
+    def test_invalid_question_is_one_line(self, refusal: Refusal):
+        refusal.check()
+
+    def test_pair_methods_are_only_for_pairs(self):
+        with pytest.raises(NotAnswered):
+            CRASH_FLEET.histogram()
+        other = Experiment.parse(experiment_json())
+        with pytest.raises(NotAnswered):
+            FleetEstimate(estimate(other, np.array([20, 30]))).pairs.joint()
+
+    def test_different_parts_are_not_comparable(self):
+        other = fleet(experiment(VERSION, CRASHED | {"name": "froze"}), CRASHES, 5)
+        with pytest.raises(EstimateError, match="if their parts are the same"):
+            CRASH_FLEET.change_since(other)
 
 
-def test_detects_changed_conditionals_only():
-    """Twice as many crashes under 1.3; of 1.2 nothing changed: p adjusted, 7 standard errors."""
-    rates = np.array([0.20, 0.10, 0.10])
-    worse = np.stack([VERSIONS * (1 - rates), VERSIONS * rates], axis=1).ravel()
-    after = fleet(experiment(), worse, 2)
-    (answer,) = after.change_since(CRASH_FLEET, pair=PairQuestion(of="crashed=yes"))
-    assert answer.kind == "change"
-    by_name = {row.name: row for row in answer.rows}
-    assert by_name["version=1.3"].low > 0.03
-    half = (by_name["version=1.2"].high - by_name["version=1.2"].low) / 2
-    assert abs(by_name["version=1.2"].value) < 7 / 1.96 * half
-    unasked = after.change_since(CRASH_FLEET)
-    assert unasked[0].title == "change of share of the fleet: version and crashed"
-
-
-def test_how_it_went_over_the_windows():
-    windows = {f"2026-11-{20 + i}": fleet(experiment(), CRASHES, 10 + i).estimates for i in range(3)}
-    (answer,) = trend(windows, (), pair=PairQuestion(of="crashed=yes", given="version=1.2"))
-    assert [row.window for row in answer.rows if isinstance(row, TrendRow)] == list(windows)
-    assert answer.title == "crashed=yes given version=1.2, over time"
-    ((name, p),) = answer.p_values
-    assert name == "version=1.2"
-    assert p > 1e-11
-    (less,) = trend(windows, (), pair=PairQuestion(versus=("version=1.2", "version=1.3")))[1:]
-    assert all(row.low > 0.05 for row in less.rows)
-    (unasked,) = trend(windows, ())
-    assert {row.name for row in unasked.rows} == {"version=1.2", "version=1.3", "version=other"}
-
-
-def test_pairs_of_other_parts_do_not_go_together():
-    other = fleet(experiment(VERSION, CRASHED | {"name": "froze"}), CRASHES, 5)
-    with pytest.raises(EstimateError, match="if their parts are the same"):
-        CRASH_FLEET.change_since(other)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "answers",
-    [
-        fleet(experiment(VERSION, DELAY | {"bins": 16}), np.ones(48)).pairs.joint(),
-        fleet(experiment(VERSION, DELAY | {"bins": 4}, CRASHED), np.ones(24)).pairs.joint(),
-        CRASH_FLEET.pairs.summary(),
-    ],
-    ids=["large heat map", "three parts", "summary"],
-)
-def test_pictures_are_drawn(answers, tmp_path):
-    answers.plot(tmp_path / "picture.png")
-    pixels = matplotlib.image.imread(tmp_path / "picture.png")[..., :3]
-    # A number for each colour: rows of three take seconds to sort.
-    colours = (255 * pixels).astype(int) @ [1, 256, 65_536]
-    assert len(np.unique(colours)) > 50
+class TestPictures:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        "answers",
+        [
+            fleet(experiment(VERSION, DELAY | {"bins": 16}), np.ones(48)).pairs.joint(),
+            fleet(experiment(VERSION, DELAY | {"bins": 4}, CRASHED), np.ones(24)).pairs.joint(),
+            CRASH_FLEET.pairs.summary(),
+        ],
+        ids=["large heat map", "three parts", "summary"],
+    )
+    def test_are_drawn(self, answers, tmp_path):
+        answers.plot(tmp_path / "picture.png")
+        pixels = matplotlib.image.imread(tmp_path / "picture.png")[..., :3]
+        # A number for each colour: rows of three take seconds to sort.
+        colours = (255 * pixels).astype(int) @ [1, 256, 65_536]
+        assert len(np.unique(colours)) > 50
 
 
 class TestMissing:
@@ -246,12 +244,12 @@ class TestMissing:
         assert missing.truth == pytest.approx(self.SHARES[:, 2].sum())
         assert no.value + yes.value == pytest.approx(1)
 
-    def test_no_reading_can_be_asked_for(self):
+    def test_no_reading_can_be_selected(self):
         shown = self.FLEET.pairs.conditional("crashed=no reading", "version")
         covered(shown)
         assert [row.truth for row in shown.rows] == pytest.approx(1 - self.KNOWN)
 
-    def test_another_value_is_not_no_reading(self):
+    def test_inequality_excludes_no_reading(self):
         others = self.FLEET.pairs.conditional("version=1.2", "crashed!=yes")
         no = self.FLEET.pairs.conditional("version=1.2", "crashed=no")
         assert others.rows[0].truth == pytest.approx(no.rows[0].truth)

@@ -20,11 +20,11 @@ class TestLast:
         hours = ("2026-11-30T01", "2026-11-30T10", "2026-11-30T11", "2026-11-30T12")
         assert periods.last("2h", hours, NOON) == hours[1:3]
 
-    def test_all_are_the_completed_ones(self):
+    def test_all_covers_completed_windows(self):
         assert periods.last("all", DAYS, NOON) == DAYS[:-1]
         assert periods.last("all", ("all",), NOON) == ("all",)
 
-    def test_a_period_without_reports_names_its_days(self):
+    def test_period_without_reports_names_its_days(self):
         with pytest.raises(UsageError, match="newest window with reports is 2026-11-30") as none:
             periods.last("2d", DAYS, NOON + datetime.timedelta(days=9))
         assert "no report came from 2026-12-07 to 2026-12-08, the last 2d before today" in str(none.value)
@@ -60,7 +60,7 @@ class TestUsual:
         assert periods.usual(hours, NOON) == hours[:6]
         assert periods.usual(hours[6:], NOON) == hours[6:8]  # before a day has ended
 
-    def test_is_what_is_running_before_anything_ended(self):
+    def test_is_the_running_window_before_any_ended(self):
         assert periods.usual(DAYS[-1:], NOON) == DAYS[-1:]
         assert periods.usual(("all",), NOON) == ("all",)
         assert periods.usual((), NOON) == ()

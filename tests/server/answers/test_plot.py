@@ -1,4 +1,4 @@
-"""What pictures draw: numbers and dates at their places, what was adjusted away marked, both sides named."""
+"""Pictures of answers: bars, lines and panels."""
 
 import io
 
@@ -26,93 +26,94 @@ def panel(made: Figure, number: int = 0) -> Axes:
     return made.axes[number]
 
 
-@pytest.mark.slow
-def test_bars_of_a_number_stand_from_edge_to_edge():
-    answer = TEMP.histogram(16)
-    axes = panel(answer.plot())
-    bars = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]  # type: ignore[attr-defined]
-    for (left, right), row in zip(bars, answer.rows, strict=True):
-        assert row.lower is not None
-        assert row.upper is not None
-        assert row.lower < left < right < row.upper
-    assert axes.get_xlim() == (-16, 48)
-    labels = [label.get_text() for label in axes.get_xticklabels()]
-    assert all(float(text) == float(f"{float(text):g}") for text in labels)
-    assert "temp, °C: fleet home, 2026-11-21" in axes.get_title(loc="left")
+class TestBars:
+    @pytest.mark.slow
+    def test_of_a_number_span_its_bins(self):
+        answer = TEMP.histogram(16)
+        axes = panel(answer.plot())
+        bars = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]  # type: ignore[attr-defined]
+        for (left, right), row in zip(bars, answer.rows, strict=True):
+            assert row.lower is not None
+            assert row.upper is not None
+            assert row.lower < left < right < row.upper
+        assert axes.get_xlim() == (-16, 48)
+        labels = [label.get_text() for label in axes.get_xticklabels()]
+        assert all(float(text) == float(f"{float(text):g}") for text in labels)
+        assert "temp, °C: fleet home, 2026-11-21" in axes.get_title(loc="left")
+
+    @pytest.mark.slow
+    def test_become_a_line_in_a_band_above_40_rows(self):
+        few, many = panel(TEMP.histogram(32).plot()), panel(TEMP.histogram(64, post="smooth").plot())
+        assert (len(few.patches), len(many.patches)) == (32, 0)
+        assert many.get_legend_handles_labels()[1].count("smooth") == 1
+        assert len(many.lines[0].get_xdata()) == 64  # type: ignore[arg-type]
+
+    @pytest.mark.slow
+    def test_have_shortened_labels_beside_them(self):
+        axes = panel(MODE.histogram().plot())
+        names = [label.get_text() for label in axes.get_yticklabels()]
+        assert names == [*MODES.labels, "other"]
+        assert {"estimate", "truth", "95 % interval"} <= set(axes.get_legend_handles_labels()[1])
+        long = Answer("histogram", "m", "share", "", 9, 0.95, (Row("x" * 60, 0.1, 0, 0.2),))
+        assert [label.get_text() for label in panel(long.plot()).get_yticklabels()] == ["x" * 31 + "…"]
 
 
-@pytest.mark.slow
-def test_more_than_40_rows_are_a_line_in_a_band():
-    few, many = panel(TEMP.histogram(32).plot()), panel(TEMP.histogram(64, post="smooth").plot())
-    assert (len(few.patches), len(many.patches)) == (32, 0)
-    assert many.get_legend_handles_labels()[1].count("smooth") == 1
-    assert len(many.lines[0].get_xdata()) == 64  # type: ignore[arg-type]
+class TestLines:
+    @pytest.mark.slow
+    def test_cdf_is_drawn_over_its_edges(self):
+        answer = TEMP.cdf()
+        x, y = panel(answer.plot()).lines[0].get_data()
+        assert np.asarray(x) == pytest.approx(np.arange(-15, 48))
+        assert np.asarray(y) == pytest.approx([100 * row.value for row in answer.rows])
+
+    @pytest.mark.slow
+    def test_trend_dates_are_to_scale_and_largest_labels_shown(self):
+        days = ("2026-11-03", "2026-11-04", "2026-11-14")
+        rows = tuple(
+            TrendRow(f"mode {i}", i / 100, i / 100 - 0.01, i / 100 + 0.01, window=day, reports=9)
+            for i in range(12)
+            for day in days
+        )
+        axes = panel(Answer("trend", "mode", "share", "", 9, 0.95, rows).plot())
+        names = axes.get_legend_handles_labels()[1]
+        assert sorted(names) == sorted(["(the table has 6 more)", *(f"mode {i}" for i in range(6, 12))])
+        lines = [line for line in axes.lines if len(line.get_xdata()) == 3]  # type: ignore[arg-type]
+        expected = np.diff(date2num([np.datetime64(day) for day in days]))
+        assert np.diff(np.asarray(lines[0].get_xdata(orig=False))) == pytest.approx(expected)
+        assert any("Nov" in label.get_text() for label in axes.get_xticklabels())
 
 
-@pytest.mark.slow
-def test_labels_are_beside_their_bars_and_shortened():
-    axes = panel(MODE.histogram().plot())
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == [*MODES.labels, "other"]
-    assert {"estimate", "truth", "95 % interval"} <= set(axes.get_legend_handles_labels()[1])
-    long = Answer("histogram", "m", "share", "", 9, 0.95, (Row("x" * 60, 0.1, 0, 0.2),))
-    assert [label.get_text() for label in panel(long.plot()).get_yticklabels()] == ["x" * 31 + "…"]
+class TestPanels:
+    @pytest.mark.slow
+    def test_comparison_names_sides_and_marks_adjusted_rows(self):
+        looks = {"changed": (0.001, 0.002), "taken": (0.03, 0.09), "chance": (0.4, 1.0)}
+        rows = tuple(
+            ChangeRow(name, 0.1, 0.05, 0.15, before=0.2, after=0.3, p=p, p_adjusted=adjusted)
+            for name, (p, adjusted) in looks.items()
+        )
+        answer = Answer(
+            "change", "mode", "share", "", 9, 0.95, rows, "", "fleet home, 2026-11-21", "fleet lab"
+        )
+        axes = panel(answer.plot())
+        assert axes.get_title(loc="left") == "mode: fleet home, 2026-11-21\nagainst fleet lab"
+        legend = axes.get_legend()
+        assert legend is not None
+        assert [text.get_text().split("\n")[0] for text in legend.get_texts()] == [
+            "changed",
+            "may be chance",
+            "changed if looked at alone,",
+        ]
+        faces = [container.lines[0].get_markerfacecolor() for container in axes.containers]  # type: ignore[attr-defined]
+        assert faces == [figure.COLOURS[1], "white", figure.QUIET]
+        assert "1 would count as changed if looked at alone" in answer.notes[0]
 
-
-@pytest.mark.slow
-def test_the_cdf_is_drawn_over_its_edges():
-    answer = TEMP.cdf()
-    x, y = panel(answer.plot()).lines[0].get_data()
-    assert np.asarray(x) == pytest.approx(np.arange(-15, 48))
-    assert np.asarray(y) == pytest.approx([100 * row.value for row in answer.rows])
-
-
-@pytest.mark.slow
-def test_trend_dates_are_to_scale_and_largest_labels_are_drawn():
-    days = ("2026-11-03", "2026-11-04", "2026-11-14")
-    rows = tuple(
-        TrendRow(f"mode {i}", i / 100, i / 100 - 0.01, i / 100 + 0.01, window=day, reports=9)
-        for i in range(12)
-        for day in days
-    )
-    axes = panel(Answer("trend", "mode", "share", "", 9, 0.95, rows).plot())
-    names = axes.get_legend_handles_labels()[1]
-    assert sorted(names) == sorted(["(the table has 6 more)", *(f"mode {i}" for i in range(6, 12))])
-    lines = [line for line in axes.lines if len(line.get_xdata()) == 3]  # type: ignore[arg-type]
-    expected = np.diff(date2num([np.datetime64(day) for day in days]))
-    assert np.diff(np.asarray(lines[0].get_xdata(orig=False))) == pytest.approx(expected)
-    assert any("Nov" in label.get_text() for label in axes.get_xticklabels())
-
-
-@pytest.mark.slow
-def test_comparison_names_sides_and_marks_adjusted_rows():
-    looks = {"changed": (0.001, 0.002), "taken": (0.03, 0.09), "chance": (0.4, 1.0)}
-    rows = tuple(
-        ChangeRow(name, 0.1, 0.05, 0.15, before=0.2, after=0.3, p=p, p_adjusted=adjusted)
-        for name, (p, adjusted) in looks.items()
-    )
-    answer = Answer("change", "mode", "share", "", 9, 0.95, rows, "", "fleet home, 2026-11-21", "fleet lab")
-    axes = panel(answer.plot())
-    assert axes.get_title(loc="left") == "mode: fleet home, 2026-11-21\nagainst fleet lab"
-    legend = axes.get_legend()
-    assert legend is not None
-    assert [text.get_text().split("\n")[0] for text in legend.get_texts()] == [
-        "changed",
-        "may be chance",
-        "changed if looked at alone,",
-    ]
-    faces = [container.lines[0].get_markerfacecolor() for container in axes.containers]  # type: ignore[attr-defined]
-    assert faces == [figure.COLOURS[1], "white", figure.QUIET]
-    assert "1 would count as changed if looked at alone" in answer.notes[0]
-
-
-@pytest.mark.slow
-def test_stacks_several_answers_under_one_heading():
-    made = Answers([TEMP.share("18:22"), TEMP.quantile(0.5), TEMP.cdf()]).plot()
-    panel(made)
-    assert [axes.get_title(loc="left") for axes in made.axes] == [
-        "ranges",
-        "quantiles",
-        "share of the fleet below",
-    ]
-    assert [text.get_text() for text in made.texts] == ["temp, °C: fleet home, 2026-11-21"]
+    @pytest.mark.slow
+    def test_several_answers_share_one_heading(self):
+        made = Answers([TEMP.share("18:22"), TEMP.quantile(0.5), TEMP.cdf()]).plot()
+        panel(made)
+        assert [axes.get_title(loc="left") for axes in made.axes] == [
+            "ranges",
+            "quantiles",
+            "share of the fleet below",
+        ]
+        assert [text.get_text() for text in made.texts] == ["temp, °C: fleet home, 2026-11-21"]

@@ -50,12 +50,12 @@ def facts(reader: StoreReader) -> Facts:
 
 
 class TestForms:
-    def test_only_what_differs_from_the_default_is_named(self):
+    def test_only_fields_unlike_the_default_are_named(self):
         assert TEMP.options() == {}
         assert TEMP.query() == ""
         assert TEMP.arguments() == ["temp", "--fleet", "home"]
 
-    def test_arguments_are_those_of_the_command(self):
+    def test_arguments_match_the_command(self):
         assert ASKED.arguments()[3:] == [
             "--window=2026-11-01..2026-11-03",
             "--window=2026-11-07",
@@ -68,7 +68,7 @@ class TestForms:
             "--confidence=0.99",
         ]
 
-    def test_an_address_has_the_same_fields(self):
+    def test_address_has_the_same_fields(self):
         fields = parse_qs(ASKED.query())
         assert fields["ranges"] == ["-1:12", "20:"]
         assert fields.keys() == ASKED.options().keys()
@@ -87,7 +87,7 @@ class TestForms:
             ({"top": -1}, "top must be 0 or more, not -1"),
         ],
     )
-    def test_a_wrong_field_is_one_line(self, fields: dict, text: str, reader: StoreReader):
+    def test_wrong_field_is_one_line(self, fields: dict, text: str, reader: StoreReader):
         with pytest.raises(UsageError) as refused:
             reader.fleet("home").experiment("temp").ask(**fields)
         assert str(refused.value) == text
@@ -106,6 +106,7 @@ class TestResolve:
             ({"by": "week"}, DAYS[:19]),
             ({"trend": True, "last": "3d"}, DAYS[16:19]),
         ],
+        ids=["usual", "last", "all", "month", "overlap", "trend", "by week", "trend of three days"],
     )
     def test_windows_of_a_period(self, fields: dict, windows: tuple[str, ...], facts: Facts):
         assert TEMP.replace(**fields).resolve(facts).selection.windows == windows
@@ -121,13 +122,17 @@ class TestResolve:
             ({"against": ("before",), "last": "2d"}, "home", DAYS[15:17]),
             ({"against": ("before",), "windows": ("2026-11-06..2026-11-08",)}, "home", DAYS[2:5]),
         ],
+        ids=[
+            *("a window", "a fleet", "a fleet in a window", "a window of a fleet"),
+            *("the time before", "two days before", "three days before"),
+        ],
     )
     def test_windows_to_compare_with(self, fields: dict, fleet: str, windows: tuple, facts: Facts):
         against = TEMP.replace(**fields).resolve(facts).against
         assert against is not None
         assert (against.fleet, against.windows) == (fleet, windows)
 
-    def test_a_comparison_is_of_what_the_file_asks(self, facts: Facts):
+    def test_comparison_uses_the_questions_of_the_file(self, facts: Facts):
         question = TEMP.replace(against=("before",)).resolve(facts).question
         assert (question.ranges, question.quantiles) == (("18:",), (0.5,))
         assert TEMP.resolve(facts).question == TEMP
@@ -143,6 +148,6 @@ class TestResolve:
             ({"trend": True, "against": ("fleet=lab",)}, "two questions"),
         ],
     )
-    def test_rejects_what_has_no_answer(self, fields: dict, text: str, facts: Facts):
+    def test_rejects_questions_without_an_answer(self, fields: dict, text: str, facts: Facts):
         with pytest.raises(UsageError, match=text):
             TEMP.replace(**fields).resolve(facts)

@@ -1,4 +1,4 @@
-"""Both ε of what a store holds: which reports hide one another, and how many are one board's."""
+"""Both ε of a store: that of a report and that of the histograms."""
 
 import datetime
 import json
@@ -58,84 +58,72 @@ def _known(both: TwoEpsilons) -> float:
     return both.histogram
 
 
-def test_windows_added_up_hide_better_than_one(folder: Path) -> None:
-    everything, day = _of(folder), _of(folder, "2026-11-19")
-    assert (everything.reports, everything.own, everything.report) == (6_500, 1, 2.0)
-    assert everything.histogram == histogram_epsilon(ASKED, 6_500) < _known(day)
-    assert day.histogram == histogram_epsilon(ASKED, 500) < 2
+class TestOwnReports:
+    def test_are_limited_and_honest_reports_rounded_down(self) -> None:
+        """Half of 3 reports are honest: 1 is, for sure. Of 5 reports, 5 may be of a board that may have 9."""
+        assert second_epsilon.of_histograms([(ASKED, 3)], 1, Shuffling(honest=0.5)).reports == 1
+        found = second_epsilon.of_histograms([(ASKED, 5)], 9)
+        assert (found.own, found.reports) == (5, 5)
+
+    def test_count_twice_if_a_board_sent_two(self, folder: Path) -> None:
+        once = _of(folder)
+        _report_again(folder)
+        twice = _of(folder)
+        assert twice.own == 2
+        assert twice.histogram == histogram_epsilon(ASKED, 6_500, own=2) > 2 * _known(once)
+        once_only = experiment_json(name="door", epsilon=2_000_000, budget={"rule": "count", "cap": 1})
+        with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store:
+            fill(store, "home", once_only, DAYS)
+        _report_again(folder)
+        assert _of(folder).own == 2  # as the version says that lets a board report more
 
 
-def test_rounds_honest_reports_down_and_limits_own_reports() -> None:
-    """Half of 3 reports are honest: 1 is, for sure. Of 5 reports, 5 may be of a board that may have 9."""
-    assert second_epsilon.of_histograms([(ASKED, 3)], 1, Shuffling(honest=0.5)).reports == 1
-    found = second_epsilon.of_histograms([(ASKED, 5)], 9)
-    assert (found.own, found.reports) == (5, 5)
+class TestShuffling:
+    def test_excludes_forged_reports_and_sets_delta(self, folder: Path) -> None:
+        assert _of(folder, honest=0.5).histogram == histogram_epsilon(ASKED, 3_250)
+        assert _known(_of(folder, delta=1e-9)) > _known(_of(folder))
+        for wrong in ({"honest": 0}, {"honest": 1.5}, {"delta": 0}, {"delta": 1}):
+            with pytest.raises(UsageError):
+                Shuffling(**wrong)
 
 
-def test_boards_with_two_reports_count_twice(folder: Path) -> None:
-    once = _of(folder)
-    _report_again(folder)
-    twice = _of(folder)
-    assert twice.own == 2
-    assert twice.histogram == histogram_epsilon(ASKED, 6_500, own=2) > 2 * _known(once)
-    once_only = experiment_json(name="door", epsilon=2_000_000, budget={"rule": "count", "cap": 1})
-    with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store:
-        fill(store, "home", once_only, DAYS)
-    _report_again(folder)
-    assert _of(folder).own == 2  # as the version says that lets a board report more
+class TestCommands:
+    @pytest.mark.slow
+    def test_estimate_shows_both_with_the_limits(self, folder: Path) -> None:
+        text = hushmote("estimate", "door", cwd=folder)
+        plain = " ".join(text.split())
+        assert "ε of a report: 2. ε for someone who sees this once: 0.14" in plain
+        assert (
+            f"for someone who has seen every day: {rounded_up(histogram_epsilon(ASKED, 500))}, at δ" in plain
+        )
+        assert LIMITS in " ".join(text.split())
+        found = json.loads(hushmote("estimate", "door", "--delta", "1e-9", "--json", cwd=folder))["epsilon"]
+        assert found == _of(folder, delta=1e-9).to_dict()
+        trend = json.loads(hushmote("estimate", "door", "--trend", "--json", cwd=folder))
+        rows = trend["answers"][0]["rows"]
+        assert [row["histogram_epsilon"] for row in rows] == [
+            histogram_epsilon(ASKED, n) for n in DAYS.values()
+        ]
+        assert trend["epsilon"]["histogram"] == rows[0]["histogram_epsilon"]
+        day = ("--window", "2026-11-20", "--against", "2026-11-21")
+        change = json.loads(hushmote("estimate", "door", *day, "--json", cwd=folder))
+        assert change["epsilon"]["histogram"] == histogram_epsilon(ASKED, 2_000)
+        rows = hushmote("estimate", "door", "--trend", "--rows", "9", cwd=folder).splitlines()
+        assert max(map(len, rows)) <= 80
+        assert "delta is above 0" in hushmote("estimate", "door", "--delta", "0", cwd=folder, expect=1)
 
-
-def test_windows_that_are_each_seen_are_as_bad_as_the_worst(folder: Path) -> None:
-    with Store(f"sqlite:///{folder / 'hushmote.sqlite'}", create=False) as store:
-        asked = Selection("door", "home")
-        each = second_epsilon.of_each_window(Facts(store), asked)
-        together = second_epsilon.of_windows(Facts(store), asked)
-    assert {day: one.reports for day, one in each.items()} == DAYS
-    assert together.histogram == max(map(_known, each.values()))
-    assert together.histogram == histograms_epsilon([(ASKED, n) for n in DAYS.values()])
-
-
-def test_forged_reports_hide_nobody_and_delta_is_chosen(folder: Path) -> None:
-    assert _of(folder, honest=0.5).histogram == histogram_epsilon(ASKED, 3_250)
-    assert _known(_of(folder, delta=1e-9)) > _known(_of(folder))
-    for wrong in ({"honest": 0}, {"honest": 1.5}, {"delta": 0}, {"delta": 1}):
-        with pytest.raises(UsageError):
-            Shuffling(**wrong)
-
-
-@pytest.mark.slow
-def test_estimate_shows_both_with_the_limits(folder: Path) -> None:
-    text = hushmote("estimate", "door", cwd=folder)
-    plain = " ".join(text.split())
-    assert "ε of a report: 2. ε for someone who sees this once: 0.14" in plain
-    assert f"for someone who has seen every day: {rounded_up(histogram_epsilon(ASKED, 500))}, at δ" in plain
-    assert LIMITS in " ".join(text.split())
-    found = json.loads(hushmote("estimate", "door", "--delta", "1e-9", "--json", cwd=folder))["epsilon"]
-    assert found == _of(folder, delta=1e-9).to_dict()
-    trend = json.loads(hushmote("estimate", "door", "--trend", "--json", cwd=folder))
-    rows = trend["answers"][0]["rows"]
-    assert [row["histogram_epsilon"] for row in rows] == [histogram_epsilon(ASKED, n) for n in DAYS.values()]
-    assert trend["epsilon"]["histogram"] == rows[0]["histogram_epsilon"]
-    day = ("--window", "2026-11-20", "--against", "2026-11-21")
-    change = json.loads(hushmote("estimate", "door", *day, "--json", cwd=folder))
-    assert change["epsilon"]["histogram"] == histogram_epsilon(ASKED, 2_000)
-    rows = hushmote("estimate", "door", "--trend", "--rows", "9", cwd=folder).splitlines()
-    assert max(map(len, rows)) <= 80
-    assert "delta is above 0" in hushmote("estimate", "door", "--delta", "0", cwd=folder, expect=1)
-
-
-def test_status_shows_both_for_each_version(folder: Path) -> None:
-    text = hushmote("status", "--verbose", cwd=folder)
-    assert LIMITS in " ".join(text.split())
-    assert max(map(len, text.splitlines())) <= 80
-    assert RUNNING not in " ".join(text.split())
-    (line,) = json.loads(hushmote("status", "--json", cwd=folder))["experiments"]
-    epsilon = line["epsilon"]
-    assert (epsilon["report"], epsilon["own"], epsilon["newest_window"]) == (2.0, 1, "2026-11-21")
-    assert epsilon["newest"] == histogram_epsilon(ASKED, 2_000)
-    assert epsilon["added_up"] == histogram_epsilon(ASKED, 6_500)
-    assert epsilon["all_windows"] == histogram_epsilon(ASKED, 500)
-    assert (epsilon["histogram_holds"], epsilon["none_holds"]) == (ENDED, None)
+    def test_status_shows_both_for_each_version(self, folder: Path) -> None:
+        text = hushmote("status", "--verbose", cwd=folder)
+        assert LIMITS in " ".join(text.split())
+        assert max(map(len, text.splitlines())) <= 80
+        assert RUNNING not in " ".join(text.split())
+        (line,) = json.loads(hushmote("status", "--json", cwd=folder))["experiments"]
+        epsilon = line["epsilon"]
+        assert (epsilon["report"], epsilon["own"], epsilon["newest_window"]) == (2.0, 1, "2026-11-21")
+        assert epsilon["newest"] == histogram_epsilon(ASKED, 2_000)
+        assert epsilon["added_up"] == histogram_epsilon(ASKED, 6_500)
+        assert epsilon["all_windows"] == histogram_epsilon(ASKED, 500)
+        assert (epsilon["histogram_holds"], epsilon["none_holds"]) == (ENDED, None)
 
 
 RUNS = "9999-12-30"
@@ -143,113 +131,133 @@ RUNS = "9999-12-30"
 LEARNS = "and whoever sees a histogram again after every few reports learns single reports"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("window", "which"), [(RUNS, f"window {RUNS} has not ended"), ("all", 'window "all" never ends')]
-)
-def test_a_window_that_runs_has_no_epsilon_of_its_histogram(folder: Path, window: str, which: str) -> None:
-    # Asked at 26,000 and again at 26,001 reports, two histograms differ by one report: by ε of a report.
-    for more in (26_000, 1):
-        _count(folder, window, more)
-        for windows in ((window,), ("2026-11-20", window), ()):
-            both = _of(folder, *windows)
-            assert both.histogram is None
-            assert both.to_dict()["histogram"] is None
-            assert both.holds == f"only the ε of a report holds: {which}, {LEARNS}"
-            assert both.words() == f"ε of a report: 2. ε of the histogram: –: {both.holds}."
-    assert (both.report, both.own, both.reports) == (2.0, 1, 32_501)
-    with StoreReader(f"sqlite:///{folder / 'hushmote.sqlite'}") as reader:
-        door = reader.fleet("home").experiment("door")
-        each = second_epsilon.of_each_window(Facts(reader.store), Selection("door", "home"))
-        sides = (Selection("door", "home", (one,)) for one in ("2026-11-20", window))
-        change = second_epsilon.of_selections(Facts(reader.store), *sides)
-        for both in (change, door.two_epsilons(window), door.two_epsilons(window, apart=True)):
-            assert both.histogram is None
-        assert door.two_epsilons(tuple(DAYS)).histogram == histogram_epsilon(ASKED, 6_500)
-        everything = tuple(sorted((*DAYS, window)))
-        (trend,), (ended,) = door.trend(windows=everything), door.trend()
-    known = {day: histogram_epsilon(ASKED, n) for day, n in DAYS.items()} | {window: None}
-    assert {day: one.histogram for day, one in each.items()} == known
-    assert {row.window: row.histogram_epsilon for row in trend.rows if isinstance(row, TrendRow)} == known
-    assert RUNNING in trend.notes[0]
-    assert RUNNING not in " ".join(ended.notes)
+class TestRunningWindow:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("window", "which"), [(RUNS, f"window {RUNS} has not ended"), ("all", 'window "all" never ends')]
+    )
+    def test_has_no_histogram_epsilon(self, folder: Path, window: str, which: str) -> None:
+        # Asked at 26,000 and again at 26,001 reports, two histograms differ by one report: by ε of a report.
+        for more in (26_000, 1):
+            _count(folder, window, more)
+            for windows in ((window,), ("2026-11-20", window), ()):
+                both = _of(folder, *windows)
+                assert both.histogram is None
+                assert both.to_dict()["histogram"] is None
+                assert both.holds == f"only the ε of a report holds: {which}, {LEARNS}"
+                assert both.words() == f"ε of a report: 2. ε of the histogram: –: {both.holds}."
+        assert (both.report, both.own, both.reports) == (2.0, 1, 32_501)
+        with StoreReader(f"sqlite:///{folder / 'hushmote.sqlite'}") as reader:
+            door = reader.fleet("home").experiment("door")
+            each = second_epsilon.of_each_window(Facts(reader.store), Selection("door", "home"))
+            sides = (Selection("door", "home", (one,)) for one in ("2026-11-20", window))
+            change = second_epsilon.of_selections(Facts(reader.store), *sides)
+            for both in (change, door.two_epsilons(window), door.two_epsilons(window, apart=True)):
+                assert both.histogram is None
+            assert door.two_epsilons(tuple(DAYS)).histogram == histogram_epsilon(ASKED, 6_500)
+            everything = tuple(sorted((*DAYS, window)))
+            (trend,), (ended,) = door.trend(windows=everything), door.trend()
+        known = {day: histogram_epsilon(ASKED, n) for day, n in DAYS.items()} | {window: None}
+        assert {day: one.histogram for day, one in each.items()} == known
+        assert {row.window: row.histogram_epsilon for row in trend.rows if isinstance(row, TrendRow)} == known
+        assert RUNNING in trend.notes[0]
+        assert RUNNING not in " ".join(ended.notes)
+
+    @pytest.mark.slow
+    def test_shows_a_dash_and_the_reason(self, folder: Path) -> None:
+        _count(folder, RUNS, 26_000)
+        every = [f"--window={day}" for day in (*DAYS, RUNS)]
+        for options in (
+            every,
+            ("--window", RUNS),
+            (*every, "--trend"),
+            ("--window", RUNS, "--against", "2026-11-20"),
+        ):
+            text = " ".join(hushmote("estimate", "door", *options, cwd=folder).split())
+            assert f"–: only the ε of a report holds: window {RUNS} has not ended, {LEARNS}." in text
+            epsilon = json.loads(hushmote("estimate", "door", *options, "--json", cwd=folder))["epsilon"]
+            assert (epsilon["histogram"], epsilon["report"]) == (None, 2.0)
+            assert epsilon["histogram_holds"].startswith("only the ε of a report holds")
+        trend = hushmote("estimate", "door", *every, "--trend", "--rows", "9", cwd=folder)
+        assert any(line.startswith(f"{RUNS} ") and "–" in line.split() for line in trend.splitlines())
+        ended = hushmote("estimate", "door", "--window", "2026-11-20", cwd=folder)
+        assert "ε for someone who sees this once: 0.1" in ended
+        text = hushmote("status", "--verbose", cwd=folder)
+        assert RUNNING in " ".join(text.split())
+        (line,) = json.loads(hushmote("status", "--json", cwd=folder))["experiments"]
+        shown = [line["epsilon"][name] for name in ("newest_window", "newest", "added_up", "all_windows")]
+        assert shown == [RUNS, None, None, histogram_epsilon(ASKED, 500)]
+        assert f"window {RUNS} has not ended" in line["epsilon"]["none_holds"]
+        assert [word for row in text.splitlines() if "0.5" in row for word in row.split()][-4:-2] == [
+            "–",
+            "–",
+        ]
+
+    def test_has_an_epsilon_once_ended_and_settled(self, folder: Path) -> None:
+        settled = datetime.datetime(2026, 11, 22, tzinfo=datetime.UTC) + SETTLED
+        with Store(f"sqlite:///{folder / 'hushmote.sqlite'}", create=False) as store:
+            for at, known in ((settled - datetime.timedelta(seconds=1), False), (settled, True)):
+                seen = second_epsilon.overview(Facts(store, at), Selection("door", "home"))
+                assert [one.histogram is not None for one in (seen.newest, seen.added_up)] == [known] * 2
+                assert seen.all_windows.histogram == histogram_epsilon(ASKED, 500)
+            before = Facts(store, settled - datetime.timedelta(days=9))
+            none = second_epsilon.overview(before, Selection("door", "home"))
+            assert none.all_windows.histogram is None
 
 
-@pytest.mark.parametrize(("window", "ended"), [("2026-11-19", True), (RUNS, False)])
-def test_of_two_fleets_each_epsilon_is_the_largest(folder: Path, window: str, ended: bool) -> None:
-    """Few reports at ε = 1 are hidden less well than many at ε = 2, whose single ones tell more."""
-    _report_again(folder)
-    with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store:
-        few = fill(store, "attic", experiment_json(name="door", budget={"rule": "unlimited"}), {window: 20})
-        both = second_epsilon.of_selections(
-            Facts(store), Selection("door", "home"), Selection("door", "attic")
-        )
-    expected = (1_000_000, 2.0, 2, histogram_epsilon(few, 20) if ended else None)
-    assert (few.epsilon, both.report, both.own, both.histogram) == expected
+class TestLocalEpsilon:
+    def test_is_the_largest_that_the_histogram_allows(self) -> None:
+        def design(micro: int) -> Experiment:
+            return Experiment.parse(experiment_json(epsilon=micro, budget={"rule": "unlimited"}))
+
+        micro = local_epsilon_for(design, 10_000, 0.1)
+        assert micro is not None
+        allowed, beyond = (histogram_epsilon(design(one), 10_000) for one in (micro, micro * 1002 // 1000))
+        assert allowed <= 0.1 < beyond
+        assert local_epsilon_for(design, 10_000, 20) == 16_000_000
+        assert local_epsilon_for(design, 10, 1e-9) is None
 
 
-@pytest.mark.slow
-def test_shows_dash_and_reason_while_window_is_open(folder: Path) -> None:
-    _count(folder, RUNS, 26_000)
-    every = [f"--window={day}" for day in (*DAYS, RUNS)]
-    for options in (
-        every,
-        ("--window", RUNS),
-        (*every, "--trend"),
-        ("--window", RUNS, "--against", "2026-11-20"),
-    ):
-        text = " ".join(hushmote("estimate", "door", *options, cwd=folder).split())
-        assert f"–: only the ε of a report holds: window {RUNS} has not ended, {LEARNS}." in text
-        epsilon = json.loads(hushmote("estimate", "door", *options, "--json", cwd=folder))["epsilon"]
-        assert (epsilon["histogram"], epsilon["report"]) == (None, 2.0)
-        assert epsilon["histogram_holds"].startswith("only the ε of a report holds")
-    trend = hushmote("estimate", "door", *every, "--trend", "--rows", "9", cwd=folder)
-    assert any(line.startswith(f"{RUNS} ") and "–" in line.split() for line in trend.splitlines())
-    ended = hushmote("estimate", "door", "--window", "2026-11-20", cwd=folder)
-    assert "ε for someone who sees this once: 0.1" in ended
-    text = hushmote("status", "--verbose", cwd=folder)
-    assert RUNNING in " ".join(text.split())
-    (line,) = json.loads(hushmote("status", "--json", cwd=folder))["experiments"]
-    shown = [line["epsilon"][name] for name in ("newest_window", "newest", "added_up", "all_windows")]
-    assert shown == [RUNS, None, None, histogram_epsilon(ASKED, 500)]
-    assert f"window {RUNS} has not ended" in line["epsilon"]["none_holds"]
-    assert [word for row in text.splitlines() if "0.5" in row for word in row.split()][-4:-2] == ["–", "–"]
+class TestSelections:
+    def test_combined_windows_hide_better_than_one(self, folder: Path) -> None:
+        everything, day = _of(folder), _of(folder, "2026-11-19")
+        assert (everything.reports, everything.own, everything.report) == (6_500, 1, 2.0)
+        assert everything.histogram == histogram_epsilon(ASKED, 6_500) < _known(day)
+        assert day.histogram == histogram_epsilon(ASKED, 500) < 2
 
+    def test_separately_seen_windows_are_as_bad_as_the_worst(self, folder: Path) -> None:
+        with Store(f"sqlite:///{folder / 'hushmote.sqlite'}", create=False) as store:
+            asked = Selection("door", "home")
+            each = second_epsilon.of_each_window(Facts(store), asked)
+            together = second_epsilon.of_windows(Facts(store), asked)
+        assert {day: one.reports for day, one in each.items()} == DAYS
+        assert together.histogram == max(map(_known, each.values()))
+        assert together.histogram == histograms_epsilon([(ASKED, n) for n in DAYS.values()])
 
-def test_a_window_has_an_epsilon_once_it_has_ended_and_settled(folder: Path) -> None:
-    settled = datetime.datetime(2026, 11, 22, tzinfo=datetime.UTC) + SETTLED
-    with Store(f"sqlite:///{folder / 'hushmote.sqlite'}", create=False) as store:
-        for at, known in ((settled - datetime.timedelta(seconds=1), False), (settled, True)):
-            seen = second_epsilon.overview(Facts(store, at), Selection("door", "home"))
-            assert [one.histogram is not None for one in (seen.newest, seen.added_up)] == [known] * 2
-            assert seen.all_windows.histogram == histogram_epsilon(ASKED, 500)
-        before = Facts(store, settled - datetime.timedelta(days=9))
-        none = second_epsilon.overview(before, Selection("door", "home"))
-        assert none.all_windows.histogram is None
+    @pytest.mark.parametrize(("window", "ended"), [("2026-11-19", True), (RUNS, False)])
+    def test_two_fleets_have_the_larger_epsilon(self, folder: Path, window: str, ended: bool) -> None:
+        """Few reports at ε = 1 are hidden less well than many at ε = 2, whose single ones tell more."""
+        _report_again(folder)
+        with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store:
+            few = fill(
+                store, "attic", experiment_json(name="door", budget={"rule": "unlimited"}), {window: 20}
+            )
+            both = second_epsilon.of_selections(
+                Facts(store), Selection("door", "home"), Selection("door", "attic")
+            )
+        expected = (1_000_000, 2.0, 2, histogram_epsilon(few, 20) if ended else None)
+        assert (few.epsilon, both.report, both.own, both.histogram) == expected
 
-
-def test_the_local_epsilon_that_a_wanted_histogram_allows() -> None:
-    def design(micro: int) -> Experiment:
-        return Experiment.parse(experiment_json(epsilon=micro, budget={"rule": "unlimited"}))
-
-    micro = local_epsilon_for(design, 10_000, 0.1)
-    assert micro is not None
-    allowed, beyond = (histogram_epsilon(design(one), 10_000) for one in (micro, micro * 1002 // 1000))
-    assert allowed <= 0.1 < beyond
-    assert local_epsilon_for(design, 10_000, 20) == 16_000_000
-    assert local_epsilon_for(design, 10, 1e-9) is None
-
-
-@pytest.mark.parametrize(("cap", "asked"), [(2, 1), (1, 0)])
-def test_the_devices_are_asked_at_most_once_for_all_windows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: int, asked: int
-) -> None:
-    # With 360 windows of 300,000 devices, one question for each window took 40 s of CPU.
-    payload = experiment_json(name="door", epsilon=2_000_000, budget={"rule": "count", "cap": cap})
-    calls = []
-    participation = Store.participation
-    monkeypatch.setattr(Store, "participation", lambda *a: calls.append(1) or participation(*a))
-    with Store(f"sqlite:///{tmp_path / 'x.sqlite'}") as store:
-        fill(store, "home", payload, DAYS)
-        each = second_epsilon.of_each_window(Facts(store), Selection("door", "home"))
-    assert ([one.own for one in each.values()], sum(calls)) == ([1, 1, 1], asked)
+    @pytest.mark.parametrize(("cap", "asked"), [(2, 1), (1, 0)])
+    def test_query_devices_at_most_once_for_all_windows(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: int, asked: int
+    ) -> None:
+        # With 360 windows of 300,000 devices, one question for each window took 40 s of CPU.
+        payload = experiment_json(name="door", epsilon=2_000_000, budget={"rule": "count", "cap": cap})
+        calls = []
+        participation = Store.participation
+        monkeypatch.setattr(Store, "participation", lambda *a: calls.append(1) or participation(*a))
+        with Store(f"sqlite:///{tmp_path / 'x.sqlite'}") as store:
+            fill(store, "home", payload, DAYS)
+            each = second_epsilon.of_each_window(Facts(store), Selection("door", "home"))
+        assert ([one.own for one in each.values()], sum(calls)) == ([1, 1, 1], asked)

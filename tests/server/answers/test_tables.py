@@ -1,4 +1,4 @@
-"""Tables are fitted to the terminal: numbers are never cut or broken, labels are shortened, bars go first."""
+"""Tables fitted to the terminal: numbers stay whole, labels are shortened, and bars go first."""
 
 import io
 import os
@@ -71,7 +71,7 @@ def an_answer(draw: st.DrawFn) -> Answer:
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(an_answer(), st.sampled_from([80, 60]))
-def test_every_number_of_a_wide_terminal_is_on_a_narrow_one(answer: Answer, width: int) -> None:
+def test_narrow_table_keeps_every_number_of_a_wide_one(answer: Answer, width: int) -> None:
     """Whatever the rows hold: compared with the same table where there is room for all."""
     table = tables.answer(answer)
     narrow, wide = shown(table, width), shown(table, 500)
@@ -87,7 +87,7 @@ def test_every_number_of_a_wide_terminal_is_on_a_narrow_one(answer: Answer, widt
     ("part", "width", "drawn"),
     [("controller", 80, "█"), ("controller", 60, ""), ("controller of the second pump", 60, "…")],
 )
-def test_bars_go_first_then_labels_end_in_dots(part: str, width: int, drawn: str) -> None:
+def test_drops_bars_first_and_then_shortens_labels(part: str, width: int, drawn: str) -> None:
     rows = tuple(Row(f"the state of the {part}, {name}", 0.5, 0.25, 0.75) for name in ("on", "off"))
     text = shown(tables.answer(Answer("histogram", "mode", "share", "", 9, 0.95, rows)), width)
     assert text.count("50") == 2
@@ -96,7 +96,7 @@ def test_bars_go_first_then_labels_end_in_dots(part: str, width: int, drawn: str
     assert "".join(dict.fromkeys(letter for letter in text if letter in "█…")) == drawn
 
 
-def test_numbers_wider_than_the_terminal_stay_on_one_line() -> None:
+def test_wide_numbers_stay_on_one_line() -> None:
     table = FittedTable()
     table.add_column("label", no_wrap=True)
     for i in range(9):
@@ -109,7 +109,7 @@ def test_numbers_wider_than_the_terminal_stay_on_one_line() -> None:
     assert cells[-9:] == numbers
 
 
-def test_texts_break_at_spaces_and_nothing_of_them_is_lost() -> None:
+def test_texts_break_at_spaces_without_loss() -> None:
     table = FittedTable(show_header=False)
     table.add_column("", no_wrap=True)
     table.add_column("")

@@ -1,4 +1,4 @@
-"""What is erased by age next, and what is overdue."""
+"""The next window to be erased by age, and overdue windows."""
 
 import datetime
 
@@ -12,12 +12,12 @@ DAYS = ("2026-11-17", "2026-11-18", "2026-11-19", "2026-11-21")
 
 
 class TestDue:
-    def test_names_the_next_and_what_is_overdue(self):
+    def test_names_the_next_and_the_overdue_windows(self):
         seen = due(DAYS, "2d", NOON)
         assert seen.overdue == ("2026-11-17", "2026-11-18")
         assert (seen.window, seen.time) == ("2026-11-19", NOON.replace(day=22, hour=0))
 
-    def test_a_window_is_not_overdue_within_the_hour(self):
+    def test_window_is_not_overdue_within_the_hour(self):
         assert due(["2026-11-21T09"], "1h", NOON).overdue == ()
         assert due(["2026-11-21T09"], "1h", NOON + datetime.timedelta(seconds=1)).overdue == (
             "2026-11-21T09",
@@ -27,7 +27,7 @@ class TestDue:
         assert due(DAYS, "", NOON) == NOTHING_DUE
         assert due(["all"], "2d", NOON).window == ""
 
-    def test_status_says_both(self):
+    def test_status_shows_both(self):
         console = Console(record=True, width=200)
         for line in _due(due(DAYS, "2d", NOON)):
             console.print(line)

@@ -1,4 +1,4 @@
-"""How long budgets last: the exact course of boards that toss a coin, and boards drawn beside it."""
+"""How long budgets last: exact forecasts compared with sampled boards."""
 
 import datetime
 
@@ -9,69 +9,68 @@ from scipy import stats
 from hushmote.server.budgets.forecast import Forecast, ReportRate, daily, draw_forecasts, rate
 
 
-def test_forecast_follows_binomial_course():
-    forecast = Forecast({0: 10, 3: 20, None: 5}, every=4, per_day=0.5)  # 2 calls a day
-    days = np.array([0.0, 10.0])
-    alive = stats.binom.cdf(2, 20, 0.25)
-    assert forecast.able(days) == pytest.approx([25 / 35, (20 * alive + 5) / 35])
-    assert forecast.reports_a_day(days) == pytest.approx([12.5, 0.5 * (20 * alive + 5)])
-    assert forecast.days_until(0.05) is None  # five boards have no cap
+class TestForecast:
+    def test_follows_the_binomial_course(self):
+        forecast = Forecast({0: 10, 3: 20, None: 5}, every=4, per_day=0.5)  # 2 calls a day
+        days = np.array([0.0, 10.0])
+        alive = stats.binom.cdf(2, 20, 0.25)
+        assert forecast.able(days) == pytest.approx([25 / 35, (20 * alive + 5) / 35])
+        assert forecast.reports_a_day(days) == pytest.approx([12.5, 0.5 * (20 * alive + 5)])
+        assert forecast.days_until(0.05) is None  # five boards have no cap
+
+    def test_board_without_coin_is_silent_to_the_day(self):
+        forecast = Forecast({6: 3, 12: 1}, every=1, per_day=2.0)
+        assert forecast.able(np.array([0, 2.9, 3, 5.9, 6])) == pytest.approx([1, 1, 0.25, 0.25, 0])
+        assert (forecast.days_until(0.5), forecast.days_until(0.05)) == (3.0, 6.0)
+        assert Forecast({0: 3}, 1, 1.0).days_until(0.5) == 0.0
 
 
-def test_without_a_coin_a_board_is_silent_to_the_day():
-    forecast = Forecast({6: 3, 12: 1}, every=1, per_day=2.0)
-    assert forecast.able(np.array([0, 2.9, 3, 5.9, 6])) == pytest.approx([1, 1, 0.25, 0.25, 0])
-    assert (forecast.days_until(0.5), forecast.days_until(0.05)) == (3.0, 6.0)
-    assert Forecast({0: 3}, 1, 1.0).days_until(0.5) == 0.0
+class TestRate:
+    def test_covers_full_days_and_empty_ones(self):
+        today = datetime.date(2026, 11, 21)
+        days = daily({"2026-11-17": 4, "2026-11-19T03": 5, "2026-11-19T14": 3, "2026-11-21": 99}, today)
+        assert list(days.values()) == [4, 0, 8, 0]
+        assert (rate(days, 7), rate(days, 2)) == (3.0, 4.0)
+        assert rate(daily({"2026-11-21": 99}, today), 7) is None
+        assert daily({"all": 5}, today) == {}
 
 
-def test_the_rate_is_that_of_full_days_with_the_empty_ones():
-    today = datetime.date(2026, 11, 21)
-    days = daily({"2026-11-17": 4, "2026-11-19T03": 5, "2026-11-19T14": 3, "2026-11-21": 99}, today)
-    assert list(days.values()) == [4, 0, 8, 0]
-    assert (rate(days, 7), rate(days, 2)) == (3.0, 4.0)
-    assert rate(daily({"2026-11-21": 99}, today), 7) is None
-    assert daily({"all": 5}, today) == {}
+class TestLifetimeBudget:
+    def test_matches_sampled_boards(self):
+        """Draw 4,000 boards with a fixed seed; a correct forecast fails once in 2.5e9 seeds."""
+        rates = [ReportRate(500_000, 5, 0.2), ReportRate(1_000_000, 2, 0.1)]
+        kinds = [((3, 8), 0, 0), ((0, 2), 0, 0)]
+        counts: list[dict[int | None, int]] = [{3: 300, 0: 100}, {8: 300, 2: 100}]
+        for drawn, report_rate, left in zip(
+            draw_forecasts(rates, (10**9, 0), kinds, [300, 100]), rates, counts, strict=True
+        ):
+            exact = Forecast(left, report_rate.every, report_rate.per_day)
+            for days in np.array([[10.0], [40.0]]):
+                expected = float(exact.able(days)[0])
+                low, high = stats.binom.interval(1 - 1e-10, 4_000, expected)
+                assert low <= drawn.able(days)[0] * 4_000 <= high
+            exact_half, half = exact.days_until(0.4), drawn.days_until(0.4)
+            assert exact_half is not None
+            assert half == pytest.approx(exact_half, rel=0.15)
+            assert drawn.boards == exact.boards
 
+    def test_ends_an_uncapped_experiment(self):
+        forecasts = draw_forecasts(
+            [ReportRate(10**6, 1, 1.0), ReportRate(10**6, 1, 1.0)], (10**7, 0), [((None, None), 0, 0)], [5]
+        )
+        assert [x.days_until(0.05) for x in forecasts] == [5.0, 5.0]
+        assert forecasts[0].reports_a_day(np.array([4.9, 5.0])) == pytest.approx([5.0, 0.0])
 
-def test_long_lived_sampled_boards_match_exact_forecast():
-    """4,000 boards drawn with one fixed seed; a forecast that is right passes a new one but once in 2.5e9."""
-    rates = [ReportRate(500_000, 5, 0.2), ReportRate(1_000_000, 2, 0.1)]
-    kinds = [((3, 8), 0, 0), ((0, 2), 0, 0)]
-    counts: list[dict[int | None, int]] = [{3: 300, 0: 100}, {8: 300, 2: 100}]
-    for drawn, report_rate, left in zip(
-        draw_forecasts(rates, (10**9, 0), kinds, [300, 100]), rates, counts, strict=True
-    ):
-        exact = Forecast(left, report_rate.every, report_rate.per_day)
-        for days in np.array([[10.0], [40.0]]):
-            expected = float(exact.able(days)[0])
-            low, high = stats.binom.interval(1 - 1e-10, 4_000, expected)
-            assert low <= drawn.able(days)[0] * 4_000 <= high
-        exact_half, half = exact.days_until(0.4), drawn.days_until(0.4)
-        assert exact_half is not None
-        assert half == pytest.approx(exact_half, rel=0.15)
-        assert drawn.boards == exact.boards
+    def test_of_squares_is_spent_by_squares(self):
+        """Without a coin, two experiments cost 1 + 4 a day: 25 last 5 days, or 4 if 5 are spent already."""
+        rates = [ReportRate(10**6, 1, 1.0), ReportRate(2 * 10**6, 1, 1.0)]
+        for spent, days in ((0, 5.0), (5 * 10**12, 4.0)):
+            forecasts = draw_forecasts(rates, (0, 25 * 10**12), [((None, None), 0, spent)], [3])
+            assert [x.days_until(0.0) for x in forecasts] == [days, days]
 
-
-def test_uncapped_experiment_ends_with_shared_lifetime_budget():
-    forecasts = draw_forecasts(
-        [ReportRate(10**6, 1, 1.0), ReportRate(10**6, 1, 1.0)], (10**7, 0), [((None, None), 0, 0)], [5]
-    )
-    assert [x.days_until(0.05) for x in forecasts] == [5.0, 5.0]
-    assert forecasts[0].reports_a_day(np.array([4.9, 5.0])) == pytest.approx([5.0, 0.0])
-
-
-def test_a_life_of_squares_is_spent_by_the_squares():
-    """Without a coin two experiments cost 1 + 4 a day: 25 last 5 days, and 4 where 5 are spent already."""
-    rates = [ReportRate(10**6, 1, 1.0), ReportRate(2 * 10**6, 1, 1.0)]
-    for spent, days in ((0, 5.0), (5 * 10**12, 4.0)):
-        forecasts = draw_forecasts(rates, (0, 25 * 10**12), [((None, None), 0, spent)], [3])
-        assert [x.days_until(0.0) for x in forecasts] == [days, days]
-
-
-def test_a_life_goes_on_while_either_of_its_two_caps_is_kept():
-    """One report of ε = 1 a day: a sum of 3 ends after 3 days, squares of 7 after 7, both after the later."""
-    for caps, days in (((3, 0), 3.0), ((0, 7), 7.0), ((3, 7), 7.0), ((7, 3), 7.0)):
-        life = (caps[0] * 10**6, caps[1] * 10**12)
-        (forecast,) = draw_forecasts([ReportRate(10**6, 1, 1.0)], life, [((None,), 0, 0)], [1])
-        assert forecast.days_until(0.0) == days
+    def test_lasts_while_either_cap_holds(self):
+        """At one report of ε = 1 a day, a sum of 3 ends after 3 days, squares of 7 after 7, both after 7."""
+        for caps, days in (((3, 0), 3.0), ((0, 7), 7.0), ((3, 7), 7.0), ((7, 3), 7.0)):
+            life = (caps[0] * 10**6, caps[1] * 10**12)
+            (forecast,) = draw_forecasts([ReportRate(10**6, 1, 1.0)], life, [((None,), 0, 0)], [1])
+            assert forecast.days_until(0.0) == days

@@ -1,4 +1,4 @@
-"""The firmware's policy from (ε, δ): what it holds, and that the real client never passes both its caps."""
+"""Firmware policies from (ε, δ): caps, guarantees, files and the command."""
 
 import ast
 import json
@@ -64,48 +64,6 @@ VERSION = st.tuples(
 )
 
 
-@pytest.mark.slow
-@given(
-    total=st.integers(5, 100).map(lambda x: x / 10),
-    delta=st.sampled_from([0.0, 1e-9, 1e-6, 0.01, 0.3]),
-    most=st.sampled_from(EPSILONS),
-    versions=st.lists(VERSION, min_size=1, max_size=8),
-)
-@settings(max_examples=60)
-def test_no_mixture_of_experiments_exceeds_both_caps(total, delta, most, versions):
-    allowed = min(most, round(total * MICRO))
-    made = policy.policy_for(total, delta, NAMES, allowed, ("sum", "squares", "count", "unlimited"))
-    client, path = boot(made), []
-    filter = Filter(total, delta)
-    # After whatever the analysts publish comes one that tries to spend all that is left, in small change.
-    for name, rule, epsilon, holds, calls in [*versions, ("c", "unlimited", EPSILONS[0], 1, 400)]:
-        cap = holds * {"sum": epsilon, "squares": epsilon * epsilon, "count": 1}.get(rule, 0)
-        budget = {"rule": rule} | ({"cap": cap} if cap else {})
-        try:
-            client.enroll(experiment_json(name=name, epsilon=epsilon, budget=budget))
-        except ExperimentRefused:
-            continue
-        for _ in range(calls):
-            fits = filter.allows(epsilon)
-            left = client.status()["experiments"][name]["left"]
-            assert left <= made.remaining_reports(epsilon, filter.history.sum, filter.history.squares)
-            assert left <= filter.remaining_reports(epsilon)
-            report = client.report(name, True)
-            assert (report is not None) == (left > 0)
-            if rule == "unlimited":
-                assert (report is not None) == fits, "the policy alone decides, and as the filter does"
-            if report is None:
-                break
-            client.sent(report)
-            filter.spend(epsilon)  # raises where the report passes both caps
-            path.append(epsilon)
-        client = boot(made, client._ledger._storage)
-    status = client.status()
-    assert (status["sum"], status["squares"]) == (sum(path), sum(x * x for x in path))
-    assert status["sum"] <= made.sum or status["squares"] <= made.squares
-    check_guarantee(path, total, delta)
-
-
 def check_guarantee(path: list[int], total: float, delta: float) -> None:
     """The stated (ε, δ) holds for the reports of a path: for certain by the sum, or by the zCDP filter."""
     if not path:
@@ -115,183 +73,227 @@ def check_guarantee(path: list[int], total: float, delta: float) -> None:
     assert exact_delta(path, total) <= delta + 1e-12
 
 
-def test_example_budgets_last_exactly_as_stated():
-    made = policy.policy_for(8, 1e-6, ("a",))
-    for epsilon, reports in ((4_000_000, 2), (1_000_000, 8), (500_000, 16), (100_000, 181)):
-        assert policy.examples(made)[epsilon] == reports == Filter(8, 1e-6).remaining_reports(epsilon)
-        client = boot(made)
-        client.enroll(experiment_json(name="a", epsilon=epsilon, budget={"rule": "sum", "cap": 1 << 50}))
-        count = 0
-        while (report := client.report("a", True)) is not None:
-            client.sent(report)
-            count += 1
-        assert count == reports
-        check_guarantee([epsilon] * count, 8, 1e-6)
-
-
-def test_pure_policy_counts_only_the_sum():
-    made = policy.policy_for(1, 0, ("a",))
-    assert (made.sum, made.squares, made.epsilon) == (1_000_000, 0, 1_000_000)
-    assert made.remaining_reports(100_000) == 10
-    assert exact_delta([100_000] * 10, 1) == 0
-
-
 # --- Written and read ------------------------------------------------------------------------------------
 
 
 ASKS_FIRST = {"ask": "once", "consent_from": "board"}
 
 
-def test_round_trips_consent_settings(tmp_path):
-    told = replace(policy.policy_for(8, 1e-6, ("room_temp",)), ask="each", consent_from="network")
-    (tmp_path / "p.py").write_text(policy.policy_statement(told), encoding="utf-8")
-    assert policy.read(tmp_path / "p.py") == told
-    with pytest.raises(policy.PolicyError, match=r"^policy: ask must be once or each$"):
-        replace(told, ask="never")
-    with pytest.raises(policy.PolicyError, match=r"^policy: consent_from must be board or network$"):
-        replace(told, consent_from="server")
+class TestCommand:
+    def test_prints_a_valid_policy_and_its_guarantee(self, tmp_path):
+        output = run("--epsilon", "8", "--delta", "1e-6", "--experiments", "room_temp, door").output
+        assert "(8, 1e-06)-LDP" in output.replace("\n# ", " ")
+        assert "2 of ε = 4, 8 of ε = 1" in output.replace("\n# ", " ")
+        assert max(map(len, output.splitlines())) <= 100
+        found = ast.literal_eval(output[output.index("{") :])
+        assert found | ASKS_FIRST == asdict(policy.policy_for(8, 1e-6, ("room_temp", "door")))
+        Client(found, MemoryStorage(), device_id="b")
+        (tmp_path / "p.py").write_text(output, encoding="utf-8")
+        assert asdict(policy.read(tmp_path / "p.py")) == found | ASKS_FIRST
+        fields = json.loads(
+            run("--epsilon", "8", "--delta", "1e-6", "--experiments", "room_temp,door", "--json").output
+        )
+        (tmp_path / "p.json").write_text(json.dumps(fields["policy"]))
+        assert asdict(policy.read(tmp_path / "p.json")) == found | ASKS_FIRST
+        assert (fields["guarantee"]["kind"], fields["reports"]["0.1"]) == ("(ε, δ)-LDP", 181)
 
+    def test_writes_the_firmware_file_and_keeps_the_rest(self, tmp_path):
+        path = tmp_path / "main.py"
+        before = Path(main.__file__).read_text("utf-8")
+        path.write_text(before, encoding="utf-8")
+        arguments = ("--epsilon", "2", "--experiments", "room_temp,door", "--max-epsilon", "0.5")
+        output = run(*arguments, "--write", str(path)).output
+        assert "READINGS in it needs a function for: door" in output
+        after = path.read_text("utf-8")
+        assert policy.read(path) == policy.policy_for(2, 0, ("room_temp", "door"), 500_000)
+        assert "both together give (8, 1e-6)" not in after
+        rest = {line for line in before.splitlines() if "POLICY" not in line}
+        assert len(rest - set(after.splitlines())) <= 6  # the comment and the values
+        compile(after, "main.py", "exec")
 
-def test_the_example_firmware_allows_what_its_comment_says():
-    made = policy.read(Path(main.__file__))
-    assert asdict(made) == main.POLICY | ASKS_FIRST
-    best = policy.policy_for(8, 1e-6, made.experiments)
-    assert (made.sum, made.epsilon, made.rules) == (best.sum, best.epsilon, best.rules)
-    assert best.squares - 10**9 < made.squares <= best.squares
-
-
-def test_command_prints_valid_policy_and_its_guarantee(tmp_path):
-    output = run("--epsilon", "8", "--delta", "1e-6", "--experiments", "room_temp, door").output
-    assert "(8, 1e-06)-LDP" in output.replace("\n# ", " ")
-    assert "2 of ε = 4, 8 of ε = 1" in output.replace("\n# ", " ")
-    assert max(map(len, output.splitlines())) <= 100
-    found = ast.literal_eval(output[output.index("{") :])
-    assert found | ASKS_FIRST == asdict(policy.policy_for(8, 1e-6, ("room_temp", "door")))
-    Client(found, MemoryStorage(), device_id="b")
-    (tmp_path / "p.py").write_text(output, encoding="utf-8")
-    assert asdict(policy.read(tmp_path / "p.py")) == found | ASKS_FIRST
-    fields = json.loads(
-        run("--epsilon", "8", "--delta", "1e-6", "--experiments", "room_temp,door", "--json").output
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            (("--epsilon", "0", "--experiments", "a"), "the total is a number above 0"),
+            (
+                ("--epsilon", "8", "--delta", "1", "--experiments", "a"),
+                "delta is a number from 0 to below 1",
+            ),
+            (("--epsilon", "0.0005", "--experiments", "a"), "holds no report"),
+            (("--epsilon", "8", "--experiments", ","), "name the experiments"),
+            (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "0"), "millionths above 0"),
+            (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "17"), "from 0.001 to 16, not 17"),
+            (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "9"), "no report of ε = 9"),
+            (("--epsilon", "8", "--experiments", "a", "--write", "/nowhere/main.py"), "cannot read"),
+        ],
     )
-    (tmp_path / "p.json").write_text(json.dumps(fields["policy"]))
-    assert asdict(policy.read(tmp_path / "p.json")) == found | ASKS_FIRST
-    assert (fields["guarantee"]["kind"], fields["reports"]["0.1"]) == ("(ε, δ)-LDP", 181)
+    def test_invalid_arguments_are_one_line(self, arguments, text):
+        error = run(*arguments).exception
+        assert isinstance(error, HushmoteError)
+        assert text in str(error)
+        assert "\n" not in str(error)
 
 
-def test_writes_policy_into_firmware_file_and_keeps_the_rest(tmp_path):
-    path = tmp_path / "main.py"
-    before = Path(main.__file__).read_text("utf-8")
-    path.write_text(before, encoding="utf-8")
-    arguments = ("--epsilon", "2", "--experiments", "room_temp,door", "--max-epsilon", "0.5")
-    output = run(*arguments, "--write", str(path)).output
-    assert "READINGS in it needs a function for: door" in output
-    after = path.read_text("utf-8")
-    assert policy.read(path) == policy.policy_for(2, 0, ("room_temp", "door"), 500_000)
-    assert "both together give (8, 1e-6)" not in after
-    rest = {line for line in before.splitlines() if "POLICY" not in line}
-    assert len(rest - set(after.splitlines())) <= 6  # the comment and the values
-    compile(after, "main.py", "exec")
+class TestFile:
+    def test_round_trips_consent_settings(self, tmp_path):
+        told = replace(policy.policy_for(8, 1e-6, ("room_temp",)), ask="each", consent_from="network")
+        (tmp_path / "p.py").write_text(policy.policy_statement(told), encoding="utf-8")
+        assert policy.read(tmp_path / "p.py") == told
+        with pytest.raises(policy.PolicyError, match=r"^policy: ask must be once or each$"):
+            replace(told, ask="never")
+        with pytest.raises(policy.PolicyError, match=r"^policy: consent_from must be board or network$"):
+            replace(told, consent_from="server")
+
+    def test_example_firmware_allows_what_its_comment_states(self):
+        made = policy.read(Path(main.__file__))
+        assert asdict(made) == main.POLICY | ASKS_FIRST
+        best = policy.policy_for(8, 1e-6, made.experiments)
+        assert (made.sum, made.epsilon, made.rules) == (best.sum, best.epsilon, best.rules)
+        assert best.squares - 10**9 < made.squares <= best.squares
+
+    @pytest.mark.parametrize(
+        ("name", "content", "text"),
+        [
+            ("m.py", "x = 1\n", "one POLICY = {...} in it, not 0"),
+            ("m.py", "POLICY = {}\nPOLICY = {}\n", "not 2"),
+            ("m.py", "POLICY = (", "it is not Python"),
+            ("m.py", "POLICY = make()\n", "must be plain values of sum, squares"),
+            ("m.py", "POLICY = {'sum': 1}\n", "must be plain values of sum, squares"),
+            ("p.json", "[1]", "must be plain values of sum, squares"),
+            ("p.json", "{", "must be plain values of sum, squares"),
+        ],
+    )
+    def test_without_a_policy_is_one_line(self, name, content, text, tmp_path):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(PolicyError) as caught:
+            policy.read(tmp_path / name)
+        assert text in str(caught.value)
+        assert str(caught.value).startswith(str(tmp_path / name))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("--epsilon", "0", "--experiments", "a"), "the total is a number above 0"),
-        (
-            ("--epsilon", "8", "--delta", "1", "--experiments", "a"),
-            "delta is a number from 0 to below 1",
-        ),
-        (("--epsilon", "0.0005", "--experiments", "a"), "holds no report"),
-        (("--epsilon", "8", "--experiments", ","), "name the experiments"),
-        (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "0"), "millionths above 0"),
-        (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "17"), "from 0.001 to 16, not 17"),
-        (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "9"), "no report of ε = 9"),
-        (("--epsilon", "8", "--experiments", "a", "--write", "/nowhere/main.py"), "cannot read"),
-    ],
-)
-def test_policies_that_make_no_sense_are_one_line(arguments, text):
-    error = run(*arguments).exception
-    assert isinstance(error, HushmoteError)
-    assert text in str(error)
-    assert "\n" not in str(error)
+class TestCaps:
+    @pytest.mark.slow
+    @given(
+        total=st.integers(5, 100).map(lambda x: x / 10),
+        delta=st.sampled_from([0.0, 1e-9, 1e-6, 0.01, 0.3]),
+        most=st.sampled_from(EPSILONS),
+        versions=st.lists(VERSION, min_size=1, max_size=8),
+    )
+    @settings(max_examples=60)
+    def test_no_mixture_of_experiments_exceeds_both(self, total, delta, most, versions):
+        allowed = min(most, round(total * MICRO))
+        made = policy.policy_for(total, delta, NAMES, allowed, ("sum", "squares", "count", "unlimited"))
+        client, path = boot(made), []
+        filter = Filter(total, delta)
+        # After whatever the analysts publish comes one that tries to spend all that is left, in small change.
+        for name, rule, epsilon, holds, calls in [*versions, ("c", "unlimited", EPSILONS[0], 1, 400)]:
+            cap = holds * {"sum": epsilon, "squares": epsilon * epsilon, "count": 1}.get(rule, 0)
+            budget = {"rule": rule} | ({"cap": cap} if cap else {})
+            try:
+                client.enroll(experiment_json(name=name, epsilon=epsilon, budget=budget))
+            except ExperimentRefused:
+                continue
+            for _ in range(calls):
+                fits = filter.allows(epsilon)
+                left = client.status()["experiments"][name]["left"]
+                assert left <= made.remaining_reports(epsilon, filter.history.sum, filter.history.squares)
+                assert left <= filter.remaining_reports(epsilon)
+                report = client.report(name, True)
+                assert (report is not None) == (left > 0)
+                if rule == "unlimited":
+                    assert (report is not None) == fits, "the policy alone decides, and as the filter does"
+                if report is None:
+                    break
+                client.sent(report)
+                filter.spend(epsilon)  # raises where the report passes both caps
+                path.append(epsilon)
+            client = boot(made, client._ledger._storage)
+        status = client.status()
+        assert (status["sum"], status["squares"]) == (sum(path), sum(x * x for x in path))
+        assert status["sum"] <= made.sum or status["squares"] <= made.squares
+        check_guarantee(path, total, delta)
+
+    def test_examples_last_exactly_as_stated(self):
+        made = policy.policy_for(8, 1e-6, ("a",))
+        for epsilon, reports in ((4_000_000, 2), (1_000_000, 8), (500_000, 16), (100_000, 181)):
+            assert policy.examples(made)[epsilon] == reports == Filter(8, 1e-6).remaining_reports(epsilon)
+            client = boot(made)
+            client.enroll(experiment_json(name="a", epsilon=epsilon, budget={"rule": "sum", "cap": 1 << 50}))
+            count = 0
+            while (report := client.report("a", True)) is not None:
+                client.sent(report)
+                count += 1
+            assert count == reports
+            check_guarantee([epsilon] * count, 8, 1e-6)
+
+    def test_pure_policy_counts_only_the_sum(self):
+        made = policy.policy_for(1, 0, ("a",))
+        assert (made.sum, made.squares, made.epsilon) == (1_000_000, 0, 1_000_000)
+        assert made.remaining_reports(100_000) == 10
+        assert exact_delta([100_000] * 10, 1) == 0
+
+    def test_remaining_reports_deduct_past_costs(self):
+        made = policy.policy_for(8, 1e-6, ("a",))
+        spent = History.equal(500_000, 3)
+        assert made.remaining_reports(500_000, spent.sum, spent.squares) == 13
+        assert made.remaining_reports(ldp_client.EPSILON_MAX) == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "text"),
-    [
-        ("m.py", "x = 1\n", "one POLICY = {...} in it, not 0"),
-        ("m.py", "POLICY = {}\nPOLICY = {}\n", "not 2"),
-        ("m.py", "POLICY = (", "it is not Python"),
-        ("m.py", "POLICY = make()\n", "must be plain values of sum, squares"),
-        ("m.py", "POLICY = {'sum': 1}\n", "must be plain values of sum, squares"),
-        ("p.json", "[1]", "must be plain values of sum, squares"),
-        ("p.json", "{", "must be plain values of sum, squares"),
-    ],
-)
-def test_a_file_without_a_policy_is_refused_in_one_line(name, content, text, tmp_path):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(PolicyError) as caught:
-        policy.read(tmp_path / name)
-    assert text in str(caught.value)
-    assert str(caught.value).startswith(str(tmp_path / name))
+class TestPolicy:
+    @pytest.mark.parametrize(
+        ("field", "bad", "text"),
+        [
+            *(
+                ("sum", bad, "sum must be an integer from 0 to 281474976710655")
+                for bad in (-1, 1.0, "8", None, 2**48, True)
+            ),
+            *(("squares", bad, "squares must be an integer from 0") for bad in (-1, 0.5, None, 2**64)),
+            *(
+                ("epsilon", bad, "epsilon must be an integer from 1000 to 16000000")
+                for bad in (0, 999, 16_000_001, 1e6)
+            ),
+            *(("rules", bad, "rules must be a tuple of str") for bad in ("sum", None, 5)),
+            *(
+                ("rules", bad, "rules must be of unlimited, sum, squares, count")
+                for bad in (("total",), (["sum"],))
+            ),
+            *(("experiments", bad, "experiments must be a tuple of str") for bad in ("bath", None, 5)),
+            *(("experiments", bad, "1 to 32 of a-z") for bad in (("A",), ("",), (5,), ("a/b",))),
+            *(
+                ("experiments", bad, "at most 64, each once")
+                for bad in (("a", "a"), tuple(f"n{i}" for i in range(65)))
+            ),
+        ],
+    )
+    def test_rejects_values_that_no_board_can_follow(self, field, bad, text):
+        good: dict[str, Any] = {
+            "sum": 1,
+            "squares": 0,
+            "epsilon": 1000,
+            "rules": ("sum",),
+            "experiments": ("a",),
+        }
+        with pytest.raises(PolicyError) as caught:
+            Policy(**{**good, field: bad})
+        assert str(caught.value).startswith("policy: ")
+        assert text in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
-def test_a_life_counts_what_was_spent():
-    made = policy.policy_for(8, 1e-6, ("a",))
-    spent = History.equal(500_000, 3)
-    assert made.remaining_reports(500_000, spent.sum, spent.squares) == 13
-    assert made.remaining_reports(ldp_client.EPSILON_MAX) == 0
+class TestGuarantee:
+    @given(st.integers(1, 40_000), st.sampled_from((0.0, 1e-9, 1e-6, 1e-3)))
+    def test_is_the_least_total_whose_caps_cover_the_policy(self, thousandths, delta):
+        made = policy.policy_for(thousandths / 1000, delta, NAMES)
+        assert policy.guarantee_of(made, delta or 1e-6) == policy.guarantee(thousandths / 1000, delta)
 
+    @given(st.integers(0, 2**40), st.integers(1, 2**50))
+    def test_covers_all_that_the_policy_allows(self, total, squares):
+        made = Policy(total, squares, 1000, ("sum",), NAMES)
+        promised = policy.guarantee_of(made)
+        caps = Filter(promised.epsilon, promised.delta)
+        assert (caps.sum_cap >= total, caps.squares_cap >= squares) == (True, True)
+        least = Filter(promised.epsilon - 0.001, promised.delta) if promised.epsilon > 0.001 else None
+        assert least is None or least.sum_cap < total or least.squares_cap < squares
 
-@pytest.mark.parametrize(
-    ("field", "bad", "text"),
-    [
-        *(
-            ("sum", bad, "sum must be an integer from 0 to 281474976710655")
-            for bad in (-1, 1.0, "8", None, 2**48, True)
-        ),
-        *(("squares", bad, "squares must be an integer from 0") for bad in (-1, 0.5, None, 2**64)),
-        *(
-            ("epsilon", bad, "epsilon must be an integer from 1000 to 16000000")
-            for bad in (0, 999, 16_000_001, 1e6)
-        ),
-        *(("rules", bad, "rules must be a tuple of str") for bad in ("sum", None, 5)),
-        *(
-            ("rules", bad, "rules must be of unlimited, sum, squares, count")
-            for bad in (("total",), (["sum"],))
-        ),
-        *(("experiments", bad, "experiments must be a tuple of str") for bad in ("bath", None, 5)),
-        *(("experiments", bad, "1 to 32 of a-z") for bad in (("A",), ("",), (5,), ("a/b",))),
-        *(
-            ("experiments", bad, "at most 64, each once")
-            for bad in (("a", "a"), tuple(f"n{i}" for i in range(65)))
-        ),
-    ],
-)
-def test_rejects_policy_no_board_could_follow(field, bad, text):
-    good: dict[str, Any] = {"sum": 1, "squares": 0, "epsilon": 1000, "rules": ("sum",), "experiments": ("a",)}
-    with pytest.raises(PolicyError) as caught:
-        Policy(**{**good, field: bad})
-    assert str(caught.value).startswith("policy: ")
-    assert text in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@given(st.integers(1, 40_000), st.sampled_from((0.0, 1e-9, 1e-6, 1e-3)))
-def test_guarantee_is_least_total_whose_caps_cover_policy(thousandths, delta):
-    made = policy.policy_for(thousandths / 1000, delta, NAMES)
-    assert policy.guarantee_of(made, delta or 1e-6) == policy.guarantee(thousandths / 1000, delta)
-
-
-@given(st.integers(0, 2**40), st.integers(1, 2**50))
-def test_guarantee_covers_all_that_policy_allows(total, squares):
-    made = Policy(total, squares, 1000, ("sum",), NAMES)
-    promised = policy.guarantee_of(made)
-    caps = Filter(promised.epsilon, promised.delta)
-    assert (caps.sum_cap >= total, caps.squares_cap >= squares) == (True, True)
-    least = Filter(promised.epsilon - 0.001, promised.delta) if promised.epsilon > 0.001 else None
-    assert least is None or least.sum_cap < total or least.squares_cap < squares
-
-
-def test_a_policy_that_lets_nothing_through_has_a_guarantee():
-    assert policy.guarantee_of(Policy(0, 0, 1000, (), ())).epsilon == 1e-6
+    def test_exists_for_a_policy_that_allows_nothing(self):
+        assert policy.guarantee_of(Policy(0, 0, 1000, (), ())).epsilon == 1e-6

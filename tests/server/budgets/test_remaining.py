@@ -1,4 +1,4 @@
-"""What a budget still holds, worked by hand; tests/cli/test_ledger.py has whole fleets beside real boards."""
+"""Remaining budgets worked by hand; tests/cli/test_ledger.py compares whole fleets with real boards."""
 
 import datetime
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Candidates' shares against exact populations, over salts, over versions, and where their slots collide."""
+"""Shares of candidate texts compared with exact populations, over salts and versions."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -51,172 +51,171 @@ def exactly(experiment: Experiment, words: Sequence[str], shares: Floats) -> Est
     return estimate(experiment, np.rint(EXACT * codes / codes.sum()).astype(np.int64))
 
 
-def test_candidates_that_are_all_texts_have_their_own_shares():
-    """Nothing is taken off for others, and where candidates share a slot, their row has the sum."""
-    e, f = asked(slots=128), zipf(30)
-    shares = shares_of(exactly(e, WORDS, f), place(WORDS, [e]))
-    slots = [e.bucket(word) for word in WORDS]
-    assert len(set(slots)) < len(WORDS), "the example is to have a collision"
-    for row, members in enumerate(shares.candidates.members):
-        assert len({e.bucket(word) for word in members}) == 1
-        assert shares.listed.value[row] == pytest.approx(sum(f[WORDS.index(w)] for w in members), abs=1e-4)
-    assert sorted(Counter(slots).values()) == sorted(map(len, shares.candidates.members))
-    assert shares.others.value == pytest.approx(0, abs=1e-3)
-    assert shares.free == 1 - len(set(slots)) / 128
-
-
-def test_a_single_candidate_s_share_is_the_formula_of_its_slot():
-    e = asked()
-    estimates = exactly(e, WORDS, zipf(30))
-    in_slot = estimates.frequencies[e.bucket("v0")]
-    shares = shares_of(estimates, place(["v0"], [e]))
-    # The slots' shares sum to 1 but for what rounding the histogram does.
-    assert shares.listed.value[0] == pytest.approx((in_slot - 1 / 64) / (1 - 1 / 64), abs=1e-4)
-
-
-@pytest.mark.slow
-def test_hash_error_is_sum_of_squares_over_slots():
-    """No noise: the error is that of the salt alone, Σ f² / m of the texts that are not listed."""
-    words = [f"w{i}" for i in range(4000)]
-    f, m = zipf(4000), 1024
-    listed = words[:40]
-    added, estimated = [], []
-    for salt in range(40):
-        e = asked(str(salt), m, epsilon=12_000_000, mechanism="grr", g=None)
-        shares = shares_of(exactly(e, words, f), place(listed, [e]))
-        known = [(row, own[0]) for row, own in enumerate(shares.candidates.members) if len(own) == 1]
-        added += [shares.listed.value[row] - f[words.index(word)] for row, word in known]
-        estimated += [shares.listed.stderr[row] ** 2 for row, _ in known]
-    expected = float((f[40:] ** 2).sum()) / m
-    assert np.mean(np.square(added)) == pytest.approx(expected, rel=0.15)
-    assert np.mean(estimated) == pytest.approx(expected, rel=0.15)
-    assert np.mean(added) == pytest.approx(0, abs=6 * np.sqrt(expected / len(added)))
-
-
 def misses(inside: Any, confidence: float) -> float:
     """Probability of as few intervals that hold the truth, if they do so with this confidence."""
     inside = np.asarray(inside).ravel()
     return float(stats.binom.cdf(inside.sum(), inside.size, confidence))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("slots", "listed"), [(1024, 60), (128, 40), (4096, 200)])
-def test_intervals_hold_the_truth_over_reports_and_salts(slots, listed):
-    """120 fleets, each with a salt of its own; 200 words, of which the most common are listed.
+class TestShares:
+    def test_of_all_texts_need_no_correction(self):
+        """Nothing is taken off for others, and where candidates share a slot, their row has the sum."""
+        e, f = asked(slots=128), zipf(30)
+        shares = shares_of(exactly(e, WORDS, f), place(WORDS, [e]))
+        slots = [e.bucket(word) for word in WORDS]
+        assert len(set(slots)) < len(WORDS), "the example is to have a collision"
+        for row, members in enumerate(shares.candidates.members):
+            assert len({e.bucket(word) for word in members}) == 1
+            assert shares.listed.value[row] == pytest.approx(
+                sum(f[WORDS.index(w)] for w in members), abs=1e-4
+            )
+        assert sorted(Counter(slots).values()) == sorted(map(len, shares.candidates.members))
+        assert shares.others.value == pytest.approx(0, abs=1e-3)
+        assert shares.free == 1 - len(set(slots)) / 128
 
-    Intervals of 90 %; each case fails by chance with less than 1e-9, as rows of a fleet are nearly
-    independent and their intervals a little wide.
-    """
-    words, f = [f"w{i}" for i in range(200)], zipf(200)
-    rng = np.random.default_rng(slots)
-    rows, others = [], []
-    for salt in range(120):
-        e = asked(f"salt {salt}", slots)
-        shares = shares_of(fleet(e, words, 20_000, rng), place(words[:listed], [e]))
-        truth = [sum(f[int(word[1:])] for word in own) for own in shares.candidates.members]
-        low, high = shares.listed.interval(0.9)
-        rows += ((low <= truth) & (truth <= high)).tolist()
-        low, high = shares.others.interval(0.9)
-        others.append(low <= f[listed:].sum() <= high)
-    assert misses(rows, 0.9) > 1e-9
-    assert misses(others, 0.9) > 1e-9
-    assert np.mean(rows) < 0.97  # nor are they far too wide
+    def test_of_one_candidate_follow_the_formula_of_its_slot(self):
+        e = asked()
+        estimates = exactly(e, WORDS, zipf(30))
+        in_slot = estimates.frequencies[e.bucket("v0")]
+        shares = shares_of(estimates, place(["v0"], [e]))
+        # The slots' shares sum to 1 but for what rounding the histogram does.
+        assert shares.listed.value[0] == pytest.approx((in_slot - 1 / 64) / (1 - 1 / 64), abs=1e-4)
 
-
-@pytest.mark.slow
-def test_ten_thousand_candidates_are_within_known_error():
-    """ε = 2, 65,536 slots: 0.0027 of noise for each row, by hand from the variance of local hashing."""
-    words, rng = [f"word {i}" for i in range(10_000)], np.random.default_rng(1)
-    e = asked("pepper", 65_536)
-    shares = shares_of(fleet(e, words, 100_000, rng), place(words, [e]))
-    f = zipf(10_000)
-    truth = [sum(f[int(word[5:])] for word in own) for own in shares.candidates.members]
-    error = np.sqrt(np.mean((shares.listed.value - truth) ** 2))
-    p, q = np.exp(2) / (np.exp(2) + 6), 1 / 7
-    # 9,300 rows: their mean square is known to 1.5 %, and 0.1 is more than six times that.
-    assert error == pytest.approx(np.sqrt(q * (1 - q) / (p - q) ** 2 / 100_000), rel=0.1)
-    assert error < np.hypot(0.0027, 0.0010) * 1.05
-
-
-def test_versions_with_different_salts_pool_candidate_estimates():
-    """Exact histograms of two populations: what is pooled is the mixture, by reports, for every text."""
-    a, b = asked("a", 64), asked("b", 256, mechanism="grr", g=None)
-    f, g = zipf(30), zipf(30)[::-1].copy()
-    both = pool([exactly(a, WORDS, f), exactly(b, WORDS, g)])
-    candidates = place(WORDS, both.versions)
-    shares = shares_of(both, candidates)
-    weights = both.weights
-    for row, members in enumerate(candidates.members):
-        mixed = sum(weights @ (f[WORDS.index(word)], g[WORDS.index(word)]) for word in members)
-        assert shares.listed.value[row] == pytest.approx(mixed, abs=2e-3)
-    for e in (a, b):  # a row has whole slots, in every version
-        rows = {}
-        for word, row in zip(WORDS, candidates.row.tolist(), strict=True):
-            assert rows.setdefault(e.bucket(word), row) == row
+    @pytest.mark.slow
+    def test_of_ten_thousand_candidates_err_as_predicted(self):
+        """ε = 2, 65,536 slots: 0.0027 of noise for each row, by hand from the variance of local hashing."""
+        words, rng = [f"word {i}" for i in range(10_000)], np.random.default_rng(1)
+        e = asked("pepper", 65_536)
+        shares = shares_of(fleet(e, words, 100_000, rng), place(words, [e]))
+        f = zipf(10_000)
+        truth = [sum(f[int(word[5:])] for word in own) for own in shares.candidates.members]
+        error = np.sqrt(np.mean((shares.listed.value - truth) ** 2))
+        p, q = np.exp(2) / (np.exp(2) + 6), 1 / 7
+        # 9,300 rows: their mean square is known to 1.5 %, and 0.1 is more than six times that.
+        assert error == pytest.approx(np.sqrt(q * (1 - q) / (p - q) ** 2 / 100_000), rel=0.1)
+        assert error < np.hypot(0.0027, 0.0010) * 1.05
 
 
-def test_versions_of_one_salt_err_alike_by_the_hash():
-    """The hash's part of the variance does not shrink when versions are pooled; that of the noise does."""
-    words = [f"w{i}" for i in range(400)]
-    a, b = (
-        asked(epsilon=12_000_000, mechanism="grr", g=None),
-        asked(epsilon=13_000_000, mechanism="grr", g=None),
-    )
-    alone = shares_of(exactly(a, words, zipf(400)), place(words[:5], [a]))
-    both = pool([exactly(a, words, zipf(400)), exactly(b, words, zipf(400))])
-    pooled = shares_of(both, place(words[:5], both.versions))
-    assert pooled.listed.stderr == pytest.approx(alone.listed.stderr, rel=0.02)
-    other = asked("another salt", epsilon=13_000_000, mechanism="grr", g=None)
-    apart = pool([exactly(a, words, zipf(400)), exactly(other, words, zipf(400))])
-    pooled = shares_of(apart, place(words[:5], apart.versions))
-    assert pooled.listed.stderr.mean() < 0.85 * alone.listed.stderr.mean()
+class TestPooling:
+    def test_combines_versions_with_different_salts(self):
+        """Exact histograms of two populations: what is pooled is the mixture, by reports, for every text."""
+        a, b = asked("a", 64), asked("b", 256, mechanism="grr", g=None)
+        f, g = zipf(30), zipf(30)[::-1].copy()
+        both = pool([exactly(a, WORDS, f), exactly(b, WORDS, g)])
+        candidates = place(WORDS, both.versions)
+        shares = shares_of(both, candidates)
+        weights = both.weights
+        for row, members in enumerate(candidates.members):
+            mixed = sum(weights @ (f[WORDS.index(word)], g[WORDS.index(word)]) for word in members)
+            assert shares.listed.value[row] == pytest.approx(mixed, abs=2e-3)
+        for e in (a, b):  # a row has whole slots, in every version
+            rows = {}
+            for word, row in zip(WORDS, candidates.row.tolist(), strict=True):
+                assert rows.setdefault(e.bucket(word), row) == row
+
+    def test_keeps_the_hash_error_of_a_shared_salt(self):
+        """Pooling versions shrinks the variance of the noise but not that of the hash."""
+        words = [f"w{i}" for i in range(400)]
+        a, b = (
+            asked(epsilon=12_000_000, mechanism="grr", g=None),
+            asked(epsilon=13_000_000, mechanism="grr", g=None),
+        )
+        alone = shares_of(exactly(a, words, zipf(400)), place(words[:5], [a]))
+        both = pool([exactly(a, words, zipf(400)), exactly(b, words, zipf(400))])
+        pooled = shares_of(both, place(words[:5], both.versions))
+        assert pooled.listed.stderr == pytest.approx(alone.listed.stderr, rel=0.02)
+        other = asked("another salt", epsilon=13_000_000, mechanism="grr", g=None)
+        apart = pool([exactly(a, words, zipf(400)), exactly(other, words, zipf(400))])
+        pooled = shares_of(apart, place(words[:5], apart.versions))
+        assert pooled.listed.stderr.mean() < 0.85 * alone.listed.stderr.mean()
 
 
-@pytest.mark.slow
-def test_noise_alone_is_not_taken_for_a_text():
-    """20 fleets without any of 1,000 candidates: p values are even, and none is small among so many."""
-    e, rng = asked(slots=16_384), np.random.default_rng(4)
-    absent = [f"absent {i}" for i in range(1000)]
-    p_values = []
-    for _ in range(20):
-        shares = shares_of(fleet(e, WORDS, 20_000, rng), place(absent, [e]))
-        free = {e.bucket(word) for word in WORDS}
-        members = enumerate(shares.candidates.members)
-        p_values += [shares.p_values[row] for row, own in members if e.bucket(own[0]) not in free]
-    assert min(p_values) > 1e-9 / len(p_values)
-    # 19,000 values, hardly correlated: the part of them below a level is off by 0.02 less than once in 1e9.
-    for level in (0.05, 0.5, 0.95):
-        assert np.mean(np.array(p_values) < level) == pytest.approx(level, abs=0.02)
-    assert shares_of(fleet(e, WORDS, 20_000, rng), place(["v0"], [e])).p_values[0] < 1e-20
+class TestErrors:
+    @pytest.mark.slow
+    def test_of_hashing_are_sums_of_squares_over_slots(self):
+        """No noise: the error is that of the salt alone, Σ f² / m of the texts that are not listed."""
+        words = [f"w{i}" for i in range(4000)]
+        f, m = zipf(4000), 1024
+        listed = words[:40]
+        added, estimated = [], []
+        for salt in range(40):
+            e = asked(str(salt), m, epsilon=12_000_000, mechanism="grr", g=None)
+            shares = shares_of(exactly(e, words, f), place(listed, [e]))
+            known = [(row, own[0]) for row, own in enumerate(shares.candidates.members) if len(own) == 1]
+            added += [shares.listed.value[row] - f[words.index(word)] for row, word in known]
+            estimated += [shares.listed.stderr[row] ** 2 for row, _ in known]
+        expected = float((f[40:] ** 2).sum()) / m
+        assert np.mean(np.square(added)) == pytest.approx(expected, rel=0.15)
+        assert np.mean(estimated) == pytest.approx(expected, rel=0.15)
+        assert np.mean(added) == pytest.approx(0, abs=6 * np.sqrt(expected / len(added)))
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("slots", "listed"), [(1024, 60), (128, 40), (4096, 200)])
+    def test_intervals_cover_over_reports_and_salts(self, slots, listed):
+        """120 fleets, each with a salt of its own; 200 words, of which the most common are listed.
+
+        Intervals of 90 %; each case fails by chance with less than 1e-9, as rows of a fleet are nearly
+        independent and their intervals a little wide.
+        """
+        words, f = [f"w{i}" for i in range(200)], zipf(200)
+        rng = np.random.default_rng(slots)
+        rows, others = [], []
+        for salt in range(120):
+            e = asked(f"salt {salt}", slots)
+            shares = shares_of(fleet(e, words, 20_000, rng), place(words[:listed], [e]))
+            truth = [sum(f[int(word[1:])] for word in own) for own in shares.candidates.members]
+            low, high = shares.listed.interval(0.9)
+            rows += ((low <= truth) & (truth <= high)).tolist()
+            low, high = shares.others.interval(0.9)
+            others.append(low <= f[listed:].sum() <= high)
+        assert misses(rows, 0.9) > 1e-9
+        assert misses(others, 0.9) > 1e-9
+        assert np.mean(rows) < 0.97  # nor are they far too wide
+
+    @pytest.mark.slow
+    def test_noise_is_not_taken_for_a_text(self):
+        """20 fleets without any of 1,000 candidates: p values are even, and none is small among so many."""
+        e, rng = asked(slots=16_384), np.random.default_rng(4)
+        absent = [f"absent {i}" for i in range(1000)]
+        p_values = []
+        for _ in range(20):
+            shares = shares_of(fleet(e, WORDS, 20_000, rng), place(absent, [e]))
+            free = {e.bucket(word) for word in WORDS}
+            members = enumerate(shares.candidates.members)
+            p_values += [shares.p_values[row] for row, own in members if e.bucket(own[0]) not in free]
+        assert min(p_values) > 1e-9 / len(p_values)
+        # 19,000 values, hardly correlated: the share below a level is off by 0.02 less than once in 1e9.
+        for level in (0.05, 0.5, 0.95):
+            assert np.mean(np.array(p_values) < level) == pytest.approx(level, abs=0.02)
+        assert shares_of(fleet(e, WORDS, 20_000, rng), place(["v0"], [e])).p_values[0] < 1e-20
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("many", [50_000, pytest.param(1_000_000, marks=pytest.mark.long)])
-def test_very_many_candidates_fit(many: int):
-    words = [f"text {i}" for i in range(many)]
-    e = asked(slots=1 << 20, mechanism="olh", g=5, epsilon=1_000_000)
-    shares = shares_of(fleet(e, WORDS, 10_000, np.random.default_rng(5)), place(words, [e]))
-    assert sum(map(len, shares.candidates.members)) == many
-    (slots,) = shares.candidates.slots.values()
-    assert len(shares.listed) == shares.candidates.rows == len(np.unique(slots))
+class TestPlace:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("many", [50_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+    def test_accepts_very_many_candidates(self, many: int):
+        words = [f"text {i}" for i in range(many)]
+        e = asked(slots=1 << 20, mechanism="olh", g=5, epsilon=1_000_000)
+        shares = shares_of(fleet(e, WORDS, 10_000, np.random.default_rng(5)), place(words, [e]))
+        assert sum(map(len, shares.candidates.members)) == many
+        (slots,) = shares.candidates.slots.values()
+        assert len(shares.listed) == shares.candidates.rows == len(np.unique(slots))
 
+    def test_rejects_invalid_candidates_in_one_line(self):
+        e = asked()
+        with pytest.raises(EstimateError, match="the list of candidates is empty: name at least one text"):
+            place([], [e])
+        with pytest.raises(EstimateError, match="'v1' is listed twice: name every candidate once"):
+            place(["v0", "v1", "v2", "v1"], [e])
+        many = [f"w{i}" for i in range(2000)]
+        estimates = fleet(e, WORDS, 1000, np.random.default_rng(6))
+        with pytest.raises(EstimateError, match="2,000 candidates fill the 64 slots of e: list fewer"):
+            shares_of(estimates, place(many, [e]))
 
-def test_rejects_invalid_candidates_in_one_line():
-    e = asked()
-    with pytest.raises(EstimateError, match="the list of candidates is empty: name at least one text"):
-        place([], [e])
-    with pytest.raises(EstimateError, match="'v1' is listed twice: name every candidate once"):
-        place(["v0", "v1", "v2", "v1"], [e])
-    many = [f"w{i}" for i in range(2000)]
-    estimates = fleet(e, WORDS, 1000, np.random.default_rng(6))
-    with pytest.raises(EstimateError, match="2,000 candidates fill the 64 slots of e: list fewer"):
-        shares_of(estimates, place(many, [e]))
-
-
-def test_candidates_are_placed_as_they_stand():
-    """Order is kept, and the rows are in the order of their first texts."""
-    e = asked(slots=16)
-    candidates = place(WORDS, [e])
-    assert candidates.texts == tuple(WORDS)
-    firsts = [WORDS.index(own[0]) for own in candidates.members]
-    assert firsts == sorted(firsts)
+    def test_keeps_the_order_of_texts(self):
+        """Order is kept, and the rows are in the order of their first texts."""
+        e = asked(slots=16)
+        candidates = place(WORDS, [e])
+        assert candidates.texts == tuple(WORDS)
+        firsts = [WORDS.index(own[0]) for own in candidates.members]
+        assert firsts == sorted(firsts)

@@ -1,4 +1,4 @@
-"""Ratios of linear statistics and their differences: values, intervals, p values, what is too small."""
+"""Ratios of linear statistics and their differences: values, intervals and p values."""
 
 import math
 
@@ -45,128 +45,53 @@ def given_versions(estimates: Estimates) -> list[Ratio]:
     return ratios(estimates, CRASHED[:, None] * EACH, EACH)
 
 
-def test_ratio_and_error_follow_delta_method():
-    estimates = fleet(20_000, 1)
-    found = given_versions(estimates)
-    for i, ratio in enumerate(found):
-        above, below = estimates.linear(CRASHED * EACH[:, i]), estimates.linear(EACH[:, i])
-        assert ratio.value == pytest.approx(above.value / below.value)
-        line = estimates.linear(CRASHED * EACH[:, i] - ratio.value * EACH[:, i])
-        assert ratio.stderr == pytest.approx(line.stderr / below.value)
-        assert (ratio.below.value, ratio.below.stderr) == pytest.approx((below.value, below.stderr))
-        assert ratio.is_known
-
-
-def test_a_mean_does_not_depend_on_where_its_unit_begins():
-    estimates, x = fleet(20_000, 2), np.arange(6.0)
-    here = ratios(estimates, x[:, None] * EACH, EACH)
-    there = ratios(estimates, (x[:, None] + 1e6) * EACH, EACH)
-    for a, b in zip(here, there, strict=True):
-        assert b.value - 1e6 == pytest.approx(a.value, abs=1e-6)
-        assert b.stderr == pytest.approx(a.stderr, rel=1e-6)
-        np.testing.assert_allclose(np.array(b.interval()) - 1e6, a.interval(), atol=1e-5)
-
-
-@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
-def test_fieller_ends_are_z_errors_from_zero(confidence):
-    """X - θ Y at an end has that many standard errors; the skew is left out, which may only widen it."""
-    estimates = fleet(3_000, 3)
-    z = stats.norm.isf((1 - confidence) / 2)
-    for i, ratio in enumerate(given_versions(estimates)):
-        plain = Ratio(ratio.value, ratio.stderr, 0.0, ratio.below, ratio.correlation)
-        ends = plain.interval(confidence)
-        normal = Statistic(ratio.value, ratio.stderr).interval(confidence)
-        for end, delta, outer in zip(ends, normal, (min, max), strict=True):
-            line = estimates.linear(CRASHED * EACH[:, i] - end * EACH[:, i])
-            assert end == outer(end, delta)
-            if end != delta:
-                assert abs(line.value) == pytest.approx(z * line.stderr, rel=1e-6)
-        low, high = ratio.interval(confidence)
-        assert low <= ends[0] < ends[1] <= high
-
-
-def test_precise_denominator_gives_delta_method_interval():
-    ratio = given_versions(fleet(5_000_000, 4))[2]
-    normal = Statistic(ratio.value, ratio.stderr, ratio.skew).interval()
-    np.testing.assert_allclose(ratio.interval(), normal, rtol=2e-3)
-
-
-def test_a_denominator_that_may_be_nothing_leaves_nothing_known():
-    table = np.array([0, 0, 0.5, 0.1, 0.3, 0.1])
-    ratio = given_versions(fleet(2_000, 5, table))[0]
-    assert not ratio.is_known
-    assert ratio.interval() == (-math.inf, math.inf)
-    assert ratio.p_value(0.5) == pytest.approx(1, abs=1e-6) or ratio.below.value > 0
-    assert reports_needed(2_000, [ratio]) > 2_000
-    assert reports_needed(2_000, [given_versions(fleet(2_000, 5))[2]]) == 2_000
-
-
-def test_weights_of_different_shapes_are_refused():
-    with pytest.raises(EstimateError, match="the numbers of numerators and denominators"):
-        ratios(fleet(100, 6), EACH, EACH[:, :2])
-
-
 def two(estimates: Estimates, first: int = 0, second: int = 2) -> RatioDifference:
     below = EACH[:, [first, second]]
     return difference_of_two(estimates, CRASHED[:, None] * below, below)
 
 
-def test_difference_error_accounts_for_shared_reports():
-    estimates = fleet(20_000, 7)
-    first, _, second = given_versions(estimates)
-    found = two(estimates)
-    assert found.value == pytest.approx(first.value - second.value)
-    lines = CRASHED[:, None] * EACH - np.array([first.value, 0, second.value]) * EACH
-    joined = lines[:, 0] / first.below.value - lines[:, 2] / second.below.value
-    assert found.stderr == pytest.approx(estimates.linear(joined).stderr)
-    assert found.is_known
-    turned = two(estimates, 2, 0)
-    np.testing.assert_allclose(turned.interval(), (-found.interval()[1], -found.interval()[0]))
+class TestDifference:
+    def test_error_accounts_for_shared_reports(self):
+        estimates = fleet(20_000, 7)
+        first, _, second = given_versions(estimates)
+        found = two(estimates)
+        assert found.value == pytest.approx(first.value - second.value)
+        lines = CRASHED[:, None] * EACH - np.array([first.value, 0, second.value]) * EACH
+        joined = lines[:, 0] / first.below.value - lines[:, 2] / second.below.value
+        assert found.stderr == pytest.approx(estimates.linear(joined).stderr)
+        assert found.is_known
+        turned = two(estimates, 2, 0)
+        np.testing.assert_allclose(turned.interval(), (-found.interval()[1], -found.interval()[0]))
 
+    def test_correlated_errors_cancel(self):
+        """Normal errors of 3 and 4: a correlation of 1 leaves 1, none 5, one of -1 has 7, each times z."""
+        first, second, z = Ratio(0.5, 3.0), Ratio(0.2, 4.0), stats.norm.isf(0.025)
+        for correlation, error in ((1.0, 1.0), (0.0, 5.0), (-1.0, 7.0), (0.5, math.sqrt(13))):
+            apart = RatioDifference(0.3, error, 0.0, first, second, correlation)
+            np.testing.assert_allclose(apart.interval(), [0.3 - z * error, 0.3 + z * error])
 
-def test_correlated_errors_cancel_in_difference():
-    """Normal errors of 3 and 4: a correlation of 1 leaves 1, none 5, one of -1 has 7, each times z."""
-    first, second, z = Ratio(0.5, 3.0), Ratio(0.2, 4.0), stats.norm.isf(0.025)
-    for correlation, error in ((1.0, 1.0), (0.0, 5.0), (-1.0, 7.0), (0.5, math.sqrt(13))):
-        apart = RatioDifference(0.3, error, 0.0, first, second, correlation)
-        np.testing.assert_allclose(apart.interval(), [0.3 - z * error, 0.3 + z * error])
+    def test_ratio_correlates_with_itself_and_its_complement(self):
+        """Shares that crashed and that did not: what one has too much of, the other has too little of."""
+        estimates = fleet(20_000, 11)
+        below = EACH[:, [0, 0]]
+        same = two(estimates, 0, 0)
+        assert same.correlation == pytest.approx(1)
+        np.testing.assert_allclose(same.interval(), (0, 0), atol=0.1 * same.first.stderr)  # its skew is left
+        above = np.stack([CRASHED, 1 - CRASHED], axis=1) * below
+        opposite = difference_of_two(estimates, above, below)
+        assert opposite.correlation == pytest.approx(-1)
+        low, high = opposite.first.interval()
+        assert opposite.interval()[1] - opposite.interval()[0] == pytest.approx(2 * (high - low))
 
-
-def test_ratio_correlates_with_itself_and_against_complement():
-    """Shares that crashed and that did not: what one has too much of, the other has too little of."""
-    estimates = fleet(20_000, 11)
-    below = EACH[:, [0, 0]]
-    same = two(estimates, 0, 0)
-    assert same.correlation == pytest.approx(1)
-    np.testing.assert_allclose(same.interval(), (0, 0), atol=0.1 * same.first.stderr)  # its skew is left
-    above = np.stack([CRASHED, 1 - CRASHED], axis=1) * below
-    opposite = difference_of_two(estimates, above, below)
-    assert opposite.correlation == pytest.approx(-1)
-    low, high = opposite.first.interval()
-    assert opposite.interval()[1] - opposite.interval()[0] == pytest.approx(2 * (high - low))
-
-
-def test_p_value_matches_interval_confidence():
-    estimates = fleet(4_000, 8)
-    for found in (two(estimates), given_versions(estimates)[0]):
-        for value in (0.0, found.value + 0.03, found.value - 0.1):
-            p = found.p_value(value)
-            wide, narrow = found.interval(1 - p * 0.999), found.interval(1 - p * 1.001)
-            assert wide[0] <= value <= wide[1]
-            assert not narrow[0] < value < narrow[1]
-    assert two(estimates, 0, 0).value == 0
-    assert two(estimates, 0, 0).p == pytest.approx(1, abs=1e-6)
-
-
-def test_ratios_of_estimates_apart_and_pooled():
-    one, other = fleet(30_000, 9), fleet(30_000, 10)
-    a, b = given_versions(one)[0], given_versions(other)[0]
-    apart = difference_apart(a, b)
-    assert apart.stderr == pytest.approx(math.hypot(a.stderr, b.stderr))
-    assert apart.correlation == 0
-    together = given_versions(pool([one, other]))[0]
-    assert together.stderr == pytest.approx(a.stderr / math.sqrt(2), rel=0.1)
-    assert min(a.value, b.value) <= together.value <= max(a.value, b.value)
+    def test_separate_estimates_are_uncorrelated(self):
+        one, other = fleet(30_000, 9), fleet(30_000, 10)
+        a, b = given_versions(one)[0], given_versions(other)[0]
+        apart = difference_apart(a, b)
+        assert apart.stderr == pytest.approx(math.hypot(a.stderr, b.stderr))
+        assert apart.correlation == 0
+        together = given_versions(pool([one, other]))[0]
+        assert together.stderr == pytest.approx(a.stderr / math.sqrt(2), rel=0.1)
+        assert min(a.value, b.value) <= together.value <= max(a.value, b.value)
 
 
 def hits(kind: str, reports: int, fleets: int) -> tuple[int, int]:
@@ -189,31 +114,98 @@ def hits(kind: str, reports: int, fleets: int) -> tuple[int, int]:
     return held, shown
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("reports", [300, 3_000])
-@pytest.mark.parametrize("kind", ["share", "difference", "change"])
-def test_intervals_hold_the_population_s_ratio(kind, reports):
-    """300 fleets of 300 and of 3,000 reports, the rarest version has 30 of them: taken to cover 92 % or more.
+class TestInterval:
+    @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
+    def test_fieller_ends_are_z_errors_from_zero(self, confidence):
+        """X - θ Y at an end has that many standard errors; the skew is left out, which may only widen it."""
+        estimates = fleet(3_000, 3)
+        z = stats.norm.isf((1 - confidence) / 2)
+        for i, ratio in enumerate(given_versions(estimates)):
+            plain = Ratio(ratio.value, ratio.stderr, 0.0, ratio.below, ratio.correlation)
+            ends = plain.interval(confidence)
+            normal = Statistic(ratio.value, ratio.stderr).interval(confidence)
+            for end, delta, outer in zip(ends, normal, (min, max), strict=True):
+                line = estimates.linear(CRASHED * EACH[:, i] - end * EACH[:, i])
+                assert end == outer(end, delta)
+                if end != delta:
+                    assert abs(line.value) == pytest.approx(z * line.stderr, rel=1e-6)
+            low, high = ratio.interval(confidence)
+            assert low <= ends[0] < ends[1] <= high
 
-    Fewer hits than the bound come by chance 1e-11. benchmarks/pairs.py has the coverage itself.
-    """
-    held, shown = hits(kind, reports, 300)
-    assert shown >= 100
-    assert held >= stats.binom.ppf(FALSE_ALARM, shown, 0.92)
+    def test_precise_denominator_gives_the_delta_method_interval(self):
+        ratio = given_versions(fleet(5_000_000, 4))[2]
+        normal = Statistic(ratio.value, ratio.stderr, ratio.skew).interval()
+        np.testing.assert_allclose(ratio.interval(), normal, rtol=2e-3)
+
+    def test_p_value_matches_its_confidence(self):
+        estimates = fleet(4_000, 8)
+        for found in (two(estimates), given_versions(estimates)[0]):
+            for value in (0.0, found.value + 0.03, found.value - 0.1):
+                p = found.p_value(value)
+                wide, narrow = found.interval(1 - p * 0.999), found.interval(1 - p * 1.001)
+                assert wide[0] <= value <= wide[1]
+                assert not narrow[0] < value < narrow[1]
+        assert two(estimates, 0, 0).value == 0
+        assert two(estimates, 0, 0).p == pytest.approx(1, abs=1e-6)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("reports", [300, 3_000])
+    @pytest.mark.parametrize("kind", ["share", "difference", "change"])
+    def test_covers_the_ratio_of_the_population(self, kind, reports):
+        """Draw 300 fleets; the rarest version has 30 reports or more, and intervals cover at least 92%.
+
+        Fewer hits than the bound come by chance 1e-11. benchmarks/pairs.py has the coverage itself.
+        """
+        held, shown = hits(kind, reports, 300)
+        assert shown >= 100
+        assert held >= stats.binom.ppf(FALSE_ALARM, shown, 0.92)
 
 
-def test_shows_ratio_only_if_denominator_is_clearly_positive():
-    below = Statistic(0.03, 0.01001)
-    assert LEAST_ERRORS == 3
-    assert not Ratio(0.1, 0.1, 0.0, below).is_known
-    assert Ratio(0.1, 0.1, 0.0, Statistic(0.03, 0.00999)).is_known
-    known, unknown = Ratio(0.1, 0.1), Ratio(0.1, 0.1, 0.0, below)
-    for first, second in ((known, unknown), (unknown, known)):
-        assert not difference_apart(first, second).is_known
-    assert difference_apart(known, known).is_known
+class TestRatio:
+    def test_value_and_error_follow_the_delta_method(self):
+        estimates = fleet(20_000, 1)
+        found = given_versions(estimates)
+        for i, ratio in enumerate(found):
+            above, below = estimates.linear(CRASHED * EACH[:, i]), estimates.linear(EACH[:, i])
+            assert ratio.value == pytest.approx(above.value / below.value)
+            line = estimates.linear(CRASHED * EACH[:, i] - ratio.value * EACH[:, i])
+            assert ratio.stderr == pytest.approx(line.stderr / below.value)
+            assert (ratio.below.value, ratio.below.stderr) == pytest.approx((below.value, below.stderr))
+            assert ratio.is_known
 
+    def test_mean_does_not_depend_on_the_zero_of_its_unit(self):
+        estimates, x = fleet(20_000, 2), np.arange(6.0)
+        here = ratios(estimates, x[:, None] * EACH, EACH)
+        there = ratios(estimates, (x[:, None] + 1e6) * EACH, EACH)
+        for a, b in zip(here, there, strict=True):
+            assert b.value - 1e6 == pytest.approx(a.value, abs=1e-6)
+            assert b.stderr == pytest.approx(a.stderr, rel=1e-6)
+            np.testing.assert_allclose(np.array(b.interval()) - 1e6, a.interval(), atol=1e-5)
 
-def test_four_times_the_reports_halve_the_error_of_a_denominator():
-    """0.03 with an error of 0.02 needs an error of 0.01; of several the worst says how many are needed."""
-    unknown = Ratio(0.1, 0.1, 0.0, Statistic(0.03, 0.02))
-    assert reports_needed(100, [unknown]) == reports_needed(100, [Ratio(0.1, 0.1), unknown]) == 400
+    def test_possibly_zero_denominator_gives_no_bounds(self):
+        table = np.array([0, 0, 0.5, 0.1, 0.3, 0.1])
+        ratio = given_versions(fleet(2_000, 5, table))[0]
+        assert not ratio.is_known
+        assert ratio.interval() == (-math.inf, math.inf)
+        assert ratio.p_value(0.5) == pytest.approx(1, abs=1e-6) or ratio.below.value > 0
+        assert reports_needed(2_000, [ratio]) > 2_000
+        assert reports_needed(2_000, [given_versions(fleet(2_000, 5))[2]]) == 2_000
+
+    def test_rejects_weights_of_different_shapes(self):
+        with pytest.raises(EstimateError, match="the numbers of numerators and denominators"):
+            ratios(fleet(100, 6), EACH, EACH[:, :2])
+
+    def test_is_known_if_denominator_is_clearly_positive(self):
+        below = Statistic(0.03, 0.01001)
+        assert LEAST_ERRORS == 3
+        assert not Ratio(0.1, 0.1, 0.0, below).is_known
+        assert Ratio(0.1, 0.1, 0.0, Statistic(0.03, 0.00999)).is_known
+        known, unknown = Ratio(0.1, 0.1), Ratio(0.1, 0.1, 0.0, below)
+        for first, second in ((known, unknown), (unknown, known)):
+            assert not difference_apart(first, second).is_known
+        assert difference_apart(known, known).is_known
+
+    def test_reports_needed_follow_the_denominator_s_error(self):
+        """A value of 0.03 with an error of 0.02 needs an error of 0.01; the worst of several counts."""
+        unknown = Ratio(0.1, 0.1, 0.0, Statistic(0.03, 0.02))
+        assert reports_needed(100, [unknown]) == reports_needed(100, [Ratio(0.1, 0.1), unknown]) == 400

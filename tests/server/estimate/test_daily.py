@@ -59,7 +59,7 @@ class TestLinear:
         whole = estimate(experiment, sum(days)).linear(quarter(experiment)[:, 0])
         assert view.third[0] / view.variance[0] == pytest.approx(10 * whole.skew, rel=0.3, abs=5e-3)
 
-    def test_a_tree_has_a_variance_for_its_reports_of_each_level(self):
+    def test_tree_has_a_variance_for_its_reports_of_each_level(self):
         experiment = parse_experiment(TREE)
         days = histograms(experiment, 10, 2_000)
         series = DayCounts(np.arange(10), (version(experiment, days),)).series(quarter)
@@ -84,7 +84,7 @@ class TestLinear:
         assert view.variance[4] == pytest.approx(both.linear([1.0, 0.0]).stderr ** 2, rel=0.1)
         assert view.variance[8] > view.variance[0] / 3 * 1.5  # a third of the variance for ε, not for reports
 
-    def test_a_look_does_not_see_later_days(self):
+    def test_look_does_not_see_later_days(self):
         experiment = parse_experiment(YES)
         days = histograms(experiment, 10, 500)
         short = DayCounts(np.arange(6), (version(experiment, days[:6]),)).series(quarter)
@@ -97,7 +97,7 @@ class TestLinear:
         assert np.array_equal(one.value, other.value)
         assert np.array_equal(one.variance, other.variance)
 
-    def test_a_day_without_reports_has_infinite_variance(self):
+    def test_day_without_reports_has_infinite_variance(self):
         experiment = parse_experiment(YES)
         days = histograms(experiment, 3, 500)
         days[1] *= 0
@@ -136,7 +136,7 @@ class TestRatio:
         assert view is not None
         assert (1 / (1 / view.variance).sum()) ** 0.5 == pytest.approx(ratio.stderr, rel=0.15)
 
-    def test_an_unknown_denominator_tells_nothing(self):
+    def test_unknown_denominator_gives_no_information(self):
         experiment = parse_experiment(PAIR)
         series = DayCounts(np.arange(3), (version(experiment, histograms(experiment, 3, 20)),))
         ratio = series.series(self.weights)

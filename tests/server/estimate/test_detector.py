@@ -92,7 +92,7 @@ class TestSteps:
         value = np.append(np.zeros(3), np.ones(FEWEST_DAYS - 4))
         assert scanned(value, 1e-6) == Scan((), 0, FEWEST_DAYS - 1, None)
 
-    def test_a_reported_change_stays_reported(self):
+    def test_reported_change_stays_reported(self):
         """Look at a growing series: what one look reports, each later one reports, found on the same day."""
         rng = np.random.default_rng(SEED)
         value = rng.standard_normal(80) + 3 * (np.arange(80) >= 30) - 3 * (np.arange(80) >= 55)
@@ -103,14 +103,14 @@ class TestSteps:
             reported = found
         assert len(reported) == 2
 
-    def test_a_day_without_estimate_is_skipped(self):
+    def test_day_without_estimate_is_skipped(self):
         day = np.arange(40)
         variance = np.where(day % 5 == 2, np.inf, 1e-4)
         value = np.where(day % 5 == 2, np.nan, 0.1 * (day >= 20))
         (change,) = scanned(value, variance).changes
         assert change.first == 20
 
-    def test_a_detectable_step_is_found_in_four_of_five_cases(self):
+    def test_detectable_step_is_found_in_four_of_five_cases(self):
         """500 series. At 0.8, fewer than 346 or more than 450 come by chance 1e-9; 0.74 to 0.89 is wanted."""
         rng = np.random.default_rng(SEED)
         size = scanned(np.zeros(30)).detectable

@@ -27,6 +27,7 @@ class TestLeading:
             ([0.5, 0.5, 0.0], (0, 1)),
             ([0.2] * 5, ()),
         ],
+        ids=str,
     )
     def test_names_fewest_values_with_enough_chance(self, chances, indices):
         assert leading(chances) == Leaders(indices, max(chances))

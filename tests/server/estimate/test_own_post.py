@@ -1,4 +1,4 @@
-"""Post-processing by package.module:function: what it gives is checked, and a mistake is one line."""
+"""Post-processing by the user's own function: its results are checked, and an error is one line."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ def floor(estimates):
 '''
 
 
-def test_a_function_of_ones_own_gives_shares(own_folder: Write, estimate: Estimate):
+def test_own_function_returns_shares(own_folder: Write, estimate: Estimate):
     own_folder("my_post", FLOOR)
     shares = method_of("my_post:floor")(estimate)
     np.testing.assert_array_equal(shares.frequencies, np.maximum(estimate.frequencies, 0))
@@ -41,7 +41,7 @@ def test_a_function_of_ones_own_gives_shares(own_folder: Write, estimate: Estima
     assert not shares.frequencies.flags.writeable
 
 
-def test_the_shipped_ones_keep_their_names():
+def test_shipped_methods_keep_their_names():
     assert {name: method_of(name) for name in METHODS} == METHODS
 
 
@@ -65,7 +65,7 @@ def test_the_shipped_ones_keep_their_names():
         ("def x(e): raise KeyError('two\\nlines')", "bad_post_8:x", "bad_post_8:x raised KeyError: "),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line(own_folder: Write, estimate: Estimate, text: str, name: str, said: str):
+def test_error_is_one_line(own_folder: Write, estimate: Estimate, text: str, name: str, said: str):
     if text:
         own_folder(name.partition(":")[0], text)
     with np.errstate(all="ignore"), pytest.raises(HushmoteError) as caught:
@@ -74,7 +74,7 @@ def test_a_mistake_is_one_line(own_folder: Write, estimate: Estimate, text: str,
     assert "\n" not in str(caught.value)
 
 
-def test_user_function_cannot_modify_estimates(own_folder: Write):
+def test_own_function_cannot_modify_estimates(own_folder: Write):
     text = """
 def x(e):
     e.frequencies.flags.writeable = True

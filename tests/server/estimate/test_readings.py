@@ -103,7 +103,7 @@ class TestValues:
 
 class TestIntervals:
     @pytest.mark.parametrize("name", ["bool", "hh"])
-    def test_hold_the_truth_as_often_as_they_say(self, name: str):
+    def test_cover_the_truth_at_their_nominal_rate(self, name: str):
         e, rng = parsed(SHAPES[name]), np.random.default_rng(11)
         truth = float(population(e)[0] / (1 - MISSING))
         held = 0
@@ -120,7 +120,7 @@ class TestIntervals:
         assert (low[0], high[0]) == pytest.approx(each[0].interval())
         assert (low[1], high[1]) == each[1].interval() == (-np.inf, np.inf)
 
-    def test_without_a_reading_nothing_is_said(self):
+    def test_without_readings_are_an_error(self):
         e = parsed(SHAPES["bool"])
         counts = vectorised.histogram(e, np.array([0, 0, 5_000]), np.random.default_rng(1))
         nobody = among_readings(estimate(e, counts))
@@ -174,7 +174,7 @@ class TestPostProcessing:
 
 
 class TestAnswers:
-    def test_histogram_says_what_is_missing(self, readings: ReadingEstimates):
+    def test_histogram_shows_the_missing_share(self, readings: ReadingEstimates):
         answer = FleetEstimate(readings, missing_truth=MISSING).histogram()
         assert answer.missing is not None
         assert answer.missing.covered
@@ -182,7 +182,7 @@ class TestAnswers:
         assert answer.to_dict()["missing"]["name"] == "no reading"
         assert len(answer.rows) <= 16
 
-    def test_without_the_setting_nothing_is_said(self):
+    def test_show_no_missing_share_without_the_setting(self):
         e = parsed(SHAPES["grr"], missing=None)
         answer = FleetEstimate(estimate(e, np.full(15, 100))).histogram()
         assert answer.missing is None

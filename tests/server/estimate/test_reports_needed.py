@@ -1,4 +1,4 @@
-"""How many reports an answer takes, against closed forms and against fleets drawn anew."""
+"""The number of reports that an answer takes, compared with closed forms and simulated fleets."""
 
 import math
 
@@ -141,12 +141,13 @@ class TestPopulation:
         assert usual_population(choice(["a", "b"], 1)) == pytest.approx(np.full(3, 1 / 3))
 
 
-@refusals(
-    (QuantileLevel(1), 5, "a quantile is between 0 and 1"),
-    (RangeShare(3, 65), 0.1, "a range lies within 0:64, unlike 3:65"),
-    (MeanIndex(), 0, "half an interval is above 0, not 0"),
-    call=lambda answer, target: reports_needed(TREE, answer, target),
-    error=EstimateError,
-)
-def test_rejects_questions_without_answer(refusal: Refusal):
-    refusal.check()
+class TestErrors:
+    @refusals(
+        (QuantileLevel(1), 5, "a quantile is between 0 and 1"),
+        (RangeShare(3, 65), 0.1, "a range lies within 0:64, unlike 3:65"),
+        (MeanIndex(), 0, "half an interval is above 0, not 0"),
+        call=lambda answer, target: reports_needed(TREE, answer, target),
+        error=EstimateError,
+    )
+    def test_rejects_questions_without_an_answer(self, refusal: Refusal):
+        refusal.check()

@@ -59,7 +59,7 @@ def test_difference_combines_variances_and_skews():
     assert difference(Statistic(1.0, 0.0, 1.0), Statistic(1.0, 0.0, 1.0)).skew == 0
 
 
-def test_several_at_once_are_each_by_themselves():
+def test_batch_equals_single_statistics():
     many = Statistics(np.array([0.5, 0.2]), np.array([0.1, 0.3]), np.array([0.3, 0.0]))
     low, high = many.interval(0.9)
     assert len(many) == 2

@@ -1,4 +1,4 @@
-"""Top k against enumeration and exact sums, and its probabilities against fleets drawn anew."""
+"""Top k compared with enumeration, exact sums and simulated fleets."""
 
 import itertools
 from fractions import Fraction
@@ -24,137 +24,138 @@ def skewed(domain: int) -> np.ndarray:
     return shares / shares.sum()
 
 
-def test_a_value_s_prior_has_half_of_its_own_estimate_in_it():
-    likelihood, pseudo = np.array([[1.0, 4.0, 2.0]]), 0.1
-    _, own = _prior(likelihood, np.arange(3)[None], np.ones(1), 3, pseudo)
-    settled = likelihood * (pseudo + own / 2)
-    assert own == pytest.approx(settled / settled.sum(), abs=1e-6)
+class TestPrior:
+    def test_includes_half_of_the_value_s_own_estimate(self):
+        likelihood, pseudo = np.array([[1.0, 4.0, 2.0]]), 0.1
+        _, own = _prior(likelihood, np.arange(3)[None], np.ones(1), 3, pseudo)
+        settled = likelihood * (pseudo + own / 2)
+        assert own == pytest.approx(settled / settled.sum(), abs=1e-6)
 
 
-@pytest.mark.parametrize(("n", "k", "power"), [(2, 1, 1), (6, 3, 1), (60, 5, 6), (300, 20, 8), (300, 150, 1)])
-def test_numbers_of_unequal_coins_are_summed_exactly(n, k, power):
-    """Against convolution one by one; coins from impossible to certain, rare ones among them."""
-    chance = np.random.default_rng(n).random(n) ** power
-    chance[: n // 4] = np.linspace(0, 0.019, n // 4)
-    chance[n // 4 : n // 3] = 1 - chance[: n // 3 - n // 4]
-    asked = np.arange(0, n, max(1, n // 12))
-    got = fewer_above(chance, asked, k)
-    for i, value in zip(asked, got, strict=True):
-        counts = np.ones(1)
-        for p in np.delete(chance, i):
-            counts = np.convolve(counts, [1 - p, p])
-        assert value == pytest.approx(counts[:k].sum(), abs=2e-5)
+class TestSums:
+    @pytest.mark.parametrize(
+        ("n", "k", "power"), [(2, 1, 1), (6, 3, 1), (60, 5, 6), (300, 20, 8), (300, 150, 1)]
+    )
+    def test_of_unequal_coins_are_exact(self, n, k, power):
+        """Against convolution one by one; coins from impossible to certain, rare ones among them."""
+        chance = np.random.default_rng(n).random(n) ** power
+        chance[: n // 4] = np.linspace(0, 0.019, n // 4)
+        chance[n // 4 : n // 3] = 1 - chance[: n // 3 - n // 4]
+        asked = np.arange(0, n, max(1, n // 12))
+        got = fewer_above(chance, asked, k)
+        for i, value in zip(asked, got, strict=True):
+            counts = np.ones(1)
+            for p in np.delete(chance, i):
+                counts = np.convolve(counts, [1 - p, p])
+            assert value == pytest.approx(counts[:k].sum(), abs=2e-5)
+
+    @pytest.mark.parametrize("k", [14, 19, 23])
+    def test_of_rare_coins_are_within_a_millionth(self, k):
+        got = fewer_above(np.full(1000, 0.019), np.array([0]), k)
+        assert got[0] == pytest.approx(stats.binom.cdf(k - 1, 999, 0.019), abs=1e-6)
 
 
-@pytest.mark.parametrize("k", [14, 19, 23])
-def test_rare_coins_alone_are_summed_to_a_millionth(k):
-    got = fewer_above(np.full(1000, 0.019), np.array([0]), k)
-    assert got[0] == pytest.approx(stats.binom.cdf(k - 1, 999, 0.019), abs=1e-6)
+class TestTop:
+    @pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)
+    @pytest.mark.parametrize("reports", [2, 300, 100_000])
+    def test_lists_largest_estimates_and_probabilities_sum_to_k(self, exp, reports):
+        rng = np.random.default_rng(2)
+        counts = drawn_counts(exp, skewed(exp.domain), reports, rng)
+        if exp is HH:
+            counts[-1] += 2  # some report of the last level there must be
+        e = estimate(exp, counts)
+        for k in (1, 5, exp.domain - 1):
+            found = top(e, k)
+            listed = [one.index for one in found.listed]
+            assert len(set(listed)) == k
+            assert e.frequencies[listed].min() >= np.delete(e.frequencies, listed).max()
+            frequency, alone = found.listed[0].frequency, e.frequency(listed[0])
+            assert (frequency.value, frequency.stderr) == pytest.approx((alone.value, alone.stderr), rel=1e-9)
+            assert found.probabilities.sum() == pytest.approx(k, rel=0.02, abs=0.05)
+            assert sum(c.probability for c in found.listed) == pytest.approx(
+                found.probabilities[listed].sum()
+            )
+            near = [one.probability for one in found.near]
+            assert near == sorted(near, reverse=True)
+            outside = np.delete(found.probabilities, listed)
+            assert near == sorted(outside[outside > 0.05].tolist(), reverse=True)
+
+    def test_is_certain_with_many_reports(self):
+        found = top(draw(OLH, skewed(64), 3_000_000, np.random.default_rng(3)), 4)
+        assert [one.index for one in found.listed] == [0, 1, 2, 3]
+        assert min(one.probability for one in found.listed) > 0.999
+        assert not found.near
+
+    def test_of_two_values_is_as_sure_as_counts_are_uneven(self):
+        even = top(estimate(RR, [5000, 5000]), 1)
+        assert even.probabilities == pytest.approx([0.5, 0.5])
+        assert len(even.near) == 1
+        sure = top(estimate(RR, [4000, 6000]), 1)
+        assert sure.listed[0].index == 1
+        assert sure.probabilities == pytest.approx([0, 1], abs=1e-6)
+        assert 0.7 < top(estimate(RR, [4930, 5070]), 1).listed[0].probability < 0.99
+
+    def test_of_a_pool_counts_all_reports(self):
+        rng = np.random.default_rng(4)
+        e = pool([draw(OLH, skewed(64), 200_000, rng) for _ in range(2)])
+        assert top(e, 1).listed[0].index == 0
+        assert top(e, 1).reports == 400_000
+
+    @pytest.mark.parametrize("k", [0, -1, 12, 1000, True, 2.5])
+    def test_rejects_k_outside_one_to_fewer_than_all(self, k):
+        with pytest.raises(
+            EstimateError, match=r"^a top k needs k from 1 to 11, one less than there are values, not"
+        ):
+            top(estimate(GRR, np.full(12, 10)), k)
 
 
-def test_membership_matches_enumeration():
-    """Four values on five atoms; values on one atom are in random order."""
-    rng = np.random.default_rng(1)
-    first = np.array([0, 1, 2, 1])
-    mass = rng.dirichlet(np.ones(3), size=4)
-    for k in (1, 2, 3):
-        exact = np.zeros(4)
-        for places in itertools.product(range(3), repeat=4):
-            at = first + places
-            weight = np.prod(mass[np.arange(4), places])
-            for i in range(4):
-                above, same = int((at > at[i]).sum()), int((at == at[i]).sum())
-                exact[i] += weight * float(min(Fraction(1), max(Fraction(0), Fraction(k - above, same))))
-        got = membership(Posterior(first, mass, 5), k)
-        np.testing.assert_allclose(got, exact, atol=1e-4)
-        assert got.sum() == pytest.approx(k, abs=1e-4)
+class TestMembership:
+    def test_matches_enumeration(self):
+        """Four values on five atoms; values on one atom are in random order."""
+        rng = np.random.default_rng(1)
+        first = np.array([0, 1, 2, 1])
+        mass = rng.dirichlet(np.ones(3), size=4)
+        for k in (1, 2, 3):
+            exact = np.zeros(4)
+            for places in itertools.product(range(3), repeat=4):
+                at = first + places
+                weight = np.prod(mass[np.arange(4), places])
+                for i in range(4):
+                    above, same = int((at > at[i]).sum()), int((at == at[i]).sum())
+                    exact[i] += weight * float(min(Fraction(1), max(Fraction(0), Fraction(k - above, same))))
+            got = membership(Posterior(first, mass, 5), k)
+            np.testing.assert_allclose(got, exact, atol=1e-4)
+            assert got.sum() == pytest.approx(k, abs=1e-4)
 
+    @pytest.mark.slow
+    @pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)
+    def test_is_stable_in_the_last_digit_of_an_estimate(self, exp):
+        """3 fleets; a probability may move by a million times what the estimates do."""
+        rng = np.random.default_rng(6)
+        for _ in range(3):
+            counts = drawn_counts(exp, rng.dirichlet(np.full(exp.domain, 30.0)), 3000, rng)
+            e, moved = estimate(exp, counts), estimate(exp, counts)
+            moved.frequencies = e.frequencies * (1 + 1e-12 * rng.standard_normal(exp.domain))
+            np.testing.assert_allclose(top(moved, 5).probabilities, top(e, 5).probabilities, atol=1e-6)
 
-@pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)
-@pytest.mark.parametrize("reports", [2, 300, 100_000])
-def test_lists_largest_estimates_and_probabilities_sum_to_k(exp, reports):
-    rng = np.random.default_rng(2)
-    counts = drawn_counts(exp, skewed(exp.domain), reports, rng)
-    if exp is HH:
-        counts[-1] += 2  # some report of the last level there must be
-    e = estimate(exp, counts)
-    for k in (1, 5, exp.domain - 1):
-        found = top(e, k)
-        listed = [one.index for one in found.listed]
-        assert len(set(listed)) == k
-        assert e.frequencies[listed].min() >= np.delete(e.frequencies, listed).max()
-        frequency, alone = found.listed[0].frequency, e.frequency(listed[0])
-        assert (frequency.value, frequency.stderr) == pytest.approx((alone.value, alone.stderr), rel=1e-9)
-        assert found.probabilities.sum() == pytest.approx(k, rel=0.02, abs=0.05)
-        assert sum(c.probability for c in found.listed) == pytest.approx(found.probabilities[listed].sum())
-        near = [one.probability for one in found.near]
-        assert near == sorted(near, reverse=True)
-        outside = np.delete(found.probabilities, listed)
-        assert near == sorted(outside[outside > 0.05].tolist(), reverse=True)
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        "exp", [GRR, pytest.param(OLH, marks=pytest.mark.long), HH], ids=lambda e: e.mechanism
+    )
+    def test_probabilities_are_calibrated(self, exp):
+        """80 independent fleets of 3,000 reports, from populations that are themselves drawn; k = 3.
 
-
-def test_with_many_reports_the_top_is_certain_and_nobody_is_near():
-    found = top(draw(OLH, skewed(64), 3_000_000, np.random.default_rng(3)), 4)
-    assert [one.index for one in found.listed] == [0, 1, 2, 3]
-    assert min(one.probability for one in found.listed) > 0.999
-    assert not found.near
-
-
-def test_one_of_two_is_as_sure_as_the_counts_are_uneven():
-    even = top(estimate(RR, [5000, 5000]), 1)
-    assert even.probabilities == pytest.approx([0.5, 0.5])
-    assert len(even.near) == 1
-    sure = top(estimate(RR, [4000, 6000]), 1)
-    assert sure.listed[0].index == 1
-    assert sure.probabilities == pytest.approx([0, 1], abs=1e-6)
-    assert 0.7 < top(estimate(RR, [4930, 5070]), 1).listed[0].probability < 0.99
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)
-def test_the_last_digit_of_an_estimate_changes_no_probability(exp):
-    """3 fleets; a probability may move by a million times what the estimates do."""
-    rng = np.random.default_rng(6)
-    for _ in range(3):
-        counts = drawn_counts(exp, rng.dirichlet(np.full(exp.domain, 30.0)), 3000, rng)
-        e, moved = estimate(exp, counts), estimate(exp, counts)
-        moved.frequencies = e.frequencies * (1 + 1e-12 * rng.standard_normal(exp.domain))
-        np.testing.assert_allclose(top(moved, 5).probabilities, top(e, 5).probabilities, atol=1e-6)
-
-
-def test_a_pool_has_a_top_as_well():
-    rng = np.random.default_rng(4)
-    e = pool([draw(OLH, skewed(64), 200_000, rng) for _ in range(2)])
-    assert top(e, 1).listed[0].index == 0
-    assert top(e, 1).reports == 400_000
-
-
-@pytest.mark.parametrize("k", [0, -1, 12, 1000, True, 2.5])
-def test_k_that_is_no_proper_part_is_refused(k):
-    with pytest.raises(
-        EstimateError, match=r"^a top k needs k from 1 to 11, one less than there are values, not"
-    ):
-        top(estimate(GRR, np.full(12, 10)), k)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "exp", [GRR, pytest.param(OLH, marks=pytest.mark.long), HH], ids=lambda e: e.mechanism
-)
-def test_membership_probabilities_are_calibrated(exp):
-    """80 independent fleets of 3,000 reports, from populations that are themselves drawn; k = 3.
-
-    Over listed values with a probability between 0.3 and 0.95, the mean of probability less membership must
-    be within 0.08 (the method is approximate) and six standard errors of the sum over fleets, a fleet being
-    one draw: less than 1e-9 for a fresh seed.
-    """
-    rng = np.random.default_rng(5)
-    off, listed = [], 0
-    for _ in range(80):
-        f = rng.dirichlet(np.full(exp.domain, 0.3))
-        truth = np.argsort(-f)[:3]
-        found = [c for c in top(draw(exp, f, 3000, rng), 3).listed if 0.3 < c.probability < 0.95]
-        listed += len(found)
-        off.append(sum(c.probability - (c.index in truth) for c in found))
-    assert listed > 40
-    assert abs(sum(off)) < 0.08 * listed + 6.1 * np.std(off) * np.sqrt(len(off))
+        Over listed values with a probability between 0.3 and 0.95, the mean of probability less membership
+        must be within 0.08 (the method is approximate) and six standard errors of the sum over fleets, a
+        fleet being one draw: less than 1e-9 for a fresh seed.
+        """
+        rng = np.random.default_rng(5)
+        off, listed = [], 0
+        for _ in range(80):
+            f = rng.dirichlet(np.full(exp.domain, 0.3))
+            truth = np.argsort(-f)[:3]
+            found = [c for c in top(draw(exp, f, 3000, rng), 3).listed if 0.3 < c.probability < 0.95]
+            listed += len(found)
+            off.append(sum(c.probability - (c.index in truth) for c in found))
+        assert listed > 40
+        assert abs(sum(off)) < 0.08 * listed + 6.1 * np.std(off) * np.sqrt(len(off))

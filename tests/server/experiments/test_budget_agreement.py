@@ -1,4 +1,4 @@
-"""Board and server agree: what an analyst's budget allows by its theorem is what the real client makes."""
+"""Board and server agree on the reports that a budget allows under each theorem."""
 
 import ast
 import json
@@ -75,106 +75,107 @@ def exhaust(client: Any) -> int:
 # --- What the board's own test holds is what the server makes ---------------------------------------------
 
 
-def test_the_boards_cases_are_the_servers_for_every_theorem():
-    names = set()
-    for budget, epsilon, fields, reports in LITERALS["CASES"]:
-        assert server_payload(budget, epsilon).decode() == LITERALS["PAYLOAD"] % (epsilon, fields)
-        theorem = theorem_of(budget)
-        names.add(theorem.name)
-        wanted = re.search(r"reports = (\d+)", budget)
-        assert reports == (int(wanted[1]) if wanted else theorem.most_reports(epsilon))
-    assert names == set(THEOREMS), "CASES in firmware_tests/test_budget.py has a case for each theorem"
-
-
-def test_board_versions_match_server_and_end_with_theorem():
-    for budget, fields, versions in LITERALS["VERSIONS"]:
-        theorem, history = theorem_of(budget), History()
-        for epsilon, calls, reports in versions:
-            assert server_payload(budget, epsilon).decode() == LITERALS["PAYLOAD"] % (epsilon, fields)
-            for _ in range(reports):
-                history = history.then(ldp_report(epsilon))
-            assert theorem.allowed(history)
-            assert theorem.allowed(history.then(ldp_report(epsilon))) == (reports == calls)
-
-
 def ldp_report(epsilon: int):
     return next(iter(History.of([epsilon]).runs))[0]
 
 
-@pytest.mark.micropython
-@pytest.mark.parametrize("runtime", RUNTIMES, ids=lambda r: r.name)
-def test_the_boards_test_passes_on_every_runtime_here(runtime, tmp_path):
-    for path in (SCRIPT, SCRIPT.with_name("on_device.py"), Path(ldp_client.__file__)):
-        shutil.copy(path, tmp_path)
-    command = [*runtime.argv, SCRIPT.name]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_S, check=False)
-    verdict = re.search(r"^VERDICT passed=(\d+) failed=(\d+)", run.stdout, re.MULTILINE)
-    assert verdict, run.stdout + run.stderr
-    assert (int(verdict[1]), int(verdict[2])) == (5, 0), run.stdout
+class TestBoardCases:
+    def test_match_the_server_for_every_theorem(self):
+        names = set()
+        for budget, epsilon, fields, reports in LITERALS["CASES"]:
+            assert server_payload(budget, epsilon).decode() == LITERALS["PAYLOAD"] % (epsilon, fields)
+            theorem = theorem_of(budget)
+            names.add(theorem.name)
+            wanted = re.search(r"reports = (\d+)", budget)
+            assert reports == (int(wanted[1]) if wanted else theorem.most_reports(epsilon))
+        assert names == set(THEOREMS), "CASES in firmware_tests/test_budget.py has a case for each theorem"
 
+    def test_versions_match_the_server_and_end_with_the_theorem(self):
+        for budget, fields, versions in LITERALS["VERSIONS"]:
+            theorem, history = theorem_of(budget), History()
+            for epsilon, calls, reports in versions:
+                assert server_payload(budget, epsilon).decode() == LITERALS["PAYLOAD"] % (epsilon, fields)
+                for _ in range(reports):
+                    history = history.then(ldp_report(epsilon))
+                assert theorem.allowed(history)
+                assert theorem.allowed(history.then(ldp_report(epsilon))) == (reports == calls)
 
-def test_a_real_micropython_is_among_them():
-    if not {"unix32f", "mp32"} & {r.name for r in RUNTIMES}:
-        pytest.skip("no MicroPython here: python firmware_tests/runtimes.py --install")
+    @pytest.mark.micropython
+    @pytest.mark.parametrize("runtime", RUNTIMES, ids=lambda r: r.name)
+    def test_pass_on_every_runtime(self, runtime, tmp_path):
+        for path in (SCRIPT, SCRIPT.with_name("on_device.py"), Path(ldp_client.__file__)):
+            shutil.copy(path, tmp_path)
+        command = [*runtime.argv, SCRIPT.name]
+        run = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_S, check=False
+        )
+        verdict = re.search(r"^VERDICT passed=(\d+) failed=(\d+)", run.stdout, re.MULTILINE)
+        assert verdict, run.stdout + run.stderr
+        assert (int(verdict[1]), int(verdict[2])) == (5, 0), run.stdout
+
+    def test_include_a_real_micropython(self):
+        if not {"unix32f", "mp32"} & {r.name for r in RUNTIMES}:
+            pytest.skip("no MicroPython here: python firmware_tests/runtimes.py --install")
 
 
 # --- Any budget ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@given(
-    name=st.sampled_from([n for n in THEOREMS if n != "none"]),
-    total=st.integers(1, 12_000).map(lambda x: x / 1000),
-    delta=st.sampled_from([1e-9, 1e-6, 0.001, 0.1, 0.5]),
-    epsilon=st.integers(200_000, 4_000_000),
-    reports=st.none() | st.integers(1, 30),
-)
-@example(name="basic", total=0.3, delta=0.1, epsilon=100_000, reports=3)
-@settings(max_examples=60)
-def test_board_makes_exactly_what_the_theorem_allows(name, total, delta, epsilon, reports):
-    delta = 0 if name == "basic" else delta
-    budget = f'theorem = "{name}"\nepsilon = {total!r}\n' + (f"delta = {delta!r}\n" if delta else "")
-    budget += f"reports = {reports}\n" if reports else ""
-    most = choose(name, total, delta).most_reports(epsilon)
-    assert most is not None
-    if most < (reports or 1):
-        with fails("composition allows", DefinitionError):
-            server_payload(budget, epsilon)
-        return
-    client = new_board(server_payload(budget, epsilon))
-    assert client.status()["experiments"]["door"]["left"] == (reports or most)
-    if (reports or most) <= 40:
-        assert exhaust(client) == (reports or most)
+class TestReports:
+    @pytest.mark.slow
+    @given(
+        name=st.sampled_from([n for n in THEOREMS if n != "none"]),
+        total=st.integers(1, 12_000).map(lambda x: x / 1000),
+        delta=st.sampled_from([1e-9, 1e-6, 0.001, 0.1, 0.5]),
+        epsilon=st.integers(200_000, 4_000_000),
+        reports=st.none() | st.integers(1, 30),
+    )
+    @example(name="basic", total=0.3, delta=0.1, epsilon=100_000, reports=3)
+    @settings(max_examples=60)
+    def test_are_exactly_what_the_theorem_allows(self, name, total, delta, epsilon, reports):
+        delta = 0 if name == "basic" else delta
+        budget = f'theorem = "{name}"\nepsilon = {total!r}\n' + (f"delta = {delta!r}\n" if delta else "")
+        budget += f"reports = {reports}\n" if reports else ""
+        most = choose(name, total, delta).most_reports(epsilon)
+        assert most is not None
+        if most < (reports or 1):
+            with fails("composition allows", DefinitionError):
+                server_payload(budget, epsilon)
+            return
+        client = new_board(server_payload(budget, epsilon))
+        assert client.status()["experiments"]["door"]["left"] == (reports or most)
+        if (reports or most) <= 40:
+            assert exhaust(client) == (reports or most)
+
+    def test_digits_beyond_a_double_are_rounded_down(self):
+        fields = json.loads(server_payload('theorem = "basic"\nepsilon = 3.99999999999999999999', 1_000_000))
+        assert fields["budget"] == {"rule": "sum", "cap": 3_999_999}
 
 
-def test_totals_with_more_digits_than_a_double_are_rounded_down():
-    fields = json.loads(server_payload('theorem = "basic"\nepsilon = 3.99999999999999999999', 1_000_000))
-    assert fields["budget"] == {"rule": "sum", "cap": 3_999_999}
+class TestVersions:
+    def test_of_another_epsilon_are_treated_alike_by_store_and_board(self, tmp_path):
+        def versions(budget):
+            return server_payload(budget, 500_000), server_payload(budget, 250_000)
 
-
-def test_store_and_board_agree_on_a_version_of_another_epsilon(tmp_path):
-    def versions(budget):
-        return server_payload(budget, 500_000), server_payload(budget, 250_000)
-
-    with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
-        for fleet, budget in (("a", 'theorem = "basic"\nepsilon = 8'), ("b", ZCDP)):
-            store.add_fleet(fleet, keyed=False)
-            first, second = versions(budget)
-            store.add_experiment(fleet, first)
+        with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
+            for fleet, budget in (("a", 'theorem = "basic"\nepsilon = 8'), ("b", ZCDP)):
+                store.add_fleet(fleet, keyed=False)
+                first, second = versions(budget)
+                store.add_experiment(fleet, first)
+                client = new_board(first)
+                client.sent(client.report("door", True))
+                assert store.add_experiment(fleet, second).cap == client.enroll(second).cap
+                assert exhaust(client) == (30 if fleet == "a" else 25)
+            store.add_fleet("c", keyed=False)
+            first = server_payload(ZCDP.replace("zcdp", "optimal"), 500_000)
+            second = first.replace(b"500000", b"250000")
+            store.add_experiment("c", first)
             client = new_board(first)
             client.sent(client.report("door", True))
-            assert store.add_experiment(fleet, second).cap == client.enroll(second).cap
-            assert exhaust(client) == (30 if fleet == "a" else 25)
-        store.add_fleet("c", keyed=False)
-        first = server_payload(ZCDP.replace("zcdp", "optimal"), 500_000)
-        second = first.replace(b"500000", b"250000")
-        store.add_experiment("c", first)
-        client = new_board(first)
-        client.sent(client.report("door", True))
-        with fails(r"its epsilon stays 0\.5", VersionRefused):
-            store.add_experiment("c", second)
-        with pytest.raises(ExperimentRefused, match="its epsilon was pinned as 500000"):
-            client.enroll(second)
+            with fails(r"its epsilon stays 0\.5", VersionRefused):
+                store.add_experiment("c", second)
+            with pytest.raises(ExperimentRefused, match="its epsilon was pinned as 500000"):
+                client.enroll(second)
 
 
 ZCDP = 'theorem = "zcdp"\nepsilon = 8\ndelta = 1e-6'
@@ -183,74 +184,86 @@ ZCDP = 'theorem = "zcdp"\nepsilon = 8\ndelta = 1e-6'
 # --- Contradictions --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("budget", "text"),
-    [
-        (f'{ZCDP}\nrule = "sum"', "rule and cap follow from the theorem"),
-        (f"{ZCDP}\ncap = 4", "rule and cap follow from the theorem"),
-        ("", "write theorem and epsilon .*, or rule and cap"),
-        ("epsilon = 8\ndelta = 1e-6", "go with a theorem, which is missing"),
-        ('rule = "sum"\ncap = 4\nreports = 4', "go with a theorem, which is missing"),
-        ('theorem = "basic"', "epsilon is missing: what all reports may cost together under basic"),
-        ('theorem = "basic"\nepsilon = 8\ndelta = 1e-6', "basic composition cannot fail: leave delta out"),
-        ('theorem = "zcdp"\nepsilon = 8', "zcdp composition needs a delta above 0"),
-        ('theorem = "optimal"\nepsilon = 8', "optimal composition needs a delta above 0"),
-        ('theorem = "basic"\nepsilon = 0', "epsilon, the total of all reports, is a number above 0"),
-        ('theorem = "basic"\nepsilon = -1', "epsilon, the total of all reports, is a number above 0"),
-        ('theorem = "basic"\nepsilon = inf', "budget.epsilon must be a number, not Infinity"),
-        ('theorem = "zcdp"\nepsilon = 8\ndelta = 1', "delta is a number from 0 to below 1, not 1"),
-        (
-            'theorem = "zcdp"\nepsilon = 8\ndelta = -1e-6',
-            "delta is a number from 0 to below 1, not -1e-06",
-        ),
-        ('theorem = "basic"\nepsilon = 8\nreports = 0', "reports is a whole number from 1"),
-        ('theorem = "basic"\nepsilon = 8\nreports = 2.5', "budget.reports must be a whole number, not 2.5"),
-        (f"{ZCDP}\nreports = 8", "allows 7 reports of ε = 0.5 within .*: for 8 reports, ε is at most 0.476"),
-        ('theorem = "basic"\nepsilon = 0.4', "allows no report of ε = 0.5 within 0.4: lower the report's"),
-        ('theorem = "none"\nepsilon = 8', "none has no total and no delta"),
-        ('theorem = "none"\nreports = 8', "none counts no reports"),
-        ('theorem = "laplace"\nepsilon = 8', "no theorem laplace: there are basic"),
-        ('theorem = "nowhere:Class"\nepsilon = 8', "no theorem nowhere:Class"),
-    ],
-)
-def test_a_budget_that_contradicts_itself_is_one_line(budget, text):
-    with fails(text, DefinitionError):
-        parse(toml(budget)).payload()
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("budget", "text"),
+        [
+            (f'{ZCDP}\nrule = "sum"', "rule and cap follow from the theorem"),
+            (f"{ZCDP}\ncap = 4", "rule and cap follow from the theorem"),
+            ("", "write theorem and epsilon .*, or rule and cap"),
+            ("epsilon = 8\ndelta = 1e-6", "go with a theorem, which is missing"),
+            ('rule = "sum"\ncap = 4\nreports = 4', "go with a theorem, which is missing"),
+            ('theorem = "basic"', "epsilon is missing: what all reports may cost together under basic"),
+            (
+                'theorem = "basic"\nepsilon = 8\ndelta = 1e-6',
+                "basic composition cannot fail: leave delta out",
+            ),
+            ('theorem = "zcdp"\nepsilon = 8', "zcdp composition needs a delta above 0"),
+            ('theorem = "optimal"\nepsilon = 8', "optimal composition needs a delta above 0"),
+            ('theorem = "basic"\nepsilon = 0', "epsilon, the total of all reports, is a number above 0"),
+            ('theorem = "basic"\nepsilon = -1', "epsilon, the total of all reports, is a number above 0"),
+            ('theorem = "basic"\nepsilon = inf', "budget.epsilon must be a number, not Infinity"),
+            ('theorem = "zcdp"\nepsilon = 8\ndelta = 1', "delta is a number from 0 to below 1, not 1"),
+            (
+                'theorem = "zcdp"\nepsilon = 8\ndelta = -1e-6',
+                "delta is a number from 0 to below 1, not -1e-06",
+            ),
+            ('theorem = "basic"\nepsilon = 8\nreports = 0', "reports is a whole number from 1"),
+            (
+                'theorem = "basic"\nepsilon = 8\nreports = 2.5',
+                "budget.reports must be a whole number, not 2.5",
+            ),
+            (
+                f"{ZCDP}\nreports = 8",
+                "allows 7 reports of ε = 0.5 within .*: for 8 reports, ε is at most 0.476",
+            ),
+            (
+                'theorem = "basic"\nepsilon = 0.4',
+                "allows no report of ε = 0.5 within 0.4: lower the report's",
+            ),
+            ('theorem = "none"\nepsilon = 8', "none has no total and no delta"),
+            ('theorem = "none"\nreports = 8', "none counts no reports"),
+            ('theorem = "laplace"\nepsilon = 8', "no theorem laplace: there are basic"),
+            ('theorem = "nowhere:Class"\nepsilon = 8', "no theorem nowhere:Class"),
+        ],
+    )
+    def test_contradictory_budget_is_one_line(self, budget, text):
+        with fails(text, DefinitionError):
+            parse(toml(budget)).payload()
 
 
 # --- What is shown ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("budget", "kind", "epsilon", "delta", "words"),
-    [
-        ('theorem = "basic"\nepsilon = 8', "ε-LDP", 8, 0, "8-LDP: whatever an observer sees"),
-        (ZCDP, "(ε, δ)-LDP", 8, 1e-6, "(8, 1e-06)-LDP: 8-LDP except with probability"),
-        ('theorem = "none"', "no bound", None, 0, "Nothing bounds what all reports"),
-        ('rule = "sum"\ncap = 4', "ε-LDP", 4, 0, "4-LDP"),
-        ('rule = "count"\ncap = 60', "ε-LDP", 30, 0, "30-LDP, and ("),
-        ('rule = "squares"\ncap = 1.819413', "(ε, δ)-LDP", 8, 1e-6, "1e-06)-LDP"),
-    ],
-)
-def test_show_says_what_a_budget_guarantees_in_words_and_numbers(
-    budget, kind, epsilon, delta, words, tmp_path
-):
-    (tmp_path / "door.toml").write_text(toml(budget), encoding="utf-8")
-    shown = CliRunner().invoke(app, ["experiment", "show", str(tmp_path / "door.toml")]).output
-    assert words in re.sub(r"\s+", " ", shown)
-    fields = json.loads(
-        CliRunner().invoke(app, ["experiment", "show", str(tmp_path / "door.toml"), "--json"]).output
-    )["guarantee"]
-    assert fields["kind"].startswith(kind)
-    if epsilon is None:
-        assert fields["epsilon"] is None
-    else:
-        assert fields["epsilon"] == pytest.approx(epsilon, abs=1e-4)
-        assert fields["epsilon"] >= epsilon - 1e-5
-    assert fields["delta"] == delta
+class TestGuarantee:
+    @pytest.mark.parametrize(
+        ("budget", "kind", "epsilon", "delta", "words"),
+        [
+            ('theorem = "basic"\nepsilon = 8', "ε-LDP", 8, 0, "8-LDP: whatever an observer sees"),
+            (ZCDP, "(ε, δ)-LDP", 8, 1e-6, "(8, 1e-06)-LDP: 8-LDP except with probability"),
+            ('theorem = "none"', "no bound", None, 0, "Nothing bounds what all reports"),
+            ('rule = "sum"\ncap = 4', "ε-LDP", 4, 0, "4-LDP"),
+            ('rule = "count"\ncap = 60', "ε-LDP", 30, 0, "30-LDP, and ("),
+            ('rule = "squares"\ncap = 1.819413', "(ε, δ)-LDP", 8, 1e-6, "1e-06)-LDP"),
+        ],
+        ids=["basic", "zcdp", "none", "sum", "count", "squares"],
+    )
+    def test_is_shown_in_words_and_numbers(self, budget, kind, epsilon, delta, words, tmp_path):
+        (tmp_path / "door.toml").write_text(toml(budget), encoding="utf-8")
+        shown = CliRunner().invoke(app, ["experiment", "show", str(tmp_path / "door.toml")]).output
+        assert words in re.sub(r"\s+", " ", shown)
+        fields = json.loads(
+            CliRunner().invoke(app, ["experiment", "show", str(tmp_path / "door.toml"), "--json"]).output
+        )["guarantee"]
+        assert fields["kind"].startswith(kind)
+        if epsilon is None:
+            assert fields["epsilon"] is None
+        else:
+            assert fields["epsilon"] == pytest.approx(epsilon, abs=1e-4)
+            assert fields["epsilon"] >= epsilon - 1e-5
+        assert fields["delta"] == delta
 
-
-def test_bare_rule_never_overstates_its_guarantee():
-    for cap in ("0.3", "1.819413", "1.819414", "40"):
-        found = parse(toml(f'rule = "squares"\ncap = {cap}')).guarantee()
-        assert choose("zcdp", found.epsilon, found.delta).cap(1) >= int(Decimal(cap) * MICRO**2)
+    def test_of_a_bare_rule_is_never_overstated(self):
+        for cap in ("0.3", "1.819413", "1.819414", "40"):
+            found = parse(toml(f'rule = "squares"\ncap = {cap}')).guarantee()
+            assert choose("zcdp", found.epsilon, found.delta).cap(1) >= int(Decimal(cap) * MICRO**2)

@@ -1,4 +1,4 @@
-"""A pair's file, and what its cells are called."""
+"""Definitions of pairs, and the conditions and names of their cells."""
 
 from typing import Any
 
@@ -37,90 +37,91 @@ def defined(*parts: str, **fields: Any) -> Definition:
     return parse(toml(*parts, **fields))
 
 
-def test_a_pair_s_file_becomes_what_boards_read():
-    definition = defined(VERSION, DELAY, CRASHED)
-    e = definition.experiment()
-    assert [part.name for part in parts_of(e)] == ["version", "delay", "crashed"]
-    assert [part.domain for part in parts_of(e)] == [3, 8, 2]
-    assert e.domain == definition.domain == 48
-    assert definition.unit == "min"
-    assert e.bucket(("1.3", 12.5, True)) == (1 * 8 + 2) * 2 + 1
-    assert "unit" not in definition.payload().decode()
+class TestDefinition:
+    def test_becomes_the_payload_for_boards(self):
+        definition = defined(VERSION, DELAY, CRASHED)
+        e = definition.experiment()
+        assert [part.name for part in parts_of(e)] == ["version", "delay", "crashed"]
+        assert [part.domain for part in parts_of(e)] == [3, 8, 2]
+        assert e.domain == definition.domain == 48
+        assert definition.unit == "min"
+        assert e.bucket(("1.3", 12.5, True)) == (1 * 8 + 2) * 2 + 1
+        assert "unit" not in definition.payload().decode()
 
+    def test_unit_is_its_own_or_that_of_its_parts(self):
+        assert defined(VERSION, DELAY, unit="s").unit == "s"
+        other = DELAY.replace("delay", "way").replace("min", "km")
+        assert defined(DELAY, other).unit == ""
 
-def test_a_unit_of_its_own_or_two_of_its_parts():
-    assert defined(VERSION, DELAY, unit="s").unit == "s"
-    other = DELAY.replace("delay", "way").replace("min", "km")
-    assert defined(DELAY, other).unit == ""
+    @pytest.mark.parametrize(
+        ("statistics", "given", "views"),
+        [
+            ("joint", None, None),
+            ("marginals", None, [[0], [1]]),
+            ("tables", None, [[0], [1], [0, 1]]),
+            ("conditional", None, None),
+            ("conditional", "crashed", [[0], [0, 1]]),
+            ("differences", None, None),
+        ],
+        ids=str,
+    )
+    def test_statistics_determine_the_views(self, statistics, given, views):
+        fields = {"statistics": statistics} | ({"given": given} if given else {})
+        many = VERSION.replace('"1.3"', ", ".join(f'"1.{i}"' for i in range(3, 9)))
+        mechanism = mechanism_of(defined(many, CRASHED, **fields).experiment())
+        assert mechanism.fields().get("views") == views
 
+    def test_keeps_views_at_another_epsilon(self):
+        head = HEAD + 'mechanism = "views"\nviews = [[0], [0, 1]]\ncells = [3, 6]\nweights = [1, 3]\n'
+        definition = parse(head + VERSION + CRASHED + BUDGET)
+        assert definition.parameters == {"views": [[0], [0, 1]], "cells": [3, 6], "weights": [1, 3]}
+        e = at_epsilon(definition.experiment(), 1_000_000)
+        assert mechanism_of(e).fields()["views"] == [[0], [0, 1]]
+        assert mechanism_of(e).words() == "views, version 25 %, version x crashed 75 %"
 
-@pytest.mark.parametrize(
-    ("statistics", "given", "views"),
-    [
-        ("joint", None, None),
-        ("marginals", None, [[0], [1]]),
-        ("tables", None, [[0], [1], [0, 1]]),
-        ("conditional", None, None),
-        ("conditional", "crashed", [[0], [0, 1]]),
-        ("differences", None, None),
-    ],
-)
-def test_statistics_say_which_views_are_asked_for(statistics, given, views):
-    fields = {"statistics": statistics} | ({"given": given} if given else {})
-    many = VERSION.replace('"1.3"', ", ".join(f'"1.{i}"' for i in range(3, 9)))
-    mechanism = mechanism_of(defined(many, CRASHED, **fields).experiment())
-    assert mechanism.fields().get("views") == views
+    @refusals(
+        (HEAD + BUDGET, "[[of]] tables, one for each part, are needed for a pair"),
+        (toml(VERSION), "of: a pair has 2 or 3 parts"),
+        (toml(VERSION, CRASHED, DELAY, DELAY.replace("delay", "d2")), "of: a pair has 2 or 3 parts"),
+        (toml(VERSION, VERSION), "of: two parts are called version"),
+        (toml(VERSION, CRASHED.replace("bool", "pair")), "of.1.type"),
+        (toml(VERSION, CRASHED.replace("crashed", "Crashed!")), "of.1.name"),
+        (toml(VERSION, CRASHED + "labels = ['a']\n"), "of.1: labels are needed for a choice and only"),
+        (
+            toml(VERSION, CRASHED + "lable = ['a']\n"),
+            "of.1.lable is not a field of an experiment: did you mean",
+        ),
+        (toml(VERSION, CRASHED + "window = 'day'\n"), "window belongs above the first line"),
+        (toml(VERSION.replace('"1.3"', '"other"'), CRASHED), "the label other is always there"),
+        (toml(DELAY.replace("high = 40\n", ""), CRASHED), "low, high and bins are needed"),
+        (toml(statistics="ranges"), "statistics of a pair is one of joint, marginals, tables, conditional"),
+        (toml(statistics="joint", given="version"), "given is only for a pair, with statistics"),
+        (toml(given="vresion"), "given must be one of version, crashed"),
+        (toml().replace('"pair"', '"bool"'), r"only for a pair"),
+        (
+            toml(
+                DELAY.replace("bins = 8", "bins = 5000"), DELAY.replace("delay", "d").replace("8\n", "5000\n")
+            ),
+            "16777216",
+        ),
+        (
+            HEAD.replace("pair", "bool") + 'statistics = "conditional"\n' + BUDGET,
+            "statistics of a bool is one of",
+        ),
+        call=lambda text: parse(text).payload(),
+        error=DefinitionError,
+    )
+    def test_rejects_invalid_pairs_in_one_line(self, refusal: Refusal):
+        refusal.check()
 
-
-def test_pair_views_are_kept_at_another_epsilon():
-    head = HEAD + 'mechanism = "views"\nviews = [[0], [0, 1]]\ncells = [3, 6]\nweights = [1, 3]\n'
-    definition = parse(head + VERSION + CRASHED + BUDGET)
-    assert definition.parameters == {"views": [[0], [0, 1]], "cells": [3, 6], "weights": [1, 3]}
-    e = at_epsilon(definition.experiment(), 1_000_000)
-    assert mechanism_of(e).fields()["views"] == [[0], [0, 1]]
-    assert mechanism_of(e).words() == "views, version 25 %, version x crashed 75 %"
-
-
-@refusals(
-    (HEAD + BUDGET, "[[of]] tables, one for each part, are needed for a pair"),
-    (toml(VERSION), "of: a pair has 2 or 3 parts"),
-    (toml(VERSION, CRASHED, DELAY, DELAY.replace("delay", "d2")), "of: a pair has 2 or 3 parts"),
-    (toml(VERSION, VERSION), "of: two parts are called version"),
-    (toml(VERSION, CRASHED.replace("bool", "pair")), "of.1.type"),
-    (toml(VERSION, CRASHED.replace("crashed", "Crashed!")), "of.1.name"),
-    (toml(VERSION, CRASHED + "labels = ['a']\n"), "of.1: labels are needed for a choice and only"),
-    (
-        toml(VERSION, CRASHED + "lable = ['a']\n"),
-        "of.1.lable is not a field of an experiment: did you mean",
-    ),
-    (toml(VERSION, CRASHED + "window = 'day'\n"), "window belongs above the first line"),
-    (toml(VERSION.replace('"1.3"', '"other"'), CRASHED), "the label other is always there"),
-    (toml(DELAY.replace("high = 40\n", ""), CRASHED), "low, high and bins are needed"),
-    (toml(statistics="ranges"), "statistics of a pair is one of joint, marginals, tables, conditional"),
-    (toml(statistics="joint", given="version"), "given is only for a pair, with statistics"),
-    (toml(given="vresion"), "given must be one of version, crashed"),
-    (toml().replace('"pair"', '"bool"'), r"only for a pair"),
-    (
-        toml(DELAY.replace("bins = 8", "bins = 5000"), DELAY.replace("delay", "d").replace("8\n", "5000\n")),
-        "16777216",
-    ),
-    (
-        HEAD.replace("pair", "bool") + 'statistics = "conditional"\n' + BUDGET,
-        "statistics of a bool is one of",
-    ),
-    call=lambda text: parse(text).payload(),
-    error=DefinitionError,
-)
-def test_rejects_invalid_pairs_in_one_line(refusal: Refusal):
-    refusal.check()
-
-
-def test_readings_in_words():
-    e = defined(VERSION, DELAY).experiment()
-    assert words.readings(e, "min") == "version (1.2, 1.3, other) with delay (0 to 40 min, 8 bins of 5 min)"
-    names = index_names(e)
-    assert len(names) == 24
-    assert names[9] == "1.3, 5 to 10"
+    def test_describes_readings(self):
+        e = defined(VERSION, DELAY).experiment()
+        assert (
+            words.readings(e, "min") == "version (1.2, 1.3, other) with delay (0 to 40 min, 8 bins of 5 min)"
+        )
+        names = index_names(e)
+        assert len(names) == 24
+        assert names[9] == "1.3, 5 to 10"
 
 
 # --- Conditions -----------------------------------------------------------------------------------
@@ -132,49 +133,52 @@ def met(text: str) -> set[tuple[int, ...]]:
     return {tuple(int(i) for i in np.unravel_index(index, (3, 8, 2))) for index in indices}
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("version=1.3", {(1, d, c) for d in range(8) for c in range(2)}),
-        ("version=other", {(2, d, c) for d in range(8) for c in range(2)}),
-        ("version!=1.3", {(v, d, c) for v in (0, 2) for d in range(8) for c in range(2)}),
-        ("version=1.2|other & crashed=yes", {(v, d, 1) for v in (0, 2) for d in range(8)}),
-        ("delay=10:20&crashed=no", {(v, d, 0) for v in range(3) for d in (2, 3)}),
-        ("delay=below 5|35 and above", {(v, d, c) for v in range(3) for d in (0, 7) for c in range(2)}),
-        ("delay=10 to 15|15 to 20&crashed=no", {(v, d, 0) for v in range(3) for d in (2, 3)}),
-        ("delay=:5|35:", {(v, d, c) for v in range(3) for d in (0, 7) for c in range(2)}),
-    ],
-)
-def test_a_condition_s_cells(text, expected):
-    assert met(text) == expected
+class TestConditions:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("version=1.3", {(1, d, c) for d in range(8) for c in range(2)}),
+            ("version=other", {(2, d, c) for d in range(8) for c in range(2)}),
+            ("version!=1.3", {(v, d, c) for v in (0, 2) for d in range(8) for c in range(2)}),
+            ("version=1.2|other & crashed=yes", {(v, d, 1) for v in (0, 2) for d in range(8)}),
+            ("delay=10:20&crashed=no", {(v, d, 0) for v in range(3) for d in (2, 3)}),
+            ("delay=below 5|35 and above", {(v, d, c) for v in range(3) for d in (0, 7) for c in range(2)}),
+            ("delay=10 to 15|15 to 20&crashed=no", {(v, d, 0) for v in range(3) for d in (2, 3)}),
+            ("delay=:5|35:", {(v, d, c) for v in range(3) for d in (0, 7) for c in range(2)}),
+        ],
+        ids=lambda value: value if isinstance(value, str) else f"{len(value)} cells",
+    )
+    def test_select_their_cells(self, text, expected):
+        assert met(text) == expected
+
+    @refusals(
+        ("crashed", "a condition reads part=value"),
+        ("", "a condition reads part=value"),
+        ("vresion=1.2", "crash_by_version has no part vresion; it has version, delay, crashed"),
+        ("version=9", "version has no label 9; it has 1.2, 1.3, other"),
+        ("crashed=maybe", "crashed has no label maybe; it has no, yes"),
+        ("delay=5", "a range reads low:high"),
+        ("delay=11:12", "holds no whole bin"),
+        ("crashed=yes&crashed=no", "holds no cell"),
+        ("version=1.2|1.3|other&version!=1.2|1.3|other", "holds no cell"),
+        call=met,
+        error=UnitsError,
+    )
+    def test_invalid_ones_are_one_line(self, refusal: Refusal):
+        refusal.check()
 
 
-@refusals(
-    ("crashed", "a condition reads part=value"),
-    ("", "a condition reads part=value"),
-    ("vresion=1.2", "crash_by_version has no part vresion; it has version, delay, crashed"),
-    ("version=9", "version has no label 9; it has 1.2, 1.3, other"),
-    ("crashed=maybe", "crashed has no label maybe; it has no, yes"),
-    ("delay=5", "a range reads low:high"),
-    ("delay=11:12", "holds no whole bin"),
-    ("crashed=yes&crashed=no", "holds no cell"),
-    ("version=1.2|1.3|other&version!=1.2|1.3|other", "holds no cell"),
-    call=met,
-    error=UnitsError,
-)
-def test_rejects_invalid_conditions_in_one_line(refusal: Refusal):
-    refusal.check()
+class TestGroups:
+    def test_merge_values_of_numbers_but_not_labels(self):
+        e = defined(VERSION, DELAY).experiment()
+        shown = cells.groups(e, 1, 3)
+        assert [c.text for c in shown] == ["delay=below 15", "delay=15 to 30", "delay=30 and above"]
+        assert np.sum([c.cells for c in shown], axis=0).tolist() == [1.0] * 24
+        assert [c.text for c in cells.groups(e, 0, 1)] == ["version=1.2", "version=1.3", "version=other"]
 
 
-def test_a_number_s_values_are_put_together_and_labels_are_not():
-    e = defined(VERSION, DELAY).experiment()
-    shown = cells.groups(e, 1, 3)
-    assert [c.text for c in shown] == ["delay=below 15", "delay=15 to 30", "delay=30 and above"]
-    assert np.sum([c.cells for c in shown], axis=0).tolist() == [1.0] * 24
-    assert [c.text for c in cells.groups(e, 0, 1)] == ["version=1.2", "version=1.3", "version=other"]
-
-
-def test_only_a_pair_has_parts():
-    e = parse(HEAD.replace("pair", "bool") + BUDGET).experiment()
-    with fails("only a pair has parts", UnitsError):
-        cells.parse(e, "version=1")
+class TestParts:
+    def test_exist_only_in_pairs(self):
+        e = parse(HEAD.replace("pair", "bool") + BUDGET).experiment()
+        with fails("only a pair has parts", UnitsError):
+            cells.parse(e, "version=1")

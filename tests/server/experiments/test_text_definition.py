@@ -1,4 +1,4 @@
-"""An analyst's file that asks about texts: what boards get of it, and what is refused."""
+"""Definitions of experiments about texts: slots, candidates and errors."""
 
 import json
 
@@ -29,89 +29,86 @@ def written(more: str = "", name: str = "firmware") -> str:
     return FIRMWARE.format(more=more, name=name)
 
 
-def test_slots_and_a_salt_are_chosen_where_the_file_has_none():
-    first, again, other = (parse(written(name=name)).payload() for name in ("firmware", "firmware", "errors"))
-    assert first == again
-    fields, others = json.loads(first), json.loads(other)
-    assert fields["slots"] == 65_536
-    assert len(fields["salt"]) == 16
-    assert fields["salt"] != others["salt"]
-    assert parse(written()).experiment().domain == 65_536
+class TestSlots:
+    def test_and_salt_have_defaults(self):
+        first, again, other = (
+            parse(written(name=name)).payload() for name in ("firmware", "firmware", "errors")
+        )
+        assert first == again
+        fields, others = json.loads(first), json.loads(other)
+        assert fields["slots"] == 65_536
+        assert len(fields["salt"]) == 16
+        assert fields["salt"] != others["salt"]
+        assert parse(written()).experiment().domain == 65_536
+
+    def test_and_salt_may_be_given(self):
+        fields = json.loads(parse(written('salt = "winter 26"\nslots = 1024\nmechanism = "grr"')).payload())
+        assert (fields["salt"], fields["slots"], fields["mechanism"]) == ("winter 26", 1024, "grr")
+
+    @pytest.mark.parametrize("epsilon", ["0.001", "0.5", "1", "4", "8", "16"])
+    def test_some_mechanism_fits_at_every_epsilon(self, epsilon):
+        e = parse(written().replace("epsilon = 2", f"epsilon = {epsilon}")).experiment()
+        assert e.code_count <= 1 << 24
+
+    def test_are_only_for_texts(self):
+        with fails("salt, slots and prefixes are only for a text", DefinitionError):
+            parse(written("slots = 64").replace('"text"', '"bool"'))
+
+    def test_stay_the_same_at_another_epsilon(self):
+        e = parse(written('salt = "a"\nslots = 256')).experiment()
+        other = at_epsilon(e, 500_000)
+        assert (other.epsilon, other.domain) == (500_000, 256)
+        assert [other.bucket(text) for text in "abcdef"] == [e.bucket(text) for text in "abcdef"]
+
+    def test_are_numbered(self):
+        e = parse(written("slots = 16")).experiment()
+        assert index_names(e)[3] == "slot 3"
+        assert range_name(e, 3, 5) == "slot 3, slot 4"
+        text = parse_range(e, "1.2.3")
+        assert (text.low, text.high - 1, text.text) == (e.bucket("1.2.3"), e.bucket("1.2.3"), "1.2.3")
+        assert words.readings(e, "") == "any text, hashed into 16 slots"
+
+    def test_are_described_with_their_prefixes(self):
+        shown = words.readings(parse(written("prefixes = [2, 3, 4, 4]")).experiment(), "")
+        assert shown == "any text, hashed into 65,536 slots for each of 4 prefixes"
 
 
-def test_the_file_may_say_both():
-    fields = json.loads(parse(written('salt = "winter 26"\nslots = 1024\nmechanism = "grr"')).payload())
-    assert (fields["salt"], fields["slots"], fields["mechanism"]) == ("winter 26", 1024, "grr")
+class TestErrors:
+    @refusals(
+        ("slots = 1000", "slots must be a power of 2 from 2 to 1048576, not 1000"),
+        ("slots = 1", "slots must be a power of 2 from 2 to 1048576, not 1"),
+        ("slots = 2097152", "slots must be a power of 2 from 2 to 1048576, not 2097152"),
+        ('salt = ""', "salt must be 1 to 32 printable ASCII characters"),
+        ('salt = "ä"', "salt must be 1 to 32 printable ASCII characters"),
+        ("salt = 'a\"b'", "salt must be 1 to 32 printable ASCII characters"),
+        (f'salt = "{"x" * 33}"', "salt must be 1 to 32 printable ASCII characters"),
+        ('labels = ["a"]', "labels are needed for a choice and only for a choice"),
+        ("bins = 4", "low, high and bins are only for a number"),
+        ('statistics = "quantiles"', "only shares are estimated for a text: leave statistics out"),
+        call=lambda more: parse(written(more)),
+        error=DefinitionError,
+    )
+    def test_invalid_definition_is_one_line(self, refusal: Refusal):
+        refusal.check()
 
-
-@pytest.mark.parametrize("epsilon", ["0.001", "0.5", "1", "4", "8", "16"])
-def test_some_mechanism_fits_at_every_epsilon(epsilon):
-    e = parse(written().replace("epsilon = 2", f"epsilon = {epsilon}")).experiment()
-    assert e.code_count <= 1 << 24
-
-
-@refusals(
-    ("slots = 1000", "slots must be a power of 2 from 2 to 1048576, not 1000"),
-    ("slots = 1", "slots must be a power of 2 from 2 to 1048576, not 1"),
-    ("slots = 2097152", "slots must be a power of 2 from 2 to 1048576, not 2097152"),
-    ('salt = ""', "salt must be 1 to 32 printable ASCII characters"),
-    ('salt = "ä"', "salt must be 1 to 32 printable ASCII characters"),
-    ("salt = 'a\"b'", "salt must be 1 to 32 printable ASCII characters"),
-    (f'salt = "{"x" * 33}"', "salt must be 1 to 32 printable ASCII characters"),
-    ('labels = ["a"]', "labels are needed for a choice and only for a choice"),
-    ("bins = 4", "low, high and bins are only for a number"),
-    ('statistics = "quantiles"', "only shares are estimated for a text: leave statistics out"),
-    call=lambda more: parse(written(more)),
-    error=DefinitionError,
-)
-def test_rejects_invalid_text_definitions_in_one_line(refusal: Refusal):
-    refusal.check()
-
-
-def test_slots_are_only_for_a_text():
-    with fails("salt, slots and prefixes are only for a text", DefinitionError):
-        parse(written("slots = 64").replace('"text"', '"bool"'))
-
-
-def test_the_same_question_at_another_epsilon_has_the_same_slots():
-    e = parse(written('salt = "a"\nslots = 256')).experiment()
-    other = at_epsilon(e, 500_000)
-    assert (other.epsilon, other.domain) == (500_000, 256)
-    assert [other.bucket(text) for text in "abcdef"] == [e.bucket(text) for text in "abcdef"]
-
-
-def test_a_slot_has_a_number_and_no_name():
-    e = parse(written("slots = 16")).experiment()
-    assert index_names(e)[3] == "slot 3"
-    assert range_name(e, 3, 5) == "slot 3, slot 4"
-    text = parse_range(e, "1.2.3")
-    assert (text.low, text.high - 1, text.text) == (e.bucket("1.2.3"), e.bucket("1.2.3"), "1.2.3")
-    assert words.readings(e, "") == "any text, hashed into 16 slots"
-
-
-def test_describes_readings_as_slots_and_prefixes():
-    shown = words.readings(parse(written("prefixes = [2, 3, 4, 4]")).experiment(), "")
-    assert shown == "any text, hashed into 65,536 slots for each of 4 prefixes"
-
-
-def test_a_mechanism_of_pairs_is_not_for_a_number():
-    number = written().replace('type = "text"', 'type = "number"\nlow = 0\nhigh = 50\nbins = 50')
-    for name, kind in (("views", "a pair"), ("prefix", "texts with prefixes")):
-        with fails(f"^mechanism {name} is for {kind}: take auto$", DefinitionError):
-            parse(f'mechanism = "{name}"\n{number}')
+    def test_mechanism_of_pairs_is_not_for_numbers(self):
+        number = written().replace('type = "text"', 'type = "number"\nlow = 0\nhigh = 50\nbins = 50')
+        for name, kind in (("views", "a pair"), ("prefix", "texts with prefixes")):
+            with fails(f"^mechanism {name} is for {kind}: take auto$", DefinitionError):
+                parse(f'mechanism = "{name}"\n{number}')
 
 
 class TestCandidates:
-    def test_are_kept_with_the_questions_and_not_sent(self):
+    def test_are_stored_with_the_questions_but_not_sent(self):
         listed = parse(written('candidates = ["1.4.2", "2.0 beta"]'))
         assert listed.description().asked == "1.4.2\n2.0 beta"
         assert listed.payload() == parse(written()).payload()
 
-    def test_a_few_are_a_question_each(self):
+    def test_become_one_question_each_if_few(self):
         asks = asks_of(parse(written()).experiment(), ["1.4.2", "1.4.1"])
         assert [(ask.kind, ask.text) for ask in asks] == [("share", "1.4.2"), ("share", "1.4.1")]
 
-    def test_many_are_one_question(self):
+    def test_become_one_question_if_many(self):
         texts = [f"1.{n}" for n in range(MOST_ASKS + 1)]
         assert parse(written(f"candidates = {json.dumps(texts)}")).description().asked.splitlines() == texts
         (ask,) = asks_of(parse(written()).experiment(), texts)
@@ -133,7 +130,7 @@ class TestCandidates:
             (f"candidates = {json.dumps(list(map(str, range(1001))))}", "candidates"),
         ],
     )
-    def test_rejects_what_cannot_be_looked_for(self, more, message):
+    def test_reject_invalid_texts(self, more, message):
         with pytest.raises(DefinitionError) as error:
             parse(written(more))
         assert message in str(error.value)

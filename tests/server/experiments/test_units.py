@@ -1,4 +1,4 @@
-"""Ranges in the reading's unit: what is counted and how it is called, and what is said of a moved bound."""
+"""Ranges in the reading's unit: their names, and notes on moved bounds."""
 
 import numpy as np
 import pytest
@@ -23,14 +23,14 @@ ROOM = number(256, 1, low=-14_000, high=50_000, name="room_temp")
         ("-14:50", "any", False),
     ],
 )
-def test_a_bound_that_is_no_edge_is_said(asked: str, text: str, moved: bool):
+def test_notes_a_bound_between_edges(asked: str, text: str, moved: bool):
     found = parse_range(ROOM, asked)
     assert (found.text, found.original_text) == (text, asked if moved else "")
     note = moved_note(ROOM, [found], "°C")
     assert note == (f"{asked} is counted as {text}: bins are 0.25 °C wide, from -14." if moved else "")
 
 
-def test_several_are_said_in_one_sentence_and_labels_never_move():
+def test_notes_several_ranges_in_one_sentence_but_no_labels():
     ranges = [parse_range(ROOM, text) for text in ("18.1:22", "0:4", "1:1.9")]
     assert moved_note(ROOM, ranges) == (
         "18.1:22 is counted as 18 to 22; 1:1.9 is counted as 1 to 2: bins are 0.25 wide, from -14."
@@ -39,13 +39,13 @@ def test_several_are_said_in_one_sentence_and_labels_never_move():
     assert moved_note(modes, [parse_range(modes, "door")]) == ""
 
 
-def test_a_range_without_a_whole_bin_is_refused_with_the_bins():
+def test_rejects_a_range_without_a_whole_bin():
     with fails(r"18:18\.1 holds no whole bin of -14 to 50: bins are 0\.25 wide, from -14", UnitsError):
         parse_range(ROOM, "18:18.1")
 
 
 @pytest.mark.parametrize(("low", "high", "bins"), [(0, 7_000_000_000, 1000), (-1, 2, 3), (0, 1_000, 3)])
-def test_names_of_edges_tell_neighbours_apart(low: int, high: int, bins: int):
+def test_edge_names_differ_between_neighbours(low: int, high: int, bins: int):
     """Six digits would call neighbours among millions the same."""
     edges = edges_between(low, high, bins)
     names = edge_names(edges)

@@ -65,13 +65,13 @@ class TestCheckedClock:
         assert first_line.endswith("reports wait at the broker")
         assert again == "the clock is right again: reports are counted"
 
-    def test_a_new_store_is_judged_by_the_monotonic_clock(self):
+    def test_new_store_is_judged_by_the_monotonic_clock(self):
         machine = Machine(None)
         machine.clock()
         machine.time += 32 * DAY
         assert machine.refuses(AHEAD)
 
-    def test_a_store_that_was_away_for_months_is_no_jump(self):
+    def test_months_without_the_store_are_not_a_jump(self):
         machine = Machine()
         machine.clock()
         machine.fails = True
@@ -81,7 +81,7 @@ class TestCheckedClock:
         machine.pass_(HOUR)
         assert machine.clock() == machine.time
 
-    def test_a_jump_back_is_judged_by_the_newest_commit(self):
+    def test_jump_back_is_judged_by_the_newest_commit(self):
         machine = Machine(PRESENT - DAY)
         machine.clock()
         machine.last = PRESENT  # as the commit at this time recorded it
@@ -121,7 +121,7 @@ class TestErasingTime:
             machine.pass_(HOUR)
 
     @pytest.mark.parametrize("jump", [3 * HOUR, 20 * DAY, 1000 * DAY], ids=str)
-    def test_a_jump_ahead_counts_after_a_day(self, jump):
+    def test_jump_ahead_counts_after_a_day(self, jump):
         machine = Machine()
         machine.clock()
         machine.pass_(5 * HOUR)
@@ -138,7 +138,7 @@ class TestErasingTime:
                 assert erased_by == before + (hour + 1) * HOUR
         assert erased_by == machine.time
 
-    def test_so_does_the_time_that_passed_before_the_start(self):
+    def test_time_before_the_start_counts_after_a_day(self):
         machine = Machine(PRESENT - 20 * DAY)
         assert machine.clock.steady_time() == PRESENT - 20 * DAY
         machine.pass_(23 * HOUR)
@@ -148,7 +148,7 @@ class TestErasingTime:
         machine.pass_(MINUTE)
         assert machine.clock.steady_time() == machine.time
 
-    def test_a_jump_back_counts_at_once(self):
+    def test_jump_back_counts_at_once(self):
         machine = Machine()
         machine.clock()
         machine.time -= 4 * MINUTE

@@ -48,6 +48,7 @@ class TestParse:
             b"x" * 1_000_000,
             b"online" + b" spent:" * 100_000,
         ],
+        ids=lambda payload: ascii(payload[:20])[2:-1],
     )
     def test_rejects_anything_else(self, payload: bytes):
         assert parse(payload) is None

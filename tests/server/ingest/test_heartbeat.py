@@ -72,7 +72,7 @@ def records(store, monkeypatch):
 
 
 class TestWithBatches:
-    def test_the_first_ever_records_no_day(self, store, process):
+    def test_first_ever_records_no_day(self, store, process):
         assert process.commit()
         assert store.counting_time() == EVENING
         assert not store.interrupted_days()
@@ -96,7 +96,7 @@ class TestWithBatches:
         process.commit()
         assert store.interrupted_days() == DAYS
 
-    def test_a_clock_that_moves_back_records_nothing(self, store, clock, process):
+    def test_clock_that_moves_back_records_nothing(self, store, clock, process):
         process.commit()
         clock.advance(-180)
         process.commit()
@@ -107,7 +107,7 @@ class TestWithBatches:
         assert store.counting_time() == clock.time
         assert not store.interrupted_days()
 
-    def test_a_minute_is_recorded_once(self, clock, process, monkeypatch):
+    def test_minute_is_recorded_once(self, clock, process, monkeypatch):
         due = []
         is_due = process.heartbeat.is_due
         monkeypatch.setattr(process.heartbeat, "is_due", lambda now: due.append(is_due(now)) or due[-1])
@@ -116,7 +116,7 @@ class TestWithBatches:
             clock.advance(0.25)
         assert due == [True, False, False, False] * 2
 
-    def test_a_batch_that_fails_leaves_its_minute_due(self, store, clock, process, monkeypatch):
+    def test_batch_that_fails_leaves_its_minute_due(self, store, clock, process, monkeypatch):
         def fail():
             raise StoreError("the disk is full")
 
@@ -173,7 +173,7 @@ class TestIdle:
         assert len(records) == 2
         assert store.counting_time() == clock.time
 
-    def test_a_failure_is_logged_and_tried_again(self, store, clock, process, monkeypatch, caplog):
+    def test_failure_is_logged_and_tried_again(self, store, clock, process, monkeypatch, caplog):
         def fail(_):
             raise StoreError("the disk is full")
 

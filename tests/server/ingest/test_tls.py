@@ -109,7 +109,7 @@ class TestErrors:
             assert caplog.records[-1].levelno == logging.ERROR
             assert not aggregator.ready.is_set()
 
-    def test_names_what_the_broker_does_not_accept(self, store, tmp_path):
+    def test_names_the_setting_that_the_broker_rejects(self, store, tmp_path):
         ca, other = Authority(tmp_path), Authority(tmp_path, "other")
         contexts = {
             "it requires a client certificate": client_context(ca.file),

@@ -1,4 +1,4 @@
-"""What is said of a mechanism is what its own file says, part by part."""
+"""Descriptions of mechanisms, part by part, from their own files."""
 
 import pytest
 from experiments import experiment_json
@@ -10,7 +10,7 @@ from hushmote.server.mechanisms.direct import Direct
 
 
 @pytest.mark.parametrize("word", MECHANISMS)
-def test_every_mechanism_says_what_it_is_and_where_it_is_from(word: str):
+def test_every_mechanism_has_all_parts(word: str):
     said = about(MECHANISMS[word])
     for part in (said.what, said.privacy, said.utility, said.cost, said.auto, said.citation):
         assert part
@@ -32,7 +32,7 @@ class Silent(Direct):
     """Nothing but this."""
 
 
-def test_parts_may_stand_at_the_class_or_in_its_file():
+def test_parts_come_from_class_or_file():
     said = about(Said)
     assert said.what == "The first sentence."
     assert (said.privacy, said.utility, said.cost, said.citation) == ("of the coin.", "low.", "", "none.")
@@ -41,7 +41,7 @@ def test_parts_may_stand_at_the_class_or_in_its_file():
 
 
 @pytest.mark.parametrize("word", MECHANISMS)
-def test_how_boards_answer_is_a_sentence(word: str):
+def test_plain_description_is_a_sentence(word: str):
     """What the page's plan says of it."""
     for fields in MECHANISMS[word].examples:
         experiment = Experiment.parse(experiment_json(**fields, budget={"rule": "unlimited"}))

@@ -1,4 +1,4 @@
-"""Shares of the reports: optimality by its own conditions, and the closed form against least squares."""
+"""Shares of reports for each level: optimality, and the closed form compared with least squares."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def levels_of(rows: list[tuple[float, float, float]], *, known: bool) -> allocat
 @pytest.mark.slow
 @settings(max_examples=200)
 @given(LEVELS)
-def test_no_report_would_tell_more_on_another_level(rows: list[tuple[float, float, float]]) -> None:
+def test_shares_are_optimal(rows: list[tuple[float, float, float]]) -> None:
     """The optimum of a convex problem on the simplex: -dF/dw_l is F where w_l > 0, and nowhere above it."""
     levels = levels_of(rows, known=True)
     shares = allocation.shares(levels)
@@ -42,7 +42,7 @@ def test_no_report_would_tell_more_on_another_level(rows: list[tuple[float, floa
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(LEVELS)
-def test_small_weights_come_close_and_keep_the_leaves(rows: list[tuple[float, float, float]]) -> None:
+def test_rounded_weights_are_near_shares_and_keep_leaves(rows: list[tuple[float, float, float]]) -> None:
     levels = levels_of(rows, known=False)
     wanted = allocation.shares(levels)
     weights = np.array(allocation.rounded(levels, wanted))
@@ -54,8 +54,12 @@ def test_small_weights_come_close_and_keep_the_leaves(rows: list[tuple[float, fl
 
 
 @pytest.mark.parametrize("fanout", [2, 3, 5])
-@pytest.mark.parametrize("workload", [ALL_RANGES, PREFIXES, FREQUENCIES, Workload.of([(0, 7), (3, 8)])])
-def test_closed_form_is_least_squares_over_a_complete_tree(fanout: int, workload: Workload) -> None:
+@pytest.mark.parametrize(
+    "workload",
+    [ALL_RANGES, PREFIXES, FREQUENCIES, Workload.of([(0, 7), (3, 8)])],
+    ids=["ranges", "prefixes", "frequencies", "list"],
+)
+def test_closed_form_equals_least_squares_on_complete_trees(fanout: int, workload: Workload) -> None:
     height = {2: 5, 3: 3, 5: 2}[fanout]
     domain = fanout**height
     rng = np.random.default_rng(fanout)

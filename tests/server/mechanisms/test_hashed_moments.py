@@ -1,4 +1,4 @@
-"""Flat local hashing and points under a known sum: fast moments against the general way; what it gains."""
+"""Fast moments of local hashing and of points under a known sum, compared with the general method."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def hashing(experiment: Experiment) -> LocalHashing:
 
 @pytest.mark.slow
 @each_flat
-def test_moments_are_those_of_every_class_of_codes(experiment: Experiment) -> None:
+def test_moments_equal_those_of_all_classes_of_codes(experiment: Experiment) -> None:
     """Of a histogram that no population is likely to make: the moments are those of any shares of classes."""
     rng = np.random.default_rng(1)
     mechanism = mechanism_of(experiment)
@@ -75,7 +75,7 @@ def test_moments_are_those_of_every_class_of_codes(experiment: Experiment) -> No
 
 
 @each_design
-def test_fourier_transforms_are_the_butterflies(experiment: Experiment) -> None:
+def test_fourier_transforms_equal_the_butterflies(experiment: Experiment) -> None:
     (level,) = experiment.levels
     rng = np.random.default_rng(2)
     numbers = [rng.normal(size=butterfly.class_count(level)) for _ in range(3)]
@@ -142,7 +142,7 @@ def mean_variances(experiment: Experiment, shares: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("domain", "epsilon", "g", "of_free"), [(64, 1.1, 3, 0.84), (300, 1.1, 3, 0.57), (64, 2, 7, 0.34)]
 )
-def test_known_sum_improves_ranges_and_never_harms_single_values(
+def test_known_sum_improves_ranges_and_harms_no_single_value(
     domain: int, epsilon: float, g: int, of_free: float
 ) -> None:
     """Exact variances, of all ranges and of all values: an even, a skewed and a concentrated population."""
@@ -158,7 +158,7 @@ def test_known_sum_improves_ranges_and_never_harms_single_values(
 
 
 @pytest.mark.slow
-def test_intervals_of_a_wide_domains_cdf_hold_with_few_reports() -> None:
+def test_wide_cdf_intervals_cover_with_few_reports() -> None:
     """200 fleets of 1,000 reports, all in the first of 4,096 bins, ε = 3, at three quarters and nine tenths.
 
     Few reports have one of the rare seeds that tell wide blocks of values apart, and they weigh most. A

@@ -1,4 +1,4 @@
-"""Supports against the board's own hash, and the transpose against the supports."""
+"""Supports compared with the board's own hash, and the transpose with the supports."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def flat(domain: int, g: int, epsilon: int = 3_000_000) -> Experiment:
     ("domain", "g"),
     [(6, 6), (3, 2), (4, 2), (33, 2), (9, 3), (10, 3), (80, 3), (30, 5), (60, 7), (15, 11), (40, 13)],
 )
-def test_supports_are_those_of_the_boards_own_hash(domain: int, g: int) -> None:
+def test_supports_equal_the_board_s_own_hash(domain: int, g: int) -> None:
     experiment = flat(domain, g)
     histogram = np.random.default_rng(domain).integers(0, 1 << 40, experiment.code_count)
     matrix = board_supports(experiment)
@@ -68,7 +68,7 @@ def levels(draw: st.DrawFn) -> Level:
 
 @settings(max_examples=60)
 @given(levels(), st.integers(0, 2**32 - 1))
-def test_transpose_gives_the_same_sum_from_the_other_side(level: Level, seed: int) -> None:
+def test_transpose_gives_the_same_sum(level: Level, seed: int) -> None:
     rng = np.random.default_rng(seed)
     histogram = rng.integers(0, 100, level.code_count)
     weights = rng.integers(-100, 100, (level.domain, 3))
@@ -80,7 +80,7 @@ def test_transpose_gives_the_same_sum_from_the_other_side(level: Level, seed: in
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(levels(), st.integers(0, 2**32 - 1))
-def test_classes_hold_codes_that_support_the_same_values(level: Level, seed: int) -> None:
+def test_classes_hold_codes_with_equal_supports(level: Level, seed: int) -> None:
     rng = np.random.default_rng(seed)
     histogram = rng.integers(0, 100, level.code_count)
     per_class = butterfly.collapse(level, histogram)
@@ -99,7 +99,7 @@ def test_classes_hold_codes_that_support_the_same_values(level: Level, seed: int
     np.testing.assert_array_equal(butterfly.class_index(level, 1, 2)[0], index[1])
 
 
-def test_several_weights_at_once_are_as_one_at_a_time() -> None:
+def test_several_weights_at_once_equal_single_ones() -> None:
     for g in (2, 3, 7, 11):
         level = Level(3_000_000, 50, g, 1, 0, 1)
         weights = np.random.default_rng(1).normal(size=(50, 4))
@@ -129,7 +129,7 @@ def test_large_domains_decode_exactly(domain: int, g: int, epsilon: int) -> None
     assert (butterfly.supports(level, histogram)[values] == (cells == (codes % g)[:, None]).sum(axis=0)).all()
 
 
-def test_a_wrong_shape_is_refused_with_both_shapes() -> None:
+def test_wrong_shape_is_rejected_with_both_shapes() -> None:
     level = Level(1_000_000, 10, 3, 1, 0, 1)
     with pytest.raises(ValueError, match="78 codes"):
         butterfly.supports(level, np.zeros(5, dtype=int))

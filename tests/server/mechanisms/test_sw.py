@@ -1,4 +1,4 @@
-"""The square wave on the server: its weights, its reach, and the table of means that it is there for."""
+"""The square wave on the server: weights, reach and means."""
 
 import math
 
@@ -38,37 +38,28 @@ def populations(bins: int) -> dict[str, Floats]:
     return {name: f / f.sum() for name, f in shares.items()}
 
 
-@pytest.mark.parametrize(("bins", "reach"), [(64, 15), (64, 0), (7, 3), (5, 9), (33, 16), (2, 0)])
-def test_weights_match_full_least_squares(bins: int, reach: int):
-    channel = wave(bins, reach, 1_000_000)
-    half = (np.arange(bins) < bins // 2).astype(float)
-    statistic: Floats = np.column_stack([positions(bins), positions(bins) ** 2, half])
-    law = channel.law(np.eye(bins))
-    scaled = law / law.mean(axis=1, keepdims=True)
-    dense = scaled @ np.linalg.solve(law.T @ scaled, statistic)
-    np.testing.assert_allclose(channel.weights(statistic), dense, rtol=1e-9, atol=1e-9)
+class TestWeights:
+    @pytest.mark.parametrize(("bins", "reach"), [(64, 15), (64, 0), (7, 3), (5, 9), (33, 16), (2, 0)])
+    def test_match_full_least_squares(self, bins: int, reach: int):
+        channel = wave(bins, reach, 1_000_000)
+        half = (np.arange(bins) < bins // 2).astype(float)
+        statistic: Floats = np.column_stack([positions(bins), positions(bins) ** 2, half])
+        law = channel.law(np.eye(bins))
+        scaled = law / law.mean(axis=1, keepdims=True)
+        dense = scaled @ np.linalg.solve(law.T @ scaled, statistic)
+        np.testing.assert_allclose(channel.weights(statistic), dense, rtol=1e-9, atol=1e-9)
 
-
-@pytest.mark.parametrize("epsilon", [1_000, 500_000, 2_000_000, 8_000_000])
-@pytest.mark.parametrize(
-    ("bins", "reach"), [(4096, 0), (4096, 1023), (4096, 2047), (4096, 4096), (4093, 1840), (100_000, 25_000)]
-)
-def test_large_domains_are_without_bias(bins: int, reach: int, epsilon: int):
-    channel = wave(bins, reach, epsilon)
-    weights = channel.weights(positions(bins)[:, None])[:, 0]
-    off = channel.law_transposed(weights) - positions(bins)
-    # Where ε is a thousandth, weights are in the millions, and so is what rounding leaves of them.
-    assert np.abs(off).max() < 1e-9 * max(1.0, np.abs(weights).max() / 1e5)
-
-
-@pytest.mark.parametrize("epsilon", [50_000, 1_000_000, 8_000_000])
-@pytest.mark.parametrize("bins", [3, 4, 33, 64])
-def test_the_reach_is_the_best_of_all(bins: int, epsilon: int):
-    reach, variance = best_reach(bins, epsilon)
-    each = [even_variance(bins, epsilon, b) for b in range(2 * bins)]
-    assert variance == pytest.approx(min(each), rel=1e-12)
-    assert each[reach] == variance
-    assert math.isinf(even_variance(12_000_000, 1_000, 1))
+    @pytest.mark.parametrize("epsilon", [1_000, 500_000, 2_000_000, 8_000_000])
+    @pytest.mark.parametrize(
+        ("bins", "reach"),
+        [(4096, 0), (4096, 1023), (4096, 2047), (4096, 4096), (4093, 1840), (100_000, 25_000)],
+    )
+    def test_are_unbiased_on_large_domains(self, bins: int, reach: int, epsilon: int):
+        channel = wave(bins, reach, epsilon)
+        weights = channel.weights(positions(bins)[:, None])[:, 0]
+        off = channel.law_transposed(weights) - positions(bins)
+        # Where ε is a thousandth, weights are in the millions, and so is what rounding leaves of them.
+        assert np.abs(off).max() < 1e-9 * max(1.0, np.abs(weights).max() / 1e5)
 
 
 # Standard deviations of the mean times the root of the reports, parts of the range, 64 values.
@@ -80,71 +71,90 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("epsilon", "codes", "deviations"), KNOWN)
-def test_codes_and_errors_of_64_values(epsilon: float, codes: int, deviations: tuple[float | None, ...]):
-    micro = round(epsilon * 1e6)
-    reach, _ = best_reach(64, micro)
-    mechanism = mechanism_of(square_wave(64, reach, micro))
-    assert mechanism.experiment.code_count == codes
-    for expected, shares in zip(deviations, populations(64).values(), strict=True):
-        measured = math.sqrt(mechanism.variances(positions(64)[:, None], shares)[0])
-        assert expected is None or measured == pytest.approx(expected, rel=0.03)
+class TestReach:
+    @pytest.mark.parametrize("epsilon", [50_000, 1_000_000, 8_000_000])
+    @pytest.mark.parametrize("bins", [3, 4, 33, 64])
+    def test_is_the_best_of_all(self, bins: int, epsilon: int):
+        reach, variance = best_reach(bins, epsilon)
+        each = [even_variance(bins, epsilon, b) for b in range(2 * bins)]
+        assert variance == pytest.approx(min(each), rel=1e-12)
+        assert each[reach] == variance
+        assert math.isinf(even_variance(12_000_000, 1_000, 1))
+
+    @pytest.mark.parametrize(
+        ("epsilon", "codes", "deviations"), KNOWN, ids=[f"epsilon {row[0]:g}" for row in KNOWN]
+    )
+    def test_of_64_values_has_known_codes_and_errors(
+        self, epsilon: float, codes: int, deviations: tuple[float | None, ...]
+    ):
+        micro = round(epsilon * 1e6)
+        reach, _ = best_reach(64, micro)
+        mechanism = mechanism_of(square_wave(64, reach, micro))
+        assert mechanism.experiment.code_count == codes
+        for expected, shares in zip(deviations, populations(64).values(), strict=True):
+            measured = math.sqrt(mechanism.variances(positions(64)[:, None], shares)[0])
+            assert expected is None or measured == pytest.approx(expected, rel=0.03)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("bins", [64, 256])
-def test_mean_interval_covers_for_mostly_zero_readings(bins: int):
-    """600 fleets of 3,000 reports, 98 % in one bin: hits are taken to be 93 % at least.
+class TestMean:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("bins", [64, 256])
+    def test_interval_covers_for_mostly_zero_readings(self, bins: int):
+        """600 fleets of 3,000 reports, 98 % in one bin: hits are taken to be 93 % at least.
 
-    Fewer than the bound come with a chance below 1e-9 where intervals cover 93 % or more.
-    """
-    shares = np.full(bins, 0.02 / bins)
-    shares[0] += 0.98
-    truth = float(shares @ positions(bins))
-    experiment = square_wave(bins, best_reach(bins, 1_000_000)[0])
-    law = mechanism_of(experiment).code_law(shares)
-    rng = np.random.default_rng(3)
-    hits = 0
-    for _ in range(600):
-        low, high = estimate(experiment, rng.multinomial(3000, law)).linear(positions(bins)).interval(0.95)
-        hits += low <= truth <= high
-    assert hits >= stats.binom.ppf(1e-9, 600, 0.93)
+        Fewer than the bound come with a chance below 1e-9 where intervals cover 93 % or more.
+        """
+        shares = np.full(bins, 0.02 / bins)
+        shares[0] += 0.98
+        truth = float(shares @ positions(bins))
+        experiment = square_wave(bins, best_reach(bins, 1_000_000)[0])
+        law = mechanism_of(experiment).code_law(shares)
+        rng = np.random.default_rng(3)
+        hits = 0
+        for _ in range(600):
+            low, high = (
+                estimate(experiment, rng.multinomial(3000, law)).linear(positions(bins)).interval(0.95)
+            )
+            hits += low <= truth <= high
+        assert hits >= stats.binom.ppf(1e-9, 600, 0.93)
+
+    def test_pools_over_reaches_and_mechanisms(self):
+        """Three versions of 20,000 reports: each is within 6.5 of its standard errors, 1e-10 by chance."""
+        rng = np.random.default_rng(4)
+        shares = populations(64)["beta(5, 2)"]
+        truth = float(shares @ positions(64))
+        fields = {"mechanism": "hh", "fanout": 4, "cells": [4, 3, 3]}
+        versions = [
+            square_wave(64, 28),
+            square_wave(64, 15, 2_000_000),
+            Experiment.parse(number_json(64, **fields, epsilon=1_000_000)),
+        ]
+        estimates = [
+            estimate(e, vectorised.histogram(e, rng.multinomial(20_000, shares), rng)) for e in versions
+        ]
+        stderrs = []
+        for by in ("reports", "variance"):
+            mean = pool(estimates, by).linear(positions(64))
+            assert abs(mean.value - truth) < 6.5 * mean.stderr
+            stderrs.append(mean.stderr)
+        # By variance the one of ε = 2 counts most, and the tree, which is worse for a mean, least.
+        least = math.sqrt(1 / sum(1 / e.linear(positions(64)).stderr ** 2 for e in estimates))
+        assert least * 0.999 < stderrs[1] < least * 1.03 < stderrs[0]
 
 
-def test_pools_mean_over_reaches_and_mechanisms():
-    """Three versions of 20,000 reports: each is within 6.5 of its standard errors, 1e-10 by chance."""
-    rng = np.random.default_rng(4)
-    shares = populations(64)["beta(5, 2)"]
-    truth = float(shares @ positions(64))
-    fields = {"mechanism": "hh", "fanout": 4, "cells": [4, 3, 3]}
-    versions = [
-        square_wave(64, 28),
-        square_wave(64, 15, 2_000_000),
-        Experiment.parse(number_json(64, **fields, epsilon=1_000_000)),
-    ]
-    estimates = [estimate(e, vectorised.histogram(e, rng.multinomial(20_000, shares), rng)) for e in versions]
-    stderrs = []
-    for by in ("reports", "variance"):
-        mean = pool(estimates, by).linear(positions(64))
-        assert abs(mean.value - truth) < 6.5 * mean.stderr
-        stderrs.append(mean.stderr)
-    # By variance the one of ε = 2 counts most, and the tree, which is worse for a mean, least.
-    least = math.sqrt(1 / sum(1 / e.linear(positions(64)).stderr ** 2 for e in estimates))
-    assert least * 0.999 < stderrs[1] < least * 1.03 < stderrs[0]
-
-
-def test_reports_that_no_fleet_can_send_are_called_so():
-    """4,000 reports of the last code alone: no population makes a code so common."""
-    experiment = square_wave(64, 15, 2_000_000)
-    rng = np.random.default_rng(5)
-    counts = vectorised.histogram(experiment, rng.multinomial(20_000, populations(64)["skewed"]), rng)
-    assert not plausibility.check(experiment, counts).implausible
-    counts[-1] += 4000
-    finding = plausibility.check(experiment, counts)
-    assert finding.implausible
-    assert "more reports than if all devices" in finding.words
-    counts[-1] = 0
-    counts[40] = 0
-    finding = plausibility.check(experiment, counts)
-    assert finding.implausible
-    assert "fewer reports than if no device" in finding.words
+class TestPlausibility:
+    def test_detects_impossible_reports(self):
+        """4,000 reports of the last code alone: no population makes a code so common."""
+        experiment = square_wave(64, 15, 2_000_000)
+        rng = np.random.default_rng(5)
+        counts = vectorised.histogram(experiment, rng.multinomial(20_000, populations(64)["skewed"]), rng)
+        assert not plausibility.check(experiment, counts).implausible
+        counts[-1] += 4000
+        finding = plausibility.check(experiment, counts)
+        assert finding.implausible
+        assert "more reports than if all devices" in finding.words
+        counts[-1] = 0
+        counts[40] = 0
+        finding = plausibility.check(experiment, counts)
+        assert finding.implausible
+        assert "fewer reports than if no device" in finding.words

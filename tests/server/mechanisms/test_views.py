@@ -1,4 +1,4 @@
-"""Views of a pair: least squares over them, what it leaves unknown, which are chosen for what is asked."""
+"""Views of a pair: least squares over them, and the choice of views for a workload."""
 
 import json
 from itertools import product
@@ -47,73 +47,79 @@ def indicator(shape: tuple[int, ...], parts: Parts) -> Floats:
     return factors.spread_out(np.eye(factors.size(shape, parts), 1), shape, parts)
 
 
-@pytest.mark.parametrize("shape", [(3, 2), (4, 5), (2, 3, 2)], ids=str)
-def test_components_add_up_and_have_no_sum_of_their_own(shape):
-    table = np.random.default_rng(1).normal(size=(factors.size(shape, tuple(range(len(shape)))), 2))
-    taken = factors.components(table, shape)
-    total = sum(factors.spread_out(part, shape, parts) for parts, part in taken.items())
-    np.testing.assert_allclose(total, table, atol=1e-12)
-    for parts, part in taken.items():
-        own = part.reshape(*(shape[p] for p in parts), 2)
-        for axis in range(len(parts)):
-            np.testing.assert_allclose(own.sum(axis=axis), 0, atol=1e-12)
-
-
-@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 2)], ids=str)
-def test_weights_match_generalised_least_squares_of_joint_table(shape):
-    """Against the dense solution: shares of all cells, their sum known, from views that err by V each."""
-    parts = tuple(range(len(shape)))
-    asked = [(list(view), factors.size(shape, view), 1 + i) for i, view in enumerate(factors.within(parts))]
-    mechanism = views(shape, *asked)
-    reports = [10.0 * weight for _, _, weight in asked]
-    domain = mechanism.domain
-    rows, scale = [], []
-    for code, n in zip(mechanism.codes, reports, strict=True):
-        rows.append(code.node_sums(np.eye(domain)))
-        scale += [np.sqrt(n / code.channel.assumed)] * len(rows[-1])
-    seen = np.concatenate(rows) * np.array(scale)[:, None]
-    # With the sum known, only what lies across it is estimated.
-    across = np.linalg.svd(np.ones((1, domain)))[2][1:].T
-    solve = across @ np.linalg.pinv(seen @ across) * np.array(scale)
-    weights, _ = mechanism.weights(np.eye(domain), reports)
-    at = 0
-    for w, code in zip(weights, mechanism.codes, strict=True):
-        nodes = len(rows[mechanism.codes.index(code)])
-        expected = code.weights(solve[:, at : at + nodes].T)
-        at += nodes
-        assert w is not None
-        np.testing.assert_allclose(w - w.mean(axis=0), expected - expected.mean(axis=0), atol=1e-9)
+class TestComponents:
+    @pytest.mark.parametrize("shape", [(3, 2), (4, 5), (2, 3, 2)], ids=str)
+    def test_add_up_and_sum_to_zero(self, shape):
+        table = np.random.default_rng(1).normal(size=(factors.size(shape, tuple(range(len(shape)))), 2))
+        taken = factors.components(table, shape)
+        total = sum(factors.spread_out(part, shape, parts) for parts, part in taken.items())
+        np.testing.assert_allclose(total, table, atol=1e-12)
+        for parts, part in taken.items():
+            own = part.reshape(*(shape[p] for p in parts), 2)
+            for axis in range(len(parts)):
+                np.testing.assert_allclose(own.sum(axis=axis), 0, atol=1e-12)
 
 
 # --- What is unknown ------------------------------------------------------------------------------
 
 
-def test_refuses_only_statistics_outside_every_view():
-    """Both marginals of 200,000 reports are within 7 standard errors: less than 1e-11 by chance."""
-    e = views((4, 3), ([0], 4, 1), ([1], 3, 1)).experiment
-    rng = np.random.default_rng(3)
-    shares = rng.dirichlet(np.ones(12))
-    estimates = estimate(e, vectorised.histogram(e, rng.multinomial(200_000, shares), rng))
-    for parts, domain in (((0,), 4), ((1,), 3)):
-        asked = factors.spread_out(np.eye(domain), (4, 3), parts)
-        found = estimates.linear_many(asked)
-        assert (np.abs(found.value - shares @ asked) < 7 * found.stderr).all()
-    for refused in (lambda: estimates.frequencies, lambda: estimates.frequency(3), lambda: estimates.stderr):
-        with pytest.raises(
-            EstimateError, match="no report tells of p0 and p1 together: it asks each by itself"
+class TestWeights:
+    @pytest.mark.parametrize("shape", [(3, 4), (2, 3, 2)], ids=str)
+    def test_match_generalized_least_squares_of_the_joint_table(self, shape):
+        """Against the dense solution: shares of all cells, their sum known, from views that err by V each."""
+        parts = tuple(range(len(shape)))
+        asked = [
+            (list(view), factors.size(shape, view), 1 + i) for i, view in enumerate(factors.within(parts))
+        ]
+        mechanism = views(shape, *asked)
+        reports = [10.0 * weight for _, _, weight in asked]
+        domain = mechanism.domain
+        rows, scale = [], []
+        for code, n in zip(mechanism.codes, reports, strict=True):
+            rows.append(code.node_sums(np.eye(domain)))
+            scale += [np.sqrt(n / code.channel.assumed)] * len(rows[-1])
+        seen = np.concatenate(rows) * np.array(scale)[:, None]
+        # With the sum known, only what lies across it is estimated.
+        across = np.linalg.svd(np.ones((1, domain)))[2][1:].T
+        solve = across @ np.linalg.pinv(seen @ across) * np.array(scale)
+        weights, _ = mechanism.weights(np.eye(domain), reports)
+        at = 0
+        for w, code in zip(weights, mechanism.codes, strict=True):
+            nodes = len(rows[mechanism.codes.index(code)])
+            expected = code.weights(solve[:, at : at + nodes].T)
+            at += nodes
+            assert w is not None
+            np.testing.assert_allclose(w - w.mean(axis=0), expected - expected.mean(axis=0), atol=1e-9)
+
+    def test_reject_only_statistics_outside_every_view(self):
+        """Both marginals of 200,000 reports are within 7 standard errors: less than 1e-11 by chance."""
+        e = views((4, 3), ([0], 4, 1), ([1], 3, 1)).experiment
+        rng = np.random.default_rng(3)
+        shares = rng.dirichlet(np.ones(12))
+        estimates = estimate(e, vectorised.histogram(e, rng.multinomial(200_000, shares), rng))
+        for parts, domain in (((0,), 4), ((1,), 3)):
+            asked = factors.spread_out(np.eye(domain), (4, 3), parts)
+            found = estimates.linear_many(asked)
+            assert (np.abs(found.value - shares @ asked) < 7 * found.stderr).all()
+        for refused in (
+            lambda: estimates.frequencies,
+            lambda: estimates.frequency(3),
+            lambda: estimates.stderr,
         ):
-            refused()
+            with pytest.raises(
+                EstimateError, match="no report tells of p0 and p1 together: it asks each by itself"
+            ):
+                refused()
 
-
-def test_a_view_without_reports_yet_is_waited_for():
-    mechanism = views((4, 3), ([0], 4, 99), ([0, 1], 12, 1))
-    statistic = np.eye(12, 1)
-    assert mechanism.unknown(statistic, [10, 0]).endswith("wait for more reports")
-    assert mechanism.unknown(statistic, [10, 1]) == ""
-    assert mechanism.unknown(statistic, [0, 1]) == ""
-    assert mechanism.unknown(indicator((4, 3), (0,)), [10, 0]) == ""
-    assert "p1" in mechanism.unknown(indicator((4, 3), (1,)), [10, 0])
-    assert mechanism.unknown(np.ones((12, 1)), [0, 0]) == ""
+    def test_wait_for_a_view_without_reports(self):
+        mechanism = views((4, 3), ([0], 4, 99), ([0, 1], 12, 1))
+        statistic = np.eye(12, 1)
+        assert mechanism.unknown(statistic, [10, 0]).endswith("wait for more reports")
+        assert mechanism.unknown(statistic, [10, 1]) == ""
+        assert mechanism.unknown(statistic, [0, 1]) == ""
+        assert mechanism.unknown(indicator((4, 3), (0,)), [10, 0]) == ""
+        assert "p1" in mechanism.unknown(indicator((4, 3), (1,)), [10, 0])
+        assert mechanism.unknown(np.ones((12, 1)), [0, 0]) == ""
 
 
 # --- Which views are chosen -----------------------------------------------------------------------
@@ -122,58 +128,6 @@ def test_a_view_without_reports_yet_is_waited_for():
 def variance(experiment: Experiment, statistic: Floats, shares: Floats | None = None) -> float:
     even = np.full(experiment.domain, 1 / experiment.domain)
     return float(mechanism_of(experiment).variances(statistic, even if shares is None else shares)[0])
-
-
-def test_16_by_16_at_epsilon_2_reaches_documented_errors():
-    """A cell 0.730 and a marginal 0.722 where each is asked for; 11.5 and 1.445 are what they cost else."""
-    shape = (16, 16)
-    cell, part = np.eye(256, 1), indicator(shape, (0,))
-    joint = pair(shape, chosen_fields(256, EPSILON, FREQUENCIES))
-    alone = pair(shape, chosen_fields(256, EPSILON, Workload("marginals", shape=shape, of_parts=(0,))))
-    both = pair(shape, chosen_fields(256, EPSILON, Workload("marginals", shape=shape)))
-    assert variance(joint, cell) == pytest.approx(0.730, rel=0.005)
-    assert variance(alone, part) == pytest.approx(0.722, rel=0.005)
-    assert variance(joint, part) == pytest.approx(11.5, rel=0.01)
-    assert variance(both, part) == pytest.approx(1.445, rel=0.005)
-
-
-@pytest.mark.parametrize(
-    "workload",
-    [
-        Workload("marginals", shape=(6, 3)),
-        Workload("tables", shape=(6, 3)),
-        Workload("conditional", shape=(6, 3), of_parts=(1,), given=(0,)),
-        Workload("conditional", shape=(6, 3), of_parts=(0,), given=(1,)),
-        Workload("differences", shape=(6, 3), of_parts=(1,), given=(0,)),
-    ],
-    ids=lambda w: f"{w.kind}-{w.given}",
-)
-@pytest.mark.parametrize("epsilon", [1_000_000, 4_000_000])
-def test_no_other_weights_of_the_views_have_less_mean_variance(workload, epsilon):
-    """Over a grid of weights with the same cells, by exact variances of an even population; 2 % for rounding
-    and for errors that are taken as equal."""
-    statistics = np.stack(list(asked_by(workload)), axis=1)
-    (choice,) = [c for c in designs(18, epsilon, workload) if c.mechanism == "views"]
-    cells = {tuple(v): g for v, g in zip(choice.fields()["views"], choice.fields()["cells"], strict=True)}
-    for view in ((0,), (1,), (0, 1)):
-        own = Workload("marginals", shape=(6, 3), of_parts=view)
-        cells.setdefault(view, designs(18, epsilon, own, "views")[0].fields()["cells"][0])
-
-    def mean(drawn: dict[Parts, int]) -> float:
-        kept = {v: w for v, w in drawn.items() if w}
-        lists = [list(v) for v in kept]
-        fields = {"mechanism": "views", "views": lists, "cells": [cells[v] for v in kept]}
-        mechanism = mechanism_of(pair((6, 3), fields | {"weights": list(kept.values())}, epsilon))
-        if mechanism.unknown(statistics, mechanism.stratum_chances):
-            return np.inf
-        return float(mechanism.variances(statistics, np.full(18, 1 / 18)).mean())
-
-    fields = choice.fields()
-    given = fields.get("weights", [1] * len(fields["views"]))
-    best = mean({tuple(v): w for v, w in zip(fields["views"], given, strict=True)})
-    assert best == pytest.approx(choice.variance, rel=0.05)
-    grid = (dict(zip(cells, w, strict=True)) for w in product(range(5), repeat=3) if any(w))
-    assert best <= 1.02 * min(mean(drawn) for drawn in grid)
 
 
 def asked_by(workload: Workload):
@@ -196,36 +150,89 @@ def asked_by(workload: Workload):
             yield from (p - q for i, p in enumerate(per_value) for q in per_value[:i])
 
 
-@pytest.mark.parametrize("kind", ["marginals", "tables", "conditional", "differences"])
-def test_energies_are_the_statistics_mean_squared_lengths(kind):
-    of, given = ((1,), (0,)) if kind in ("conditional", "differences") else ((), ())
-    workload = Workload(kind, shape=(6, 3), of_parts=of, given=given)
-    statistics = np.stack(list(asked_by(workload)), axis=1)
-    expected = {}
-    for parts, part in factors.components(statistics, (6, 3)).items():
-        lengths = (factors.spread_out(part, (6, 3), parts) ** 2).sum(axis=0)
-        expected[parts] = float(lengths.mean())
-    found = energy(workload)
-    for parts in ((0,), (1,), (0, 1)):
-        assert found.get(parts, 0.0) == pytest.approx(expected[parts], abs=1e-12)
+class TestEnergies:
+    @pytest.mark.parametrize("kind", ["marginals", "tables", "conditional", "differences"])
+    def test_are_mean_squared_lengths_of_the_statistics(self, kind):
+        of, given = ((1,), (0,)) if kind in ("conditional", "differences") else ((), ())
+        workload = Workload(kind, shape=(6, 3), of_parts=of, given=given)
+        statistics = np.stack(list(asked_by(workload)), axis=1)
+        expected = {}
+        for parts, part in factors.components(statistics, (6, 3)).items():
+            lengths = (factors.spread_out(part, (6, 3), parts) ** 2).sum(axis=0)
+            expected[parts] = float(lengths.mean())
+        found = energy(workload)
+        for parts in ((0,), (1,), (0, 1)):
+            assert found.get(parts, 0.0) == pytest.approx(expected[parts], abs=1e-12)
 
 
-def test_needs_no_views_for_joint_table_alone():
-    workload = Workload("differences", shape=(16, 16), of_parts=(1,), given=(0,))
-    assert choose(256, EPSILON, workload).fields() == choose(256, EPSILON, FREQUENCIES).fields()
+class TestChoice:
+    def test_reaches_documented_errors_for_16_by_16(self):
+        """A requested cell has 0.730 and a requested marginal 0.722; otherwise they have 11.5 and 1.445."""
+        shape = (16, 16)
+        cell, part = np.eye(256, 1), indicator(shape, (0,))
+        joint = pair(shape, chosen_fields(256, EPSILON, FREQUENCIES))
+        alone = pair(shape, chosen_fields(256, EPSILON, Workload("marginals", shape=shape, of_parts=(0,))))
+        both = pair(shape, chosen_fields(256, EPSILON, Workload("marginals", shape=shape)))
+        assert variance(joint, cell) == pytest.approx(0.730, rel=0.005)
+        assert variance(alone, part) == pytest.approx(0.722, rel=0.005)
+        assert variance(joint, part) == pytest.approx(11.5, rel=0.01)
+        assert variance(both, part) == pytest.approx(1.445, rel=0.005)
 
+    @pytest.mark.parametrize(
+        "workload",
+        [
+            Workload("marginals", shape=(6, 3)),
+            Workload("tables", shape=(6, 3)),
+            Workload("conditional", shape=(6, 3), of_parts=(1,), given=(0,)),
+            Workload("conditional", shape=(6, 3), of_parts=(0,), given=(1,)),
+            Workload("differences", shape=(6, 3), of_parts=(1,), given=(0,)),
+        ],
+        ids=lambda w: f"{w.kind}-{w.given}",
+    )
+    @pytest.mark.parametrize("epsilon", [1_000_000, 4_000_000])
+    def test_no_other_weights_have_less_mean_variance(self, workload, epsilon):
+        """Try a grid of weights with the same cells, by exact variances of an even population.
 
-def test_three_parts_are_planned_and_estimated():
-    """Marginals and joint cells of 300,000 reports: none is off by what chance has once in 1e11."""
-    shape = (3, 4, 2)
-    fields = chosen_fields(24, EPSILON, Workload("tables", shape=shape))
-    assert fields["mechanism"] == "views"
-    e = pair(shape, fields)
-    rng = np.random.default_rng(4)
-    shares = rng.dirichlet(np.ones(24))
-    estimates = estimate(e, vectorised.histogram(e, rng.multinomial(300_000, shares), rng))
-    for statistics in (np.eye(24)[:, :23], factors.spread_out(np.eye(4), shape, (1,))[:, :3]):
-        found = estimates.linear_many(statistics)
-        off = np.abs(found.value - shares @ statistics) / found.stderr
-        assert stats.norm.sf(off).min() * 2 * len(off) > FALSE_ALARM
-        assert (found.stderr < 0.01).all()
+        2% are allowed for rounding and for errors that are taken as equal.
+        """
+        statistics = np.stack(list(asked_by(workload)), axis=1)
+        (choice,) = [c for c in designs(18, epsilon, workload) if c.mechanism == "views"]
+        cells = {tuple(v): g for v, g in zip(choice.fields()["views"], choice.fields()["cells"], strict=True)}
+        for view in ((0,), (1,), (0, 1)):
+            own = Workload("marginals", shape=(6, 3), of_parts=view)
+            cells.setdefault(view, designs(18, epsilon, own, "views")[0].fields()["cells"][0])
+
+        def mean(drawn: dict[Parts, int]) -> float:
+            kept = {v: w for v, w in drawn.items() if w}
+            lists = [list(v) for v in kept]
+            fields = {"mechanism": "views", "views": lists, "cells": [cells[v] for v in kept]}
+            mechanism = mechanism_of(pair((6, 3), fields | {"weights": list(kept.values())}, epsilon))
+            if mechanism.unknown(statistics, mechanism.stratum_chances):
+                return np.inf
+            return float(mechanism.variances(statistics, np.full(18, 1 / 18)).mean())
+
+        fields = choice.fields()
+        given = fields.get("weights", [1] * len(fields["views"]))
+        best = mean({tuple(v): w for v, w in zip(fields["views"], given, strict=True)})
+        assert best == pytest.approx(choice.variance, rel=0.05)
+        grid = (dict(zip(cells, w, strict=True)) for w in product(range(5), repeat=3) if any(w))
+        assert best <= 1.02 * min(mean(drawn) for drawn in grid)
+
+    def test_has_no_views_for_the_joint_table_alone(self):
+        workload = Workload("differences", shape=(16, 16), of_parts=(1,), given=(0,))
+        assert choose(256, EPSILON, workload).fields() == choose(256, EPSILON, FREQUENCIES).fields()
+
+    def test_of_three_parts_is_planned_and_estimated(self):
+        """Marginals and joint cells of 300,000 reports: none is off by what chance has once in 1e11."""
+        shape = (3, 4, 2)
+        fields = chosen_fields(24, EPSILON, Workload("tables", shape=shape))
+        assert fields["mechanism"] == "views"
+        e = pair(shape, fields)
+        rng = np.random.default_rng(4)
+        shares = rng.dirichlet(np.ones(24))
+        estimates = estimate(e, vectorised.histogram(e, rng.multinomial(300_000, shares), rng))
+        for statistics in (np.eye(24)[:, :23], factors.spread_out(np.eye(4), shape, (1,))[:, :3]):
+            found = estimates.linear_many(statistics)
+            off = np.abs(found.value - shares @ statistics) / found.stderr
+            assert stats.norm.sf(off).min() * 2 * len(off) > FALSE_ALARM
+            assert (found.stderr < 0.01).all()

@@ -1,4 +1,4 @@
-"""Workloads' closed forms and means against every one of their statistics."""
+"""Closed forms and means of workloads compared with every one of their statistics."""
 
 import numpy as np
 import pytest
@@ -44,9 +44,7 @@ def test_energy_is_that_of_block_means(kind: str, domain: int, seed: int, data: 
 @given(
     st.sampled_from(["frequencies", "ranges", "prefixes", "list"]), DOMAINS, st.integers(0, 1000), st.data()
 )
-def test_mean_variance_is_over_every_statistic(
-    kind: str, domain: int, seed: int, data: st.DataObject
-) -> None:
+def test_mean_variance_covers_every_statistic(kind: str, domain: int, seed: int, data: st.DataObject) -> None:
     workload, columns = every(kind, domain, seed)
     fanout = data.draw(st.integers(2, domain))
     rng = np.random.default_rng(seed)
@@ -60,7 +58,7 @@ def test_mean_variance_is_over_every_statistic(
     assert workload.mean_variance(tree, list(variances)) == pytest.approx(want, rel=1e-9, abs=1e-12)
 
 
-def test_ranges_that_are_none_are_refused() -> None:
+def test_rejects_invalid_ranges() -> None:
     for ranges, text in (([], "at least one"), ([(3, 3)], "not 3 and 3"), ([(-1, 2)], "not -1 and 2")):
         with pytest.raises(WorkloadError, match=text):
             Workload.of(ranges)

@@ -1,4 +1,4 @@
-"""An aggregator is asked how it is: a real one, well and unwell, and whatever else may answer there."""
+"""The health of an aggregator, real or not, at an address."""
 
 import contextlib
 import socket
@@ -18,7 +18,7 @@ from hushmote.server.wire import topics
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 
-def test_a_real_one_while_its_broker_comes_and_goes(tmp_path):
+def test_reports_health_while_the_broker_comes_and_goes(tmp_path):
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
         add_fleet(store)
     port = free_port()
@@ -102,8 +102,12 @@ def endless(connection, _asked):
         (endless, "longer than 1 MiB"),
         (plain(b'{"reason": "\x1b[31m' + b"x" * 900 + b'"}', b"503 No"), "is not an aggregator"),
     ],
+    ids=[
+        *("text", "nothing", "not utf-8", "not found", "list", "deep list", "nan", "redirect"),
+        *("not http", "silence", "drip", "endless", "escapes"),
+    ],
 )
-def test_whatever_answers_is_one_short_sentence(say, words):
+def test_any_answer_becomes_one_short_sentence(say, words):
     answering = Answering(say)
     try:
         health = ask(answering.url, 1.0 if say is drip else WAIT_S)
@@ -117,7 +121,7 @@ def test_whatever_answers_is_one_short_sentence(say, words):
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9417", "https://host.example", "http://[::1]:9417/"])
-def test_addresses(url):
+def test_accepts_addresses(url):
     assert check_url(url) == url.removesuffix("/")
 
 

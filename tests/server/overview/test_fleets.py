@@ -1,4 +1,4 @@
-"""What a store holds at a glance, beside what the commands that read it wholly say."""
+"""The overview of a store, compared with commands that read all of it."""
 
 import datetime
 
@@ -39,155 +39,152 @@ def of(seen: StoreOverview, name: str):
     return next(e for fleet in seen.fleets for e in fleet.experiments if e.name == name)
 
 
-def test_daily_reports_match_histograms_for_any_window(store: Store):
-    count(store, TEMP, ["a", "b"], NOON - DAY)
-    count(store, TEMP, ["c"])
-    count(store, HOURLY, ["a"], NOON - DAY)
-    count(store, HOURLY, ["b"], NOON - datetime.timedelta(hours=3))
-    count(store, HOURLY, ["c", "d"])
-    count(store, EVER, ["a"])
-    seen = overview(store, NOON)
-    told = {e.name: (e.reports, e.today, e.newest, e.newest_reports) for e in seen.fleets[0].experiments}
-    assert told == {
-        "temp": (6, 2, "2026-11-21", 2),
-        "hourly": (8, 6, "2026-11-21T12", 4),
-        "ever": (2, None, "all", 2),
-    }
-    assert seen.reports == 16
-
-
-@pytest.mark.slow
-def test_adds_new_reports_to_previous_overview(store: Store):
-    seen = None
-    for day in range(6):
-        for name in range(3):
-            count(store, TEMP, [f"d{day}-{name}"], NOON + day * DAY)
-            now = NOON + day * DAY
-            seen = overview(store, now, seen)
-            assert seen == overview(store, now)
-            assert of(seen, "temp").reports == store.histogram("home", TEMP.digest).sum()
-
-
-def test_reads_only_newest_windows_and_no_devices_after_commit(store: Store):
-    for day in range(5):
-        count(store, TEMP, [f"d{day}"], NOON + day * DAY)
-    before = overview(store, NOON)
-    statements: list[tuple[str, object]] = []
-    event.listen(store.engine, "before_cursor_execute", lambda *a: statements.append((a[2], a[3])))
-    overview(store, NOON, before)
-    assert not [text for text, _ in statements if "dedupe" in text or "FROM device" in text]
-    sums = [
-        parameters for text, parameters in statements if "sum(" in text and "2026-11-24" in str(parameters)
-    ]
-    assert len(sums) == 1  # that of temp: from its last window but one
-
-
-def test_words_state_and_days_left(store: Store):
-    until = NOON.date() + 9 * DAY
-    words = Description("°C", "How warm is it?", "heating@example.org")
-    store.add_experiment("home", payload_of(TEMP), until, description=words)
-    store.withdraw_experiment("home", "ever")
-    seen = overview(store, NOON)
-    temp = of(seen, "temp")
-    assert (temp.purpose, temp.owner, temp.unit) == ("How warm is it?", "heating@example.org", "°C")
-    assert (temp.state, temp.expires, temp.days_left) == ("current", until, 10)
-    assert state_words(temp) == (
-        "Devices are asked until 2026-11-30. 10 days are left. No reports have arrived yet."
-    )
-    assert state_words(of(seen, "hourly")).startswith("Devices are asked without an end date.")
-    assert (of(seen, "ever").state, of(seen, "ever").days_left) == ("withdrawn", 0)
-    last = of(overview(store, NOON + 9 * DAY), "temp")
-    assert "Today is the last day." in state_words(last)
-    ended = of(overview(store, NOON + 10 * DAY), "temp")
-    assert (ended.state, ended.days_left) == ("expired", 0)
-    assert state_words(ended).startswith("It ended on 2026-11-30: devices are no longer asked.")
-
-
-def test_versions_of_a_name_are_one_experiment(store: Store):
-    count(store, TEMP, ["a"])
-    newer = experiment(epsilon=500_000)
-    store.add_experiment("home", payload_of(newer), description=Description("K"))
-    count(store, newer, ["b"])
-    temp = of(overview(store, NOON), "temp")
-    assert (temp.versions, temp.reports, temp.today, temp.unit) == (2, 4, 4, "K")
-
-
-def test_a_purpose_cannot_steer_a_terminal(store: Store):
-    store.add_experiment("home", payload_of(TEMP), description=Description("", "\x1b]0;gone\x07", "‮x"))
-    temp = of(overview(store, NOON), "temp")
-    assert "\x1b" not in temp.purpose
-    assert "‮" not in temp.owner
-
-
-def test_a_histogram_that_boards_cannot_have_made_is_said(store: Store):
-    """Forgers whose reports all hold one code: honest boards draw each of the 64 with a chance of its own."""
-    seen = overview(store, NOON)
-    with store.writing() as connection:
-        version = store.experiments("home")[0]
-        row = {"experiment": version.id, "window": "2026-11-21", "code": 5, "count": 5000}
-        connection.execute(schema.histogram.insert().values(**row))
-    seen = overview(store, NOON, seen)
-    assert of(seen, "temp").implausible.startswith("honest devices do not send this")
-    assert of(seen, "hourly").implausible == ""
-
-
-@pytest.mark.slow
-def test_a_histogram_is_judged_again_only_when_it_has_grown(store: Store, monkeypatch):
-    judged: list[int] = []
-
-    def check(exp, counts):
-        judged.append(int(np.sum(counts)))
-        return judge(exp, counts)
-
-    judge = plausibility.check
-    monkeypatch.setattr(plausibility, "check", check)
-    count(store, TEMP, [f"early{i}" for i in range(48)])  # 96 reports: too few to be judged
-    seen = overview(store, NOON)
-    for i in range(22):
-        count(store, TEMP, [f"d{i}"])
-        seen = overview(store, NOON, seen)
-    assert judged == [100, 112, 124, 138]
-
-
-def test_rejects_are_sentences_and_of_no_device(store: Store):
-    strangers = [(topics.report_topic("elsewhere", "d"), b""), (topics.report_topic("home", "d"), b"no")]
-    pipeline.ingest(store, strangers, pipeline.fleets(store), NOON)
-    twice = [(topics.report_topic("home", "board-7"), sent) for sent in reports("board-7", TEMP, 1)] * 3
-    pipeline.ingest(store, twice, pipeline.fleets(store), NOON)
-    seen = overview(store, NOON)
-    (home,) = seen.fleets
-    assert [r.words() for r in seen.rejects] == [
-        "1 report was rejected: this store has no fleet of that name."
-    ]
-    assert [(r.reason, r.harmless) for r in home.rejects] == [("malformed", False), ("duplicate", True)]
-    assert home.rejects[1].words() == (
-        "2 reports were not counted a second time: they had been counted before; "
-        "boards send again when no answer came."
-    )
-    assert "board-7" not in repr(seen)
-
-
-@pytest.mark.parametrize("reason", pipeline.REASONS)
-def test_every_reason_has_words(reason: str):
-    words = Rejected(reason, 12_000).words()
-    assert words.startswith("12,000 reports were ")
-    assert f": {reason}." not in words
-
-
-def test_numbers_in_words_are_written_as_the_reader_writes_them():
-    assert rejected_reports({"bad tag": 12_000})[0].words(lambda n: f"{n:_}").startswith("12_000 reports")
-
-
-def test_an_empty_store(tmp_path):
-    with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
+class TestWords:
+    def test_state_status_and_days_left(self, store: Store):
+        until = NOON.date() + 9 * DAY
+        words = Description("°C", "How warm is it?", "heating@example.org")
+        store.add_experiment("home", payload_of(TEMP), until, description=words)
+        store.withdraw_experiment("home", "ever")
         seen = overview(store, NOON)
-    assert (seen.fleets, seen.rejects, seen.reports) == ((), (), 0)
+        temp = of(seen, "temp")
+        assert (temp.purpose, temp.owner, temp.unit) == ("How warm is it?", "heating@example.org", "°C")
+        assert (temp.state, temp.expires, temp.days_left) == ("current", until, 10)
+        assert state_words(temp) == (
+            "Devices are asked until 2026-11-30. 10 days are left. No reports have arrived yet."
+        )
+        assert state_words(of(seen, "hourly")).startswith("Devices are asked without an end date.")
+        assert (of(seen, "ever").state, of(seen, "ever").days_left) == ("withdrawn", 0)
+        last = of(overview(store, NOON + 9 * DAY), "temp")
+        assert "Today is the last day." in state_words(last)
+        ended = of(overview(store, NOON + 10 * DAY), "temp")
+        assert (ended.state, ended.days_left) == ("expired", 0)
+        assert state_words(ended).startswith("It ended on 2026-11-30: devices are no longer asked.")
 
+    def test_purpose_cannot_control_a_terminal(self, store: Store):
+        store.add_experiment("home", payload_of(TEMP), description=Description("", "\x1b]0;gone\x07", "‮x"))
+        temp = of(overview(store, NOON), "temp")
+        assert "\x1b" not in temp.purpose
+        assert "‮" not in temp.owner
 
-def test_a_damaged_count_is_one_line(tmp_path):
-    with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
-        ask_fleet(store, "home", TEMP)
+    def test_report_an_implausible_histogram(self, store: Store):
+        """Forge reports that all have one code: honest boards draw each of the 64 codes."""
+        seen = overview(store, NOON)
         with store.writing() as connection:
-            connection.exec_driver_sql("INSERT INTO histogram VALUES (1, '2026-11-21', 1, 9e999)")
-        with pytest.raises(StoreError, match="is damaged"):
-            overview(store, NOON)
+            version = store.experiments("home")[0]
+            row = {"experiment": version.id, "window": "2026-11-21", "code": 5, "count": 5000}
+            connection.execute(schema.histogram.insert().values(**row))
+        seen = overview(store, NOON, seen)
+        assert of(seen, "temp").implausible.startswith("honest devices do not send this")
+        assert of(seen, "hourly").implausible == ""
+
+
+class TestRefresh:
+    @pytest.mark.slow
+    def test_adds_new_reports_to_the_previous_overview(self, store: Store):
+        seen = None
+        for day in range(6):
+            for name in range(3):
+                count(store, TEMP, [f"d{day}-{name}"], NOON + day * DAY)
+                now = NOON + day * DAY
+                seen = overview(store, now, seen)
+                assert seen == overview(store, now)
+                assert of(seen, "temp").reports == store.histogram("home", TEMP.digest).sum()
+
+    def test_reads_only_newest_windows_and_no_devices(self, store: Store):
+        for day in range(5):
+            count(store, TEMP, [f"d{day}"], NOON + day * DAY)
+        before = overview(store, NOON)
+        statements: list[tuple[str, object]] = []
+        event.listen(store.engine, "before_cursor_execute", lambda *a: statements.append((a[2], a[3])))
+        overview(store, NOON, before)
+        assert not [text for text, _ in statements if "dedupe" in text or "FROM device" in text]
+        sums = [
+            parameters
+            for text, parameters in statements
+            if "sum(" in text and "2026-11-24" in str(parameters)
+        ]
+        assert len(sums) == 1  # that of temp: from its last window but one
+
+    @pytest.mark.slow
+    def test_checks_a_histogram_again_only_when_it_has_grown(self, store: Store, monkeypatch):
+        judged: list[int] = []
+
+        def check(exp, counts):
+            judged.append(int(np.sum(counts)))
+            return judge(exp, counts)
+
+        judge = plausibility.check
+        monkeypatch.setattr(plausibility, "check", check)
+        count(store, TEMP, [f"early{i}" for i in range(48)])  # 96 reports: too few to be judged
+        seen = overview(store, NOON)
+        for i in range(22):
+            count(store, TEMP, [f"d{i}"])
+            seen = overview(store, NOON, seen)
+        assert judged == [100, 112, 124, 138]
+
+
+class TestRejected:
+    def test_is_in_sentences_without_devices(self, store: Store):
+        strangers = [(topics.report_topic("elsewhere", "d"), b""), (topics.report_topic("home", "d"), b"no")]
+        pipeline.ingest(store, strangers, pipeline.fleets(store), NOON)
+        twice = [(topics.report_topic("home", "board-7"), sent) for sent in reports("board-7", TEMP, 1)] * 3
+        pipeline.ingest(store, twice, pipeline.fleets(store), NOON)
+        seen = overview(store, NOON)
+        (home,) = seen.fleets
+        assert [r.words() for r in seen.rejects] == [
+            "1 report was rejected: this store has no fleet of that name."
+        ]
+        assert [(r.reason, r.harmless) for r in home.rejects] == [("malformed", False), ("duplicate", True)]
+        assert home.rejects[1].words() == (
+            "2 reports were not counted a second time: they had been counted before; "
+            "boards send again when no answer came."
+        )
+        assert "board-7" not in repr(seen)
+
+    @pytest.mark.parametrize("reason", pipeline.REASONS)
+    def test_has_words_for_every_reason(self, reason: str):
+        words = Rejected(reason, 12_000).words()
+        assert words.startswith("12,000 reports were ")
+        assert f": {reason}." not in words
+
+    def test_formats_numbers_for_the_reader(self):
+        assert rejected_reports({"bad tag": 12_000})[0].words(lambda n: f"{n:_}").startswith("12_000 reports")
+
+
+class TestCounts:
+    def test_daily_reports_match_histograms_for_any_window(self, store: Store):
+        count(store, TEMP, ["a", "b"], NOON - DAY)
+        count(store, TEMP, ["c"])
+        count(store, HOURLY, ["a"], NOON - DAY)
+        count(store, HOURLY, ["b"], NOON - datetime.timedelta(hours=3))
+        count(store, HOURLY, ["c", "d"])
+        count(store, EVER, ["a"])
+        seen = overview(store, NOON)
+        told = {e.name: (e.reports, e.today, e.newest, e.newest_reports) for e in seen.fleets[0].experiments}
+        assert told == {
+            "temp": (6, 2, "2026-11-21", 2),
+            "hourly": (8, 6, "2026-11-21T12", 4),
+            "ever": (2, None, "all", 2),
+        }
+        assert seen.reports == 16
+
+    def test_cover_all_versions_of_a_name(self, store: Store):
+        count(store, TEMP, ["a"])
+        newer = experiment(epsilon=500_000)
+        store.add_experiment("home", payload_of(newer), description=Description("K"))
+        count(store, newer, ["b"])
+        temp = of(overview(store, NOON), "temp")
+        assert (temp.versions, temp.reports, temp.today, temp.unit) == (2, 4, 4, "K")
+
+    def test_are_empty_for_an_empty_store(self, tmp_path):
+        with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
+            seen = overview(store, NOON)
+        assert (seen.fleets, seen.rejects, seen.reports) == ((), (), 0)
+
+    def test_damaged_one_is_one_line(self, tmp_path):
+        with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
+            ask_fleet(store, "home", TEMP)
+            with store.writing() as connection:
+                connection.exec_driver_sql("INSERT INTO histogram VALUES (1, '2026-11-21', 1, 9e999)")
+            with pytest.raises(StoreError, match="is damaged"):
+                overview(store, NOON)

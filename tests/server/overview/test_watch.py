@@ -1,4 +1,4 @@
-"""A store is looked at while others write to it: commits are noticed, nothing is written, states are said."""
+"""Watching a store while others write to it: commits, states, and no writes of its own."""
 
 import datetime
 import os
@@ -58,8 +58,194 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+class TestReadOnly:
+    def test_database_rejects_writes(self, store_url: str):
+        made(store_url).close()
+        with Store(store_url, read_only=True) as store:
+            with pytest.raises(StoreError):
+                store.add_fleet("other", keyed=False)
+            assert list(store.fleets()) == ["home"]
+
+    def test_changes_nothing_in_its_folder(self, folder: Path, url: str):
+        before = files(folder)
+        with StoreWatch(url) as watch:
+            assert watch.refresh().ready
+            total(watch)
+            assert files(folder) == before
+        assert files(folder) == before
+        store = Store(url)
+        count(store, "one")
+        before = files(folder)
+        with StoreWatch(url) as watch:
+            watch.refresh()
+            total(watch)
+            after = files(folder)
+            # Who reads says so in the index of the log, by locks and by what it has in shared memory.
+            assert {n: b for n, b in after.items() if "-shm" not in n} == {
+                n: b for n, b in before.items() if "-shm" not in n
+            }
+        store.close()
+
+    @pytest.mark.slow
+    def test_reads_files_of_another_user(self):
+        """Read by a user who may write to none of them: idle, in use, and as a crash left it."""
+        if os.geteuid():
+            pytest.skip("only root can become somebody else")
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            folder.chmod(0o755)
+            path = folder / "store.sqlite"
+            url = f"sqlite:///{path}"
+            with made(url):
+                pass
+            path.chmod(0o644)
+            assert _as_nobody(url) == "ready 0"
+            with Store(url) as store:
+                count(store, "one")
+                assert _as_nobody(url) == "ready 2"
+                for end in ("", "-wal", "-shm"):
+                    shutil.copy(f"{path}{end}", folder / f"crashed{end}")
+                    (folder / f"crashed{end}").chmod(0o644)
+            assert _as_nobody(f"sqlite:///{folder / 'crashed'}") == "ready 2"
+
+    def test_reads_a_backup_unchanged(self, folder: Path):
+        backup(f"sqlite:///{folder / 'store.sqlite'}", folder / "copy.sqlite")
+        before = files(folder)
+        with StoreWatch(f"sqlite:///{folder / 'copy.sqlite'}") as watch:
+            assert watch.refresh().ready
+        assert files(folder) == before
+
+    def test_accepts_any_character_in_the_path(self, tmp_path: Path):
+        url = f"sqlite:///{tmp_path / 'a#b%20 ü.sqlite'}"
+        made(url).close()
+        with StoreWatch(url) as watch:
+            assert watch.refresh().ready
+
+
+def _as_nobody(url: str) -> str:
+    """What a child process without root's rights sees: the state, and how many reports."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        said = "nothing"
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            with StoreWatch(url) as watch:
+                state = watch.refresh()
+                total = watch.store.histogram("home", TEMP.digest).sum() if watch.store else ""
+                said = f"{state.kind} {state.words}{total}"
+        except BaseException as e:
+            said = repr(e)
+        finally:
+            os.write(writes, said.encode())
+            os._exit(0)
+    os.close(writes)
+    with open(reads) as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    return said
+
+
+class TestStates:
+    def test_follow_creation_and_removal(self, tmp_path: Path):
+        path = tmp_path / "store.sqlite"
+        url = f"sqlite:///{path}"
+        with StoreWatch(url) as watch:
+            state = watch.refresh()
+            assert (state.kind, watch.store) == ("absent", None)
+            assert state.words.startswith(f"there is no store at {path}")
+            made(url).close()
+            assert watch.refresh().ready
+            path.unlink()
+            assert watch.refresh().kind == "absent"
+            made(url).close()
+            last = watch.refresh()
+            assert last.ready
+            assert last.version == 4
+
+    def test_replaced_file_is_read(self, folder: Path, tmp_path_factory):
+        path = folder / "store.sqlite"
+        other = tmp_path_factory.mktemp("other") / "store.sqlite"
+        with made(f"sqlite:///{other}") as store:
+            count(store, "one")
+        with StoreWatch(f"sqlite:///{path}") as watch:
+            before = watch.refresh()
+            os.replace(other, path)
+            after = watch.refresh()
+            assert after.ready
+            assert after.version > before.version
+            assert total(watch) == 2
+
+    def test_older_store_names_the_upgrade_command(self, tmp_path: Path):
+        path = tmp_path / "old.sqlite"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript((Path(__file__).parents[2] / "data" / "store_v5.sql").read_text())
+        url = f"sqlite:///{path}"
+        with StoreWatch(url) as watch:
+            state = watch.refresh()
+            assert state.kind == "other schema"
+            assert f"hushmote store upgrade {url}" in state.words
+            Store(url, upgrade=True).close()
+            assert watch.refresh().ready
+
+    def test_store_upgraded_by_a_later_version_is_reported(self, store_url: str):
+        with made(store_url) as store, StoreWatch(store_url) as watch:
+            assert watch.refresh().ready
+            with store.writing() as connection:
+                connection.execute(schema.schema_version.update().values(version=99))
+            state = watch.refresh()
+            assert state.kind == "other schema"
+            assert "use the Hushmote that wrote it" in state.words
+
+    def test_exclusively_locked_store_is_reported_until_released(self, folder: Path, monkeypatch):
+        monkeypatch.setattr("hushmote.server.store.read_only.BUSY_TIMEOUT_S", 0.05)
+        path = folder / "store.sqlite"
+        with StoreWatch(f"sqlite:///{path}") as watch:
+            with closing(sqlite3.connect(path, isolation_level=None)) as greedy:
+                greedy.execute("PRAGMA locking_mode=EXCLUSIVE")
+                greedy.execute("BEGIN IMMEDIATE")
+                greedy.execute("INSERT INTO reject VALUES ('', 'unknown fleet', 1)")
+                greedy.execute("COMMIT")
+                greedy.execute("PRAGMA journal_mode")
+                state = watch.refresh()
+                assert state.kind == "locked"
+                assert state.words.startswith(f"cannot use {path}: ")
+            assert watch.refresh().ready
+
+    @pytest.mark.parametrize(
+        "content", [b"", b"no database at all, but a text" * 100, bytes(4096)], ids=["empty", "text", "zeros"]
+    )
+    def test_missing_store_is_one_sentence(self, tmp_path: Path, content: bytes):
+        path = tmp_path / "store.sqlite"
+        path.write_bytes(content)
+        with StoreWatch(f"sqlite:///{path}") as watch:
+            state = watch.refresh()
+        assert state.kind in ("absent", "unreadable")
+        assert str(path) in state.words
+        assert "\n" not in state.words
+        assert path.read_bytes() == content
+
+    def test_folder_in_its_place_is_reported(self, tmp_path: Path):
+        with StoreWatch(f"sqlite:///{tmp_path}") as watch:
+            assert watch.refresh().kind == "unreadable"
+
+    def test_invalid_url_is_rejected_at_once(self):
+        with pytest.raises(StoreError):
+            StoreWatch("nonsense")
+
+    def test_server_outage_is_reported_until_it_is_back(self, postgres, postgres_url: str):
+        made(postgres_url).close()
+        with StoreWatch(postgres_url) as watch:
+            assert watch.refresh().ready
+            postgres.restart()
+            watch.refresh()
+            assert watch.refresh().ready
+
+
 class TestCommits:
-    def test_each_is_noticed_once_and_what_was_counted_is_there(self, store_url: str):
+    def test_each_is_noticed_once_with_its_counts(self, store_url: str):
         with made(store_url) as store, StoreWatch(store_url) as watch:
             before = watch.refresh()
             assert before.ready
@@ -72,13 +258,13 @@ class TestCommits:
                 assert total(watch) == 2 * (i + 1)
                 before = after
 
-    def test_a_quiet_store_changes_only_when_an_hour_has_ended(self, url: str, monkeypatch):
+    def test_quiet_store_changes_only_at_the_end_of_an_hour(self, url: str, monkeypatch):
         with Store(url), StoreWatch(url) as watch:
             seen = [watch.refresh().version for _ in range(20)]
             later(monkeypatch, datetime.timedelta(hours=1))
             assert seen + [watch.refresh().version for _ in range(20)] == [1] * 20 + [2] * 20
 
-    def test_a_transaction_that_ends_after_a_later_one_is_noticed(self, postgres_url: str):
+    def test_transaction_that_ends_after_a_later_one_is_noticed(self, postgres_url: str):
         """Their numbers are given when they begin: the highest that has ended says nothing of the first."""
         with made(postgres_url) as store, StoreWatch(postgres_url) as watch:
             with store.engine.connect() as first, store.engine.connect() as second:
@@ -92,7 +278,7 @@ class TestCommits:
             assert watch.store is not None
             assert watch.store.rejects() == {"": {"unknown fleet": 1}}
 
-    def test_an_aggregator_that_starts_later_is_noticed(self, url: str):
+    def test_aggregator_that_starts_later_is_noticed(self, url: str):
         """Until then the file is opened as one that cannot change."""
         with StoreWatch(url) as watch:
             before = watch.refresh()
@@ -141,202 +327,17 @@ class TestCommits:
             watch.refresh()
             assert total(watch) == 80
 
-
-class TestReadOnly:
-    def test_the_database_refuses_what_would_write(self, store_url: str):
-        made(store_url).close()
-        with Store(store_url, read_only=True) as store:
-            with pytest.raises(StoreError):
-                store.add_fleet("other", keyed=False)
-            assert list(store.fleets()) == ["home"]
-
-    def test_not_a_byte_changes_in_its_folder(self, folder: Path, url: str):
-        before = files(folder)
-        with StoreWatch(url) as watch:
-            assert watch.refresh().ready
-            total(watch)
-            assert files(folder) == before
-        assert files(folder) == before
-        store = Store(url)
-        count(store, "one")
-        before = files(folder)
-        with StoreWatch(url) as watch:
+    def test_checking_for_them_reads_no_table(self, url: str):
+        """The cost does not depend on the number of reports: SQLite runs no statement on rows."""
+        with Store(url) as store, StoreWatch(url) as watch:
             watch.refresh()
-            total(watch)
-            after = files(folder)
-            # Who reads says so in the index of the log, by locks and by what it has in shared memory.
-            assert {n: b for n, b in after.items() if "-shm" not in n} == {
-                n: b for n, b in before.items() if "-shm" not in n
-            }
-        store.close()
-
-    @pytest.mark.slow
-    def test_a_folder_and_files_of_somebody_else(self):
-        """Read by a user who may write to none of them: idle, in use, and as a crash left it."""
-        if os.geteuid():
-            pytest.skip("only root can become somebody else")
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            folder.chmod(0o755)
-            path = folder / "store.sqlite"
-            url = f"sqlite:///{path}"
-            with made(url):
-                pass
-            path.chmod(0o644)
-            assert _as_nobody(url) == "ready 0"
-            with Store(url) as store:
-                count(store, "one")
-                assert _as_nobody(url) == "ready 2"
-                for end in ("", "-wal", "-shm"):
-                    shutil.copy(f"{path}{end}", folder / f"crashed{end}")
-                    (folder / f"crashed{end}").chmod(0o644)
-            assert _as_nobody(f"sqlite:///{folder / 'crashed'}") == "ready 2"
-
-    def test_a_backup_is_read_as_it_is(self, folder: Path):
-        backup(f"sqlite:///{folder / 'store.sqlite'}", folder / "copy.sqlite")
-        before = files(folder)
-        with StoreWatch(f"sqlite:///{folder / 'copy.sqlite'}") as watch:
-            assert watch.refresh().ready
-        assert files(folder) == before
-
-    def test_a_path_may_have_any_character(self, tmp_path: Path):
-        url = f"sqlite:///{tmp_path / 'a#b%20 ü.sqlite'}"
-        made(url).close()
-        with StoreWatch(url) as watch:
-            assert watch.refresh().ready
-
-
-def _as_nobody(url: str) -> str:
-    """What a child process without root's rights sees: the state, and how many reports."""
-    reads, writes = os.pipe()
-    child = os.fork()
-    if not child:
-        said = "nothing"
-        try:
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-            with StoreWatch(url) as watch:
-                state = watch.refresh()
-                total = watch.store.histogram("home", TEMP.digest).sum() if watch.store else ""
-                said = f"{state.kind} {state.words}{total}"
-        except BaseException as e:
-            said = repr(e)
-        finally:
-            os.write(writes, said.encode())
-            os._exit(0)
-    os.close(writes)
-    with open(reads) as answer:
-        said = answer.read()
-    os.waitpid(child, 0)
-    return said
-
-
-class TestStates:
-    def test_absent_made_removed_and_made_again(self, tmp_path: Path):
-        path = tmp_path / "store.sqlite"
-        url = f"sqlite:///{path}"
-        with StoreWatch(url) as watch:
-            state = watch.refresh()
-            assert (state.kind, watch.store) == ("absent", None)
-            assert state.words.startswith(f"there is no store at {path}")
-            made(url).close()
-            assert watch.refresh().ready
-            path.unlink()
-            assert watch.refresh().kind == "absent"
-            made(url).close()
-            last = watch.refresh()
-            assert last.ready
-            assert last.version == 4
-
-    def test_another_file_in_its_place_is_read(self, folder: Path, tmp_path_factory):
-        path = folder / "store.sqlite"
-        other = tmp_path_factory.mktemp("other") / "store.sqlite"
-        with made(f"sqlite:///{other}") as store:
+            assert watch.store is not None
+            statements: list[str] = []
+            event.listen(watch.store.engine, "before_cursor_execute", lambda *a: statements.append(a[2]))
+            watch.refresh()
+            assert statements == ["BEGIN", "PRAGMA data_version"]
             count(store, "one")
-        with StoreWatch(f"sqlite:///{path}") as watch:
-            before = watch.refresh()
-            os.replace(other, path)
-            after = watch.refresh()
-            assert after.ready
-            assert after.version > before.version
-            assert total(watch) == 2
-
-    def test_an_older_store_says_which_command_upgrades_it(self, tmp_path: Path):
-        path = tmp_path / "old.sqlite"
-        with closing(sqlite3.connect(path)) as connection:
-            connection.executescript((Path(__file__).parents[2] / "data" / "store_v5.sql").read_text())
-        url = f"sqlite:///{path}"
-        with StoreWatch(url) as watch:
-            state = watch.refresh()
-            assert state.kind == "other schema"
-            assert f"hushmote store upgrade {url}" in state.words
-            Store(url, upgrade=True).close()
-            assert watch.refresh().ready
-
-    def test_a_store_that_is_upgraded_meanwhile_by_a_later_version(self, store_url: str):
-        with made(store_url) as store, StoreWatch(store_url) as watch:
-            assert watch.refresh().ready
-            with store.writing() as connection:
-                connection.execute(schema.schema_version.update().values(version=99))
-            state = watch.refresh()
-            assert state.kind == "other schema"
-            assert "use the Hushmote that wrote it" in state.words
-
-    def test_exclusively_locked_store_is_reported_until_released(self, folder: Path, monkeypatch):
-        monkeypatch.setattr("hushmote.server.store.read_only.BUSY_TIMEOUT_S", 0.05)
-        path = folder / "store.sqlite"
-        with StoreWatch(f"sqlite:///{path}") as watch:
-            with closing(sqlite3.connect(path, isolation_level=None)) as greedy:
-                greedy.execute("PRAGMA locking_mode=EXCLUSIVE")
-                greedy.execute("BEGIN IMMEDIATE")
-                greedy.execute("INSERT INTO reject VALUES ('', 'unknown fleet', 1)")
-                greedy.execute("COMMIT")
-                greedy.execute("PRAGMA journal_mode")
-                state = watch.refresh()
-                assert state.kind == "locked"
-                assert state.words.startswith(f"cannot use {path}: ")
-            assert watch.refresh().ready
-
-    @pytest.mark.parametrize("content", [b"", b"no database at all, but a text" * 100, bytes(4096)])
-    def test_no_store_at_all_is_one_sentence(self, tmp_path: Path, content: bytes):
-        path = tmp_path / "store.sqlite"
-        path.write_bytes(content)
-        with StoreWatch(f"sqlite:///{path}") as watch:
-            state = watch.refresh()
-        assert state.kind in ("absent", "unreadable")
-        assert str(path) in state.words
-        assert "\n" not in state.words
-        assert path.read_bytes() == content
-
-    def test_a_folder_in_its_place(self, tmp_path: Path):
-        with StoreWatch(f"sqlite:///{tmp_path}") as watch:
-            assert watch.refresh().kind == "unreadable"
-
-    def test_a_url_that_is_none_is_refused_at_once(self):
-        with pytest.raises(StoreError):
-            StoreWatch("nonsense")
-
-    def test_a_server_that_is_away_and_back(self, postgres, postgres_url: str):
-        made(postgres_url).close()
-        with StoreWatch(postgres_url) as watch:
-            assert watch.refresh().ready
-            postgres.restart()
+            statements.clear()
             watch.refresh()
-            assert watch.refresh().ready
-
-
-def test_a_look_reads_no_table(url: str):
-    """What a look costs does not depend on how many reports there are: SQLite runs no statement on rows."""
-    with Store(url) as store, StoreWatch(url) as watch:
-        watch.refresh()
-        assert watch.store is not None
-        statements: list[str] = []
-        event.listen(watch.store.engine, "before_cursor_execute", lambda *a: statements.append(a[2]))
-        watch.refresh()
-        assert statements == ["BEGIN", "PRAGMA data_version"]
-        count(store, "one")
-        statements.clear()
-        watch.refresh()
-        (read,) = (s for s in statements if "SELECT" in s)
-        assert read == "SELECT schema_version.version \nFROM schema_version"
+            (read,) = (s for s in statements if "SELECT" in s)
+            assert read == "SELECT schema_version.version \nFROM schema_version"

@@ -71,7 +71,7 @@ class TestCommands:
         monkeypatch.chdir(tmp_path)
         return functools.partial(hushmote, cwd=tmp_path)
 
-    def test_note_who_added_withdrew_and_erased(self, run, tmp_path):
+    def test_record_who_added_withdrew_and_erased(self, run, tmp_path):
         run("experiment", "add", str(ROOM_TEMP), "--fleet", "home", "--open")
         run("experiment", "withdraw", "room_temp", "--grace", "0")
         run("store", "erase", "sqlite:///hushmote.sqlite", "--experiment", "room_temp", "--yes")

@@ -38,7 +38,7 @@ class TestTokenFile:
             assert tokens.name_of(wrong) is None
 
     @pytest.mark.parametrize("old", [False, True])
-    def test_a_removed_line_revokes_only_that_token(self, file, old):
+    def test_removed_line_revokes_only_that_token(self, file, old):
         file.write_text(f"ada {ADA}\nben {BEN}\n")
         if old:
             age(file)
@@ -54,7 +54,7 @@ class TestTokenFile:
     @pytest.mark.parametrize(
         "fault", ["", "missing", "short", "readable"], ids=["empty", "missing", "short", "readable"]
     )
-    def test_lets_nobody_in_while_the_file_cannot_be_read(self, file, fault, caplog):
+    def test_admits_nobody_while_it_is_unreadable(self, file, fault, caplog):
         caplog.set_level(logging.ERROR, "hushmote")
         file.write_text(f"ada {ADA}\n")
         tokens = TokenFile(file)

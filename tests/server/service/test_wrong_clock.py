@@ -219,7 +219,7 @@ class TestWhileRunning:
         site.is_whole()
 
     @pytest.mark.parametrize("clock", [TO_1970, "-21d", TO_2031])
-    def test_a_jump_and_back_loses_and_erases_nothing(self, site, machine, clock):
+    def test_jump_and_back_loses_and_erases_nothing(self, site, machine, clock):
         with site.serve(machine) as process:
             process.ready()
             for number in range(1, 3):
@@ -235,7 +235,7 @@ class TestWhileRunning:
             assert process.end() == 0
         site.is_whole()
 
-    def test_a_wrong_clock_that_was_accepted_is_taken_back(self, site, machine, tmp_path):
+    def test_accepted_wrong_clock_can_be_revoked(self, site, machine, tmp_path):
         with site.serve(machine) as process:
             process.ready()
             machine.set(TO_2031)
@@ -254,7 +254,7 @@ class TestWhileRunning:
         assert site.store.last_time() <= now().timestamp()
         site.is_whole(*wrong)
 
-    def test_a_jump_within_the_limit_erases_no_running_window(self, site, machine):
+    def test_jump_within_the_limit_erases_no_running_window(self, site, machine):
         site.store.add_experiment(
             "open", site.store.experiments()[0].payload, description=Description(keep="1d")
         )
@@ -338,7 +338,7 @@ class TestExperimentAdd:
         return run.returncode, run.stderr
 
     @pytest.mark.parametrize("clock", ["@2106-01-02 03:04:05", TO_1970])
-    def test_a_new_store_takes_no_impossible_clock(self, store_url, machine, tmp_path, clock):
+    def test_new_store_rejects_an_impossible_clock(self, store_url, machine, tmp_path, clock):
         machine.set(clock)
         status, line = self.add(store_url, machine, tmp_path, "--open")
         assert (status, line.count("\n")) == (1, 1)
@@ -350,7 +350,7 @@ class TestExperimentAdd:
         assert abs(version.serial - now().timestamp()) < 600
 
     @pytest.mark.parametrize("clock", ["@2106-01-02 03:04:05", TO_1970, TO_2031, "+32d", "-21d"])
-    def test_a_store_in_use_takes_no_wrong_clock(self, site, machine, tmp_path, clock):
+    def test_store_in_use_rejects_a_wrong_clock(self, site, machine, tmp_path, clock):
         site.set_times(now())
         machine.set(clock)
         status, line = self.add(site.url, machine, tmp_path)

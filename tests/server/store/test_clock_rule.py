@@ -41,23 +41,23 @@ class TestRule:
     @pytest.mark.parametrize(
         "right", [-5 * MINUTE, -SECOND, 0 * DAY, 3 * DAY, 7 * DAY, 30 * DAY, 31 * DAY], ids=str
     )
-    def test_a_small_gap_is_right(self, right):
+    def test_small_gap_is_right(self, right):
         check_clock(NOON + right, LAST)
 
     @pytest.mark.parametrize("wrong", [-5 * MINUTE - SECOND, -21 * DAY, -600 * DAY], ids=str)
-    def test_a_clock_behind_is_wrong(self, wrong):
+    def test_clock_behind_is_wrong(self, wrong):
         with pytest.raises(ClockWrong, match="behind the store's last time, 2026-11-21 12:00 UTC") as caught:
             check_clock(NOON + wrong, LAST)
         assert caught.value.reason == BEHIND
 
     @pytest.mark.parametrize("wrong", [31 * DAY + SECOND, 32 * DAY, 1600 * DAY], ids=str)
-    def test_a_clock_far_ahead_waits(self, wrong):
+    def test_clock_far_ahead_waits(self, wrong):
         with pytest.raises(ClockWrong, match="days after the last right time, 2026-11-21") as caught:
             check_clock(NOON + wrong, LAST)
         assert caught.value.reason == AHEAD
         check_clock(NOON + wrong, LAST, (NOON + wrong).timestamp() - 40)  # the monotonic clock agrees
 
-    def test_a_new_store_takes_any_plausible_clock(self):
+    def test_new_store_takes_any_plausible_clock(self):
         for year in (2025, 2026, 2055):
             check_clock(datetime.datetime(year, 7, 1, tzinfo=datetime.UTC), None)
 
@@ -71,7 +71,7 @@ class TestRule:
                 check_clock(at, last)
             assert caught.value.reason == reason
 
-    def test_a_new_process_judges_by_the_monotonic_clock(self):
+    def test_new_process_judges_by_the_monotonic_clock(self):
         with pytest.raises(ClockWrong, match="32 days after"):
             check_clock(NOON + 32 * DAY, None, NOON.timestamp())
 
@@ -85,7 +85,7 @@ class TestExperiments:
         assert store.counting_time() is None
 
     @pytest.mark.parametrize("by", [-21 * DAY, -6 * MINUTE, 32 * DAY, 1800 * DAY, 29_000 * DAY], ids=str)
-    def test_a_wrong_clock_changes_nothing(self, store, monkeypatch, by):
+    def test_wrong_clock_changes_nothing(self, store, monkeypatch, by):
         (version,), last = store.experiments(), store.last_time()
         later(monkeypatch, by)
         for change in (
@@ -100,7 +100,7 @@ class TestExperiments:
         assert store.last_time() == last
 
     @pytest.mark.parametrize("by", [-SECOND, 30 * DAY], ids=str)
-    def test_a_small_gap_adds(self, store, monkeypatch, by):
+    def test_small_gap_adds(self, store, monkeypatch, by):
         (before,), last = store.experiments(), store.last_time()
         later(monkeypatch, by)
         store.add_experiment("home", experiment_payload(epsilon=500_000))
@@ -120,14 +120,14 @@ class TestExperiments:
 
 
 class TestAccept:
-    def test_a_clock_ahead_keeps_the_interruption(self, store):
+    def test_clock_ahead_keeps_the_interruption(self, store):
         set_times(store, alive=NOON - 40 * DAY)
         store.accept_clock(NOON)
         assert store.last_time() == LAST
         store.record_counting(NOON)
         assert len(store.interrupted_days()) == 41
 
-    def test_a_clock_behind_lowers_both_times(self, store):
+    def test_clock_behind_lowers_both_times(self, store):
         set_times(store, alive=NOON + 90 * DAY, clock=NOON + 1600 * DAY)
         store.accept_clock(NOON + 10 * SECOND)
         assert store.last_time() == LAST
@@ -141,7 +141,7 @@ class TestAccept:
             store.accept_clock(datetime.datetime(year, 1, 1, tzinfo=datetime.UTC))
         assert store.last_time() == last
 
-    def test_a_merge_keeps_the_targets_time(self, store, tmp_path):
+    def test_merge_keeps_the_targets_time(self, store, tmp_path):
         with Store(f"sqlite:///{tmp_path / 'site.sqlite'}") as site:
             ask_fleet(site, "away", experiment())
             set_times(site, NOON + 300 * DAY, NOON + 300 * DAY)
@@ -150,7 +150,7 @@ class TestAccept:
         assert store.last_time() == last
 
     @pytest.mark.parametrize("value", ["'noon'", "-1", "1e300"])
-    def test_a_damaged_time_is_one_line(self, tmp_path, value):
+    def test_damaged_time_is_one_line(self, tmp_path, value):
         with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
             store.add_fleet("home", keyed=False)
             with store.writing() as connection:
@@ -172,14 +172,14 @@ def run(store, tmp_path):
 
 
 class TestCommand:
-    def test_says_what_waits_and_accepts_it(self, store, run):
+    def test_shows_the_waiting_clock_and_accepts_it(self, store, run):
         assert "clock can be right" in run("store", "clock")
         set_times(store, alive=now() - 40 * DAY)
         assert "40 days after the last right time" in run("store", "clock", expect=1)
         assert "Aggregators resume by themselves." in run("store", "clock", "--accept")
         assert json.loads(run("store", "clock", "--json"))["fault"] is None
 
-    def test_status_says_both_states(self, store, run):
+    def test_status_shows_both_states(self, store, run):
         assert json.loads(run("status", "--json"))["clock"] is None
         for last, words in ((now() - 40 * DAY, "40 days after"), (now() + DAY, "is behind the store's last")):
             set_times(store, alive=last)

@@ -44,7 +44,7 @@ def interrupt(store, first, last):
 
 
 class TestCountingTime:
-    def test_a_new_store_has_not_counted(self, store):
+    def test_new_store_has_not_counted(self, store):
         assert store.counting_time() is None
         assert store.interrupted_days() == frozenset()
 
@@ -58,7 +58,7 @@ class TestCountingTime:
         store.record_counting(NOON.astimezone(zone))
         assert store.counting_time() == NOON
 
-    def test_a_clock_that_moves_back_changes_nothing(self, store):
+    def test_clock_that_moves_back_changes_nothing(self, store):
         interrupt(store, NOON, NOON - 3 * DAY)
         assert store.counting_time() == NOON
         assert store.interrupted_days() == frozenset()
@@ -68,11 +68,11 @@ class TestCountingTime:
 
 class TestInterruptedDays:
     @pytest.mark.parametrize("gap", [MINUTE, 50 * MINUTE, HOUR], ids=["minute", "50 minutes", "hour"])
-    def test_a_gap_of_up_to_an_hour_is_no_interruption(self, store, gap):
+    def test_gap_of_up_to_an_hour_is_not_an_interruption(self, store, gap):
         interrupt(store, NOON, NOON + gap)
         assert store.interrupted_days() == frozenset()
 
-    def test_a_longer_gap_within_a_day_is_that_day(self, store):
+    def test_longer_gap_within_a_day_is_that_day(self, store):
         interrupt(store, NOON, NOON + HOUR + MINUTE)
         assert store.interrupted_days() == days(21)
 
@@ -85,7 +85,7 @@ class TestInterruptedDays:
         interrupt(store, NOON + 3 * DAY + HOUR, NOON + 4 * DAY)
         assert store.interrupted_days() == days(21, 22, 23, 24, 25)
 
-    def test_a_jump_of_years_records_its_newest_days(self, store):
+    def test_jump_of_years_records_its_newest_days(self, store):
         end = NOON + 3000 * DAY
         interrupt(store, NOON, end)
         expected = {end.date() - i * DAY for i in range(MOST_DAYS)}
@@ -106,7 +106,7 @@ class TestInterruptedDays:
             with fails("read-only|readonly"):
                 reader.record_counting(NOON + DAY)
 
-    def test_an_older_store_cannot_be_read_before_its_upgrade(self, store, store_url):
+    def test_older_store_cannot_be_read_before_its_upgrade(self, store, store_url):
         with store.writing() as connection:
             for table in ("interruption", "counting", "erasure", "rewrite"):
                 connection.exec_driver_sql(f"DROP TABLE {table}")
@@ -201,7 +201,7 @@ class TestPostgresql:
             assert owner.counting_time() is None
         assert "permission denied for table counting" in caplog.text
 
-    def test_a_connection_cut_meanwhile_counts_nothing(self, postgres_url):
+    def test_connection_lost_during_a_batch_counts_nothing(self, postgres_url):
         with Store(postgres_url) as store:
             ask_fleet(store, "open", experiment())
             with store.writing() as connection:
@@ -216,7 +216,7 @@ class TestPostgresql:
                 ingest(store, crowd(10)[0], fleets(store), NOON, record_time=True)
             assert counted(store) == 0
 
-    def test_waits_for_nobody_who_records_the_time(self, postgres_url):
+    def test_does_not_wait_for_another_recorder(self, postgres_url):
         with Store(postgres_url) as store, Store(postgres_url) as other:
             ask_fleet(store, "open", experiment())
             store.record_counting(NOON)
@@ -248,7 +248,7 @@ class TestWholeStore:
         assert store.counting_time() == NOON + DAY
         assert site.interrupted_days() == days(22, 23)
 
-    def test_a_backup_has_days_and_time(self, site, tmp_path):
+    def test_backup_has_days_and_time(self, site, tmp_path):
         interrupt(site, NOON, NOON + DAY)
         backup(f"sqlite:///{tmp_path / 'site.sqlite'}", tmp_path / "copy.sqlite")
         with Store(f"sqlite:///{tmp_path / 'copy.sqlite'}", read_only=True) as copy:

@@ -390,7 +390,7 @@ class TestQueuedErasure:
         assert len(caplog.messages) == 2
 
     @pytest.mark.parametrize(("fleet", "device"), [("home", "nobody"), ("away", ERASED)])
-    def test_is_refused_for_an_unknown_device(self, store, fleet, device):
+    def test_is_rejected_for_an_unknown_device(self, store, fleet, device):
         with pytest.raises(VersionRefused, match=r"there is no device nobody|there is no fleet away"):
             queue_erasure(store, fleet, device)
         assert queued_erasures(store) == []

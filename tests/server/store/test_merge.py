@@ -121,7 +121,7 @@ def refused(into, *sources, match, error: type[Exception] = MergeRefused):
 
 class TestRefusal:
     @in_both
-    def test_reports_counted_twice_are_refused_with_their_number(self, sites):
+    def test_reports_counted_twice_are_rejected_with_their_number(self, sites):
         exp = experiment()
         a, b = sites.open("a"), sites.open("b")
         one, two = report_messages("one", exp), report_messages("two", exp)
@@ -134,7 +134,7 @@ class TestRefusal:
         assert [(x.versions, x.reports, x.devices) for x in take_of_c.experiments] == [(1, 6, 2)]
         refused(c, b, match="the same 6 reports of 2 devices")
 
-    def test_overlapping_sources_are_both_refused(self, sites):
+    def test_overlapping_sources_are_both_rejected(self, sites):
         exp = experiment()
         a, b, c = (sites.open(name) for name in "abc")
         take(b, report_messages("one", exp))

@@ -331,6 +331,7 @@ class TestEncoding:
             ("+1:9", [1, 2, 3], 0),
             ("1-1,4294967295-4294967295", [1, LAST], 0),
         ],
+        ids=["empty", "interval", "late", "gap", "late and gap", "bitmap", "bitmap alone", "last number"],
     )
     def test_of_an_older_version_is_read(self, text, numbers, late):
         # Intervals; of many, a bit for each start and end among the newest; and how many are late.
@@ -355,6 +356,7 @@ class TestEncoding:
             ("2-9", [9, 70]),
             ("9~1-7", [70, 71]),  # nine late of nine
         ],
+        ids=str,
     )
     def test_rejects_a_bitmap_that_contradicts_its_text(self, text, beyond):
         with pytest.raises(ValueError, match="set of report numbers"):

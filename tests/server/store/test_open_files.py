@@ -58,7 +58,7 @@ class TestMovedFile:
 
 
 class TestOtherPrograms:
-    def test_using_a_store_is_no_removal(self, tmp_path):
+    def test_using_a_store_is_not_a_removal(self, tmp_path):
         path = tmp_path / "new.sqlite"
         url = f"sqlite:///{path}"
         with Store(url) as store:  # the first write of a new store, whose -wal is new as well
@@ -126,7 +126,7 @@ class TestRemovedWal:
                 store.add_fleet("further", keyed=False)
             assert path.read_bytes() == before
 
-    def test_says_that_all_is_kept_once_no_reader_blocks(self, path, monkeypatch):
+    def test_reports_completeness_once_no_reader_blocks(self, path, monkeypatch):
         monkeypatch.setattr("hushmote.server.store.database.BUSY_TIMEOUT_S", 0)
         with Store(f"sqlite:///{path}") as store, closing(sqlite3.connect(path)) as other:
             other.execute("BEGIN")

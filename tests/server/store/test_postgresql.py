@@ -274,7 +274,7 @@ class TestCountingTimeByRole:
     def later(self):
         return NOW + datetime.timedelta(days=1)
 
-    def test_the_aggregators_role_records_it(self, roles, later, caplog):
+    def test_aggregators_role_records_it(self, roles, later, caplog):
         with Store(roles["serve"]) as store:
             for number, time in ((1, NOW), (2, later)):
                 batch = [message("a", number)]
@@ -285,7 +285,7 @@ class TestCountingTimeByRole:
                 connection.exec_driver_sql("DELETE FROM interruption")
         assert not caplog.records
 
-    def test_the_analysts_role_only_reads_it(self, roles, later):
+    def test_analysts_role_only_reads_it(self, roles, later):
         with Store(roles["serve"]) as store:
             for time in (NOW, later):
                 store.record_counting(time)

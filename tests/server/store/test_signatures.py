@@ -51,7 +51,7 @@ class TestAdd:
         assert max(v.serial for v in keyed.experiments("keyed")) > NOW + 1
 
     @pytest.mark.parametrize("behind", [0, 1, 1000])
-    def test_rejects_what_was_signed_before_what_devices_have(self, keyed, behind):
+    def test_rejects_signatures_older_than_those_on_devices(self, keyed, behind):
         keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
         new = experiment(epsilon=500_000)
         with pytest.raises(VersionRefused, match=f"sign it again, and add --after {NOW + 1} if"):
@@ -154,7 +154,7 @@ class TestBoard:
             with pytest.raises(ExperimentRefused, match="its signature is missing or wrong"):
                 board.withdraw(name, forged)
 
-    def test_a_board_that_missed_the_withdrawal_goes_on(self, board):
+    def test_board_that_missed_the_withdrawal_continues(self, board):
         announcement, _ = self.messages(NOW)
         board.enroll(announcement)
         board.enroll(announcement)

@@ -477,7 +477,7 @@ class TestDamage:
     @pytest.mark.parametrize(
         "damaged", ["count = 'x'", "code = 'x'", "code = 'x', count = 'x'", "count = 1.5"]
     )
-    def test_histogram_row_that_is_no_number_is_an_error(self, store, damaged):
+    def test_histogram_row_that_is_not_a_number_is_an_error(self, store, damaged):
         take(store, batch(["a", "b", "c"]))
         damage(store, f"UPDATE histogram SET {damaged} WHERE code = (SELECT max(code) FROM histogram)")
         with fails("is damaged: "):

@@ -1,4 +1,4 @@
-"""Numbers, chances, lengths of time and ε as people say them; an "at most" is never less than it is."""
+"""Numbers, chances, durations and ε in words; an "at most" is never too small."""
 
 import math
 
@@ -9,24 +9,6 @@ from hushmote.server.words.epsilon import belief, rounded_down, rounded_up
 from hushmote.server.words.numbers import chance, counted, few_boards, is_too_wide, length, two_digits
 
 
-def test_formats_chances_naturally_and_rounds_bounds_up():
-    said = {0.1: "1 in 10", 1 / 3: "1 in 3", 0.25: "1 in 4", 0.75: "75 in 100", 1 / 1024: "1 in 1,024"}
-    for p, words in said.items():
-        assert chance(p) == chance(p, up=True) == words
-    assert (chance(0), chance(1), chance(1 - 1e-12)) == ("never", "certain", "nearly certain")
-    for p in np.random.default_rng(1).random(300):
-        words = chance(float(p), up=True).replace(",", "").split(" in ")
-        assert p <= float(words[0]) / float(words[1]) <= p * 1.02 + 1e-3
-
-
-def test_counts_and_lengths_have_their_plurals():
-    assert [counted(n, "board") for n in (0, 1, 2000)] == ["0 boards", "1 board", "2,000 boards"]
-    seconds = (63_072_000, 604_800, 86_400, 7200, 60, 90)
-    told = ["2 years", "1 week", "1 day", "2 hours", "1 minute", "90 seconds"]
-    assert list(map(length, seconds)) == told
-    assert [two_digits(x) for x in (0.5678, 1234.5)] == ["0.57", "1,200"]
-
-
 class TestTooFewReports:
     def test_is_too_wide_beyond_30_points_either_way(self):
         assert [is_too_wide(half) for half in (0.05, 0.3, 0.31)] == [False, False, True]
@@ -35,20 +17,37 @@ class TestTooFewReports:
         assert [is_too_wide(half, 40.0) for half in (0.5, 12.0, 12.4)] == [False, False, True]
 
 
-@pytest.mark.parametrize("boards", [0.5, 2, 99, 101, 12_345, 1e9 + 1])
-def test_boards_are_never_fewer_than_it_takes(boards: float):
-    assert boards <= few_boards(boards) <= max(2, 1.1 * boards + 1)
+class TestNumbers:
+    def test_chances_are_natural_and_bounds_rounded_up(self):
+        said = {0.1: "1 in 10", 1 / 3: "1 in 3", 0.25: "1 in 4", 0.75: "75 in 100", 1 / 1024: "1 in 1,024"}
+        for p, words in said.items():
+            assert chance(p) == chance(p, up=True) == words
+        assert (chance(0), chance(1), chance(1 - 1e-12)) == ("never", "certain", "nearly certain")
+        for p in np.random.default_rng(1).random(300):
+            words = chance(float(p), up=True).replace(",", "").split(" in ")
+            assert p <= float(words[0]) / float(words[1]) <= p * 1.02 + 1e-3
+
+    def test_counts_and_durations_have_plurals(self):
+        assert [counted(n, "board") for n in (0, 1, 2000)] == ["0 boards", "1 board", "2,000 boards"]
+        seconds = (63_072_000, 604_800, 86_400, 7200, 60, 90)
+        told = ["2 years", "1 week", "1 day", "2 hours", "1 minute", "90 seconds"]
+        assert list(map(length, seconds)) == told
+        assert [two_digits(x) for x in (0.5678, 1234.5)] == ["0.57", "1,200"]
+
+    @pytest.mark.parametrize("boards", [0.5, 2, 99, 101, 12_345, 1e9 + 1])
+    def test_boards_are_rounded_up(self, boards: float):
+        assert boards <= few_boards(boards) <= max(2, 1.1 * boards + 1)
 
 
-@pytest.mark.parametrize("nats", [1e-6, 0.051513, 0.3, 1.098612, 4.0, 1234.5])
-def test_an_epsilon_is_rounded_to_the_safe_side(nats: float):
-    assert float(rounded_down(nats)) <= nats <= float(rounded_up(nats)) <= 1.011 * nats
-    assert (rounded_up(None), rounded_up(0), rounded_down(0)) == ("–", "0", "0")
+class TestEpsilon:
+    @pytest.mark.parametrize("nats", [1e-6, 0.051513, 0.3, 1.098612, 4.0, 1234.5])
+    def test_is_rounded_to_the_safe_side(self, nats: float):
+        assert float(rounded_down(nats)) <= nats <= float(rounded_up(nats)) <= 1.011 * nats
+        assert (rounded_up(None), rounded_up(0), rounded_down(0)) == ("–", "0", "0")
 
-
-@pytest.mark.parametrize("nats", [0.001, 0.5, 1, 2, 4, 6.7])
-def test_a_belief_is_never_above_what_is_said(nats: float):
-    odds = math.exp(nats) / 9
-    said = int(belief(nats).split("at most ")[1].split("%")[0])
-    assert said - 1 < 100 * odds / (1 + odds) <= said
-    assert "All of them can raise" in belief(nats + 20, "text", "All of them")
+    @pytest.mark.parametrize("nats", [0.001, 0.5, 1, 2, 4, 6.7])
+    def test_belief_is_never_understated(self, nats: float):
+        odds = math.exp(nats) / 9
+        said = int(belief(nats).split("at most ")[1].split("%")[0])
+        assert said - 1 < 100 * odds / (1 + odds) <= said
+        assert "All of them can raise" in belief(nats + 20, "text", "All of them")

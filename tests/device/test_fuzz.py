@@ -22,7 +22,7 @@ from hushmote.server.store import Store
     [*zip(fuzz.PURE, (150, 100, 250, 250, 75, 75), strict=True)],
     ids=[target.name for target in fuzz.PURE],
 )
-def test_only_documented_exceptions_come_out_of(target, examples):
+def test_raises_only_documented_exceptions(target, examples):
     @settings(max_examples=examples, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     @given(st.randoms(use_true_random=False))
     def check(rng):

@@ -241,6 +241,7 @@ class TestPolicy:
                 "the policy has no budget rule unlimited",
             ),
         ],
+        ids=["epsilon", "rule", "no rules", "unlimited"],
     )
     def test_shows_reason_for_refused_experiment_in_status(self, policy, payload, reason):
         client = board(policy)
@@ -311,6 +312,31 @@ class TestSettings:
             *({**POLICY, "experiments": bad} for bad in (None, 5)),
             *({**POLICY, "experiments": bad} for bad in ("e", "bath", "room_temp")),
         ],
+        ids=[
+            "none",
+            "empty",
+            "list",
+            "string",
+            "integer",
+            "field missing",
+            "unknown field",
+            "float sum",
+            "string sum",
+            "no sum",
+            "boolean sum",
+            "float squares",
+            "no squares",
+            "float epsilon",
+            "no epsilon",
+            "string rules",
+            "no rules",
+            "integer rules",
+            "no experiments",
+            "integer experiments",
+            "one-letter experiments",
+            "short experiments",
+            "string experiments",
+        ],
     )
     def test_rejects_invalid_policy(self, policy):
         with pytest.raises(SettingsError, match=r"^policy: "):
@@ -329,6 +355,22 @@ class TestSettings:
                 for bad in ("k" * 32, "k" * 64, 5, bytearray(32), bytearray(64))
             ),
             ({"fleet": "+", "announce_key": ANNOUNCE_KEY}, "fleet must be 1 to 32 of a-z, 0-9, _ and -"),
+        ],
+        ids=[
+            "bytes as device_id",
+            "accent in device_id",
+            "space in device_id",
+            "32 characters as key",
+            "64 characters as key",
+            "integer as key",
+            "bytearray of 32 as key",
+            "bytearray of 64 as key",
+            "32 characters as announce_key",
+            "64 characters as announce_key",
+            "integer as announce_key",
+            "bytearray of 32 as announce_key",
+            "bytearray of 64 as announce_key",
+            "fleet",
         ],
     )
     def test_rejects_wrong_types(self, setting, text):
@@ -655,6 +697,7 @@ class TestNoDuringAnotherCall:
             (lambda client: setattr(client, "consent", True), 1),
             (lambda client: setattr(client, "consent", False), 1),
         ],
+        ids=["report", "sent", "opt-in", "opt-out"],
     )
     def test_is_stored_before_the_call_ends(self, call, spent):
         for client in self.interrupted(call)[:2]:

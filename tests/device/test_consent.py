@@ -1,4 +1,4 @@
-"""Nothing leaves a board before somebody said yes, and what it would send can be read before."""
+"""Consent on the board: nothing is sent before opt-in, and a preview shows what would be sent."""
 
 import contextlib
 import hashlib
@@ -53,7 +53,9 @@ def slots_of(client: Any) -> dict[int, bytes]:
 
 
 class TestBeforeOptIn:
-    @pytest.mark.parametrize("answers", [(), (False,), (True, False)])
+    @pytest.mark.parametrize(
+        "answers", [(), (False,), (True, False)], ids=["no answer", "opt-out", "opt-in and opt-out"]
+    )
     def test_draws_debits_and_stores_nothing(self, answers: tuple[bool, ...]):
         client = board()
         for answer in answers:
@@ -162,7 +164,7 @@ class TestQuestion:
         kept.agree("room_temp")
         assert kept._client.report("room_temp", 21.4) is not None
 
-    @pytest.mark.parametrize("restart", [False, True])
+    @pytest.mark.parametrize("restart", [False, True], ids=["same", "restart"])
     @pytest.mark.parametrize(
         "change",
         [
@@ -176,6 +178,18 @@ class TestQuestion:
             {"mechanism": "grr", "g": None},
             {"type": "choice", "labels": ["a", "b", "c"], "low": None, "high": None, "bins": None},
             {"type": "bool", "mechanism": "rr", "low": None, "high": None, "bins": None, "g": None},
+        ],
+        ids=[
+            "larger epsilon",
+            "slightly larger epsilon",
+            "lower low",
+            "higher high",
+            "more bins",
+            "fewer bins",
+            "missing",
+            "grr",
+            "choice",
+            "bool",
         ],
     )
     def test_change_asks_again(self, start: Any, change: dict[str, Any], restart: bool):
@@ -203,6 +217,7 @@ class TestQuestion:
             {"budget": {"rule": "count", "cap": 3}},
             {"g": 5},
         ],
+        ids=["smaller epsilon", "smallest epsilon", "every", "window", "budget", "g"],
     )
     def test_new_version_of_same_question_does_not_ask(self, start: Any, change: dict[str, Any]):
         kept = self.agreed(start)
@@ -379,6 +394,7 @@ class TestQuestion:
             (b'{"labels":["b","a"],"bins":8,"name":"r","epsilon":1,"group":{"name":"f"}}', False),
             (b'{"labels":["b","a"],"bins":8,"name":"r","epsilon":1,"of":[{"missing":1}]}', False),
         ],
+        ids=["other fields", "sorted", "other labels", "group", "part"],
     )
     def test_digest_covers_sorted_fields(self, text: bytes, same: bool):
         expected = hashlib.sha256(b'{"bins":8,"labels":["b","a"],"name":"r"}').digest()[:8]
@@ -392,6 +408,7 @@ class TestQuestion:
             *({}, {"epsilon": "1"}, {"epsilon": 1, "x": None}, {"epsilon": 1, "x": [{}, [None]]}),
             *({"epsilon": 1, "x": 1e999}, {"epsilon": 1, "x": 1.5}, {"epsilon": 1, "x": True}),
         ],
+        ids=["no epsilon", "string epsilon", "null", "null in list", "infinity", "fraction", "boolean"],
     )
     def test_rejects_unknown_fields(self, fields: dict[str, Any]):
         with pytest.raises(ExperimentRefused):

@@ -1,4 +1,4 @@
-"""One client on one ledger, where processes share a disk."""
+"""One client per ledger, even if processes share a disk."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""The random source: known answers, an independent second one, uniformity, and sources that fail.
+"""The random generator: known answers, an independent implementation, uniformity, and failing sources.
 
 test_vectors.py has what the two primitives draw from its bytes, rejections and reseeds included.
 """

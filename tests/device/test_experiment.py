@@ -1,4 +1,4 @@
-"""Experiment.parse refuses whatever is not exactly right, with the reason; bucket never loses a reading.
+"""Experiment.parse and bucket: invalid experiments are refused with a reason, and no reading is lost.
 
 What vectors.json has of refused experiments, each with its reason, and of readings and their indices,
 test_vectors.py gives to the same client.
@@ -182,6 +182,37 @@ class TestJson:
             RR.replace(b'"cap"', b"7"),
             RR.replace(b'"e"', b'"e'),
         ],
+        ids=[
+            "space",
+            "brace",
+            "comma alone",
+            "1000 open brackets",
+            "500 nested lists",
+            "two literals",
+            "list of object",
+            "no opening brace",
+            "no closing brace",
+            "two closing braces",
+            "second object",
+            "comma at end",
+            "missing comma",
+            "space for comma",
+            "two commas",
+            "missing colon",
+            "two colons",
+            "comma for colon",
+            "trailing comma",
+            "bracket for closing brace",
+            "bracket for opening brace",
+            "key without value",
+            "integer key",
+            "null key",
+            "list key",
+            "minus alone",
+            "no value",
+            "integer for nested key",
+            "unclosed string",
+        ],
     )
     def test_rejects_payload_that_is_not_one_object(self, payload):
         assert refusal(payload) == "not a JSON object"
@@ -267,7 +298,9 @@ JSON_VALUES = st.recursive(
 
 
 class TestFields:
-    @pytest.mark.parametrize(("field", "around", "least", "most"), INTEGER_FIELDS)
+    @pytest.mark.parametrize(
+        ("field", "around", "least", "most"), INTEGER_FIELDS, ids=[field for field, *_ in INTEGER_FIELDS]
+    )
     def test_accepts_integers_only_in_their_range(self, field, around, least, most):
         safe = {"epsilon": 8_000_000} if field != "epsilon" else {}
         for value in (least, most):
@@ -276,7 +309,9 @@ class TestFields:
             text = refusal(experiment_json(**{**safe, **around, field: value}))
             assert field in text or "low must be less" in text or f"cells: {value} must be" in text
 
-    @pytest.mark.parametrize(("field", "around", "least", "most"), INTEGER_FIELDS)
+    @pytest.mark.parametrize(
+        ("field", "around", "least", "most"), INTEGER_FIELDS, ids=[field for field, *_ in INTEGER_FIELDS]
+    )
     def test_rejects_nan_infinity_and_floats(self, field, around, least, most):
         for token in (b"NaN", b"Infinity", b"-Infinity", b"1e400", b"1E0", b"10.0", b"-2e12", b"9" * 300):
             payload = experiment_json(**{**around, field: 987_654}).replace(b"987654", token)
@@ -293,6 +328,20 @@ class TestFields:
     @pytest.mark.parametrize(
         "labels",
         [[], ["a", "a"], "ab", [1], [""], ["a" * 65], ["a", None], [["a"]], {"a": 1}, ["a", {}], 3, [True]],
+        ids=[
+            "empty",
+            "equal",
+            "string",
+            "integer",
+            "empty label",
+            "65 characters",
+            "null",
+            "nested list",
+            "object",
+            "object in list",
+            "number",
+            "boolean",
+        ],
     )
     def test_rejects_labels_that_are_not_distinct_strings(self, labels):
         text = refusal(experiment_json(**{**CHOICE, "labels": labels}))
@@ -370,6 +419,7 @@ class TestBucket:
             (CHOICE, [b"a", 0, True, 1.5, math.inf, ["a"], object()], "e takes a choice or None"),
             (NUMBER, ["21.4", b"21", True, False, [21], 1j, object()], "e takes a number or None"),
         ],
+        ids=["bool", "choice", "number"],
     )
     def test_raises_type_error_for_wrong_type(self, around, values, want):
         exp = parse(**around)
@@ -387,7 +437,7 @@ class TestErrors:
 
 
 class TestMissing:
-    @pytest.mark.parametrize("value", [None, math.nan, -math.nan])
+    @pytest.mark.parametrize("value", [None, math.nan, -math.nan], ids=["none", "nan", "negative nan"])
     @pytest.mark.parametrize(
         ("around", "domain"),
         [
@@ -396,6 +446,7 @@ class TestMissing:
             (NUMBER, 257),
             (NUMBER | {"mechanism": "pgr", "q": 17}, 257),
         ],
+        ids=["bool", "choice", "number", "pgr"],
     )
     def test_is_last_index(self, around, domain, value):
         exp = parse(**around, missing=1)
@@ -413,7 +464,11 @@ class TestMissing:
         exp = parse()
         assert (exp.domain, exp.missing, exp.bucket(None)) == (2, None, None)
 
-    @pytest.mark.parametrize("value", [0, 2, -1, True, False, "1", 1.0, [1]])
+    @pytest.mark.parametrize(
+        "value",
+        [0, 2, -1, True, False, "1", 1.0, [1]],
+        ids=["0", "2", "-1", "true", "false", "string", "float", "list"],
+    )
     def test_refuses_any_value_but_1(self, value):
         text = refusal(experiment_json(mechanism="grr", missing=value))
         assert text == "missing must be an integer from 1 to 1"
@@ -425,6 +480,7 @@ class TestMissing:
             (NUMBER | {"mechanism": "sw", "reach": 3}, "sw cannot have missing"),
             ({"type": "text", "salt": "s", "slots": 8, "mechanism": "grr"}, "a text cannot have missing"),
         ],
+        ids=["rr", "sw", "text"],
     )
     def test_is_refused_where_it_does_not_apply(self, around, text):
         assert refusal(experiment_json(**around, missing=1)) == text

@@ -1,4 +1,4 @@
-"""Whatever arrives: only documented exceptions, no hang, nothing accepted that is not valid.
+"""Arbitrary input: only documented exceptions, no hang, and nothing invalid is accepted.
 
 Hypothesis makes the choices of support/fuzz_inputs.py, so that what fails is shrunk to the smallest input.
 The long form, benchmarks/fuzz.py, makes millions.
@@ -64,6 +64,7 @@ def test_counts_or_rejects_every_message_by_format(tmp_path):
         ('"a\\nb" = 1\nowner = 1', None),
         (f"low = {'9' * 4200}", None),
     ],
+    ids=["tiny number", "huge number", "5000 digits", "5000 brackets", "newline in key", "4200 digits"],
 )
 def test_rejects_absurd_definition_in_one_line(text, match):
     with fuzz.no_hang(), pytest.raises(DefinitionError, match=match) as caught:

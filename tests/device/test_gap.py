@@ -1,4 +1,4 @@
-"""Coins tossed ahead have the law of coins tossed at each call: every branch of the shipped code, exactly."""
+"""Precomputed gaps: exactly the distribution of a coin tossed at each call, over every branch of the code."""
 
 import itertools
 from fractions import Fraction
@@ -41,7 +41,11 @@ def independent(every: tuple[int, ...], calls: int) -> dict[Calls, Fraction]:
     return law
 
 
-@pytest.mark.parametrize("every", [(1,), (2,), (5,), (2, 3), (3, 1), (2, 2, 3)])
+@pytest.mark.parametrize(
+    "every",
+    [(1,), (2,), (5,), (2, 3), (3, 1), (2, 2, 3)],
+    ids=["1", "2", "5", "2 and 3", "3 and 1", "2, 2 and 3"],
+)
 def test_gap_matches_distribution_of_independent_coins(every: tuple[int, ...]):
     most = 4 if len(every) < 3 else 3
     law: dict[Any, Fraction] = {}
@@ -57,7 +61,11 @@ def test_gap_matches_distribution_of_independent_coins(every: tuple[int, ...]):
     assert distribution(run) == law
 
 
-@pytest.mark.parametrize(("every", "limit"), [((3,), 2), ((2, 3), 4), ((2, 3), 1)])
+@pytest.mark.parametrize(
+    ("every", "limit"),
+    [((3,), 2), ((2, 3), 4), ((2, 3), 1)],
+    ids=["3 in gaps of 2", "2 and 3 in gaps of 4", "2 and 3 in gaps of 1"],
+)
 def test_reports_after_gaps_match_independent_coins(every: tuple[int, ...], limit: int):
     """Gap after gap over a few calls; the last one is cut, as a refresh or a power cut would."""
     calls = 4 - len(every)

@@ -1,4 +1,4 @@
-"""A real MicroPython on a fleet's real broker: device/main.py with the settings that were provisioned.
+"""device/main.py on real MicroPython with provisioned settings, at a fleet's real broker.
 
 The runtime has Debian's mbedTLS. Its memory is not the garbage-collected heap but the C library's, so
 benchmarks/tls_memory.py measures it there.

@@ -1,4 +1,4 @@
-"""Experiments kept in flash: signed ones are verified once, none comes back, a damaged file is none."""
+"""Experiments stored in flash: signed ones are verified once, none comes back, damaged files are ignored."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The budget ledger under every failure that flash has: what it promises, sentence by sentence."""
+"""The budget ledger's promises under every failure of flash."""
 
 import contextlib
 import os

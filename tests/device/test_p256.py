@@ -1,4 +1,4 @@
-"""Boards verify signatures as Wycheproof's vectors and another library do, special additions included."""
+"""Signature verification on boards, compared with Wycheproof's vectors and another library."""
 
 import hashlib
 
@@ -94,7 +94,11 @@ class TestAddition:
         assert kinds == {"no point yet", "equal", "opposite", "different"}
         assert len(verified) == 6
 
-    @pytest.mark.parametrize("secret", [1, 2, 5, ORDER - 1, ORDER - 2, ORDER // 2, ORDER // 2 + 1])
+    @pytest.mark.parametrize(
+        "secret",
+        [1, 2, 5, ORDER - 1, ORDER - 2, ORDER // 2, ORDER // 2 + 1],
+        ids=["1", "2", "5", "order - 1", "order - 2", "half order", "half order + 1"],
+    )
     def test_rejects_signature_whose_sum_is_infinite(self, secret: int):
         """u * G + v * key = 0: whatever r, there is no x to compare it with."""
         key = keys.public_key_bytes(secret.to_bytes(32, "big"))

@@ -1,4 +1,4 @@
-"""Pairs on the board: a tuple's index, what is refused, and which codes a view has.
+"""Pairs on the board: a tuple's index, invalid definitions, and the codes of a view.
 
 Privacy is proven in tests/contracts/test_epsilon.py, that of report() in test_privacy.py.
 """
@@ -69,18 +69,26 @@ class TestIndex:
             )
 
     @pytest.mark.parametrize(
-        "reading", [None, (None, True), ("1.2", None), (None, None), ("1.2", float("nan"))]
+        "reading",
+        [None, (None, True), ("1.2", None), (None, None), ("1.2", float("nan"))],
+        ids=["pair", "first", "second", "both", "nan"],
     )
     def test_is_missing_if_any_part_is_missing(self, reading: Any):
         assert Experiment.parse(pair_json()).bucket(reading) is None
 
-    @pytest.mark.parametrize("reading", ["1.2", ("1.2",), ("1.2", True, True), {}, 3, (), b"12"])
+    @pytest.mark.parametrize(
+        "reading",
+        ["1.2", ("1.2",), ("1.2", True, True), {}, 3, (), b"12"],
+        ids=["string", "one part", "three parts", "object", "number", "no parts", "bytes"],
+    )
     def test_rejects_reading_of_wrong_length_or_type(self, reading: Any):
         with pytest.raises(TypeError, match=r"^e takes a pair or None$"):
             Experiment.parse(pair_json()).bucket(reading)
 
     @pytest.mark.parametrize(
-        ("reading", "text"), [((1, True), "version takes a choice"), ((None, "y"), "crashed takes a bool")]
+        ("reading", "text"),
+        [((1, True), "version takes a choice"), ((None, "y"), "crashed takes a bool")],
+        ids=["choice", "bool"],
     )
     def test_names_part_of_wrong_type_beside_missing_reading(self, reading: Any, text: str):
         with pytest.raises(TypeError, match=f"^{text} or None$"):

@@ -1,4 +1,4 @@
-"""pgr on the board: exact chances of every branch against points counted one by one.
+"""pgr on the board: exact probabilities of every branch, compared with points counted one by one.
 
 tests/contracts/test_epsilon.py has its privacy at every ε.
 """

@@ -1,4 +1,4 @@
-"""Prefix levels on the board: one level's slot in each report, drawn alike whatever the reading.
+"""Prefix levels on the board: each report has one level's slot, and draws do not depend on the reading.
 
 Privacy is proven in tests/contracts/test_epsilon.py, that of report() in test_privacy.py.
 """

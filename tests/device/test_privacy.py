@@ -1,4 +1,4 @@
-"""The privacy proof of report(): every branch of the shipped client and its ledger, exact probabilities.
+"""The privacy proof of report(): every branch of the shipped client and its ledger, with exact probabilities.
 
 Every kind of input is compared, no reading and what does not fit included, and silence is an output. The
 randomizers alone, over more shapes and every ε, are in tests/contracts/test_epsilon.py.

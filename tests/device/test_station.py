@@ -1,4 +1,4 @@
-"""How a board comes to its network and broker, on stand-ins: no Wi-Fi is tried here."""
+"""How a board joins its network and finds its broker, on test doubles without Wi-Fi."""
 
 import sys
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The shipped code takes as many steps for a truth as for a lie, and for one reading as for another.
+"""Step counts of the shipped code: equal for truths and lies, and for all readings.
 
 A copy of each board file counts every statement that its functions run. Every branch of every mechanism's
 draws is run with it, on CPython and on MicroPython. What this proves: the number of statements depends only

@@ -1,4 +1,4 @@
-"""The square wave on the board: its codes' exact chances, its draws, what is refused.
+"""The square wave on the board: exact probabilities of its codes, its draws, and invalid parameters.
 
 tests/contracts/test_epsilon.py has its privacy at every ε.
 """
@@ -53,6 +53,15 @@ def test_draws_do_not_depend_on_reading_or_outcome(index: int, truthful: bool):
         ({"g": 2}, "unknown field g"),
         ({"type": "choice", "labels": ["a"], "low": None, "high": None, "bins": None}, "sw is for a number"),
         ({"bins": 12_000_000, "epsilon": 1_000}, "epsilon is too small for so many codes"),
+    ],
+    ids=[
+        "no reach",
+        "negative reach",
+        "float reach",
+        "too many codes",
+        "unknown field",
+        "choice",
+        "epsilon too small",
     ],
 )
 def test_rejects_invalid_parameters(fields: dict[str, Any], why: str):

@@ -1,4 +1,4 @@
-"""Texts on the board: every text has a slot, the same on both sides; test_privacy.py has the privacy."""
+"""Texts on the board: every text has one slot, the same as on the server; test_privacy.py covers privacy."""
 
 import hashlib
 from itertools import pairwise

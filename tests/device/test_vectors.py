@@ -1,4 +1,4 @@
-"""vectors.json: the client passes it, it is what the reference computes, and the check of it can fail."""
+"""vectors.json: the client passes it, the reference computes it, and its check can fail."""
 
 import importlib.util
 import json
@@ -47,7 +47,9 @@ class TestQuestions:
     def test_match_the_reference(self):
         assert make_vectors.build_questions() == self.TEXT, "run python tools/make_vectors.py"
 
-    @pytest.mark.parametrize("case", json.loads(TEXT)["questions"])
+    @pytest.mark.parametrize(
+        "case", json.loads(TEXT)["questions"], ids=lambda case: case["question"] or case["payload"]
+    )
     def test_match_the_client(self, case: dict[str, str | None]):
         def question() -> str:
             return consent._question(str(case["payload"]).encode()).hex()

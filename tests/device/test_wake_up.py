@@ -1,4 +1,4 @@
-"""What a wake-up of device/main.py shows of its readings: whether it connects, and what it sends."""
+"""Privacy of a wake-up of device/main.py: whether it connects, and what it sends."""
 
 import contextlib
 import math

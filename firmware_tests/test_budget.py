@@ -146,7 +146,7 @@ def test_count_rule_refuses_changed_epsilon_with_reason():
     assert ask(client, 20) == 4
 
 
-def test_a_version_neither_changes_the_rule_nor_raises_the_cap():
+def test_version_neither_changes_rule_nor_raises_cap():
     client, _ = new_board()
     enroll(client, 1000000, '"rule":"sum","cap":4000000')
     assert ask(client, 3) == 3

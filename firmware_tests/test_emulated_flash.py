@@ -31,7 +31,7 @@ except ldp_client.LedgerExists: print(json.dumps(done))
 """
 
 
-def test_a_board_is_flashed_and_flashed_again():
+def test_flashes_board_twice():
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent)
         settings = folder / "board-1.settings.json"

@@ -1,4 +1,4 @@
-"""The power of the emulated Pico fails at every operation of its flash, whole and torn.
+"""Power cuts of the emulated Pico at every operation of its flash, between and within operations.
 
 One life is recorded on the board: up to the cut, an interrupted life is the same. Every image that a cut
 leaves is then mounted like the firmware does, and some are booted by the firmware itself.
@@ -56,15 +56,15 @@ def lost(client):
         return broken
 
 
-def test_no_cut_at_any_flash_operation_costs_a_debit_or_a_report():
+def test_cut_at_any_flash_operation_loses_nothing():
     assert lost("Client") == 0
 
 
-def test_a_client_that_debits_after_sending_is_found():
+def test_detects_client_that_debits_after_sending():
     assert lost("DebitAfterSending") > 0
 
 
-def test_a_board_whose_power_failed_boots_and_goes_on():
+def test_board_restarts_after_power_failure():
     for cut, torn in ((9, True), (23, False)):
         with tempfile.TemporaryDirectory() as folder:
             image = Path(folder) / "flash.img"

@@ -30,7 +30,7 @@ def slept_s(done):
     return done.log["seconds"] - done.log["started"]["seconds"]
 
 
-def test_deepsleep_refuses_what_the_timer_cannot_hold():
+def test_deepsleep_refuses_time_beyond_its_timer():
     done = run("import machine\nmachine.deepsleep(4_294_968)")
     assert "ValueError: sleep too long" in done.error, done.error
     assert done.log["resets"] == 0
@@ -42,7 +42,7 @@ def test_deepsleep_ends_in_a_reset():
     assert 4000 <= slept_s(done) < 4001, slept_s(done)
 
 
-def test_a_watchdog_that_nobody_feeds_ends_in_a_reset():
+def test_unfed_watchdog_ends_in_a_reset():
     done = run("import main, time\nmain.watch()\ntime.sleep(60)")
     assert done.log["resets"] == 1
     assert 8 < slept_s(done) < 9, slept_s(done)
@@ -67,7 +67,7 @@ def test_dns_lookup_with_dead_servers_does_not_reset_board():
     assert done.output.strip() == "not found", done.output
 
 
-def test_a_look_up_that_hangs_is_ended_by_the_watchdog():
+def test_watchdog_ends_hanging_lookup():
     done = run(LOOK_UP.replace("SECONDS", "90"))
     assert done.log["resets"] == 1
     assert 30 < slept_s(done) < 40, slept_s(done)

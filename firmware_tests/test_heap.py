@@ -66,7 +66,7 @@ FURTHER = {
 }
 
 
-def test_further_mechanisms_fit_as_well():
+def test_further_mechanisms_fit():
     check_vectors.load_further()
     ldp_client.provision("ledger_of_more", consent=True)
     client = ldp_client.Client(POLICY_WITHOUT_END, "ledger_of_more", "board-1", KEY)
@@ -80,7 +80,7 @@ def test_further_mechanisms_fit_as_well():
             client.sent(report)
 
 
-def test_a_report_leaves_no_memory_behind():
+def test_report_leaves_no_memory_allocated():
     client = board(Memory())
     before = after = 0
     for turn in range(2):

@@ -23,7 +23,7 @@ def boot(folder, key=KEY):
     return client
 
 
-def test_a_provisioned_board_reports_until_its_budget_is_spent():
+def test_provisioned_board_reports_until_budget_is_spent():
     folder = new_folder()
     ldp_client.provision(folder, consent=True)
     client = boot(folder)
@@ -53,7 +53,7 @@ def test_unsent_reports_survive_reboots_unchanged_and_in_order():
     assert boot(folder).outbox() == payloads[:1]
 
 
-def test_opting_out_is_kept_and_drops_what_was_not_sent():
+def test_opt_out_is_stored_and_drops_unsent_reports():
     folder = new_folder()
     ldp_client.provision(folder, consent=True)
     client = boot(folder)
@@ -85,7 +85,7 @@ def test_board_without_ledger_is_locked_until_provisioned_once():
     assert "damaged" in boot(folder).status()["locked"]
 
 
-def test_readings_of_every_kind_are_taken():
+def test_accepts_readings_of_every_kind():
     folder = new_folder()
     ldp_client.provision(folder, consent=True)
     client = boot(folder)
@@ -97,7 +97,7 @@ def test_readings_of_every_kind_are_taken():
     assert raises(TypeError, client.report, "temperature", "warm")
 
 
-def test_a_seed_is_never_used_twice():
+def test_seed_is_never_used_twice():
     folder = new_folder()
     ldp_client.provision(folder, consent=True)
     client = boot(folder)

@@ -70,7 +70,7 @@ def use_up(storage, start, stop):
     assert debited == len(handed_out) == CAP
 
 
-def test_a_report_that_micropython_schedule_brings_into_another():
+def test_report_nested_by_micropython_schedule():
     storage = Slots()
 
     def start(call_back):
@@ -90,7 +90,7 @@ def test_a_report_that_micropython_schedule_brings_into_another():
     use_up(storage, start, stop)
 
 
-def test_a_report_that_a_timer_brings_into_another():
+def test_report_nested_by_timer():
     try:
         from machine import Timer
     except ImportError:
@@ -103,7 +103,7 @@ def test_a_report_that_a_timer_brings_into_another():
     )
 
 
-def test_opting_out_in_a_callback_is_kept():
+def test_opt_out_in_callback_is_stored():
     storage = Slots()
     ldp_client.provision(storage, consent=True)
     client = board(storage)

@@ -44,7 +44,7 @@ def lowered(signature):
     return signature[:32] + (ORDER - s).to_bytes(32, "big")
 
 
-def test_every_vector_is_judged_rightly_and_no_upper_s_is_taken():
+def test_verdicts_match_every_vector_except_high_s():
     judged = accepted = upper = 0
     for number, key, digest, signature, valid in cases():
         if number % EVERY:

@@ -1,4 +1,4 @@
-"""The power fails at every operation of the flash: littlefs with an ESP32's geometry."""
+"""Power cuts at every operation of the flash: littlefs with an ESP32's geometry."""
 
 import flash_model
 import littlefs_cuts

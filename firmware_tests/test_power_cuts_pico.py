@@ -1,4 +1,4 @@
-"""The power fails at every operation of the flash: littlefs with a Pico's geometry."""
+"""Power cuts at every operation of the flash: littlefs with a Pico's geometry."""
 
 import flash_model
 import littlefs_cuts

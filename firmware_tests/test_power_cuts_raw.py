@@ -1,4 +1,4 @@
-"""The power fails at every operation of a flash without a file system; clients with mistakes must fail."""
+"""Power cuts at every operation of a flash without a file system; broken clients must fail."""
 
 import board_life
 import broken_clients
@@ -14,7 +14,7 @@ HEAP = "512k"
 _raw = flash_model.RawFlash()
 
 
-def test_the_client_survives_every_cut():
+def test_client_survives_every_cut():
     operations, uncut = board_life.operations(_raw, Client)
     assert operations > 80, operations
     assert uncut.broken == {}, uncut.broken
@@ -24,7 +24,7 @@ def test_the_client_survives_every_cut():
     assert tally.broken == {}, tally.broken
 
 
-def test_the_client_survives_a_failed_write_and_then_a_cut():
+def test_client_survives_failed_write_followed_by_cut():
     tally = board_life.every_blip(_raw, Client, 2, step=STEP)
     print("BLIPS", _raw.name, tally.cuts, tally.failures(), sep="|")
     assert tally.cuts * STEP > 480, tally.cuts
@@ -43,7 +43,7 @@ def finds(tally, control):
     assert tally.failures() > 0, control
 
 
-def test_mistakes_are_found():
+def test_detects_broken_clients():
     for control in broken_clients.CUT_CONTROLS:
         finds(board_life.every_cut(_raw, control, "raise", ("none",), min(STEP, 3)), control)
     for control in broken_clients.BLIP_CONTROLS:

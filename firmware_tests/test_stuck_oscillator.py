@@ -36,7 +36,7 @@ def fresh_board(stuck):
         return done.output.splitlines()
 
 
-def test_a_board_whose_oscillator_is_stuck_refuses_to_report():
+def test_board_with_stuck_oscillator_refuses_to_report():
     first, second = fresh_board(True), fresh_board(True)
     assert first[0] == second[0] == "period 93", first
     print(first, second, "the same" if first == second else "different")
@@ -44,7 +44,7 @@ def test_a_board_whose_oscillator_is_stuck_refuses_to_report():
         assert [line.split()[0] for line in lines[1:]] == ["EntropyError"], lines
 
 
-def test_two_boards_whose_oscillators_run_share_nothing():
+def test_two_boards_with_running_oscillators_share_nothing():
     first, second = fresh_board(False), fresh_board(False)
     assert first[0] == second[0] == "period -1", first
     assert [line.split()[0] for line in first[1:]] == ["report", "ledger"], first

@@ -31,7 +31,7 @@ def live(client, reports, ended):
         ended.append(e)
 
 
-def test_two_threads_spend_the_budget_once():
+def test_two_threads_spend_budget_once():
     if _thread is None:
         return
     for i in range(ROUNDS):

@@ -6,7 +6,7 @@ import on_device
 NEEDS = ("urandom",)
 
 
-def test_every_vector_is_reproduced_bit_for_bit():
+def test_reproduces_every_vector_bit_for_bit():
     with open("vectors.json") as lines:
         counts, failures = check_vectors.run(lines)
     with open("vectors_further.json") as lines:

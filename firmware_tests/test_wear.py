@@ -41,11 +41,11 @@ def wear(medium, limit):
     assert 0 < erases <= limit * _REPORTS, erases / _REPORTS
 
 
-def test_an_esp32_erases_at_most_once_in_ten_reports():
+def test_esp32_erases_at_most_once_in_ten_reports():
     wear(flash_model.esp32(512), 0.1)
 
 
-def test_a_pico_erases_at_most_once_in_five_reports():
+def test_pico_erases_at_most_once_in_five_reports():
     wear(flash_model.pico(212), 0.2)
 
 

@@ -48,8 +48,3 @@ def chirpstack(payload: bytes, device: str = "d1") -> dict[str, Any]:
 
 def encoded(document: object) -> bytes:
     return json.dumps(document).encode()
-
-
-def kind(value: object) -> str | None:
-    """Return the name of a test parameter: a report's bytes differ each time, but test names must not."""
-    return "bytes" if isinstance(value, bytes) else None

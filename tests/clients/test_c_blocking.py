@@ -46,6 +46,6 @@ class TestBlocking:
         assert counts["connects"] > 1
         assert (counts["link"], counts["clients"]) == (2, 0)
 
-    def test_hears_all_retained_messages_during_a_signature(self, program: Path):
+    def test_receives_all_retained_messages_during_verification(self, program: Path):
         counts = play(program, "retained")
         assert (counts["heard"], counts["connects"]) == (48, 1)

@@ -1,4 +1,4 @@
-"""The C client's ledger, budget, consent and signatures, byte by byte as the MicroPython client has them."""
+"""The C client's ledger, budget, consent and signatures, compared byte by byte with MicroPython's."""
 
 from __future__ import annotations
 
@@ -73,51 +73,28 @@ def fresh_slots(consent: int = 2) -> dict[int, bytes]:
     return made.storage.slots
 
 
-# --- Beside the test vectors, which check.c answers -------------------------------------------------
-
-
-@pytest.mark.slow
-def test_lock_reasons_match_micropython_client():
-    locked = 0
-    for case in VECTORS["ledgers"]:
-        slots = {i: bytes.fromhex(slot) for i, slot in enumerate(case["slots"]) if slot is not None}
-        made = board(slots, POLICY | {"experiments": ("e", "f")})
-        code = made.status()["locked"]
-        assert code == word(case["locked"])
-        if case["locked"]:
-            assert library().hushmote_text(CODES[code]).decode()[:20] == case["locked"][:20]
-            locked += 1
-        elif (case["slots"][0] or "").startswith("4d") and case["consent"] is None:
-            made.consent = True  # what an earlier client made unasked is gone
-            assert made.outbox() == []
-    assert 0 < locked < len(VECTORS["ledgers"])
-
-
 def sealed(record: bytes) -> bytes:
     return record + struct.pack(">I", zlib.crc32(record))
 
 
-@pytest.mark.slow
-def test_invalid_settings_prevent_start_and_provisioning():
-    made = board(device_id="D")
-    assert NAMES[made.begun or 0] == "BAD_SETTINGS"
-    assert NAMES[made.provision()] == "BAD_SETTINGS"
-    assert made.c.hushmote_status(made.client, ctypes.byref(status := Status())) == 0
-    assert (NAMES[status.locked], made.report("e", True)) == ("BAD_SETTINGS", None)
-    assert made.storage.slots == {}
+class TestReadings:
+    @pytest.mark.slow
+    def test_floats_of_both_precisions_become_thousandths(self):
+        milli = library().test_milli
+        table = [
+            (0.5, 500),
+            (-0.5, -500),
+            (-0.0005, 0),
+            (1.001, 1001),
+            (21.4, 21400),
+            (-2.0625, -2062),
+            (0.0, 0),
+        ]
+        table += [(float("inf"), 2**60), (-1e30, -(2**60)), (1e12, 2**60), (8388.609, 8388609)]
+        for value, wanted in table:
+            assert milli(value, 0) == milli(value, 1) == wanted
+        assert milli(float("nan"), 0) == milli(float("nan"), 1) == -(2**63)
 
-
-@pytest.mark.slow
-def test_floats_of_both_precisions_are_thousandths():
-    milli = library().test_milli
-    table = [(0.5, 500), (-0.5, -500), (-0.0005, 0), (1.001, 1001), (21.4, 21400), (-2.0625, -2062), (0.0, 0)]
-    table += [(float("inf"), 2**60), (-1e30, -(2**60)), (1e12, 2**60), (8388.609, 8388609)]
-    for value, wanted in table:
-        assert milli(value, 0) == milli(value, 1) == wanted
-    assert milli(float("nan"), 0) == milli(float("nan"), 1) == -(2**63)
-
-
-# --- The two clients in turns -----------------------------------------------------------------------
 
 LIFE = {
     "sum": 30 * EPSILON,
@@ -141,43 +118,6 @@ def payload_of(name: str, kind: int, rule_of: str, epsilon: int, cap: int, every
     if kind == 1:
         return number_json(16, **changes, mechanism="hh", fanout=4, cells=[4, 3])
     return experiment_json(**changes, type="choice", labels=["on", "off", "idle"], mechanism="grr")
-
-
-@pytest.mark.slow
-def test_precomputed_gap_draws_match_python_and_serve_once():
-    """Two draws, of which the second holds, two calls, and a budget that ends: the same bytes from both."""
-    seen = set()
-    for seed in range(60):
-        sources = Source(seed), Source(seed)
-        with mock.patch.object(ldp_client.os, "urandom", sources[0]):
-            storage = MemoryStorage({})
-            ldp_client.provision(storage, consent=True)
-            python = Client(LIFE, storage, "b-1")
-            c = CBoard(LIFE, MemoryStorage({}), "b-1", entropy=sources[1], begin=False)
-            assert c.provision(consent=2) == 0
-            c = CBoard(LIFE, c.storage, "b-1", entropy=sources[1])
-            for name, every, cap in (("e", 2, 2), ("f", 1 + seed % 3, 3)):
-                for client in (python, c):
-                    client.enroll(payload_of(name, 0, "sum", 1, cap, every))
-            for _ in range(5):
-                for _ in range(2):
-                    calls, drawn = gap.draw(python, 1 + seed % 2)
-                    assert c.gap(1 + seed % 2) == (calls, sorted(drawn))
-                for name in ("e", "f"):
-                    for digest in (drawn.get(name), None):
-                        made = python.report(name, True, digest)
-                        assert c.report(name, True) == made
-                        seen.add((name in drawn, digest is None, made is None))
-            assert storage.slots == c.storage.slots
-            c.consent = False
-            assert c.gap(3) == (3, [])
-    assert len(seen) == 5  # a yes always makes a report, which the budget has
-    busy = board(fresh_slots())
-    meanwhile = []
-    busy.during = lambda where: meanwhile.append(busy.gap(3))
-    busy.enroll(payload_of("e", 0, "sum", 1, 2, 1))
-    assert busy.report("e", True)
-    assert set(map(str, meanwhile)) == {"(0, [])"}
 
 
 class Twin(MemoryStorage):
@@ -366,55 +306,6 @@ Twins.TestCase.settings = settings(
 TestTwins = pytest.mark.slow(Twins.TestCase)
 
 
-@pytest.mark.slow
-@given(
-    entry=st.tuples(
-        st.sampled_from([1, 2, 5, 2**32 - 2, 2**32 - 1]),
-        st.sampled_from(["sum", "squares", "count", "unlimited"]),
-        st.sampled_from([1, 3 * EPSILON, 10**13, 2**54 - 1]),
-        st.sampled_from([0, EPSILON, 3 * EPSILON, 2**54 - 1, 2**56 - 1]),
-    ),
-    pinned=st.booleans(),
-    others=st.sampled_from([0, 0, 63, 64]),
-    cap=st.sampled_from([1, 2 * EPSILON, 2**54 - 1]),
-    epsilon=st.sampled_from([1000, EPSILON, 16_000_000]),
-    total=st.sampled_from([0, EPSILON, 2**47, 2**48 - EPSILON, 2**48 - 1]),
-    squares=st.sampled_from([0, 10**13, 2**64 - 10**12, 2**64 - 1]),
-    bounds=st.sampled_from([(2**47, 0), (2**62, 2**63), (2**63, 2**64 - 1), (16_000_000, 0), (0, 10**15)]),
-    sequence=st.sampled_from([3, 2**32 - 1]),
-)
-@settings(max_examples=400)
-def test_remaining_reports_match_micropython_client(
-    entry, pinned, others, cap, epsilon, total, squares, bounds, sequence
-):
-    """Every bound and the end of every field: reports left, and whether one more is made."""
-    number, kind, pinned_cap, spent = entry
-    state: Any = ldp_client._State(bytes(16))
-    state.consent, state.sequence, state.sum, state.squares = True, sequence, total, squares
-    state.entries = {bytes([255, 255, 255, i]): (1, "sum", EPSILON, EPSILON) for i in range(others)}
-    if pinned:
-        state.entries[ldp_client._key("e")] = (number, kind, pinned_cap if kind != "unlimited" else 0, spent)
-    older = state.copy()
-    older.sequence = sequence - 1
-    slots = {0: state.encode(), 1: older.encode()}
-    policy = POLICY | {"sum": bounds[0], "squares": bounds[1]}
-    payload = experiment_json(
-        epsilon=epsilon, budget={"rule": kind} | ({} if kind == "unlimited" else {"cap": cap})
-    )
-    one: Any = Client(policy, MemoryStorage(slots), device_id="board-1")
-    two = board(slots, policy, record_bytes=40 + 22 * 66 + 21 * 16)
-    outcomes = []
-    for client, error in ((one, ExperimentRefused), (two, Refused)):
-        try:
-            client.enroll(payload)
-            outcomes.append((client.status()["experiments"]["e"]["left"], client.report("e", None) is None))
-        except error as e:
-            outcomes.append(word(str(e)) if client is one else str(e))
-    assert outcomes[0] == outcomes[1]
-
-
-# --- Failures ---------------------------------------------------------------------------------------
-
 CAP = 20
 PAYLOAD = experiment_json(budget={"rule": "sum", "cap": CAP * EPSILON})
 
@@ -449,127 +340,46 @@ def started(slots: Any, seed: int) -> CBoard:
     return made
 
 
-@pytest.mark.slow
-def test_faults_and_cuts_never_refund_budget_or_reuse_numbers():
-    counting = Twin(fresh_slots())
-    life(started(counting, 2), Witness())
-    assert counting.count > 50
-    seen = set()
-    for fault in ("raise", "raise-after", "lost", "torn", "cut", "cut-after", "torn-cut"):
-        for at in range(2, counting.count):
-            storage, witness = Twin(fresh_slots()), Witness()
-            storage.at, storage.fault = at, fault
-            with contextlib.suppress(PowerCut):
-                life(started(storage, 2), witness)
-            assert newest_record(storage.slots)["sum"] >= len(witness.seen) * EPSILON, "seen but not debited"
-            slots = dict(storage.slots)
-            again = started(MemoryStorage(slots), 3)
-            locked = again.status()["locked"]
-            seen.add((fault, locked))
-            if locked:
-                assert locked == "LOCKED"
-                assert [again.report("e", True) for _ in range(9)] == [None] * 9
-                assert again.outbox() == []
-                assert NAMES[again.provision()] == "EXISTS"
-                assert again.storage.slots == slots, "refilled"
-                continue
-            witness.see_all(again.outbox())
-            life(again, witness)
-            for _ in range(CAP):
-                witness.see(again.report("e", None))
-                for report in again.outbox():
-                    again.sent(report)
-            assert len(witness.seen) <= CAP
-            assert again.status()["sum"] == CAP * EPSILON
-    assert {fault for fault, locked in seen if locked} == {"torn", "torn-cut"}
+class TestConcurrentCall:
+    @pytest.mark.slow
+    def test_from_callback_or_other_thread_does_nothing(self):
+        made = started(fresh_slots(), 2)
+        found = []
 
-
-@pytest.mark.slow
-def test_a_slot_with_a_wrong_byte_locks_for_good():
-    made = started(fresh_slots(), 2)
-    made.report("e", True)
-    whole = made.storage.slots
-    for slot in (0, 1):
-        for at in range(len(whole[slot])):
-            for change in (0x01, 0x80, 0xFF):
-                wrong = bytearray(whole[slot])
-                wrong[at] ^= change
-                slots = whole | {slot: bytes(wrong)}
-                locked = started(slots, 3)
-                assert locked.status()["locked"] == "LOCKED"
-                assert locked.report("e", True) is None
-                with pytest.raises(Refused, match="LOCKED"):
-                    locked.consent = True
-                assert locked.storage.slots == slots
-    for slots in ({0: whole[0]}, {1: whole[1]}, {0: whole[1], 1: whole[0]}, {0: whole[0], 1: whole[0]}):
-        assert started(slots, 3).status()["locked"] == "LOCKED"
-
-
-@pytest.mark.slow
-def test_oversized_record_locks_and_full_one_makes_no_report():
-    made = started(fresh_slots(), 2)
-    reports = [made.report("e", True) for _ in range(3)]
-    assert None not in reports
-    small = board(made.storage.slots, POLICY | {"experiments": ("e",)}, unsent=1, record_bytes=40 + 22 + 21)
-    assert small.status()["locked"] == "LOCKED"
-    # As large as a new line and two unsent reports want, as one, and then not.
-    for size, reports in ((36 + 2 * 22 + 11 + 21 + 4, 2), (36 + 2 * 22 + 21 + 4, 1), (36 + 2 * 22 + 24, 0)):
-        slots = fresh_slots()
-        other = board(slots)
-        other.enroll(experiment_json(name="f"))
-        other.sent(other.report("f", True) or b"")
-        tight = board(other.storage.slots, POLICY | {"experiments": ("e",)}, unsent=2, record_bytes=size)
-        tight.enroll(PAYLOAD)
-        assert [tight.report("e", True) is not None for _ in range(3)].count(True) == reports
-        assert (tight.status()["experiments"]["e"]["left"] > 0) == (reports > 0)
-    long = {i: sealed(slot[:-4] + bytes([21 + i]) + bytes(21 + i)) for i, slot in fresh_slots().items()}
-    assert board(long).status()["locked"] == "LOCKED"  # a longer report than there is
-    one = board(made.storage.slots, unsent=3)
-    one.enroll(PAYLOAD)
-    assert one.report("e", True) is None
-    one.sent(one.outbox()[0])
-    assert one.report("e", True) is not None
-
-
-@pytest.mark.slow
-def test_calls_from_callbacks_and_other_threads_do_nothing():
-    made = started(fresh_slots(), 2)
-    found = []
-
-    def nested(where: str) -> None:
-        made.during = lambda where: None
-        found.append(where)
-        assert made.report("e", True) is None
-        assert made.outbox() == []
-        for call in (lambda: made.sent(b"x"), lambda: made.enroll(PAYLOAD), lambda: made.withdraw("e")):
+        def nested(where: str) -> None:
+            made.during = lambda where: None
+            found.append(where)
+            assert made.report("e", True) is None
+            assert made.outbox() == []
+            for call in (lambda: made.sent(b"x"), lambda: made.enroll(PAYLOAD), lambda: made.withdraw("e")):
+                with pytest.raises(Refused, match="BUSY"):
+                    call()
             with pytest.raises(Refused, match="BUSY"):
-                call()
-        with pytest.raises(Refused, match="BUSY"):
-            made.consent = True
-        assert made.busy()
+                made.consent = True
+            assert made.busy()
+            made.during = nested
+
         made.during = nested
+        assert made.report("e", True) is not None
+        assert set(found) == {"entropy", "read", "write"}
+        made.during = lambda where: None
+        assert len(made.outbox()) == 1
 
-    made.during = nested
-    assert made.report("e", True) is not None
-    assert set(found) == {"entropy", "read", "write"}
-    made.during = lambda where: None
-    assert len(made.outbox()) == 1
-
-    # A lock that another thread holds.
-    held = [False, []]
-    made.callbacks += [LOCK(lambda _: held[1].append("lock") or not held[0])]
-    made.callbacks += [UNLOCK(lambda _: held[1].append("unlock"))]
-    made.config.lock, made.config.unlock = map(pointer, made.callbacks[2:])
-    made.during = nested  # under a lock that its thread may take again
-    assert made.report("e", True) is not None
-    made.during = lambda where: None
-    assert held[1].count("lock") == held[1].count("unlock") > len(found) > 8
-    held[0] = True
-    assert made.report("e", True) is None
-    assert (made.outbox(), made.busy()) == ([], True)
-    assert held[1][-1] == "lock"
-    held[0] = False
-    assert (len(made.outbox()), made.busy()) == (2, False)
+        # A lock that another thread holds.
+        held = [False, []]
+        made.callbacks += [LOCK(lambda _: held[1].append("lock") or not held[0])]
+        made.callbacks += [UNLOCK(lambda _: held[1].append("unlock"))]
+        made.config.lock, made.config.unlock = map(pointer, made.callbacks[2:])
+        made.during = nested  # under a lock that its thread may take again
+        assert made.report("e", True) is not None
+        made.during = lambda where: None
+        assert held[1].count("lock") == held[1].count("unlock") > len(found) > 8
+        held[0] = True
+        assert made.report("e", True) is None
+        assert (made.outbox(), made.busy()) == ([], True)
+        assert held[1][-1] == "lock"
+        held[0] = False
+        assert (len(made.outbox()), made.busy()) == (2, False)
 
 
 class TestNoDuringAnotherCall:
@@ -583,7 +393,7 @@ class TestNoDuringAnotherCall:
     }
 
     @pytest.mark.parametrize("call", CALLS)
-    def test_is_in_flash_before_the_call_ends(self, call: str):
+    def test_is_stored_before_the_call_ends(self, call: str):
         run, spent = self.CALLS[call]
         made = started(fresh_slots(), 2)
         assert made.report("e", True) is not None
@@ -620,7 +430,7 @@ class TestNoDuringAnotherCall:
         again = started(dict(made.storage.slots), 3)
         assert (again.consent, again.outbox()) == (False, [])
 
-    def test_other_thread_leaves_it_to_lock_holder(self):
+    def test_from_other_thread_is_left_to_lock_holder(self):
         made = started(fresh_slots(), 2)
         held = [False]
         made.callbacks += [LOCK(lambda _: not held[0]), UNLOCK(lambda _: None)]
@@ -634,7 +444,7 @@ class TestNoDuringAnotherCall:
         assert made.status()["consent"] is False  # any call that ends
         assert started(dict(made.storage.slots), 3).consent is False
 
-    def test_is_tried_again_by_the_next_report_and_by_no_look(self):
+    def test_is_retried_by_next_report_but_not_by_status(self):
         made = started(fresh_slots(), 2)
         assert made.report("e", True) is not None
         writes = []
@@ -655,102 +465,307 @@ class TestNoDuringAnotherCall:
         assert started(dict(made.storage.slots), 3).consent is False
 
 
-@pytest.mark.slow
-def test_a_source_that_is_stuck_or_missing_spends_nothing():
-    made = started(fresh_slots(), 2)
-    before = dict(made.storage.slots)
-    made.entropy.stuck = True
-    for value in (True, "wrong"):
-        with pytest.raises(Refused, match="BAD_ENTROPY"):
-            made.report("e", value)
-    assert made.storage.slots == before
-    made.entropy.stuck = False
-    assert made.report("e", True) is not None
-    dead = board(before, begin=False)
-    dead.entropy.stuck = True
-    assert NAMES[dead.c.hushmote_begin(dead.client, dead.config_pointer)] == "BAD_ENTROPY"
-    dead.entropy.stuck = False
-    assert dead.report("e", True) is None
-    with pytest.raises(Refused, match="BUSY"):
-        dead.enroll(PAYLOAD)
-    assert (dead.consent, dead.outbox(), dead.storage.slots) == (None, [], before)
-    fresh = board(begin=False)
-    fresh.entropy.stuck = True
-    assert NAMES[fresh.provision()] == "BAD_ENTROPY"
-    assert fresh.storage.slots == {}
+class TestBudget:
+    @pytest.mark.slow
+    def test_precomputed_gap_draws_match_python_and_serve_once(self):
+        """Make two draws, of which the second counts, and two calls until the budget ends: bytes match."""
+        seen = set()
+        for seed in range(60):
+            sources = Source(seed), Source(seed)
+            with mock.patch.object(ldp_client.os, "urandom", sources[0]):
+                storage = MemoryStorage({})
+                ldp_client.provision(storage, consent=True)
+                python = Client(LIFE, storage, "b-1")
+                c = CBoard(LIFE, MemoryStorage({}), "b-1", entropy=sources[1], begin=False)
+                assert c.provision(consent=2) == 0
+                c = CBoard(LIFE, c.storage, "b-1", entropy=sources[1])
+                for name, every, cap in (("e", 2, 2), ("f", 1 + seed % 3, 3)):
+                    for client in (python, c):
+                        client.enroll(payload_of(name, 0, "sum", 1, cap, every))
+                for _ in range(5):
+                    for _ in range(2):
+                        calls, drawn = gap.draw(python, 1 + seed % 2)
+                        assert c.gap(1 + seed % 2) == (calls, sorted(drawn))
+                    for name in ("e", "f"):
+                        for digest in (drawn.get(name), None):
+                            made = python.report(name, True, digest)
+                            assert c.report(name, True) == made
+                            seen.add((name in drawn, digest is None, made is None))
+                assert storage.slots == c.storage.slots
+                c.consent = False
+                assert c.gap(3) == (3, [])
+        assert len(seen) == 5  # a yes always makes a report, which the budget has
+        busy = board(fresh_slots())
+        meanwhile = []
+        busy.during = lambda where: meanwhile.append(busy.gap(3))
+        busy.enroll(payload_of("e", 0, "sum", 1, 2, 1))
+        assert busy.report("e", True)
+        assert set(map(str, meanwhile)) == {"(0, [])"}
+
+    @pytest.mark.slow
+    @given(
+        entry=st.tuples(
+            st.sampled_from([1, 2, 5, 2**32 - 2, 2**32 - 1]),
+            st.sampled_from(["sum", "squares", "count", "unlimited"]),
+            st.sampled_from([1, 3 * EPSILON, 10**13, 2**54 - 1]),
+            st.sampled_from([0, EPSILON, 3 * EPSILON, 2**54 - 1, 2**56 - 1]),
+        ),
+        pinned=st.booleans(),
+        others=st.sampled_from([0, 0, 63, 64]),
+        cap=st.sampled_from([1, 2 * EPSILON, 2**54 - 1]),
+        epsilon=st.sampled_from([1000, EPSILON, 16_000_000]),
+        total=st.sampled_from([0, EPSILON, 2**47, 2**48 - EPSILON, 2**48 - 1]),
+        squares=st.sampled_from([0, 10**13, 2**64 - 10**12, 2**64 - 1]),
+        bounds=st.sampled_from(
+            [(2**47, 0), (2**62, 2**63), (2**63, 2**64 - 1), (16_000_000, 0), (0, 10**15)]
+        ),
+        sequence=st.sampled_from([3, 2**32 - 1]),
+    )
+    @settings(max_examples=400)
+    def test_remaining_reports_match_micropython_client(
+        self, entry, pinned, others, cap, epsilon, total, squares, bounds, sequence
+    ):
+        """Every bound and the end of every field: reports left, and whether one more is made."""
+        number, kind, pinned_cap, spent = entry
+        state: Any = ldp_client._State(bytes(16))
+        state.consent, state.sequence, state.sum, state.squares = True, sequence, total, squares
+        state.entries = {bytes([255, 255, 255, i]): (1, "sum", EPSILON, EPSILON) for i in range(others)}
+        if pinned:
+            state.entries[ldp_client._key("e")] = (
+                number,
+                kind,
+                pinned_cap if kind != "unlimited" else 0,
+                spent,
+            )
+        older = state.copy()
+        older.sequence = sequence - 1
+        slots = {0: state.encode(), 1: older.encode()}
+        policy = POLICY | {"sum": bounds[0], "squares": bounds[1]}
+        payload = experiment_json(
+            epsilon=epsilon, budget={"rule": kind} | ({} if kind == "unlimited" else {"cap": cap})
+        )
+        one: Any = Client(policy, MemoryStorage(slots), device_id="board-1")
+        two = board(slots, policy, record_bytes=40 + 22 * 66 + 21 * 16)
+        outcomes = []
+        for client, error in ((one, ExperimentRefused), (two, Refused)):
+            try:
+                client.enroll(payload)
+                outcomes.append(
+                    (client.status()["experiments"]["e"]["left"], client.report("e", None) is None)
+                )
+            except error as e:
+                outcomes.append(word(str(e)) if client is one else str(e))
+        assert outcomes[0] == outcomes[1]
+
+    @pytest.mark.slow
+    def test_is_not_spent_if_entropy_is_stuck_or_missing(self):
+        made = started(fresh_slots(), 2)
+        before = dict(made.storage.slots)
+        made.entropy.stuck = True
+        for value in (True, "wrong"):
+            with pytest.raises(Refused, match="BAD_ENTROPY"):
+                made.report("e", value)
+        assert made.storage.slots == before
+        made.entropy.stuck = False
+        assert made.report("e", True) is not None
+        dead = board(before, begin=False)
+        dead.entropy.stuck = True
+        assert NAMES[dead.c.hushmote_begin(dead.client, dead.config_pointer)] == "BAD_ENTROPY"
+        dead.entropy.stuck = False
+        assert dead.report("e", True) is None
+        with pytest.raises(Refused, match="BUSY"):
+            dead.enroll(PAYLOAD)
+        assert (dead.consent, dead.outbox(), dead.storage.slots) == (None, [], before)
+        fresh = board(begin=False)
+        fresh.entropy.stuck = True
+        assert NAMES[fresh.provision()] == "BAD_ENTROPY"
+        assert fresh.storage.slots == {}
 
 
-@pytest.mark.slow
-def test_of_two_clients_on_one_ledger_the_one_that_notices_locks():
-    storage = MemoryStorage(fresh_slots())
-    one, two = started(storage, 2), started(storage, 3)
-    assert one.report("e", True) is not None
-    assert two.report("e", True) is None
-    assert (two.status()["locked"], two.status()["error"], two.outbox()) == ("ANOTHER", "ANOTHER", [])
-    assert one.report("e", True) is not None
-    assert newest_record(storage.slots)["sum"] == 2 * EPSILON
+class TestLedger:
+    @pytest.mark.slow
+    def test_lock_reasons_match_micropython_client(self):
+        locked = 0
+        for case in VECTORS["ledgers"]:
+            slots = {i: bytes.fromhex(slot) for i, slot in enumerate(case["slots"]) if slot is not None}
+            made = board(slots, POLICY | {"experiments": ("e", "f")})
+            code = made.status()["locked"]
+            assert code == word(case["locked"])
+            if case["locked"]:
+                assert library().hushmote_text(CODES[code]).decode()[:20] == case["locked"][:20]
+                locked += 1
+            elif (case["slots"][0] or "").startswith("4d") and case["consent"] is None:
+                made.consent = True  # what an earlier client made unasked is gone
+                assert made.outbox() == []
+        assert 0 < locked < len(VECTORS["ledgers"])
+
+    @pytest.mark.slow
+    def test_faults_and_cuts_never_refund_budget_or_reuse_numbers(self):
+        counting = Twin(fresh_slots())
+        life(started(counting, 2), Witness())
+        assert counting.count > 50
+        seen = set()
+        for fault in ("raise", "raise-after", "lost", "torn", "cut", "cut-after", "torn-cut"):
+            for at in range(2, counting.count):
+                storage, witness = Twin(fresh_slots()), Witness()
+                storage.at, storage.fault = at, fault
+                with contextlib.suppress(PowerCut):
+                    life(started(storage, 2), witness)
+                assert newest_record(storage.slots)["sum"] >= len(witness.seen) * EPSILON, (
+                    "seen but not debited"
+                )
+                slots = dict(storage.slots)
+                again = started(MemoryStorage(slots), 3)
+                locked = again.status()["locked"]
+                seen.add((fault, locked))
+                if locked:
+                    assert locked == "LOCKED"
+                    assert [again.report("e", True) for _ in range(9)] == [None] * 9
+                    assert again.outbox() == []
+                    assert NAMES[again.provision()] == "EXISTS"
+                    assert again.storage.slots == slots, "refilled"
+                    continue
+                witness.see_all(again.outbox())
+                life(again, witness)
+                for _ in range(CAP):
+                    witness.see(again.report("e", None))
+                    for report in again.outbox():
+                        again.sent(report)
+                assert len(witness.seen) <= CAP
+                assert again.status()["sum"] == CAP * EPSILON
+        assert {fault for fault, locked in seen if locked} == {"torn", "torn-cut"}
+
+    @pytest.mark.slow
+    def test_wrong_byte_in_a_slot_locks_for_good(self):
+        made = started(fresh_slots(), 2)
+        made.report("e", True)
+        whole = made.storage.slots
+        for slot in (0, 1):
+            for at in range(len(whole[slot])):
+                for change in (0x01, 0x80, 0xFF):
+                    wrong = bytearray(whole[slot])
+                    wrong[at] ^= change
+                    slots = whole | {slot: bytes(wrong)}
+                    locked = started(slots, 3)
+                    assert locked.status()["locked"] == "LOCKED"
+                    assert locked.report("e", True) is None
+                    with pytest.raises(Refused, match="LOCKED"):
+                        locked.consent = True
+                    assert locked.storage.slots == slots
+        for slots in ({0: whole[0]}, {1: whole[1]}, {0: whole[1], 1: whole[0]}, {0: whole[0], 1: whole[0]}):
+            assert started(slots, 3).status()["locked"] == "LOCKED"
+
+    @pytest.mark.slow
+    def test_oversized_record_locks_and_full_one_makes_no_report(self):
+        made = started(fresh_slots(), 2)
+        reports = [made.report("e", True) for _ in range(3)]
+        assert None not in reports
+        small = board(
+            made.storage.slots, POLICY | {"experiments": ("e",)}, unsent=1, record_bytes=40 + 22 + 21
+        )
+        assert small.status()["locked"] == "LOCKED"
+        # As large as a new line and two unsent reports want, as one, and then not.
+        for size, reports in (
+            (36 + 2 * 22 + 11 + 21 + 4, 2),
+            (36 + 2 * 22 + 21 + 4, 1),
+            (36 + 2 * 22 + 24, 0),
+        ):
+            slots = fresh_slots()
+            other = board(slots)
+            other.enroll(experiment_json(name="f"))
+            other.sent(other.report("f", True) or b"")
+            tight = board(other.storage.slots, POLICY | {"experiments": ("e",)}, unsent=2, record_bytes=size)
+            tight.enroll(PAYLOAD)
+            assert [tight.report("e", True) is not None for _ in range(3)].count(True) == reports
+            assert (tight.status()["experiments"]["e"]["left"] > 0) == (reports > 0)
+        long = {i: sealed(slot[:-4] + bytes([21 + i]) + bytes(21 + i)) for i, slot in fresh_slots().items()}
+        assert board(long).status()["locked"] == "LOCKED"  # a longer report than there is
+        one = board(made.storage.slots, unsent=3)
+        one.enroll(PAYLOAD)
+        assert one.report("e", True) is None
+        one.sent(one.outbox()[0])
+        assert one.report("e", True) is not None
+
+    @pytest.mark.slow
+    def test_locks_the_client_that_detects_another(self):
+        storage = MemoryStorage(fresh_slots())
+        one, two = started(storage, 2), started(storage, 3)
+        assert one.report("e", True) is not None
+        assert two.report("e", True) is None
+        assert (two.status()["locked"], two.status()["error"], two.outbox()) == ("ANOTHER", "ANOTHER", [])
+        assert one.report("e", True) is not None
+        assert newest_record(storage.slots)["sum"] == 2 * EPSILON
 
 
-@pytest.mark.slow
-def test_provisioning_fills_an_empty_board_and_nothing_else():
-    for cut in range(10):
-        storage = Twin({})
-        storage.at, storage.fault = cut, "cut"
-        made = board(storage, begin=False)
-        with contextlib.suppress(PowerCut):
-            made.provision(consent=0)
-        again = board(storage.slots)
-        assert again.status()["locked"] in (None, "NO_LEDGER")
-        assert again.consent is None
-        if again.status()["locked"]:
-            assert again.provision(consent=1) == 0
-        assert NAMES[again.provision()] == "EXISTS"
-        assert again.provision(replace=True, consent=2) == 0
-        assert board(again.storage.slots).consent is True
+class TestStart:
+    @pytest.mark.slow
+    def test_invalid_settings_prevent_start_and_provisioning(self):
+        made = board(device_id="D")
+        assert NAMES[made.begun or 0] == "BAD_SETTINGS"
+        assert NAMES[made.provision()] == "BAD_SETTINGS"
+        assert made.c.hushmote_status(made.client, ctypes.byref(status := Status())) == 0
+        assert (NAMES[status.locked], made.report("e", True)) == ("BAD_SETTINGS", None)
+        assert made.storage.slots == {}
+
+    @pytest.mark.slow
+    def test_provisions_only_an_empty_board(self):
+        for cut in range(10):
+            storage = Twin({})
+            storage.at, storage.fault = cut, "cut"
+            made = board(storage, begin=False)
+            with contextlib.suppress(PowerCut):
+                made.provision(consent=0)
+            again = board(storage.slots)
+            assert again.status()["locked"] in (None, "NO_LEDGER")
+            assert again.consent is None
+            if again.status()["locked"]:
+                assert again.provision(consent=1) == 0
+            assert NAMES[again.provision()] == "EXISTS"
+            assert again.provision(replace=True, consent=2) == 0
+            assert board(again.storage.slots).consent is True
+
+    @pytest.mark.slow
+    def test_every_code_has_one_line_of_text(self):
+        texts = [library().hushmote_text(code).decode() for code in (0, *CODES.values())]
+        assert len(set(texts)) == len(texts)
+        assert all(text and "\n" not in text for text in texts)
+        assert "unknown code" not in texts
+        assert {library().hushmote_text(code) for code in (1, -13, -99)} == {b"unknown code"}
 
 
-@pytest.mark.slow
-def test_every_code_has_a_line_of_text():
-    texts = [library().hushmote_text(code).decode() for code in (0, *CODES.values())]
-    assert len(set(texts)) == len(texts)
-    assert all(text and "\n" not in text for text in texts)
-    assert "unknown code" not in texts
-    assert {library().hushmote_text(code) for code in (1, -13, -99)} == {b"unknown code"}
+class TestNames:
+    @pytest.mark.slow
+    def test_rejects_name_outside_the_policy(self):
+        made = started(fresh_slots(), 2)
+        with pytest.raises(Refused, match="UNKNOWN"):
+            made.withdraw("nobody")
+        for serial in (0, 8, 2**32 - 1):  # an application's own no lets no older version in
+            keyed = board(dict(made.storage.slots), announce_key=KEY * 2, fleet="home")
+            keyed.enroll(PAYLOAD + b"\0" + serial.to_bytes(4, "big") + bytes(64), True)
+            with pytest.raises(Refused, match="SIGNATURE"):
+                keyed.withdraw("e", b"\x01" * 69)
+            for _ in range(2):
+                keyed.withdraw("e")
+                assert keyed.serial("e") == min(serial + 1, 2**32 - 1)
+        made.withdraw("e")
+        for name in ("nobody", "", "ee"):
+            assert made.report(name, True) is None
+        assert made.c.hushmote_line(made.client, b"nobody", ctypes.byref(Line())) == CODES["UNKNOWN"]
+        assert newest_record(made.storage.slots)["sum"] == 0
 
-
-@pytest.mark.slow
-def test_a_name_that_the_policy_lacks_is_nobody():
-    made = started(fresh_slots(), 2)
-    with pytest.raises(Refused, match="UNKNOWN"):
-        made.withdraw("nobody")
-    for serial in (0, 8, 2**32 - 1):  # an application's own no lets no older version in
-        keyed = board(dict(made.storage.slots), announce_key=KEY * 2, fleet="home")
-        keyed.enroll(PAYLOAD + b"\0" + serial.to_bytes(4, "big") + bytes(64), True)
-        with pytest.raises(Refused, match="SIGNATURE"):
-            keyed.withdraw("e", b"\x01" * 69)
-        for _ in range(2):
-            keyed.withdraw("e")
-            assert keyed.serial("e") == min(serial + 1, 2**32 - 1)
-    made.withdraw("e")
-    for name in ("nobody", "", "ee"):
-        assert made.report(name, True) is None
-    assert made.c.hushmote_line(made.client, b"nobody", ctypes.byref(Line())) == CODES["UNKNOWN"]
-    assert newest_record(made.storage.slots)["sum"] == 0
-
-
-def test_names_with_same_key_use_rule_of_first_report():
-    names = "n18622", "n41826"
-    for kind, epsilon in (("sum", 1), ("count", 2)):
-        made = board(fresh_slots(), LIFE | {"experiments": names})
-        first = payload_of(names[0], 0, kind, 1, 9, 1)
-        second = payload_of(names[1], 0, "count", epsilon, 9, 1)
-        made.enroll(first)
-        made.enroll(second)
-        report = made.report(names[0], True)
-        assert (report is not None, made.report(names[1], True)) == (True, None)
-        made.enroll(first)
-        with pytest.raises(Refused, match="PINNED"):
+    def test_with_same_key_use_rule_of_first_report(self):
+        names = "n18622", "n41826"
+        for kind, epsilon in (("sum", 1), ("count", 2)):
+            made = board(fresh_slots(), LIFE | {"experiments": names})
+            first = payload_of(names[0], 0, kind, 1, 9, 1)
+            second = payload_of(names[1], 0, "count", epsilon, 9, 1)
+            made.enroll(first)
             made.enroll(second)
-        made.sent(bytes(10))
-        assert made.outbox() == [report]
-        assert made.c.hushmote_unsent(made.client, 9, ctypes.create_string_buffer(20)) == 0
+            report = made.report(names[0], True)
+            assert (report is not None, made.report(names[1], True)) == (True, None)
+            made.enroll(first)
+            with pytest.raises(Refused, match="PINNED"):
+                made.enroll(second)
+            made.sent(bytes(10))
+            assert made.outbox() == [report]
+            assert made.c.hushmote_unsent(made.client, 9, ctypes.create_string_buffer(20)) == 0

@@ -1,4 +1,4 @@
-"""The C client's packages: what they hold, and their ports as far as this machine can build them.
+"""The C client's packages: their contents, and their ports as far as this machine can build them.
 
 Arduino's runs whole where HUSHMOTE_ARDUINO names a folder with ArduinoCore-API and the library MQTT as
 arduino-mqtt. ESP-IDF's and Zephyr's run over models of ours, test_c_storage.py and test_c_blocking.py;
@@ -44,91 +44,44 @@ PICO_SDK = Path(os.environ.get("PICO_SDK_PATH", ROOT / ".rig/pico/src/debian/usr
 EXPERIMENT = experiment(bins=4, epsilon=1_000_000, budget={"rule": "sum", "cap": 30_000_000})
 
 
-def test_packages_contain_all_sources_and_share_one_version():
-    made = (CORE / "CMakeLists.txt").read_text()
-    listed = re.search(r"set\(hushmote_sources([^)]*)\)", made)
-    assert listed
-    assert set(listed[1].split()) == SOURCES
-    library = json.loads((CORE / "library.json").read_text())
-    assert library["build"]["srcFilter"] == ["+<*.c>", "-<check.c>", "-<fuzz.c>", "+<arduino/*.cpp>"]
-    assert set(library["export"]["exclude"]) == PROGRAMS
-    packed = runpy.run_path(str(CORE / "arduino" / "pack.py"))["files"]()
-    assert {Path(name).name for name in packed if name.endswith(".c")} == SOURCES
-    named = {"src/hushmote.h", "src/hushmote_arduino.cpp", "library.properties", "examples/Room/Room.ino"}
-    assert named <= packed.keys()
-    component = yaml.safe_load((CORE / "idf_component.yml").read_text())
-    assert set(component["files"]["exclude"]) >= PROGRAMS
-    properties = dict(re.findall(r"(\w+)=(.*)", (CORE / "arduino" / "library.properties").read_text()))
-    module = yaml.safe_load((CORE / "zephyr" / "module.yml").read_text())
-    assert module["security"]["external-references"] == [f"pkg:generic/hushmote-c@{VERSION}"]
-    assert {library["version"], component["version"], properties["version"]} == {VERSION}
+class TestPackages:
+    def test_contain_all_sources_and_share_one_version(self):
+        made = (CORE / "CMakeLists.txt").read_text()
+        listed = re.search(r"set\(hushmote_sources([^)]*)\)", made)
+        assert listed
+        assert set(listed[1].split()) == SOURCES
+        library = json.loads((CORE / "library.json").read_text())
+        assert library["build"]["srcFilter"] == ["+<*.c>", "-<check.c>", "-<fuzz.c>", "+<arduino/*.cpp>"]
+        assert set(library["export"]["exclude"]) == PROGRAMS
+        packed = runpy.run_path(str(CORE / "arduino" / "pack.py"))["files"]()
+        assert {Path(name).name for name in packed if name.endswith(".c")} == SOURCES
+        named = {"src/hushmote.h", "src/hushmote_arduino.cpp", "library.properties", "examples/Room/Room.ino"}
+        assert named <= packed.keys()
+        component = yaml.safe_load((CORE / "idf_component.yml").read_text())
+        assert set(component["files"]["exclude"]) >= PROGRAMS
+        properties = dict(re.findall(r"(\w+)=(.*)", (CORE / "arduino" / "library.properties").read_text()))
+        module = yaml.safe_load((CORE / "zephyr" / "module.yml").read_text())
+        assert module["security"]["external-references"] == [f"pkg:generic/hushmote-c@{VERSION}"]
+        assert {library["version"], component["version"], properties["version"]} == {VERSION}
 
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
-def test_a_project_of_cmake_links_it(tmp_path: Path):
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.16)\nproject(firmware C)\n"
-        f"add_subdirectory({CORE} hushmote)\nadd_executable(firmware main.c)\n"
-        "target_link_libraries(firmware hushmote)\n"
-    )
-    (tmp_path / "main.c").write_text(
-        "#include <hushmote.h>\n#include <stdio.h>\nint main(void) { return puts(hushmote_text(0)) < 0; }\n"
-    )
-    for command in (["cmake", "-S", ".", "-B", "build"], ["cmake", "--build", "build"], ["build/firmware"]):
-        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-
-
-@pytest.mark.parametrize("port", ["idf", "zephyr"])
-def test_ports_and_their_examples_have_no_warnings(tmp_path: Path, port: str):
-    """No more than that for an example: the headers declare what the documentation says."""
-    (tmp_path / "device.h").write_text(DEVICE)
-    paths = (f"-I{CORE}", f"-I{CORE / port}", f"-I{RIGS / (port + '_model')}", f"-I{tmp_path}")
-    sources = sorted((CORE / port).rglob("*.c"))
-    assert len(sources) > 1
-    assert any(path.name == "main.c" for path in sources)
-    done = subprocess.run(
-        ["gcc", "-std=gnu17", *WARNINGS, *paths, *sources], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.skipif(not Path("/usr/include/psa/crypto.h").exists(), reason="libmbedtls-dev is not installed")
-def test_psa_hashes_and_accepts_valid_signatures(tmp_path: Path):
-    class Piece(ctypes.Structure):
-        _fields_ = (("data", ctypes.c_char_p), ("bytes", ctypes.c_size_t))
-
-    flags = ("-std=c99", *WARNINGS[:-1], "-shared", "-fPIC", f"-I{CORE}", f"-I{CORE / 'psa'}")
-    made = tmp_path / "psa.so"
-    subprocess.run(["gcc", *flags, "-o", made, CORE / "psa" / "hushmote_psa.c", "-lmbedcrypto"], check=True)
-    psa = ctypes.CDLL(str(made))
-    psa.hushmote_psa_verify.restype = ctypes.c_bool
-    assert psa.hushmote_psa_entropy(None, ctypes.create_string_buffer(8), 8) != 0  # it was not begun
-    assert psa.psa_crypto_init() == 0
-    entropy = ctypes.create_string_buffer(32)
-    assert psa.hushmote_psa_entropy(None, entropy, 32) == 0
-    assert any(entropy.raw)
-    taken = refused = 0
-    for case in json.loads((ROOT / "tests" / "vectors.json").read_text())["signatures"]:
-        payload = bytes.fromhex(case["payload"])
-        end = payload.find(b"\0")
-        if end < 0 or len(payload) != end + 69:
-            continue
-        name = json.loads(payload[:end])["name"]
-        topic = f"hushmote/v1/{case['fleet']}/experiment/{name}\0".encode()
-        pieces = (Piece * 3)(
-            Piece(topic, len(topic)), Piece(None, 0), Piece(payload[:-64], len(payload) - 64)
+    @pytest.mark.slow
+    @pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
+    def test_link_from_a_cmake_project(self, tmp_path: Path):
+        (tmp_path / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.16)\nproject(firmware C)\n"
+            f"add_subdirectory({CORE} hushmote)\nadd_executable(firmware main.c)\n"
+            "target_link_libraries(firmware hushmote)\n"
         )
-        digest = ctypes.create_string_buffer(32)
-        psa.hushmote_psa_sha256(None, pieces, 3, digest)
-        good = psa.hushmote_psa_verify(None, bytes.fromhex(case["key"]), digest, payload[-64:])
-        if case["refused"] is None:
-            assert good
-            taken += 1
-        elif "signature" in case["refused"]:
-            assert not good
-            refused += 1
-    assert (taken > 0, refused > 0) == (True, True)
+        (tmp_path / "main.c").write_text(
+            "#include <hushmote.h>\n#include <stdio.h>\n"
+            "int main(void) { return puts(hushmote_text(0)) < 0; }\n"
+        )
+        for command in (
+            ["cmake", "-S", ".", "-B", "build"],
+            ["cmake", "--build", "build"],
+            ["build/firmware"],
+        ):
+            subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
@@ -197,31 +150,6 @@ def counted(store: Store) -> int:
     return int(store.histogram("open", EXPERIMENT.digest).sum())
 
 
-def test_arduino_library_reports_through_outage_until_cap(arduino: Path, tmp_path: Path):
-    with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
-        (tmp_path / "flash").mkdir()
-        (tmp_path / "flash" / "broken").touch()
-        with Board(arduino, tmp_path / "flash", broker.port) as board:
-            board.type("y")
-            board.says("no file system")
-            board.says("another call")
-            assert "formatted" not in board.log()
-            board.type("py")
-            until(lambda: counted(store) >= 1, board.log)
-            broker.terminate()
-            board.says(", 8 waiting")
-            broker.start()
-            until(lambda: counted(store) == 30, board.log)
-            board.says("spent 30, 0 waiting")
-        with Board(arduino, tmp_path / "flash", broker.port) as board:
-            board.type("bp")  # and for as long as it has not begun it does nothing
-            board.says("a ledger is there")
-            board.says("spent 30, 0 waiting")
-            board.type("n")
-            assert "formatted" not in board.log()
-        assert counted(store) == 30
-
-
 def take_packets(connection: socket.socket, closes: bool) -> None:
     """Be a broker that waits 0.4 s before each PUBACK, or closes at the first report."""
     stream = connection.makefile("rb")
@@ -248,70 +176,163 @@ def take_packets(connection: socket.socket, closes: bool) -> None:
             connection.sendall(b"\x40\x02" + body[at : at + 2])
 
 
-def test_arduino_polls_for_at_most_a_second(arduino: Path, tmp_path: Path):
-    with socket.create_server(("127.0.0.1", 0)) as server:
+class TestArduino:
+    def test_reports_through_outage_until_cap(self, arduino: Path, tmp_path: Path):
+        with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+            (tmp_path / "flash").mkdir()
+            (tmp_path / "flash" / "broken").touch()
+            with Board(arduino, tmp_path / "flash", broker.port) as board:
+                board.type("y")
+                board.says("no file system")
+                board.says("another call")
+                assert "formatted" not in board.log()
+                board.type("py")
+                until(lambda: counted(store) >= 1, board.log)
+                broker.terminate()
+                board.says(", 8 waiting")
+                broker.start()
+                until(lambda: counted(store) == 30, board.log)
+                board.says("spent 30, 0 waiting")
+            with Board(arduino, tmp_path / "flash", broker.port) as board:
+                board.type("bp")  # and for as long as it has not begun it does nothing
+                board.says("a ledger is there")
+                board.says("spent 30, 0 waiting")
+                board.type("n")
+                assert "formatted" not in board.log()
+            assert counted(store) == 30
 
-        def serve() -> None:
-            for closes in (True, False):  # meanwhile reports are made
-                with contextlib.suppress(OSError), server.accept()[0] as connection:
-                    take_packets(connection, closes)
-                    connection.shutdown(socket.SHUT_RDWR)
+    def test_polls_for_at_most_a_second(self, arduino: Path, tmp_path: Path):
+        with socket.create_server(("127.0.0.1", 0)) as server:
 
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        with Board(arduino, tmp_path / "flash", server.getsockname()[1]) as board:
-            board.type("py")
-            board.says("spent 12")
-            board.type("l")
-            board.says("longest poll")
-            longest = int(re.findall(r"longest poll (\d+) ms", board.log())[-1])
-            assert 400 <= longest < 1200
-        thread.join(WAIT_S)
+            def serve() -> None:
+                for closes in (True, False):  # meanwhile reports are made
+                    with contextlib.suppress(OSError), server.accept()[0] as connection:
+                        take_packets(connection, closes)
+                        connection.shutdown(socket.SHUT_RDWR)
+
+            thread = threading.Thread(target=serve, daemon=True)
+            thread.start()
+            with Board(arduino, tmp_path / "flash", server.getsockname()[1]) as board:
+                board.type("py")
+                board.says("spent 12")
+                board.type("l")
+                board.says("longest poll")
+                longest = int(re.findall(r"longest poll (\d+) ms", board.log())[-1])
+                assert 400 <= longest < 1200
+            thread.join(WAIT_S)
 
 
-@pytest.mark.micropython
-@pytest.mark.skipif(not (PICO_SDK / "pico_sdk_init.cmake").exists(), reason="no Pico SDK: `make pico`")
-@pytest.mark.skipif(shutil.which("arm-none-eabi-g++") is None, reason="arm-none-eabi-g++ is not installed")
-def test_emulated_pico_reports_up_to_cap_across_restart(tmp_path: Path):
-    environment = os.environ | {"PICO_SDK_PATH": str(PICO_SDK), "HUSHMOTE_PICO": str(ROOT / ".rig" / "pico")}
-    configure = ["cmake", "-S", CORE / "pico", "-B", tmp_path, "-DPICO_NO_PICOTOOL=1", "-DINTERVAL_MS=1000"]
-    for command in (configure, ["make", "-s", "-C", tmp_path, "room"]):
-        subprocess.run(command, env=environment, check=True, capture_output=True)
-    asked = number_json(16, name="room_temp", budget={"rule": "sum", "cap": 4_000_000}).decode()
-    rig = ROOT / "firmware_tests" / "emulation" / "pico" / "run_serial.mjs"
-    command = ["node", rig, tmp_path / "room.bin"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=environment, **pipes) as chip:
-        say_to, heard = chip.stdin, chip.stdout
-        assert say_to
-        assert heard
+class TestPorts:
+    @pytest.mark.parametrize("port", ["idf", "zephyr"])
+    def test_and_examples_compile_without_warnings(self, tmp_path: Path, port: str):
+        """No more than that for an example: the headers declare what the documentation says."""
+        (tmp_path / "device.h").write_text(DEVICE)
+        paths = (f"-I{CORE}", f"-I{CORE / port}", f"-I{RIGS / (port + '_model')}", f"-I{tmp_path}")
+        sources = sorted((CORE / port).rglob("*.c"))
+        assert len(sources) > 1
+        assert any(path.name == "main.c" for path in sources)
+        done = subprocess.run(
+            ["gcc", "-std=gnu17", *WARNINGS, *paths, *sources], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
 
-        def told(last: str, count: int = 1) -> list[str]:
-            """The reports up to so many lines of this beginning."""
-            reports = []
-            for line in itertools.islice(iter(heard.readline, ""), 300):
-                count -= line.startswith(last)
-                reports += [line[7:].strip()] * line.startswith("report ")
-                if not count:
-                    return reports
-            raise AssertionError(f"the board did not say {last}")
+    @pytest.mark.skipif(
+        not Path("/usr/include/psa/crypto.h").exists(), reason="libmbedtls-dev is not installed"
+    )
+    def test_psa_hashes_and_accepts_valid_signatures(self, tmp_path: Path):
+        class Piece(ctypes.Structure):
+            _fields_ = (("data", ctypes.c_char_p), ("bytes", ctypes.c_size_t))
 
-        def say(*lines: str) -> None:
-            for line in lines:
-                say_to.write(f"{line}\n")
-                say_to.flush()
-                assert told("well") == []
+        flags = ("-std=c99", *WARNINGS[:-1], "-shared", "-fPIC", f"-I{CORE}", f"-I{CORE / 'psa'}")
+        made = tmp_path / "psa.so"
+        subprocess.run(
+            ["gcc", *flags, "-o", made, CORE / "psa" / "hushmote_psa.c", "-lmbedcrypto"], check=True
+        )
+        psa = ctypes.CDLL(str(made))
+        psa.hushmote_psa_verify.restype = ctypes.c_bool
+        assert psa.hushmote_psa_entropy(None, ctypes.create_string_buffer(8), 8) != 0  # it was not begun
+        assert psa.psa_crypto_init() == 0
+        entropy = ctypes.create_string_buffer(32)
+        assert psa.hushmote_psa_entropy(None, entropy, 32) == 0
+        assert any(entropy.raw)
+        taken = refused = 0
+        for case in json.loads((ROOT / "tests" / "vectors.json").read_text())["signatures"]:
+            payload = bytes.fromhex(case["payload"])
+            end = payload.find(b"\0")
+            if end < 0 or len(payload) != end + 69:
+                continue
+            name = json.loads(payload[:end])["name"]
+            topic = f"hushmote/v1/{case['fleet']}/experiment/{name}\0".encode()
+            pieces = (Piece * 3)(
+                Piece(topic, len(topic)), Piece(None, 0), Piece(payload[:-64], len(payload) - 64)
+            )
+            digest = ctypes.create_string_buffer(32)
+            psa.hushmote_psa_sha256(None, pieces, 3, digest)
+            good = psa.hushmote_psa_verify(None, bytes.fromhex(case["key"]), digest, payload[-64:])
+            if case["refused"] is None:
+                assert good
+                taken += 1
+            elif "signature" in case["refused"]:
+                assert not good
+                refused += 1
+        assert (taken > 0, refused > 0) == (True, True)
 
-        assert told("locked: no ledger") == []
-        say("provision", asked)
-        assert told("silent", 4) == []
-        say("yes")
-        reports = told("report", 4)
-        assert [int(report[10:18], 16) for report in reports] == [1, 2, 3, 4]
-        assert told("silent", 3) == []
-        say("restart")
-        assert told("silent") == reports  # nobody acknowledged them
-        say(*["sent"] * 4, asked)
-        assert told("silent", 3) == []
-        say("restart", asked)
-        assert told("silent", 3) == []
+    @pytest.mark.micropython
+    @pytest.mark.skipif(not (PICO_SDK / "pico_sdk_init.cmake").exists(), reason="no Pico SDK: `make pico`")
+    @pytest.mark.skipif(
+        shutil.which("arm-none-eabi-g++") is None, reason="arm-none-eabi-g++ is not installed"
+    )
+    def test_emulated_pico_reports_up_to_cap_across_restart(self, tmp_path: Path):
+        environment = os.environ | {
+            "PICO_SDK_PATH": str(PICO_SDK),
+            "HUSHMOTE_PICO": str(ROOT / ".rig" / "pico"),
+        }
+        configure = [
+            "cmake",
+            "-S",
+            CORE / "pico",
+            "-B",
+            tmp_path,
+            "-DPICO_NO_PICOTOOL=1",
+            "-DINTERVAL_MS=1000",
+        ]
+        for command in (configure, ["make", "-s", "-C", tmp_path, "room"]):
+            subprocess.run(command, env=environment, check=True, capture_output=True)
+        asked = number_json(16, name="room_temp", budget={"rule": "sum", "cap": 4_000_000}).decode()
+        rig = ROOT / "firmware_tests" / "emulation" / "pico" / "run_serial.mjs"
+        command = ["node", rig, tmp_path / "room.bin"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with subprocess.Popen(command, env=environment, **pipes) as chip:
+            say_to, heard = chip.stdin, chip.stdout
+            assert say_to
+            assert heard
+
+            def told(last: str, count: int = 1) -> list[str]:
+                """The reports up to so many lines of this beginning."""
+                reports = []
+                for line in itertools.islice(iter(heard.readline, ""), 300):
+                    count -= line.startswith(last)
+                    reports += [line[7:].strip()] * line.startswith("report ")
+                    if not count:
+                        return reports
+                raise AssertionError(f"the board did not say {last}")
+
+            def say(*lines: str) -> None:
+                for line in lines:
+                    say_to.write(f"{line}\n")
+                    say_to.flush()
+                    assert told("well") == []
+
+            assert told("locked: no ledger") == []
+            say("provision", asked)
+            assert told("silent", 4) == []
+            say("yes")
+            reports = told("report", 4)
+            assert [int(report[10:18], 16) for report in reports] == [1, 2, 3, 4]
+            assert told("silent", 3) == []
+            say("restart")
+            assert told("silent") == reports  # nobody acknowledged them
+            say(*["sent"] * 4, asked)
+            assert told("silent", 3) == []
+            say("restart", asked)
+            assert told("silent", 3) == []

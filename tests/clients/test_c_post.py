@@ -1,4 +1,4 @@
-"""hushmote-post, the C client on POSIX: a real broker, a real aggregator, and every way to be interrupted."""
+"""hushmote-post, the C client on POSIX, with a real broker, a real aggregator and every interruption."""
 
 from __future__ import annotations
 
@@ -121,107 +121,46 @@ def counted(store: Store, fleet: str = "open") -> int:
     return int(store.histogram(fleet, EXPERIMENT.digest).sum())
 
 
-def test_each_report_counts_once_and_the_shares_are_right(program: Path, tmp_path: Path):
-    """160 reports of one bin: within 40 of their mean, 7 standard deviations (once in 10^11)."""
-    with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
-        for i in range(8):
-            fleet = ("open", "keyed")[i % 2]
-            post = Post(program, tmp_path / f"c-{i}", broker.port, fleet, fleet == "keyed").ready()
-            # Each 21st line of a device finds its budget spent; other lines are none.
-            said = post("run", "0", text="x" * 9000 + "\n" + "temp 21.4\n" * 21 + "nobody 1\ntemp\n\ntemp 2")
-            assert said.count("a line is NAME VALUE") == 2
-            assert said.count("a line of more than 4095 bytes was not taken") == 1
-            assert "the last line has no end and may be cut, so it was not taken" in said
-            assert said.count("temp: report ") == 20
-            assert "temp: no report; 0 more left" in said
-            assert "temp: 20 reports made, 0 left" in said
-        for fleet in ("open", "keyed"):
-            until(lambda fleet=fleet: counted(store, fleet) >= 80, "80 reports")
-            assert counted(store, fleet) == 80
-        histogram = store.histogram("open", EXPERIMENT.digest) + store.histogram("keyed", EXPERIMENT.digest)
-        truth = math.exp(2) / (math.exp(2) + 3)
-        assert abs(histogram[1] - 160 * truth) < 40
-        assert all(of_fleet == {} for of_fleet in store.rejects().values())
+class TestConsent:
+    @pytest.mark.slow
+    def test_is_required_and_opt_out_drops_unsent_reports(self, program: Path, tmp_path: Path):
+        nobody = Post(program, tmp_path / "c", 1)  # nothing listens there
+        assert "no ledger; provision this board" in nobody("status", status=1)
+        assert "no ledger" in nobody("run", text="temp 1\n", status=1)
+        nobody("provision")
+        assert "a ledger is there" in nobody("provision", status=1)
+        assert "consent: not asked" in nobody("run", text="temp 1\n")
+        nobody("yes")
 
+        def in_use() -> bool:
+            with nobody.running() as process:  # which ends where a status had the folder first: then again
+                while process.poll() is None:
+                    if "another client uses this folder" in nobody("status", status=None):
+                        return True
+            return False
 
-@pytest.mark.slow
-def test_without_a_yes_it_ends_at_once_and_a_no_drops_what_waits(program: Path, tmp_path: Path):
-    nobody = Post(program, tmp_path / "c", 1)  # nothing listens there
-    assert "no ledger; provision this board" in nobody("status", status=1)
-    assert "no ledger" in nobody("run", text="temp 1\n", status=1)
-    nobody("provision")
-    assert "a ledger is there" in nobody("provision", status=1)
-    assert "consent: not asked" in nobody("run", text="temp 1\n")
-    nobody("yes")
-
-    def in_use() -> bool:
-        with nobody.running() as process:  # which ends where a status had the folder first: then again
-            while process.poll() is None:
-                if "another client uses this folder" in nobody("status", status=None):
-                    return True
-        return False
-
-    until(in_use, "the lock")
-    # The folder is the MicroPython client's, in turns.
-    client = Client(PYTHON_POLICY, str(nobody.folder), device_id="c", fleet="open")
-    client.enroll(payload_of(EXPERIMENT))
-    assert client.report("temp", 21.4) is not None
-    assert client.report("temp", 21.4) is not None
-    del client
-    assert "consent: yes; 2 waiting" in nobody("status")
-    nobody("no")
-    assert "consent: no; 0 waiting" in nobody("status")
-    (nobody.folder / "ledger1").write_bytes(b"damaged")
-    assert "damaged" in nobody("status", status=1)
-    assert "damaged" in nobody("yes", status=1)
-    (nobody.folder / "settings.json").write_text('{"fleet": "open"}')
-    assert "settings.json: mqtt_host" in nobody("status", status=1)
-    # A value may have a field's name, and an escape that is none of ours is no password.
-    nobody.settings["mqtt_user"] = "mqtt_port"
-    for password, said in (("back\\slash\\new", "consent"), ("ä", "mqtt_password is wrong")):
-        nobody.settings["mqtt_password"] = password
-        nobody.meet(1)
-        assert said in nobody("status", status=1)
-    assert "usage" in nobody("stop", status=1) + nobody("run", "0", "0", status=2)
-
-
-def test_a_broker_that_dies_and_comes_back_costs_no_report(program: Path, tmp_path: Path):
-    with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
-        post = Post(program, tmp_path / "c", broker.port).ready()
-        with post.running() as process:
-            assert process.stdin
-            assert process.stdout
-            process.stdin.write("temp 1\n" * 3)
-            until(lambda: counted(store) == 3, "3 reports")
-            before = broker.saved_ns
-            until(lambda: broker.saved_ns > before, "the aggregator's session is on disk")
-            broker.kill()
-            process.stdin.write("temp 1\n" * 5)
-            for number in range(1, 9):
-                assert process.stdout.readline().startswith(f"temp: report {number}, ")
-            broker.start()
-            process.stdin.close()
-            assert process.wait(WAIT_S) == 0
-        until(lambda: counted(store) >= 8, "8 reports")
-        assert counted(store) == 8
-
-
-def test_killed_at_any_time_it_counts_each_report_once(program: Path, tmp_path: Path):
-    with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
-        post = Post(program, tmp_path / "c", broker.port).ready()
-        for killed_after in (0, 1, 2, 3, 1, 0, 2, 3):
-            with post.running() as process:
-                assert process.stdin
-                assert process.stdout
-                process.stdin.write("temp 1\n" * 3)
-                for _ in range(killed_after):
-                    assert process.stdout.readline()
-        said = post("run", "0")
-        (made,) = map(int, re.findall(r"^temp: (\d+) reports made", said, re.MULTILINE))
-        assert 12 <= made <= 20
-        until(lambda: counted(store) >= made, "all reports")
-        assert counted(store) == made
-        assert set(store.rejects().get("open", {})) <= {"duplicate"}
+        until(in_use, "the lock")
+        # The folder is the MicroPython client's, in turns.
+        client = Client(PYTHON_POLICY, str(nobody.folder), device_id="c", fleet="open")
+        client.enroll(payload_of(EXPERIMENT))
+        assert client.report("temp", 21.4) is not None
+        assert client.report("temp", 21.4) is not None
+        del client
+        assert "consent: yes; 2 waiting" in nobody("status")
+        nobody("no")
+        assert "consent: no; 0 waiting" in nobody("status")
+        (nobody.folder / "ledger1").write_bytes(b"damaged")
+        assert "damaged" in nobody("status", status=1)
+        assert "damaged" in nobody("yes", status=1)
+        (nobody.folder / "settings.json").write_text('{"fleet": "open"}')
+        assert "settings.json: mqtt_host" in nobody("status", status=1)
+        # A value may have a field's name, and an escape that is none of ours is no password.
+        nobody.settings["mqtt_user"] = "mqtt_port"
+        for password, said in (("back\\slash\\new", "consent"), ("ä", "mqtt_password is wrong")):
+            nobody.settings["mqtt_password"] = password
+            nobody.meet(1)
+            assert said in nobody("status", status=1)
+        assert "usage" in nobody("stop", status=1) + nobody("run", "0", "0", status=2)
 
 
 class Withholding:
@@ -260,54 +199,122 @@ class Withholding:
         self._server.close()
 
 
-def test_unacknowledged_reports_are_bounded_and_resent_unchanged(program: Path, tmp_path: Path):
-    with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
-        between = Withholding(broker.port)
-        post = Post(program, tmp_path / "c", between.port).ready()
-        with post.running() as process:
-            assert process.stdin
-            assert process.stdout
-            process.stdin.write("temp 1\n" * 7)
-            for _ in range(7):
-                assert process.stdout.readline().startswith("temp: report ")
-            until(lambda: counted(store) == 4, "4 reports")
-        between.close()
-        assert len(between.published) == 4
-        post.meet(broker.port)
-        assert "; 0 waiting" in post("run", "0")
-        until(lambda: counted(store) >= 7, "7 reports")
-        until(lambda: store.rejects().get("open") == {"duplicate": 4}, "the same 4 again")
-        assert counted(store) == 7
+class TestReports:
+    def test_count_once_and_give_correct_shares(self, program: Path, tmp_path: Path):
+        """160 reports of one bin: within 40 of their mean, 7 standard deviations (once in 10^11)."""
+        with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+            for i in range(8):
+                fleet = ("open", "keyed")[i % 2]
+                post = Post(program, tmp_path / f"c-{i}", broker.port, fleet, fleet == "keyed").ready()
+                # Each 21st line of a device finds its budget spent; other lines are none.
+                said = post(
+                    "run", "0", text="x" * 9000 + "\n" + "temp 21.4\n" * 21 + "nobody 1\ntemp\n\ntemp 2"
+                )
+                assert said.count("a line is NAME VALUE") == 2
+                assert said.count("a line of more than 4095 bytes was not taken") == 1
+                assert "the last line has no end and may be cut, so it was not taken" in said
+                assert said.count("temp: report ") == 20
+                assert "temp: no report; 0 more left" in said
+                assert "temp: 20 reports made, 0 left" in said
+            for fleet in ("open", "keyed"):
+                until(lambda fleet=fleet: counted(store, fleet) >= 80, "80 reports")
+                assert counted(store, fleet) == 80
+            histogram = store.histogram("open", EXPERIMENT.digest) + store.histogram(
+                "keyed", EXPERIMENT.digest
+            )
+            truth = math.exp(2) / (math.exp(2) + 3)
+            assert abs(histogram[1] - 160 * truth) < 40
+            assert all(of_fleet == {} for of_fleet in store.rejects().values())
 
+    def test_survive_broker_restart(self, program: Path, tmp_path: Path):
+        with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+            post = Post(program, tmp_path / "c", broker.port).ready()
+            with post.running() as process:
+                assert process.stdin
+                assert process.stdout
+                process.stdin.write("temp 1\n" * 3)
+                until(lambda: counted(store) == 3, "3 reports")
+                before = broker.saved_ns
+                until(lambda: broker.saved_ns > before, "the aggregator's session is on disk")
+                broker.kill()
+                process.stdin.write("temp 1\n" * 5)
+                for number in range(1, 9):
+                    assert process.stdout.readline().startswith(f"temp: report {number}, ")
+                broker.start()
+                process.stdin.close()
+                assert process.wait(WAIT_S) == 0
+            until(lambda: counted(store) >= 8, "8 reports")
+            assert counted(store) == 8
 
-def test_over_tls_it_talks_to_the_fleet_s_broker_alone(program: Path, tmp_path: Path):
-    ca, other, port = Authority(tmp_path), Authority(tmp_path, "other"), free_port()
-    certificate, key = ca.sign("broker", "127.0.0.1")
-    own, own_key = ca.sign("c")
-    lines = (f"listener {port} 127.0.0.1", f"certfile {certificate}", f"keyfile {key}", f"cafile {ca.file}")
-    with (
-        MosquittoBroker(settings=(*lines, "require_certificate true")) as broker,
-        counting(tmp_path, broker) as store,
-    ):
-        post = Post(program, tmp_path / "c", port).ready()
-        post.settings |= {"mqtt_cert": own.read_text(), "mqtt_key": own_key.read_text()}
-        post.settings["mqtt_ca"] = ca.file.read_text()
-        post.meet(port)
-        assert "; 0 waiting\n" in post("run", "0", text="temp 1\n")
-        until(lambda: counted(store) == 1, "a report")
-        post.settings["mqtt_ca"] = other.file.read_text()
-        post.meet(port)
-        with post.running() as process:
-            assert process.stdin
-            assert process.stdout
-            process.stdin.write("temp 1\n")
-            assert process.stdout.readline().startswith("temp: report 2, ")
-            log = Path(broker._folder or "", "log")
-            until(lambda: "unknown ca" in log.read_text(), log.read_text)
-            process.terminate()
-            assert "; 1 waiting" in process.stdout.read()
-            assert process.wait(WAIT_S) == 3
-        assert counted(store) == 1
+    def test_count_once_if_killed_at_any_time(self, program: Path, tmp_path: Path):
+        with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+            post = Post(program, tmp_path / "c", broker.port).ready()
+            for killed_after in (0, 1, 2, 3, 1, 0, 2, 3):
+                with post.running() as process:
+                    assert process.stdin
+                    assert process.stdout
+                    process.stdin.write("temp 1\n" * 3)
+                    for _ in range(killed_after):
+                        assert process.stdout.readline()
+            said = post("run", "0")
+            (made,) = map(int, re.findall(r"^temp: (\d+) reports made", said, re.MULTILINE))
+            assert 12 <= made <= 20
+            until(lambda: counted(store) >= made, "all reports")
+            assert counted(store) == made
+            assert set(store.rejects().get("open", {})) <= {"duplicate"}
+
+    def test_without_ack_are_bounded_and_resent_unchanged(self, program: Path, tmp_path: Path):
+        with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+            between = Withholding(broker.port)
+            post = Post(program, tmp_path / "c", between.port).ready()
+            with post.running() as process:
+                assert process.stdin
+                assert process.stdout
+                process.stdin.write("temp 1\n" * 7)
+                for _ in range(7):
+                    assert process.stdout.readline().startswith("temp: report ")
+                until(lambda: counted(store) == 4, "4 reports")
+            between.close()
+            assert len(between.published) == 4
+            post.meet(broker.port)
+            assert "; 0 waiting" in post("run", "0")
+            until(lambda: counted(store) >= 7, "7 reports")
+            until(lambda: store.rejects().get("open") == {"duplicate": 4}, "the same 4 again")
+            assert counted(store) == 7
+
+    def test_go_only_to_the_broker_of_the_fleet_over_tls(self, program: Path, tmp_path: Path):
+        ca, other, port = Authority(tmp_path), Authority(tmp_path, "other"), free_port()
+        certificate, key = ca.sign("broker", "127.0.0.1")
+        own, own_key = ca.sign("c")
+        lines = (
+            f"listener {port} 127.0.0.1",
+            f"certfile {certificate}",
+            f"keyfile {key}",
+            f"cafile {ca.file}",
+        )
+        with (
+            MosquittoBroker(settings=(*lines, "require_certificate true")) as broker,
+            counting(tmp_path, broker) as store,
+        ):
+            post = Post(program, tmp_path / "c", port).ready()
+            post.settings |= {"mqtt_cert": own.read_text(), "mqtt_key": own_key.read_text()}
+            post.settings["mqtt_ca"] = ca.file.read_text()
+            post.meet(port)
+            assert "; 0 waiting\n" in post("run", "0", text="temp 1\n")
+            until(lambda: counted(store) == 1, "a report")
+            post.settings["mqtt_ca"] = other.file.read_text()
+            post.meet(port)
+            with post.running() as process:
+                assert process.stdin
+                assert process.stdout
+                process.stdin.write("temp 1\n")
+                assert process.stdout.readline().startswith("temp: report 2, ")
+                log = Path(broker._folder or "", "log")
+                until(lambda: "unknown ca" in log.read_text(), log.read_text)
+                process.terminate()
+                assert "; 1 waiting" in process.stdout.read()
+                assert process.wait(WAIT_S) == 3
+            assert counted(store) == 1
 
 
 @pytest.mark.broker
@@ -330,7 +337,7 @@ class TestNoDuringRun:
                 yield device, process
             broker.start()
 
-    def test_it_ends_within_a_second(self, waiting: tuple[Post, subprocess.Popen[str]]):
+    def test_ends_the_run_within_a_second(self, waiting: tuple[Post, subprocess.Popen[str]]):
         device, process = waiting
         since = time.monotonic()
         assert device("no") == ""
@@ -342,7 +349,9 @@ class TestNoDuringRun:
         device("yes")
         assert "consent: yes; 0 waiting" in device("status")
 
-    def test_is_kept_where_the_process_hangs_and_is_killed(self, waiting: tuple[Post, subprocess.Popen[str]]):
+    def test_is_stored_even_if_the_process_hangs_and_is_killed(
+        self, waiting: tuple[Post, subprocess.Popen[str]]
+    ):
         device, process = waiting
         process.send_signal(signal.SIGSTOP)
         said = device("no", status=1)
@@ -352,7 +361,7 @@ class TestNoDuringRun:
         assert "consent: no; 0 waiting" in device("status")
         assert not (device.folder / "no").exists()
 
-    def test_takes_the_folder_of_a_process_that_ends(self, waiting: tuple[Post, subprocess.Popen[str]]):
+    def test_takes_over_the_folder_of_an_ending_process(self, waiting: tuple[Post, subprocess.Popen[str]]):
         device, process = waiting
         process.send_signal(signal.SIGSTOP)
         killer = threading.Timer(1, process.kill)

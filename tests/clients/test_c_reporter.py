@@ -1,4 +1,4 @@
-"""The C client's reporter with a broker and a clock in Python: what it sends, when, and when nothing."""
+"""The C client's reporter with a broker and a clock in Python: what it sends, and when it is silent."""
 
 from __future__ import annotations
 
@@ -24,378 +24,385 @@ PAYLOAD = experiment_json(budget={"rule": "sum", "cap": 40_000_000})
 ANNOUNCE = keys.public_key_bytes(SIGNING)
 
 
-@pytest.mark.slow
-def test_it_subscribes_to_the_policy_s_names_and_says_online():
-    board = Board(kept={})
-    assert board.connected() == [*(("subscribe", TOPIC + name) for name in "efg"), ("status", "online")]
-    assert board.tick(1000) == []
-
-
-@pytest.mark.slow
-def test_sends_oldest_reports_first_and_resends_same_bytes():
-    board = Board()
-    board.connected()
-    board.message("e", PAYLOAD)
-    board.message("f", number_json(300, name="f"))  # with a longer code
-    made = [board.report("eeffefe"[i], None) for i in range(7)]
-    outbox = board.board.outbox()
-    assert made == [len(report) for report in outbox]
-    first = board.published()
-    assert [report for _, report in first] == outbox[:4]
-    assert board.published(20_000) == []
-    board.acknowledged(first[2][0])
-    board.acknowledged(first[2][0])
-    board.acknowledged(99)
-    assert board.board.outbox() == outbox[:2] + outbox[3:]
-    (fifth,) = board.published()
-    assert fifth[1] == outbox[4]
-    board.lost()
-    assert board.published() == []
-    # What was on its way goes again, as it was; what an old connection acknowledges late does not count.
-    again = [what[1:] for what in board.connected() if what[0] == "report"]
-    assert [report for _, report in again] == [*outbox[:2], *outbox[3:5]]
-    board.acknowledged(first[0][0])
-    assert board.published() == []
-    for number, _ in again:
-        board.acknowledged(number)
-    rest = board.published()
-    assert [report for _, report in rest] == outbox[5:]
-    # A broker that owes an answer for too long is left.
-    assert board.tick(29_999) == []
-    assert board.tick(1) == [("disconnect",)]
-    again = [what[1:] for what in board.connected() if what[0] == "report"]
-    assert [report for _, report in again] == outbox[5:]
-    for number, _ in again:
-        board.acknowledged(number)
-    assert (board.board.outbox(), board.published()) == ([], [])
-
-
-@pytest.mark.slow
-def test_without_a_yes_it_does_nothing_and_a_no_ends_it():
-    made = CBoard(POLICY, MemoryStorage(), entropy=Source(3), begin=False)
-    made.provision()
-    board = Board(made.storage.slots)
-    for _ in range(50):
-        assert board.tick(3_600_000) == []
-    board.message("e", PAYLOAD)
-    assert board.report() == 0
-    board.board.consent = True
-    board.connected()
-    assert board.report() > 0
-    assert len(board.published()) == 1
-    board.board.consent = False
-    assert board.tick() == [("status", "offline"), ("disconnect",)]
-    for _ in range(50):
-        assert board.tick(3_600_000) == []
+class TestConsent:
+    @pytest.mark.slow
+    def test_is_required_and_opt_out_ends_it(self):
+        made = CBoard(POLICY, MemoryStorage(), entropy=Source(3), begin=False)
+        made.provision()
+        board = Board(made.storage.slots)
+        for _ in range(50):
+            assert board.tick(3_600_000) == []
+        board.message("e", PAYLOAD)
         assert board.report() == 0
-    board.board.consent = True
-    assert [what for what in board.connected() if what[0] == "report"] == []
-    # From the network: a no always, a yes where the policy says so.
-    network = board.c.hushmote_consent_from_network
-    assert network(board.board.client, True) == -17
-    assert network(board.board.client, False) == 0
-    assert board.tick()[-1] == ("disconnect",)
-    assert network(board.board.client, True) == -17
-    assert board.board.consent is False
-    board.board.rules.consent = 1
-    assert network(board.board.client, True) == 0
-    assert board.board.consent is True
-
-
-@pytest.mark.slow
-def test_each_report_waits_for_a_random_time():
-    board = Board(delay=30_000)
-    board.connected()
-    board.message("e", PAYLOAD)
-    waits = []
-    for _ in range(30):
-        assert board.report() > 0
-        waited = 0
-        while not (sent := board.published(100)):
-            waited += 100
-        board.acknowledged(sent[0][0])
-        waits.append(waited)
-    assert max(waits) <= 30_000
-    assert (
-        len({wait // 3000 for wait in waits}) >= 4
-    )  # 30 draws hit fewer of 10 parts less than once in 10^12
-
-
-@pytest.mark.slow
-def test_reconnects_with_random_backoff_reset_by_good_connection():
-    waits: list[list[int]] = []
-    for seed in (5, 6):
-        board = Board(seed=seed, spread=8_000)
-        board.fails = True
-        waits.append([])
-        waited = 0
-        while len(waits[-1]) < 12:
-            waited += 100
-            if board.tick(100):
-                waits[-1].append(waited)
-                waited = 0
-        assert waits[-1][0] <= 8_100
-        assert all(wait <= min(2000 << i, 60_000) + 100 for i, wait in enumerate(waits[-1][1:]))
-        assert max(waits[-1]) > 8_100
-        board.fails = False
+        board.board.consent = True
         board.connected()
-        for _ in range(31):
-            assert board.tick(1000) == []
-        board.lost()
-        assert any(board.tick(100) for _ in range(81))
-        # Nobody answers the attempt.
-        assert board.tick(29_000) == []
-        assert board.tick(2000) == [("disconnect",)]
-    assert waits[0] != waits[1]
-
-
-@pytest.mark.slow
-def test_the_status_says_what_a_person_should_see_to():
-    names = ("e", *(f"n{i}" for i in range(8)))
-    board = Board(policy=POLICY | {"experiments": names})
-    board.connected()
-    one = experiment_json(budget={"rule": "sum", "cap": 1_000_000})
-    board.message("e", one)
-    assert board.tick() == []
-    assert board.report(value="no bool") > 0
-    assert board.tick()[0] == ("status", "online spent:e")
-    for i in range(6):
-        board.message(f"n{i}", b"{}")
-    assert board.tick() == [("status", "online spent:e " + " ".join(f"refused:n{i}" for i in range(6)))]
-    board.message("n6", b"{}")
-    refused = " ".join(f"refused:n{i}" for i in range(5))
-    assert board.tick() == [("status", f"online spent:e {refused} more")]
-    board.message("n7", b"{}")
-    assert board.tick() == []
-    board.board.entropy.stuck = True
-    assert board.report() == -2
-    assert board.tick()[0][1].startswith("online fault spent:e refused:n0 ")
-    board.board.entropy.stuck = False
-    board.report()
-    assert board.tick()[0][1].startswith("online spent:e ")
-    board.lost()
-    for _ in range(100):
-        if happened := board.tick(1000):
-            break
-    assert happened[0][1].startswith("offline spent:e ")
-
-
-def test_precomputed_gap_makes_report_of_every_reading():
-    board = Board()
-    board.message("e", experiment_json(every=90, budget={"rule": "unlimited"}))
-    for value in [True, "no bool", None] * 4:
-        assert (board.board.gap(10_000)[1], board.report(value=value) > 0) == (["e"], True)
+        assert board.report() > 0
+        assert len(board.published()) == 1
+        board.board.consent = False
+        assert board.tick() == [("status", "offline"), ("disconnect",)]
+        for _ in range(50):
+            assert board.tick(3_600_000) == []
+            assert board.report() == 0
+        board.board.consent = True
+        assert [what for what in board.connected() if what[0] == "report"] == []
+        # From the network: a no always, a yes where the policy says so.
+        network = board.c.hushmote_consent_from_network
+        assert network(board.board.client, True) == -17
+        assert network(board.board.client, False) == 0
+        assert board.tick()[-1] == ("disconnect",)
+        assert network(board.board.client, True) == -17
+        assert board.board.consent is False
+        board.board.rules.consent = 1
+        assert network(board.board.client, True) == 0
+        assert board.board.consent is True
 
 
 def full(slot: int, data: bytes) -> None:
     raise OSError(28)
 
 
-@pytest.mark.slow
-def test_retries_flash_write_a_minute_after_failed_puback():
-    board = Board()
-    board.connected()
-    board.message("e", PAYLOAD)
-    board.report()
-    board.report()
-    sent = board.published()
-    write, board.storage.write = board.storage.write, full
-    board.acknowledged(sent[0][0])
-    board.acknowledged(sent[1][0])
-    assert len(board.board.outbox()) == 2
-    assert board.tick(1000) == [("status", "online fault")]
-    assert (board.report(), board.tick()) == (0, [])
-    board.storage.write = write
-    board.tick(50_000)
-    assert len(board.board.outbox()) == 2
-    board.lost()
-    assert [what for what in board.connected() if what[0] == "report"] == []
-    for _ in range(10):
-        assert board.published(1000) == []
-    assert board.board.outbox() == []
-    assert board.tick(1000) == []
+class TestReports:
+    @pytest.mark.slow
+    def test_oldest_are_sent_first_and_resent_unchanged(self):
+        board = Board()
+        board.connected()
+        board.message("e", PAYLOAD)
+        board.message("f", number_json(300, name="f"))  # with a longer code
+        made = [board.report("eeffefe"[i], None) for i in range(7)]
+        outbox = board.board.outbox()
+        assert made == [len(report) for report in outbox]
+        first = board.published()
+        assert [report for _, report in first] == outbox[:4]
+        assert board.published(20_000) == []
+        board.acknowledged(first[2][0])
+        board.acknowledged(first[2][0])
+        board.acknowledged(99)
+        assert board.board.outbox() == outbox[:2] + outbox[3:]
+        (fifth,) = board.published()
+        assert fifth[1] == outbox[4]
+        board.lost()
+        assert board.published() == []
+        # What was on its way goes again, as it was; what an old connection acknowledges late does not count.
+        again = [what[1:] for what in board.connected() if what[0] == "report"]
+        assert [report for _, report in again] == [*outbox[:2], *outbox[3:5]]
+        board.acknowledged(first[0][0])
+        assert board.published() == []
+        for number, _ in again:
+            board.acknowledged(number)
+        rest = board.published()
+        assert [report for _, report in rest] == outbox[5:]
+        # A broker that owes an answer for too long is left.
+        assert board.tick(29_999) == []
+        assert board.tick(1) == [("disconnect",)]
+        again = [what[1:] for what in board.connected() if what[0] == "report"]
+        assert [report for _, report in again] == outbox[5:]
+        for number, _ in again:
+            board.acknowledged(number)
+        assert (board.board.outbox(), board.published()) == ([], [])
+
+    @pytest.mark.slow
+    def test_wait_for_a_random_time(self):
+        board = Board(delay=30_000)
+        board.connected()
+        board.message("e", PAYLOAD)
+        waits = []
+        for _ in range(30):
+            assert board.report() > 0
+            waited = 0
+            while not (sent := board.published(100)):
+                waited += 100
+            board.acknowledged(sent[0][0])
+            waits.append(waited)
+        assert max(waits) <= 30_000
+        assert (
+            len({wait // 3000 for wait in waits}) >= 4
+        )  # 30 draws hit fewer of 10 parts less than once in 10^12
+
+    def test_are_made_of_every_reading_with_precomputed_gap(self):
+        board = Board()
+        board.message("e", experiment_json(every=90, budget={"rule": "unlimited"}))
+        for value in [True, "no bool", None] * 4:
+            assert (board.board.gap(10_000)[1], board.report(value=value) > 0) == (["e"], True)
+
+    @pytest.mark.slow
+    def test_flash_write_is_retried_a_minute_after_failed_puback(self):
+        board = Board()
+        board.connected()
+        board.message("e", PAYLOAD)
+        board.report()
+        board.report()
+        sent = board.published()
+        write, board.storage.write = board.storage.write, full
+        board.acknowledged(sent[0][0])
+        board.acknowledged(sent[1][0])
+        assert len(board.board.outbox()) == 2
+        assert board.tick(1000) == [("status", "online fault")]
+        assert (board.report(), board.tick()) == (0, [])
+        board.storage.write = write
+        board.tick(50_000)
+        assert len(board.board.outbox()) == 2
+        board.lost()
+        assert [what for what in board.connected() if what[0] == "report"] == []
+        for _ in range(10):
+            assert board.published(1000) == []
+        assert board.board.outbox() == []
+        assert board.tick(1000) == []
 
 
 def signed(name: str, body: bytes, serial: int) -> bytes:
     return keys.sign_experiment(SIGNING, TOPIC + name, body, serial)
 
 
-@pytest.mark.slow
-def test_repeated_experiments_are_not_verified_again():
-    board = Board(announce_key=ANNOUNCE)
-    board.connected()
-    first, second, withdrawal = signed("e", PAYLOAD, 1), signed("e", PAYLOAD + b" ", 3), signed("e", b"", 4)
-    wrong = first[:-1] + bytes([first[-1] ^ 1])
-    for payload, verified, reports in (
-        (wrong, 1, False),
-        (first, 1, True),
-        (first, 0, True),
-        (wrong, 1, True),
-        (second, 1, True),
-        (first, 0, True),  # an old one
-        (b"", 0, True),
-        (withdrawal, 1, False),
-        (withdrawal, 0, False),
-        (second, 0, False),
-        (signed("f", PAYLOAD, 9), 1, False),
-    ):
-        board.verified = 0
-        board.message("e", payload)
-        assert (board.verified, board.report() > 0) == (verified, reports), payload[:40]
-        board.message("e", payload)
-        assert board.verified == verified
-        board = Board(board.storage, board.kept, announce_key=ANNOUNCE)
-        assert (board.report() > 0, board.verified) == (reports, 0)
+class TestExperiments:
+    @pytest.mark.slow
+    def test_are_not_verified_again_if_repeated(self):
+        board = Board(announce_key=ANNOUNCE)
         board.connected()
+        first, second, withdrawal = (
+            signed("e", PAYLOAD, 1),
+            signed("e", PAYLOAD + b" ", 3),
+            signed("e", b"", 4),
+        )
+        wrong = first[:-1] + bytes([first[-1] ^ 1])
+        for payload, verified, reports in (
+            (wrong, 1, False),
+            (first, 1, True),
+            (first, 0, True),
+            (wrong, 1, True),
+            (second, 1, True),
+            (first, 0, True),  # an old one
+            (b"", 0, True),
+            (withdrawal, 1, False),
+            (withdrawal, 0, False),
+            (second, 0, False),
+            (signed("f", PAYLOAD, 9), 1, False),
+        ):
+            board.verified = 0
+            board.message("e", payload)
+            assert (board.verified, board.report() > 0) == (verified, reports), payload[:40]
+            board.message("e", payload)
+            assert board.verified == verified
+            board = Board(board.storage, board.kept, announce_key=ANNOUNCE)
+            assert (board.report() > 0, board.verified) == (reports, 0)
+            board.connected()
 
-
-@pytest.mark.slow
-def test_in_an_open_fleet_what_is_no_longer_there_is_withdrawn():
-    board = Board()
-    board.connected()
-    board.message("e", PAYLOAD)
-    board.message("f", experiment_json(name="e"))  # not its own topic
-    assert board.board.status()["experiments"]["f"]["refused"] == "REFUSED"
-    board.board.during = lambda where: board.message("f", experiment_json(name="f"))
-    assert board.report() > 0  # and meanwhile nothing else, which is not remembered as refused
-    board.board.during = lambda where: None
-    board.message("f", experiment_json(name="f"))
-    assert board.report("f") > 0
-    board.tick(10_000)
-    assert board.report() > 0
-    board.lost()
-    board.connected()
-    board.tick(9_000)
-    assert board.report() > 0
-    board.tick(1_000)
-    assert (board.report(), board.kept) == (0, {})
-    board.message("e", PAYLOAD)
-    assert board.report() > 0
-    board.message("e", b"")
-    assert (board.report(), board.kept) == (0, {})
-    keyed = Board(announce_key=ANNOUNCE)
-    for wrong in (b"", PAYLOAD):  # in a keyed fleet the one says nothing, and the other is unsigned
-        keyed.connected()
-        if not keyed.verified:
-            keyed.message("e", signed("e", PAYLOAD, 1))
-        assert keyed.tick(10_000) == []
-        keyed.message("e", wrong)
-        assert keyed.tick() == [("status", "online refused:e")]
-        keyed.message("e", signed("e", PAYLOAD, 1))
-        assert keyed.tick() == [("status", "online")]
-        keyed.lost()
-    assert keyed.report() > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("announce", [None, ANNOUNCE])
-def test_kept_files_are_those_of_the_micropython_client(announce: bytes | None, tmp_path: Path):
-    board = Board(announce_key=announce)
-    board.connected()
-    folder = tmp_path / "experiments"
-
-    def other() -> tuple[Any, KeptExperiments]:
-        storage: Any = board.storage
-        client: Any = Client(POLICY, storage, device_id="board-1", announce_key=announce, fleet="home")
-        return client, KeptExperiments(client, str(folder))
-
-    _, theirs = other()
-    payloads = [PAYLOAD, signed("e", PAYLOAD, 7)] + [signed("e", b"", 9)] * (announce is not None)
-    for payload in payloads[announce is not None :]:
-        board.message("e", payload)
-        theirs.take("e", payload)
-        assert board.kept == {"e": (folder / "e").read_bytes()}
-        again = Board(board.storage, {"e": (folder / "e").read_bytes()}, announce_key=announce)
-        client, kept = other()
-        enrolled = again.board.status()["experiments"]["e"]["enrolled"]
-        assert enrolled == (client.status()["experiments"]["e"]["left"] is not None)
-        assert again.board.serial("e") == client.serials.get("e", 0)
-        assert kept.digests.keys() == ({"e"} if enrolled else set())
-    # Another fleet's, damaged, cut: none is taken, and the broker's next is.
-    whole = board.kept["e"]
-    for wrong in (whole[:-1], whole[:9], b"", whole + b"\0", bytes([whole[0] ^ 1]) + whole[1:], bytes(1200)):
-        again = Board(board.storage, {"e": wrong}, announce_key=announce)
-        assert not again.board.status()["experiments"]["e"]["enrolled"]
-        assert again.board.serial("e") == 0
-    fails = Board(board.storage, announce_key=announce)
-    fails.connected()
-    fails.fails = True
-    fails.message("e", payloads[1])
-    assert fails.tick()[0][1] == "online fault"
-    assert fails.report() > 0
-
-
-@pytest.mark.slow
-def test_a_connection_that_takes_nothing_is_left():
-    board = Board()
-    board.message("e", PAYLOAD)
-    board.c.hushmote_reporter_connected(board.reporter)  # which nobody asked for
-    assert board.happened == []
-    for fails, mute, happened in (
-        (True, False, [("subscribe", TOPIC + "e"), ("disconnect",)]),
-        (False, True, [*(("subscribe", TOPIC + name) for name in "efg"), ("disconnect",)]),
-    ):
-        while not board.tick(1000):
-            pass
-        board.fails, board.mute = fails, mute
-        board.c.hushmote_reporter_connected(board.reporter)
-        assert board.happened == happened
-        board.happened.clear()
-        board.fails = board.mute = False
-    board.connected()
-    # What cannot be published now is tried at the next step.
-    board.mute = True
-    board.report()
-    board.message("f", b"{}")
-    assert board.tick() == []
-    board.mute = False
-    assert [what[0] for what in board.tick()] == ["status", "report"]
-    board.c.hushmote_reporter_close(board.reporter)
-    assert board.happened == [("status", "offline refused:f"), ("disconnect",)]
-    board.happened.clear()
-    board.c.hushmote_reporter_close(board.reporter)
-    board.lost()
-    assert board.happened == []
-    assert board.tick()[0][0] == "connect"
-
-
-@pytest.mark.slow
-def test_another_client_on_its_ledger_is_a_word_of_its_status():
-    board = Board()
-    board.connected()
-    board.message("e", experiment_json(budget={"rule": "sum", "cap": 1_000_000}))
-    other = CBoard(POLICY, board.storage, entropy=Source(9))
-    other.consent = True
-    assert board.report() == 0
-    assert board.tick() == [("status", "online locked fault")]
-
-
-@pytest.mark.slow
-def test_it_begins_with_what_it_needs_and_may_keep_nothing():
-    for field in ("connect", "subscribe", "publish", "disconnect", "read_kept", "write_kept"):
+    @pytest.mark.slow
+    def test_no_longer_retained_are_withdrawn_in_open_fleet(self):
         board = Board()
-        setattr(board.port, field, type(getattr(board.port, field))())
-        assert board.begin() == -1
-    assert board.begin(keeps=False) == 0
-    board.connected()
-    board.message("e", PAYLOAD)
-    assert board.report() > 0
-    assert board.kept == {}
-    board.board.config.fleet = None
-    assert board.begin(keeps=False) == -1
-    board.board.config.fleet = b"home"
-    board.board.entropy.stuck = True
-    assert board.begin(keeps=False) == -2
-    board.board.client = (c_uint64 * len(board.board.client))()  # one that did not begin
-    assert board.begin(keeps=False) == -1
-    assert board.c.hushmote_consent_from_network(board.board.client, True) == -17
-    # What a smaller policy no longer allows is not taken from flash.
-    large = Board()
-    large.connected()
-    large.message("e", experiment_json(epsilon=4_000_000))
-    small = Board(large.storage, large.kept, POLICY | {"epsilon": 1_000_000})
-    assert small.board.status()["experiments"]["e"]["refused"] == "REFUSED_POLICY"
-    assert small.report() == 0
+        board.connected()
+        board.message("e", PAYLOAD)
+        board.message("f", experiment_json(name="e"))  # not its own topic
+        assert board.board.status()["experiments"]["f"]["refused"] == "REFUSED"
+        board.board.during = lambda where: board.message("f", experiment_json(name="f"))
+        assert board.report() > 0  # and meanwhile nothing else, which is not remembered as refused
+        board.board.during = lambda where: None
+        board.message("f", experiment_json(name="f"))
+        assert board.report("f") > 0
+        board.tick(10_000)
+        assert board.report() > 0
+        board.lost()
+        board.connected()
+        board.tick(9_000)
+        assert board.report() > 0
+        board.tick(1_000)
+        assert (board.report(), board.kept) == (0, {})
+        board.message("e", PAYLOAD)
+        assert board.report() > 0
+        board.message("e", b"")
+        assert (board.report(), board.kept) == (0, {})
+        keyed = Board(announce_key=ANNOUNCE)
+        for wrong in (b"", PAYLOAD):  # in a keyed fleet the one says nothing, and the other is unsigned
+            keyed.connected()
+            if not keyed.verified:
+                keyed.message("e", signed("e", PAYLOAD, 1))
+            assert keyed.tick(10_000) == []
+            keyed.message("e", wrong)
+            assert keyed.tick() == [("status", "online refused:e")]
+            keyed.message("e", signed("e", PAYLOAD, 1))
+            assert keyed.tick() == [("status", "online")]
+            keyed.lost()
+        assert keyed.report() > 0
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("announce", [None, ANNOUNCE], ids=["open", "keyed"])
+    def test_files_match_those_of_micropython_client(self, announce: bytes | None, tmp_path: Path):
+        board = Board(announce_key=announce)
+        board.connected()
+        folder = tmp_path / "experiments"
+
+        def other() -> tuple[Any, KeptExperiments]:
+            storage: Any = board.storage
+            client: Any = Client(POLICY, storage, device_id="board-1", announce_key=announce, fleet="home")
+            return client, KeptExperiments(client, str(folder))
+
+        _, theirs = other()
+        payloads = [PAYLOAD, signed("e", PAYLOAD, 7)] + [signed("e", b"", 9)] * (announce is not None)
+        for payload in payloads[announce is not None :]:
+            board.message("e", payload)
+            theirs.take("e", payload)
+            assert board.kept == {"e": (folder / "e").read_bytes()}
+            again = Board(board.storage, {"e": (folder / "e").read_bytes()}, announce_key=announce)
+            client, kept = other()
+            enrolled = again.board.status()["experiments"]["e"]["enrolled"]
+            assert enrolled == (client.status()["experiments"]["e"]["left"] is not None)
+            assert again.board.serial("e") == client.serials.get("e", 0)
+            assert kept.digests.keys() == ({"e"} if enrolled else set())
+        # Another fleet's, damaged, cut: none is taken, and the broker's next is.
+        whole = board.kept["e"]
+        for wrong in (
+            whole[:-1],
+            whole[:9],
+            b"",
+            whole + b"\0",
+            bytes([whole[0] ^ 1]) + whole[1:],
+            bytes(1200),
+        ):
+            again = Board(board.storage, {"e": wrong}, announce_key=announce)
+            assert not again.board.status()["experiments"]["e"]["enrolled"]
+            assert again.board.serial("e") == 0
+        fails = Board(board.storage, announce_key=announce)
+        fails.connected()
+        fails.fails = True
+        fails.message("e", payloads[1])
+        assert fails.tick()[0][1] == "online fault"
+        assert fails.report() > 0
+
+
+class TestStatus:
+    @pytest.mark.slow
+    def test_shows_what_needs_attention(self):
+        names = ("e", *(f"n{i}" for i in range(8)))
+        board = Board(policy=POLICY | {"experiments": names})
+        board.connected()
+        one = experiment_json(budget={"rule": "sum", "cap": 1_000_000})
+        board.message("e", one)
+        assert board.tick() == []
+        assert board.report(value="no bool") > 0
+        assert board.tick()[0] == ("status", "online spent:e")
+        for i in range(6):
+            board.message(f"n{i}", b"{}")
+        assert board.tick() == [("status", "online spent:e " + " ".join(f"refused:n{i}" for i in range(6)))]
+        board.message("n6", b"{}")
+        refused = " ".join(f"refused:n{i}" for i in range(5))
+        assert board.tick() == [("status", f"online spent:e {refused} more")]
+        board.message("n7", b"{}")
+        assert board.tick() == []
+        board.board.entropy.stuck = True
+        assert board.report() == -2
+        assert board.tick()[0][1].startswith("online fault spent:e refused:n0 ")
+        board.board.entropy.stuck = False
+        board.report()
+        assert board.tick()[0][1].startswith("online spent:e ")
+        board.lost()
+        for _ in range(100):
+            if happened := board.tick(1000):
+                break
+        assert happened[0][1].startswith("offline spent:e ")
+
+    @pytest.mark.slow
+    def test_shows_another_client_on_the_ledger(self):
+        board = Board()
+        board.connected()
+        board.message("e", experiment_json(budget={"rule": "sum", "cap": 1_000_000}))
+        other = CBoard(POLICY, board.storage, entropy=Source(9))
+        other.consent = True
+        assert board.report() == 0
+        assert board.tick() == [("status", "online locked fault")]
+
+
+class TestConnection:
+    @pytest.mark.slow
+    def test_subscribes_to_policy_names_and_sends_online(self):
+        board = Board(kept={})
+        assert board.connected() == [*(("subscribe", TOPIC + name) for name in "efg"), ("status", "online")]
+        assert board.tick(1000) == []
+
+    @pytest.mark.slow
+    def test_backoff_is_random_and_reset_by_good_connection(self):
+        waits: list[list[int]] = []
+        for seed in (5, 6):
+            board = Board(seed=seed, spread=8_000)
+            board.fails = True
+            waits.append([])
+            waited = 0
+            while len(waits[-1]) < 12:
+                waited += 100
+                if board.tick(100):
+                    waits[-1].append(waited)
+                    waited = 0
+            assert waits[-1][0] <= 8_100
+            assert all(wait <= min(2000 << i, 60_000) + 100 for i, wait in enumerate(waits[-1][1:]))
+            assert max(waits[-1]) > 8_100
+            board.fails = False
+            board.connected()
+            for _ in range(31):
+                assert board.tick(1000) == []
+            board.lost()
+            assert any(board.tick(100) for _ in range(81))
+            # Nobody answers the attempt.
+            assert board.tick(29_000) == []
+            assert board.tick(2000) == [("disconnect",)]
+        assert waits[0] != waits[1]
+
+    @pytest.mark.slow
+    def test_is_closed_if_it_accepts_nothing(self):
+        board = Board()
+        board.message("e", PAYLOAD)
+        board.c.hushmote_reporter_connected(board.reporter)  # which nobody asked for
+        assert board.happened == []
+        for fails, mute, happened in (
+            (True, False, [("subscribe", TOPIC + "e"), ("disconnect",)]),
+            (False, True, [*(("subscribe", TOPIC + name) for name in "efg"), ("disconnect",)]),
+        ):
+            while not board.tick(1000):
+                pass
+            board.fails, board.mute = fails, mute
+            board.c.hushmote_reporter_connected(board.reporter)
+            assert board.happened == happened
+            board.happened.clear()
+            board.fails = board.mute = False
+        board.connected()
+        # What cannot be published now is tried at the next step.
+        board.mute = True
+        board.report()
+        board.message("f", b"{}")
+        assert board.tick() == []
+        board.mute = False
+        assert [what[0] for what in board.tick()] == ["status", "report"]
+        board.c.hushmote_reporter_close(board.reporter)
+        assert board.happened == [("status", "offline refused:f"), ("disconnect",)]
+        board.happened.clear()
+        board.c.hushmote_reporter_close(board.reporter)
+        board.lost()
+        assert board.happened == []
+        assert board.tick()[0][0] == "connect"
+
+    @pytest.mark.slow
+    def test_requires_its_callbacks_but_not_storage(self):
+        for field in ("connect", "subscribe", "publish", "disconnect", "read_kept", "write_kept"):
+            board = Board()
+            setattr(board.port, field, type(getattr(board.port, field))())
+            assert board.begin() == -1
+        assert board.begin(keeps=False) == 0
+        board.connected()
+        board.message("e", PAYLOAD)
+        assert board.report() > 0
+        assert board.kept == {}
+        board.board.config.fleet = None
+        assert board.begin(keeps=False) == -1
+        board.board.config.fleet = b"home"
+        board.board.entropy.stuck = True
+        assert board.begin(keeps=False) == -2
+        board.board.client = (c_uint64 * len(board.board.client))()  # one that did not begin
+        assert board.begin(keeps=False) == -1
+        assert board.c.hushmote_consent_from_network(board.board.client, True) == -17
+        # What a smaller policy no longer allows is not taken from flash.
+        large = Board()
+        large.connected()
+        large.message("e", experiment_json(epsilon=4_000_000))
+        small = Board(large.storage, large.kept, POLICY | {"epsilon": 1_000_000})
+        assert small.board.status()["experiments"]["e"]["refused"] == "REFUSED_POLICY"
+        assert small.report() == 0
 
 
 class TestAskingEach:
@@ -419,7 +426,7 @@ class TestAskingEach:
         board.c.hushmote_reporter_tick(board.reporter, 0)
         return Board(board.storage, board.kept if kept is None else kept, self.EACH, announce_key=announce)
 
-    def test_higher_epsilon_asks_again_and_the_old_version_goes_on(self):
+    def test_asks_again_for_higher_epsilon_and_old_version_goes_on(self):
         board = self.agreed()
         assert board.take("e", self.STRONG) == self.UNASKED
         for restart in (False, True):
@@ -438,7 +445,7 @@ class TestAskingEach:
             assert one.board.status()["experiments"]["e"]["epsilon"] == 4_000_000
             assert one.asking() == {}
 
-    def test_signature_is_verified_with_the_yes_and_serials_hold(self):
+    def test_consent_verifies_the_signature_and_keeps_serials(self):
         board = self.agreed(ANNOUNCE, signed("e", PAYLOAD, 3))
         assert board.verified == 1
         forged = self.STRONG + b"\0" + bytes(68)
@@ -453,7 +460,7 @@ class TestAskingEach:
         assert again.take("e", signed("e", PAYLOAD, 5)) == self.UNASKED
 
     @pytest.mark.parametrize("restart", [False, True])
-    def test_no_to_everything_forgets_each_yes(self, restart: bool):
+    def test_general_opt_out_erases_every_consent(self, restart: bool):
         board = self.agreed()
         board.board.consent = False
         assert not board.board.status()["experiments"]["e"]["enrolled"]
@@ -469,7 +476,7 @@ class TestAskingEach:
         assert board.report() > 0
         assert set(board.kept) == {"e", "e.yes"}
 
-    def test_no_that_could_not_be_written_forgets_as_well(self):
+    def test_unwritten_opt_out_erases_consent_too(self):
         board = self.agreed()
 
         def fail(slot: int, data: bytes) -> None:
@@ -483,7 +490,7 @@ class TestAskingEach:
         assert board.report() == 0
         assert board.take("e", PAYLOAD) == self.UNASKED
 
-    def test_no_meanwhile_ends_the_question(self):
+    def test_concurrent_opt_out_ends_the_question(self):
         """A no that comes while a signature is verified, as from an interrupt."""
         board = self.agreed(ANNOUNCE, signed("e", PAYLOAD, 3))
         verify = board._verify
@@ -501,7 +508,7 @@ class TestAskingEach:
             assert one.report() == 0
             assert one.take("e", signed("e", self.STRONG, 4)) == self.UNASKED
 
-    def test_kept_yes_is_that_of_the_micropython_client(self, tmp_path: Path):
+    def test_stored_consent_matches_micropython_client(self, tmp_path: Path):
         board = self.agreed()
         client = Client(self.EACH, board.storage, device_id="board-1", fleet="home")
         theirs = KeptExperiments(client, str(tmp_path))
@@ -510,7 +517,7 @@ class TestAskingEach:
         theirs.agree("e")
         assert board.kept == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
-    def test_damaged_yes_asks_again(self):
+    def test_asks_again_if_stored_consent_is_damaged(self):
         board = self.agreed()
         whole = board.kept["e.yes"]
         damaged = [whole[:size] for size in range(len(whole))] + [whole + b"\0", bytes(2000)]
@@ -522,7 +529,7 @@ class TestAskingEach:
         other = self.again(board, {"f": board.kept["e"], "f.yes": whole})
         assert other.take("f", experiment_json(name="f")) == self.UNASKED
 
-    def test_yes_that_flash_does_not_take_lasts_until_the_restart(self):
+    def test_unwritten_consent_lasts_until_the_restart(self):
         board = Board(policy=self.EACH)
         board.connected()
         assert board.take("e", PAYLOAD) == self.UNASKED
@@ -533,7 +540,7 @@ class TestAskingEach:
         assert board.tick()[0] == ("status", "online fault")
         assert self.again(board).take("e", PAYLOAD) == self.UNASKED
 
-    def test_waiting_question_is_a_word_of_the_status(self):
+    def test_status_shows_waiting_question(self):
         board = Board(policy=self.EACH)
         board.connected()
         board.message("e", PAYLOAD)
@@ -543,7 +550,7 @@ class TestAskingEach:
         assert board.agree("e") == 0
         assert board.tick(1000) == [("status", "online")]
 
-    def test_other_name_and_malformed_do_not_wait(self):
+    def test_refused_experiments_do_not_wait(self):
         board = Board(policy=self.EACH)
         odd = (experiment_json(name="f"), b'{"epsilon":1}', b"{}", b"x", PAYLOAD + bytes(1100))
         for payload in odd:
@@ -552,7 +559,7 @@ class TestAskingEach:
         assert (board.agree("e"), board.agree("none")) == (self.UNASKED, -8)
         assert Board().agree("e") == -8
 
-    def test_refused_version_is_asked_about_once_its_yes_has_ended(self):
+    def test_asks_about_refused_version_once_consent_has_ended(self):
         """What was refused once is not looked at again, but for the question."""
         pinned = experiment_json(budget={"rule": "count", "cap": 4})
         for end in ("no", "withdrawal", "another yes"):
@@ -569,7 +576,7 @@ class TestAskingEach:
             assert board.take("e", pinned) == self.UNASKED
             assert board.asking() == {"e": pinned}
 
-    def test_policy_and_asker_must_fit(self):
+    def test_policy_and_callback_must_match(self):
         board = Board(policy=self.EACH)
         assert board.c.hushmote_text(self.UNASKED) == b"nobody has said yes to this question"
         for call in (board.c.hushmote_enroll, board.c.hushmote_enroll_kept):

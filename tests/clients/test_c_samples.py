@@ -46,19 +46,19 @@ def takes_part(printed: str) -> bool:
 
 @pytest.mark.parametrize("port", ["idf", "zephyr"])
 class TestSamples:
-    def test_makes_no_ledger_by_default(self, tmp_path: Path, port: str):
+    def test_creates_no_ledger_by_default(self, tmp_path: Path, port: str):
         for makes in (None, False):
             printed = Sample(tmp_path, port, makes).run(FIRST, SECOND, THIRD)
             assert printed.count("no ledger: build with HUSHMOTE_MAKE_LEDGER=1") == 1
             assert printed.count("locked: no ledger; provision this board\n") >= 3
             assert not takes_part(printed)
 
-    def test_makes_the_ledger_and_asks_for_a_yes(self, tmp_path: Path, port: str):
+    def test_creates_the_ledger_and_asks_for_consent(self, tmp_path: Path, port: str):
         sample = Sample(tmp_path, port, makes=True)
         for presses, takes in (((), False), ((FIRST,), False), ((FIRST, SECOND), True)):
             assert takes_part(sample.run(*presses)) == takes
 
-    def test_no_ends_it(self, tmp_path: Path, port: str):
+    def test_opt_out_ends_it(self, tmp_path: Path, port: str):
         printed = Sample(tmp_path, port, makes=True).run(FIRST, SECOND, THIRD)
         if port == "idf":
             assert printed.endswith("connections: 1, goodbyes: 1\n")
@@ -109,15 +109,15 @@ class TestButton:
     def test_counts_once_per_press(self, button: ctypes.CDLL):
         assert self.counts(button, [0, *[1] * 100, 0, *[1] * 40]) == [31, 132]
 
-    def test_stuck_from_power_up_never_counts(self, button: ctypes.CDLL):
+    def test_never_counts_if_stuck_since_power_up(self, button: ctypes.CDLL):
         assert self.counts(button, [1] * 1000) == []
         assert self.counts(button, [*[1] * 1000, 0, *[1] * 40]) == [1031]
 
-    def test_bounce_begins_anew(self, button: ctypes.CDLL):
+    def test_bounce_starts_again(self, button: ctypes.CDLL):
         assert self.counts(button, [0, *[1] * 29, 0, *[1] * 31]) == [61]
         assert self.counts(button, [0, *[1, 0] * 200]) == []
 
-    def test_two_touches_without_a_look_between_are_not_one(self, button: ctypes.CDLL):
+    def test_two_touches_between_polls_are_not_one_press(self, button: ctypes.CDLL):
         """As where the loop waits 4.8 s for a network."""
         assert self.counts(button, [0, 1, 1, 1], step_ms=4800) == []
         assert self.counts(button, [0, 1, 1, 1, 1], step_ms=1000) == [4]

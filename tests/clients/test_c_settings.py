@@ -1,4 +1,4 @@
-"""What the C client takes as settings, field by field: everything else is one code at the start."""
+"""Settings that the C client accepts, field by field; any others give one error code at the start."""
 
 import ctypes
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_rejects_exactly_the_invalid_settings(tmp_path: Path):
         assert said(library, changes) == BAD, changes
 
 
-def test_without_arithmetic_of_its_own_it_needs_an_engine_s(tmp_path: Path):
+def test_requires_an_engine_without_its_own_arithmetic(tmp_path: Path):
     library = c_core.library(tmp_path, ("settings",), "-DHUSHMOTE_WITH_SHA256=0", "-DHUSHMOTE_WITH_P256=0")
     keyed = {"fleet": b"f", "announce_key": bytes(64), "sha256": Sha256(NOWHERE)}
     assert said(library, {}) == BAD

@@ -29,6 +29,14 @@ class TestPowerCuts:
             ("nvs strings", ASKS_EACH, 1096),
             ("zephyr", ASKS_EACH, 356),
         ],
+        ids=[
+            "nvs",
+            "nvs overwrites erased",
+            "zephyr",
+            "zephyr without marks",
+            "nvs asks each",
+            "zephyr asks each",
+        ],
     )
     def test_never_lock_nor_overspend(
         self, tmp_path: Path, storage: str, flags: tuple[str, ...], operations: int
@@ -38,11 +46,11 @@ class TestPowerCuts:
 
     @pytest.mark.parametrize("storage", ["nvs strings", "zephyr"])
     @pytest.mark.parametrize("again", [1, 2, 5])
-    def test_may_come_twice(self, tmp_path: Path, storage: str, again: int):
+    def test_may_happen_twice(self, tmp_path: Path, storage: str, again: int):
         counts = live(build(tmp_path, storage), 7, again)
         assert counts.items() >= ALL_WELL.items()
 
-    @pytest.mark.parametrize("flags", [(), (ERASED_IS_OVERWRITTEN,)])
+    @pytest.mark.parametrize("flags", [(), (ERASED_IS_OVERWRITTEN,)], ids=["erased", "overwritten"])
     def test_lock_a_ledger_of_blobs(self, tmp_path: Path, flags: tuple[str, ...]):
         """Which this port once was, and ESPHome's preferences are: the model would show it."""
         counts = live(build(tmp_path, "nvs blobs", *flags))

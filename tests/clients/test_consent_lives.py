@@ -313,7 +313,7 @@ def of_javascript(answer: Any) -> list[Any]:
     return [found, consent, pending, total, squares, lines, asking]
 
 
-def test_three_clients_agree_step_by_step():
+def test_clients_agree_step_by_step():
     """LONG=1 plays 50,000 lives."""
     counts: Counter[str] = Counter()
     assert NODE

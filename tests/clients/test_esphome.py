@@ -1,4 +1,4 @@
-"""The ESPHome component: host firmware, a real broker, a real aggregator, somebody at Home Assistant."""
+"""The ESPHome component: host firmware, a real broker, a real aggregator, and a user of Home Assistant."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_host_firmware_reports_after_opt_in_until_budget_ends(tmp_path: Path):
 
 
 @needs_esphome_build
-def test_only_the_button_says_yes_and_a_no_drops_what_waits(tmp_path: Path):
+def test_only_button_opts_in_and_opt_out_drops_unsent_reports(tmp_path: Path):
     with MosquittoBroker() as broker:
         stuck = {"hold": "ALWAYS_ON"}  # down from power-up, until it is released
         api_port = write(tmp_path, broker.port, "hall", consent_from="board", sum=16 * 20, **stuck)
@@ -235,7 +235,7 @@ def test_only_the_button_says_yes_and_a_no_drops_what_waits(tmp_path: Path):
 
 
 @needs_esphome_build
-def test_the_component_compiles_for_an_esp32(tmp_path: Path):
+def test_component_compiles_for_esp32(tmp_path: Path):
     """With ESPHome's own headers for the host, and the port's for ESP-IDF."""
     write(tmp_path, 1883)
     esphome("compile", "--only-generate", "desk.yaml", folder=tmp_path)
@@ -263,6 +263,7 @@ def test_the_component_compiles_for_an_esp32(tmp_path: Path):
         ({"consent_from": "anyone"}, "Unknown value 'anyone'"),
         ({"consent_from": "network, ask: each"}, "this component has one yes to all experiments"),
     ],
+    ids=["sum", "reading", "four readings", "consent_from", "ask"],
 )
 def test_reports_yaml_errors_before_build(tmp_path: Path, changes: dict, said: str):
     write(tmp_path, 1883, **changes)
@@ -279,7 +280,7 @@ def test_reports_yaml_errors_before_build(tmp_path: Path, changes: dict, said: s
         ("announce_key: '00'", "must be 128 hex digits"),
     ],
 )
-def test_a_wrong_identity_is_said_too(tmp_path: Path, broken: str, said: str):
+def test_reports_invalid_identity_before_build(tmp_path: Path, broken: str, said: str):
     write(tmp_path, 1883)
     identity = tmp_path / "desk.esphome.yaml"
     field = broken.split(":")[0]
@@ -297,8 +298,9 @@ def test_a_wrong_identity_is_said_too(tmp_path: Path, broken: str, said: str):
         ("deep_sleep: {sleep_duration: 10min, run_duration: 30s}", 0, "Configuration is valid!"),
         ("deep_sleep: {sleep_duration: 10min, wakeup_pin: GPIO33}", 2, "sleep_duration alone"),
     ],
+    ids=["plain", "deep sleep", "wake-up pin"],
 )
-def test_the_example_is_valid_and_conceals_the_key(tmp_path: Path, block: str, status: int, said: str):
+def test_example_is_valid_and_hides_the_key(tmp_path: Path, block: str, status: int, said: str):
     write(tmp_path, 1883)
     identity = (tmp_path / "desk.esphome.yaml").read_text()
     example = (COMPONENTS.parent / "example.yaml").read_text()

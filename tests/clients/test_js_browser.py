@@ -77,7 +77,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield Page(browser, url)
 
 
-def test_two_tabs_spend_a_budget_once(page):
+def test_two_tabs_share_one_budget(page):
     page.open()
     page.run(FRESH)
     first = page.browser.driver.current_window_handle
@@ -91,7 +91,7 @@ def test_two_tabs_spend_a_budget_once(page):
     assert sorted([*second, *page.browser.script("return window.numbers")]) == list(range(1, 41))
 
 
-def test_a_reload_takes_nothing_back(page):
+def test_reload_refunds_nothing(page):
     page.open()
     page.run(FRESH)
     assert page.run(LOOK)[0] == 1
@@ -133,15 +133,13 @@ def test_cleared_storage_locks_until_provisioned(page):
     assert page.run(LOOK)[0] == 1
 
 
-def test_a_browser_without_storage_is_silent_and_says_why(page):
+def test_is_silent_without_storage_and_shows_why(page):
     page.open()
     throws = "get() { throw new DOMException('no', 'SecurityError'); }"
     throws = f"Object.defineProperty(window, 'indexedDB', {{ {throws} }});"
     number, status = page.run(throws + "const client = await open();" + LOOK)
     assert (number, status["locked"]) == (None, "locked: storage failed: SecurityError: no")
 
-
-# --- The form ---------------------------------------------------------------------------------------
 
 BUDGET = {"rule": "sum", "cap": 2_000_000}
 WAYS = ["bicycle", "train", "car", "another"]

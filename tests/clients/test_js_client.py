@@ -1,4 +1,4 @@
-"""clients/js: held to the vectors, to what boards take and draw, to e^epsilon, and to power cuts."""
+"""clients/js checked against the vectors, the boards' decisions and draws, e^epsilon, and power cuts."""
 
 import functools
 import hashlib
@@ -86,64 +86,8 @@ def ask(requests: list[Any]) -> list[Any]:
     return [json.loads(process.stdout.readline()) for _ in requests]
 
 
-def test_the_package_has_the_version_of_all():
-    assert json.loads((ROOT / "clients/js/package.json").read_text())["version"] == VERSION
-
-
-# --- From a reading to a code -----------------------------------------------------------------------
-
-
 def payloads() -> dict[str, bytes]:
     return {case["sha256"][:8]: case["payload"].encode() for case in VECTORS["experiments"]}
-
-
-def test_thresholds_of_the_vectors():
-    cases = VECTORS["thresholds"]
-    assert ask([["threshold", c["epsilon"], c["g"] - 1] for c in cases]) == [c["threshold"] for c in cases]
-
-
-def test_experiments_of_the_vectors():
-    cases = VECTORS["experiments"]
-    for case, found in zip(cases, ask([["parse", c["payload"].encode()] for c in cases]), strict=True):
-        names = {"cap": "cap", "domain": "domain", "code_count": "codes", "code_bytes": "codeBytes"}
-        names |= {"sha256": "sha256", "epsilon": "epsilon", "every": "every"}
-        assert {k: str(case[k]) for k in names} == {k: str(found[v]) for k, v in names.items()}
-    assert str(2**54 - 1) in {str(case["cap"]) for case in cases}
-
-
-def test_questions_of_the_vectors():
-    cases = json.loads((ROOT / "tests" / "vectors_questions.json").read_text())["questions"]
-    found = ask([["question", case["payload"].encode()] for case in cases])
-    for case, answer in zip(cases, found, strict=True):
-        assert answer == case["question"] or (
-            case["question"] is None and answer.startswith("ExperimentRefused: ")
-        ), case
-
-
-def test_rejects_malformed_vectors():
-    cases = [bytes.fromhex(c["hex"]) if "hex" in c else c["payload"].encode() for c in VECTORS["malformed"]]
-    assert all(str(found).startswith("ExperimentRefused: ") for found in ask([["parse", c] for c in cases]))
-
-
-def test_readings_of_the_vectors():
-    made = {"float": float, "bytes": str.encode, "bool": bool}
-    # JavaScript has no float 1.0 besides the integer 1.
-    cases = [c for c in VECTORS["buckets"] if (c["kind"], c["value"]) != ("float", 1.0)]
-    assert len(cases) == len(VECTORS["buckets"]) - 1
-    values = [made.get(c["kind"], lambda x: x)(c["value"]) for c in cases]
-    found = ask([["bucket", payloads()[c["experiment"]], v] for c, v in zip(cases, values, strict=True)])
-    for case, index in zip(cases, found, strict=True):
-        index = "TypeError" if str(index).startswith("TypeError") else index
-        assert (None if index is None else str(index)) == (
-            None if case["index"] is None else str(case["index"])
-        ), case
-
-
-def test_codes_of_the_vectors():
-    cases = VECTORS["codes"]
-    assert ask([["code", payloads()[c["experiment"]], c["index"], c["draws"]] for c in cases]) == [
-        c["code"] for c in cases
-    ]
 
 
 class Recorder:
@@ -162,51 +106,6 @@ class Recorder:
         return bool(self.draws[-1][2])
 
 
-def test_codes_and_draws_are_those_of_boards():
-    """Every experiment of the vectors, 40 random indices and draws each; so every level is met."""
-    rng = Random(1)  # noqa: S311
-    requests, codes = [], []
-    for payload in payloads().values():
-        exp = Experiment.parse(payload)
-        for _ in range(40):
-            index = rng.choice((None, rng.randrange(exp.domain)))
-            recorder = Recorder(rng)
-            codes.append(exp.randomize(index, recorder))
-            requests.append(["code", payload, index, recorder.draws])
-    assert ask(requests) == codes
-
-
-def test_texts_are_hashed_as_on_boards():
-    pgr, prefix = {"mechanism": "pgr", "q": 5}, {"mechanism": "prefix", "q": 3}
-    shapes = [{"slots": 4096} | pgr, {"slots": 4, "prefixes": [1, 2, 2]} | pgr]
-    for shape in [*shapes, {"slots": 4, "prefixes": [3] * 16} | prefix]:
-        payload = experiment_json(type="text", salt="pepper", epsilon=2_000_000, **shape)
-        texts = [t for t in TEXTS if t != "\ud800"]  # which JavaScript's UTF-8 has another letter for
-        exp = Experiment.parse(payload)
-        found = ask([["bucket", payload, t] for t in texts])
-        assert [str(x) for x in found] == [str(exp.bucket(t)) for t in texts]
-
-
-def test_its_own_draws_are_even_and_keep_their_chances():
-    """n = 30,000 each, 7 standard deviations: each of 37 outcomes is a false alarm in 1e-11 of the runs."""
-    n, chances = 30_000, [("below", k, [1 / k] * k) for k in (1, 2, 3, 5, 24)]
-    chances.append(("bernoulli", 2**30 // 10, [0.9, 0.1]))
-    found = ask([["frequencies", n, name, argument, len(p)] for name, argument, p in chances])
-    for counts, (_, _, expected) in zip(found, chances, strict=True):
-        assert sum(counts) == n
-        for count, p in zip(counts, expected, strict=True):
-            assert abs(count - n * p) <= 7 * (n * p * (1 - p)) ** 0.5
-
-
-def test_a_random_source_that_repeats_itself_makes_no_report():
-    calls = [["stick"], SPENT[0], ["status"]]
-    _, report, status = play(calls, {"records": FRESH}, payloads=[E])["answers"]
-    assert report == "EntropyError: crypto.getRandomValues is missing or stuck"
-    assert status["sum"] == "0"
-
-
-# --- Privacy ----------------------------------------------------------------------------------------
-
 BUDGET: dict[str, Any] = {"budget": {"rule": "unlimited"}}
 LABELS = {"name": "v", "type": "choice", "labels": ["a", "b"]}
 PAIR = {"type": "pair", "of": [LABELS, {"name": "c", "type": "bool"}]}
@@ -223,36 +122,6 @@ SHAPES: dict[str, dict[str, Any]] = {
     "views": PAIR
     | {"mechanism": "views", "views": [[0], [1], [0, 1]], "cells": [2, 2, 5], "weights": [1, 0, 3]},
 }
-
-
-@pytest.mark.parametrize("epsilon", [200_000, 1_000_000, 5_000_000])
-@pytest.mark.parametrize("name", SHAPES)
-def test_chances_match_boards_and_stay_below_e_to_epsilon(name, epsilon):
-    shape = SHAPES[name]
-    make = number_json if "bins" in shape else experiment_json
-    payload = make(**{"epsilon": epsilon} | BUDGET | shape)
-    exp = Experiment.parse(payload)
-    values: list[Any] = [None, *(i / exp.domain + 1e-3 for i in range(exp.domain))]
-    if exp.type == "pair":
-        values = [None, *([label, c] for label in ("a", "b", "?") for c in (True, False))]
-    elif exp.type != "number":
-        values = [None, True, False] if exp.type == "bool" else [None, "a", "ab", "abc", "b", "", "xyz"]
-    answers = ask([["distribution", payload, v] for v in values])
-    exact = {
-        i: {code: sum((Fraction(int(o), int(u)) for u, o in sums), Fraction()) for code, sums in answer}
-        for i, answer in enumerate(answers)
-    }
-    for i, value in enumerate(values):
-        index = exp.bucket(value)
-
-        def run(rng: BranchingRng, index: int | None = index) -> int:
-            return exp.randomize(index, rng)
-
-        assert exact[i] == distribution(run)
-    assert_private(exact, epsilon)
-
-
-# --- Experiments ------------------------------------------------------------------------------------
 
 
 def strict(payload: bytes) -> bool:
@@ -273,31 +142,97 @@ MORE = [json.loads(payload) for payload in payloads().values()]
 NAMES = sorted({*FIELDS, *(name for fields in MORE for name in fields), "__proto__", "constructor"})
 
 
-def test_mutated_experiments_are_taken_or_refused_as_boards_do():
-    """6,000 of them; the seed is fixed, so that a failure comes again."""
-    rng = Random(7)  # noqa: S311
-    made = [
-        b'{"x":NaN,' + E[1:],
-        E[:-1] + b',"v":1.0,"v":1}',
-        b" " + E + b"  ",
-        E + b"\n",
-        E.replace(b"1,", b"01,"),
-    ]
-    made += [
-        E[:-1] + b',"v":%s,"v":1}' % odd for odd in (b"Infinity", b"1.5e9", b"-0", b"-", b"1.", b".5", b"+1")
-    ]
-    made += [E.replace(b"4000000}", b"%d}" % cap) for cap in (2**53 + 1, 2**54 - 1, 2**54, 2**64)]
-    while len(made) < 6_000:
-        fields = mutate_fields(rng, rng.choice(EXPERIMENTS + MORE), NAMES)
-        text = json.dumps(fields).encode()
-        made.append(mutate(rng, text) if rng.randint(0, 1) else text)
-    verdicts = [not str(found).startswith("ExperimentRefused") for found in ask([["parse", p] for p in made])]
-    wrong = [p for p, good in zip(made, verdicts, strict=True) if good != strict(p)]
-    assert wrong == []
-    assert 600 < sum(verdicts) < 5_400
+class TestRandomizer:
+    def test_codes_and_draws_match_boards(self):
+        """Every experiment of the vectors, 40 random indices and draws each; so every level is met."""
+        rng = Random(1)  # noqa: S311
+        requests, codes = [], []
+        for payload in payloads().values():
+            exp = Experiment.parse(payload)
+            for _ in range(40):
+                index = rng.choice((None, rng.randrange(exp.domain)))
+                recorder = Recorder(rng)
+                codes.append(exp.randomize(index, recorder))
+                requests.append(["code", payload, index, recorder.draws])
+        assert ask(requests) == codes
 
+    def test_hashes_texts_as_boards_do(self):
+        pgr, prefix = {"mechanism": "pgr", "q": 5}, {"mechanism": "prefix", "q": 3}
+        shapes = [{"slots": 4096} | pgr, {"slots": 4, "prefixes": [1, 2, 2]} | pgr]
+        for shape in [*shapes, {"slots": 4, "prefixes": [3] * 16} | prefix]:
+            payload = experiment_json(type="text", salt="pepper", epsilon=2_000_000, **shape)
+            texts = [t for t in TEXTS if t != "\ud800"]  # which JavaScript's UTF-8 has another letter for
+            exp = Experiment.parse(payload)
+            found = ask([["bucket", payload, t] for t in texts])
+            assert [str(x) for x in found] == [str(exp.bucket(t)) for t in texts]
 
-# --- Settings, tags and signatures ------------------------------------------------------------------
+    def test_draws_have_their_probabilities(self):
+        """n = 30,000 each, 7 standard deviations: each of 37 outcomes fails by chance in 1e-11 of runs."""
+        n, chances = 30_000, [("below", k, [1 / k] * k) for k in (1, 2, 3, 5, 24)]
+        chances.append(("bernoulli", 2**30 // 10, [0.9, 0.1]))
+        found = ask([["frequencies", n, name, argument, len(p)] for name, argument, p in chances])
+        for counts, (_, _, expected) in zip(found, chances, strict=True):
+            assert sum(counts) == n
+            for count, p in zip(counts, expected, strict=True):
+                assert abs(count - n * p) <= 7 * (n * p * (1 - p)) ** 0.5
+
+    def test_repeating_source_makes_no_report(self):
+        calls = [["stick"], SPENT[0], ["status"]]
+        _, report, status = play(calls, {"records": FRESH}, payloads=[E])["answers"]
+        assert report == "EntropyError: crypto.getRandomValues is missing or stuck"
+        assert status["sum"] == "0"
+
+    @pytest.mark.parametrize("epsilon", [200_000, 1_000_000, 5_000_000])
+    @pytest.mark.parametrize("name", SHAPES)
+    def test_chances_match_boards_and_stay_below_e_to_epsilon(self, name, epsilon):
+        shape = SHAPES[name]
+        make = number_json if "bins" in shape else experiment_json
+        payload = make(**{"epsilon": epsilon} | BUDGET | shape)
+        exp = Experiment.parse(payload)
+        values: list[Any] = [None, *(i / exp.domain + 1e-3 for i in range(exp.domain))]
+        if exp.type == "pair":
+            values = [None, *([label, c] for label in ("a", "b", "?") for c in (True, False))]
+        elif exp.type != "number":
+            values = [None, True, False] if exp.type == "bool" else [None, "a", "ab", "abc", "b", "", "xyz"]
+        answers = ask([["distribution", payload, v] for v in values])
+        exact = {
+            i: {code: sum((Fraction(int(o), int(u)) for u, o in sums), Fraction()) for code, sums in answer}
+            for i, answer in enumerate(answers)
+        }
+        for i, value in enumerate(values):
+            index = exp.bucket(value)
+
+            def run(rng: BranchingRng, index: int | None = index) -> int:
+                return exp.randomize(index, rng)
+
+            assert exact[i] == distribution(run)
+        assert_private(exact, epsilon)
+
+    def test_accepts_and_refuses_mutated_experiments_as_boards_do(self):
+        """6,000 of them; the seed is fixed, so that a failure comes again."""
+        rng = Random(7)  # noqa: S311
+        made = [
+            b'{"x":NaN,' + E[1:],
+            E[:-1] + b',"v":1.0,"v":1}',
+            b" " + E + b"  ",
+            E + b"\n",
+            E.replace(b"1,", b"01,"),
+        ]
+        made += [
+            E[:-1] + b',"v":%s,"v":1}' % odd
+            for odd in (b"Infinity", b"1.5e9", b"-0", b"-", b"1.", b".5", b"+1")
+        ]
+        made += [E.replace(b"4000000}", b"%d}" % cap) for cap in (2**53 + 1, 2**54 - 1, 2**54, 2**64)]
+        while len(made) < 6_000:
+            fields = mutate_fields(rng, rng.choice(EXPERIMENTS + MORE), NAMES)
+            text = json.dumps(fields).encode()
+            made.append(mutate(rng, text) if rng.randint(0, 1) else text)
+        verdicts = [
+            not str(found).startswith("ExperimentRefused") for found in ask([["parse", p] for p in made])
+        ]
+        wrong = [p for p, good in zip(made, verdicts, strict=True) if good != strict(p)]
+        assert wrong == []
+        assert 600 < sum(verdicts) < 5_400
 
 
 def life_of(calls: list[Any], storage: Any = None, settings: Any = None, **more: Any) -> list[Any]:
@@ -321,16 +256,6 @@ def keys(case: dict[str, Any], **names: str) -> dict[str, Any]:
     return {ours: case[name] and bytes.fromhex(case[name]) for ours, name in names.items()}
 
 
-def test_settings_of_the_vectors_are_refused():
-    cases = [
-        keys(c, key="key", announceKey="announce_key") | {"deviceId": c["device"], "fleet": c["fleet"]}
-        for c in VECTORS["settings"]
-    ]
-    odd = [POLICY | {"sum": 1.5}, POLICY | {"rules": "sum"}, POLICY | {"more": 1}, {}]
-    found = ask([life_of([], settings=case) for case in [*cases, *({"policy": policy} for policy in odd)]])
-    assert all(life["answers"][0].startswith("SettingsError: ") for life in found)
-
-
 def life_before(case: dict[str, Any]) -> list[Any]:
     """The record that a board had before, written as this client's, and the report of the vector."""
     old, now = (parse_record(bytes.fromhex(r)) for r in sorted(case["before"], key=lambda r: r[4:12]))
@@ -346,239 +271,253 @@ def life_before(case: dict[str, Any]) -> list[Any]:
     return life_of([["report", "e", None], ["status"]], {"records": records}, settings, **more)
 
 
-def test_reports_of_the_vectors():
-    cases = VECTORS["reports"]
-    for case, life in zip(cases, ask([life_before(case) for case in cases]), strict=True):
-        report, status = life["answers"]
-        after = parse_record(bytes.fromhex(case["after"]))
-        assert report == case["report"]
-        assert (status["sum"], status["squares"]) == (str(after["sum"]), str(after["squares"]))
+class TestVectors:
+    def test_thresholds(self):
+        cases = VECTORS["thresholds"]
+        assert ask([["threshold", c["epsilon"], c["g"] - 1] for c in cases]) == [
+            c["threshold"] for c in cases
+        ]
 
+    def test_experiments(self):
+        cases = VECTORS["experiments"]
+        for case, found in zip(cases, ask([["parse", c["payload"].encode()] for c in cases]), strict=True):
+            names = {"cap": "cap", "domain": "domain", "code_count": "codes", "code_bytes": "codeBytes"}
+            names |= {"sha256": "sha256", "epsilon": "epsilon", "every": "every"}
+            assert {k: str(case[k]) for k in names} == {k: str(found[v]) for k, v in names.items()}
+        assert str(2**54 - 1) in {str(case["cap"]) for case in cases}
 
-@pytest.mark.parametrize(("section", "field"), [("signatures", "payload"), ("withdrawals", "withdrawal")])
-def test_signatures_and_withdrawals_of_the_vectors(section, field):
-    lives = []
-    for case in VECTORS[section]:
-        payload = bytes.fromhex(case[field])
-        call = ["enroll", payload] if section == "signatures" else ["withdraw", "e", payload]
-        records = [sealed(n, serials={".e": case["least"]}) for n in (1, 2)]
-        lives.append(
-            life_of([call], {"records": records}, keys(case, announceKey="key") | {"fleet": case["fleet"]})
+    def test_questions(self):
+        cases = json.loads((ROOT / "tests" / "vectors_questions.json").read_text())["questions"]
+        found = ask([["question", case["payload"].encode()] for case in cases])
+        for case, answer in zip(cases, found, strict=True):
+            assert answer == case["question"] or (
+                case["question"] is None and answer.startswith("ExperimentRefused: ")
+            ), case
+
+    def test_rejects_malformed_experiments(self):
+        cases = [
+            bytes.fromhex(c["hex"]) if "hex" in c else c["payload"].encode() for c in VECTORS["malformed"]
+        ]
+        assert all(
+            str(found).startswith("ExperimentRefused: ") for found in ask([["parse", c] for c in cases])
         )
-    for case, life in zip(VECTORS[section], ask(lives), strict=True):
-        serial = case["least"]
-        if case["refused"] is None:
-            assert not str(life["answers"][0]).startswith("ExperimentRefused")
-            serial = int.from_bytes(bytes.fromhex(case[field])[-68:-64], "big") if case["key"] else serial
-        else:
-            assert life["answers"] == [f"ExperimentRefused: {case['refused']}"]
-        assert json.loads(life["records"][-1][1][64:])["serials"] == {".e": serial}
 
+    def test_readings(self):
+        made = {"float": float, "bytes": str.encode, "bool": bool}
+        # JavaScript has no float 1.0 besides the integer 1.
+        cases = [c for c in VECTORS["buckets"] if (c["kind"], c["value"]) != ("float", 1.0)]
+        assert len(cases) == len(VECTORS["buckets"]) - 1
+        values = [made.get(c["kind"], lambda x: x)(c["value"]) for c in cases]
+        found = ask([["bucket", payloads()[c["experiment"]], v] for c, v in zip(cases, values, strict=True)])
+        for case, index in zip(cases, found, strict=True):
+            index = "TypeError" if str(index).startswith("TypeError") else index
+            assert (None if index is None else str(index)) == (
+                None if case["index"] is None else str(case["index"])
+            ), case
 
-# --- The ledger -------------------------------------------------------------------------------------
+    def test_codes(self):
+        cases = VECTORS["codes"]
+        assert ask([["code", payloads()[c["experiment"]], c["index"], c["draws"]] for c in cases]) == [
+            c["code"] for c in cases
+        ]
+
+    def test_rejects_invalid_settings(self):
+        cases = [
+            keys(c, key="key", announceKey="announce_key") | {"deviceId": c["device"], "fleet": c["fleet"]}
+            for c in VECTORS["settings"]
+        ]
+        odd = [POLICY | {"sum": 1.5}, POLICY | {"rules": "sum"}, POLICY | {"more": 1}, {}]
+        found = ask(
+            [life_of([], settings=case) for case in [*cases, *({"policy": policy} for policy in odd)]]
+        )
+        assert all(life["answers"][0].startswith("SettingsError: ") for life in found)
+
+    def test_reports(self):
+        cases = VECTORS["reports"]
+        for case, life in zip(cases, ask([life_before(case) for case in cases]), strict=True):
+            report, status = life["answers"]
+            after = parse_record(bytes.fromhex(case["after"]))
+            assert report == case["report"]
+            assert (status["sum"], status["squares"]) == (str(after["sum"]), str(after["squares"]))
+
+    @pytest.mark.parametrize(("section", "field"), [("signatures", "payload"), ("withdrawals", "withdrawal")])
+    def test_signatures_and_withdrawals(self, section, field):
+        lives = []
+        for case in VECTORS[section]:
+            payload = bytes.fromhex(case[field])
+            call = ["enroll", payload] if section == "signatures" else ["withdraw", "e", payload]
+            records = [sealed(n, serials={".e": case["least"]}) for n in (1, 2)]
+            lives.append(
+                life_of(
+                    [call], {"records": records}, keys(case, announceKey="key") | {"fleet": case["fleet"]}
+                )
+            )
+        for case, life in zip(VECTORS[section], ask(lives), strict=True):
+            serial = case["least"]
+            if case["refused"] is None:
+                assert not str(life["answers"][0]).startswith("ExperimentRefused")
+                serial = int.from_bytes(bytes.fromhex(case[field])[-68:-64], "big") if case["key"] else serial
+            else:
+                assert life["answers"] == [f"ExperimentRefused: {case['refused']}"]
+            assert json.loads(life["records"][-1][1][64:])["serials"] == {".e": serial}
+
 
 SPENT = [["report", "e", True]] * 6
 FRESH = [sealed(1), sealed(2)]
 FAULTS = ["raise", "raise-after", "lost", "torn", "cut", "cut-after", "torn-cut"]
 
 
-def test_storage_faults_never_refund_budget_or_reuse_numbers():
-    """Every write of a life fails in every way; then a second life spends what is left."""
-    first = [*SPENT[:2], ["unsent"], ["acknowledge"], SPENT[0], ["unsent"], ["acknowledge"]]
-    cases = [(fault, at) for fault in FAULTS for at in range(6)]
-    faulty = [{"records": FRESH, "fault": fault, "at": at} for fault, at in cases]
-    lives = ask([life_of(first, storage, payloads=[E]) for storage in faulty])
-    second = [["unsent"], *SPENT, ["status"]]
-    after = ask([life_of(second, {"records": x["records"]}, payloads=[E]) for x in lives])
-    for case, life, then in zip(cases, lives, after, strict=True):
-        waiting, *reports, status = then["answers"]
-        flat = [x for answer in life["answers"] for x in (answer if type(answer) is list else [answer])]
-        witness = Witness()
-        made = [x for x in [*flat, *waiting, *reports] if x and len(x) == 20]
-        witness.see_all([bytes.fromhex(x) for x in made])
-        if status["locked"]:
-            assert case[0].startswith("torn")
-            assert (waiting, reports) == ([], [None] * 6)
-        else:
-            assert (len(witness.seen), status["sum"]) == (4, "4000000"), case
-        assert case[1] > 1 or life["answers"][case[1]] is None, "handed out and not kept"
-        # What was handed out waits until it was acknowledged: only what waited at the end of a life is there.
-        handed = set(life["answers"][:2]) - {None}
-        assert status["locked"] or len(life["answers"]) > 3 or handed <= set(waiting), case
+class TestConsent:
+    def test_is_required_for_readings_and_opt_out_drops_queue(self):
+        wrong, right = ["report", "e", "no bool"], ["report", "e", True]
+        calls = [["consent"], wrong, ["setConsent", True], wrong, right, ["unsent"], ["setConsent", False]]
+        life = play(
+            [*calls, right, ["unsent"], ["setConsent", True], right, ["status"]],
+            provision={"deviceId": DEVICE},
+            payloads=[E],
+        )
+        asked, silent, _, loud, first, waiting, _, no, none, _, second, status = life["answers"]
+        assert (asked, silent, no, none) == (None, None, None, [])
+        assert loud.startswith("TypeError: e takes a bool")
+        assert waiting == [first]
+        assert (second[10:18], status["sum"], status["pending"]) == ("00000002", "2000000", 1)
 
-
-def test_doubtful_ledger_stays_locked_until_replaced():
-    one, two, three = sealed(5), sealed(6, sum="1000000"), sealed(7, sum="2000000")
-    torn = [7, three[1][:-1]]
-    other = sealed(7, device="another")
-    doubts = [[], [two], [one, three], [two, torn], [[6, three[1]], three], [[6, two[1] + " "], three]]
-    for records in [*doubts, [two, other], [[1, "?"]]]:
-        locked = play([*SPENT, ["setConsent", True], ["status"]], {"records": records}, payloads=[E])
-        *reports, consent, status = locked["answers"]
-        assert status["locked"].startswith("locked: "), records
-        assert (reports, consent) == ([None] * 6, f"LedgerError: {status['locked']}")
-        assert locked["records"] == records
-    for records in ([two, torn], [two, three]):
-        (refused,) = play([], {"records": records}, provision={"deviceId": DEVICE})["answers"]
-        assert refused == "LedgerError: a ledger is there; replace: true starts anew"
-        anew = {"deviceId": DEVICE, "replace": True}
-        assert play([["status"]], {"records": records}, provision=anew)["answers"][0]["locked"] is None
-    for records in ([], [sealed(1)]):  # nothing, and what provision() left that was cut short
-        begun = play([["status"]], {"records": records}, provision={"deviceId": DEVICE})
-        assert begun["answers"][0]["sum"] == "0"
-
-
-def test_records_that_go_back_or_away_under_a_client_lock_it():
-    report = SPENT[0]
-    calls = [report, ["records", FRESH], report, ["status"], ["records", []], report, ["status"]]
-    first, _, second, back, _, third, gone = play(calls, {"records": FRESH}, payloads=[E])["answers"]
-    assert (len(first), second, third) == (20, None, None)
-    assert back["locked"] == "locked: an older ledger is there, or another one"
-    assert gone["locked"] == "locked: no ledger; provision this client"
-
-
-def test_a_rule_that_another_tab_has_pinned_makes_no_report():
-    newer = [sealed(n, entries={".e": [0, "count", "9", "1000000"]}) for n in (3, 4)]
-    calls = [["records", newer], SPENT[0], ["status"]]
-    _, report, status = play(calls, {"records": FRESH}, payloads=[E])["answers"]
-    assert (report, status["locked"], status["experiments"]["e"]["left"]) == (None, None, 0)
-
-
-def test_draws_every_first_and_always_raises_on_wrong_type():
-    coins = [["below", 3, 1], ["below", 3, 2], ["below", 3, 0], ["bernoulli", 784968171, 1], ["below", 1, 0]]
-    calls = [SPENT[0], ["report", "e", "no bool"], SPENT[0]]
-    payload = E.replace(b'"budget"', b'"every": 3, "budget"')
-    silent, wrong, report = play(calls, {"records": FRESH}, draws=coins, payloads=[payload])["answers"]
-    assert (silent, wrong[:9], report[10:]) == (None, "TypeError", "0000000101")
-
-
-def test_ignores_readings_before_opt_in_and_opt_out_drops_queue():
-    wrong, right = ["report", "e", "no bool"], ["report", "e", True]
-    calls = [["consent"], wrong, ["setConsent", True], wrong, right, ["unsent"], ["setConsent", False]]
-    life = play(
-        [*calls, right, ["unsent"], ["setConsent", True], right, ["status"]],
-        provision={"deviceId": DEVICE},
-        payloads=[E],
+    @pytest.mark.parametrize(
+        ("word", "at"),
+        [(["setConsent", False], 0), (["yesThenNo"], 1)],
+        ids=["opt-out", "opt-in and opt-out"],
     )
-    asked, silent, _, loud, first, waiting, _, no, none, _, second, status = life["answers"]
-    assert (asked, silent, no, none) == (None, None, None, [])
-    assert loud.startswith("TypeError: e takes a bool")
-    assert waiting == [first]
-    assert (second[10:18], status["sum"], status["pending"]) == ("00000002", "2000000", 1)
+    def test_opt_out_silences_even_if_storage_fails(self, word, at):
+        storage = {"records": FRESH, "fault": "raise", "at": at}
+        no, consent, report = play([word, ["consent"], SPENT[0]], storage, payloads=[E])["answers"]
+        assert no is None if at else no.startswith("LedgerError: storage failed: Error: no space")
+        assert (consent, report) == (False, None)
 
-
-@pytest.mark.parametrize(("word", "at"), [(["setConsent", False], 0), (["yesThenNo"], 1)])
-def test_a_no_that_cannot_be_kept_is_silent_all_the_same(word, at):
-    storage = {"records": FRESH, "fault": "raise", "at": at}
-    no, consent, report = play([word, ["consent"], SPENT[0]], storage, payloads=[E])["answers"]
-    assert no is None if at else no.startswith("LedgerError: storage failed: Error: no space")
-    assert (consent, report) == (False, None)
-
-
-def test_withholds_report_that_was_in_progress_at_opt_out():
-    life = play([["reportThenNo"], ["status"]], {"records": FRESH}, payloads=[E])
-    again = play([["status"], ["unsent"]], {"records": life["records"]})["answers"]  # a restart
-    for status in (life["answers"][1], again[0]):
-        assert (status["consent"], status["sum"], status["pending"]) == (False, "1000000", 0)
-    assert (life["answers"][0], again[1]) == (None, [])
+    def test_opt_out_withholds_report_in_progress(self):
+        life = play([["reportThenNo"], ["status"]], {"records": FRESH}, payloads=[E])
+        again = play([["status"], ["unsent"]], {"records": life["records"]})["answers"]  # a restart
+        for status in (life["answers"][1], again[0]):
+            assert (status["consent"], status["sum"], status["pending"]) == (False, "1000000", 0)
+        assert (life["answers"][0], again[1]) == (None, [])
 
 
 NO_TOPIC = "set msg.provision = true, or msg.consent to true or false: a topic no longer does it"
 
 
-def test_node_red_node_reports_only_by_topic_one_at_a_time(tmp_path):
-    config = {"fleet": "home", "experiments": "e, f", "folder": str(tmp_path), "epsilon": 1, "sum": 9}
-    asked, sent = "hushmote/v1/home/experiment/", ["hushmote/v1/home/report/"]
-    messages = [("hushmote/provision", None, [NO_TOPIC]), ("hushmote/consent", True, [NO_TOPIC])]
-    messages += [({"provision": True}, None, []), ({"consent": True}, None, []), (asked + "e", E, [])]
-    messages += [(asked + "f", E.replace(b'"e"', b'"f"'), []), (asked + "f", b"", []), ("f", True, [])]
-    messages += [("e", True, sent), ("", "?", ["e takes a bool, or null", *sent]), (sent[0] + "x", b"", [])]
-    strays = ("E", "hushmote/consnet", asked[:-1], "hushmote/v1/other/report/b")
-    messages += [(stray, True, [f"the topic {stray} is none of e, f"]) for stray in strays]
-    messages += [("e", True, sent), ("e", True, sent), ("e", True, [])]  # of a budget of 4
-    own = [topic if isinstance(topic, dict) else {"topic": topic} for topic, *_ in messages]
-    sent = [{**fields, "payload": x} for fields, (_, x, _) in zip(own, messages, strict=True)]
-    assert ask([["node", config, sent]])[0] == [answers for *_, answers in messages]
-
-
-def test_in_node_red_no_message_from_mqtt_says_yes(tmp_path):
-    """As an MQTT-in node makes them, of a broker on this machine, in MQTT 3.1.1 and 5."""
-    config = {"fleet": "home", "experiments": "e", "folder": str(tmp_path), "epsilon": 1, "sum": 9}
-    refused = "a message from MQTT can say no, but neither yes nor provision"
-    mqtt = {"qos": 0, "retain": False, "_msgid": "f2a1"}
-    shapes = (mqtt, mqtt | {"_topic": "t", "contentType": "text/plain"}, {"qos": 2}, {"retain": True})
-    messages: list[tuple[dict[str, Any], list[str]]] = []
-    for shape in shapes:
+class TestNodeRed:
+    def test_reports_only_by_topic_one_at_a_time(self, tmp_path):
+        config = {"fleet": "home", "experiments": "e, f", "folder": str(tmp_path), "epsilon": 1, "sum": 9}
+        asked, sent = "hushmote/v1/home/experiment/", ["hushmote/v1/home/report/"]
+        messages = [("hushmote/provision", None, [NO_TOPIC]), ("hushmote/consent", True, [NO_TOPIC])]
+        messages += [({"provision": True}, None, []), ({"consent": True}, None, []), (asked + "e", E, [])]
+        messages += [(asked + "f", E.replace(b'"e"', b'"f"'), []), (asked + "f", b"", []), ("f", True, [])]
         messages += [
-            (shape | {"topic": "hushmote/provision", "payload": None}, [NO_TOPIC]),
-            (shape | {"topic": "hushmote/consent", "payload": True}, [NO_TOPIC]),
-            (shape | {"topic": "e", "payload": None, "provision": True}, [refused]),
-            (shape | {"topic": "e", "payload": True, "consent": True}, [refused]),
+            ("e", True, sent),
+            ("", "?", ["e takes a bool, or null", *sent]),
+            (sent[0] + "x", b"", []),
         ]
-    report = ["hushmote/v1/home/report/"]
-    messages += [
-        ({"provision": True, "consent": True}, []),
-        (mqtt | {"topic": "hushmote/v1/home/experiment/e", "payload": E}, []),
-        (mqtt | {"topic": "e", "payload": True}, report),
-        (mqtt | {"consent": False}, []),
-        ({"topic": "e", "payload": True}, []),
-        (mqtt | {"consent": True}, [refused]),
-        ({"topic": "e", "payload": True}, []),
-        ({"consent": "yes"}, ["consent is true or false"]),
-        ({"consent": True}, []),
-        ({"topic": "e", "payload": True}, report),
-    ]
-    assert ask([["node", config, [fields for fields, _ in messages]]])[0] == [said for _, said in messages]
+        strays = ("E", "hushmote/consnet", asked[:-1], "hushmote/v1/other/report/b")
+        messages += [(stray, True, [f"the topic {stray} is none of e, f"]) for stray in strays]
+        messages += [("e", True, sent), ("e", True, sent), ("e", True, [])]  # of a budget of 4
+        own = [topic if isinstance(topic, dict) else {"topic": topic} for topic, *_ in messages]
+        sent = [{**fields, "payload": x} for fields, (_, x, _) in zip(own, messages, strict=True)]
+        assert ask([["node", config, sent]])[0] == [answers for *_, answers in messages]
+
+    def test_messages_from_mqtt_cannot_opt_in(self, tmp_path):
+        """As an MQTT-in node makes them, of a broker on this machine, in MQTT 3.1.1 and 5."""
+        config = {"fleet": "home", "experiments": "e", "folder": str(tmp_path), "epsilon": 1, "sum": 9}
+        refused = "a message from MQTT can say no, but neither yes nor provision"
+        mqtt = {"qos": 0, "retain": False, "_msgid": "f2a1"}
+        shapes = (mqtt, mqtt | {"_topic": "t", "contentType": "text/plain"}, {"qos": 2}, {"retain": True})
+        messages: list[tuple[dict[str, Any], list[str]]] = []
+        for shape in shapes:
+            messages += [
+                (shape | {"topic": "hushmote/provision", "payload": None}, [NO_TOPIC]),
+                (shape | {"topic": "hushmote/consent", "payload": True}, [NO_TOPIC]),
+                (shape | {"topic": "e", "payload": None, "provision": True}, [refused]),
+                (shape | {"topic": "e", "payload": True, "consent": True}, [refused]),
+            ]
+        report = ["hushmote/v1/home/report/"]
+        messages += [
+            ({"provision": True, "consent": True}, []),
+            (mqtt | {"topic": "hushmote/v1/home/experiment/e", "payload": E}, []),
+            (mqtt | {"topic": "e", "payload": True}, report),
+            (mqtt | {"consent": False}, []),
+            ({"topic": "e", "payload": True}, []),
+            (mqtt | {"consent": True}, [refused]),
+            ({"topic": "e", "payload": True}, []),
+            ({"consent": "yes"}, ["consent is true or false"]),
+            ({"consent": True}, []),
+            ({"topic": "e", "payload": True}, report),
+        ]
+        assert ask([["node", config, [fields for fields, _ in messages]]])[0] == [
+            said for _, said in messages
+        ]
+
+    def test_asks_about_each_question(self, tmp_path: Path):
+        config = {
+            "fleet": "home",
+            "experiments": "e",
+            "folder": str(tmp_path),
+            "epsilon": 4,
+            "sum": 90,
+            "each": True,
+        }
+        weak, strong = (
+            experiment_json(epsilon=epsilon, budget={"rule": "sum", "cap": 90_000_000})
+            for epsilon in (1_000_000, 4_000_000)
+        )
+        mqtt = {"qos": 0, "retain": False}
+        topic = {"topic": "hushmote/v1/home/experiment/e"} | mqtt
+        waits = "nobody has said yes to this question of e: msg.agree = 'e' says it"
+        refused = "a message from MQTT can say no, but neither yes nor provision"
+        reading, report = {"topic": "e", "payload": True}, ["hushmote/v1/home/report/"]
+        messages: list[tuple[dict[str, Any], list[str]]] = [
+            ({"provision": True, "consent": True}, []),
+            (topic | {"payload": weak}, [waits]),
+            (reading, []),
+            (mqtt | {"agree": "e"}, [refused]),
+            (reading, []),
+            ({"agree": "e", "payload": strong}, ["another question waits now"]),
+            ({"agree": "e", "payload": weak}, []),
+            (reading, report),
+            (topic | {"payload": strong}, [*report, waits]),  # what was not acknowledged goes again
+            (reading, report),
+            (mqtt | {"consent": False, "agree": "e"}, ["somebody said no to everything"]),
+            ({"consent": True}, []),
+            (reading, []),
+            (topic | {"payload": weak}, [waits]),
+            ({"agree": "e"}, []),
+            (reading, report),
+        ]
+        assert ask([["node", config, [fields for fields, _ in messages]]])[0] == [
+            said for _, said in messages
+        ]
+        once = config | {"each": False, "folder": str(tmp_path / "once")}
+        said = ask([["node", once, [{"agree": "e"}]]])[0]
+        assert said == [["msg.agree is for a node that asks about each question"]]
 
 
-def test_node_red_asks_about_each_question(tmp_path: Path):
-    config = {
-        "fleet": "home",
-        "experiments": "e",
-        "folder": str(tmp_path),
-        "epsilon": 4,
-        "sum": 90,
-        "each": True,
-    }
-    weak, strong = (
-        experiment_json(epsilon=epsilon, budget={"rule": "sum", "cap": 90_000_000})
-        for epsilon in (1_000_000, 4_000_000)
-    )
-    mqtt = {"qos": 0, "retain": False}
-    topic = {"topic": "hushmote/v1/home/experiment/e"} | mqtt
-    waits = "nobody has said yes to this question of e: msg.agree = 'e' says it"
-    refused = "a message from MQTT can say no, but neither yes nor provision"
-    reading, report = {"topic": "e", "payload": True}, ["hushmote/v1/home/report/"]
-    messages: list[tuple[dict[str, Any], list[str]]] = [
-        ({"provision": True, "consent": True}, []),
-        (topic | {"payload": weak}, [waits]),
-        (reading, []),
-        (mqtt | {"agree": "e"}, [refused]),
-        (reading, []),
-        ({"agree": "e", "payload": strong}, ["another question waits now"]),
-        ({"agree": "e", "payload": weak}, []),
-        (reading, report),
-        (topic | {"payload": strong}, [*report, waits]),  # what was not acknowledged goes again
-        (reading, report),
-        (mqtt | {"consent": False, "agree": "e"}, ["somebody said no to everything"]),
-        ({"consent": True}, []),
-        (reading, []),
-        (topic | {"payload": weak}, [waits]),
-        ({"agree": "e"}, []),
-        (reading, report),
-    ]
-    assert ask([["node", config, [fields for fields, _ in messages]]])[0] == [said for _, said in messages]
-    once = config | {"each": False, "folder": str(tmp_path / "once")}
-    said = ask([["node", once, [{"agree": "e"}]]])[0]
-    assert said == [["msg.agree is for a node that asks about each question"]]
+class TestReport:
+    def test_draws_every_first_and_always_raises_on_wrong_type(self):
+        coins = [
+            ["below", 3, 1],
+            ["below", 3, 2],
+            ["below", 3, 0],
+            ["bernoulli", 784968171, 1],
+            ["below", 1, 0],
+        ]
+        calls = [SPENT[0], ["report", "e", "no bool"], SPENT[0]]
+        payload = E.replace(b'"budget"', b'"every": 3, "budget"')
+        silent, wrong, report = play(calls, {"records": FRESH}, draws=coins, payloads=[payload])["answers"]
+        assert (silent, wrong[:9], report[10:]) == (None, "TypeError", "0000000101")
 
-
-def test_names_that_objects_have_are_names_like_others():
-    payload = E.replace(b'"e"', b'"__proto__"')
-    calls = [["report", "__proto__", True]] * 5 + [["status"]]
-    *reports, status = play(calls, {"records": FRESH}, payloads=[payload])["answers"]
-    assert [r and int(r[10:18]) for r in reports] == [1, 2, 3, 4, None]
-    assert status["sum"] == "4000000"
+    def test_accepts_names_of_object_properties(self):
+        payload = E.replace(b'"e"', b'"__proto__"')
+        calls = [["report", "__proto__", True]] * 5 + [["status"]]
+        *reports, status = play(calls, {"records": FRESH}, payloads=[payload])["answers"]
+        assert [r and int(r[10:18]) for r in reports] == [1, 2, 3, 4, None]
+        assert status["sum"] == "4000000"
 
 
 def steps(rng: Random) -> tuple[dict[str, Any], list[Any]]:
@@ -614,34 +553,95 @@ def on_a_board(client: Any, call: list[Any]) -> Any:
     return int.from_bytes(answer[5:9], "big") if type(answer) is bytes else None
 
 
-def test_budgets_pins_and_policies_are_those_of_boards():
-    """100 lives of 30 calls; 24 reports make the 16 of the outbox, too."""
-    rng = Random(5)  # noqa: S311
-    lives = [steps(rng) for _ in range(100)]
-    asked = [life_of([*calls, ["status"]], {"records": FRESH}, {"policy": policy}) for policy, calls in lives]
-    seen: Counter[str] = Counter()
-    for (policy, calls), found in zip(lives, ask(asked), strict=True):
-        slots = memory()
-        provision(slots, consent=True)
-        board = Client(policy, slots, DEVICE)
-        for call, answer in zip(calls, found["answers"], strict=False):
-            expected = on_a_board(board, call)
-            if call[0] == "report":
-                answer = answer and int(answer[10:18], 16)
-            elif not str(answer).startswith("ExperimentRefused"):
-                answer = None
-            assert answer == expected, (policy, call)
-            seen[f"{call[0]} {str(answer)[:40] if type(answer) is str else answer is None}"] += 1
-        status, ours = found["answers"][-1], board.status()
-        assert (status["sum"], status["squares"]) == (str(ours["sum"]), str(ours["squares"]))
-        assert status["pending"] == ours["pending"]
-        for name, line in status["experiments"].items():
-            expected = {k: ours["experiments"][name][k] for k in line}
-            for one in (line, expected):  # a board's ledger has fields of fewer bytes
-                one["left"] = one["left"] and min(one["left"], 10**6)
-            assert line == expected
-    assert min(seen.values()) > 5
-    assert len(seen) == 8, seen
+class TestLedger:
+    def test_storage_faults_never_refund_budget_or_reuse_numbers(self):
+        """Every write of a life fails in every way; then a second life spends what is left."""
+        first = [*SPENT[:2], ["unsent"], ["acknowledge"], SPENT[0], ["unsent"], ["acknowledge"]]
+        cases = [(fault, at) for fault in FAULTS for at in range(6)]
+        faulty = [{"records": FRESH, "fault": fault, "at": at} for fault, at in cases]
+        lives = ask([life_of(first, storage, payloads=[E]) for storage in faulty])
+        second = [["unsent"], *SPENT, ["status"]]
+        after = ask([life_of(second, {"records": x["records"]}, payloads=[E]) for x in lives])
+        for case, life, then in zip(cases, lives, after, strict=True):
+            waiting, *reports, status = then["answers"]
+            flat = [x for answer in life["answers"] for x in (answer if type(answer) is list else [answer])]
+            witness = Witness()
+            made = [x for x in [*flat, *waiting, *reports] if x and len(x) == 20]
+            witness.see_all([bytes.fromhex(x) for x in made])
+            if status["locked"]:
+                assert case[0].startswith("torn")
+                assert (waiting, reports) == ([], [None] * 6)
+            else:
+                assert (len(witness.seen), status["sum"]) == (4, "4000000"), case
+            assert case[1] > 1 or life["answers"][case[1]] is None, "handed out and not kept"
+            # A report waits until it is acknowledged: only those that waited at the end of a life remain.
+            handed = set(life["answers"][:2]) - {None}
+            assert status["locked"] or len(life["answers"]) > 3 or handed <= set(waiting), case
+
+    def test_doubtful_one_stays_locked_until_replaced(self):
+        one, two, three = sealed(5), sealed(6, sum="1000000"), sealed(7, sum="2000000")
+        torn = [7, three[1][:-1]]
+        other = sealed(7, device="another")
+        doubts = [[], [two], [one, three], [two, torn], [[6, three[1]], three], [[6, two[1] + " "], three]]
+        for records in [*doubts, [two, other], [[1, "?"]]]:
+            locked = play([*SPENT, ["setConsent", True], ["status"]], {"records": records}, payloads=[E])
+            *reports, consent, status = locked["answers"]
+            assert status["locked"].startswith("locked: "), records
+            assert (reports, consent) == ([None] * 6, f"LedgerError: {status['locked']}")
+            assert locked["records"] == records
+        for records in ([two, torn], [two, three]):
+            (refused,) = play([], {"records": records}, provision={"deviceId": DEVICE})["answers"]
+            assert refused == "LedgerError: a ledger is there; replace: true starts anew"
+            anew = {"deviceId": DEVICE, "replace": True}
+            assert play([["status"]], {"records": records}, provision=anew)["answers"][0]["locked"] is None
+        for records in ([], [sealed(1)]):  # nothing, and what provision() left that was cut short
+            begun = play([["status"]], {"records": records}, provision={"deviceId": DEVICE})
+            assert begun["answers"][0]["sum"] == "0"
+
+    def test_locks_if_records_are_reverted_or_removed(self):
+        report = SPENT[0]
+        calls = [report, ["records", FRESH], report, ["status"], ["records", []], report, ["status"]]
+        first, _, second, back, _, third, gone = play(calls, {"records": FRESH}, payloads=[E])["answers"]
+        assert (len(first), second, third) == (20, None, None)
+        assert back["locked"] == "locked: an older ledger is there, or another one"
+        assert gone["locked"] == "locked: no ledger; provision this client"
+
+    def test_rule_pinned_by_another_tab_makes_no_report(self):
+        newer = [sealed(n, entries={".e": [0, "count", "9", "1000000"]}) for n in (3, 4)]
+        calls = [["records", newer], SPENT[0], ["status"]]
+        _, report, status = play(calls, {"records": FRESH}, payloads=[E])["answers"]
+        assert (report, status["locked"], status["experiments"]["e"]["left"]) == (None, None, 0)
+
+    def test_budgets_pins_and_policies_match_boards(self):
+        """100 lives of 30 calls; 24 reports make the 16 of the outbox, too."""
+        rng = Random(5)  # noqa: S311
+        lives = [steps(rng) for _ in range(100)]
+        asked = [
+            life_of([*calls, ["status"]], {"records": FRESH}, {"policy": policy}) for policy, calls in lives
+        ]
+        seen: Counter[str] = Counter()
+        for (policy, calls), found in zip(lives, ask(asked), strict=True):
+            slots = memory()
+            provision(slots, consent=True)
+            board = Client(policy, slots, DEVICE)
+            for call, answer in zip(calls, found["answers"], strict=False):
+                expected = on_a_board(board, call)
+                if call[0] == "report":
+                    answer = answer and int(answer[10:18], 16)
+                elif not str(answer).startswith("ExperimentRefused"):
+                    answer = None
+                assert answer == expected, (policy, call)
+                seen[f"{call[0]} {str(answer)[:40] if type(answer) is str else answer is None}"] += 1
+            status, ours = found["answers"][-1], board.status()
+            assert (status["sum"], status["squares"]) == (str(ours["sum"]), str(ours["squares"]))
+            assert status["pending"] == ours["pending"]
+            for name, line in status["experiments"].items():
+                expected = {k: ours["experiments"][name][k] for k in line}
+                for one in (line, expected):  # a board's ledger has fields of fewer bytes
+                    one["left"] = one["left"] and min(one["left"], 10**6)
+                assert line == expected
+        assert min(seen.values()) > 5
+        assert len(seen) == 8, seen
 
 
 MANY = experiment_json(budget={"rule": "count", "cap": 60})
@@ -654,20 +654,6 @@ def of_folder(folder: Path, calls: list[Any], **more: Any) -> list[Any]:
 
 def numbers(lines: list[str]) -> list[int]:
     return sorted(int(line[11:19], 16) for line in lines if line.startswith('"'))
-
-
-def test_processes_that_share_a_folder_spend_its_budget_once(tmp_path):
-    ask([of_folder(tmp_path, [], provision={"deviceId": DEVICE, "consent": True})])
-    processes = [start() for _ in range(3)]
-    for process in processes:
-        assert process.stdin
-        process.stdin.write(json.dumps(coded([of_folder(tmp_path, CYCLES)])))
-        process.stdin.close()
-        process.stdin = None
-    lines = [line for process in processes for line in process.communicate()[0].splitlines()]
-    # Who slept while others wrote 16 records does not know its own for theirs, and makes another report.
-    waiting = ask([of_folder(tmp_path, [["unsent"]])])[0]["answers"][0]
-    assert numbers([*lines, *(f'"{report}"' for report in waiting)]) == list(range(1, 61))
 
 
 SLEEPS = """
@@ -692,38 +678,51 @@ console.log(await new Folder(path).write(+first, 'its own'));
 """
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "written"), [(0, 0, True), (0, 9, True), (5, 0, False), (40, 0, False)]
-)
-def test_process_after_pause_detects_records_of_others(tmp_path, before, after, written):
-    """Before and after its record is made, others go on to these numbers; its own is 5."""
-    words = [*map(str, (tmp_path, 5, before, after))]
-    made = subprocess.run(
-        [str(NODE), "--input-type=module", "-e", SLEEPS, *words], cwd=ROOT, capture_output=True
+class TestSharedFolder:
+    def test_processes_spend_its_budget_once(self, tmp_path):
+        ask([of_folder(tmp_path, [], provision={"deviceId": DEVICE, "consent": True})])
+        processes = [start() for _ in range(3)]
+        for process in processes:
+            assert process.stdin
+            process.stdin.write(json.dumps(coded([of_folder(tmp_path, CYCLES)])))
+            process.stdin.close()
+            process.stdin = None
+        lines = [line for process in processes for line in process.communicate()[0].splitlines()]
+        # Who slept while others wrote 16 records does not know its own for theirs, and makes another report.
+        waiting = ask([of_folder(tmp_path, [["unsent"]])])[0]["answers"][0]
+        assert numbers([*lines, *(f'"{report}"' for report in waiting)]) == list(range(1, 61))
+
+    @pytest.mark.parametrize(
+        ("before", "after", "written"), [(0, 0, True), (0, 9, True), (5, 0, False), (40, 0, False)]
     )
-    assert json.loads(made.stdout) is written, made.stderr
+    def test_paused_process_detects_records_of_others(self, tmp_path, before, after, written):
+        """Before and after its record is made, others go on to these numbers; its own is 5."""
+        words = [*map(str, (tmp_path, 5, before, after))]
+        made = subprocess.run(
+            [str(NODE), "--input-type=module", "-e", SLEEPS, *words], cwd=ROOT, capture_output=True
+        )
+        assert json.loads(made.stdout) is written, made.stderr
 
-
-def test_repeatedly_killed_process_loses_and_repeats_nothing(tmp_path):
-    ask([of_folder(tmp_path, [], provision={"deviceId": DEVICE, "consent": True})])
-    seen: dict[int, str] = {}
-    for life in range(6):
-        process = start()
-        assert process.stdin
-        assert process.stdout
-        process.stdin.write(json.dumps(coded([of_folder(tmp_path, CYCLES)])))
-        process.stdin.close()
-        process.stdin = None
-        lines = [process.stdout.readline() for _ in range(1 + life % 3)]
-        process.kill()
-        lines += process.communicate()[0].splitlines()
-        waiting = ask([of_folder(tmp_path, [["unsent"], ["acknowledge"], ["status"]])])[0]["answers"]
-        made = [line.strip('"\n') for line in lines if line.startswith('"') and len(line) > 20]
-        for report in [*made, *waiting[0]]:
-            assert seen.setdefault(int(report[10:18], 16), report) == report
-        assert sorted(seen) == list(range(1, len(seen) + 1))
-        assert waiting[2]["experiments"]["e"]["reports"] == len(seen)
-    assert len(seen) > 6
+    def test_killed_process_loses_and_repeats_nothing(self, tmp_path):
+        ask([of_folder(tmp_path, [], provision={"deviceId": DEVICE, "consent": True})])
+        seen: dict[int, str] = {}
+        for life in range(6):
+            process = start()
+            assert process.stdin
+            assert process.stdout
+            process.stdin.write(json.dumps(coded([of_folder(tmp_path, CYCLES)])))
+            process.stdin.close()
+            process.stdin = None
+            lines = [process.stdout.readline() for _ in range(1 + life % 3)]
+            process.kill()
+            lines += process.communicate()[0].splitlines()
+            waiting = ask([of_folder(tmp_path, [["unsent"], ["acknowledge"], ["status"]])])[0]["answers"]
+            made = [line.strip('"\n') for line in lines if line.startswith('"') and len(line) > 20]
+            for report in [*made, *waiting[0]]:
+                assert seen.setdefault(int(report[10:18], 16), report) == report
+            assert sorted(seen) == list(range(1, len(seen) + 1))
+            assert waiting[2]["experiments"]["e"]["reports"] == len(seen)
+        assert len(seen) > 6
 
 
 class TestAskingClient:
@@ -742,7 +741,7 @@ class TestAskingClient:
     def answers(self, *calls: Any, **more: Any) -> list[Any]:
         return self.play(calls, **more)["answers"]
 
-    def test_waits_for_a_yes_of_its_own(self):
+    def test_waits_for_consent_to_each_question(self):
         waits, silent, asking, _, made, none = self.answers(
             *(
                 ["enroll", E],
@@ -756,7 +755,7 @@ class TestAskingClient:
         assert (waits, silent, asking, none) == (self.WAITS, None, ["e"], [])
         assert len(made) == 20
 
-    def test_higher_epsilon_asks_again_and_the_old_version_goes_on(self):
+    def test_asks_again_for_higher_epsilon_and_old_version_goes_on(self):
         answers = self.answers(
             *(
                 ["enroll", self.FREE],
@@ -784,8 +783,10 @@ class TestAskingClient:
         again = self.answers(["enroll", E], ["report", "e", True], storage=storage, provision=None)
         assert len(again[1]) == 20
 
-    @pytest.mark.parametrize("between", [["restart"], ["withdraw", "e", b""], ["asking"]])
-    def test_no_and_withdrawal_end_it(self, between: list[Any]):
+    @pytest.mark.parametrize(
+        "between", [["restart"], ["withdraw", "e", b""], ["asking"]], ids=["restart", "withdrawal", "asking"]
+    )
+    def test_opt_out_and_withdrawal_end_it(self, between: list[Any]):
         ends = [] if between[0] == "withdraw" else [["setConsent", False]]
         answers = self.answers(
             *(*self.AGREED, *ends, between, ["setConsent", True], ["report", "e", True], ["status"]),
@@ -796,14 +797,14 @@ class TestAskingClient:
         assert answers[-4] == answers[-2] == self.WAITS
         assert answers[-1] is None
 
-    def test_no_in_another_tab_ends_it(self):
+    def test_opt_out_in_another_tab_ends_it(self):
         elsewhere = (["elsewhere", "setConsent", False], ["elsewhere", "setConsent", True])
         made, _, _, none = self.answers(
             *self.AGREED, ["report", "e", True], *elsewhere, ["report", "e", True]
         )[2:]
         assert (len(made), none) == (20, None)
 
-    def test_no_ends_what_is_taken_at_once(self):
+    def test_concurrent_opt_out_ends_it(self):
         """Reports, a yes and a no come at the same time; nothing is made of a question without a yes."""
         several = (["agree", "e"], ["report", "e", True], ["setConsent", False], ["report", "e", True])
         answers = self.answers(
@@ -812,7 +813,7 @@ class TestAskingClient:
         assert answers[1][3] is answers[3] is None
         assert answers[4] == self.WAITS
 
-    def test_reports_while_a_version_changes_are_of_what_was_agreed(self):
+    def test_reports_only_agreed_version_while_it_changes(self):
         reports = [["report", "e", True]] * 3
         several = (
             *reports,
@@ -827,7 +828,7 @@ class TestAskingClient:
             made[2:10] == hashlib.sha256(self.FREE).hexdigest()[:8] for made in answers[:3] + answers[4:7]
         )
 
-    def test_damaged_record_is_no_yes(self):
+    def test_damaged_record_does_not_count_as_consent(self):
         assert self.answers(*self.AGREED, ["damage"], ["report", "e", True])[3] is None
         assert self.answers(*self.AGREED, ["damage"], ["restart"], ["enroll", E])[4] == self.WAITS
         whole = self.play(self.AGREED)
@@ -842,14 +843,14 @@ class TestAskingClient:
         assert all(answers == [self.WAITS, None] for answers in lost)
         assert len(kept[1]) == 20
 
-    def test_yes_that_cannot_be_kept_is_no_yes(self):
+    def test_consent_does_not_count_if_storage_fails(self):
         answers = self.answers(
             ["enroll", E], ["fail", "raise"], ["agree", "e"], ["report", "e", True], ["enroll", E]
         )
         assert answers[2].startswith("LedgerError: storage failed: ")
         assert answers[3:] == [None, self.WAITS]
 
-    def test_no_that_cannot_be_kept_ends_it(self):
+    def test_opt_out_ends_it_even_if_storage_fails(self):
         answers = self.answers(
             *(*self.AGREED, ["fail", "raise"], ["setConsent", False], ["consent"], ["fail", "raise"]),
             *(["setConsent", True], ["consent"], ["setConsent", True], ["report", "e", True], ["enroll", E]),
@@ -859,11 +860,11 @@ class TestAskingClient:
         assert answers[6].startswith("LedgerError: ")
         assert answers[7:] == [False, None, None, self.WAITS]
 
-    def test_yes_after_a_no_to_everything_comes_second(self):
+    def test_consent_after_general_opt_out_comes_second(self):
         answers = self.answers(["enroll", E], ["setConsent", False], ["agree", "e"], ["asking"])
         assert answers[2:] == ["ExperimentRefused: somebody said no to everything", ["e"]]
 
-    def test_refused_question_gets_no_yes(self):
+    def test_rejects_consent_to_refused_question(self):
         odd = experiment_json(name="another")
         large = experiment_json(budget={"rule": "sum", "cap": 2**54})
         answers = self.answers(["enroll", odd], ["enroll", large], ["agree", "e"], ["asking"], ["agree", "e"])
@@ -871,15 +872,19 @@ class TestAskingClient:
         assert answers[2].startswith("ExperimentRefused: cap must be")
         assert answers[3:] == [[], "ExperimentRefused: no question of e waits"]
 
-    def test_other_settings_are_refused(self):
+    def test_rejects_other_settings(self):
         plain = [["open", {"policy": POLICY | {"ask": "each"}}, False], ["open", {"policy": POLICY}, True]]
         plain += [["open", {"policy": POLICY | {"ask": "once"}}, True], ["open", {}, True]]
         assert all(found.startswith("SettingsError: ") for found in ask(plain))
 
 
-def test_minified_it_has_at_most_14_kibibytes():
-    esbuild = [str(NODE), packed("esbuild-wasm/bin/esbuild"), "--bundle", "--minify", "--format=esm"]
-    minified = subprocess.run(
-        [*esbuild, ROOT / "clients" / "js" / "hushmote.js"], capture_output=True, check=True
-    )
-    assert 0 < len(minified.stdout) <= 14 << 10, "what is new is a file of its own, such as prefix.js"
+class TestPackage:
+    def test_has_the_common_version(self):
+        assert json.loads((ROOT / "clients/js/package.json").read_text())["version"] == VERSION
+
+    def test_is_at_most_14_kibibytes_minified(self):
+        esbuild = [str(NODE), packed("esbuild-wasm/bin/esbuild"), "--bundle", "--minify", "--format=esm"]
+        minified = subprocess.run(
+            [*esbuild, ROOT / "clients" / "js" / "hushmote.js"], capture_output=True, check=True
+        )
+        assert 0 < len(minified.stdout) <= 14 << 10, "what is new is a file of its own, such as prefix.js"

@@ -116,7 +116,7 @@ def of_js(url: str) -> Callable[[Path], subprocess.Popen[bytes]]:
     )
 
 
-def test_three_clients_count_each_report_once_and_agree(post: Path, tmp_path: Path):
+def test_each_report_counts_once_and_clients_agree(post: Path, tmp_path: Path):
     """Devices, the broker and the aggregator are ended at a third, a half and two thirds of all reports.
 
     A bin's count has a standard deviation below the root of its mean, and lies within 7 of these: once in
@@ -179,5 +179,5 @@ def test_three_clients_count_each_report_once_and_agree(post: Path, tmp_path: Pa
             assert np.all(np.abs(counted(name) - n * (told + lied)) < 7 * np.sqrt(n * (told + lied)))
 
 
-def test_the_page_of_the_clients_says_what_each_of_them_takes():
+def test_clients_page_lists_what_each_client_supports():
     assert build_page() == FILE.read_text()

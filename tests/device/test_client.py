@@ -69,375 +69,353 @@ def reports_until_silent(client, name="e", at_most=400):
     return made
 
 
-# --- Rules: spent + cost <= cap ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("rule", "epsilon", "cap", "reports"),
-    [
-        ("sum", EPSILON, 4 * EPSILON, 4),
-        ("sum", EPSILON, 4 * EPSILON - 1, 3),
-        ("sum", EPSILON, EPSILON, 1),
-        ("sum", EPSILON, EPSILON - 1, 0),
-        ("sum", 1_234_567, 5 * 1_234_567, 5),
-        ("squares", EPSILON, 3 * EPSILON**2, 3),
-        ("squares", EPSILON, 3 * EPSILON**2 - 1, 2),
-        ("squares", 1_234_567, 7 * 1_234_567**2, 7),
-        ("squares", 1_234_567, 7 * 1_234_567**2 - 1, 6),
-        ("squares", 16_000_000, 16_000_000**2 - 1, 0),
-        ("count", EPSILON, 1, 1),
-        ("count", 16_000_000, 5, 5),
-    ],
-)
-def test_report_count_is_what_the_cap_allows(rule, epsilon, cap, reports):
-    client = asked(budget(rule, cap, epsilon=epsilon))
-    assert client.status()["experiments"]["e"]["left"] == reports
-    assert reports_until_silent(client) == reports
-    line = client.status()["experiments"]["e"]
-    assert (line["state"], line["left"], line["reports"]) == ("spent", 0, reports)
-    again = asked(budget(rule, cap, epsilon=epsilon), storage=client._ledger._storage)
-    assert reports_until_silent(again) == 0, "nor after a reboot"
-
-
-def test_report_returns_none_once_budget_is_spent():
-    client = asked(budget("count", 2))
-    made = [client.report("e", value) for value in (True, False, None, True, float("nan"))]
-    assert [report is None for report in made] == [False, False, True, True, True]
-    with pytest.raises(TypeError, match="e takes a bool or None"):
-        client.report("e", "a programming error is no silence")
-    assert client.status()["sum"] == 2 * EPSILON
-
-
-@pytest.mark.slow
-@settings(max_examples=75)
-@given(
-    st.sampled_from(["sum", "squares"]),
-    st.integers(1, 10**8),
-    st.lists(st.integers(1_000, 16_000_000), min_size=1, max_size=12),
-)
-def test_total_cost_of_versions_never_exceeds_pinned_cap(rule, cap, epsilons):
-    cap = cap * 10**6 if rule == "squares" else cap
-    client = board()
-    spent = 0
-    for epsilon in epsilons:
-        client.enroll(budget(rule, cap, epsilon=epsilon))
-        cost = epsilon if rule == "sum" else epsilon**2
-        report = client.report("e", True)
-        assert (report is not None) == (spent + cost <= cap)
-        if report is not None:
-            client.sent(report)
-            spent += cost
-
-
-# --- The policy's lifetime -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("total", "squares", "epsilon", "reports"),
-    [
-        (8 * EPSILON, 0, EPSILON, 8),
-        (8 * EPSILON - 1, 0, EPSILON, 7),
-        (0, 5 * EPSILON**2, EPSILON, 5),
-        (0, 5 * EPSILON**2 - 1, EPSILON, 4),
-        (8 * EPSILON, 1_819_000_000_000, EPSILON, 8),  # the design's example: the sum allows more
-        (8 * EPSILON, 1_819_000_000_000, 100_000, 181),  # here the squares do
-        (0, 0, EPSILON, 0),
-        (EPSILON, EPSILON**2, EPSILON + 1, 0),
-    ],
-)
-def test_reports_while_sum_or_squares_stay_within_policy(total, squares, epsilon, reports):
-    client = asked(budget("unlimited", epsilon=epsilon), {"sum": total, "squares": squares})
-    assert client.status()["experiments"]["e"]["left"] == reports
-    assert reports_until_silent(client) == reports
-
-
-def test_the_policys_lifetime_is_over_all_experiments_together():
-    client = board({"sum": 5 * EPSILON})
-    for name in ("e", "f", "g"):
-        client.enroll(budget("sum", 4 * EPSILON, name=name))
-    assert [reports_until_silent(client, name) for name in ("e", "f", "g")] == [4, 1, 0]
-    status = client.status()
-    assert (status["sum"], status["squares"]) == (5 * EPSILON, 5 * EPSILON**2)
-    assert [status["experiments"][name]["state"] for name in ("e", "f", "g")] == ["spent"] * 3
-
-
-def test_a_new_policy_cannot_forget_what_was_spent_before():
-    client = asked(budget("unlimited"), {"sum": 5 * EPSILON})
-    assert reports_until_silent(client) == 5
-    renamed = asked(
-        budget("unlimited", name="another"),
-        {"sum": 7 * EPSILON, "experiments": ("another",)},
-        storage=client._ledger._storage,
+class TestCap:
+    @pytest.mark.parametrize(
+        ("rule", "epsilon", "cap", "reports"),
+        [
+            ("sum", EPSILON, 4 * EPSILON, 4),
+            ("sum", EPSILON, 4 * EPSILON - 1, 3),
+            ("sum", EPSILON, EPSILON, 1),
+            ("sum", EPSILON, EPSILON - 1, 0),
+            ("sum", 1_234_567, 5 * 1_234_567, 5),
+            ("squares", EPSILON, 3 * EPSILON**2, 3),
+            ("squares", EPSILON, 3 * EPSILON**2 - 1, 2),
+            ("squares", 1_234_567, 7 * 1_234_567**2, 7),
+            ("squares", 1_234_567, 7 * 1_234_567**2 - 1, 6),
+            ("squares", 16_000_000, 16_000_000**2 - 1, 0),
+            ("count", EPSILON, 1, 1),
+            ("count", 16_000_000, 5, 5),
+        ],
     )
-    assert reports_until_silent(renamed, "another") == 2
+    def test_allows_exactly_this_many_reports(self, rule, epsilon, cap, reports):
+        client = asked(budget(rule, cap, epsilon=epsilon))
+        assert client.status()["experiments"]["e"]["left"] == reports
+        assert reports_until_silent(client) == reports
+        line = client.status()["experiments"]["e"]
+        assert (line["state"], line["left"], line["reports"]) == ("spent", 0, reports)
+        again = asked(budget(rule, cap, epsilon=epsilon), storage=client._ledger._storage)
+        assert reports_until_silent(again) == 0, "nor after a reboot"
+
+    def test_report_returns_none_once_spent(self):
+        client = asked(budget("count", 2))
+        made = [client.report("e", value) for value in (True, False, None, True, float("nan"))]
+        assert [report is None for report in made] == [False, False, True, True, True]
+        with pytest.raises(TypeError, match="e takes a bool or None"):
+            client.report("e", "a programming error is no silence")
+        assert client.status()["sum"] == 2 * EPSILON
+
+    @pytest.mark.slow
+    @settings(max_examples=75)
+    @given(
+        st.sampled_from(["sum", "squares"]),
+        st.integers(1, 10**8),
+        st.lists(st.integers(1_000, 16_000_000), min_size=1, max_size=12),
+    )
+    def test_total_cost_of_versions_never_exceeds_pinned_cap(self, rule, cap, epsilons):
+        cap = cap * 10**6 if rule == "squares" else cap
+        client = board()
+        spent = 0
+        for epsilon in epsilons:
+            client.enroll(budget(rule, cap, epsilon=epsilon))
+            cost = epsilon if rule == "sum" else epsilon**2
+            report = client.report("e", True)
+            assert (report is not None) == (spent + cost <= cap)
+            if report is not None:
+                client.sent(report)
+                spent += cost
 
 
-# --- Pinning ---------------------------------------------------------------------------------------------
+class TestLifetimeBudget:
+    @pytest.mark.parametrize(
+        ("total", "squares", "epsilon", "reports"),
+        [
+            (8 * EPSILON, 0, EPSILON, 8),
+            (8 * EPSILON - 1, 0, EPSILON, 7),
+            (0, 5 * EPSILON**2, EPSILON, 5),
+            (0, 5 * EPSILON**2 - 1, EPSILON, 4),
+            (8 * EPSILON, 1_819_000_000_000, EPSILON, 8),  # the design's example: the sum allows more
+            (8 * EPSILON, 1_819_000_000_000, 100_000, 181),  # here the squares do
+            (0, 0, EPSILON, 0),
+            (EPSILON, EPSILON**2, EPSILON + 1, 0),
+        ],
+    )
+    def test_reports_while_sum_or_squares_stay_within_it(self, total, squares, epsilon, reports):
+        client = asked(budget("unlimited", epsilon=epsilon), {"sum": total, "squares": squares})
+        assert client.status()["experiments"]["e"]["left"] == reports
+        assert reports_until_silent(client) == reports
+
+    def test_is_shared_by_all_experiments(self):
+        client = board({"sum": 5 * EPSILON})
+        for name in ("e", "f", "g"):
+            client.enroll(budget("sum", 4 * EPSILON, name=name))
+        assert [reports_until_silent(client, name) for name in ("e", "f", "g")] == [4, 1, 0]
+        status = client.status()
+        assert (status["sum"], status["squares"]) == (5 * EPSILON, 5 * EPSILON**2)
+        assert [status["experiments"][name]["state"] for name in ("e", "f", "g")] == ["spent"] * 3
+
+    def test_new_policy_counts_earlier_spending(self):
+        client = asked(budget("unlimited"), {"sum": 5 * EPSILON})
+        assert reports_until_silent(client) == 5
+        renamed = asked(
+            budget("unlimited", name="another"),
+            {"sum": 7 * EPSILON, "experiments": ("another",)},
+            storage=client._ledger._storage,
+        )
+        assert reports_until_silent(renamed, "another") == 2
 
 
-def test_first_report_pins_cap_and_no_version_raises_it():
-    client = asked(budget("sum", 2 * EPSILON))
-    client.enroll(budget("sum", 3 * EPSILON))  # nothing was reported: nothing is pinned yet
-    client.sent(client.report("e", True))
-    for cap in (4 * EPSILON, 2**54 - 1):
-        client.enroll(budget("sum", cap))
-        assert client.status()["experiments"]["e"]["left"] == 2
-    assert reports_until_silent(client) == 2
-    again = asked(budget("sum", 100 * EPSILON), storage=client._ledger._storage)
-    assert reports_until_silent(again) == 0
-
-
-def test_a_lower_cap_holds_and_can_be_undone():
-    client = asked(budget("sum", 5 * EPSILON))
-    client.sent(client.report("e", True))
-    client.enroll(budget("sum", 2 * EPSILON))
-    assert reports_until_silent(client) == 1
-    client.enroll(budget("sum", 5 * EPSILON))
-    assert reports_until_silent(client) == 3
-
-
-def test_count_rule_refuses_changed_epsilon_once_pinned():
-    client = asked(budget("count", 4))
-    client.enroll(budget("count", 4, epsilon=500_000))  # nothing is pinned yet
-    client.sent(client.report("e", True))
-    for epsilon in (499_999, EPSILON):
-        with pytest.raises(ExperimentRefused, match="its epsilon was pinned as 500000"):
-            client.enroll(budget("count", 4, epsilon=epsilon))
-    assert reports_until_silent(client) == 3, "the refused version changed nothing"
-    client.enroll(budget("count", 9, epsilon=500_000))
-    assert reports_until_silent(client) == 0
-
-
-def test_another_rule_is_refused_once_one_is_pinned():
-    budgets = {"sum": 2**50, "squares": 2**50, "count": 2**50, "unlimited": None}
-    for old, new in itertools.permutations(budgets, 2):
-        client = asked(budget(old, budgets[old]))
-        client.enroll(budget(new, budgets[new]))
-        client.enroll(budget(old, budgets[old]))
+class TestPinning:
+    def test_first_report_pins_cap_and_no_version_raises_it(self):
+        client = asked(budget("sum", 2 * EPSILON))
+        client.enroll(budget("sum", 3 * EPSILON))  # nothing was reported: nothing is pinned yet
         client.sent(client.report("e", True))
-        with pytest.raises(ExperimentRefused, match="its budget rule was pinned as " + old):
+        for cap in (4 * EPSILON, 2**54 - 1):
+            client.enroll(budget("sum", cap))
+            assert client.status()["experiments"]["e"]["left"] == 2
+        assert reports_until_silent(client) == 2
+        again = asked(budget("sum", 100 * EPSILON), storage=client._ledger._storage)
+        assert reports_until_silent(again) == 0
+
+    def test_lower_cap_applies_and_can_be_raised_back(self):
+        client = asked(budget("sum", 5 * EPSILON))
+        client.sent(client.report("e", True))
+        client.enroll(budget("sum", 2 * EPSILON))
+        assert reports_until_silent(client) == 1
+        client.enroll(budget("sum", 5 * EPSILON))
+        assert reports_until_silent(client) == 3
+
+    def test_count_rule_refuses_changed_epsilon(self):
+        client = asked(budget("count", 4))
+        client.enroll(budget("count", 4, epsilon=500_000))  # nothing is pinned yet
+        client.sent(client.report("e", True))
+        for epsilon in (499_999, EPSILON):
+            with pytest.raises(ExperimentRefused, match="its epsilon was pinned as 500000"):
+                client.enroll(budget("count", 4, epsilon=epsilon))
+        assert reports_until_silent(client) == 3, "the refused version changed nothing"
+        client.enroll(budget("count", 9, epsilon=500_000))
+        assert reports_until_silent(client) == 0
+
+    def test_refuses_another_rule(self):
+        budgets = {"sum": 2**50, "squares": 2**50, "count": 2**50, "unlimited": None}
+        for old, new in itertools.permutations(budgets, 2):
+            client = asked(budget(old, budgets[old]))
             client.enroll(budget(new, budgets[new]))
-        assert client.status()["experiments"]["e"]["reason"] == "its budget rule was pinned as " + old
-        assert client.status()["experiments"]["e"]["state"] == "reporting"
+            client.enroll(budget(old, budgets[old]))
+            client.sent(client.report("e", True))
+            with pytest.raises(ExperimentRefused, match="its budget rule was pinned as " + old):
+                client.enroll(budget(new, budgets[new]))
+            assert client.status()["experiments"]["e"]["reason"] == "its budget rule was pinned as " + old
+            assert client.status()["experiments"]["e"]["state"] == "reporting"
+            client.withdraw("e")
+            again = board(storage=client._ledger._storage)
+            with pytest.raises(ExperimentRefused, match="pinned"):
+                again.enroll(budget(new, budgets[new]))
+            assert again.status()["experiments"]["e"]["state"] == "refused"
+
+    def test_withdrawal_keeps_spending_numbers_and_unsent_reports(self):
+        client = asked(budget("sum", 3 * EPSILON))
+        first = client.report("e", True)
         client.withdraw("e")
-        again = board(storage=client._ledger._storage)
-        with pytest.raises(ExperimentRefused, match="pinned"):
-            again.enroll(budget(new, budgets[new]))
-        assert again.status()["experiments"]["e"]["state"] == "refused"
+        assert client.report("e", True) is None
+        assert client.outbox() == [first]
+        assert client.status()["experiments"]["e"]["state"] == "absent"
+        assert client.status()["experiments"]["e"]["reports"] == 1
+        client.withdraw("e")
+        client.withdraw("never heard of")
+        client.enroll(budget("sum", 9 * EPSILON))
+        assert client.report("e", True)[5:9] == b"\x00\x00\x00\x02"
+        assert client.report("e", True) is not None
+        assert client.report("e", True) is None
 
 
-def test_withdrawal_keeps_spending_numbers_and_unsent_reports():
-    client = asked(budget("sum", 3 * EPSILON))
-    first = client.report("e", True)
-    client.withdraw("e")
-    assert client.report("e", True) is None
-    assert client.outbox() == [first]
-    assert client.status()["experiments"]["e"]["state"] == "absent"
-    assert client.status()["experiments"]["e"]["reports"] == 1
-    client.withdraw("e")
-    client.withdraw("never heard of")
-    client.enroll(budget("sum", 9 * EPSILON))
-    assert client.report("e", True)[5:9] == b"\x00\x00\x00\x02"
-    assert client.report("e", True) is not None
-    assert client.report("e", True) is None
-
-
-# --- The policy refuses ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("policy", "payload", "reason"),
-    [
-        ({"epsilon": 999_999}, budget("sum", EPSILON), "epsilon is above the policy's 999999"),
-        ({"rules": ("sum",)}, budget("count", 5), "the policy has no budget rule count"),
-        ({"rules": ()}, budget("sum", 5), "the policy has no budget rule sum"),
-        (
-            {"rules": ("sum", "squares", "count")},
-            budget("unlimited"),
-            "the policy has no budget rule unlimited",
-        ),
-    ],
-)
-def test_refuses_experiment_outside_policy_with_reason_in_status(policy, payload, reason):
-    client = board(policy)
-    with pytest.raises(ExperimentRefused) as caught:
-        client.enroll(payload)
-    assert str(caught.value) == reason
-    line = client.status()["experiments"]["e"]
-    assert (line["state"], line["reason"]) == ("refused", reason)
-    assert client.report("e", True) is None
-    assert client.status()["sum"] == 0
-
-
-def test_names_outside_the_policy_are_ignored():
-    client = board()
-    for name in ("other", "ee", "e-"):
-        with pytest.raises(ExperimentRefused, match=name + " is not in the policy"):
-            client.enroll(budget("sum", EPSILON, name=name))
-        assert client.report(name, True) is None
-    assert set(client.status()["experiments"]) == {"e", "f", "g"}
-    assert client.status()["refused"] == "e- is not in the policy"
-    assert client.status()["sum"] == 0
-
-
-def test_a_refused_version_leaves_the_one_before_in_place():
-    client = board()
-    exp = client.enroll(budget("sum", 4 * EPSILON))
-    for bad in (b"", b"{}", budget("sum", 0), budget("sum", 5, epsilon=1), b"\x00" * 40, b"\xff"):
-        with pytest.raises(ExperimentRefused):
-            client.enroll(bad)
-    report = client.report("e", True)
-    assert report[1:5] == exp.digest
-    client.enroll(budget("sum", 4 * EPSILON))
-    assert client.status()["experiments"]["e"]["reason"] is None
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [
-        None,
-        {},
-        [],
-        "policy",
-        7,
-        {k: v for k, v in POLICY.items() if k != "squares"},
-        {**POLICY, "more": 1},
-        *({**POLICY, "sum": bad} for bad in (1.0, "8", None, True)),
-        *({**POLICY, "squares": bad} for bad in (0.5, None)),
-        *({**POLICY, "epsilon": bad} for bad in (1e6, None)),
-        *({**POLICY, "rules": bad} for bad in ("sum", None, 5)),
-        *({**POLICY, "experiments": bad} for bad in (None, 5)),
-        *({**POLICY, "experiments": bad} for bad in ("e", "bath", "room_temp")),
-    ],
-)
-def test_a_policy_that_does_not_fit_is_refused(policy):
-    with pytest.raises(SettingsError, match=r"^policy: "):
-        Client(policy, memory(), device_id="d")
-
-
-def test_a_policy_that_allows_nothing_makes_no_report():
-    for nothing in ({"sum": -1, "squares": -1}, {"sum": 0, "squares": 0}, {"experiments": ("A", "a/b")}):
-        client = board({"epsilon": 2**70, **nothing})
-        with contextlib.suppress(ExperimentRefused):
-            client.enroll(budget("sum", 2 * EPSILON))
+class TestPolicy:
+    @pytest.mark.parametrize(
+        ("policy", "payload", "reason"),
+        [
+            ({"epsilon": 999_999}, budget("sum", EPSILON), "epsilon is above the policy's 999999"),
+            ({"rules": ("sum",)}, budget("count", 5), "the policy has no budget rule count"),
+            ({"rules": ()}, budget("sum", 5), "the policy has no budget rule sum"),
+            (
+                {"rules": ("sum", "squares", "count")},
+                budget("unlimited"),
+                "the policy has no budget rule unlimited",
+            ),
+        ],
+        ids=["epsilon", "rule", "no rules", "unlimited"],
+    )
+    def test_shows_reason_for_refused_experiment_in_status(self, policy, payload, reason):
+        client = board(policy)
+        with pytest.raises(ExperimentRefused) as caught:
+            client.enroll(payload)
+        assert str(caught.value) == reason
+        line = client.status()["experiments"]["e"]
+        assert (line["state"], line["reason"]) == ("refused", reason)
         assert client.report("e", True) is None
         assert client.status()["sum"] == 0
 
+    def test_ignores_names_outside_it(self):
+        client = board()
+        for name in ("other", "ee", "e-"):
+            with pytest.raises(ExperimentRefused, match=name + " is not in the policy"):
+                client.enroll(budget("sum", EPSILON, name=name))
+            assert client.report(name, True) is None
+        assert set(client.status()["experiments"]) == {"e", "f", "g"}
+        assert client.status()["refused"] == "e- is not in the policy"
+        assert client.status()["sum"] == 0
 
-def test_64_experiments_make_reports_and_a_65th_makes_none():
-    names = tuple(f"n{i}" for i in range(65))
-    client = board({"experiments": names})
-    for name in names:
-        client.enroll(budget("count", 1, name=name))
-        report = client.report(name, True)
-        assert (report is None) == (name == "n64")
-        client.sent(report)
-    assert max(len(client._ledger._storage.slots[slot]) for slot in (0, 1)) < 4096
-    assert board({"experiments": names}, storage=client._ledger._storage).status()["sum"] == 64 * EPSILON
+    def test_refused_version_leaves_earlier_one_in_force(self):
+        client = board()
+        exp = client.enroll(budget("sum", 4 * EPSILON))
+        for bad in (b"", b"{}", budget("sum", 0), budget("sum", 5, epsilon=1), b"\x00" * 40, b"\xff"):
+            with pytest.raises(ExperimentRefused):
+                client.enroll(bad)
+        report = client.report("e", True)
+        assert report[1:5] == exp.digest
+        client.enroll(budget("sum", 4 * EPSILON))
+        assert client.status()["experiments"]["e"]["reason"] is None
 
+    def test_makes_no_report_if_it_allows_nothing(self):
+        for nothing in ({"sum": -1, "squares": -1}, {"sum": 0, "squares": 0}, {"experiments": ("A", "a/b")}):
+            client = board({"epsilon": 2**70, **nothing})
+            with contextlib.suppress(ExperimentRefused):
+                client.enroll(budget("sum", 2 * EPSILON))
+            assert client.report("e", True) is None
+            assert client.status()["sum"] == 0
 
-@pytest.mark.parametrize(
-    ("setting", "text"),
-    [
-        *(({"device_id": bad}, "device_id must be 1 to 32 of a-z, 0-9 and -") for bad in (b"a", "é", "a b")),
-        *(
-            ({"fleet": "f", name: bad}, "key is 32 bytes, announce_key 64, or None")
-            for name in ("key", "announce_key")
-            for bad in ("k" * 32, "k" * 64, 5, bytearray(32), bytearray(64))
-        ),
-        ({"fleet": "+", "announce_key": ANNOUNCE_KEY}, "fleet must be 1 to 32 of a-z, 0-9, _ and -"),
-    ],
-)
-def test_rejects_settings_of_wrong_types(setting, text):
-    with pytest.raises(SettingsError, match=text):
-        board(**setting)
-
-
-# --- The coin of `every` ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("every", [1, 2, 3, 7, 90])
-def test_every_makes_a_report_with_exactly_one_chance_in_every(every):
-    storage = memory()
-    provision(storage, consent=True)
-
-    def run(rng):
-        client = asked(budget("sum", 4 * EPSILON, every=every), storage=memory(storage.slots))
-        client.rng = rng
-        return client.report("e", True) is not None
-
-    assert distribution(run)[True] == Fraction(1, every)
+    def test_65th_experiment_makes_no_report(self):
+        names = tuple(f"n{i}" for i in range(65))
+        client = board({"experiments": names})
+        for name in names:
+            client.enroll(budget("count", 1, name=name))
+            report = client.report(name, True)
+            assert (report is None) == (name == "n64")
+            client.sent(report)
+        assert max(len(client._ledger._storage.slots[slot]) for slot in (0, 1)) < 4096
+        assert board({"experiments": names}, storage=client._ledger._storage).status()["sum"] == 64 * EPSILON
 
 
-def test_the_coin_is_drawn_before_the_value_is_looked_at():
-    class Recording(BranchingRng):
-        ranges: tuple = ()
+class TestSettings:
+    @pytest.mark.parametrize(
+        "policy",
+        [
+            None,
+            {},
+            [],
+            "policy",
+            7,
+            {k: v for k, v in POLICY.items() if k != "squares"},
+            {**POLICY, "more": 1},
+            *({**POLICY, "sum": bad} for bad in (1.0, "8", None, True)),
+            *({**POLICY, "squares": bad} for bad in (0.5, None)),
+            *({**POLICY, "epsilon": bad} for bad in (1e6, None)),
+            *({**POLICY, "rules": bad} for bad in ("sum", None, 5)),
+            *({**POLICY, "experiments": bad} for bad in (None, 5)),
+            *({**POLICY, "experiments": bad} for bad in ("e", "bath", "room_temp")),
+        ],
+        ids=[
+            "none",
+            "empty",
+            "list",
+            "string",
+            "integer",
+            "field missing",
+            "unknown field",
+            "float sum",
+            "string sum",
+            "no sum",
+            "boolean sum",
+            "float squares",
+            "no squares",
+            "float epsilon",
+            "no epsilon",
+            "string rules",
+            "no rules",
+            "integer rules",
+            "no experiments",
+            "integer experiments",
+            "one-letter experiments",
+            "short experiments",
+            "string experiments",
+        ],
+    )
+    def test_rejects_invalid_policy(self, policy):
+        with pytest.raises(SettingsError, match=r"^policy: "):
+            Client(policy, memory(), device_id="d")
 
-        def below(self, n):
-            self.ranges += (n,)
-            return super().below(n)
-
-    client = asked(budget("sum", 4 * EPSILON, every=5))
-    client.rng = Recording()
-    with pytest.raises(TypeError):
-        client.report("e", "wrong type")
-    assert client.rng.ranges == (5,)
-
-
-def test_silent_calls_spend_nothing_and_write_nothing():
-    client = asked(budget("sum", 4 * EPSILON, every=2**24))
-    before = dict(client._ledger._storage.slots)
-    # The coin is scripted to say no, so this cannot fail by chance.
-    client.rng = BranchingRng()
-    client.rng._choices, client.rng._sizes = [1], [2**24]
-    for _ in range(30):
-        client.rng._at = 0
-        assert client.report("e", True) is None
-    assert client._ledger._storage.slots == before
-    assert client.status()["sum"] == 0
-
-
-# --- Reports on the wire ---------------------------------------------------------------------------------
-
-
-def test_numbers_are_1_2_3_without_gaps_for_each_experiment_name():
-    client = board()
-    seen = {"e": [], "f": []}
-    for i in range(12):
-        name = "ef"[i % 3 == 0]
-        # Versions change, boards restart, experiments come and go: the numbers run on.
-        client.enroll(budget("sum", 100 * EPSILON, name=name, epsilon=EPSILON + i))
-        report = client.report(name, i % 2 == 0)
-        seen[name].append(int.from_bytes(report[5:9], "big"))
-        client.sent(report)
-        if i % 4 == 3:
-            client = board(storage=client._ledger._storage)
-    assert seen == {"e": [1, 2, 3, 4, 5, 6, 7, 8], "f": [1, 2, 3, 4]}
+    @pytest.mark.parametrize(
+        ("setting", "text"),
+        [
+            *(
+                ({"device_id": bad}, "device_id must be 1 to 32 of a-z, 0-9 and -")
+                for bad in (b"a", "é", "a b")
+            ),
+            *(
+                ({"fleet": "f", name: bad}, "key is 32 bytes, announce_key 64, or None")
+                for name in ("key", "announce_key")
+                for bad in ("k" * 32, "k" * 64, 5, bytearray(32), bytearray(64))
+            ),
+            ({"fleet": "+", "announce_key": ANNOUNCE_KEY}, "fleet must be 1 to 32 of a-z, 0-9, _ and -"),
+        ],
+        ids=[
+            "bytes as device_id",
+            "accent in device_id",
+            "space in device_id",
+            "32 characters as key",
+            "64 characters as key",
+            "integer as key",
+            "bytearray of 32 as key",
+            "bytearray of 64 as key",
+            "32 characters as announce_key",
+            "64 characters as announce_key",
+            "integer as announce_key",
+            "bytearray of 32 as announce_key",
+            "bytearray of 64 as announce_key",
+            "fleet",
+        ],
+    )
+    def test_rejects_wrong_types(self, setting, text):
+        with pytest.raises(SettingsError, match=text):
+            board(**setting)
 
 
-def test_tag_is_documented_hmac_of_device_experiment_and_report():
-    client = board(key=KEY, device_id="k3f9x1")
-    payload = budget("sum", 4 * EPSILON)
-    client.enroll(payload)
-    report = client.report("e", True)
-    text = b"k3f9x1" + b"\x00" + hashlib.sha256(payload).digest() + report[:-8]
-    assert report[-8:] == hmac.new(KEY, text, hashlib.sha256).digest()[:8]
+class TestCoin:
+    @pytest.mark.parametrize("every", [1, 2, 3, 7, 90])
+    def test_reports_exactly_one_time_in_every(self, every):
+        storage = memory()
+        provision(storage, consent=True)
 
+        def run(rng):
+            client = asked(budget("sum", 4 * EPSILON, every=every), storage=memory(storage.slots))
+            client.rng = rng
+            return client.report("e", True) is not None
 
-def test_the_code_in_a_report_is_what_the_randomizer_returned():
-    class Honest:
-        def bernoulli(self, threshold):
-            return True
+        assert distribution(run)[True] == Fraction(1, every)
 
-        def below(self, n):
-            return 0
+    def test_is_drawn_before_reading_the_value(self):
+        class Recording(BranchingRng):
+            ranges: tuple = ()
 
-    client = asked(budget("count", 6, type="choice", labels=["a", "b", "c"], mechanism="grr"))
-    client.rng = Honest()
-    assert [client.report("e", v)[-1] for v in ("a", "b", "c", "?", "a", None)] == [0, 1, 2, 3, 0, 0]
+            def below(self, n):
+                self.ranges += (n,)
+                return super().below(n)
 
+        client = asked(budget("sum", 4 * EPSILON, every=5))
+        client.rng = Recording()
+        with pytest.raises(TypeError):
+            client.report("e", "wrong type")
+        assert client.rng.ranges == (5,)
 
-# --- Signed experiments ----------------------------------------------------------------------------------
+    def test_silent_calls_spend_and_write_nothing(self):
+        client = asked(budget("sum", 4 * EPSILON, every=2**24))
+        before = dict(client._ledger._storage.slots)
+        # The coin is scripted to say no, so this cannot fail by chance.
+        client.rng = BranchingRng()
+        client.rng._choices, client.rng._sizes = [1], [2**24]
+        for _ in range(30):
+            client.rng._at = 0
+            assert client.report("e", True) is None
+        assert client._ledger._storage.slots == before
+        assert client.status()["sum"] == 0
 
 
 MISSING = "its signature is missing or wrong"
@@ -447,140 +425,133 @@ def signed(payload, key=SIGNING_KEY, fleet="home", name="e", serial=7):
     return keys.sign_experiment(key, f"hushmote/v1/{fleet}/experiment/{name}", payload, serial)
 
 
-def test_a_board_with_the_announce_key_takes_a_signed_experiment():
-    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
-    payload = budget("sum", EPSILON)
-    exp = client.enroll(signed(payload))
-    assert exp.sha256 == hashlib.sha256(payload).digest(), "the digest is that of the JSON alone"
-    assert client.report("e", True) is not None
-
-
-def test_rejects_missing_cut_doubled_or_foreign_signature():
-    """test_vectors.py has more: another fleet, another key, an older serial."""
-    payload = budget("sum", EPSILON)
-    good = signed(payload)
-    cut = [good[:-i] for i in range(1, 69, 9)]
-    for bad in (payload + b"\x00", *cut, good + good[-64:], signed(payload, name="f")):
+class TestSignature:
+    def test_accepts_signed_experiment_with_announce_key(self):
         client = board(announce_key=ANNOUNCE_KEY, fleet="home")
-        with pytest.raises(ExperimentRefused, match=MISSING):
-            client.enroll(bad)
-        assert client.status()["experiments"]["e"]["reason"] == MISSING
-        assert client.report("e", True) is None
+        payload = budget("sum", EPSILON)
+        exp = client.enroll(signed(payload))
+        assert exp.sha256 == hashlib.sha256(payload).digest(), "the digest is that of the JSON alone"
+        assert client.report("e", True) is not None
 
+    def test_rejects_missing_cut_doubled_or_foreign_one(self):
+        """test_vectors.py has more: another fleet, another key, an older serial."""
+        payload = budget("sum", EPSILON)
+        good = signed(payload)
+        cut = [good[:-i] for i in range(1, 69, 9)]
+        for bad in (payload + b"\x00", *cut, good + good[-64:], signed(payload, name="f")):
+            client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+            with pytest.raises(ExperimentRefused, match=MISSING):
+                client.enroll(bad)
+            assert client.status()["experiments"]["e"]["reason"] == MISSING
+            assert client.report("e", True) is None
 
-@pytest.mark.slow
-def test_a_signature_with_any_one_bit_off_is_refused():
-    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
-    good = signed(budget("sum", EPSILON))
-    for bit in range(0, 68 * 8, 11):
-        bad = bytearray(good)
-        bad[len(good) - 68 + bit // 8] ^= 1 << bit % 8
-        with pytest.raises(ExperimentRefused, match="signature"):
-            client.enroll(bytes(bad))
-    client.enroll(good)
+    @pytest.mark.slow
+    def test_rejects_any_flipped_bit(self):
+        client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+        good = signed(budget("sum", EPSILON))
+        for bit in range(0, 68 * 8, 11):
+            bad = bytearray(good)
+            bad[len(good) - 68 + bit // 8] ^= 1 << bit % 8
+            with pytest.raises(ExperimentRefused, match="signature"):
+                client.enroll(bytes(bad))
+        client.enroll(good)
 
-
-def test_board_without_announce_key_accepts_signed_and_unsigned():
-    payload = budget("sum", EPSILON)
-    for form in (payload, signed(payload), payload + b"\x00garbage"):
-        assert board().enroll(form).digest == hashlib.sha256(payload).digest()[:4]
-
-
-def test_an_older_message_is_not_taken_when_it_is_played_back():
-    old, new = budget("sum", EPSILON), budget("sum", 2 * EPSILON)
-    client = asked(signed(old, serial=7), announce_key=ANNOUNCE_KEY, fleet="home")
-    client.enroll(signed(old, serial=7))
-    exp = client.enroll(signed(new, serial=9))
-    for serial in (7, 8):
-        with pytest.raises(ExperimentRefused, match="a newer version was published"):
-            client.enroll(signed(old, serial=serial))
-    assert client.report("e", True)[1:5] == exp.digest, "the newer version goes on"
-    client.withdraw("e")
-    client.withdraw("e")
-    assert client.serials == {"e": 10}
-    with pytest.raises(ExperimentRefused, match="a newer version was published"):
-        client.enroll(signed(new, serial=9))
-    client.enroll(signed(old, serial=10))
+    def test_accepts_signed_and_unsigned_without_announce_key(self):
+        payload = budget("sum", EPSILON)
+        for form in (payload, signed(payload), payload + b"\x00garbage"):
+            assert board().enroll(form).digest == hashlib.sha256(payload).digest()[:4]
 
 
 def withdrawal(serial, **changes):
     return signed(b"", serial=serial, **changes)
 
 
-def test_signed_withdrawal_ends_experiment_for_older_versions():
-    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
-    old = signed(budget("sum", 9 * EPSILON), serial=7)
-    client.enroll(old)
-    first = client.report("e", True)
-    for _ in range(2):  # the broker repeats it
-        client.withdraw("e", withdrawal(8))
-        assert client.serials == {"e": 8}
-        assert client.report("e", True) is None
-        assert client.outbox() == [first]
+class TestWithdrawal:
+    def test_ends_experiment_for_older_versions(self):
+        client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+        old = signed(budget("sum", 9 * EPSILON), serial=7)
+        client.enroll(old)
+        first = client.report("e", True)
+        for _ in range(2):  # the broker repeats it
+            client.withdraw("e", withdrawal(8))
+            assert client.serials == {"e": 8}
+            assert client.report("e", True) is None
+            assert client.outbox() == [first]
+            with pytest.raises(ExperimentRefused, match="a newer version was published"):
+                client.enroll(old)
+        client.enroll(signed(budget("sum", 9 * EPSILON), serial=10))
         with pytest.raises(ExperimentRefused, match="a newer version was published"):
-            client.enroll(old)
-    client.enroll(signed(budget("sum", 9 * EPSILON), serial=10))
-    with pytest.raises(ExperimentRefused, match="a newer version was published"):
+            client.withdraw("e", withdrawal(8))
+        assert client.report("e", True) is not None
+
+    def test_blocks_experiment_that_arrives_later(self):
+        client = board(announce_key=ANNOUNCE_KEY, fleet="home")
         client.withdraw("e", withdrawal(8))
-    assert client.report("e", True) is not None
+        with pytest.raises(ExperimentRefused, match="a newer version was published"):
+            client.enroll(signed(budget("sum", EPSILON), serial=7))
+
+    def test_requires_valid_message_for_keyed_experiment(self):
+        client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+        payload = budget("sum", 9 * EPSILON)
+        client.enroll(signed(payload, serial=7))
+        good = withdrawal(8)
+        for wrong in (
+            b"",
+            b"\x00",
+            good + b"\x00",
+            withdrawal(8, key=KEY),
+            withdrawal(8, fleet="other"),
+            withdrawal(9)[:5] + good[5:],
+            b"{" + good[1:],
+            payload,
+            signed(payload, serial=8),
+        ):
+            with pytest.raises(ExperimentRefused, match=MISSING):
+                client.withdraw("e", wrong)
+            assert client.serials == {"e": 7}
+            assert client.status()["experiments"]["e"]["state"] == "reporting"
+        client.withdraw("e", bytearray(good))
+        assert client.report("e", True) is None
 
 
-def test_earlier_withdrawal_blocks_withdrawn_experiment():
-    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
-    client.withdraw("e", withdrawal(8))
-    with pytest.raises(ExperimentRefused, match="a newer version was published"):
-        client.enroll(signed(budget("sum", EPSILON), serial=7))
+class TestSerial:
+    def test_rejects_replay_of_older_message(self):
+        old, new = budget("sum", EPSILON), budget("sum", 2 * EPSILON)
+        client = asked(signed(old, serial=7), announce_key=ANNOUNCE_KEY, fleet="home")
+        client.enroll(signed(old, serial=7))
+        exp = client.enroll(signed(new, serial=9))
+        for serial in (7, 8):
+            with pytest.raises(ExperimentRefused, match="a newer version was published"):
+                client.enroll(signed(old, serial=serial))
+        assert client.report("e", True)[1:5] == exp.digest, "the newer version goes on"
+        client.withdraw("e")
+        client.withdraw("e")
+        assert client.serials == {"e": 10}
+        with pytest.raises(ExperimentRefused, match="a newer version was published"):
+            client.enroll(signed(new, serial=9))
+        client.enroll(signed(old, serial=10))
 
+    def test_refused_message_does_not_raise_it(self):
+        client = board({"epsilon": EPSILON}, announce_key=ANNOUNCE_KEY, fleet="home")
+        forged = signed(budget("sum", EPSILON), key=KEY, serial=2**32 - 1)
+        outside = signed(budget("sum", EPSILON, epsilon=EPSILON + 1), serial=2**32 - 1)
+        for bad in (forged, outside):
+            with pytest.raises(ExperimentRefused):
+                client.enroll(bad)
+            assert client.serials == {}
+        client.enroll(signed(budget("sum", EPSILON), serial=1))
 
-def test_no_other_message_withdraws_keyed_experiment():
-    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
-    payload = budget("sum", 9 * EPSILON)
-    client.enroll(signed(payload, serial=7))
-    good = withdrawal(8)
-    for wrong in (
-        b"",
-        b"\x00",
-        good + b"\x00",
-        withdrawal(8, key=KEY),
-        withdrawal(8, fleet="other"),
-        withdrawal(9)[:5] + good[5:],
-        b"{" + good[1:],
-        payload,
-        signed(payload, serial=8),
-    ):
+    def test_is_kept_without_reverifying_experiment(self):
+        client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+        kept = signed(
+            budget("sum", EPSILON), key=KEY, serial=5
+        )  # what lies in flash is trusted, as the ledger is
+        client.enroll(kept, verified=True)
+        assert client.serials == {"e": 5}
+        with pytest.raises(ExperimentRefused, match="newer"):
+            client.enroll(signed(budget("sum", EPSILON), serial=4))
         with pytest.raises(ExperimentRefused, match=MISSING):
-            client.withdraw("e", wrong)
-        assert client.serials == {"e": 7}
-        assert client.status()["experiments"]["e"]["state"] == "reporting"
-    client.withdraw("e", bytearray(good))
-    assert client.report("e", True) is None
-
-
-def test_a_message_that_was_refused_does_not_raise_the_serial():
-    client = board({"epsilon": EPSILON}, announce_key=ANNOUNCE_KEY, fleet="home")
-    forged = signed(budget("sum", EPSILON), key=KEY, serial=2**32 - 1)
-    outside = signed(budget("sum", EPSILON, epsilon=EPSILON + 1), serial=2**32 - 1)
-    for bad in (forged, outside):
-        with pytest.raises(ExperimentRefused):
-            client.enroll(bad)
-        assert client.serials == {}
-    client.enroll(signed(budget("sum", EPSILON), serial=1))
-
-
-def test_verified_experiment_is_not_reverified_and_keeps_serial():
-    client = board(announce_key=ANNOUNCE_KEY, fleet="home")
-    kept = signed(
-        budget("sum", EPSILON), key=KEY, serial=5
-    )  # what lies in flash is trusted, as the ledger is
-    client.enroll(kept, verified=True)
-    assert client.serials == {"e": 5}
-    with pytest.raises(ExperimentRefused, match="newer"):
-        client.enroll(signed(budget("sum", EPSILON), serial=4))
-    with pytest.raises(ExperimentRefused, match=MISSING):
-        client.enroll(budget("sum", EPSILON), verified=True)
-
-
-# --- One call at a time ------------------------------------------------------------------------------------
+            client.enroll(budget("sum", EPSILON), verified=True)
 
 
 class CallsBack(MemoryStorage):
@@ -593,108 +564,102 @@ class CallsBack(MemoryStorage):
         super().write(slot, data)
 
 
-def test_nested_call_spends_and_returns_nothing():
-    storage = CallsBack()
-    provision(storage, consent=True)
-    client = asked(budget("sum", 30 * EPSILON), storage=storage)
-    inner: list = []
+class TestNestedCall:
+    def test_spends_and_returns_nothing(self):
+        storage = CallsBack()
+        provision(storage, consent=True)
+        client = asked(budget("sum", 30 * EPSILON), storage=storage)
+        inner: list = []
 
-    def calls():
-        inner.append(client.report("e", True))
-        inner.append(client.sent(waiting))
-        with pytest.raises(LedgerError, match="another call is under way"):
-            client.consent = True  # a yes: it must be said again
+        def calls():
+            inner.append(client.report("e", True))
+            inner.append(client.sent(waiting))
+            with pytest.raises(LedgerError, match="another call is under way"):
+                client.consent = True  # a yes: it must be said again
 
-    waiting = b""
-    storage.then = calls
-    made = []
-    for _ in range(40):
-        report = client.report("e", True)
-        if report:
-            made.append(report)
-            waiting = report
-            client.sent(report)
-    assert inner
-    assert set(inner) == {None}
-    assert len(made) == 30 == client.status()["sum"] // EPSILON
-    assert len({r[5:9] for r in made}) == 30
+        waiting = b""
+        storage.then = calls
+        made = []
+        for _ in range(40):
+            report = client.report("e", True)
+            if report:
+                made.append(report)
+                waiting = report
+                client.sent(report)
+        assert inner
+        assert set(inner) == {None}
+        assert len(made) == 30 == client.status()["sum"] // EPSILON
+        assert len({r[5:9] for r in made}) == 30
 
+    def test_spends_nothing_during_draws_and_entropy(self, monkeypatch):
+        client = asked(budget("sum", 30 * EPSILON, every=2))
+        rng, urandom = client.rng, ldp_client.os.urandom
+        nested: list = []
 
-def test_nested_calls_during_draws_and_entropy_spend_nothing(monkeypatch):
-    client = asked(budget("sum", 30 * EPSILON, every=2))
-    rng, urandom = client.rng, ldp_client.os.urandom
-    nested: list = []
-
-    class CallsBack:
-        def below(self, n):
-            nested.append(client.report("e", False))
-            return rng.below(n)
-
-        def bernoulli(self, threshold):
-            nested.append(client.report("e", False))
-            return rng.bernoulli(threshold)
-
-    def reads(n):
-        nested.append(client.report("e", False))
-        return urandom(n)
-
-    monkeypatch.setattr(ldp_client.os, "urandom", reads)
-    client.rng = CallsBack()
-    assert reports_until_silent(client) == 30
-    assert set(nested) == {None}
-    assert client.status()["sum"] == 30 * EPSILON
-
-
-def test_version_enrolled_during_report_makes_no_report():
-    # enroll() in a callback is checked against a ledger in which the report under way has pinned nothing yet.
-    for first, second in (("sum", "count"), ("count", "sum"), ("count", "count"), ("squares", "sum")):
-        client = asked(budget(first, 2**50))
-        rng = client.rng
-
-        class Enrolls:
-            def below(self, n, client=client, second=second, rng=rng):
-                client.enroll(budget(second, 2**50, epsilon=2 * EPSILON))
+        class CallsBack:
+            def below(self, n):
+                nested.append(client.report("e", False))
                 return rng.below(n)
 
-            bernoulli = rng.bernoulli
+            def bernoulli(self, threshold):
+                nested.append(client.report("e", False))
+                return rng.bernoulli(threshold)
 
-        client.rng = Enrolls()
-        assert client.report("e", True) is not None
-        client.rng = rng
-        client.withdraw("other")
-        assert client.report("e", True) is None
-        assert client.status()["experiments"]["e"]["left"] == 0
-        assert client.status()["sum"] == EPSILON
+        def reads(n):
+            nested.append(client.report("e", False))
+            return urandom(n)
 
+        monkeypatch.setattr(ldp_client.os, "urandom", reads)
+        client.rng = CallsBack()
+        assert reports_until_silent(client) == 30
+        assert set(nested) == {None}
+        assert client.status()["sum"] == 30 * EPSILON
 
-def test_concurrent_calls_use_thread_lock():
-    assert type(board()._lock) is type(_thread.allocate_lock())
+    def test_version_enrolled_during_report_makes_no_report(self):
+        # enroll() in a callback is checked against a ledger in which this report has pinned nothing yet.
+        for first, second in (("sum", "count"), ("count", "sum"), ("count", "count"), ("squares", "sum")):
+            client = asked(budget(first, 2**50))
+            rng = client.rng
 
+            class Enrolls:
+                def below(self, n, client=client, second=second, rng=rng):
+                    client.enroll(budget(second, 2**50, epsilon=2 * EPSILON))
+                    return rng.below(n)
 
-def test_nested_call_does_nothing_without_threads(monkeypatch):
-    monkeypatch.setitem(sys.modules, "_thread", None)
-    spec = importlib.util.spec_from_file_location("ldp_client_alone", ldp_client.__file__)
-    alone: Any = importlib.util.module_from_spec(spec)  # pyright: ignore[reportArgumentType]
-    spec.loader.exec_module(alone)  # pyright: ignore[reportOptionalMemberAccess]
-    storage = memory()
-    alone.provision(storage, consent=True)
-    client = alone.Client(POLICY, storage, device_id="d")
-    client.enroll(budget("sum", 9 * EPSILON))
-    inner = []
+                bernoulli = rng.bernoulli
 
-    class Interrupting:
-        def bernoulli(self, threshold):
-            inner.append(client.report("e", True))
-            return True
+            client.rng = Enrolls()
+            assert client.report("e", True) is not None
+            client.rng = rng
+            client.withdraw("other")
+            assert client.report("e", True) is None
+            assert client.status()["experiments"]["e"]["left"] == 0
+            assert client.status()["sum"] == EPSILON
 
-        def below(self, n):
-            return 0
+    def test_does_nothing_without_threads(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "_thread", None)
+        spec = importlib.util.spec_from_file_location("ldp_client_alone", ldp_client.__file__)
+        alone: Any = importlib.util.module_from_spec(spec)  # pyright: ignore[reportArgumentType]
+        spec.loader.exec_module(alone)  # pyright: ignore[reportOptionalMemberAccess]
+        storage = memory()
+        alone.provision(storage, consent=True)
+        client = alone.Client(POLICY, storage, device_id="d")
+        client.enroll(budget("sum", 9 * EPSILON))
+        inner = []
 
-    client.rng = Interrupting()
-    for made in range(1, 4):
-        assert client.report("e", True) is not None
-        assert inner == [None] * made
-    assert client.status()["sum"] == 3 * EPSILON
+        class Interrupting:
+            def bernoulli(self, threshold):
+                inner.append(client.report("e", True))
+                return True
+
+            def below(self, n):
+                return 0
+
+        client.rng = Interrupting()
+        for made in range(1, 4):
+            assert client.report("e", True) is not None
+            assert inner == [None] * made
+        assert client.status()["sum"] == 3 * EPSILON
 
 
 def fresh_slots():
@@ -732,8 +697,9 @@ class TestNoDuringAnotherCall:
             (lambda client: setattr(client, "consent", True), 1),
             (lambda client: setattr(client, "consent", False), 1),
         ],
+        ids=["report", "sent", "opt-in", "opt-out"],
     )
-    def test_is_in_flash_before_the_call_ends(self, call, spent):
+    def test_is_stored_before_the_call_ends(self, call, spent):
         for client in self.interrupted(call)[:2]:
             assert (client.consent, client.outbox(), client.report("e", True)) == (False, [], None)
             assert client.status()["sum"] == spent * EPSILON
@@ -741,10 +707,10 @@ class TestNoDuringAnotherCall:
             assert client.outbox() == []  # what the no dropped stays dropped
             assert client.report("e", True) is not None
 
-    def test_report_is_not_handed_over(self):
+    def test_withholds_the_report(self):
         assert self.interrupted(lambda client: client.report("e", True))[2] is None
 
-    def test_is_written_after_a_report_that_failed(self):
+    def test_is_written_after_a_failed_report(self):
         storage = memory()
         provision(storage, consent=True)
         client = asked(budget("sum", 30 * EPSILON), storage=storage)
@@ -785,7 +751,7 @@ class TestNoDuringAnotherCall:
         assert client._lock.acquire(False)
         assert asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots)).outbox() == []
 
-    def test_wins_over_a_yes_that_has_only_begun(self):
+    def test_wins_over_unfinished_opt_in(self):
         storage = memory()
         provision(storage)
         client = asked(budget("sum", 30 * EPSILON), storage=storage)
@@ -824,7 +790,7 @@ class TestNoDuringAnotherCall:
 
     @pytest.mark.parametrize("fault", ["cut-before", "cut-after", "torn-cut"])
     @pytest.mark.parametrize("at", [0, 1])
-    def test_power_cut_leaves_a_whole_answer(self, fault, at):
+    def test_power_cut_leaves_a_complete_answer(self, fault, at):
         storage = FailingStorage(fresh_slots(), fault, 99)
         client = asked(budget("sum", 30 * EPSILON), storage=storage)
         storage.at = len(storage.writes) + at
@@ -849,69 +815,110 @@ class TestNoDuringAnotherCall:
             assert again.outbox() == []
 
 
-def test_two_threads_hand_out_no_more_than_the_budget():
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for _ in range(5):
-            client = asked(budget("sum", 60 * EPSILON), key=KEY)
-            made: list = []
+class TestThreads:
+    def test_use_a_lock(self):
+        assert type(board()._lock) is type(_thread.allocate_lock())
 
-            def work(client=client, made=made):
-                for _ in range(200):
-                    report = client.report("e", True)
-                    if report is not None:
-                        made.append(report)
-                        with contextlib.suppress(LedgerError):
-                            client.sent(report)
-                    for waiting in client.outbox():
-                        client.sent(waiting)
+    def test_never_exceed_budget(self):
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            for _ in range(5):
+                client = asked(budget("sum", 60 * EPSILON), key=KEY)
+                made: list = []
 
-            threads = [threading.Thread(target=work) for _ in range(2)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            assert len(made) <= 60
-            assert len({r[5:9] for r in made}) == len(made), "a number came with two contents"
-            assert client.status()["sum"] == len(made) * EPSILON
-            assert client.status()["locked"] is None
-    finally:
-        sys.setswitchinterval(interval)
+                def work(client=client, made=made):
+                    for _ in range(200):
+                        report = client.report("e", True)
+                        if report is not None:
+                            made.append(report)
+                            with contextlib.suppress(LedgerError):
+                                client.sent(report)
+                        for waiting in client.outbox():
+                            client.sent(waiting)
 
-
-# --- Status ------------------------------------------------------------------------------------------------
-
-
-def test_status_is_plain_values_and_says_what_is_left():
-    client = board()
-    exp = client.enroll(budget("sum", 4 * EPSILON))
-    client.report("e", True)
-    status = client.status()
-    assert json.loads(json.dumps(status)) == status
-    assert (status["locked"], status["error"], status["consent"], status["pending"]) == (None, None, True, 1)
-    assert status["experiments"]["e"] == {
-        "state": "reporting",
-        "reports": 1,
-        "left": 3,
-        "reason": None,
-        "digest": exp.digest.hex(),
-        "epsilon": EPSILON,
-    }
-    assert status["experiments"]["f"]["state"] == "absent"
+                threads = [threading.Thread(target=work) for _ in range(2)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+                assert len(made) <= 60
+                assert len({r[5:9] for r in made}) == len(made), "a number came with two contents"
+                assert client.status()["sum"] == len(made) * EPSILON
+                assert client.status()["locked"] is None
+        finally:
+            sys.setswitchinterval(interval)
 
 
-def test_status_never_holds_a_reading_or_a_code():
-    histories = []
-    for values in ((True, True, True), (False, None, False)):
-        client = asked(budget("sum", 4 * EPSILON))
-        for value in values:
-            client.report("e", value)
-        histories.append(client.status())
-    assert histories[0] == histories[1]
+class TestStatus:
+    def test_has_plain_values_and_remaining_reports(self):
+        client = board()
+        exp = client.enroll(budget("sum", 4 * EPSILON))
+        client.report("e", True)
+        status = client.status()
+        assert json.loads(json.dumps(status)) == status
+        assert (status["locked"], status["error"], status["consent"], status["pending"]) == (
+            None,
+            None,
+            True,
+            1,
+        )
+        assert status["experiments"]["e"] == {
+            "state": "reporting",
+            "reports": 1,
+            "left": 3,
+            "reason": None,
+            "digest": exp.digest.hex(),
+            "epsilon": EPSILON,
+        }
+        assert status["experiments"]["f"]["state"] == "absent"
+
+    def test_never_contains_reading_or_code(self):
+        histories = []
+        for values in ((True, True, True), (False, None, False)):
+            client = asked(budget("sum", 4 * EPSILON))
+            for value in values:
+                client.report("e", value)
+            histories.append(client.status())
+        assert histories[0] == histories[1]
 
 
-def test_an_experiment_that_was_never_enrolled_makes_no_report():
-    client = board()
-    assert client.report("e", True) is None
-    assert client.report("e", object()) is None
+class TestReport:
+    def test_has_consecutive_numbers_per_experiment_name(self):
+        client = board()
+        seen = {"e": [], "f": []}
+        for i in range(12):
+            name = "ef"[i % 3 == 0]
+            # Versions change, boards restart, experiments come and go: the numbers run on.
+            client.enroll(budget("sum", 100 * EPSILON, name=name, epsilon=EPSILON + i))
+            report = client.report(name, i % 2 == 0)
+            seen[name].append(int.from_bytes(report[5:9], "big"))
+            client.sent(report)
+            if i % 4 == 3:
+                client = board(storage=client._ledger._storage)
+        assert seen == {"e": [1, 2, 3, 4, 5, 6, 7, 8], "f": [1, 2, 3, 4]}
+
+    def test_tag_is_documented_hmac(self):
+        client = board(key=KEY, device_id="k3f9x1")
+        payload = budget("sum", 4 * EPSILON)
+        client.enroll(payload)
+        report = client.report("e", True)
+        text = b"k3f9x1" + b"\x00" + hashlib.sha256(payload).digest() + report[:-8]
+        assert report[-8:] == hmac.new(KEY, text, hashlib.sha256).digest()[:8]
+
+    def test_contains_code_of_the_randomizer(self):
+        class Honest:
+            def bernoulli(self, threshold):
+                return True
+
+            def below(self, n):
+                return 0
+
+        client = asked(budget("count", 6, type="choice", labels=["a", "b", "c"], mechanism="grr"))
+        client.rng = Honest()
+        assert [client.report("e", v)[-1] for v in ("a", "b", "c", "?", "a", None)] == [0, 1, 2, 3, 0, 0]
+
+    def test_is_none_for_experiment_never_enrolled(self):
+        client = board()
+        assert client.report("e", True) is None
+        assert client.report("e", object()) is None

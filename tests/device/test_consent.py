@@ -1,4 +1,4 @@
-"""Nothing leaves a board before somebody said yes, and what it would send can be read before."""
+"""Consent on the board: nothing is sent before opt-in, and a preview shows what would be sent."""
 
 import contextlib
 import hashlib
@@ -52,69 +52,72 @@ def slots_of(client: Any) -> dict[int, bytes]:
     return client._ledger._storage.slots
 
 
-def test_opt_in_does_not_send_reports_of_earlier_client():
-    made = ledger_record(3, [("room_temp", 1, "sum", 0, 2)], 2, 4, [b"unasked"], asked=False)
-    client = board({0: made, 1: ledger_record(2)})
-    client.consent = True
-    assert client.outbox() == []
-    assert client.status()["sum"] == 2
+class TestBeforeOptIn:
+    @pytest.mark.parametrize(
+        "answers", [(), (False,), (True, False)], ids=["no answer", "opt-out", "opt-in and opt-out"]
+    )
+    def test_draws_debits_and_stores_nothing(self, answers: tuple[bool, ...]):
+        client = board()
+        for answer in answers:
+            client.consent = answer
+        client.rng = NoDraws()
+        before = dict(slots_of(client))
+        assert client.consent is (answers[-1] if answers else None)
+        for value in (21.4, None, float("nan"), "warm", [1]):  # not even looked at
+            assert client.report("room_temp", value) is None
+        assert client.outbox() == []
+        assert slots_of(client) == before
+
+    def test_is_silent_for_every_reading(self):
+        """Exact, with the answer as part of the state: every reading gives silence, surely."""
+        slots = slots_of(board())
+
+        def reported(rng: Any, value: float) -> Any:
+            client = board(slots)
+            client.rng = rng
+            return client.report("room_temp", value)
+
+        assert [distribution(lambda rng, v=v: reported(rng, v)) for v in (1.0, 39.0)] == [
+            {None: 1},
+            {None: 1},
+        ]
 
 
-@pytest.mark.parametrize("answers", [(), (False,), (True, False)])
-def test_before_a_yes_nothing_is_drawn_debited_or_kept(answers: tuple[bool, ...]):
-    client = board()
-    for answer in answers:
-        client.consent = answer
-    client.rng = NoDraws()
-    before = dict(slots_of(client))
-    assert client.consent is (answers[-1] if answers else None)
-    for value in (21.4, None, float("nan"), "warm", [1]):  # not even looked at
-        assert client.report("room_temp", value) is None
-    assert client.outbox() == []
-    assert slots_of(client) == before
-
-
-def test_is_silent_for_every_reading_before_any_answer():
-    """Exact, with the answer as part of the state: every reading gives silence, surely."""
-    slots = slots_of(board())
-
-    def reported(rng: Any, value: float) -> Any:
-        client = board(slots)
-        client.rng = rng
-        return client.report("room_temp", value)
-
-    assert [distribution(lambda rng, v=v: reported(rng, v)) for v in (1.0, 39.0)] == [{None: 1}, {None: 1}]
-
-
-@pytest.mark.parametrize("answer", [1, 0, None, "yes", "given"])
-def test_only_true_and_false_are_answers(answer: Any):
-    client = board()
-    with pytest.raises(SettingsError, match=r"^consent is True or False$"):
-        client.consent = answer
-    assert client.consent is None
-
-
-@pytest.mark.parametrize("fault", ["raise", "lost", "torn"])
-def test_a_yes_that_the_flash_did_not_take_is_none(fault: str):
-    client = Client(POLICY, FailingStorage(slots_of(board()), fault, 0), device_id="board-1")
-    assert client.status()["locked"] is None
-    client.enroll(experiment_json(name="room_temp", **TEMPERATURE))
-    with pytest.raises(LedgerError):
+class TestOptIn:
+    def test_does_not_send_reports_of_earlier_client(self):
+        made = ledger_record(3, [("room_temp", 1, "sum", 0, 2)], 2, 4, [b"unasked"], asked=False)
+        client = board({0: made, 1: ledger_record(2)})
         client.consent = True
-    assert client.consent is None
-    assert client.report("room_temp", 21.4) is None
+        assert client.outbox() == []
+        assert client.status()["sum"] == 2
 
+    @pytest.mark.parametrize("answer", [1, 0, None, "yes", "given"])
+    def test_accepts_only_true_and_false(self, answer: Any):
+        client = board()
+        with pytest.raises(SettingsError, match=r"^consent is True or False$"):
+            client.consent = answer
+        assert client.consent is None
 
-def test_network_stops_board_and_starts_it_only_if_policy_allows():
-    client = board()
-    with pytest.raises(SettingsError, match=r"^only somebody at the board can say yes$"):
-        consent.from_network(client, True)
-    client.consent = True
-    consent.from_network(client, False)
-    assert client.consent is False
-    open_to_it = board(consent_from="network")
-    consent.from_network(open_to_it, True)
-    assert open_to_it.consent is True
+    @pytest.mark.parametrize("fault", ["raise", "lost", "torn"])
+    def test_does_not_count_if_write_fails(self, fault: str):
+        client = Client(POLICY, FailingStorage(slots_of(board()), fault, 0), device_id="board-1")
+        assert client.status()["locked"] is None
+        client.enroll(experiment_json(name="room_temp", **TEMPERATURE))
+        with pytest.raises(LedgerError):
+            client.consent = True
+        assert client.consent is None
+        assert client.report("room_temp", 21.4) is None
+
+    def test_comes_from_network_only_if_policy_allows(self):
+        client = board()
+        with pytest.raises(SettingsError, match=r"^only somebody at the board can say yes$"):
+            consent.from_network(client, True)
+        client.consent = True
+        consent.from_network(client, False)
+        assert client.consent is False
+        open_to_it = board(consent_from="network")
+        consent.from_network(open_to_it, True)
+        assert open_to_it.consent is True
 
 
 class TestQuestion:
@@ -154,14 +157,14 @@ class TestQuestion:
         kept.agree("room_temp")
         return kept
 
-    def test_waits_for_a_yes_of_its_own(self, start: Any):
+    def test_waits_for_its_own_consent(self, start: Any):
         kept = start()
         assert self.asks(kept, self.ROOM)
         assert kept._client.report("room_temp", 21.4) is None
         kept.agree("room_temp")
         assert kept._client.report("room_temp", 21.4) is not None
 
-    @pytest.mark.parametrize("restart", [False, True])
+    @pytest.mark.parametrize("restart", [False, True], ids=["same", "restart"])
     @pytest.mark.parametrize(
         "change",
         [
@@ -176,8 +179,20 @@ class TestQuestion:
             {"type": "choice", "labels": ["a", "b", "c"], "low": None, "high": None, "bins": None},
             {"type": "bool", "mechanism": "rr", "low": None, "high": None, "bins": None, "g": None},
         ],
+        ids=[
+            "larger epsilon",
+            "slightly larger epsilon",
+            "lower low",
+            "higher high",
+            "more bins",
+            "fewer bins",
+            "missing",
+            "grr",
+            "choice",
+            "bool",
+        ],
     )
-    def test_change_of_it_asks_again(self, start: Any, change: dict[str, Any], restart: bool):
+    def test_change_asks_again(self, start: Any, change: dict[str, Any], restart: bool):
         kept = self.agreed(start)
         changed = {k: v for k, v in (self.ROOM | change).items() if v is not None}
         kept = start() if restart else kept
@@ -202,14 +217,15 @@ class TestQuestion:
             {"budget": {"rule": "count", "cap": 3}},
             {"g": 5},
         ],
+        ids=["smaller epsilon", "smallest epsilon", "every", "window", "budget", "g"],
     )
-    def test_other_version_of_it_asks_nothing(self, start: Any, change: dict[str, Any]):
+    def test_new_version_of_same_question_does_not_ask(self, start: Any, change: dict[str, Any]):
         kept = self.agreed(start)
         assert not self.asks(kept, self.ROOM | change)
         assert not self.asks(start(), self.ROOM | change)
         assert not self.asks(start(), self.ROOM)  # the yes was to this epsilon
 
-    def test_waiting_one_outlasts_a_restart(self, start: Any, tmp_path: Path):
+    def test_outlasts_restart_while_waiting(self, start: Any, tmp_path: Path):
         waiting = start()
         assert self.asks(waiting, self.ROOM)
         again = start()
@@ -219,7 +235,7 @@ class TestQuestion:
         assert [path.name for path in sorted(tmp_path.iterdir())] == ["room_temp", "room_temp.yes"]
 
     @pytest.mark.parametrize("ends", ["withdrawn", "replaced", "damaged"])
-    def test_waiting_one_ends(self, start: Any, tmp_path: Path, ends: str):
+    def test_stops_waiting(self, start: Any, tmp_path: Path, ends: str):
         kept = self.agreed(start)
         assert self.asks(kept, self.ROOM | {"epsilon": 4_000_000})
         if ends == "withdrawn":
@@ -230,20 +246,20 @@ class TestQuestion:
             (tmp_path / "room_temp.ask").write_bytes(b"{}")
         assert start().asking == {}
 
-    def test_labels_are_part_of_it(self, start: Any):
+    def test_includes_labels(self, start: Any):
         labels = {"name": "room_temp", "type": "choice", "mechanism": "grr", "epsilon": 1_000_000}
         kept = self.agreed(start, labels | {"labels": ["home", "away"]})
         for changed in (["home"], ["away", "home"], ["home", "away", "asleep"], ["home,away"]):
             assert self.asks(kept, labels | {"labels": changed})
 
-    def test_withdrawn_one_is_asked_about_again(self, start: Any):
+    def test_asks_again_after_withdrawal(self, start: Any):
         for kept in (self.agreed(start), start()):
             kept.take("room_temp", b"")
             assert self.asks(kept, self.ROOM)
             assert self.asks(start(), self.ROOM)
             kept.agree("room_temp")
 
-    def test_yes_to_a_refused_one_is_no_yes(self, start: Any):
+    def test_consent_to_refused_question_does_not_count(self, start: Any):
         kept = start()
         assert self.asks(kept, self.ROOM | {"epsilon": 5_000_000})
         with pytest.raises(ExperimentRefused, match="epsilon"):
@@ -251,7 +267,7 @@ class TestQuestion:
         assert self.asks(kept, self.ROOM)
         assert self.asks(start(epsilon=5_000_000), self.ROOM | {"epsilon": 5_000_000})
 
-    def test_yes_applies_to_what_was_shown(self, start: Any):
+    def test_consent_applies_to_question_shown(self, start: Any):
         kept = start()
         assert self.asks(kept, self.ROOM)
         shown = kept.asking["room_temp"]
@@ -260,7 +276,7 @@ class TestQuestion:
             kept.agree("room_temp", shown)
         kept.agree("room_temp", kept.asking["room_temp"])
 
-    def test_yes_outlasts_a_policy_without_the_name(self, start: Any, tmp_path: Path):
+    def test_consent_outlasts_policy_without_the_name(self, start: Any, tmp_path: Path):
         self.agreed(start)
         start(experiments=("door",))
         assert [path.name for path in tmp_path.iterdir()] == ["room_temp.yes"]
@@ -270,7 +286,7 @@ class TestQuestion:
 
     @pytest.mark.parametrize("restart", [False, True])
     @pytest.mark.parametrize("stored", [True, False])
-    def test_no_to_everything_forgets_each_yes(self, tmp_path: Path, restart: bool, stored: bool):
+    def test_general_opt_out_erases_every_consent(self, tmp_path: Path, restart: bool, stored: bool):
         slots = slots_of(board())
         storage = memory(slots)
 
@@ -292,7 +308,7 @@ class TestQuestion:
         kept.agree("room_temp")
         assert kept._client.report("room_temp", 21.4) is not None
 
-    def test_no_that_could_not_be_written_forgets_as_well(self, start: Any, monkeypatch: pytest.MonkeyPatch):
+    def test_unwritten_opt_out_erases_consent_too(self, start: Any, monkeypatch: pytest.MonkeyPatch):
         kept = self.agreed(start)
 
         def fail(_state: Any) -> None:
@@ -307,7 +323,7 @@ class TestQuestion:
         assert self.asks(kept, self.ROOM)
 
     @pytest.mark.parametrize("agreeing", [False, True])
-    def test_no_meanwhile_ends_the_question(self, start: Any, agreeing: bool):
+    def test_concurrent_opt_out_ends_it(self, start: Any, agreeing: bool):
         """A no that comes while a payload is taken leaves nothing in force."""
         kept = start()
         if not agreeing:
@@ -329,7 +345,7 @@ class TestQuestion:
         assert self.asks(kept, self.ROOM)
         assert self.asks(start(), self.ROOM)
 
-    def test_policy_that_begins_to_ask_asks_about_what_is_known(self, start: Any):
+    def test_policy_change_asks_about_known_experiments(self, start: Any):
         kept = start(ask="once")
         kept.take("room_temp", experiment_json(**self.ROOM))
         again = start()
@@ -338,7 +354,7 @@ class TestQuestion:
         again.agree("room_temp")
         assert start()._client.report("room_temp", 21.4) is not None
 
-    def test_power_cut_and_damage_ask_again(self, start: Any, tmp_path: Path):
+    def test_asks_again_after_power_cut_or_damage(self, start: Any, tmp_path: Path):
         """Of both files, cut at each byte or with a bit changed: never a question that got no yes."""
         self.agreed(start)
         for path in (tmp_path / "room_temp", tmp_path / "room_temp.yes"):
@@ -353,12 +369,12 @@ class TestQuestion:
             path.write_bytes(whole)
         assert start()._client.report("room_temp", 21.4) is not None
 
-    def test_another_fleet_or_name_has_no_yes(self, start: Any, tmp_path: Path):
+    def test_consent_is_for_one_fleet_and_name(self, start: Any, tmp_path: Path):
         self.agreed(start)
         (tmp_path / "room_temp.yes").rename(tmp_path / "door.yes")
         assert self.asks(start(), self.ROOM)
 
-    def test_without_a_folder_a_yes_lasts_until_the_restart(self, start: Any):
+    def test_consent_ends_at_restart_without_folder(self, start: Any):
         kept = KeptExperiments(start()._client, None)
         assert self.asks(kept, self.ROOM)
         kept.agree("room_temp")
@@ -378,8 +394,9 @@ class TestQuestion:
             (b'{"labels":["b","a"],"bins":8,"name":"r","epsilon":1,"group":{"name":"f"}}', False),
             (b'{"labels":["b","a"],"bins":8,"name":"r","epsilon":1,"of":[{"missing":1}]}', False),
         ],
+        ids=["other fields", "sorted", "other labels", "group", "part"],
     )
-    def test_digest_is_of_sorted_fields(self, text: bytes, same: bool):
+    def test_digest_covers_sorted_fields(self, text: bytes, same: bool):
         expected = hashlib.sha256(b'{"bins":8,"labels":["b","a"],"name":"r"}').digest()[:8]
         asked = consent.question(json.loads(text))
         assert (asked[:8] == expected) == same
@@ -391,13 +408,14 @@ class TestQuestion:
             *({}, {"epsilon": "1"}, {"epsilon": 1, "x": None}, {"epsilon": 1, "x": [{}, [None]]}),
             *({"epsilon": 1, "x": 1e999}, {"epsilon": 1, "x": 1.5}, {"epsilon": 1, "x": True}),
         ],
+        ids=["no epsilon", "string epsilon", "null", "null in list", "infinity", "fraction", "boolean"],
     )
-    def test_fields_that_no_experiment_has_are_refused(self, fields: dict[str, Any]):
+    def test_rejects_unknown_fields(self, fields: dict[str, Any]):
         with pytest.raises(ExperimentRefused):
             consent.question(fields)
 
     @pytest.mark.parametrize("word", MECHANISMS)
-    def test_is_the_same_however_codes_are_laid_out(self, word: str):
+    def test_does_not_depend_on_code_layout(self, word: str):
         """All but views, which say what is asked of several readings together."""
         layout = dict.fromkeys(set(MECHANISMS[word].parameters) - {"views"}, 1)
         places = "consent.py, clients/js/question.js, reference_board.py and make_vectors.questions()"
@@ -444,109 +462,105 @@ class TestButton:
         return run
 
     @pytest.mark.parametrize("asked", [None, True, False])
-    def test_stuck_from_power_up_changes_nothing(self, attend: Any, asked: bool | None):
+    def test_changes_nothing_if_stuck_since_power_up(self, attend: Any, asked: bool | None):
         client = board()
         if asked is not None:
             client.consent = asked
         assert attend(client, [0] * 20_000) == [asked]
 
-    def test_counts_once_it_was_seen_released(self, attend: Any):
+    def test_counts_only_after_a_release(self, attend: Any):
         assert attend(board(), [0] * 500 + [1] + [0] * 500) == [None, True]
         assert attend(board(), [0] * 500, released=True) == [None, True]  # seen before a sleep
 
-    def test_touch_says_nothing(self, attend: Any):
+    def test_ignores_a_touch(self, attend: Any):
         assert attend(board(), [1, 0, 0, 0, 1] * 50) == [None]
 
-    def test_changes_the_state_once_per_press(self, attend: Any):
+    def test_changes_state_once_per_press(self, attend: Any):
         client = board()
         client.consent = True
         assert attend(client, [0] * 20_000, released=True) == [True, False]
         assert attend(client, [0] * 20_000) == [False]
         assert attend(client, self.HELD) == [False, True]
 
-    def test_light_tells_the_answer(self, attend: Any, capsys: pytest.CaptureFixture[str]):
+    def test_light_shows_the_answer(self, attend: Any, capsys: pytest.CaptureFixture[str]):
         lit: list[int] = []
         light = type("Light", (), {"value": lambda _, on: lit.append(on)})()
         assert attend(board(), self.HELD, light=light) == [None, True]
         assert lit[-1] == 0
         assert capsys.readouterr().out.count("takes part") == 1
 
-    def test_is_not_needed(self):
+    def test_is_optional(self):
         client = board()
         client.consent = False
         told = consent.attend(client, None, None, lambda: None)
         assert told == "silent, as somebody said no; with a yes it answers room_temp, door: yes() says it"
 
 
-# --- What would be sent ---------------------------------------------------------------------------
+class TestPreview:
+    def test_describes_report_and_spends_nothing(self):
+        client = board()
+        client.rng = NoDraws()
+        before = dict(slots_of(client))
+        said = preview.preview(client, "room_temp", 21.4).split("\n")
+        # e^1: 0.576 of the 1st 3 cells; 3^5 - 1 seeds with 3 cells each.
+        assert said == [
+            "room_temp: one of 726 codes, in 11 bytes.",
+            "242 codes speak for 21.4. One of these is sent with odds 1.3 to 1.",
+            "No code is more than 2.8 times as likely at one reading as at another.",
+            "One reading in 3 is reported, drawn before anything looks at it.",
+            "A report costs epsilon 1; 4 more reports left.",
+            "Nothing is sent: nobody at this board has said yes.",
+        ]
+        assert slots_of(client) == before
+        assert "a value drawn evenly" in preview.preview(client, "room_temp", None)
+        assert preview.preview(client, "door", True) == "door: nothing is asked yet."
+        with pytest.raises(SettingsError, match=r"^garage is not in the policy$"):
+            preview.preview(client, "garage", True)
 
-
-def test_a_preview_says_what_would_be_sent_and_spends_nothing():
-    client = board()
-    client.rng = NoDraws()
-    before = dict(slots_of(client))
-    said = preview.preview(client, "room_temp", 21.4).split("\n")
-    # e^1: 0.576 of the 1st 3 cells; 3^5 - 1 seeds with 3 cells each.
-    assert said == [
-        "room_temp: one of 726 codes, in 11 bytes.",
-        "242 codes speak for 21.4. One of these is sent with odds 1.3 to 1.",
-        "No code is more than 2.8 times as likely at one reading as at another.",
-        "One reading in 3 is reported, drawn before anything looks at it.",
-        "A report costs epsilon 1; 4 more reports left.",
-        "Nothing is sent: nobody at this board has said yes.",
-    ]
-    assert slots_of(client) == before
-    assert "a value drawn evenly" in preview.preview(client, "room_temp", None)
-    assert preview.preview(client, "door", True) == "door: nothing is asked yet."
-    with pytest.raises(SettingsError, match=r"^garage is not in the policy$"):
-        preview.preview(client, "garage", True)
-
-
-@pytest.mark.parametrize(
-    "shape", ["rr", "grr-16", "olh-9-3", "hh-9-3-hash", "pgr-5-3", "sw-5-2", "prefix-2", "views"]
-)
-def test_a_preview_has_words_for_every_mechanism(shape: str):
-    client = Client(POLICY, memory(), device_id="board-1", fleet="home")
-    client.enroll(experiment_json(name="door", **SHAPES[shape]))
-    reading = {"number": 1, "text": "1.2", "pair": ("1.2", True)}.get(SHAPES[shape]["type"], True)
-    assert preview.preview(client, "door", reading).startswith("door: one of ")
-
-
-def test_the_odds_of_a_preview_are_those_of_the_randomizer():
-    """Exact: what speaks for a reading is what that reading makes likelier than any other does."""
-    client = board()
-    exp = client._experiments["room_temp"]
-    made, other = (distribution(lambda rng, i=i: exp.randomize(i, rng)) for i in (53, 54))
-    least = min(made.values())
-    speak = [code for code, chance in made.items() if chance > least]
-    truth = sum(made[code] for code in speak)
-    assert len(speak) == 242
-    assert int(10 * truth / (1 - truth)) == 13
-    assert max(made[code] / other[code] for code in made) <= 2.8
-
-
-def test_the_last_eight_reports_are_kept_in_words():
-    client = board()
-    client.consent = True
-    client.enroll(experiment_json(name="door", type="bool", mechanism="rr", epsilon=100_000))
-    shown = preview.LastReports()
-    for _ in range(10):
-        report = client.report("door", True)
-        assert report is not None
-        client.sent(report)
-        shown(preview.words(client, report))
-    assert len(shown.lines) == 8
-    assert shown.lines[-1].endswith(
-        f"door: code {report[9]} of 2, 10 bytes, epsilon 0.1; 30 more reports left"
+    @pytest.mark.parametrize(
+        "shape", ["rr", "grr-16", "olh-9-3", "hh-9-3-hash", "pgr-5-3", "sw-5-2", "prefix-2", "views"]
     )
-    assert preview.words(board(), report) == "a question that is no longer asked: 10 bytes"
+    def test_describes_every_mechanism(self, shape: str):
+        client = Client(POLICY, memory(), device_id="board-1", fleet="home")
+        client.enroll(experiment_json(name="door", **SHAPES[shape]))
+        reading = {"number": 1, "text": "1.2", "pair": ("1.2", True)}.get(SHAPES[shape]["type"], True)
+        assert preview.preview(client, "door", reading).startswith("door: one of ")
+
+    def test_shows_odds_of_the_randomizer(self):
+        """Exact: what speaks for a reading is what that reading makes likelier than any other does."""
+        client = board()
+        exp = client._experiments["room_temp"]
+        made, other = (distribution(lambda rng, i=i: exp.randomize(i, rng)) for i in (53, 54))
+        least = min(made.values())
+        speak = [code for code, chance in made.items() if chance > least]
+        truth = sum(made[code] for code in speak)
+        assert len(speak) == 242
+        assert int(10 * truth / (1 - truth)) == 13
+        assert max(made[code] / other[code] for code in made) <= 2.8
 
 
-def test_a_display_that_fails_changes_nothing():
-    def broken(words: str) -> None:
-        raise OSError("no display")
+class TestDisplay:
+    def test_describes_last_eight_reports(self):
+        client = board()
+        client.consent = True
+        client.enroll(experiment_json(name="door", type="bool", mechanism="rr", epsilon=100_000))
+        shown = preview.LastReports()
+        for _ in range(10):
+            report = client.report("door", True)
+            assert report is not None
+            client.sent(report)
+            shown(preview.words(client, report))
+        assert len(shown.lines) == 8
+        assert shown.lines[-1].endswith(
+            f"door: code {report[9]} of 2, 10 bytes, epsilon 0.1; 30 more reports left"
+        )
+        assert preview.words(board(), report) == "a question that is no longer asked: 10 bytes"
 
-    client = board()
-    report = b"\x10" + bytes(10)
-    assert preview.show(broken, client, report) == "on_report: OSError: no display"
-    assert preview.show(lambda words: None, client, report) is None
+    def test_failure_changes_nothing(self):
+        def broken(words: str) -> None:
+            raise OSError("no display")
+
+        client = board()
+        report = b"\x10" + bytes(10)
+        assert preview.show(broken, client, report) == "on_report: OSError: no display"
+        assert preview.show(lambda words: None, client, report) is None

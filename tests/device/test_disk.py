@@ -1,4 +1,4 @@
-"""One client on one ledger, where processes share a disk."""
+"""One client per ledger, even if processes share a disk."""
 
 import gc
 import os
@@ -73,7 +73,7 @@ def test_racing_processes_never_exceed_budget(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_second_client_is_refused_until_the_first_is_gone(folder: Path):
+def test_second_client_is_locked_out_until_first_is_gone(folder: Path):
     first = boot(folder)
     assert first.report("e", True) is not None
     second = boot(folder)
@@ -87,12 +87,12 @@ def test_a_second_client_is_refused_until_the_first_is_gone(folder: Path):
     assert third.status()["sum"] == 2 * EPSILON
 
 
-def test_reporter_starts_without_ledger_lock_and_says_so(folder: Path):
+def test_reporter_shows_that_ledger_is_taken(folder: Path):
     clients = [Client(POLICY, str(folder), device_id="d", fleet="home") for _ in range(2)]
     assert TAKEN in Reporter(clients[1], lambda: None).status()
 
 
-def test_no_ledger_is_made_anew_under_a_client(folder: Path):
+def test_refuses_to_provision_ledger_in_use(folder: Path):
     client = boot(folder)
     for replace in (False, True):
         with pytest.raises(LedgerError, match="another client uses this ledger"):
@@ -100,7 +100,7 @@ def test_no_ledger_is_made_anew_under_a_client(folder: Path):
     assert client.report("e", True) is not None
 
 
-def test_provisioning_leaves_no_lock_behind_whatever_comes_of_it(folder: Path):
+def test_provisioning_always_releases_its_lock(folder: Path):
     try:
         provision(str(folder), consent=True)
     except LedgerExists:
@@ -109,7 +109,7 @@ def test_provisioning_leaves_no_lock_behind_whatever_comes_of_it(folder: Path):
     assert boot(folder).status()["locked"] is None
 
 
-def test_a_forked_process_spends_nothing(folder: Path):
+def test_forked_process_spends_nothing(folder: Path):
     client = boot(folder)
     reading, writing = os.pipe()
     child = os.fork()

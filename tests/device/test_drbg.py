@@ -1,4 +1,4 @@
-"""The random source: known answers, an independent second one, uniformity, and sources that fail.
+"""The random generator: known answers, an independent implementation, uniformity, and failing sources.
 
 test_vectors.py has what the two primitives draw from its bytes, rejections and reseeds included.
 """
@@ -22,122 +22,119 @@ FALSE_ALARM = 1e-9
 KNOWN_SECOND_OUTPUT = "5248ba9dfb2272f6d6e2f83d38d3daa528994915dddd73601577a8f52a4b243935c762b68c9bfc23"
 
 
-def test_known_answers():
-    # From the description, with sha256sum: key = SHA-256(00, 32 zeros, "seed"), then SHA-256(02, key).
-    key = hashlib.sha256(bytes(33) + b"seed").digest()
-    drbg = DRBG(b"seed")
-    assert (
-        drbg.generate(40)
-        == hashlib.sha256(b"\x02" + key).digest() + hashlib.sha256(b"\x03" + key).digest()[:8]
+class TestGenerator:
+    def test_matches_known_answers(self):
+        # From the description, with sha256sum: key = SHA-256(00, 32 zeros, "seed"), then SHA-256(02, key).
+        key = hashlib.sha256(bytes(33) + b"seed").digest()
+        drbg = DRBG(b"seed")
+        assert (
+            drbg.generate(40)
+            == hashlib.sha256(b"\x02" + key).digest() + hashlib.sha256(b"\x03" + key).digest()[:8]
+        )
+        assert drbg.generate(40).hex() == KNOWN_SECOND_OUTPUT
+
+    def test_later_state_does_not_reveal_earlier_draws(self):
+        # The state is one key, its successor's preimage is gone, and no byte that was drawn is left in it.
+        drbg = DRBG(b"seed")
+        before = drbg._key
+        drawn = [drbg.generate(32), drbg.generate(32)]
+        assert drbg._key == hashlib.sha256(b"\x01" + hashlib.sha256(b"\x01" + before).digest()).digest()
+        assert vars(drbg).keys() == {"_key", "_pool"}
+        assert drbg._pool == b""
+        drbg.below(2**24)
+        assert len(drbg._pool) == 28, "the word that was drawn is no longer there"
+        assert drbg._key not in drawn
+
+    @settings(max_examples=60)
+    @given(
+        st.binary(max_size=600),
+        st.lists(st.one_of(st.integers(0, 200), st.binary(min_size=1, max_size=99)), max_size=8),
     )
-    assert drbg.generate(40).hex() == KNOWN_SECOND_OUTPUT
+    def test_matches_independent_implementation(self, seed, steps):
+        ours, reference = DRBG(seed), ReferenceDRBG(seed)
+        for step in steps:
+            if isinstance(step, bytes):
+                ours.reseed(step)
+                reference.update(step)
+            else:
+                assert ours.generate(step) == reference.generate(step)
+        assert ours.generate(64) == reference.generate(64)
 
 
-def test_draws_cannot_be_computed_from_later_state():
-    # The state is one key, its successor's preimage is gone, and no byte that was drawn is left in it.
-    drbg = DRBG(b"seed")
-    before = drbg._key
-    drawn = [drbg.generate(32), drbg.generate(32)]
-    assert drbg._key == hashlib.sha256(b"\x01" + hashlib.sha256(b"\x01" + before).digest()).digest()
-    assert vars(drbg).keys() == {"_key", "_pool"}
-    assert drbg._pool == b""
-    drbg.below(2**24)
-    assert len(drbg._pool) == 28, "the word that was drawn is no longer there"
-    assert drbg._key not in drawn
+class TestBelow:
+    @pytest.mark.parametrize("n", [0, -1, 2**24 + 1])
+    def test_rejects_out_of_range_n(self, n):
+        with pytest.raises(ValueError, match="1 to 16777216"):
+            DRBG(b"").below(n)
+
+    @pytest.mark.parametrize("n", [3, 64, 1000])
+    def test_is_uniform(self, n):
+        # 60,000 draws each from a seed of os.urandom, chi-square over n cells: false alarm 1e-9 per n.
+        draws = 60_000
+        drbg = DRBG(os.urandom(48))
+        counts = [0] * n
+        for _ in range(draws):
+            counts[drbg.below(n)] += 1
+        assert stats.chisquare(counts).pvalue > FALSE_ALARM
 
 
-@settings(max_examples=60)
-@given(
-    st.binary(max_size=600),
-    st.lists(st.one_of(st.integers(0, 200), st.binary(min_size=1, max_size=99)), max_size=8),
-)
-def test_an_independent_drbg_gives_the_same_bytes(seed, steps):
-    ours, reference = DRBG(seed), ReferenceDRBG(seed)
-    for step in steps:
-        if isinstance(step, bytes):
-            ours.reseed(step)
-            reference.update(step)
-        else:
-            assert ours.generate(step) == reference.generate(step)
-    assert ours.generate(64) == reference.generate(64)
+class TestBernoulli:
+    @pytest.mark.parametrize("threshold", [ONE // 1000, ONE // 3, ldp_client.truth_threshold(4_000_000, 2)])
+    def test_has_its_probability(self, threshold):
+        # 60,000 draws from a seed of os.urandom, exact two-sided binomial test: false alarm 1e-9 each.
+        draws = 60_000
+        drbg = DRBG(os.urandom(48))
+        hits = sum(drbg.bernoulli(threshold) for _ in range(draws))
+        assert stats.binomtest(hits, draws, threshold / ONE).pvalue > FALSE_ALARM
+
+    def test_is_true_only_below_threshold(self):
+        for seed in (b"a", b"b", b"c"):
+            drawn = DRBG(seed)._bits()
+            assert not DRBG(seed).bernoulli(drawn)
+            assert DRBG(seed).bernoulli(drawn + 1)
+
+    def test_is_certain_at_both_ends(self):
+        drbg = DRBG(b"any")
+        assert all(drbg.bernoulli(ONE) and not drbg.bernoulli(0) for _ in range(1000))
 
 
-@pytest.mark.parametrize("n", [0, -1, 2**24 + 1])
-def test_below_refuses_what_it_cannot_do(n):
-    with pytest.raises(ValueError, match="1 to 16777216"):
-        DRBG(b"").below(n)
+class TestLedgerSeed:
+    def test_two_clients_on_one_ledger_draw_differently(self):
+        storage = memory()
+        provision(storage, consent=True)
+        first, second = (Client(POLICY, storage, device_id="d")._drbg for _ in range(2))
+        assert [first.below(2**24) for _ in range(8)] != [second.below(2**24) for _ in range(8)]
 
+    def test_changes_with_every_debit(self):
+        storage = memory()
+        provision(storage, consent=True)
+        client = Client(POLICY, storage, device_id="d")
+        client.enroll(experiment_json())
+        seeds = {storage.slots[0][6:22]}
+        for _ in range(4):
+            before = dict(storage.slots)
+            client.report("e", True)
+            (changed,) = (slot for slot in (0, 1) if storage.slots[slot] != before[slot])
+            seeds.add(storage.slots[changed][6:22])
+        assert len(seeds) == 5
 
-@pytest.mark.parametrize("n", [3, 64, 1000])
-def test_below_is_uniform(n):
-    # 60,000 draws each from a seed of os.urandom, chi-square over n cells: false alarm 1e-9 per n.
-    draws = 60_000
-    drbg = DRBG(os.urandom(48))
-    counts = [0] * n
-    for _ in range(draws):
-        counts[drbg.below(n)] += 1
-    assert stats.chisquare(counts).pvalue > FALSE_ALARM
+    def test_reaches_the_generator(self, monkeypatch):
+        # With os.urandom pinned, only the ledger's seed and the id can tell two boards apart.
+        fixed = hashlib.shake_256(b"fixed").digest(4096)
+        monkeypatch.setattr(ldp_client.os, "urandom", lambda n: fixed[:n])
+        storage, other = memory(), memory()
+        provision(storage, consent=True)
+        other.slots = dict(storage.slots)
 
+        def first_draw(slots, device_id="d"):
+            return Client(POLICY, slots, device_id=device_id)._drbg.below(2**24)
 
-@pytest.mark.parametrize("threshold", [ONE // 1000, ONE // 3, ldp_client.truth_threshold(4_000_000, 2)])
-def test_bernoulli_has_its_probability(threshold):
-    # 60,000 draws from a seed of os.urandom, exact two-sided binomial test: false alarm 1e-9 each.
-    draws = 60_000
-    drbg = DRBG(os.urandom(48))
-    hits = sum(drbg.bernoulli(threshold) for _ in range(draws))
-    assert stats.binomtest(hits, draws, threshold / ONE).pvalue > FALSE_ALARM
-
-
-def test_bernoulli_is_true_only_below_threshold():
-    for seed in (b"a", b"b", b"c"):
-        drawn = DRBG(seed)._bits()
-        assert not DRBG(seed).bernoulli(drawn)
-        assert DRBG(seed).bernoulli(drawn + 1)
-
-
-def test_bernoulli_is_certain_at_both_ends():
-    drbg = DRBG(b"any")
-    assert all(drbg.bernoulli(ONE) and not drbg.bernoulli(0) for _ in range(1000))
-
-
-def test_two_clients_on_one_ledger_draw_differently():
-    storage = memory()
-    provision(storage, consent=True)
-    first, second = (Client(POLICY, storage, device_id="d")._drbg for _ in range(2))
-    assert [first.below(2**24) for _ in range(8)] != [second.below(2**24) for _ in range(8)]
-
-
-def test_the_seed_in_the_ledger_changes_with_every_debit():
-    storage = memory()
-    provision(storage, consent=True)
-    client = Client(POLICY, storage, device_id="d")
-    client.enroll(experiment_json())
-    seeds = {storage.slots[0][6:22]}
-    for _ in range(4):
-        before = dict(storage.slots)
-        client.report("e", True)
-        (changed,) = (slot for slot in (0, 1) if storage.slots[slot] != before[slot])
-        seeds.add(storage.slots[changed][6:22])
-    assert len(seeds) == 5
-
-
-def test_the_seed_in_the_ledger_reaches_the_generator(monkeypatch):
-    # With os.urandom pinned, only the ledger's seed and the id can tell two boards apart.
-    fixed = hashlib.shake_256(b"fixed").digest(4096)
-    monkeypatch.setattr(ldp_client.os, "urandom", lambda n: fixed[:n])
-    storage, other = memory(), memory()
-    provision(storage, consent=True)
-    other.slots = dict(storage.slots)
-
-    def first_draw(slots, device_id="d"):
-        return Client(POLICY, slots, device_id=device_id)._drbg.below(2**24)
-
-    assert first_draw(storage) == first_draw(other)
-    assert first_draw(storage) != first_draw(other, device_id="d2")
-    client = Client(POLICY, other, device_id="d")
-    client.enroll(experiment_json())
-    assert client.report("e", True)
-    assert first_draw(storage) != first_draw(other)
+        assert first_draw(storage) == first_draw(other)
+        assert first_draw(storage) != first_draw(other, device_id="d2")
+        client = Client(POLICY, other, device_id="d")
+        client.enroll(experiment_json())
+        assert client.report("e", True)
+        assert first_draw(storage) != first_draw(other)
 
 
 def stuck_sources():
@@ -174,51 +171,49 @@ def stuck_sources():
     }
 
 
-@pytest.mark.parametrize("name", stuck_sources())
-def test_stuck_entropy_source_raises_and_spends_nothing(name, monkeypatch):
-    source = stuck_sources()[name]
-    storage = memory()
-    with monkeypatch.context() as patch:
-        patch.setattr(ldp_client.os, "urandom", source)
-        with pytest.raises(EntropyError, match=r"os\.urandom"):
-            provision(storage, consent=True)
-        assert storage.slots == {}
-    provision(storage, consent=True)
-    client = Client(POLICY, storage, device_id="d")
-    client.enroll(experiment_json())
-    before = dict(storage.slots)
-    with monkeypatch.context() as patch:
-        patch.setattr(ldp_client.os, "urandom", source)
-        with pytest.raises(EntropyError, match=r"os\.urandom"):
-            client.report("e", True)
-        with pytest.raises(EntropyError, match=r"os\.urandom"):
-            Client(POLICY, storage, device_id="d")
-    assert storage.slots == before
-    assert client.status()["sum"] == 0
-    assert client.outbox() == []
-    assert client.report("e", True) is not None, "a source that recovers is used again"
+class TestEntropySource:
+    @pytest.mark.parametrize("name", stuck_sources())
+    def test_raises_and_spends_nothing_if_stuck(self, name, monkeypatch):
+        source = stuck_sources()[name]
+        storage = memory()
+        with monkeypatch.context() as patch:
+            patch.setattr(ldp_client.os, "urandom", source)
+            with pytest.raises(EntropyError, match=r"os\.urandom"):
+                provision(storage, consent=True)
+            assert storage.slots == {}
+        provision(storage, consent=True)
+        client = Client(POLICY, storage, device_id="d")
+        client.enroll(experiment_json())
+        before = dict(storage.slots)
+        with monkeypatch.context() as patch:
+            patch.setattr(ldp_client.os, "urandom", source)
+            with pytest.raises(EntropyError, match=r"os\.urandom"):
+                client.report("e", True)
+            with pytest.raises(EntropyError, match=r"os\.urandom"):
+                Client(POLICY, storage, device_id="d")
+        assert storage.slots == before
+        assert client.status()["sum"] == 0
+        assert client.outbox() == []
+        assert client.report("e", True) is not None, "a source that recovers is used again"
 
-
-def test_a_port_without_urandom_gets_one_clear_line(monkeypatch):
-    monkeypatch.delattr(ldp_client.os, "urandom")
-    with pytest.raises(EntropyError, match=r"^no os\.urandom in this firmware$"):
-        provision(memory(), consent=True)
-
-
-@pytest.mark.parametrize("period", [1, 2, 32, 93, 255, 352])
-def test_detects_entropy_cycle_at_any_offset(period, monkeypatch):
-    unit = hashlib.shake_256(b"unit").digest(period)
-    for start in (0, 1, 200):
-        data = hashlib.shake_256(b"good").digest(start) + unit * 400
-        if start + period + 32 > 384 and start:
-            continue
-        monkeypatch.setattr(ldp_client.os, "urandom", lambda n, data=data: data[:n])
-        with pytest.raises(EntropyError, match="stuck"):
+    def test_missing_urandom_gives_one_clear_line(self, monkeypatch):
+        monkeypatch.delattr(ldp_client.os, "urandom")
+        with pytest.raises(EntropyError, match=r"^no os\.urandom in this firmware$"):
             provision(memory(), consent=True)
 
+    @pytest.mark.parametrize("period", [1, 2, 32, 93, 255, 352])
+    def test_detects_cycle_at_any_offset(self, period, monkeypatch):
+        unit = hashlib.shake_256(b"unit").digest(period)
+        for start in (0, 1, 200):
+            data = hashlib.shake_256(b"good").digest(start) + unit * 400
+            if start + period + 32 > 384 and start:
+                continue
+            monkeypatch.setattr(ldp_client.os, "urandom", lambda n, data=data: data[:n])
+            with pytest.raises(EntropyError, match="stuck"):
+                provision(memory(), consent=True)
 
-def test_a_healthy_source_passes_for_years():
-    # A uniform source has two equal pieces of 32 bytes once in 2^246 calls: 500 calls all pass.
-    assert math.log2(500 * 2 * 384) - 8 * 32 < math.log2(FALSE_ALARM)
-    for _ in range(500):
-        ldp_client._entropy(384)
+    def test_passes_for_years_if_healthy(self):
+        # A uniform source has two equal pieces of 32 bytes once in 2^246 calls: 500 calls all pass.
+        assert math.log2(500 * 2 * 384) - 8 * 32 < math.log2(FALSE_ALARM)
+        for _ in range(500):
+            ldp_client._entropy(384)

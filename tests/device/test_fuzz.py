@@ -1,4 +1,4 @@
-"""Whatever arrives: only documented exceptions, no hang, nothing accepted that is not valid.
+"""Arbitrary input: only documented exceptions, no hang, and nothing invalid is accepted.
 
 Hypothesis makes the choices of support/fuzz_inputs.py, so that what fails is shrunk to the smallest input.
 The long form, benchmarks/fuzz.py, makes millions.
@@ -22,7 +22,7 @@ from hushmote.server.store import Store
     [*zip(fuzz.PURE, (150, 100, 250, 250, 75, 75), strict=True)],
     ids=[target.name for target in fuzz.PURE],
 )
-def test_only_documented_exceptions_come_out_of(target, examples):
+def test_raises_only_documented_exceptions(target, examples):
     @settings(max_examples=examples, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     @given(st.randoms(use_true_random=False))
     def check(rng):
@@ -64,6 +64,7 @@ def test_counts_or_rejects_every_message_by_format(tmp_path):
         ('"a\\nb" = 1\nowner = 1', None),
         (f"low = {'9' * 4200}", None),
     ],
+    ids=["tiny number", "huge number", "5000 digits", "5000 brackets", "newline in key", "4200 digits"],
 )
 def test_rejects_absurd_definition_in_one_line(text, match):
     with fuzz.no_hang(), pytest.raises(DefinitionError, match=match) as caught:

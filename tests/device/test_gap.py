@@ -1,4 +1,4 @@
-"""Coins tossed ahead have the law of coins tossed at each call: every branch of the shipped code, exactly."""
+"""Precomputed gaps: exactly the distribution of a coin tossed at each call, over every branch of the code."""
 
 import itertools
 from fractions import Fraction
@@ -41,8 +41,12 @@ def independent(every: tuple[int, ...], calls: int) -> dict[Calls, Fraction]:
     return law
 
 
-@pytest.mark.parametrize("every", [(1,), (2,), (5,), (2, 3), (3, 1), (2, 2, 3)])
-def test_gap_matches_law_of_independent_draws(every: tuple[int, ...]):
+@pytest.mark.parametrize(
+    "every",
+    [(1,), (2,), (5,), (2, 3), (3, 1), (2, 2, 3)],
+    ids=["1", "2", "5", "2 and 3", "3 and 1", "2, 2 and 3"],
+)
+def test_gap_matches_distribution_of_independent_coins(every: tuple[int, ...]):
     most = 4 if len(every) < 3 else 3
     law: dict[Any, Fraction] = {}
     for course, chance in independent(every, most).items():
@@ -57,8 +61,12 @@ def test_gap_matches_law_of_independent_draws(every: tuple[int, ...]):
     assert distribution(run) == law
 
 
-@pytest.mark.parametrize(("every", "limit"), [((3,), 2), ((2, 3), 4), ((2, 3), 1)])
-def test_reports_after_gaps_are_those_of_independent_coins(every: tuple[int, ...], limit: int):
+@pytest.mark.parametrize(
+    ("every", "limit"),
+    [((3,), 2), ((2, 3), 4), ((2, 3), 1)],
+    ids=["3 in gaps of 2", "2 and 3 in gaps of 4", "2 and 3 in gaps of 1"],
+)
+def test_reports_after_gaps_match_independent_coins(every: tuple[int, ...], limit: int):
     """Gap after gap over a few calls; the last one is cut, as a refresh or a power cut would."""
     calls = 4 - len(every)
 
@@ -76,7 +84,7 @@ def test_reports_after_gaps_are_those_of_independent_coins(every: tuple[int, ...
     assert distribution(run) == independent(every, calls)
 
 
-def test_draw_counts_only_for_its_own_version():
+def test_draw_is_valid_only_for_its_own_version():
     def run(rng: Any) -> Any:
         client = board((2,), rng)
         _, drawn = gap.draw(client, 1)
@@ -92,7 +100,7 @@ def test_draw_counts_only_for_its_own_version():
     }
 
 
-def test_a_draw_spends_no_more_than_the_budget():
+def test_draw_never_exceeds_budget():
     client = board((2**24,), cap=2_000_000)
     digest = client._experiments["e"].digest
     made = [client.report("e", True, digest) for _ in range(5)]
@@ -102,12 +110,12 @@ def test_a_draw_spends_no_more_than_the_budget():
 
 
 @pytest.mark.parametrize("consent", [None, False])
-def test_no_coin_is_tossed_before_a_yes(consent: Any):
+def test_tosses_no_coin_before_opt_in(consent: Any):
     client = board((1,), consent=consent)
     assert gap.draw(client, 9) == (9, {})
 
 
-def test_nothing_is_drawn_within_another_call():
+def test_draws_nothing_within_another_call():
     class Calls:
         def below(self, n: int) -> int:
             drawn.append(gap.draw(client, 9))

@@ -1,4 +1,4 @@
-"""A real MicroPython on a fleet's real broker: device/main.py with the settings that were provisioned.
+"""device/main.py on real MicroPython with provisioned settings, at a fleet's real broker.
 
 The runtime has Debian's mbedTLS. Its memory is not the garbage-collected heap but the C library's, so
 benchmarks/tls_memory.py measures it there.
@@ -153,159 +153,157 @@ def own_fleet(tmp_path: Path, runtime: tuple[str, ...], umqtt: Path):
         yield fleet
 
 
-@pytest.mark.parametrize(
-    ("host", "bundled"), [("localhost", False), ("127.0.0.1", False), ("localhost", True)]
-)
-def test_a_provisioned_board_reports_over_tls_and_is_counted(fleet: Fleet, host: str, bundled: bool):
-    before = fleet.counted()
-    name = f"board-{host.replace('.', '-')}-{'1-8' if bundled else '1-3'}"
-    said = fleet.board(fleet.settings(name, host), bundled=bundled)
-    assert said["error"] is None
-    assert (said["sent"], said["waiting"], said["state"]) == (1, 0, "reporting")
-    until(lambda: fleet.counted() == before + 1, "the report is counted")
+class TestReports:
+    @pytest.mark.parametrize(
+        ("host", "bundled"), [("localhost", False), ("127.0.0.1", False), ("localhost", True)]
+    )
+    def test_are_counted_over_tls_with_certificate(self, fleet: Fleet, host: str, bundled: bool):
+        before = fleet.counted()
+        name = f"board-{host.replace('.', '-')}-{'1-8' if bundled else '1-3'}"
+        said = fleet.board(fleet.settings(name, host), bundled=bundled)
+        assert said["error"] is None
+        assert (said["sent"], said["waiting"], said["state"]) == (1, 0, "reporting")
+        until(lambda: fleet.counted() == before + 1, "the report is counted")
 
-
-def test_a_board_with_a_login_reports_over_tls_and_is_counted(fleet: Fleet):
-    before = fleet.counted()
-    path = fleet.settings("login", login=True)
-    fleet.broker.reload()
-    assert fleet.board(path)["sent"] == 1
-    until(lambda: fleet.counted() == before + 1, "the report is counted")
-    wrong = fleet.settings("login2", login=True, mqtt_password="0" * 40)
-    said = fleet.board(wrong)
-    assert said["sent"] == 0
-    assert said["error"] == "the broker does not authorize this client"
-
-
-def test_board_sends_nothing_if_either_side_refuses(fleet: Fleet):
-    strange_ca = authority.der_text(authority.new_authority("elsewhere", now_utc()).certificate)
-    revoked = fleet.settings("gone")
-    fleet.folder.revoke(["gone"], now_utc())
-    fleet.broker.reload()
-    no_trust = "the broker is refused: The certificate is not correctly signed by the trusted CA"
-    not_let_in = "the broker refuses this board's certificate, or wants one"
-
-    def error(path: Path, again: int = 20) -> str:
-        """Why a board sends nothing; TCP drops what the broker said last if the board is still writing."""
-        said = fleet.board(path)
+    def test_are_counted_over_tls_with_login(self, fleet: Fleet):
+        before = fleet.counted()
+        path = fleet.settings("login", login=True)
+        fleet.broker.reload()
+        assert fleet.board(path)["sent"] == 1
+        until(lambda: fleet.counted() == before + 1, "the report is counted")
+        wrong = fleet.settings("login2", login=True, mqtt_password="0" * 40)
+        said = fleet.board(wrong)
         assert said["sent"] == 0
-        dropped = said["error"] == "the broker closed the connection"
-        return error(path, again - 1) if dropped and again else said["error"]
-
-    assert error(fleet.settings("strange", mqtt_ca=strange_ca)) == no_trust
-    assert error(fleet.settings("bare", mqtt_cert=None, mqtt_key=None)) == not_let_in
-    assert error(revoked) == not_let_in
-    said = fleet.board(fleet.settings("misled", "127.0.0.2"))
-    assert said["sent"] == 0
-    assert "does not match with the expected CN" in said["error"]
+        assert said["error"] == "the broker does not authorize this client"
 
 
-def test_board_certificate_cannot_impersonate_broker(fleet: Fleet):
-    pem = fleet.folder.path / "thief.pem"
-    pem.write_bytes(fleet.folder.issue_device("thief", now_utc()).to_pem())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pem)
-    heard: list[bytes] = []
+class TestRefusal:
+    def test_board_sends_nothing_if_either_side_refuses(self, fleet: Fleet):
+        strange_ca = authority.der_text(authority.new_authority("elsewhere", now_utc()).certificate)
+        revoked = fleet.settings("gone")
+        fleet.folder.revoke(["gone"], now_utc())
+        fleet.broker.reload()
+        no_trust = "the broker is refused: The certificate is not correctly signed by the trusted CA"
+        not_let_in = "the broker refuses this board's certificate, or wants one"
 
-    def pose(listener: socket.socket) -> None:
-        connection, _ = listener.accept()
-        try:
-            heard.append(context.wrap_socket(connection, server_side=True).recv(100))
-        except OSError:
-            connection.close()
+        def error(path: Path, again: int = 20) -> str:
+            """Return the board's error; TCP drops the broker's last bytes if the board is still writing."""
+            said = fleet.board(path)
+            assert said["sent"] == 0
+            dropped = said["error"] == "the broker closed the connection"
+            return error(path, again - 1) if dropped and again else said["error"]
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=pose, args=(listener,), daemon=True)
-        thread.start()
-        port = listener.getsockname()[1]
-        said = fleet.board(fleet.settings("misled2", mqtt_port=port))
-        thread.join(20)
-    assert said["sent"] == 0
-    assert "Usage does not match the extendedKeyUsage" in said["error"]
-    assert heard == []
+        assert error(fleet.settings("strange", mqtt_ca=strange_ca)) == no_trust
+        assert error(fleet.settings("bare", mqtt_cert=None, mqtt_key=None)) == not_let_in
+        assert error(revoked) == not_let_in
+        said = fleet.board(fleet.settings("misled", "127.0.0.2"))
+        assert said["sent"] == 0
+        assert "does not match with the expected CN" in said["error"]
+
+    def test_board_certificate_cannot_impersonate_broker(self, fleet: Fleet):
+        pem = fleet.folder.path / "thief.pem"
+        pem.write_bytes(fleet.folder.issue_device("thief", now_utc()).to_pem())
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pem)
+        heard: list[bytes] = []
+
+        def pose(listener: socket.socket) -> None:
+            connection, _ = listener.accept()
+            try:
+                heard.append(context.wrap_socket(connection, server_side=True).recv(100))
+            except OSError:
+                connection.close()
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            thread = threading.Thread(target=pose, args=(listener,), daemon=True)
+            thread.start()
+            port = listener.getsockname()[1]
+            said = fleet.board(fleet.settings("misled2", mqtt_port=port))
+            thread.join(20)
+        assert said["sent"] == 0
+        assert "Usage does not match the extendedKeyUsage" in said["error"]
+        assert heard == []
+
+    def test_certificate_without_key_gives_hint(self, fleet: Fleet):
+        said = fleet.board(fleet.settings("half", mqtt_key=None))
+        assert said == {"person": "mqtt_cert and mqtt_key are no pair: flash what `hushmote provision` wrote"}
 
 
-def test_certificate_without_key_is_reported_with_hint(fleet: Fleet):
-    said = fleet.board(fleet.settings("half", mqtt_key=None))
-    assert said == {"person": "mqtt_cert and mqtt_key are no pair: flash what `hushmote provision` wrote"}
+class TestRotation:
+    def test_of_ca_serves_old_boards_until_finish(self, own_fleet: Fleet):
+        fleet, folder = own_fleet, own_fleet.folder
+        old_aggregator = tls_context(folder, folder.path / "aggregator/aggregator_1.pem")
+        old = fleet.settings("old")
+        rotation.rotate_ca(folder, now_utc())
+        fleet.broker.reload()
+        new = fleet.settings("new")
+        for path in (old, new):
+            assert fleet.board(path, make=False)["error"] is None
+        with visit(folder.fleet.port, old_aggregator) as aggregator:
+            assert aggregator.connected()
+        rotation.finish_ca(folder, now_utc(), cut_off=True)
+        fleet.broker.reload()
+        assert fleet.board(new, make=False)["error"] is None
+        assert "not correctly signed" in fleet.board(old, make=False)["error"]
 
+    def test_of_master_key_counts_reports_under_either_key(self, own_fleet: Fleet, tmp_path: Path):
+        exp = ldp_client.Experiment.parse(experiment())
+        fleet, folder = own_fleet, own_fleet.folder
+        old, renewed = fleet.settings("old"), fleet.settings("renewed")
+        before = master_key.load_keys(folder.master_file())
+        assert before is not None
 
-def test_ca_rotation_serves_old_boards_until_finish(own_fleet: Fleet):
-    fleet, folder = own_fleet, own_fleet.folder
-    old_aggregator = tls_context(folder, folder.path / "aggregator/aggregator_1.pem")
-    old = fleet.settings("old")
-    rotation.rotate_ca(folder, now_utc())
-    fleet.broker.reload()
-    new = fleet.settings("new")
-    for path in (old, new):
-        assert fleet.board(path, make=False)["error"] is None
-    with visit(folder.fleet.port, old_aggregator) as aggregator:
-        assert aggregator.connected()
-    rotation.finish_ca(folder, now_utc(), cut_off=True)
-    fleet.broker.reload()
-    assert fleet.board(new, make=False)["error"] is None
-    assert "not correctly signed" in fleet.board(old, make=False)["error"]
+        def deliver(device: str) -> None:
+            """A report under the old key that had waited in another board's flash."""
+            pem = tmp_path / f"{device}.pem"
+            pem.write_bytes(folder.issue_device(device, now_utc()).to_pem())
+            key = keys.device_key(before.masters[0], folder.fleet.fleet, device)
+            with visit(folder.fleet.port, tls_context(folder, pem)) as visitor:
+                visitor.publish(
+                    topics.report_topic(folder.fleet.fleet, device), report.encode(exp, 1, 0, device, key)
+                )
 
+        rotation.rotate_master(folder)
+        after = master_key.load_keys(folder.master_file())
+        rotation.renew(folder, renewed, after, now_utc())
+        with fleet.aggregator():
+            for count, board in enumerate((old, renewed), 1):
+                assert fleet.board(board)["sent"] == 1
+                until(lambda count=count: fleet.counted() == count, f"{board} is counted")
+            deliver("waited")
+            until(lambda: fleet.counted() == 3, "a report that had waited is counted")
+        rotation.finish_master(folder)
+        with fleet.aggregator() as aggregator:
+            deliver("late")
+            until(lambda: aggregator.counters.rejected, "a report under the old key is judged")
+            assert dict(aggregator.counters.rejected) == {"bad tag": 1}
+        assert fleet.counted() == 3
 
-def test_master_key_rotation_counts_reports_under_either_key(own_fleet: Fleet, tmp_path: Path):
-    exp = ldp_client.Experiment.parse(experiment())
-    fleet, folder = own_fleet, own_fleet.folder
-    old, renewed = fleet.settings("old"), fleet.settings("renewed")
-    before = master_key.load_keys(folder.master_file())
-    assert before is not None
-
-    def deliver(device: str) -> None:
-        """A report under the old key that had waited in another board's flash."""
-        pem = tmp_path / f"{device}.pem"
-        pem.write_bytes(folder.issue_device(device, now_utc()).to_pem())
-        key = keys.device_key(before.masters[0], folder.fleet.fleet, device)
-        with visit(folder.fleet.port, tls_context(folder, pem)) as visitor:
-            visitor.publish(
-                topics.report_topic(folder.fleet.fleet, device), report.encode(exp, 1, 0, device, key)
-            )
-
-    rotation.rotate_master(folder)
-    after = master_key.load_keys(folder.master_file())
-    rotation.renew(folder, renewed, after, now_utc())
-    with fleet.aggregator():
-        for count, board in enumerate((old, renewed), 1):
+    def test_of_signing_key_requires_renewed_settings(self, own_fleet: Fleet):
+        """The first, where a fleet of before is upgraded."""
+        fleet, path = own_fleet, own_fleet.folder.path / "aggregator/master.key"
+        signing = own_fleet.folder.path / "authority/signing.key"
+        signing.unlink()
+        path.write_text(path.read_text().splitlines()[0] + "\n")
+        with pytest.raises(keys.MasterKeyError, match="provision upgrade"), fleet.aggregator():
+            pass
+        path.write_text(path.read_text() + "signing:" + "11" * 32 + "\n")  # what the board on the table has
+        board = fleet.settings("k3f9")
+        path.write_text(path.read_text().splitlines()[0] + "\n")
+        rotation.upgrade(path, [], signing)
+        with fleet.aggregator():
+            said = fleet.board(board)
+            assert (said["sent"], said["state"]) == (0, "refused")
+            rotation.upgrade(path, [board], signing)
             assert fleet.board(board)["sent"] == 1
-            until(lambda count=count: fleet.counted() == count, f"{board} is counted")
-        deliver("waited")
-        until(lambda: fleet.counted() == 3, "a report that had waited is counted")
-    rotation.finish_master(folder)
-    with fleet.aggregator() as aggregator:
-        deliver("late")
-        until(lambda: aggregator.counters.rejected, "a report under the old key is judged")
-        assert dict(aggregator.counters.rejected) == {"bad tag": 1}
-    assert fleet.counted() == 3
+            until(lambda: fleet.counted() == 1, "its report is counted")
 
-
-def test_refuses_new_signing_key_until_settings_are_renewed(own_fleet: Fleet):
-    """The first, where a fleet of before is upgraded."""
-    fleet, path = own_fleet, own_fleet.folder.path / "aggregator/master.key"
-    signing = own_fleet.folder.path / "authority/signing.key"
-    signing.unlink()
-    path.write_text(path.read_text().splitlines()[0] + "\n")
-    with pytest.raises(keys.MasterKeyError, match="provision upgrade"), fleet.aggregator():
-        pass
-    path.write_text(path.read_text() + "signing:" + "11" * 32 + "\n")  # what the board on the table has
-    board = fleet.settings("k3f9")
-    path.write_text(path.read_text().splitlines()[0] + "\n")
-    rotation.upgrade(path, [], signing)
-    with fleet.aggregator():
-        said = fleet.board(board)
-        assert (said["sent"], said["state"]) == (0, "refused")
-        rotation.upgrade(path, [board], signing)
-        assert fleet.board(board)["sent"] == 1
-        until(lambda: fleet.counted() == 1, "its report is counted")
-
-    board = fleet.settings("m4g2")
-    rotation.rotate_signing(fleet.folder)
-    with fleet.aggregator():
-        said = fleet.board(board)
-        assert (said["sent"], said["state"]) == (0, "refused")
-        after = master_key.load_keys(fleet.folder.master_file())
-        rotation.renew(fleet.folder, board, after, now_utc())
-        assert fleet.board(board)["sent"] == 1
-        until(lambda: fleet.counted() == 2, "its report is counted")
+        board = fleet.settings("m4g2")
+        rotation.rotate_signing(fleet.folder)
+        with fleet.aggregator():
+            said = fleet.board(board)
+            assert (said["sent"], said["state"]) == (0, "refused")
+            after = master_key.load_keys(fleet.folder.master_file())
+            rotation.renew(fleet.folder, board, after, now_utc())
+            assert fleet.board(board)["sent"] == 1
+            until(lambda: fleet.counted() == 2, "its report is counted")

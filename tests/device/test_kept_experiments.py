@@ -1,4 +1,4 @@
-"""Experiments kept in flash: signed ones are verified once, none comes back, a damaged file is none."""
+"""Experiments stored in flash: signed ones are verified once, none comes back, damaged files are ignored."""
 
 import os
 from pathlib import Path
@@ -70,200 +70,192 @@ def states(kept: KeptExperiments) -> list[str]:
     return [line["state"] for line in kept._client.status()["experiments"].values()]
 
 
-def test_experiment_survives_restart_and_is_verified_once(folder: Path, verified: list[bytes]):
-    kept = start(folder)
-    kept.take("room_temp", signed(5))
-    kept.take("room_temp", signed(5))
-    assert len(verified) == 1
-    again = start(folder)
-    assert states(again) == ["reporting", "absent"]
-    assert again._client.serials == {"room_temp": 5}
-    assert again._client.report("room_temp", True) is not None
-    again.take("room_temp", signed(5))  # the broker repeats it
-    assert len(verified) == 1
-    again.take("room_temp", signed(6))
-    assert len(verified) == 2
-    assert start(folder)._client.serials == {"room_temp": 6}
+class TestFile:
+    def test_ignores_truncated_or_changed_file(self, folder: Path):
+        start(folder).take("room_temp", signed(5))
+        path = folder / "room_temp"
+        whole = path.read_bytes()
+        for size in range(len(whole)):
+            path.write_bytes(whole[:size])
+            assert start(folder).digests == {}
+        for at in range(0, len(whole), 7):
+            path.write_bytes(whole[:at] + bytes((whole[at] ^ 1,)) + whole[at + 1 :])
+            kept = start(folder)
+            assert (kept.digests, kept._client.serials) == ({}, {})
+        path.write_bytes(whole)
+        assert start(folder).digests
 
-
-def test_repeated_version_is_neither_parsed_nor_written_again(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    parsed: list[bytes] = []
-    parse = ldp_client.Experiment.parse
-    monkeypatch.setattr(ldp_client.Experiment, "parse", lambda body: parsed.append(body) or parse(body))
-    start(folder).take("room_temp", signed(5))
-    assert len(parsed) == 1
-    kept = start(folder)
-    parsed.clear()
-    (folder / "room_temp").unlink()
-    kept.take("room_temp", signed(5))
-    assert parsed == []
-    assert not (folder / "room_temp").exists()
-
-
-def test_an_older_one_is_refused_after_a_restart_as_well(folder: Path):
-    start(folder).take("room_temp", signed(6, epsilon=2_000_000))
-    kept = start(folder)
-    with pytest.raises(ExperimentRefused, match="newer"):
-        kept.take("room_temp", signed(5))
-    kept.take("room_temp", signed(6, epsilon=2_000_000))  # the newer one, again
-    line = kept._client.status()["experiments"]["room_temp"]
-    assert (line["epsilon"], line["reason"]) == (2_000_000, None)
-
-
-def test_a_withdrawn_one_stays_withdrawn_when_it_is_played_back(folder: Path):
-    start(folder).take("room_temp", signed(5))
-    start(folder).take("room_temp", withdrawn(6))  # the board was away meanwhile
-    kept = start(folder)
-    assert states(kept) == ["absent", "absent"]
-    assert kept.digests == {}
-    with pytest.raises(ExperimentRefused, match="newer"):
-        kept.take("room_temp", signed(5))
-    kept.take("room_temp", signed(7))
-    assert states(kept) == ["reporting", "absent"]
-    with pytest.raises(ExperimentRefused, match="newer"):
-        kept.take("room_temp", withdrawn(6))
-    assert states(start(folder)) == ["reporting", "absent"]
-
-
-def test_repeated_withdrawal_is_neither_verified_nor_written(folder: Path, verified: list[bytes]):
-    start(folder).take("room_temp", withdrawn(6))
-    assert len(verified) == 1
-    kept = start(folder)
-    (folder / "room_temp").unlink()
-    kept.take("room_temp", withdrawn(6))
-    assert len(verified) == 1
-    assert not (folder / "room_temp").exists()
-
-
-def test_clearing_keyed_topic_changes_nothing(folder: Path, verified: list[bytes]):
-    kept = start(folder)
-    kept.take("room_temp", signed(5))
-    whole = (folder / "room_temp").read_bytes()
-    (folder / "room_temp").unlink()
-    for _ in range(3):
-        with pytest.raises(ExperimentRefused):
-            kept.take("room_temp", b"")
-        kept.absent("room_temp")  # after a reconnect: the broker repeats nothing
-        kept.take("room_temp", signed(5))
-    assert states(kept) == ["reporting", "absent"]
-    assert len(verified) == 1
-    assert not (folder / "room_temp").exists()
-    (folder / "room_temp").write_bytes(whole)
-    for wrong in (withdrawn(6, key=OTHER), b"\x00", withdrawn(6)[:-1]):
-        with pytest.raises(ExperimentRefused, match="signature"):
-            kept.take("room_temp", wrong)
-    assert states(start(folder)) == states(kept) == ["reporting", "absent"]
-
-
-def test_withdrawal_file_of_earlier_firmware_keeps_its_serial(folder: Path):
-    kept = start(folder)
-    kept.take("room_temp", signed(5))
-    data = b"\x00\x00\x00\x06"
-    (folder / "room_temp").write_bytes(data + kept._seal("room_temp", data).to_bytes(4, "big"))
-    kept = start(folder)
-    assert states(kept) == ["absent", "absent"]
-    with pytest.raises(ExperimentRefused, match="newer"):
-        kept.take("room_temp", signed(5))
-
-
-def test_a_forged_one_changes_nothing(folder: Path):
-    kept = start(folder)
-    kept.take("room_temp", signed(5))
-    before = (folder / "room_temp").read_bytes()
-    for payload in (
-        signed(9, key=OTHER),
-        signed(9)[:-1],
-        experiment_json(name="room_temp"),
-        b"\x00",
-        b"[" * 1100,
-    ):
-        with pytest.raises(ExperimentRefused):
-            kept.take("room_temp", payload)
-    with pytest.raises(ExperimentRefused, match="it calls itself door_open"):
-        kept.take("room_temp", signed(9, "door_open"))
-    assert (folder / "room_temp").read_bytes() == before
-    assert states(kept) == ["reporting", "absent"]
-
-
-def test_a_file_that_is_cut_short_or_changed_is_none(folder: Path):
-    start(folder).take("room_temp", signed(5))
-    path = folder / "room_temp"
-    whole = path.read_bytes()
-    for size in range(len(whole)):
-        path.write_bytes(whole[:size])
+    def test_ignores_file_of_another_fleet_or_experiment(self, folder: Path):
+        start(folder).take("room_temp", signed(5))
+        assert start(folder, fleet="other").digests == {}
+        assert start(folder, key=OTHER).digests == {}
+        assert start(folder, key=None).digests == {}
+        os.rename(folder / "room_temp", folder / "door_open")
         assert start(folder).digests == {}
-    for at in range(0, len(whole), 7):
-        path.write_bytes(whole[:at] + bytes((whole[at] ^ 1,)) + whole[at + 1 :])
+
+    def test_full_flash_is_shown_and_experiment_runs_until_restart(self, folder: Path):
+        folder.write_text("a file where the folder should be")
         kept = start(folder)
-        assert (kept.digests, kept._client.serials) == ({}, {})
-    path.write_bytes(whole)
-    assert start(folder).digests
+        kept.take("room_temp", signed(5))
+        assert states(kept) == ["reporting", "absent"]
+        assert kept.fault is not None
+        assert kept.fault.startswith("experiments cannot be kept: errno")
+        assert start(folder).digests == {}
+        folder.unlink()
+        kept.take("room_temp", signed(5))  # when it comes again, and there is room
+        assert kept.fault is None
+        assert states(start(folder)) == ["reporting", "absent"]
+
+    def test_stores_nothing_without_folder(self):
+        kept = start(None)
+        kept.take("room_temp", signed(5))
+        kept.take("room_temp", withdrawn(6))
+        assert kept.fault is None
+        assert states(kept) == ["absent", "absent"]
 
 
-def test_ignores_files_of_another_fleet_or_experiment(folder: Path):
-    start(folder).take("room_temp", signed(5))
-    assert start(folder, fleet="other").digests == {}
-    assert start(folder, key=OTHER).digests == {}
-    assert start(folder, key=None).digests == {}
-    os.rename(folder / "room_temp", folder / "door_open")
-    assert start(folder).digests == {}
+class TestExperiment:
+    def test_survives_restart_and_is_verified_once(self, folder: Path, verified: list[bytes]):
+        kept = start(folder)
+        kept.take("room_temp", signed(5))
+        kept.take("room_temp", signed(5))
+        assert len(verified) == 1
+        again = start(folder)
+        assert states(again) == ["reporting", "absent"]
+        assert again._client.serials == {"room_temp": 5}
+        assert again._client.report("room_temp", True) is not None
+        again.take("room_temp", signed(5))  # the broker repeats it
+        assert len(verified) == 1
+        again.take("room_temp", signed(6))
+        assert len(verified) == 2
+        assert start(folder)._client.serials == {"room_temp": 6}
+
+    def test_is_neither_parsed_nor_written_again_if_repeated(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        parsed: list[bytes] = []
+        parse = ldp_client.Experiment.parse
+        monkeypatch.setattr(ldp_client.Experiment, "parse", lambda body: parsed.append(body) or parse(body))
+        start(folder).take("room_temp", signed(5))
+        assert len(parsed) == 1
+        kept = start(folder)
+        parsed.clear()
+        (folder / "room_temp").unlink()
+        kept.take("room_temp", signed(5))
+        assert parsed == []
+        assert not (folder / "room_temp").exists()
+
+    def test_older_version_is_refused_after_restart(self, folder: Path):
+        start(folder).take("room_temp", signed(6, epsilon=2_000_000))
+        kept = start(folder)
+        with pytest.raises(ExperimentRefused, match="newer"):
+            kept.take("room_temp", signed(5))
+        kept.take("room_temp", signed(6, epsilon=2_000_000))  # the newer one, again
+        line = kept._client.status()["experiments"]["room_temp"]
+        assert (line["epsilon"], line["reason"]) == (2_000_000, None)
+
+    def test_clearing_keyed_topic_changes_nothing(self, folder: Path, verified: list[bytes]):
+        kept = start(folder)
+        kept.take("room_temp", signed(5))
+        whole = (folder / "room_temp").read_bytes()
+        (folder / "room_temp").unlink()
+        for _ in range(3):
+            with pytest.raises(ExperimentRefused):
+                kept.take("room_temp", b"")
+            kept.absent("room_temp")  # after a reconnect: the broker repeats nothing
+            kept.take("room_temp", signed(5))
+        assert states(kept) == ["reporting", "absent"]
+        assert len(verified) == 1
+        assert not (folder / "room_temp").exists()
+        (folder / "room_temp").write_bytes(whole)
+        for wrong in (withdrawn(6, key=OTHER), b"\x00", withdrawn(6)[:-1]):
+            with pytest.raises(ExperimentRefused, match="signature"):
+                kept.take("room_temp", wrong)
+        assert states(start(folder)) == states(kept) == ["reporting", "absent"]
+
+    def test_forgery_changes_nothing(self, folder: Path):
+        kept = start(folder)
+        kept.take("room_temp", signed(5))
+        before = (folder / "room_temp").read_bytes()
+        for payload in (
+            signed(9, key=OTHER),
+            signed(9)[:-1],
+            experiment_json(name="room_temp"),
+            b"\x00",
+            b"[" * 1100,
+        ):
+            with pytest.raises(ExperimentRefused):
+                kept.take("room_temp", payload)
+        with pytest.raises(ExperimentRefused, match="it calls itself door_open"):
+            kept.take("room_temp", signed(9, "door_open"))
+        assert (folder / "room_temp").read_bytes() == before
+        assert states(kept) == ["reporting", "absent"]
+
+    def test_ends_when_policy_no_longer_allows_it(self, folder: Path):
+        kept = start(folder)
+        kept.take("room_temp", signed(5))
+        kept.take("door_open", signed(6, "door_open"))
+        strict = start(folder, epsilon=500_000)
+        assert states(strict) == ["refused", "refused"]
+        assert strict.digests == {}
+        start(folder, experiments=("door_open",))
+        assert os.listdir(folder) == ["door_open"]
+
+    def test_open_fleet_erases_withdrawn_experiment(self, folder: Path):
+        start(folder, None).take("room_temp", experiment_json(name="room_temp"))
+        kept = start(folder, None)
+        assert states(kept) == ["reporting", "absent"]
+        kept.take("room_temp", b"")
+        assert os.listdir(folder) == []
+        kept.take("room_temp", experiment_json(name="room_temp"))
+        kept.absent("room_temp")
+        assert os.listdir(folder) == []
+        assert states(kept) == states(start(folder, None)) == ["absent", "absent"]
+
+    def test_rejects_deeply_nested_name_without_formatting_it(self, folder: Path):
+        deep: Any = "a"
+        for _ in range(400):
+            deep = [deep]
+        with pytest.raises(ExperimentRefused, match=r"^name must be"):
+            start(folder).take("room_temp", experiment_json(name=deep))
 
 
-def test_a_policy_that_changed_ends_what_it_no_longer_allows(folder: Path):
-    kept = start(folder)
-    kept.take("room_temp", signed(5))
-    kept.take("door_open", signed(6, "door_open"))
-    strict = start(folder, epsilon=500_000)
-    assert states(strict) == ["refused", "refused"]
-    assert strict.digests == {}
-    start(folder, experiments=("door_open",))
-    assert os.listdir(folder) == ["door_open"]
+class TestWithdrawal:
+    def test_outlasts_replay_of_experiment(self, folder: Path):
+        start(folder).take("room_temp", signed(5))
+        start(folder).take("room_temp", withdrawn(6))  # the board was away meanwhile
+        kept = start(folder)
+        assert states(kept) == ["absent", "absent"]
+        assert kept.digests == {}
+        with pytest.raises(ExperimentRefused, match="newer"):
+            kept.take("room_temp", signed(5))
+        kept.take("room_temp", signed(7))
+        assert states(kept) == ["reporting", "absent"]
+        with pytest.raises(ExperimentRefused, match="newer"):
+            kept.take("room_temp", withdrawn(6))
+        assert states(start(folder)) == ["reporting", "absent"]
 
+    def test_is_neither_verified_nor_written_again_if_repeated(self, folder: Path, verified: list[bytes]):
+        start(folder).take("room_temp", withdrawn(6))
+        assert len(verified) == 1
+        kept = start(folder)
+        (folder / "room_temp").unlink()
+        kept.take("room_temp", withdrawn(6))
+        assert len(verified) == 1
+        assert not (folder / "room_temp").exists()
 
-def test_full_flash_is_shown_and_experiment_runs_until_restart(folder: Path):
-    folder.write_text("a file where the folder should be")
-    kept = start(folder)
-    kept.take("room_temp", signed(5))
-    assert states(kept) == ["reporting", "absent"]
-    assert kept.fault is not None
-    assert kept.fault.startswith("experiments cannot be kept: errno")
-    assert start(folder).digests == {}
-    folder.unlink()
-    kept.take("room_temp", signed(5))  # when it comes again, and there is room
-    assert kept.fault is None
-    assert states(start(folder)) == ["reporting", "absent"]
+    def test_file_of_earlier_firmware_keeps_its_serial(self, folder: Path):
+        kept = start(folder)
+        kept.take("room_temp", signed(5))
+        data = b"\x00\x00\x00\x06"
+        (folder / "room_temp").write_bytes(data + kept._seal("room_temp", data).to_bytes(4, "big"))
+        kept = start(folder)
+        assert states(kept) == ["absent", "absent"]
+        with pytest.raises(ExperimentRefused, match="newer"):
+            kept.take("room_temp", signed(5))
 
-
-def test_open_fleets_keep_experiments_and_forget_withdrawn_ones(folder: Path):
-    start(folder, None).take("room_temp", experiment_json(name="room_temp"))
-    kept = start(folder, None)
-    assert states(kept) == ["reporting", "absent"]
-    kept.take("room_temp", b"")
-    assert os.listdir(folder) == []
-    kept.take("room_temp", experiment_json(name="room_temp"))
-    kept.absent("room_temp")
-    assert os.listdir(folder) == []
-    assert states(kept) == states(start(folder, None)) == ["absent", "absent"]
-
-
-def test_without_a_folder_nothing_is_kept():
-    kept = start(None)
-    kept.take("room_temp", signed(5))
-    kept.take("room_temp", withdrawn(6))
-    assert kept.fault is None
-    assert states(kept) == ["absent", "absent"]
-
-
-def test_rejects_deeply_nested_name_without_formatting_it(folder: Path):
-    deep: Any = "a"
-    for _ in range(400):
-        deep = [deep]
-    with pytest.raises(ExperimentRefused, match=r"^name must be"):
-        start(folder).take("room_temp", experiment_json(name=deep))
-
-
-def test_the_last_serial_number_can_be_withdrawn(folder: Path):
-    kept = start(folder)
-    kept.take("room_temp", signed(0xFFFFFFFE))
-    kept.take("room_temp", withdrawn(0xFFFFFFFF))
-    assert states(start(folder)) == ["absent", "absent"]
+    def test_accepts_last_serial_number(self, folder: Path):
+        kept = start(folder)
+        kept.take("room_temp", signed(0xFFFFFFFE))
+        kept.take("room_temp", withdrawn(0xFFFFFFFF))
+        assert states(start(folder)) == ["absent", "absent"]

@@ -1,4 +1,4 @@
-"""The budget ledger under every failure that flash has: what it promises, sentence by sentence."""
+"""The budget ledger's promises under every failure of flash."""
 
 import contextlib
 import os
@@ -107,269 +107,262 @@ def check_damaged(slots):
     assert client.report("e", True) is None
 
 
-# --- Debit first -------------------------------------------------------------------------------------
+class TestPowerCut:
+    @pytest.mark.parametrize("fault", ["cut-before", "cut-after"])
+    def test_between_writes_neither_overspends_nor_locks(self, fault):
+        for at in range(len(writes_of_a_life())):
+            assert check_life_with(fault, at) >= CAP_REPORTS - 1
+
+    @pytest.mark.slow
+    def test_within_a_write_locks_and_never_overspends(self):
+        # littlefs writes a slot wholly or not at all. A slot that is torn could have been the newest.
+        for at, (_, data) in enumerate(writes_of_a_life()):
+            for keep in range(len(data)):
+                storage = FailingStorage(fresh_slots(), "torn-cut", at, keep)
+                with pytest.raises(PowerCut):
+                    life(boot(storage), Witness())
+                check_damaged(storage.slots)
 
 
-def test_commits_debit_and_report_together_before_returning():
-    storage = FailingStorage(fresh_slots())
-    client = boot(storage)
-    report = client.report("e", True)
-    assert len(storage.writes) == 1
-    record = newest_record(storage.slots)
-    assert record["unsent"] == [report]
-    assert (record["sum"], record["squares"]) == (EPSILON, EPSILON**2)
-    assert list(record["entries"].values()) == [(1, "sum", CAP_REPORTS * EPSILON, EPSILON)]
-
-
-@pytest.mark.parametrize("fault", ["raise", "raise-after", "lost", "torn", "full"])
-@pytest.mark.parametrize("forever", [False, True])
-def test_a_storage_that_fails_at_any_write_makes_no_free_report(fault, forever):
-    healthy = writes_of_a_life()
-    for at in range(len(healthy)):
-        for keep in (0, 1, len(healthy[at][1]) - 1) if fault == "torn" else (0,):
-            assert check_life_with(fault, at, keep, forever) >= CAP_REPORTS - 2
-
-
-@pytest.mark.parametrize("fault", ["cut-before", "cut-after"])
-def test_power_cut_at_any_write_neither_overspends_nor_locks(fault):
-    for at in range(len(writes_of_a_life())):
-        assert check_life_with(fault, at) >= CAP_REPORTS - 1
-
-
-@pytest.mark.slow
-def test_a_power_cut_within_a_write_overspends_nothing_and_locks():
-    # littlefs writes a slot wholly or not at all. A slot that is torn could have been the newest.
-    for at, (_, data) in enumerate(writes_of_a_life()):
-        for keep in range(len(data)):
-            storage = FailingStorage(fresh_slots(), "torn-cut", at, keep)
-            with pytest.raises(PowerCut):
-                life(boot(storage), Witness())
-            check_damaged(storage.slots)
-
-
-@pytest.mark.parametrize("fault", ["raise", "raise-after", "lost", "torn", "full"])
-def test_failed_commit_returns_no_report_and_spends_nothing(fault):
-    storage = FailingStorage(fresh_slots(), fault, 0, keep=50)
-    client = boot(storage)
-    assert client.report("e", True) is None
-    assert client.outbox() == []
-    assert client.status()["sum"] == 0
-    assert client.status()["error"].startswith("storage failed: ")
-    assert client.report("e", True)[5:9] == b"\x00\x00\x00\x01", "the next one has number 1"
-    assert client.status()["error"] is None
-    assert storage.writes[0][0] == storage.writes[1][0]
-    assert parse_record(storage.slots[1 - storage.writes[0][0]])["sum"] == 0, "the last good one is whole"
-
-
-def test_resends_unchanged_oldest_first_and_takes_any_ack_order():
-    storage = MemoryStorage(fresh_slots())
-    client = boot(storage)
-    reports = [client.report("e", i % 2 == 0) for i in range(6)]
-    assert client.outbox() == reports
-    for drop in (2, 4, 0, 2):
-        for _ in range(2):  # an acknowledgement that comes twice does no harm
-            client.sent(reports[drop])
-        del reports[drop]
-        assert client.outbox() == boot(storage).outbox() == reports
-        assert boot(storage, payload=None).outbox() == reports, "even when nothing is enrolled"
-    client.sent(b"\x10 never made")
-    client.sent(b"")
-    assert client.outbox() == reports
-    assert newest_record(storage.slots)["sum"] == 6 * EPSILON
-
-
-def test_a_full_outbox_makes_no_report_and_spends_nothing():
-    client = boot(MemoryStorage(fresh_slots()))
-    reports = []
-    while (report := client.report("e", True)) is not None:
-        reports.append(report)
-    assert 2 <= len(reports) == len(client.outbox()) < CAP_REPORTS
-    before = dict(client._ledger._storage.slots)
-    for value in (True, False, None):
-        assert client.report("e", value) is None
-    assert client._ledger._storage.slots == before
-    client.sent(reports[0])
-    assert client.report("e", True)[5:9] == (len(reports) + 1).to_bytes(4, "big")
-    assert all(len(record) <= 4096 for record in before.values())
-
-
-# --- Two slots ---------------------------------------------------------------------------------------
-
-
-def test_newest_slot_wins_and_commit_overwrites_the_other():
-    storage = FailingStorage(fresh_slots())
-    client = boot(storage)
-    for _ in range(12):
-        in_force = max((0, 1), key=lambda slot: parse_record(storage.slots[slot])["sequence"])
-        client.sent(client.report("e", True))
-        report_slot, sent_slot = (slot for slot, _ in storage.writes[-2:])
-        assert (report_slot, sent_slot) == (1 - in_force, in_force)
-
-
-def test_a_slot_that_is_lost_damaged_or_old_gives_no_debit_back():
-    storage = MemoryStorage(fresh_slots())
-    client = boot(storage)
-    history = [dict(storage.slots)]
-    for reports in range(1, 9):
-        client.report("e", True)
-        history.append(dict(storage.slots))
-        for slot, record in storage.slots.items():
-            old = history[-4][slot] if reports > 2 else b"x"
-            for bad in (None, b"", record[:-1], bytes([record[0] ^ 1]) + record[1:], old):
-                check_damaged({**storage.slots, slot: bad})
-
-
-def test_two_clients_on_one_ledger_do_not_spend_twice():
-    cap = {"rule": "sum", "cap": 5 * EPSILON}
-    storage = MemoryStorage(fresh_slots())
-    clients = [boot(storage, payload=experiment_json(budget=cap)) for _ in range(2)]
-    witness = Witness()
-    for _ in range(10):
-        for client in clients:
-            witness.see(client.report("e", True))
-            for report in client.outbox():
-                witness.see(report)
-                client.sent(report)
-    assert len(witness.seen) == newest_record(storage.slots)["sum"] // EPSILON == 5
-    assert clients[0].status()["locked"] is None
-    assert clients[1].status()["locked"] == "locked: another client wrote this ledger"
-    assert clients[1].outbox() == []
-    for change in (True, False):
-        with pytest.raises(LedgerError, match="another client"):
-            clients[1].consent = change
-    assert boot(storage).status()["locked"] is None, "with one client it goes on"
-
-
-@pytest.mark.parametrize("arrives", [False, True])
-def test_unverifiable_write_does_not_lock(arrives):
-    # As where memory runs out between the write and the reading back.
-    class Forgetful(MemoryStorage):
-        fails = 0
-
-        def write(self, slot, data):
-            if not self.fails or arrives:
-                super().write(slot, data)
-            self.failed = self.fails
-            self.fails = 0
-
-        def read(self, slot):
-            if getattr(self, "failed", 0):
-                self.failed = 0
-                raise MemoryError
-            return super().read(slot)
-
-    storage = Forgetful(fresh_slots())
-    client = boot(storage)
-    assert client.report("e", True) is not None
-    for made in range(2, 6):
-        storage.fails = 1
-        with pytest.raises(MemoryError):
-            client.report("e", True)
+class TestCommit:
+    def test_stores_debit_and_report_together_before_returning(self):
+        storage = FailingStorage(fresh_slots())
+        client = boot(storage)
         report = client.report("e", True)
-        assert report is not None
-        assert report[5:9] == made.to_bytes(4, "big")
-        assert client.status()["sum"] == newest_record(storage.slots)["sum"] == made * EPSILON
-    assert boot(MemoryStorage(storage.slots)).status()["locked"] is None
+        assert len(storage.writes) == 1
+        record = newest_record(storage.slots)
+        assert record["unsent"] == [report]
+        assert (record["sum"], record["squares"]) == (EPSILON, EPSILON**2)
+        assert list(record["entries"].values()) == [(1, "sum", CAP_REPORTS * EPSILON, EPSILON)]
 
+    @pytest.mark.parametrize("fault", ["raise", "raise-after", "lost", "torn", "full"])
+    @pytest.mark.parametrize("forever", [False, True])
+    def test_never_gives_a_free_report_if_any_write_fails(self, fault, forever):
+        healthy = writes_of_a_life()
+        for at in range(len(healthy)):
+            for keep in (0, 1, len(healthy[at][1]) - 1) if fault == "torn" else (0,):
+                assert check_life_with(fault, at, keep, forever) >= CAP_REPORTS - 2
 
-@pytest.mark.parametrize("now", [None, b""])
-@pytest.mark.parametrize("slot", [0, 1])
-def test_a_slot_that_is_gone_or_emptied_since_the_start_locks(slot, now):
-    storage = MemoryStorage(fresh_slots())
-    client = boot(storage)
-    storage.slots = {key: value for key, value in storage.slots.items() if key != slot}
-    if now is not None:
-        storage.slots[slot] = now
-    assert client.report("e", True) is None
-    assert client.status()["locked"] == "locked: another client wrote this ledger"
-
-
-def test_a_second_client_is_noticed_after_a_failed_write_too():
-    for fault in ("raise", "raise-after", "lost", "torn"):
-        slots = fresh_slots()
-        storage = FailingStorage(slots, fault, 0, keep=9)
+    @pytest.mark.parametrize("fault", ["raise", "raise-after", "lost", "torn", "full"])
+    def test_returns_no_report_and_spends_nothing_on_failure(self, fault):
+        storage = FailingStorage(fresh_slots(), fault, 0, keep=50)
         client = boot(storage)
         assert client.report("e", True) is None
-        other = boot(MemoryStorage(slots))
-        assert other.report("e", True) is not None
-        storage.slots = other._ledger._storage.slots
+        assert client.outbox() == []
+        assert client.status()["sum"] == 0
+        assert client.status()["error"].startswith("storage failed: ")
+        assert client.report("e", True)[5:9] == b"\x00\x00\x00\x01", "the next one has number 1"
+        assert client.status()["error"] is None
+        assert storage.writes[0][0] == storage.writes[1][0]
+        assert parse_record(storage.slots[1 - storage.writes[0][0]])["sum"] == 0, "the last good one is whole"
+
+
+class TestOutbox:
+    def test_resends_oldest_first_and_accepts_acks_in_any_order(self):
+        storage = MemoryStorage(fresh_slots())
+        client = boot(storage)
+        reports = [client.report("e", i % 2 == 0) for i in range(6)]
+        assert client.outbox() == reports
+        for drop in (2, 4, 0, 2):
+            for _ in range(2):  # an acknowledgement that comes twice does no harm
+                client.sent(reports[drop])
+            del reports[drop]
+            assert client.outbox() == boot(storage).outbox() == reports
+            assert boot(storage, payload=None).outbox() == reports, "even when nothing is enrolled"
+        client.sent(b"\x10 never made")
+        client.sent(b"")
+        assert client.outbox() == reports
+        assert newest_record(storage.slots)["sum"] == 6 * EPSILON
+
+    def test_makes_no_report_and_spends_nothing_when_full(self):
+        client = boot(MemoryStorage(fresh_slots()))
+        reports = []
+        while (report := client.report("e", True)) is not None:
+            reports.append(report)
+        assert 2 <= len(reports) == len(client.outbox()) < CAP_REPORTS
+        before = dict(client._ledger._storage.slots)
+        for value in (True, False, None):
+            assert client.report("e", value) is None
+        assert client._ledger._storage.slots == before
+        client.sent(reports[0])
+        assert client.report("e", True)[5:9] == (len(reports) + 1).to_bytes(4, "big")
+        assert all(len(record) <= 4096 for record in before.values())
+
+
+class TestTwoSlots:
+    def test_newest_wins_and_commit_overwrites_the_other(self):
+        storage = FailingStorage(fresh_slots())
+        client = boot(storage)
+        for _ in range(12):
+            in_force = max((0, 1), key=lambda slot: parse_record(storage.slots[slot])["sequence"])
+            client.sent(client.report("e", True))
+            report_slot, sent_slot = (slot for slot, _ in storage.writes[-2:])
+            assert (report_slot, sent_slot) == (1 - in_force, in_force)
+
+    def test_losing_or_damaging_one_refunds_no_debit(self):
+        storage = MemoryStorage(fresh_slots())
+        client = boot(storage)
+        history = [dict(storage.slots)]
+        for reports in range(1, 9):
+            client.report("e", True)
+            history.append(dict(storage.slots))
+            for slot, record in storage.slots.items():
+                old = history[-4][slot] if reports > 2 else b"x"
+                for bad in (None, b"", record[:-1], bytes([record[0] ^ 1]) + record[1:], old):
+                    check_damaged({**storage.slots, slot: bad})
+
+    @pytest.mark.parametrize("arrives", [False, True])
+    def test_unverifiable_write_does_not_lock(self, arrives):
+        # As where memory runs out between the write and the reading back.
+        class Forgetful(MemoryStorage):
+            fails = 0
+
+            def write(self, slot, data):
+                if not self.fails or arrives:
+                    super().write(slot, data)
+                self.failed = self.fails
+                self.fails = 0
+
+            def read(self, slot):
+                if getattr(self, "failed", 0):
+                    self.failed = 0
+                    raise MemoryError
+                return super().read(slot)
+
+        storage = Forgetful(fresh_slots())
+        client = boot(storage)
+        assert client.report("e", True) is not None
+        for made in range(2, 6):
+            storage.fails = 1
+            with pytest.raises(MemoryError):
+                client.report("e", True)
+            report = client.report("e", True)
+            assert report is not None
+            assert report[5:9] == made.to_bytes(4, "big")
+            assert client.status()["sum"] == newest_record(storage.slots)["sum"] == made * EPSILON
+        assert boot(MemoryStorage(storage.slots)).status()["locked"] is None
+
+    @pytest.mark.parametrize("now", [None, b""])
+    @pytest.mark.parametrize("slot", [0, 1])
+    def test_slot_missing_or_emptied_since_start_locks(self, slot, now):
+        storage = MemoryStorage(fresh_slots())
+        client = boot(storage)
+        storage.slots = {key: value for key, value in storage.slots.items() if key != slot}
+        if now is not None:
+            storage.slots[slot] = now
         assert client.report("e", True) is None
         assert client.status()["locked"] == "locked: another client wrote this ledger"
 
 
-def test_every_damaged_bit_of_a_record_is_noticed():
-    storage = MemoryStorage(fresh_slots())
-    client = boot(storage)
-    client.report("e", True)
-    for slot, record in storage.slots.items():
-        for bit in range(8 * len(record)):
-            rotten = bytearray(record)
-            rotten[bit // 8] ^= 1 << bit % 8
-            check_damaged({**storage.slots, slot: bytes(rotten)})
+class TestTwoClients:
+    def test_do_not_spend_twice(self):
+        cap = {"rule": "sum", "cap": 5 * EPSILON}
+        storage = MemoryStorage(fresh_slots())
+        clients = [boot(storage, payload=experiment_json(budget=cap)) for _ in range(2)]
+        witness = Witness()
+        for _ in range(10):
+            for client in clients:
+                witness.see(client.report("e", True))
+                for report in client.outbox():
+                    witness.see(report)
+                    client.sent(report)
+        assert len(witness.seen) == newest_record(storage.slots)["sum"] // EPSILON == 5
+        assert clients[0].status()["locked"] is None
+        assert clients[1].status()["locked"] == "locked: another client wrote this ledger"
+        assert clients[1].outbox() == []
+        for change in (True, False):
+            with pytest.raises(LedgerError, match="another client"):
+                clients[1].consent = change
+        assert boot(storage).status()["locked"] is None, "with one client it goes on"
+
+    def test_are_detected_after_a_failed_write_too(self):
+        for fault in ("raise", "raise-after", "lost", "torn"):
+            slots = fresh_slots()
+            storage = FailingStorage(slots, fault, 0, keep=9)
+            client = boot(storage)
+            assert client.report("e", True) is None
+            other = boot(MemoryStorage(slots))
+            assert other.report("e", True) is not None
+            storage.slots = other._ledger._storage.slots
+            assert client.report("e", True) is None
+            assert client.status()["locked"] == "locked: another client wrote this ledger"
 
 
-def test_a_record_is_at_most_128_bytes_at_extreme_numbers():
-    # Three experiments with the longest report, budgets and counters near what a record can hold.
-    storage = MemoryStorage(fresh_slots())
-    policy = {**POLICY, "sum": 2**48 - 1, "squares": 2**64 - 1}
-    client = boot(storage, policy, payload=None)
-    wide = {"type": "number", "low": 0, "high": 1, "bins": 2**24, "mechanism": "grr", "epsilon": 16_000_000}
-    for name in ("e", "f", "g"):
-        client.enroll(experiment_json(name=name, budget={"rule": "sum", "cap": 2**54 - 1}, **wide))
-        client.sent(client.report(name, 1))
-    state = client._ledger.state
-    for key, (_, pinned, cap, _) in state.entries.items():
-        state.entries[key] = (2**32 - 2, pinned, cap, 2**54 - 17_000_000)
-    state.sequence = 2**32 - 2
-    state.sum = 2**48 - 17_000_000
-    state.squares = 2**64 - 17_000_000**2
-    report = client.report("g", 1)
-    assert len(report) == 1 + 4 + 4 + 3 + 8
-    assert report[5:9] == b"\xff\xff\xff\xff"
-    assert max(len(storage.slots[slot]) for slot in (0, 1)) <= 128
-    record = newest_record(storage.slots)
-    assert (record["sequence"], record["unsent"]) == (2**32 - 1, [report])
-    assert client.report("g", 1) is None, "there is no number left"
-    client._ledger.state.sum = client._ledger.state.squares = 0
-    assert client.report("f", 1) is None, "there is no sequence number left"
-    assert client.status()["error"] == "the ledger is worn out"
+class TestRecord:
+    def test_detects_every_flipped_bit(self):
+        storage = MemoryStorage(fresh_slots())
+        client = boot(storage)
+        client.report("e", True)
+        for slot, record in storage.slots.items():
+            for bit in range(8 * len(record)):
+                rotten = bytearray(record)
+                rotten[bit // 8] ^= 1 << bit % 8
+                check_damaged({**storage.slots, slot: bytes(rotten)})
 
+    def test_has_at_most_128_bytes_at_extreme_numbers(self):
+        # Three experiments with the longest report, budgets and counters near what a record can hold.
+        storage = MemoryStorage(fresh_slots())
+        policy = {**POLICY, "sum": 2**48 - 1, "squares": 2**64 - 1}
+        client = boot(storage, policy, payload=None)
+        wide = {
+            "type": "number",
+            "low": 0,
+            "high": 1,
+            "bins": 2**24,
+            "mechanism": "grr",
+            "epsilon": 16_000_000,
+        }
+        for name in ("e", "f", "g"):
+            client.enroll(experiment_json(name=name, budget={"rule": "sum", "cap": 2**54 - 1}, **wide))
+            client.sent(client.report(name, 1))
+        state = client._ledger.state
+        for key, (_, pinned, cap, _) in state.entries.items():
+            state.entries[key] = (2**32 - 2, pinned, cap, 2**54 - 17_000_000)
+        state.sequence = 2**32 - 2
+        state.sum = 2**48 - 17_000_000
+        state.squares = 2**64 - 17_000_000**2
+        report = client.report("g", 1)
+        assert len(report) == 1 + 4 + 4 + 3 + 8
+        assert report[5:9] == b"\xff\xff\xff\xff"
+        assert max(len(storage.slots[slot]) for slot in (0, 1)) <= 128
+        record = newest_record(storage.slots)
+        assert (record["sequence"], record["unsent"]) == (2**32 - 1, [report])
+        assert client.report("g", 1) is None, "there is no number left"
+        client._ledger.state.sum = client._ledger.state.squares = 0
+        assert client.report("f", 1) is None, "there is no sequence number left"
+        assert client.status()["error"] == "the ledger is worn out"
 
-def test_the_counters_stop_before_they_overflow():
-    storage = MemoryStorage(fresh_slots())
-    client = boot(
-        storage,
-        {**POLICY, "sum": 2**48 - 1, "squares": 2**64 - 1},
-        experiment_json(budget={"rule": "unlimited"}),
-    )
-    for counter, limit in (("sum", 2**48), ("squares", 2**64)):
-        cost = EPSILON if counter == "sum" else EPSILON**2
-        setattr(client._ledger.state, counter, limit - cost)
-        assert client.report("e", True) is None
-        setattr(client._ledger.state, counter, limit - cost - 1)
-        assert client.report("e", True) is not None
-        setattr(client._ledger.state, counter, 0)
+    def test_counters_stop_before_they_overflow(self):
+        storage = MemoryStorage(fresh_slots())
+        client = boot(
+            storage,
+            {**POLICY, "sum": 2**48 - 1, "squares": 2**64 - 1},
+            experiment_json(budget={"rule": "unlimited"}),
+        )
+        for counter, limit in (("sum", 2**48), ("squares", 2**64)):
+            cost = EPSILON if counter == "sum" else EPSILON**2
+            setattr(client._ledger.state, counter, limit - cost)
+            assert client.report("e", True) is None
+            setattr(client._ledger.state, counter, limit - cost - 1)
+            assert client.report("e", True) is not None
+            setattr(client._ledger.state, counter, 0)
 
-
-def test_a_record_is_small_but_in_an_outage_and_never_large():
-    storage = FailingStorage(fresh_slots())
-    client = boot(storage, {**POLICY, "experiments": ("e", "f", "g")}, key=KEY)
-    for name in ("f", "g"):
-        client.enroll(experiment_json(name=name))
-    for i in range(9):
-        client.sent(client.report("efg"[i % 3], True))
-    assert max(len(data) for _, data in storage.writes) <= 128
-    while client.report("e", True):
-        pass
-    assert {slot for slot, _ in storage.writes} == {0, 1}
-    assert len(client.outbox()) == 16
-    assert max(len(data) for _, data in storage.writes) <= 36 + 3 * 22 + 16 * 21 + 4
-    for report in client.outbox():
-        client.sent(report)
-    assert len(storage.writes[-1][1]) <= 128
-
-
-# --- Fails closed ------------------------------------------------------------------------------------
+    def test_is_small_except_in_an_outage(self):
+        storage = FailingStorage(fresh_slots())
+        client = boot(storage, {**POLICY, "experiments": ("e", "f", "g")}, key=KEY)
+        for name in ("f", "g"):
+            client.enroll(experiment_json(name=name))
+        for i in range(9):
+            client.sent(client.report("efg"[i % 3], True))
+        assert max(len(data) for _, data in storage.writes) <= 128
+        while client.report("e", True):
+            pass
+        assert {slot for slot, _ in storage.writes} == {0, 1}
+        assert len(client.outbox()) == 16
+        assert max(len(data) for _, data in storage.writes) <= 36 + 3 * 22 + 16 * 21 + 4
+        for report in client.outbox():
+            client.sent(report)
+        assert len(storage.writes[-1][1]) <= 128
 
 
 def locked_reason(slots):
@@ -389,237 +382,222 @@ def locked_reason(slots):
     return status["locked"]
 
 
-def test_a_missing_ledger_is_locked_and_never_a_fresh_budget():
-    assert locked_reason({}) == "locked: no ledger; provision this board"
-    assert locked_reason({0: b""}) == "locked: no ledger; provision this board"
+class TestLockedLedger:
+    def test_missing_ledger_is_not_a_fresh_budget(self):
+        assert locked_reason({}) == "locked: no ledger; provision this board"
+        assert locked_reason({0: b""}) == "locked: no ledger; provision this board"
+
+    def test_truncating_both_slots_anywhere_locks(self):
+        slots = MemoryStorage(fresh_slots())
+        client = boot(slots)
+        for _ in range(3):
+            client.report("e", True)
+        whole = dict(slots.slots)
+        for cut in range(min(len(whole[0]), len(whole[1]))):
+            rotten = {slot: record[:cut] for slot, record in whole.items()}
+            reason = "locked: the ledger is damaged" if cut else "locked: no ledger"
+            assert locked_reason(rotten).startswith(reason)
+
+    def test_unreadable_slot_locks_board(self):
+        class Unreadable(MemoryStorage):
+            bad = 0
+
+            def read(self, slot):
+                if slot == self.bad:
+                    raise OSError(5)
+                return super().read(slot)
+
+        for bad in range(2):
+            storage = Unreadable(fresh_slots())
+            storage.bad = bad
+            client = boot(storage)
+            assert client.status()["locked"] == "locked: storage failed: errno 5"
+            assert client.report("e", True) is None
 
 
-def test_two_bad_slots_are_locked_at_every_cut_of_bytes():
-    slots = MemoryStorage(fresh_slots())
-    client = boot(slots)
-    for _ in range(3):
-        client.report("e", True)
-    whole = dict(slots.slots)
-    for cut in range(min(len(whole[0]), len(whole[1]))):
-        rotten = {slot: record[:cut] for slot, record in whole.items()}
-        reason = "locked: the ledger is damaged" if cut else "locked: no ledger"
-        assert locked_reason(rotten).startswith(reason)
+class TestProvision:
+    def test_refuses_existing_ledger_even_if_damaged(self):
+        slots = fresh_slots()
+        used = MemoryStorage(slots)
+        boot(used).report("e", True)
+        damaged = [{0: b"damaged"}, {1: b"x"}, {1: slots[1]}, {0: slots[0], 1: b"x"}, {0: used.slots[0]}]
+        for existing in (slots, used.slots, *damaged):
+            storage = FailingStorage(existing)
+            with pytest.raises(LedgerExists, match=r"^a ledger is there; replace=True"):
+                provision(storage, consent=True)
+            assert storage.slots == existing
+            assert storage.writes == []
 
-
-def test_unreadable_slot_locks_board():
-    class Unreadable(MemoryStorage):
-        bad = 0
-
-        def read(self, slot):
-            if slot == self.bad:
-                raise OSError(5)
-            return super().read(slot)
-
-    for bad in range(2):
-        storage = Unreadable(fresh_slots())
-        storage.bad = bad
+    def test_replacing_resets_bound_and_erases_old(self):
+        storage = MemoryStorage(fresh_slots())
         client = boot(storage)
-        assert client.status()["locked"] == "locked: storage failed: errno 5"
+        for _ in range(4):
+            client.report("e", True)
+        client.consent = False
+        for damage in ({}, {0: b"x"}, {1: b""}, {0: b"x", 1: b"y"}):
+            replaced = MemoryStorage({**storage.slots, **damage})
+            provision(replaced, replace=True, consent=True)
+            records = [parse_record(replaced.slots[slot]) for slot in (0, 1)]
+            assert [(r["sequence"], r["sum"], r["entries"], r["unsent"]) for r in records] == [
+                (1, 0, {}, []),
+                (2, 0, {}, []),
+            ]
+            client = boot(replaced)
+            assert client.consent
+            assert client.outbox() == []
+            assert client.report("e", True)[5:9] == b"\x00\x00\x00\x01"
+
+    def test_power_cut_leaves_valid_or_locked_ledger(self):
+        storage = MemoryStorage(fresh_slots())
+        for spent in range(6):
+            for at, fault in ((0, "cut-before"), (0, "cut-after"), (1, "cut-before"), (1, "cut-after")):
+                cut = FailingStorage(storage.slots, fault, at)
+                with pytest.raises(PowerCut):
+                    provision(cut, replace=True, consent=True)
+                again = boot(MemoryStorage(cut.slots))
+                if (at, fault) == (0, "cut-before"):
+                    assert again.status()["sum"] == spent * EPSILON
+                elif (at, fault) == (1, "cut-after"):
+                    assert (again.status()["locked"], again.status()["sum"]) == (None, 0)
+                else:
+                    assert again.status()["locked"] or again.status()["sum"] in (0, spent * EPSILON)
+                    provision(again._ledger._storage, replace=True, consent=True)
+            assert boot(storage).report("e", True) is not None
+
+    def test_can_be_repeated_after_interruption(self):
+        # littlefs makes a file when it is opened and fills it when it is closed: a cut may leave it empty.
+        for at, empty in ((0, None), (0, 0), (1, None), (1, 1)):
+            cut = FailingStorage({}, "cut-before", at)
+            with pytest.raises(PowerCut):
+                provision(cut, consent=True)
+            storage = MemoryStorage(cut.slots if empty is None else {**cut.slots, empty: b""})
+            assert boot(storage).status()["locked"] == "locked: no ledger; provision this board"
+            provision(storage, consent=True)
+            assert boot(storage).report("e", True) is not None
+
+    def test_reports_storage_failure(self):
+        for fault in ("raise", "full", "lost"):
+            with pytest.raises(LedgerError, match=r"^storage failed: "):
+                provision(FailingStorage({}, fault, 0), consent=True)
+
+
+class TestOptOut:
+    def test_is_stored_and_stops_reports_and_debits(self):
+        storage = FailingStorage(fresh_slots())
+        client = boot(storage)
+        client.report("e", True)
+        client.consent = False
+        before = dict(storage.slots)
+        for board in (client, boot(storage)):
+            assert board.consent is False
+            assert board.report("e", True) is None
+            assert board.outbox() == []
+            assert board.status()["consent"] is False
+            assert board.status()["sum"] == EPSILON
+        assert storage.slots == before
+        board.consent = True
+        assert boot(storage).consent is True
+        assert board.report("e", True)[5:9] == b"\x00\x00\x00\x02"
+
+    @pytest.mark.parametrize("reports", [1, 2, 3, 6])
+    def test_drops_reports_for_good(self, reports):
+        storage = MemoryStorage(fresh_slots())
+        client = boot(storage)
+        for _ in range(reports):
+            client.report("e", True)
+        client.consent = False
+        board = boot(storage)
+        assert board.outbox() == []
+        assert board.consent is False
+        board.consent = True
+        assert board.outbox() == []
+        again = boot(storage)
+        assert again.outbox() == []
+        assert again.status()["sum"] == reports * EPSILON, "what was spent stays spent"
+
+    def test_drops_reports_for_good_despite_power_cut(self):
+        storage = MemoryStorage(fresh_slots())
+        client = boot(storage)
+        reports = [client.report("e", True) for _ in range(4)]
+        for switch in range(6):
+            for fault in ("cut-before", "cut-after"):
+                cut = FailingStorage(storage.slots, fault, switch)
+                board = boot(cut)
+                try:
+                    board.consent = False
+                    board.consent = True
+                except PowerCut:
+                    pass
+                again = boot(MemoryStorage(cut.slots))
+                if again.consent and again.outbox():
+                    assert again.outbox() == reports, "either nothing was dropped yet or everything"
+                if not again.consent:
+                    again.consent = True
+                    assert again.outbox() == []
+
+    def test_silences_client_even_if_write_fails(self):
+        storage = FailingStorage(fresh_slots(), "raise", 1, forever=True)
+        client = boot(storage)
+        client.report("e", True)
+        with pytest.raises(LedgerError, match="storage failed: errno 5"):
+            client.consent = False
+        assert client.consent is False
+        assert client.report("e", True) is None
+        assert client.outbox() == []
+        with pytest.raises(LedgerError, match="storage failed: errno 5"):
+            client.consent = True  # which the flash has not taken either
+        assert client.consent is False
+        assert client.report("e", True) is None
+        storage.fault = None
+        client.consent = True
+        assert client.report("e", True) is not None
+
+
+class TestFolder:
+    def test_is_created_provisioned_and_survives_reboots(self, tmp_path):
+        folder = str(tmp_path / "ldp")
+        provision(folder, consent=True)
+        with pytest.raises(LedgerExists):
+            provision(folder, consent=True)
+        witness = Witness()
+        for _ in range(7):
+            life(boot(folder), witness)
+        exhaust(boot(folder), witness)
+        assert len(witness.seen) == CAP_REPORTS
+        assert sorted(os.listdir(folder)) == ["ledger0", "ledger1"]
+        assert max(os.path.getsize(f"{folder}/ledger{i}") for i in (0, 1)) <= 128
+
+    def test_locks_board_if_missing(self, tmp_path):
+        client = boot(str(tmp_path / "nowhere"))
+        assert client.status()["locked"] == "locked: no ledger; provision this board"
+        assert client.report("e", True) is None
+        assert not (tmp_path / "nowhere").exists()
+
+    def test_locks_board_if_unreadable(self, tmp_path):
+        provision(str(tmp_path), consent=True)
+        os.remove(tmp_path / "ledger0")
+        os.mkdir(tmp_path / "ledger0")  # reading a directory fails for every user, root included
+        client = boot(str(tmp_path))
+        assert client.status()["locked"] == "locked: storage failed: errno 21"
         assert client.report("e", True) is None
 
+    def test_makes_no_report_if_not_writable(self, tmp_path):
+        provision(str(tmp_path), consent=True)
+        client = boot(str(tmp_path))
+        if os.geteuid() == 0:  # permissions do not bind root: a directory in the new file's place does
+            os.mkdir(tmp_path / "ledger0.new")
+        else:
+            os.chmod(tmp_path, stat.S_IRUSR | stat.S_IXUSR)
+        assert client.report("e", True) is None
+        assert client.status()["error"].startswith("storage failed: errno ")
+        assert client.status()["sum"] == 0
+        assert client.status()["locked"] is None
 
-def test_provision_refuses_a_ledger_whole_or_damaged():
-    slots = fresh_slots()
-    used = MemoryStorage(slots)
-    boot(used).report("e", True)
-    damaged = [{0: b"damaged"}, {1: b"x"}, {1: slots[1]}, {0: slots[0], 1: b"x"}, {0: used.slots[0]}]
-    for existing in (slots, used.slots, *damaged):
-        storage = FailingStorage(existing)
-        with pytest.raises(LedgerExists, match=r"^a ledger is there; replace=True"):
-            provision(storage, consent=True)
-        assert storage.slots == existing
-        assert storage.writes == []
-
-
-def test_provision_with_replace_resets_bound_and_erases_old():
-    storage = MemoryStorage(fresh_slots())
-    client = boot(storage)
-    for _ in range(4):
-        client.report("e", True)
-    client.consent = False
-    for damage in ({}, {0: b"x"}, {1: b""}, {0: b"x", 1: b"y"}):
-        replaced = MemoryStorage({**storage.slots, **damage})
-        provision(replaced, replace=True, consent=True)
-        records = [parse_record(replaced.slots[slot]) for slot in (0, 1)]
-        assert [(r["sequence"], r["sum"], r["entries"], r["unsent"]) for r in records] == [
-            (1, 0, {}, []),
-            (2, 0, {}, []),
-        ]
-        client = boot(replaced)
-        assert client.consent
-        assert client.outbox() == []
-        assert client.report("e", True)[5:9] == b"\x00\x00\x00\x01"
-
-
-def test_power_cut_while_replacing_leaves_valid_or_locked_ledger():
-    storage = MemoryStorage(fresh_slots())
-    for spent in range(6):
-        for at, fault in ((0, "cut-before"), (0, "cut-after"), (1, "cut-before"), (1, "cut-after")):
-            cut = FailingStorage(storage.slots, fault, at)
-            with pytest.raises(PowerCut):
-                provision(cut, replace=True, consent=True)
-            again = boot(MemoryStorage(cut.slots))
-            if (at, fault) == (0, "cut-before"):
-                assert again.status()["sum"] == spent * EPSILON
-            elif (at, fault) == (1, "cut-after"):
-                assert (again.status()["locked"], again.status()["sum"]) == (None, 0)
-            else:
-                assert again.status()["locked"] or again.status()["sum"] in (0, spent * EPSILON)
-                provision(again._ledger._storage, replace=True, consent=True)
-        assert boot(storage).report("e", True) is not None
-
-
-def test_interrupted_first_provisioning_can_be_repeated():
-    # littlefs makes a file when it is opened and fills it when it is closed: a cut may leave it empty.
-    for at, empty in ((0, None), (0, 0), (1, None), (1, 1)):
-        cut = FailingStorage({}, "cut-before", at)
-        with pytest.raises(PowerCut):
-            provision(cut, consent=True)
-        storage = MemoryStorage(cut.slots if empty is None else {**cut.slots, empty: b""})
-        assert boot(storage).status()["locked"] == "locked: no ledger; provision this board"
-        provision(storage, consent=True)
-        assert boot(storage).report("e", True) is not None
-
-
-def test_provision_on_a_storage_that_fails_says_so():
-    for fault in ("raise", "full", "lost"):
-        with pytest.raises(LedgerError, match=r"^storage failed: "):
-            provision(FailingStorage({}, fault, 0), consent=True)
-
-
-# --- Opt-out -----------------------------------------------------------------------------------------
-
-
-def test_opt_out_is_stored_and_stops_reports_and_debits():
-    storage = FailingStorage(fresh_slots())
-    client = boot(storage)
-    client.report("e", True)
-    client.consent = False
-    before = dict(storage.slots)
-    for board in (client, boot(storage)):
-        assert board.consent is False
-        assert board.report("e", True) is None
-        assert board.outbox() == []
-        assert board.status()["consent"] is False
-        assert board.status()["sum"] == EPSILON
-    assert storage.slots == before
-    board.consent = True
-    assert boot(storage).consent is True
-    assert board.report("e", True)[5:9] == b"\x00\x00\x00\x02"
-
-
-@pytest.mark.parametrize("reports", [1, 2, 3, 6])
-def test_dropped_reports_never_come_back(reports):
-    storage = MemoryStorage(fresh_slots())
-    client = boot(storage)
-    for _ in range(reports):
-        client.report("e", True)
-    client.consent = False
-    board = boot(storage)
-    assert board.outbox() == []
-    assert board.consent is False
-    board.consent = True
-    assert board.outbox() == []
-    again = boot(storage)
-    assert again.outbox() == []
-    assert again.status()["sum"] == reports * EPSILON, "what was spent stays spent"
-
-
-def test_dropped_reports_stay_dropped_after_power_cut():
-    storage = MemoryStorage(fresh_slots())
-    client = boot(storage)
-    reports = [client.report("e", True) for _ in range(4)]
-    for switch in range(6):
-        for fault in ("cut-before", "cut-after"):
-            cut = FailingStorage(storage.slots, fault, switch)
-            board = boot(cut)
-            try:
-                board.consent = False
-                board.consent = True
-            except PowerCut:
-                pass
-            again = boot(MemoryStorage(cut.slots))
-            if again.consent and again.outbox():
-                assert again.outbox() == reports, "either nothing was dropped yet or everything"
-            if not again.consent:
-                again.consent = True
-                assert again.outbox() == []
-
-
-def test_failed_opt_out_still_silences_client():
-    storage = FailingStorage(fresh_slots(), "raise", 1, forever=True)
-    client = boot(storage)
-    client.report("e", True)
-    with pytest.raises(LedgerError, match="storage failed: errno 5"):
-        client.consent = False
-    assert client.consent is False
-    assert client.report("e", True) is None
-    assert client.outbox() == []
-    with pytest.raises(LedgerError, match="storage failed: errno 5"):
-        client.consent = True  # which the flash has not taken either
-    assert client.consent is False
-    assert client.report("e", True) is None
-    storage.fault = None
-    client.consent = True
-    assert client.report("e", True) is not None
-
-
-# --- A real folder -----------------------------------------------------------------------------------
-
-
-def test_a_folder_is_made_provisioned_and_survives_reboots(tmp_path):
-    folder = str(tmp_path / "ldp")
-    provision(folder, consent=True)
-    with pytest.raises(LedgerExists):
-        provision(folder, consent=True)
-    witness = Witness()
-    for _ in range(7):
-        life(boot(folder), witness)
-    exhaust(boot(folder), witness)
-    assert len(witness.seen) == CAP_REPORTS
-    assert sorted(os.listdir(folder)) == ["ledger0", "ledger1"]
-    assert max(os.path.getsize(f"{folder}/ledger{i}") for i in (0, 1)) <= 128
-
-
-def test_a_missing_folder_is_a_locked_board(tmp_path):
-    client = boot(str(tmp_path / "nowhere"))
-    assert client.status()["locked"] == "locked: no ledger; provision this board"
-    assert client.report("e", True) is None
-    assert not (tmp_path / "nowhere").exists()
-
-
-def test_a_folder_that_cannot_be_read_is_a_locked_board(tmp_path):
-    provision(str(tmp_path), consent=True)
-    os.remove(tmp_path / "ledger0")
-    os.mkdir(tmp_path / "ledger0")  # reading a directory fails for every user, root included
-    client = boot(str(tmp_path))
-    assert client.status()["locked"] == "locked: storage failed: errno 21"
-    assert client.report("e", True) is None
-
-
-def test_a_folder_that_cannot_be_written_makes_no_report(tmp_path):
-    provision(str(tmp_path), consent=True)
-    client = boot(str(tmp_path))
-    if os.geteuid() == 0:  # permissions do not bind root: a directory in the new file's place does
-        os.mkdir(tmp_path / "ledger0.new")
-    else:
-        os.chmod(tmp_path, stat.S_IRUSR | stat.S_IXUSR)
-    assert client.report("e", True) is None
-    assert client.status()["error"].startswith("storage failed: errno ")
-    assert client.status()["sum"] == 0
-    assert client.status()["locked"] is None
-
-
-@pytest.mark.slow
-def test_a_killed_process_leaves_a_whole_slot(tmp_path):
-    # Systems with fsync empty a file when it is opened: killed then, the board would be locked for good.
-    provision(str(tmp_path), consent=True)
-    script = """if True:
+    @pytest.mark.slow
+    def test_killed_process_leaves_a_complete_slot(self, tmp_path):
+        # Systems with fsync empty a file when it is opened: killed then, the board would be locked for good.
+        provision(str(tmp_path), consent=True)
+        script = """if True:
         import os, signal, sys
         sys.path.insert(0, sys.argv[2])
         from enumeration import POLICY
@@ -630,33 +608,28 @@ def test_a_killed_process_leaves_a_whole_slot(tmp_path):
         client.enroll(experiment_json())
         client.report("e", 1)
     """
-    support = str(Path(failing_storage.__file__).parent)
-    for _ in range(2):
-        killed = subprocess.run([sys.executable, "-c", script, str(tmp_path), support], check=False)
-        assert killed.returncode == -signal.SIGKILL
-        assert boot(str(tmp_path)).status()["locked"] is None
-    assert boot(str(tmp_path)).report("e", True) is not None
+        support = str(Path(failing_storage.__file__).parent)
+        for _ in range(2):
+            killed = subprocess.run([sys.executable, "-c", script, str(tmp_path), support], check=False)
+            assert killed.returncode == -signal.SIGKILL
+            assert boot(str(tmp_path)).status()["locked"] is None
+        assert boot(str(tmp_path)).report("e", True) is not None
 
+    @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+    def test_makes_no_report_on_full_disk(self, tmp_path):
+        provision(str(tmp_path), consent=True)
+        client = boot(str(tmp_path))
+        for name in ("ledger0.new", "ledger1.new"):
+            os.symlink("/dev/full", tmp_path / name)
+        assert client.report("e", True) is None
+        assert client.status()["error"] == "storage failed: errno 28"
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-def test_a_full_disk_makes_no_report(tmp_path):
-    provision(str(tmp_path), consent=True)
-    client = boot(str(tmp_path))
-    for name in ("ledger0.new", "ledger1.new"):
-        os.symlink("/dev/full", tmp_path / name)
-    assert client.report("e", True) is None
-    assert client.status()["error"] == "storage failed: errno 28"
-
-
-def test_file_storage_tells_a_missing_slot_from_an_empty_one(tmp_path):
-    storage = FileStorage(str(tmp_path))
-    assert [storage.read(slot) for slot in range(2)] == [None] * 2
-    for slot in range(2):
-        storage.write(slot, bytes([slot]) * slot)
-    assert [storage.read(slot) for slot in range(2)] == [b"", b"\x01"]
-
-
-# --- Any order of events -----------------------------------------------------------------------------
+    def test_distinguishes_missing_slot_from_empty_one(self, tmp_path):
+        storage = FileStorage(str(tmp_path))
+        assert [storage.read(slot) for slot in range(2)] == [None] * 2
+        for slot in range(2):
+            storage.write(slot, bytes([slot]) * slot)
+        assert [storage.read(slot) for slot in range(2)] == [b"", b"\x01"]
 
 
 LIFE_POLICY = {**POLICY, "sum": 9 * EPSILON, "squares": 0}

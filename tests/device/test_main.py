@@ -169,38 +169,15 @@ def life(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[
     return run
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("interval_s", [60, 3600, 7200])  # the last is more than lightsleep takes
-@pytest.mark.parametrize("early", [False, True])
-def test_rp2040_reads_once_per_interval_despite_early_wake(
-    interval_s: int, early: bool, life: Any, monkeypatch: pytest.MonkeyPatch
-):
-    chip = Chip(until_ms=(main.START_DELAY_S + 4 * interval_s) * 1000)
-    chip.early = early
-    monkeypatch.setattr(main, "INTERVAL_S", interval_s)
-    moments = life(chip, awake_ms=3000)
-    assert len(moments) >= 4
-    gaps = [b - a for a, b in itertools.pairwise(moments)]
-    assert set(gaps) == {interval_s * 1000}
-    # At most one nap in 100 ms where it cannot sleep, so that it does not spin.
-    assert chip.naps <= chip.now_ms / (100 if early else 4_000)
+class TestFirstReading:
+    def test_is_at_a_random_time_within_interval(self, life: Any):
+        for known, first_s in ((True, main.INTERVAL_S - 1), (False, main.START_SPREAD_S - 1)):
+            moments = life(Chip(), known=known)
+            assert moments[0] == (main.START_DELAY_S + first_s) * 1000
 
-
-def test_the_first_reading_is_at_a_random_moment_of_an_interval(life: Any):
-    for known, first_s in ((True, main.INTERVAL_S - 1), (False, main.START_SPREAD_S - 1)):
-        moments = life(Chip(), known=known)
-        assert moments[0] == (main.START_DELAY_S + first_s) * 1000
-
-
-def test_after_the_watchdog_a_whole_interval_passes(life: Any):
-    moments = life(Chip(Chip.WDT_RESET))
-    assert moments[0] == (main.START_DELAY_S + main.INTERVAL_S) * 1000
-
-
-def test_esp32_reads_after_full_sleep_and_sleeps_again(life: Any):
-    chip = Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE)
-    assert life(chip, awake_ms=2500) == [0]
-    assert chip.slept_ms == [HOUR_MS - 2500]
+    def test_waits_a_full_interval_after_watchdog_reset(self, life: Any):
+        moments = life(Chip(Chip.WDT_RESET))
+        assert moments[0] == (main.START_DELAY_S + main.INTERVAL_S) * 1000
 
 
 class NinthSaysYes(Draws):
@@ -215,88 +192,112 @@ class NinthSaysYes(Draws):
         return int(self.coins % 9 != 0)
 
 
-def test_an_rp2040_sleeps_to_the_reading_that_reports(life: Any):
-    chip = Chip(until_ms=30 * HOUR_MS)
-    moments = life(chip, every=90, awake_ms=3000, rng=NinthSaysYes())
-    first_ms = (main.START_DELAY_S + main.INTERVAL_S - 1) * 1000  # the first coin's, which says no
-    assert moments == [first_ms + 8 * HOUR_MS, first_ms + 17 * HOUR_MS, first_ms + 26 * HOUR_MS]
+class TestRp2040:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("interval_s", [60, 3600, 7200])  # the last is more than lightsleep takes
+    @pytest.mark.parametrize("early", [False, True])
+    def test_reads_once_per_interval_despite_early_wake(
+        self, interval_s: int, early: bool, life: Any, monkeypatch: pytest.MonkeyPatch
+    ):
+        chip = Chip(until_ms=(main.START_DELAY_S + 4 * interval_s) * 1000)
+        chip.early = early
+        monkeypatch.setattr(main, "INTERVAL_S", interval_s)
+        moments = life(chip, awake_ms=3000)
+        assert len(moments) >= 4
+        gaps = [b - a for a, b in itertools.pairwise(moments)]
+        assert set(gaps) == {interval_s * 1000}
+        # At most one nap in 100 ms where it cannot sleep, so that it does not spin.
+        assert chip.naps <= chip.now_ms / (100 if early else 4_000)
+
+    def test_sleeps_until_next_reported_reading(self, life: Any):
+        chip = Chip(until_ms=30 * HOUR_MS)
+        moments = life(chip, every=90, awake_ms=3000, rng=NinthSaysYes())
+        first_ms = (main.START_DELAY_S + main.INTERVAL_S - 1) * 1000  # the first coin's, which says no
+        assert moments == [first_ms + 8 * HOUR_MS, first_ms + 17 * HOUR_MS, first_ms + 26 * HOUR_MS]
 
 
-def test_esp32_remembers_wake_reason_through_deep_sleep(life: Any, monkeypatch: pytest.MonkeyPatch):
-    rng = NinthSaysYes()
-    memory = b'[{}, null, {"up": 9}]'
-    # After a button's press the third is another moment than the one that coins were tossed for.
-    for wake, readings, sleeps_ms in (
-        (Esp32.TIMER_WAKE, [], 8 * HOUR_MS),
-        (Esp32.TIMER_WAKE, [0], 9 * HOUR_MS),
-        (Esp32.EXT0_WAKE, [], HOUR_MS - 1000),
-        (Esp32.TIMER_WAKE, [], 8 * HOUR_MS),
+class TestBoardHealth:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("cause", "started"), [(Chip.PWRON_RESET, "power"), (Chip.WDT_RESET, "watchdog"), (5, "other")]
+    )
+    def test_is_a_reading_for_the_example(
+        self, cause: int, started: str, life: Any, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(main, "_last", {})
-        chip = Esp32(Esp32.DEEPSLEEP_RESET, wake)
-        chip.rtc = memory
-        assert life(chip, every=90, rng=rng) == readings
-        assert chip.slept_ms == [sleeps_ms]
-        memory = chip.rtc
-        assert memory.startswith(b"[{}, null, ") == (wake == Esp32.EXT0_WAKE)  # no draw
-    assert main._last["up"] == 8 * 3600 + 3599  # since the button's press
+        chip = Chip(cause)
+        life(chip)
+        assert main._last["up"] == pytest.approx(chip.now_ms / 1000, abs=main.START_DELAY_S + 5)
+        monkeypatch.setattr(station.gc, "mem_free", lambda: 80 * 1024, raising=False)
+        main._last["rssi"] = -67
+        experiment = definition.load(
+            Path(__file__).parents[2] / "examples" / "board_health.toml"
+        ).experiment()
+        assert main.board_health() == (started, -67, 80.0)
+        assert isinstance(experiment.bucket(main.board_health()), int)
+        del main._last["rssi"]
+        assert experiment.bucket(main.board_health()) is None
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("cause", "started"), [(Chip.PWRON_RESET, "power"), (Chip.WDT_RESET, "watchdog"), (5, "other")]
-)
-def test_a_boards_health_is_a_reading_of_the_example(
-    cause: int, started: str, life: Any, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(main, "_last", {})
-    chip = Chip(cause)
-    life(chip)
-    assert main._last["up"] == pytest.approx(chip.now_ms / 1000, abs=main.START_DELAY_S + 5)
-    monkeypatch.setattr(station.gc, "mem_free", lambda: 80 * 1024, raising=False)
-    main._last["rssi"] = -67
-    experiment = definition.load(Path(__file__).parents[2] / "examples" / "board_health.toml").experiment()
-    assert main.board_health() == (started, -67, 80.0)
-    assert isinstance(experiment.bucket(main.board_health()), int)
-    del main._last["rssi"]
-    assert experiment.bucket(main.board_health()) is None
+class TestEsp32:
+    def test_reads_after_full_sleep_and_sleeps_again(self, life: Any):
+        chip = Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE)
+        assert life(chip, awake_ms=2500) == [0]
+        assert chip.slept_ms == [HOUR_MS - 2500]
+
+    def test_remembers_wake_reason_through_deep_sleep(self, life: Any, monkeypatch: pytest.MonkeyPatch):
+        rng = NinthSaysYes()
+        memory = b'[{}, null, {"up": 9}]'
+        # After a button's press the third is another moment than the one that coins were tossed for.
+        for wake, readings, sleeps_ms in (
+            (Esp32.TIMER_WAKE, [], 8 * HOUR_MS),
+            (Esp32.TIMER_WAKE, [0], 9 * HOUR_MS),
+            (Esp32.EXT0_WAKE, [], HOUR_MS - 1000),
+            (Esp32.TIMER_WAKE, [], 8 * HOUR_MS),
+        ):
+            monkeypatch.setattr(main, "_last", {})
+            chip = Esp32(Esp32.DEEPSLEEP_RESET, wake)
+            chip.rtc = memory
+            assert life(chip, every=90, rng=rng) == readings
+            assert chip.slept_ms == [sleeps_ms]
+            memory = chip.rtc
+            assert memory.startswith(b"[{}, null, ") == (wake == Esp32.EXT0_WAKE)  # no draw
+        assert main._last["up"] == 8 * 3600 + 3599  # since the button's press
+
+    @pytest.mark.parametrize(("cause", "wake"), [(4, Esp32.EXT0_WAKE), (1, 0), (5, 0)])
+    def test_waits_before_reading_after_any_other_wake(self, cause: int, wake: int, life: Any):
+        chip = Esp32(cause, wake)
+        assert life(chip) == []
+        assert chip.slept_ms == [(main.INTERVAL_S - 1) * 1000]
 
 
-@pytest.mark.parametrize(("cause", "wake"), [(4, Esp32.EXT0_WAKE), (1, 0), (5, 0)])
-def test_an_esp32_that_something_else_woke_waits_first(cause: int, wake: int, life: Any):
-    chip = Esp32(cause, wake)
-    assert life(chip) == []
-    assert chip.slept_ms == [(main.INTERVAL_S - 1) * 1000]
+class TestWatchdog:
+    def test_resets_board_if_sensor_hangs(self, life: Any):
+        with pytest.raises(Bitten):
+            life(Chip(), awake_ms=9_000)
 
-
-def test_a_sensor_that_hangs_is_ended_by_the_watchdog(life: Any):
-    with pytest.raises(Bitten):
-        life(Chip(), awake_ms=9_000)
-
-
-def test_the_watchdog_sleeps_while_a_person_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    chip = Chip()
-    install(monkeypatch, Air(), tmp_path, memory(provisioned()), {"t": True})
-    Time(monkeypatch, chip)
-    monkeypatch.setattr(main, "READINGS", {})  # something that a person must put right
-    main.main()
-    assert chip.now_ms == main.START_DELAY_S * 1000
-    assert chip.dogs == 0
-
-
-def test_everything_that_waits_feeds_the_watchdog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Wi-Fi that does not come up takes 20 s, more than twice what the watchdog gives."""
-    chip = Chip()
-    storage = memory(provisioned())
-    air = Air()
-    air.up = False
-    install(monkeypatch, air, tmp_path, storage, {"t": True}, Draws())
-    Time(monkeypatch, chip)
-    with pytest.raises(PowerOff):
+    def test_is_off_while_someone_must_intervene(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        chip = Chip()
+        install(monkeypatch, Air(), tmp_path, memory(provisioned()), {"t": True})
+        Time(monkeypatch, chip)
+        monkeypatch.setattr(main, "READINGS", {})  # something that a person must put right
         main.main()
-    assert air.connections >= 9
-    assert not air.on  # nor does the radio stay on while it sleeps
-    assert chip.dogs == 1
+        assert chip.now_ms == main.START_DELAY_S * 1000
+        assert chip.dogs == 0
+
+    def test_is_fed_during_every_wait(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        """Wi-Fi that does not come up takes 20 s, more than twice what the watchdog gives."""
+        chip = Chip()
+        storage = memory(provisioned())
+        air = Air()
+        air.up = False
+        install(monkeypatch, air, tmp_path, storage, {"t": True}, Draws())
+        Time(monkeypatch, chip)
+        with pytest.raises(PowerOff):
+            main.main()
+        assert air.connections >= 9
+        assert not air.on  # nor does the radio stay on while it sleeps
+        assert chip.dogs == 1
 
 
 class TestButton:
@@ -331,22 +332,22 @@ class TestButton:
         )
         return given
 
-    def test_stuck_button_stops_no_rp2040(self, chip: Any, life: Any, answers: list[bool]):
+    def test_rp2040_runs_with_stuck_button(self, chip: Any, life: Any, answers: list[bool]):
         made = chip(Chip(until_ms=5 * HOUR_MS), lambda: True)
         assert len(life(made)) >= 3
         assert answers == []
 
-    def test_stuck_button_wakes_no_esp32(self, chip: Any, life: Any, answers: list[bool]):
+    def test_does_not_wake_esp32_if_stuck(self, chip: Any, life: Any, answers: list[bool]):
         made = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE), lambda: True)
         assert life(made) == [0]
         assert (answers, made.woken_by) == ([], [])
 
-    def test_press_says_no_while_an_rp2040_sleeps(self, chip: Any, life: Any, answers: list[bool]):
+    def test_press_opts_out_while_rp2040_sleeps(self, chip: Any, life: Any, answers: list[bool]):
         made = chip(Chip(until_ms=5 * HOUR_MS), lambda: made.now_ms > 2 * HOUR_MS)  # and is then stuck
         life(made)
         assert answers == [False]
 
-    def test_press_that_wakes_an_esp32_says_no(self, chip: Any, life: Any, answers: list[bool]):
+    def test_press_that_wakes_esp32_opts_out(self, chip: Any, life: Any, answers: list[bool]):
         asleep = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE), lambda: False)
         life(asleep)
         assert asleep.woken_by == ["button"]
@@ -365,7 +366,7 @@ class TestButton:
         monkeypatch.setattr(main, "LED", "LED")
         return (tmp_path / "True" / "t.yes").exists
 
-    def test_hold_while_the_light_asks_is_a_yes_to_a_question(
+    def test_hold_while_light_asks_agrees_to_question(
         self, chip: Any, life: Any, answers: list[bool], said_yes: Any
     ):
         made = chip(Chip(until_ms=2 * HOUR_MS), lambda: self.held_when_lit(made))
@@ -373,14 +374,14 @@ class TestButton:
         assert said_yes()
         assert answers == []
 
-    def test_hold_at_another_time_is_a_no(self, chip: Any, life: Any, answers: list[bool], said_yes: Any):
+    def test_hold_at_any_other_time_opts_out(self, chip: Any, life: Any, answers: list[bool], said_yes: Any):
         made = chip(Chip(until_ms=2 * HOUR_MS), lambda: 1_000_000 < made.now_ms < 1_006_000)
         life(made, ask="each")
         assert made.lit_ms
         assert answers == [False]
         assert not said_yes()
 
-    def test_touch_has_the_light_ask_again(self, chip: Any, life: Any, answers: list[bool], said_yes: Any):
+    def test_touch_makes_the_light_ask_again(self, chip: Any, life: Any, answers: list[bool], said_yes: Any):
         touch_ms = 1_000_000
 
         def is_down() -> bool:
@@ -393,14 +394,14 @@ class TestButton:
         assert said_yes()
         assert answers == []
 
-    def test_hold_that_wakes_an_esp32_is_a_no(self, chip: Any, life: Any, answers: list[bool], said_yes: Any):
+    def test_hold_that_wakes_esp32_opts_out(self, chip: Any, life: Any, answers: list[bool], said_yes: Any):
         made = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.EXT0_WAKE), lambda: made.now_ms < 4_000)
         made.rtc = b'[{}, null, {"released": true}]'
         life(made, ask="each")
         assert answers == [False]
         assert not said_yes()
 
-    def test_touch_that_wakes_an_esp32_has_the_light_ask(
+    def test_touch_that_wakes_esp32_makes_the_light_ask(
         self, chip: Any, life: Any, answers: list[bool], said_yes: Any
     ):
         made = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.EXT0_WAKE), lambda: self.held_when_lit(made))
@@ -408,7 +409,7 @@ class TestButton:
         assert said_yes()
         assert answers == []
 
-    def test_without_a_light_a_hold_is_a_no(
+    def test_hold_opts_out_without_light(
         self, chip: Any, life: Any, answers: list[bool], said_yes: Any, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(main, "LED", None)
@@ -417,7 +418,7 @@ class TestButton:
         assert answers == [False]
         assert not said_yes()
 
-    def test_prompt_says_yes_to_a_question(
+    def test_prompt_agrees_to_question(
         self,
         chip: Any,
         life: Any,

@@ -1,4 +1,4 @@
-"""Pairs on the board: a tuple's index, what is refused, and which codes a view has.
+"""Pairs on the board: a tuple's index, invalid definitions, and the codes of a view.
 
 Privacy is proven in tests/contracts/test_epsilon.py, that of report() in test_privacy.py.
 """
@@ -28,35 +28,19 @@ def views_json(*views: list[int], cells: list[int], of: Any = (VERSION, CRASHED)
     return pair_json(*of, **{"mechanism": "views", "views": list(views), "cells": cells} | changes)
 
 
-def test_a_tuple_is_one_index_of_the_joint_table():
-    e = Experiment.parse(pair_json(VERSION, DELAY, CRASHED))
-    assert e.domain == 3 * 4 * 2
-    for (a, version), (b, delay), (c, crashed) in product(
-        enumerate(["1.2", "1.3", "nobody's"]), enumerate([-1, 2.5, 5, 9e9]), enumerate([False, 7])
-    ):
-        assert (
-            e.bucket((version, delay, crashed)) == e.bucket([version, delay, crashed]) == (a * 4 + b) * 2 + c
-        )
-
-
-@pytest.mark.parametrize("reading", [None, (None, True), ("1.2", None), (None, None), ("1.2", float("nan"))])
-def test_where_one_part_has_no_reading_none_has(reading: Any):
-    assert Experiment.parse(pair_json()).bucket(reading) is None
-
-
 class TestMissing:
     MISSING = CRASHED | {"missing": 1}
 
-    def test_is_the_last_value_of_its_part(self):
+    def test_is_last_value_of_its_part(self):
         e = Experiment.parse(pair_json(VERSION, self.MISSING))
         assert (e.domain, e.missing) == (9, None)
         assert [e.bucket(("1.3", value)) for value in (False, True, None, float("nan"))] == [3, 4, 5, 5]
 
-    def test_of_a_part_without_it_makes_the_whole_missing(self):
+    def test_part_without_it_makes_the_pair_missing(self):
         e = Experiment.parse(pair_json(VERSION, self.MISSING))
         assert [e.bucket(value) for value in ((None, True), (None, None), None)] == [None] * 3
 
-    def test_of_all_parts_is_the_last_index(self):
+    def test_is_last_index_if_all_parts_are_missing(self):
         e = Experiment.parse(pair_json(VERSION | {"missing": 1}, self.MISSING))
         assert (e.domain, e.missing) == (12, 11)
         assert [e.bucket(value) for value in ((None, True), (None, None), None, ("1.2", None))] == [
@@ -66,74 +50,49 @@ class TestMissing:
             2,
         ]
 
-    def test_belongs_to_a_part_and_not_to_the_pair(self):
+    def test_is_rejected_as_a_field_of_the_pair(self):
         with pytest.raises(ExperimentRefused, match=r"^unknown field missing$"):
             Experiment.parse(pair_json(missing=1))
 
 
-@pytest.mark.parametrize("reading", ["1.2", ("1.2",), ("1.2", True, True), {}, 3, (), b"12"])
-def test_a_reading_of_another_length_or_type_is_a_mistake(reading: Any):
-    with pytest.raises(TypeError, match=r"^e takes a pair or None$"):
-        Experiment.parse(pair_json()).bucket(reading)
+class TestIndex:
+    def test_is_that_of_the_joint_table(self):
+        e = Experiment.parse(pair_json(VERSION, DELAY, CRASHED))
+        assert e.domain == 3 * 4 * 2
+        for (a, version), (b, delay), (c, crashed) in product(
+            enumerate(["1.2", "1.3", "nobody's"]), enumerate([-1, 2.5, 5, 9e9]), enumerate([False, 7])
+        ):
+            assert (
+                e.bucket((version, delay, crashed))
+                == e.bucket([version, delay, crashed])
+                == (a * 4 + b) * 2 + c
+            )
 
+    @pytest.mark.parametrize(
+        "reading",
+        [None, (None, True), ("1.2", None), (None, None), ("1.2", float("nan"))],
+        ids=["pair", "first", "second", "both", "nan"],
+    )
+    def test_is_missing_if_any_part_is_missing(self, reading: Any):
+        assert Experiment.parse(pair_json()).bucket(reading) is None
 
-@pytest.mark.parametrize(
-    ("reading", "text"), [((1, True), "version takes a choice"), ((None, "y"), "crashed takes a bool")]
-)
-def test_names_part_of_wrong_type_beside_missing_reading(reading: Any, text: str):
-    with pytest.raises(TypeError, match=f"^{text} or None$"):
-        Experiment.parse(pair_json()).bucket(reading)
+    @pytest.mark.parametrize(
+        "reading",
+        ["1.2", ("1.2",), ("1.2", True, True), {}, 3, (), b"12"],
+        ids=["string", "one part", "three parts", "object", "number", "no parts", "bytes"],
+    )
+    def test_rejects_reading_of_wrong_length_or_type(self, reading: Any):
+        with pytest.raises(TypeError, match=r"^e takes a pair or None$"):
+            Experiment.parse(pair_json()).bucket(reading)
 
-
-@refusals(
-    (None, "of is missing"),
-    ([], "of must be 2 or 3 objects"),
-    ([VERSION], "of must be 2 or 3 objects"),
-    ([VERSION] * 4, "of must be 2 or 3 objects"),
-    ({"a": VERSION, "b": CRASHED}, "of must be 2 or 3 objects"),
-    ([VERSION, 3], "of must be 2 or 3 objects"),
-    ([VERSION, VERSION], "wrong name"),
-    ([VERSION, CRASHED | {"name": "No"}], "wrong name"),
-    ([VERSION, CRASHED | {"name": 3}], "wrong name"),
-    ([VERSION, {"type": "bool"}], "name is missing"),
-    ([VERSION, {"name": "a", "type": "pair", "of": [VERSION, CRASHED]}], "no type pair on this board"),
-    ([VERSION, {"name": "a", "type": "text", "salt": "s", "slots": 2}], "no type text on this board"),
-    ([VERSION, CRASHED | {"unit": "s"}], "unknown field unit in of"),
-    ([VERSION, DELAY | {"bins": 1}], "bins must be an integer"),
-    ([DELAY | {"bins": 5_000}, DELAY | {"name": "b", "bins": 5_000}], "too many values"),
-    call=lambda of: Experiment.parse(experiment_json(type="pair", mechanism="grr", of=of)),
-    error=ExperimentRefused,
-)
-def test_rejects_invalid_pairs(refusal: Refusal):
-    refusal.check()
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"views": None}, "views is missing"),
-        ({"views": 3}, "lists of a pair's parts"),
-        ({"views": []}, "weights must not all be 0|cells must"),
-        ({"views": [[0], 3]}, "differ and rise"),
-        ({"views": [[0], []]}, "differ and rise"),
-        ({"views": [[0], [1, 0]]}, "differ and rise"),
-        ({"views": [[0], [0]]}, "differ and rise"),
-        ({"views": [[0], [2]]}, "differ and rise"),
-        ({"views": [[0], [1, 2]]}, "differ and rise"),
-        ({"views": [[0], [True]]}, "differ and rise"),
-        ({"views": [[0], "1"]}, "differ and rise"),
-        ({"views": [[0], [1, 1]]}, "differ and rise"),
-        ({"views": [[0], [0, 1]], "cells": [3, 2, 2]}, "list of 2 integers"),
-        ({"views": [[0], [0, 1]], "cells": [3, 4]}, "must be 6 or a prime below it"),
-        ({"views": [[0], [0, 1]], "cells": [3, 5], "weights": [0, 0]}, "must not all be 0"),
-        ({"views": [[0], [0, 1]], "cells": [3, 5], "weights": [1]}, "list of 2 integers"),
-        ({"type": "bool"}, "a pair's parts"),
-    ],
-    ids=range(17),
-)
-def test_views_that_do_not_fit_are_refused(changes: dict[str, Any], text: str):
-    with pytest.raises(ExperimentRefused, match=text):
-        Experiment.parse(views_json([0], [1], **{"cells": [3, 2]} | changes))
+    @pytest.mark.parametrize(
+        ("reading", "text"),
+        [((1, True), "version takes a choice"), ((None, "y"), "crashed takes a bool")],
+        ids=["choice", "bool"],
+    )
+    def test_names_part_of_wrong_type_beside_missing_reading(self, reading: Any, text: str):
+        with pytest.raises(TypeError, match=f"^{text} or None$"):
+            Experiment.parse(pair_json()).bucket(reading)
 
 
 DESIGNS = (
@@ -143,20 +102,70 @@ DESIGNS = (
 )
 
 
-@pytest.mark.parametrize("payload", DESIGNS, ids=range(len(DESIGNS)))
-def test_a_view_s_codes_are_those_of_its_cell_of_the_table(payload: bytes):
-    """The truth, with the first seed, of every index on every view that is drawn."""
-    e = Experiment.parse(payload)
-    fields = {"of": [{"type": p.type, "labels": list(p.labels), "bins": p.domain} for p in parts_of(e)]}
-    assert e.domain == domain_of({"type": "pair"} | fields)
-    start = 0
-    for level, view in zip(e.levels, vars(e)["views"], strict=True):
-        draws = {e.weight_sum: start, level.seeds: 0}
-        start += level.weight
-        for index in range(e.domain) if level.weight else ():
-            rng = Scripted(draws)
-            node = view_node_of(fields, view, index)
-            assert e.randomize(index, rng) == level.offset + (node % level.g if level.t else node)
+class TestDefinition:
+    @refusals(
+        (None, "of is missing"),
+        ([], "of must be 2 or 3 objects"),
+        ([VERSION], "of must be 2 or 3 objects"),
+        ([VERSION] * 4, "of must be 2 or 3 objects"),
+        ({"a": VERSION, "b": CRASHED}, "of must be 2 or 3 objects"),
+        ([VERSION, 3], "of must be 2 or 3 objects"),
+        ([VERSION, VERSION], "wrong name"),
+        ([VERSION, CRASHED | {"name": "No"}], "wrong name"),
+        ([VERSION, CRASHED | {"name": 3}], "wrong name"),
+        ([VERSION, {"type": "bool"}], "name is missing"),
+        ([VERSION, {"name": "a", "type": "pair", "of": [VERSION, CRASHED]}], "no type pair on this board"),
+        ([VERSION, {"name": "a", "type": "text", "salt": "s", "slots": 2}], "no type text on this board"),
+        ([VERSION, CRASHED | {"unit": "s"}], "unknown field unit in of"),
+        ([VERSION, DELAY | {"bins": 1}], "bins must be an integer"),
+        ([DELAY | {"bins": 5_000}, DELAY | {"name": "b", "bins": 5_000}], "too many values"),
+        call=lambda of: Experiment.parse(experiment_json(type="pair", mechanism="grr", of=of)),
+        error=ExperimentRefused,
+    )
+    def test_rejects_invalid_parts(self, refusal: Refusal):
+        refusal.check()
+
+    @pytest.mark.parametrize(
+        ("changes", "text"),
+        [
+            ({"views": None}, "views is missing"),
+            ({"views": 3}, "lists of a pair's parts"),
+            ({"views": []}, "weights must not all be 0|cells must"),
+            ({"views": [[0], 3]}, "differ and rise"),
+            ({"views": [[0], []]}, "differ and rise"),
+            ({"views": [[0], [1, 0]]}, "differ and rise"),
+            ({"views": [[0], [0]]}, "differ and rise"),
+            ({"views": [[0], [2]]}, "differ and rise"),
+            ({"views": [[0], [1, 2]]}, "differ and rise"),
+            ({"views": [[0], [True]]}, "differ and rise"),
+            ({"views": [[0], "1"]}, "differ and rise"),
+            ({"views": [[0], [1, 1]]}, "differ and rise"),
+            ({"views": [[0], [0, 1]], "cells": [3, 2, 2]}, "list of 2 integers"),
+            ({"views": [[0], [0, 1]], "cells": [3, 4]}, "must be 6 or a prime below it"),
+            ({"views": [[0], [0, 1]], "cells": [3, 5], "weights": [0, 0]}, "must not all be 0"),
+            ({"views": [[0], [0, 1]], "cells": [3, 5], "weights": [1]}, "list of 2 integers"),
+            ({"type": "bool"}, "a pair's parts"),
+        ],
+        ids=range(17),
+    )
+    def test_rejects_invalid_views(self, changes: dict[str, Any], text: str):
+        with pytest.raises(ExperimentRefused, match=text):
+            Experiment.parse(views_json([0], [1], **{"cells": [3, 2]} | changes))
+
+    @pytest.mark.parametrize("payload", DESIGNS, ids=range(len(DESIGNS)))
+    def test_view_has_codes_of_its_cells(self, payload: bytes):
+        """The truth, with the first seed, of every index on every view that is drawn."""
+        e = Experiment.parse(payload)
+        fields = {"of": [{"type": p.type, "labels": list(p.labels), "bins": p.domain} for p in parts_of(e)]}
+        assert e.domain == domain_of({"type": "pair"} | fields)
+        start = 0
+        for level, view in zip(e.levels, vars(e)["views"], strict=True):
+            draws = {e.weight_sum: start, level.seeds: 0}
+            start += level.weight
+            for index in range(e.domain) if level.weight else ():
+                rng = Scripted(draws)
+                node = view_node_of(fields, view, index)
+                assert e.randomize(index, rng) == level.offset + (node % level.g if level.t else node)
 
 
 class Scripted:

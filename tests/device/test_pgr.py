@@ -1,4 +1,4 @@
-"""pgr on the board: exact chances of every branch against points counted one by one.
+"""pgr on the board: exact probabilities of every branch, compared with points counted one by one.
 
 tests/contracts/test_epsilon.py has its privacy at every ε.
 """
@@ -36,85 +36,88 @@ def level_of(experiment: Experiment) -> Points:
     return cast(Any, experiment).points
 
 
-@each_shape
-def test_every_code_has_the_chance_of_its_side_exactly(q: int, domain: int) -> None:
-    exp = parse(q, domain, EPSILON)
-    digits = next(t for t in range(2, 9) if len(points(q, t)) >= domain)
-    every = points(q, digits)
-    assert exp.code_count == len(every)
-    inside = sum(1 for code in every if code[0] == 0)
-    outside = len(every) - inside
-    threshold = level_of(exp).threshold
-    assert Fraction(threshold, ONE) <= inside * exp_below(EPSILON) / (inside * exp_below(EPSILON) + outside)
-    chances = Fraction(threshold, ONE * inside), Fraction(ONE - threshold, ONE * outside)
-    for index, value in zip(range(domain), every, strict=False):
-        sides = [sum(a * b for a, b in zip(value, code, strict=True)) % q != 0 for code in every]
-        exact = distribution(lambda rng, i=index: exp.randomize(i, rng))
-        assert exact == {code: chances[side] for code, side in enumerate(sides)}
+class TestDraws:
+    @pytest.mark.parametrize(("q", "domain"), [(3, 11), (53, 1024), (4093, 100_000), (2, 1 << 20)])
+    def test_do_not_depend_on_value_or_side(self, q: int, domain: int) -> None:
+        exp = parse(q, domain, 4_000_000)
+        asked = set()
+        for index in (0, 1, q, q + 1, domain // 2, domain - 1):
+            for truthful in (True, False):
+                calls: list[tuple[str, int]] = []
+
+                def below(n, calls=calls):
+                    calls.append(("below", n))
+                    return n - 1
+
+                def bernoulli(n, calls=calls, truthful=truthful):
+                    calls.append(("bernoulli", n))
+                    return truthful
+
+                code = exp.randomize(
+                    min(index, domain - 1), SimpleNamespace(below=below, bernoulli=bernoulli)
+                )
+                assert 0 <= code < exp.code_count
+                asked.add(tuple(calls))
+        outside = level_of(exp).outside
+        assert asked == {(("bernoulli", level_of(exp).threshold), ("below", outside - 1), ("below", outside))}
 
 
-@each_shape
-def test_any_two_values_are_inside_together_for_as_many_codes(q: int, domain: int) -> None:
-    exp = parse(q, domain)
-    every = points(q, level_of(exp).t)
-    sides = [{i for i, c in enumerate(every) if not sum(map(int.__mul__, v, c)) % q} for v in every]
-    together = {len(a & b) for n, a in enumerate(sides) for b in sides[:n]}
-    assert {len(side) for side in sides} == {level_of(exp).inside}
-    assert together == {(level_of(exp).inside - 1) // q}
+class TestParameters:
+    @refusals(
+        (1, 9, 1_000_000, "q must be an integer from 2 to 4096"),
+        (4099, 9, 1_000_000, "q must be an integer from 2 to 4096"),
+        ("3", 9, 1_000_000, "q must be an integer from 2 to 4096"),
+        (None, 9, 1_000_000, "q is missing"),
+        (9, 9, 1_000_000, "q must be a prime"),
+        (4093, 1 << 24, 1_000_000, "more than 16777216 codes"),
+        (2, 1 << 24, 1_000_000, "more than 16777216 codes"),
+        call=parse,
+        error=ExperimentRefused,
+    )
+    def test_rejects_invalid_values(self, refusal: Refusal):
+        refusal.check()
+
+    def test_has_only_q(self) -> None:
+        with pytest.raises(ExperimentRefused, match="unknown field g"):
+            parse(3, 9, g=3)
+        assert parse(4093, 4093**2 + 4093 + 1).code_count == 4093**2 + 4093 + 1
 
 
-@pytest.mark.parametrize(("q", "domain"), [(3, 11), (53, 1024), (4093, 100_000), (2, 1 << 20)])
-def test_draws_do_not_depend_on_value_or_side(q: int, domain: int) -> None:
-    exp = parse(q, domain, 4_000_000)
-    asked = set()
-    for index in (0, 1, q, q + 1, domain // 2, domain - 1):
-        for truthful in (True, False):
-            calls: list[tuple[str, int]] = []
+class TestCodes:
+    @each_shape
+    def test_have_exactly_the_chance_of_their_side(self, q: int, domain: int) -> None:
+        exp = parse(q, domain, EPSILON)
+        digits = next(t for t in range(2, 9) if len(points(q, t)) >= domain)
+        every = points(q, digits)
+        assert exp.code_count == len(every)
+        inside = sum(1 for code in every if code[0] == 0)
+        outside = len(every) - inside
+        threshold = level_of(exp).threshold
+        assert Fraction(threshold, ONE) <= inside * exp_below(EPSILON) / (
+            inside * exp_below(EPSILON) + outside
+        )
+        chances = Fraction(threshold, ONE * inside), Fraction(ONE - threshold, ONE * outside)
+        for index, value in zip(range(domain), every, strict=False):
+            sides = [sum(a * b for a, b in zip(value, code, strict=True)) % q != 0 for code in every]
+            exact = distribution(lambda rng, i=index: exp.randomize(i, rng))
+            assert exact == {code: chances[side] for code, side in enumerate(sides)}
 
-            def below(n, calls=calls):
-                calls.append(("below", n))
-                return n - 1
+    @each_shape
+    def test_any_two_values_share_equally_many(self, q: int, domain: int) -> None:
+        exp = parse(q, domain)
+        every = points(q, level_of(exp).t)
+        sides = [{i for i, c in enumerate(every) if not sum(map(int.__mul__, v, c)) % q} for v in every]
+        together = {len(a & b) for n, a in enumerate(sides) for b in sides[:n]}
+        assert {len(side) for side in sides} == {level_of(exp).inside}
+        assert together == {(level_of(exp).inside - 1) // q}
 
-            def bernoulli(n, calls=calls, truthful=truthful):
-                calls.append(("bernoulli", n))
-                return truthful
+    def test_begin_at_offset_of_level(self) -> None:
+        level = Points(1_000_000, 10, 3, 100, 5)
+        for node in range(10):
+            assert set(distribution(lambda rng, node=node: level.respond(node, rng))) == set(range(100, 113))
+        assert (level.weight, level.offset) == (5, 100)
 
-            code = exp.randomize(min(index, domain - 1), SimpleNamespace(below=below, bernoulli=bernoulli))
-            assert 0 <= code < exp.code_count
-            asked.add(tuple(calls))
-    outside = level_of(exp).outside
-    assert asked == {(("bernoulli", level_of(exp).threshold), ("below", outside - 1), ("below", outside))}
-
-
-def test_a_level_has_its_codes_from_its_offset_on() -> None:
-    level = Points(1_000_000, 10, 3, 100, 5)
-    for node in range(10):
-        assert set(distribution(lambda rng, node=node: level.respond(node, rng))) == set(range(100, 113))
-    assert (level.weight, level.offset) == (5, 100)
-
-
-@refusals(
-    (1, 9, 1_000_000, "q must be an integer from 2 to 4096"),
-    (4099, 9, 1_000_000, "q must be an integer from 2 to 4096"),
-    ("3", 9, 1_000_000, "q must be an integer from 2 to 4096"),
-    (None, 9, 1_000_000, "q is missing"),
-    (9, 9, 1_000_000, "q must be a prime"),
-    (4093, 1 << 24, 1_000_000, "more than 16777216 codes"),
-    (2, 1 << 24, 1_000_000, "more than 16777216 codes"),
-    call=parse,
-    error=ExperimentRefused,
-)
-def test_rejects_invalid_parameters(refusal: Refusal):
-    refusal.check()
-
-
-def test_it_has_one_parameter_and_no_more() -> None:
-    with pytest.raises(ExperimentRefused, match="unknown field g"):
-        parse(3, 9, g=3)
-    assert parse(4093, 4093**2 + 4093 + 1).code_count == 4093**2 + 4093 + 1
-
-
-@pytest.mark.parametrize(("q", "domain"), [(2, 3), (2, (1 << 24) - 1), (4093, 4094), (4093, 16_000_000)])
-def test_a_code_inside_is_likelier_at_the_smallest_epsilon_too(q: int, domain: int) -> None:
-    level = level_of(parse(q, domain, 1_000))
-    assert level.threshold * level.outside > (ONE - level.threshold) * level.inside
+    @pytest.mark.parametrize(("q", "domain"), [(2, 3), (2, (1 << 24) - 1), (4093, 4094), (4093, 16_000_000)])
+    def test_are_likelier_inside_even_at_smallest_epsilon(self, q: int, domain: int) -> None:
+        level = level_of(parse(q, domain, 1_000))
+        assert level.threshold * level.outside > (ONE - level.threshold) * level.inside

@@ -1,4 +1,4 @@
-"""Prefix levels on the board: one level's slot in each report, drawn alike whatever the reading.
+"""Prefix levels on the board: each report has one level's slot, and draws do not depend on the reading.
 
 Privacy is proven in tests/contracts/test_epsilon.py, that of report() in test_privacy.py.
 """
@@ -30,7 +30,7 @@ def exact(payload: bytes, index: int | None) -> dict[int, Fraction]:
     return distribution(lambda rng: experiment.randomize(index, rng))
 
 
-def test_a_report_is_of_one_level_s_slot_alone():
+def test_report_reveals_slot_of_one_level_only():
     """Exactly: the levels by their weights, each with the distribution of pgr over its slots."""
     experiment = Experiment.parse(prefix_json(**SMALL))
     assert [level.weight for level in experiment.levels] == [1, 2, 3]
@@ -60,7 +60,7 @@ class _Counting:
         return self._drbg.below(n)
 
 
-def test_draws_are_the_same_whatever_the_reading():
+def test_draws_do_not_depend_on_reading():
     experiment = Experiment.parse(prefix_json(**LARGE, epsilon=4_000_000))
     assert experiment.domain == (1 << 16) ** 6
     assert (experiment.code_count, experiment.code_bytes) == (910_440, 3)
@@ -91,16 +91,16 @@ def test_draws_are_the_same_whatever_the_reading():
     call=lambda changes: Experiment.parse(prefix_json(**SMALL | changes)),
     error=ExperimentRefused,
 )
-def test_refuses_experiment_that_does_not_fit(refusal: Refusal):
+def test_rejects_invalid_experiment(refusal: Refusal):
     refusal.check()
 
 
-def test_weights_are_equal_where_none_are_given():
+def test_weights_default_to_equal():
     fields = SMALL | {"weights": None}
     assert {level.weight for level in Experiment.parse(prefix_json(**fields)).levels} == {1}
 
 
-def test_all_levels_of_all_slots_fit_an_index():
+def test_all_slots_of_all_levels_fit_in_an_index():
     """The widest there is: 16 levels of 2**20 slots, whose codes alone are too many for most q."""
     experiment = Experiment.parse(prefix_json(slots=2, prefixes=[1] * 16, q=2))
     indices = {experiment.bucket(bytes([a, b])) for a, b in product(range(40), range(2))}

@@ -1,4 +1,4 @@
-"""The privacy proof of report(): every branch of the shipped client and its ledger, exact probabilities.
+"""The privacy proof of report(): every branch of the shipped client and its ledger, with exact probabilities.
 
 Every kind of input is compared, no reading and what does not fit included, and silence is an output. The
 randomizers alone, over more shapes and every ε, are in tests/contracts/test_epsilon.py.
@@ -63,20 +63,20 @@ def readings(exp) -> list[Any]:
     return [*bins, *beyond, None, math.nan, -math.nan]
 
 
-def test_rejects_epsilon_too_small_for_cell_count():
-    with pytest.raises(ExperimentRefused, match="epsilon is too small for so many cells"):
-        parse(numbers(2**24, mechanism="grr"), 1_000)
-    # p * ONE is 512.51 at 2**21 cells and 1025.02 at 2**20: floored, only the second is above ONE / g.
-    with pytest.raises(ExperimentRefused, match="too small"):
-        parse(numbers(2**21, mechanism="grr"), 1_000)
-    assert parse(numbers(2**20, mechanism="grr"), 1_000).levels[0].threshold == 1025
+class TestRefusal:
+    def test_rejects_epsilon_too_small_for_cell_count(self):
+        with pytest.raises(ExperimentRefused, match="epsilon is too small for so many cells"):
+            parse(numbers(2**24, mechanism="grr"), 1_000)
+        # p * ONE is 512.51 at 2**21 cells and 1025.02 at 2**20: floored, only the second is above ONE / g.
+        with pytest.raises(ExperimentRefused, match="too small"):
+            parse(numbers(2**21, mechanism="grr"), 1_000)
+        assert parse(numbers(2**20, mechanism="grr"), 1_000).levels[0].threshold == 1025
 
-
-def test_indices_outside_the_domain_are_a_programming_error():
-    exp = parse(numbers(16, mechanism="grr"), 1_000_000)
-    for index in (-1, 16, 2**40):
-        with pytest.raises(ValueError, match="bad index"):
-            exp.randomize(index, BranchingRng())
+    def test_raises_on_index_outside_domain(self):
+        exp = parse(numbers(16, mechanism="grr"), 1_000_000)
+        for index in (-1, 16, 2**40):
+            with pytest.raises(ValueError, match="bad index"):
+                exp.randomize(index, BranchingRng())
 
 
 def report_distributions(payload, values, *, key=None, client_class=Client, slots=None):
@@ -118,70 +118,53 @@ CLIENT_CASES = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "epsilon", [1_000_000, *(pytest.param(epsilon, marks=pytest.mark.long) for epsilon in (1_000, 8_000_000))]
-)
-@pytest.mark.parametrize("name", CLIENT_CASES)
-def test_report_likelihood_ratio_is_at_most_e_to_epsilon(name, epsilon):
-    shape, every = CLIENT_CASES[name]
-    payload = experiment_json(epsilon=epsilon, every=every, budget=CAP, **shape)
-    exp = Experiment.parse(payload)
-    indices = {exp.bucket(value) for value in readings(exp)}
-    every_index = {*range(exp.domain), *({None} if exp.missing is None else ())}
-    assert exp.type in ("text", "pair") or indices == every_index, "every index, and no other"
-    exact = report_distributions(payload, readings(exp), key=b"k" * 32)
-    assert assert_private(exact, epsilon) > 1  # readings differ: it was not one index for all
-    for outputs in exact.values():
-        assert outputs.get(None, 0) == 1 - Fraction(1, every)
+class TestLikelihoodRatio:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        "epsilon",
+        [1_000_000, *(pytest.param(epsilon, marks=pytest.mark.long) for epsilon in (1_000, 8_000_000))],
+    )
+    @pytest.mark.parametrize("name", CLIENT_CASES)
+    def test_of_every_report_is_at_most_e_to_epsilon(self, name, epsilon):
+        shape, every = CLIENT_CASES[name]
+        payload = experiment_json(epsilon=epsilon, every=every, budget=CAP, **shape)
+        exp = Experiment.parse(payload)
+        indices = {exp.bucket(value) for value in readings(exp)}
+        every_index = {*range(exp.domain), *({None} if exp.missing is None else ())}
+        assert exp.type in ("text", "pair") or indices == every_index, "every index, and no other"
+        exact = report_distributions(payload, readings(exp), key=b"k" * 32)
+        assert assert_private(exact, epsilon) > 1  # readings differ: it was not one index for all
+        for outputs in exact.values():
+            assert outputs.get(None, 0) == 1 - Fraction(1, every)
 
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        "shape",
+        [numbers(64, mechanism="grr"), numbers(64, mechanism="olh", g=3), hh(64, 8, [8, 3])],
+        ids=["grr", "olh-3", "hh"],
+    )
+    def test_of_64_values_is_at_most_e_to_epsilon(self, shape):
+        payload = experiment_json(**shape)
+        exp = Experiment.parse(payload)
+        values = readings(exp)
+        exact = report_distributions(payload, [values[i] for i in (0, 1, 9, 62, *range(63, 68))])
+        assert_private(exact, exp.epsilon)
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "shape",
-    [numbers(64, mechanism="grr"), numbers(64, mechanism="olh", g=3), hh(64, 8, [8, 3])],
-    ids=["grr", "olh-3", "hh"],
-)
-def test_64_values_through_the_client_keep_the_ratio(shape):
-    payload = experiment_json(**shape)
-    exp = Experiment.parse(payload)
-    values = readings(exp)
-    exact = report_distributions(payload, [values[i] for i in (0, 1, 9, 62, *range(63, 68))])
-    assert_private(exact, exp.epsilon)
+    def test_of_any_reading_history_stays_within_cap(self):
+        # Four calls, each with a coin of 1/2, a cap of two reports: every pair of histories is compared.
+        payload = experiment_json(every=2, budget={"rule": "sum", "cap": 2_000_000})
+        slots = provisioned()
 
+        def life(rng, history):
+            client = Client(POLICY, memory(slots), device_id="d")
+            client.enroll(payload)
+            client.rng = rng
+            return tuple(client.report("e", value) for value in history)
 
-def test_any_reading_history_stays_within_cap():
-    # Four calls, each with a coin of 1/2, a cap of two reports: every pair of histories is compared.
-    payload = experiment_json(every=2, budget={"rule": "sum", "cap": 2_000_000})
-    slots = provisioned()
-
-    def life(rng, history):
-        client = Client(POLICY, memory(slots), device_id="d")
-        client.enroll(payload)
-        client.rng = rng
-        return tuple(client.report("e", value) for value in history)
-
-    histories = list(itertools.product((False, True), repeat=4))
-    exact = {h: distribution(lambda rng, h=h: life(rng, h)) for h in histories}
-    ratio = assert_private(exact, 2_000_000)
-    assert ratio > exp_below(1_900_000), "the histories must differ in more than one report"
-
-
-def test_whether_a_report_is_made_never_depends_on_the_value():
-    payload = experiment_json(every=3, budget={"rule": "count", "cap": 1}, **labels(3, mechanism="grr"))
-    values = readings(Experiment.parse(payload))
-    fresh = provisioned()
-    spent = memory(fresh)
-    client = Client(POLICY, spent, device_id="d")
-    client.enroll(payload)
-    while client.report("e", None) is None:
-        pass
-    off = memory(fresh)
-    Client(POLICY, off, device_id="d").consent = False
-    locked = {0: b"no ledger", 1: b"none here"}
-    for slots, chance in ((fresh, 2), (spent.slots, 3), (off.slots, 3), (locked, 3)):
-        for outputs in report_distributions(payload, values, slots=slots).values():
-            assert outputs.get(None, 0) * 3 == chance
+        histories = list(itertools.product((False, True), repeat=4))
+        exact = {h: distribution(lambda rng, h=h: life(rng, h)) for h in histories}
+        ratio = assert_private(exact, 2_000_000)
+        assert ratio > exp_below(1_900_000), "the histories must differ in more than one report"
 
 
 class RefusesUnknownLabels(Client):
@@ -194,13 +177,30 @@ class RefusesMissingReadings(Client):
         return super().report(name, value) if value is not None else None
 
 
-@pytest.mark.parametrize("every", [1, 2])
-@pytest.mark.parametrize("broken", [RefusesUnknownLabels, RefusesMissingReadings])
-def test_silence_for_some_values_fails_the_check(broken, every):
-    payload = experiment_json(every=every, **labels(3, mechanism="grr"))
-    values = ["l0", "l1", "l2", "not listed", None]
-    assert_private(report_distributions(payload, values), 1_000_000)
-    exact = report_distributions(payload, values, client_class=broken)
-    assert worst_ratio(exact) is None
-    with pytest.raises(AssertionError, match="impossible for another"):
-        assert_private(exact, 1_000_000)
+class TestSilence:
+    def test_never_depends_on_value(self):
+        payload = experiment_json(every=3, budget={"rule": "count", "cap": 1}, **labels(3, mechanism="grr"))
+        values = readings(Experiment.parse(payload))
+        fresh = provisioned()
+        spent = memory(fresh)
+        client = Client(POLICY, spent, device_id="d")
+        client.enroll(payload)
+        while client.report("e", None) is None:
+            pass
+        off = memory(fresh)
+        Client(POLICY, off, device_id="d").consent = False
+        locked = {0: b"no ledger", 1: b"none here"}
+        for slots, chance in ((fresh, 2), (spent.slots, 3), (off.slots, 3), (locked, 3)):
+            for outputs in report_distributions(payload, values, slots=slots).values():
+                assert outputs.get(None, 0) * 3 == chance
+
+    @pytest.mark.parametrize("every", [1, 2])
+    @pytest.mark.parametrize("broken", [RefusesUnknownLabels, RefusesMissingReadings])
+    def test_fails_the_check_if_it_depends_on_value(self, broken, every):
+        payload = experiment_json(every=every, **labels(3, mechanism="grr"))
+        values = ["l0", "l1", "l2", "not listed", None]
+        assert_private(report_distributions(payload, values), 1_000_000)
+        exact = report_distributions(payload, values, client_class=broken)
+        assert worst_ratio(exact) is None
+        with pytest.raises(AssertionError, match="impossible for another"):
+            assert_private(exact, 1_000_000)

@@ -55,9 +55,6 @@ def experiment(name: str = "room_temp", epsilon: int = 1_000_000) -> bytes:
     return number_json(8, name=name, high=40_000, epsilon=epsilon, budget=budget, window="all")
 
 
-# --- What the tests run ---------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def runtime() -> tuple[str, ...]:
     return find_runtime()
@@ -276,9 +273,6 @@ def board(watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any) -> Board
     return started
 
 
-# --- Reports reach the aggregator -----------------------------------------------------------------
-
-
 class Counting:
     """What the aggregator has counted of one fleet that has keys."""
 
@@ -306,71 +300,6 @@ def keyed() -> dict[str, Any]:
     return {"key": list(keys.device_key(MASTER, FLEET, DEVICE))}
 
 
-@every_kind
-def test_counts_resent_report_once_and_notices_dead_idle_link(
-    mosquitto: MosquittoBroker, aggregator: Counting, watcher: Watcher, proxy: Proxy, start_any: Any
-) -> None:
-    board = start_any(proxy.port, **keyed())
-    board.reach("state", "reporting")
-    first = board.ask("report", "room_temp", 21.4)
-    assert first is not None
-    board.reach("pending", 0)
-    until(lambda: aggregator.count() == 1, "the first report is counted")
-
-    board.silence(proxy, "down")  # the broker gets the next report, its acknowledgement is lost
-    second = board.ask("report", "room_temp", 30.0)
-    third = board.ask("report", "room_temp", 3.0)
-    board.reach("connected", False)
-    assert board.ask("outbox") == [second, third]
-    assert "the broker did not answer in time" in board.ask("status")
-    until(lambda: aggregator.count() == 2, "the second report is counted")
-
-    board.silence(proxy)
-    board.reach("pending", 0)
-    until(lambda: aggregator.count() == 3, "the third report is counted")
-    assert [r.hex() for r in watcher.reports] == [first, second, second, third]
-    assert board.ask("spent") == 3_000_000
-    assert aggregator.store.rejects() == {FLEET: {"duplicate": 1}}
-
-    for _ in range(2):
-        board.ask("pass_ms", 31_000)  # half of keepalive_s: a ping is due
-        board.ask("poll", 200)
-    assert board.ask("connected")
-    assert board.ask("connects") == 2
-    board.silence(proxy, "up", "down")
-    board.ask("pass_ms", 31_000)
-    board.reach("connected", False)
-    assert "the broker did not answer in time" in board.ask("status")
-
-
-@every_kind
-def test_restarted_broker_gets_full_outbox_and_subscriptions(
-    mosquitto: MosquittoBroker, aggregator: Counting, watcher: Watcher, start_any: Any
-) -> None:
-    board = start_any(mosquitto.port, **keyed())
-    board.reach("state", "reporting")
-    assert board.ask("report", "room_temp", 21.4) is not None
-    board.reach("pending", 0)
-    mosquitto.terminate()
-    board.reach("connected", False)
-    made = []
-    for value in (None, 5, 39.9, -1, *range(12)):
-        made.append(board.ask("report", "room_temp", value))
-        board.ask("poll", 10)
-    board.reach("error", "nothing listens at the broker's address and port")
-    assert [board.ask("report", "room_temp", 21.4) for _ in range(2)] == [None, None], "there is no room"
-    assert board.ask("outbox") == made
-    assert "16 waiting; nothing listens at the broker's address and port" in board.ask("status")
-    mosquitto.start()
-    board.reach("pending", 0)
-    until(lambda: aggregator.count() == 17, "all reports are counted")
-    assert board.ask("connects") == 2
-    assert board.ask("spent") == 17_000_000
-    assert board.ask("state", "room_temp") == "reporting"
-    watcher.publish("door_open", experiment("door_open"))
-    board.reach("states", ["reporting", "reporting"])
-
-
 def held(board: Board, fed: int) -> None:
     """Check that an overdue answer held the board up for its timeout of a second, by events and no clock.
 
@@ -378,62 +307,6 @@ def held(board: Board, fed: int) -> None:
     """
     turns = board.ask("feeds") - fed
     assert 1 < turns <= 6 if board.waits else turns > 3
-
-
-@every_kind
-def test_half_open_connection_blocks_for_at_most_timeout(
-    watcher: Watcher, proxy: Proxy, start_any: Any
-) -> None:
-    watcher.publish("room_temp", experiment())
-    board = start_any(proxy.port, busy=True)
-    board.reach("state", "reporting")
-    board.reach("connected", True)
-    board.silence(proxy, "up", "down")
-    made = board.ask("report", "room_temp", 21.4)
-    fed = board.ask("feeds")
-    board.reach("connected", False)
-    held(board, fed)
-    board.ask("timeout", 200)
-    # While the proxy takes connections and no more, every attempt ends too: umqtt.simple alone would wait
-    # for CONNACK for ever.
-    board.reach("lost", 2)
-    assert board.ask("connects") == 1
-    assert board.ask("outbox") == [made]
-    board.silence(proxy)
-    board.reach("pending", 0)
-    until(lambda: [r.hex() for r in watcher.reports] == [made], "the watcher has it as well")
-
-
-@pytest.mark.parametrize("start_any", KINDS[:2], indirect=True)  # on asyncio the application feeds
-def test_whatever_waits_feeds_the_watchdog(watcher: Watcher, proxy: Proxy, start_any: Any) -> None:
-    watcher.publish("room_temp", experiment())
-    board = start_any(proxy.port)
-    board.reach("state", "reporting")
-    board.silence(proxy, "up", "down")
-    board.ask("timeout", 2500)
-    board.ask("report", "room_temp", 21.4)
-    for losses in (1, 2):  # neither PUBACK comes nor, then, CONNACK
-        board.ask("slices")
-        board.reach("lost", losses)
-        fed, asked_ms = zip(*board.ask("slices"), strict=True)
-        assert max(asked_ms) == 1000
-        assert len(set(fed)) == len(fed), "a feed before each"
-
-
-@pytest.mark.parametrize("start_any", ["asyncio"], indirect=True)
-def test_keeps_bytes_read_as_wait_ends(start_any: Any) -> None:
-    assert start_any(free_port()).ask("slow_read") == [None, 0xD0]
-
-
-def test_a_client_whose_connect_takes_a_timeout_is_given_one(
-    watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
-) -> None:
-    watcher.publish("room_temp", experiment())
-    board = start_board(mosquitto.port, kind="timeout")
-    board.reach("state", "reporting")
-    assert board.ask("seen_timeout") == FAST["timeout_s"]
-    assert board.ask("report", "room_temp", 1) is not None
-    board.reach("pending", 0)
 
 
 @pytest.fixture
@@ -447,115 +320,193 @@ def tls_port(tmp_path: Path):
         yield port, broker.port
 
 
-@pytest.mark.parametrize("how", [{"kind": "tls"}, {"kind": "asyncio", "tls": True}], ids=["umqtt", "asyncio"])
-def test_tls_connections_work_and_time_out_alike(
-    how: dict[str, Any], umqtt: Path, tls_port: tuple[int, int]
-) -> None:
-    runtime = find_runtime("tls")
-    port, plain = tls_port
-    watcher = Watcher(plain)
-    watcher.publish("room_temp", experiment())
-    proxy = Proxy(port)
-    board = Board(runtime, umqtt, proxy.port, **how)
-    try:
+class TestConnection:
+    @every_kind
+    def test_counts_resent_report_once_and_notices_dead_idle_link(
+        self, mosquitto: MosquittoBroker, aggregator: Counting, watcher: Watcher, proxy: Proxy, start_any: Any
+    ) -> None:
+        board = start_any(proxy.port, **keyed())
         board.reach("state", "reporting")
-        board.reach("connected", True)
-        made = [board.ask("report", "room_temp", i) for i in range(3)]
+        first = board.ask("report", "room_temp", 21.4)
+        assert first is not None
         board.reach("pending", 0)
-        board.silence(proxy, "down")
-        made.append(board.ask("report", "room_temp", 3))
+        until(lambda: aggregator.count() == 1, "the first report is counted")
+
+        board.silence(proxy, "down")  # the broker gets the next report, its acknowledgement is lost
+        second = board.ask("report", "room_temp", 30.0)
+        third = board.ask("report", "room_temp", 3.0)
         board.reach("connected", False)
-        board.reach("lost", 2)  # the handshake times out too
+        assert board.ask("outbox") == [second, third]
+        assert "the broker did not answer in time" in board.ask("status")
+        until(lambda: aggregator.count() == 2, "the second report is counted")
+
         board.silence(proxy)
         board.reach("pending", 0)
+        until(lambda: aggregator.count() == 3, "the third report is counted")
+        assert [r.hex() for r in watcher.reports] == [first, second, second, third]
+        assert board.ask("spent") == 3_000_000
+        assert aggregator.store.rejects() == {FLEET: {"duplicate": 1}}
+
+        for _ in range(2):
+            board.ask("pass_ms", 31_000)  # half of keepalive_s: a ping is due
+            board.ask("poll", 200)
+        assert board.ask("connected")
         assert board.ask("connects") == 2
-        until(lambda: len(watcher.reports) == 5, "all reports")
-        assert [r.hex() for r in watcher.reports] == made[:3] + [made[3]] * 2
-    finally:
-        board.kill()
-        proxy.close()
-        watcher.close()
-
-
-# --- NATS servers in mosquitto's place ------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_boards_need_nothing_else_where_the_broker_is_nats(start_board: Any, tmp_path: Path) -> None:
-    with (
-        Store(f"sqlite:///{tmp_path}/store.sqlite") as store,
-        NatsServers() as servers,
-        contextlib.ExitStack() as stack,
-    ):
-        count = Counting(store).count
-        stack.enter_context(running(store, servers, fleets=[FLEET], fleet_keys=FLEET_KEYS, again_s=2.0))
-        watcher = Watcher(servers.nodes[2].mqtt)
-        board = start_board(servers.port, **keyed(), folder=str(tmp_path / "ldp"))
-        board.reach("state", "reporting")  # what is retained comes
-        until(lambda: watcher.statuses[-1:] == [b"online"], "online")
-        made = [board.ask("report", "room_temp", value) for value in (21.4, None, 3)]
-        board.reach("pending", 0)
-        until(lambda: count() == 3, "three reports are counted")
-
-        servers.terminate(0)
+        board.silence(proxy, "up", "down")
+        board.ask("pass_ms", 31_000)
         board.reach("connected", False)
-        made += [board.ask("report", "room_temp", value) for value in (5, 39.9)]
-        assert board.ask("outbox") == made[3:]
-        board.reach("error", "nothing listens at the broker's address and port")
-        servers.start_node(0)
-        servers.wait()
+        assert "the broker did not answer in time" in board.ask("status")
+
+    @every_kind
+    def test_restarted_broker_gets_outbox_and_subscriptions(
+        self, mosquitto: MosquittoBroker, aggregator: Counting, watcher: Watcher, start_any: Any
+    ) -> None:
+        board = start_any(mosquitto.port, **keyed())
+        board.reach("state", "reporting")
+        assert board.ask("report", "room_temp", 21.4) is not None
         board.reach("pending", 0)
-        until(lambda: count() == 5, "what waited for the server is counted")
-        assert store.rejects().get(FLEET, {}).keys() <= {"duplicate"}
-        store.add_experiment(FLEET, experiment("door_open"))
-        board.reach("states", ["reporting", "reporting"])  # what is announced while connected
-        board.kill()
-        until(lambda: watcher.statuses[-1:] == [b"offline"], "offline, said by the last will")
+        mosquitto.terminate()
+        board.reach("connected", False)
+        made = []
+        for value in (None, 5, 39.9, -1, *range(12)):
+            made.append(board.ask("report", "room_temp", value))
+            board.ask("poll", 10)
+        board.reach("error", "nothing listens at the broker's address and port")
+        assert [board.ask("report", "room_temp", 21.4) for _ in range(2)] == [None, None], "there is no room"
+        assert board.ask("outbox") == made
+        assert "16 waiting; nothing listens at the broker's address and port" in board.ask("status")
+        mosquitto.start()
+        board.reach("pending", 0)
+        until(lambda: aggregator.count() == 17, "all reports are counted")
+        assert board.ask("connects") == 2
+        assert board.ask("spent") == 17_000_000
+        assert board.ask("state", "room_temp") == "reporting"
+        watcher.publish("door_open", experiment("door_open"))
+        board.reach("states", ["reporting", "reporting"])
 
-        asleep = start_board(servers.nodes[1].mqtt, **keyed(), folder=str(tmp_path / "ldp"), again=True)
-        assert asleep.ask("flush", HANGS_MS, {"room_temp": 21.4})[0]  # one that sleeps, in one call
-        until(lambda: count() == 6, "the report of a wake-up is counted")
-        until(lambda: watcher.statuses[-2:] == [b"online", b"offline"], "both statuses")
-        assert {r.hex() for r in watcher.reports} >= set(made)
-        watcher.close()
+    @every_kind
+    def test_blocks_for_at_most_timeout_while_half_open(
+        self, watcher: Watcher, proxy: Proxy, start_any: Any
+    ) -> None:
+        watcher.publish("room_temp", experiment())
+        board = start_any(proxy.port, busy=True)
+        board.reach("state", "reporting")
+        board.reach("connected", True)
+        board.silence(proxy, "up", "down")
+        made = board.ask("report", "room_temp", 21.4)
+        fed = board.ask("feeds")
+        board.reach("connected", False)
+        held(board, fed)
+        board.ask("timeout", 200)
+        # While the proxy takes connections and no more, every attempt ends too: umqtt.simple alone would wait
+        # for CONNACK for ever.
+        board.reach("lost", 2)
+        assert board.ask("connects") == 1
+        assert board.ask("outbox") == [made]
+        board.silence(proxy)
+        board.reach("pending", 0)
+        until(lambda: [r.hex() for r in watcher.reports] == [made], "the watcher has it as well")
+
+    @pytest.mark.parametrize("start_any", KINDS[:2], indirect=True)  # on asyncio the application feeds
+    def test_feeds_watchdog_during_every_wait(self, watcher: Watcher, proxy: Proxy, start_any: Any) -> None:
+        watcher.publish("room_temp", experiment())
+        board = start_any(proxy.port)
+        board.reach("state", "reporting")
+        board.silence(proxy, "up", "down")
+        board.ask("timeout", 2500)
+        board.ask("report", "room_temp", 21.4)
+        for losses in (1, 2):  # neither PUBACK comes nor, then, CONNACK
+            board.ask("slices")
+            board.reach("lost", losses)
+            fed, asked_ms = zip(*board.ask("slices"), strict=True)
+            assert max(asked_ms) == 1000
+            assert len(set(fed)) == len(fed), "a feed before each"
+
+    @pytest.mark.parametrize("start_any", ["asyncio"], indirect=True)
+    def test_keeps_bytes_read_as_wait_ends(self, start_any: Any) -> None:
+        assert start_any(free_port()).ask("slow_read") == [None, 0xD0]
+
+    def test_passes_timeout_to_clients_that_accept_one(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
+    ) -> None:
+        watcher.publish("room_temp", experiment())
+        board = start_board(mosquitto.port, kind="timeout")
+        board.reach("state", "reporting")
+        assert board.ask("seen_timeout") == FAST["timeout_s"]
+        assert board.ask("report", "room_temp", 1) is not None
+        board.reach("pending", 0)
+
+    @pytest.mark.parametrize(
+        "how", [{"kind": "tls"}, {"kind": "asyncio", "tls": True}], ids=["umqtt", "asyncio"]
+    )
+    def test_over_tls_works_and_times_out_alike(
+        self, how: dict[str, Any], umqtt: Path, tls_port: tuple[int, int]
+    ) -> None:
+        runtime = find_runtime("tls")
+        port, plain = tls_port
+        watcher = Watcher(plain)
+        watcher.publish("room_temp", experiment())
+        proxy = Proxy(port)
+        board = Board(runtime, umqtt, proxy.port, **how)
+        try:
+            board.reach("state", "reporting")
+            board.reach("connected", True)
+            made = [board.ask("report", "room_temp", i) for i in range(3)]
+            board.reach("pending", 0)
+            board.silence(proxy, "down")
+            made.append(board.ask("report", "room_temp", 3))
+            board.reach("connected", False)
+            board.reach("lost", 2)  # the handshake times out too
+            board.silence(proxy)
+            board.reach("pending", 0)
+            assert board.ask("connects") == 2
+            until(lambda: len(watcher.reports) == 5, "all reports")
+            assert [r.hex() for r in watcher.reports] == made[:3] + [made[3]] * 2
+        finally:
+            board.kill()
+            proxy.close()
+            watcher.close()
 
 
-# --- Experiments and status -----------------------------------------------------------------------
+class TestNats:
+    @pytest.mark.long
+    def test_needs_no_other_settings_on_boards(self, start_board: Any, tmp_path: Path) -> None:
+        with (
+            Store(f"sqlite:///{tmp_path}/store.sqlite") as store,
+            NatsServers() as servers,
+            contextlib.ExitStack() as stack,
+        ):
+            count = Counting(store).count
+            stack.enter_context(running(store, servers, fleets=[FLEET], fleet_keys=FLEET_KEYS, again_s=2.0))
+            watcher = Watcher(servers.nodes[2].mqtt)
+            board = start_board(servers.port, **keyed(), folder=str(tmp_path / "ldp"))
+            board.reach("state", "reporting")  # what is retained comes
+            until(lambda: watcher.statuses[-1:] == [b"online"], "online")
+            made = [board.ask("report", "room_temp", value) for value in (21.4, None, 3)]
+            board.reach("pending", 0)
+            until(lambda: count() == 3, "three reports are counted")
 
+            servers.terminate(0)
+            board.reach("connected", False)
+            made += [board.ask("report", "room_temp", value) for value in (5, 39.9)]
+            assert board.ask("outbox") == made[3:]
+            board.reach("error", "nothing listens at the broker's address and port")
+            servers.start_node(0)
+            servers.wait()
+            board.reach("pending", 0)
+            until(lambda: count() == 5, "what waited for the server is counted")
+            assert store.rejects().get(FLEET, {}).keys() <= {"duplicate"}
+            store.add_experiment(FLEET, experiment("door_open"))
+            board.reach("states", ["reporting", "reporting"])  # what is announced while connected
+            board.kill()
+            until(lambda: watcher.statuses[-1:] == [b"offline"], "offline, said by the last will")
 
-def test_experiments_change_while_connected_and_show_refusals(watcher: Watcher, board: Board) -> None:
-    cases = {
-        "epsilon is above the policy's 2000000": experiment("door_open", 3_000_000),
-        "it calls itself room_temp": experiment("room_temp", 2_000_000),
-        "v is missing": b"{}",
-        "1024": b" " * 300_000,  # more than a board's memory
-    }
-    for reason, payload in cases.items():
-        watcher.publish("door_open", payload)
-
-        def refuses(reason: str = reason) -> bool:
-            board.ask("poll", 20)
-            return reason in board.ask("refused").get("door_open", "")
-
-        until(refuses, lambda: board.ask("status"))
-        assert "door_open refused: " in board.ask("status")
-        assert board.ask("states") == ["refused", "reporting"]
-    assert board.ask("report", "room_temp", 20) is not None
-    board.reach("pending", 0)  # acknowledged behind the 300,000 bytes, so that none of them is overdue
-    board.ask("pass_ms", 61_000)
-    board.ask("poll", 1200)
-    assert board.ask("lost") == 0
-    assert board.ask("spent") == 1_000_000  # not the 2_000_000 of the experiment on the wrong topic
-    assert board.ask("report", "door_open", 1) is None
-    watcher.publish("door_open", experiment("door_open"))
-    board.reach("states", ["reporting", "reporting"])
-    assert board.ask("refused") == {}
-    assert board.ask("report", "door_open", 1) is not None
-    watcher.publish("door_open", b"")
-    board.reach("states", ["absent", "reporting"])
-    assert board.ask("report", "door_open", 1) is None
-    board.reach("pending", 0)
-    assert board.ask("spent") == 2_000_000
+            asleep = start_board(servers.nodes[1].mqtt, **keyed(), folder=str(tmp_path / "ldp"), again=True)
+            assert asleep.ask("flush", HANGS_MS, {"room_temp": 21.4})[0]  # one that sleeps, in one call
+            until(lambda: count() == 6, "the report of a wake-up is counted")
+            until(lambda: watcher.statuses[-2:] == [b"online", b"offline"], "both statuses")
+            assert {r.hex() for r in watcher.reports} >= set(made)
+            watcher.close()
 
 
 def told(board: Board, watcher: Watcher, status: bytes) -> None:
@@ -568,201 +519,206 @@ def told(board: Board, watcher: Watcher, status: bytes) -> None:
     until(is_it, lambda: f"{status!r}, not {watcher.statuses}, {board.ask('status')}")
 
 
-def test_status_topic_shows_online_offline_and_locked(
-    watcher: Watcher, mosquitto: MosquittoBroker, board: Board
-) -> None:
-    until(lambda: watcher.statuses == [b"online"], "online")
-    board.ask("close")
-    until(lambda: watcher.statuses == [b"online", b"offline"], "offline, said by the board")
-    board.reach("connected", True)
-    until(lambda: watcher.statuses[2:] == [b"online"], "online again")
-    board.ask("overwrite")
-    assert board.ask("report", "room_temp", 1) is None
-    told(board, watcher, b"online locked fault")
-    board.kill()
-    until(lambda: watcher.statuses[-1:] == [b"offline"], "offline, said by the last will")
-    late = Watcher(mosquitto.port)
-    until(lambda: late.statuses == [b"offline"], "it is retained")
-    late.close()
+class TestStatus:
+    def test_shows_refused_experiments_while_connected(self, watcher: Watcher, board: Board) -> None:
+        cases = {
+            "epsilon is above the policy's 2000000": experiment("door_open", 3_000_000),
+            "it calls itself room_temp": experiment("room_temp", 2_000_000),
+            "v is missing": b"{}",
+            "1024": b" " * 300_000,  # more than a board's memory
+        }
+        for reason, payload in cases.items():
+            watcher.publish("door_open", payload)
 
+            def refuses(reason: str = reason) -> bool:
+                board.ask("poll", 20)
+                return reason in board.ask("refused").get("door_open", "")
 
-def test_spent_budget_silences_and_marks_only_its_experiment(
-    watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
-) -> None:
-    watcher.publish("room_temp", experiment(epsilon=2_000_000))
-    watcher.publish("door_open", experiment("door_open", epsilon=3_000_000))  # more than the policy allows
-    board = start_any(mosquitto.port)
-    board.reach("states", ["refused", "reporting"])
-    board.reach("connected", True)
-    told(board, watcher, b"online refused:door_open")
-    for _ in range(15):  # 15 x 2 = 30: the cap
-        assert board.ask("report", "room_temp", 21.4) is not None
+            until(refuses, lambda: board.ask("status"))
+            assert "door_open refused: " in board.ask("status")
+            assert board.ask("states") == ["refused", "reporting"]
+        assert board.ask("report", "room_temp", 20) is not None
+        board.reach("pending", 0)  # acknowledged behind the 300,000 bytes, so that none of them is overdue
+        board.ask("pass_ms", 61_000)
+        board.ask("poll", 1200)
+        assert board.ask("lost") == 0
+        assert board.ask("spent") == 1_000_000  # not the 2_000_000 of the experiment on the wrong topic
+        assert board.ask("report", "door_open", 1) is None
+        watcher.publish("door_open", experiment("door_open"))
+        board.reach("states", ["reporting", "reporting"])
+        assert board.ask("refused") == {}
+        assert board.ask("report", "door_open", 1) is not None
+        watcher.publish("door_open", b"")
+        board.reach("states", ["absent", "reporting"])
+        assert board.ask("report", "door_open", 1) is None
         board.reach("pending", 0)
-    assert board.ask("report", "room_temp", 21.4) is None
-    told(board, watcher, b"online refused:door_open spent:room_temp")
-    board.ask("close")
-    until(lambda: watcher.statuses[-1] == b"offline refused:door_open spent:room_temp", "asleep as well")
-    board.reach("connected", True)
-    watcher.publish("door_open", experiment("door_open"))
-    board.reach("states", ["reporting", "spent"])
-    assert board.ask("report", "door_open", 1) is not None
-    board.reach("pending", 0)
-    until(lambda: len(watcher.reports) == 16, "all reports")
-    board.kill()
-    until(lambda: watcher.statuses[-1].startswith(b"offline refused"), "the last will tells it as well")
+        assert board.ask("spent") == 2_000_000
+
+    def test_shows_online_offline_and_locked(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, board: Board
+    ) -> None:
+        until(lambda: watcher.statuses == [b"online"], "online")
+        board.ask("close")
+        until(lambda: watcher.statuses == [b"online", b"offline"], "offline, said by the board")
+        board.reach("connected", True)
+        until(lambda: watcher.statuses[2:] == [b"online"], "online again")
+        board.ask("overwrite")
+        assert board.ask("report", "room_temp", 1) is None
+        told(board, watcher, b"online locked fault")
+        board.kill()
+        until(lambda: watcher.statuses[-1:] == [b"offline"], "offline, said by the last will")
+        late = Watcher(mosquitto.port)
+        until(lambda: late.statuses == [b"offline"], "it is retained")
+        late.close()
+
+    def test_marks_only_the_experiment_whose_budget_is_spent(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
+    ) -> None:
+        watcher.publish("room_temp", experiment(epsilon=2_000_000))
+        watcher.publish(
+            "door_open", experiment("door_open", epsilon=3_000_000)
+        )  # more than the policy allows
+        board = start_any(mosquitto.port)
+        board.reach("states", ["refused", "reporting"])
+        board.reach("connected", True)
+        told(board, watcher, b"online refused:door_open")
+        for _ in range(15):  # 15 x 2 = 30: the cap
+            assert board.ask("report", "room_temp", 21.4) is not None
+            board.reach("pending", 0)
+        assert board.ask("report", "room_temp", 21.4) is None
+        told(board, watcher, b"online refused:door_open spent:room_temp")
+        board.ask("close")
+        until(lambda: watcher.statuses[-1] == b"offline refused:door_open spent:room_temp", "asleep as well")
+        board.reach("connected", True)
+        watcher.publish("door_open", experiment("door_open"))
+        board.reach("states", ["reporting", "spent"])
+        assert board.ask("report", "door_open", 1) is not None
+        board.reach("pending", 0)
+        until(lambda: len(watcher.reports) == 16, "all reports")
+        board.kill()
+        until(lambda: watcher.statuses[-1].startswith(b"offline refused"), "the last will tells it as well")
 
 
-# --- Brokers of a cluster -------------------------------------------------------------------------
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("start_any", ["bundled umqtt.simple", "asyncio"], indirect=True)
-def test_switches_to_another_broker_when_its_own_is_dead(start_any: Any) -> None:
-    with NatsServers(3) as cluster:
-        watcher = Watcher(cluster.nodes[2].mqtt)
-        watcher.publish("room_temp", experiment())
-        first, second = cluster.nodes[:2]
-        nobody = free_port()
-        host = f"127.0.0.1:{first.mqtt},127.0.0.1,127.0.0.1:{second.mqtt}"
-        # Servers that have lost their leader elect another before they answer.
-        board = start_any(nobody, host=host, reporter={"timeout_s": 10})
-        # A server that missed what is retained as it started tells nobody until it is published again.
-        while not board.ask("until", "state", "reporting", 10_000)[0]:
+class TestBrokers:
+    @pytest.mark.long
+    @pytest.mark.parametrize("start_any", ["bundled umqtt.simple", "asyncio"], indirect=True)
+    def test_switches_to_another_when_one_is_dead(self, start_any: Any) -> None:
+        with NatsServers(3) as cluster:
+            watcher = Watcher(cluster.nodes[2].mqtt)
             watcher.publish("room_temp", experiment())
-        cluster.kill(0)  # whichever of the two it is on, it is on the other at the end
-        made = [board.ask("report", "room_temp", 21.4)]
+            first, second = cluster.nodes[:2]
+            nobody = free_port()
+            host = f"127.0.0.1:{first.mqtt},127.0.0.1,127.0.0.1:{second.mqtt}"
+            # Servers that have lost their leader elect another before they answer.
+            board = start_any(nobody, host=host, reporter={"timeout_s": 10})
+            # A server that missed what is retained as it started tells nobody until it is published again.
+            while not board.ask("until", "state", "reporting", 10_000)[0]:
+                watcher.publish("room_temp", experiment())
+            cluster.kill(0)  # whichever of the two it is on, it is on the other at the end
+            made = [board.ask("report", "room_temp", 21.4)]
+            board.reach("pending", 0)
+            cluster.start_node(0)
+            cluster.wait()
+            cluster.kill(1)
+            made.append(board.ask("report", "room_temp", 25.0))
+            board.reach("pending", 0)
+            until(lambda: len(set(watcher.reports)) == 2, "both reports")
+            assert sorted({r.hex() for r in watcher.reports}) == sorted(made)
+            watcher.close()
+
+    def test_flush_tries_every_broker_in_one_call(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, proxy: Proxy, start_board: Any
+    ) -> None:
+        watcher.publish("room_temp", experiment())
+        proxy.silence("up", "down")  # one takes connections and says nothing, one is not there
+        host = f"127.0.0.1:{proxy.port},127.0.0.1,127.0.0.1:{mosquitto.port}"
+        # Only the silent broker meets its timeout: the board's clock runs ahead where it is asked.
+        patient = {"silent": proxy.port, "reporter": {"timeout_s": 100}}
+        board = start_board(free_port(), host=host, **patient)
+        for number in range(1, 5):
+            assert board.ask("flush", 10 * HANGS_MS, {"room_temp": 21.4})[0], board.ask("status")
+            assert board.ask("spent") == number * 1_000_000, "a second attempt is no second report"
+        until(lambda: len(watcher.reports) == 4, "the reports")
+        board.kill()
+
+        nobody = f"127.0.0.1,127.0.0.1:{proxy.port}"
+        board = start_board(free_port(), host=nobody, reporter={"timeout_s": 1})
+        assert board.ask("flush", 1500, {"room_temp": 21.4})[0]
+
+    def test_order_starts_anywhere_and_goes_either_way(self) -> None:
+        # 400 draws: one of six orders is missing with a chance below 6 (5/6)**400 < 2e-31.
+        orders = set()
+        for _ in range(400):
+            brokers = reporter_base.Brokers("a,b:1884,fe80::1", 1883)
+            orders.add(tuple(brokers.next() for _ in range(3)))
+        assert len(orders) == 6
+        assert {order[0] for order in orders} == {("a", 1883), ("b", 1884), ("fe80::1", 1883)}
+        assert all(len(set(order)) == 3 for order in orders)
+        alone = reporter_base.Brokers("broker.example", 8883)
+        assert [alone.next(), alone.next()] == [("broker.example", 8883)] * 2
+
+    @pytest.mark.parametrize("text", ["", "a,,b", "a:x", ":1883", "a,b:"])
+    def test_rejects_invalid_addresses(self, text: str) -> None:
+        with pytest.raises(ldp_client.SettingsError, match="brokers are written host or host:port"):
+            reporter_base.Brokers(text, 1883)
+
+
+class TestSleepingBoard:
+    def test_flush_does_everything_and_keeps_unsent_reports(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, proxy: Proxy, start_board: Any, tmp_path: Path
+    ) -> None:
+        watcher.publish("room_temp", experiment())
+        settings = {"folder": str(tmp_path / "ldp")}
+        board = start_board(proxy.port, **settings)
+        assert board.ask("flush", HANGS_MS, {"room_temp": 21.4})[0]
+        until(lambda: len(watcher.reports) == 1, "the report")
+        until(lambda: watcher.statuses == [b"online", b"offline"], "both statuses")
+        board.reach("connected", True)
+        board.silence(proxy, "up", "down")
+        assert not board.ask("flush", 2000, {"room_temp": 21.4})[0]
+        board.kill()
+
+        # It wakes up, and there is no broker: its experiment was kept.
+        board = start_board(free_port(), again=True, **settings)
+        assert not board.ask("flush", HANGS_MS, {"room_temp": 21.4})[0]
+        assert "nothing listens at the broker's address and port" in board.ask("status")
+        assert board.ask("spent") == 3_000_000
+        kept = board.ask("outbox")
+        assert len(kept) == 2
+        board.kill()
+
+        board = start_board(mosquitto.port, again=True, **settings)
+        assert board.ask("flush", HANGS_MS, {"room_temp": 1})[0]
+        until(lambda: len(watcher.reports) == 4, "all reports")
+        assert [r.hex() for r in watcher.reports[1:3]] == kept
+        assert board.ask("spent") == 4_000_000
+
+    def test_reports_without_broker_from_kept_experiments(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any, tmp_path: Path
+    ) -> None:
+        watcher.publish("room_temp", experiment())
+        settings = {"folder": str(tmp_path / "ldp")}
+        board = start_any(mosquitto.port, **settings)
+        board.reach("state", "reporting")
+        board.reach("connected", True)
+        board.kill()
+        mosquitto.terminate()
+        board = start_any(mosquitto.port, again=True, **settings)
+        made = board.ask("report", "room_temp", 21.4)
+        assert made is not None
+        mosquitto.start()
+        late = Watcher(mosquitto.port)
         board.reach("pending", 0)
-        cluster.start_node(0)
-        cluster.wait()
-        cluster.kill(1)
-        made.append(board.ask("report", "room_temp", 25.0))
-        board.reach("pending", 0)
-        until(lambda: len(set(watcher.reports)) == 2, "both reports")
-        assert sorted({r.hex() for r in watcher.reports}) == sorted(made)
-        watcher.close()
-
-
-def test_a_board_that_sleeps_tries_every_broker_in_one_call(
-    watcher: Watcher, mosquitto: MosquittoBroker, proxy: Proxy, start_board: Any
-) -> None:
-    watcher.publish("room_temp", experiment())
-    proxy.silence("up", "down")  # one takes connections and says nothing, one is not there
-    host = f"127.0.0.1:{proxy.port},127.0.0.1,127.0.0.1:{mosquitto.port}"
-    # Only the silent broker meets its timeout: the board's clock runs ahead where it is asked.
-    patient = {"silent": proxy.port, "reporter": {"timeout_s": 100}}
-    board = start_board(free_port(), host=host, **patient)
-    for number in range(1, 5):
-        assert board.ask("flush", 10 * HANGS_MS, {"room_temp": 21.4})[0], board.ask("status")
-        assert board.ask("spent") == number * 1_000_000, "a second attempt is no second report"
-    until(lambda: len(watcher.reports) == 4, "the reports")
-    board.kill()
-
-    nobody = f"127.0.0.1,127.0.0.1:{proxy.port}"
-    board = start_board(free_port(), host=nobody, reporter={"timeout_s": 1})
-    assert board.ask("flush", 1500, {"room_temp": 21.4})[0]
-
-
-def test_boards_begin_with_any_broker_and_go_round_both_ways() -> None:
-    # 400 draws: one of six orders is missing with a chance below 6 (5/6)**400 < 2e-31.
-    orders = set()
-    for _ in range(400):
-        brokers = reporter_base.Brokers("a,b:1884,fe80::1", 1883)
-        orders.add(tuple(brokers.next() for _ in range(3)))
-    assert len(orders) == 6
-    assert {order[0] for order in orders} == {("a", 1883), ("b", 1884), ("fe80::1", 1883)}
-    assert all(len(set(order)) == 3 for order in orders)
-    alone = reporter_base.Brokers("broker.example", 8883)
-    assert [alone.next(), alone.next()] == [("broker.example", 8883)] * 2
-
-
-@pytest.mark.parametrize("text", ["", "a,,b", "a:x", ":1883", "a,b:"])
-def test_brokers_that_cannot_be_are_refused(text: str) -> None:
-    with pytest.raises(ldp_client.SettingsError, match="brokers are written host or host:port"):
-        reporter_base.Brokers(text, 1883)
-
-
-# --- Boards that sleep ----------------------------------------------------------------------------
-
-
-def test_flush_does_everything_in_one_call_and_keeps_unsent(
-    watcher: Watcher, mosquitto: MosquittoBroker, proxy: Proxy, start_board: Any, tmp_path: Path
-) -> None:
-    watcher.publish("room_temp", experiment())
-    settings = {"folder": str(tmp_path / "ldp")}
-    board = start_board(proxy.port, **settings)
-    assert board.ask("flush", HANGS_MS, {"room_temp": 21.4})[0]
-    until(lambda: len(watcher.reports) == 1, "the report")
-    until(lambda: watcher.statuses == [b"online", b"offline"], "both statuses")
-    board.reach("connected", True)
-    board.silence(proxy, "up", "down")
-    assert not board.ask("flush", 2000, {"room_temp": 21.4})[0]
-    board.kill()
-
-    # It wakes up, and there is no broker: its experiment was kept.
-    board = start_board(free_port(), again=True, **settings)
-    assert not board.ask("flush", HANGS_MS, {"room_temp": 21.4})[0]
-    assert "nothing listens at the broker's address and port" in board.ask("status")
-    assert board.ask("spent") == 3_000_000
-    kept = board.ask("outbox")
-    assert len(kept) == 2
-    board.kill()
-
-    board = start_board(mosquitto.port, again=True, **settings)
-    assert board.ask("flush", HANGS_MS, {"room_temp": 1})[0]
-    until(lambda: len(watcher.reports) == 4, "all reports")
-    assert [r.hex() for r in watcher.reports[1:3]] == kept
-    assert board.ask("spent") == 4_000_000
-
-
-def test_kept_experiments_allow_reports_without_broker(
-    watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any, tmp_path: Path
-) -> None:
-    watcher.publish("room_temp", experiment())
-    settings = {"folder": str(tmp_path / "ldp")}
-    board = start_any(mosquitto.port, **settings)
-    board.reach("state", "reporting")
-    board.reach("connected", True)
-    board.kill()
-    mosquitto.terminate()
-    board = start_any(mosquitto.port, again=True, **settings)
-    made = board.ask("report", "room_temp", 21.4)
-    assert made is not None
-    mosquitto.start()
-    late = Watcher(mosquitto.port)
-    board.reach("pending", 0)
-    until(lambda: [r.hex() for r in late.reports] == [made], "the report")
-    board.kill()
-    late.publish("room_temp", b"")  # withdrawn while the board is away
-    board = start_any(mosquitto.port, again=True, **settings)
-    assert board.ask("state") == "reporting"
-    board.reach("state", "absent")
-    board.kill()
-    board = start_any(mosquitto.port, again=True, **settings)
-    assert board.ask("state") == "absent"
-    late.close()
-
-
-# --- Flash, budget, brokers that misbehave --------------------------------------------------------
-
-
-def test_full_flash_spends_nothing_and_keeps_unacked_report(watcher: Watcher, board: Board) -> None:
-    made = board.ask("report", "room_temp", 21.4)
-    board.ask("full", True)
-    assert board.ask("report", "room_temp", 21.4) is None
-    board.reach("sent", 1)
-    until(lambda: watcher.reports, "the report")
-    board.ask("poll", 600)
-    assert board.ask("outbox") == [made]
-    assert "storage failed: errno 28" in board.ask("status")
-    assert board.ask("spent") == 1_000_000
-    assert [r.hex() for r in watcher.reports] == [made]  # not again and again
-    board.ask("full", False)
-    board.ask("close")  # a new connection tries the flash again; without one it is tried once a minute
-    second = board.ask("report", "room_temp", 21.4)
-    board.reach("pending", 0)
-    assert "storage" not in board.ask("status")
-    until(lambda: len(watcher.reports) == 2, "the second report")
-    assert [r.hex() for r in watcher.reports] == [made, second]
+        until(lambda: [r.hex() for r in late.reports] == [made], "the report")
+        board.kill()
+        late.publish("room_temp", b"")  # withdrawn while the board is away
+        board = start_any(mosquitto.port, again=True, **settings)
+        assert board.ask("state") == "reporting"
+        board.reach("state", "absent")
+        board.kill()
+        board = start_any(mosquitto.port, again=True, **settings)
+        assert board.ask("state") == "absent"
+        late.close()
 
 
 def opens_no_connection(board: Board, watcher: Watcher) -> None:
@@ -775,41 +731,33 @@ def opens_no_connection(board: Board, watcher: Watcher) -> None:
     assert watcher.reports == []
 
 
-def test_connects_only_after_opt_in_and_opt_out_sends_offline(
-    watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
-) -> None:
-    watcher.publish("room_temp", experiment())
-    board = start_any(mosquitto.port, asks=True)
-    opens_no_connection(board, watcher)
-    assert "locked" not in board.ask("status")
-    board.ask("consent", True)
-    board.reach("state", "reporting")
-    assert board.ask("report", "room_temp", 1) is not None
-    board.reach("pending", 0)
-    until(lambda: len(watcher.reports) == 1, "the first report")
+class TestConsent:
+    def test_connects_only_after_opt_in_and_opt_out_sends_offline(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
+    ) -> None:
+        watcher.publish("room_temp", experiment())
+        board = start_any(mosquitto.port, asks=True)
+        opens_no_connection(board, watcher)
+        assert "locked" not in board.ask("status")
+        board.ask("consent", True)
+        board.reach("state", "reporting")
+        assert board.ask("report", "room_temp", 1) is not None
+        board.reach("pending", 0)
+        until(lambda: len(watcher.reports) == 1, "the first report")
 
-    assert board.ask("report", "room_temp", 1) is not None  # it leaves with the next poll
-    board.ask("consent", False)
-    assert board.ask("report", "room_temp", 1) is None
-    board.reach("connected", False)
-    until(lambda: watcher.statuses[-2:] == [b"online", b"offline"], "offline")
-    board.ask("pass_ms", 3_600_000)
-    board.ask("poll", 200)
-    assert (board.ask("connects"), board.ask("pending")) == (1, 0)
-    assert board.ask("status").startswith("silent: somebody said no")
-    assert len(watcher.reports) == 1
-    board.ask("consent", True)
-    board.reach("connects", 2)
-    assert board.ask("report", "room_temp", 1) is not None
-
-
-def test_missing_ledger_blocks_connection(
-    watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
-) -> None:
-    watcher.publish("room_temp", experiment())
-    board = start_any(mosquitto.port, again=True)
-    opens_no_connection(board, watcher)
-    assert "locked: no ledger; provision this board" in board.ask("status")
+        assert board.ask("report", "room_temp", 1) is not None  # it leaves with the next poll
+        board.ask("consent", False)
+        assert board.ask("report", "room_temp", 1) is None
+        board.reach("connected", False)
+        until(lambda: watcher.statuses[-2:] == [b"online", b"offline"], "offline")
+        board.ask("pass_ms", 3_600_000)
+        board.ask("poll", 200)
+        assert (board.ask("connects"), board.ask("pending")) == (1, 0)
+        assert board.ask("status").startswith("silent: somebody said no")
+        assert len(watcher.reports) == 1
+        board.ask("consent", True)
+        board.reach("connects", 2)
+        assert board.ask("report", "room_temp", 1) is not None
 
 
 class OddBroker:
@@ -864,80 +812,6 @@ def polite(kind: int, body: bytes) -> bytes:
     return b"\xd0\x00" if kind == 0xC0 else b""
 
 
-@every_kind
-def test_unacknowledging_broker_blocks_for_at_most_timeout(
-    start_any: Any,
-) -> None:
-    broker = OddBroker(lambda kind, body: None if kind == PUBLISH else polite(kind, body))
-    board = start_any(broker.port, busy=True, reporter={"timeout_s": 1})
-    fed = board.ask("feeds")
-    board.reach("failed", True)
-    if not board.waits:  # a broker that talks is an event each time, so their number says nothing
-        held(board, fed)
-    assert not board.ask("connected")
-    assert "the broker did not answer in time" in board.ask("status")
-    broker.close()
-
-
-@every_kind
-def test_a_forbidden_subscription_is_shown_and_the_rest_goes_on(start_any: Any) -> None:
-    def answers(kind: int, body: bytes) -> bytes:
-        answer = polite(kind, body)
-        if kind == SUBSCRIBE and b"door_open" in body:
-            return answer[:-1] + b"\x80"
-        if kind == SUBSCRIBE:
-            answer += message("room_temp", experiment())
-        return answer
-
-    broker = OddBroker(answers)
-    board = start_any(broker.port)
-    board.reach("state", "reporting")
-    board.reach("connected", True)
-    assert board.ask("refused") == {"door_open": "the broker forbids the subscription"}
-    assert board.ask("report", "room_temp", 1) is not None
-    board.reach("pending", 0)
-    broker.close()
-
-
-@every_kind
-def test_a_refused_connection_says_why(start_any: Any) -> None:
-    cases = {
-        b"\x20\x02\x00\x05": "the broker does not authorize this client",
-        b"\x20\x02\x00\x04": "the broker refuses the user name or password",
-        b"HTTP/1.1 400 Bad Request\r\n": "the broker sent what is not MQTT",
-        b"\x20": "the broker did not answer in time",
-    }
-    answers = [*cases][:1]
-    broker = OddBroker(lambda kind, body: answers[-1] if kind == CONNECT else b"")
-    board = start_any(broker.port, reporter={"timeout_s": 1})
-    for answer, line in cases.items():
-        answers.append(answer)
-        board.reach("error", line)
-        assert line in board.ask("status")
-        assert "\n" not in board.ask("status")
-        assert not board.ask("connected")
-    broker.close()
-
-
-@every_kind
-def test_malformed_packets_end_only_the_connection(start_any: Any) -> None:
-    odd = [b"\x30\x03\x00\x09abc", b"\x30\xff\xff\xff\x7f", b"\x30\x02\xff\xff", b"\xff\xff"]
-
-    def answers(kind: int, body: bytes) -> bytes:
-        answer = polite(kind, body)
-        return answer + odd.pop() if kind == PUBLISH and odd else answer
-
-    broker = OddBroker(answers)
-    board = start_any(broker.port, reporter={"timeout_s": 2})  # a message of 268 MB does not come
-    board.reach("connects", len(odd) + 1)  # each of them ends one
-    board.reach("connected", True)
-    board.ask("poll", 300)
-    assert (board.ask("connected"), odd) == (True, [])
-    broker.close()
-
-
-# --- Forged experiments ---------------------------------------------------------------------------
-
 SIGNING = bytes(31) + b"\x05"
 NAMES = tuple(f"n{i}" for i in range(16))
 
@@ -959,92 +833,190 @@ def forged(serial: int) -> bytes:
     return b"".join(message(name, signed(name, serial - i, key)) for i in (1, 0) for name in NAMES)
 
 
-def test_forged_experiments_cost_one_verification_a_turn(
-    start_any: Any,
-) -> None:
-    later = [forged(9), forged(7)]
-    last = NAMES[-1]
+class TestOddBroker:
+    @every_kind
+    def test_blocks_for_at_most_timeout_without_acknowledgment(
+        self,
+        start_any: Any,
+    ) -> None:
+        broker = OddBroker(lambda kind, body: None if kind == PUBLISH else polite(kind, body))
+        board = start_any(broker.port, busy=True, reporter={"timeout_s": 1})
+        fed = board.ask("feeds")
+        board.reach("failed", True)
+        if not board.waits:  # a broker that talks is an event each time, so their number says nothing
+            held(board, fed)
+        assert not board.ask("connected")
+        assert "the broker did not answer in time" in board.ask("status")
+        broker.close()
 
-    def answers(kind: int, body: bytes) -> bytes:
-        answer = polite(kind, body)
-        if kind == SUBSCRIBE and last.encode() in body:
-            return answer + forged(7) + message(last, signed(last, 5))
-        if kind == PUBLISH and b"/report/" in body and later:
-            return later.pop() + message(last, signed(last, 5)) + answer  # the acknowledgement comes last
-        return answer
+    @every_kind
+    def test_shows_forbidden_subscription_and_continues(self, start_any: Any) -> None:
+        def answers(kind: int, body: bytes) -> bytes:
+            answer = polite(kind, body)
+            if kind == SUBSCRIBE and b"door_open" in body:
+                return answer[:-1] + b"\x80"
+            if kind == SUBSCRIBE:
+                answer += message("room_temp", experiment())
+            return answer
 
-    broker = OddBroker(answers)
-    board = start_any(
-        broker.port,
-        policy=POLICY | {"experiments": NAMES},
-        announce_key=list(keys.public_key_bytes(SIGNING)),
-        reporter={"timeout_s": 30},
-        busy=True,
-    )
+        broker = OddBroker(answers)
+        board = start_any(broker.port)
+        board.reach("state", "reporting")
+        board.reach("connected", True)
+        assert board.ask("refused") == {"door_open": "the broker forbids the subscription"}
+        assert board.ask("report", "room_temp", 1) is not None
+        board.reach("pending", 0)
+        broker.close()
 
-    def checks(count: int) -> None:
-        board.reach("check_count", count)
-        made = board.ask("checks")
-        turns, fed = zip(*made, strict=True)
-        assert len(set(fed)) == count, made
-        if board.waits:
-            assert len(set(turns)) == count, made
+    @every_kind
+    def test_shows_why_connection_was_refused(self, start_any: Any) -> None:
+        cases = {
+            b"\x20\x02\x00\x05": "the broker does not authorize this client",
+            b"\x20\x02\x00\x04": "the broker refuses the user name or password",
+            b"HTTP/1.1 400 Bad Request\r\n": "the broker sent what is not MQTT",
+            b"\x20": "the broker did not answer in time",
+        }
+        answers = [*cases][:1]
+        broker = OddBroker(lambda kind, body: answers[-1] if kind == CONNECT else b"")
+        board = start_any(broker.port, reporter={"timeout_s": 1})
+        for answer, line in cases.items():
+            answers.append(answer)
+            board.reach("error", line)
+            assert line in board.ask("status")
+            assert "\n" not in board.ask("status")
+            assert not board.ask("connected")
+        broker.close()
 
-    others = ["refused"] * (len(NAMES) - 1)
-    checks(16)  # the newest of each name
-    board.reach("all_states", [*others, "reporting"])
-    assert board.ask("report", last, 20) is not None
-    board.reach("pending", 0)
-    board.ask("poll", 300)
-    checks(16)  # the same bytes again
-    assert board.ask("report", last, 20) is not None
-    board.reach("pending", 0)
-    checks(31)
-    board.ask("close")  # the broker repeats what it has
-    board.reach("connects", 2)
-    board.ask("poll", 300)
-    assert "n0 refused: its signature is missing or wrong" in board.ask("status")
-    broker.close()
+    @every_kind
+    def test_malformed_packets_end_only_the_connection(self, start_any: Any) -> None:
+        odd = [b"\x30\x03\x00\x09abc", b"\x30\xff\xff\xff\x7f", b"\x30\x02\xff\xff", b"\xff\xff"]
+
+        def answers(kind: int, body: bytes) -> bytes:
+            answer = polite(kind, body)
+            return answer + odd.pop() if kind == PUBLISH and odd else answer
+
+        broker = OddBroker(answers)
+        board = start_any(broker.port, reporter={"timeout_s": 2})  # a message of 268 MB does not come
+        board.reach("connects", len(odd) + 1)  # each of them ends one
+        board.reach("connected", True)
+        board.ask("poll", 300)
+        assert (board.ask("connected"), odd) == (True, [])
+        broker.close()
+
+    def test_forgeries_cost_one_verification_per_turn(
+        self,
+        start_any: Any,
+    ) -> None:
+        later = [forged(9), forged(7)]
+        last = NAMES[-1]
+
+        def answers(kind: int, body: bytes) -> bytes:
+            answer = polite(kind, body)
+            if kind == SUBSCRIBE and last.encode() in body:
+                return answer + forged(7) + message(last, signed(last, 5))
+            if kind == PUBLISH and b"/report/" in body and later:
+                return later.pop() + message(last, signed(last, 5)) + answer  # the acknowledgement comes last
+            return answer
+
+        broker = OddBroker(answers)
+        board = start_any(
+            broker.port,
+            policy=POLICY | {"experiments": NAMES},
+            announce_key=list(keys.public_key_bytes(SIGNING)),
+            reporter={"timeout_s": 30},
+            busy=True,
+        )
+
+        def checks(count: int) -> None:
+            board.reach("check_count", count)
+            made = board.ask("checks")
+            turns, fed = zip(*made, strict=True)
+            assert len(set(fed)) == count, made
+            if board.waits:
+                assert len(set(turns)) == count, made
+
+        others = ["refused"] * (len(NAMES) - 1)
+        checks(16)  # the newest of each name
+        board.reach("all_states", [*others, "reporting"])
+        assert board.ask("report", last, 20) is not None
+        board.reach("pending", 0)
+        board.ask("poll", 300)
+        checks(16)  # the same bytes again
+        assert board.ask("report", last, 20) is not None
+        board.reach("pending", 0)
+        checks(31)
+        board.ask("close")  # the broker repeats what it has
+        board.reach("connects", 2)
+        board.ask("poll", 300)
+        assert "n0 refused: its signature is missing or wrong" in board.ask("status")
+        broker.close()
 
 
-def test_only_signed_withdrawal_ends_keyed_experiment(
-    watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any, tmp_path: Path
-) -> None:
-    def start(again: bool = False) -> Board:
-        announce_key = list(keys.public_key_bytes(SIGNING))
-        return start_any(mosquitto.port, folder=str(tmp_path / "ldp"), announce_key=announce_key, again=again)
+class TestStorage:
+    def test_full_flash_spends_nothing_and_keeps_unacked_report(self, watcher: Watcher, board: Board) -> None:
+        made = board.ask("report", "room_temp", 21.4)
+        board.ask("full", True)
+        assert board.ask("report", "room_temp", 21.4) is None
+        board.reach("sent", 1)
+        until(lambda: watcher.reports, "the report")
+        board.ask("poll", 600)
+        assert board.ask("outbox") == [made]
+        assert "storage failed: errno 28" in board.ask("status")
+        assert board.ask("spent") == 1_000_000
+        assert [r.hex() for r in watcher.reports] == [made]  # not again and again
+        board.ask("full", False)
+        board.ask("close")  # a new connection tries the flash again; without one it is tried once a minute
+        second = board.ask("report", "room_temp", 21.4)
+        board.reach("pending", 0)
+        assert "storage" not in board.ask("status")
+        until(lambda: len(watcher.reports) == 2, "the second report")
+        assert [r.hex() for r in watcher.reports] == [made, second]
 
-    watcher.publish("room_temp", signed("room_temp", 5))
-    board = start()
-    board.reach("state", "reporting")
-    board.reach("connected", True)
-    watcher.publish("room_temp", b"")
-    board.reach("refused", {"room_temp": "its signature is missing or wrong"})
-    board.ask("close")  # nor does it end where the broker has nothing any more
-    board.reach("connects", 2)
-    board.ask("poll", 1500)  # settle_s is 1
-    assert board.ask("state") == "reporting"
-    withdrawal = keys.sign_experiment(SIGNING, topics.experiment_topic(FLEET, "room_temp"), b"", 6)
-    watcher.publish("room_temp", withdrawal)
-    board.reach("state", "absent")
-    board.kill()
-    watcher.publish("room_temp", signed("room_temp", 5))  # played back
-    board = start(again=True)
-    board.reach("refused", {"room_temp": "a newer version was published"})
-    assert board.ask("state") == "refused"
+    def test_missing_ledger_blocks_connection(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
+    ) -> None:
+        watcher.publish("room_temp", experiment())
+        board = start_any(mosquitto.port, again=True)
+        opens_no_connection(board, watcher)
+        assert "locked: no ledger; provision this board" in board.ask("status")
 
+    def test_only_signed_withdrawal_ends_keyed_experiment(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any, tmp_path: Path
+    ) -> None:
+        def start(again: bool = False) -> Board:
+            announce_key = list(keys.public_key_bytes(SIGNING))
+            return start_any(
+                mosquitto.port, folder=str(tmp_path / "ldp"), announce_key=announce_key, again=again
+            )
 
-def test_storage_without_folder_requires_kept_experiments() -> None:
-    storage = memory()
-    ldp_client.provision(storage, consent=True)
-    client = ldp_client.Client(POLICY, storage, DEVICE, fleet=FLEET)
-    with pytest.raises(ldp_client.SettingsError, match="no folder: give kept, a KeptExperiments"):
-        mqtt_reporter.Reporter(client, lambda: None)
-    reporter = mqtt_reporter.Reporter(client, lambda: None, KeptExperiments(client, None))
-    assert reporter.status().endswith("; nothing is kept")
+        watcher.publish("room_temp", signed("room_temp", 5))
+        board = start()
+        board.reach("state", "reporting")
+        board.reach("connected", True)
+        watcher.publish("room_temp", b"")
+        board.reach("refused", {"room_temp": "its signature is missing or wrong"})
+        board.ask("close")  # nor does it end where the broker has nothing any more
+        board.reach("connects", 2)
+        board.ask("poll", 1500)  # settle_s is 1
+        assert board.ask("state") == "reporting"
+        withdrawal = keys.sign_experiment(SIGNING, topics.experiment_topic(FLEET, "room_temp"), b"", 6)
+        watcher.publish("room_temp", withdrawal)
+        board.reach("state", "absent")
+        board.kill()
+        watcher.publish("room_temp", signed("room_temp", 5))  # played back
+        board = start(again=True)
+        board.reach("refused", {"room_temp": "a newer version was published"})
+        assert board.ask("state") == "refused"
 
+    def test_requires_kept_experiments_without_folder(self) -> None:
+        storage = memory()
+        ldp_client.provision(storage, consent=True)
+        client = ldp_client.Client(POLICY, storage, DEVICE, fleet=FLEET)
+        with pytest.raises(ldp_client.SettingsError, match="no folder: give kept, a KeptExperiments"):
+            mqtt_reporter.Reporter(client, lambda: None)
+        reporter = mqtt_reporter.Reporter(client, lambda: None, KeptExperiments(client, None))
+        assert reporter.status().endswith("; nothing is kept")
 
-# --- Outages of any length ------------------------------------------------------------------------
 
 DAY_MS = 24 * 3_600_000
 # MicroPython's counter of milliseconds wraps after 12.43 days, differences of it after 6.21.
@@ -1060,71 +1032,66 @@ def live_until(board: Board, what: str, value: Any) -> None:
     assert passed_ms < NEVER_MS, (what, board.ask("status"))
 
 
-def test_queued_report_goes_out_after_outage_of_any_length(
-    watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
-) -> None:
-    watcher.publish("room_temp", experiment())
-    board = start_any(mosquitto.port, reporter=PACE)
-    live_until(board, "state", "reporting")
-    for outage_ms in OUTAGES_MS:
-        live_until(board, "connected", True)
-        while not board.ask("pending"):  # one whose delay was 0 has gone
-            assert board.ask("report", "room_temp", 21.4) is not None
-            board.ask("poll", 10)
-        mosquitto.terminate()
-        board.reach("connected", False)
-        board.ask("pass_ms", outage_ms)
-        mosquitto.start()
-        live_until(board, "pending", 0)
-
-
-def test_notices_dead_connection_after_any_pause(proxy: Proxy, start_any: Any) -> None:
-    board = start_any(proxy.port, reporter=PACE)
-    for outage_ms in OUTAGES_MS:
-        live_until(board, "connected", True)
-        proxy.silence("up", "down")
-        board.ask("pass_ms", outage_ms)
-        live_until(board, "connected", False)
-        proxy.silence()
-
-
-def test_retries_failed_removal_of_report_after_any_pause(
-    watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
-) -> None:
-    watcher.publish("room_temp", experiment())
-    board = start_any(mosquitto.port, reporter=PACE | {"delay_s": 0, "settle_s": 16_000})
-    live_until(board, "state", "reporting")
-    for i, outage_ms in enumerate(OUTAGES_MS):
-        assert board.ask("report", "room_temp", 21.4) is not None
-        board.ask("full", True)
-        live_until(board, "sent", i + 1)
-        assert "storage failed" in board.ask("status")
-        board.ask("pass_ms", outage_ms)
-        board.ask("full", False)
-        live_until(board, "pending", 0)
-
-
-def test_honors_withdrawal_after_any_pause(
-    watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
-) -> None:
-    watcher.publish("door_open", experiment("door_open"))
-    board = start_any(mosquitto.port, reporter=PACE)
-    for i, outage_ms in enumerate(OUTAGES_MS):
+class TestLongPause:
+    def test_sends_queued_report_afterwards(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
+    ) -> None:
         watcher.publish("room_temp", experiment())
-        live_until(board, "states", ["reporting", "reporting"])
-        live_until(board, "connected", True)
-        board.ask("close")
-        watcher.publish("room_temp", b"")
-        board.reach("connects", 2 * i + 2)
-        board.ask("pass_ms", outage_ms)
-        live_until(board, "state", "absent")
-        board.ask("poll", 100)
-        assert board.ask("states") == ["reporting", "absent"]
-        board.ask("close")
-        board.reach("connects", 2 * i + 3)
+        board = start_any(mosquitto.port, reporter=PACE)
+        live_until(board, "state", "reporting")
+        for outage_ms in OUTAGES_MS:
+            live_until(board, "connected", True)
+            while not board.ask("pending"):  # one whose delay was 0 has gone
+                assert board.ask("report", "room_temp", 21.4) is not None
+                board.ask("poll", 10)
+            mosquitto.terminate()
+            board.reach("connected", False)
+            board.ask("pass_ms", outage_ms)
+            mosquitto.start()
+            live_until(board, "pending", 0)
 
+    def test_notices_dead_connection_afterwards(self, proxy: Proxy, start_any: Any) -> None:
+        board = start_any(proxy.port, reporter=PACE)
+        for outage_ms in OUTAGES_MS:
+            live_until(board, "connected", True)
+            proxy.silence("up", "down")
+            board.ask("pass_ms", outage_ms)
+            live_until(board, "connected", False)
+            proxy.silence()
 
-# --- Many publications, little memory -------------------------------------------------------------
+    def test_retries_failed_removal_of_report_afterwards(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
+    ) -> None:
+        watcher.publish("room_temp", experiment())
+        board = start_any(mosquitto.port, reporter=PACE | {"delay_s": 0, "settle_s": 16_000})
+        live_until(board, "state", "reporting")
+        for i, outage_ms in enumerate(OUTAGES_MS):
+            assert board.ask("report", "room_temp", 21.4) is not None
+            board.ask("full", True)
+            live_until(board, "sent", i + 1)
+            assert "storage failed" in board.ask("status")
+            board.ask("pass_ms", outage_ms)
+            board.ask("full", False)
+            live_until(board, "pending", 0)
+
+    def test_honors_withdrawal_afterwards(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
+    ) -> None:
+        watcher.publish("door_open", experiment("door_open"))
+        board = start_any(mosquitto.port, reporter=PACE)
+        for i, outage_ms in enumerate(OUTAGES_MS):
+            watcher.publish("room_temp", experiment())
+            live_until(board, "states", ["reporting", "reporting"])
+            live_until(board, "connected", True)
+            board.ask("close")
+            watcher.publish("room_temp", b"")
+            board.reach("connects", 2 * i + 2)
+            board.ask("pass_ms", outage_ms)
+            live_until(board, "state", "absent")
+            board.ask("poll", 100)
+            assert board.ask("states") == ["reporting", "absent"]
+            board.ask("close")
+            board.reach("connects", 2 * i + 3)
 
 
 @pytest.fixture
@@ -1145,40 +1112,40 @@ def many(runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker) -> C
     return run
 
 
-@pytest.mark.parametrize(
-    ("first", "count"), [(64_000, 3_000), pytest.param(0, 70_000, marks=pytest.mark.long)]
-)
-def test_one_client_sends_more_messages_than_packet_ids(
-    first: int, count: int, many: Any, umqtt: Path, tmp_path: Path
-) -> None:
-    source = (umqtt / "umqtt" / "simple.py").read_text()
-    assert source.count("self.pid = 0\n") == 1
-    (tmp_path / "umqtt").mkdir()
-    (tmp_path / "umqtt" / "simple.py").write_text(source.replace("self.pid = 0\n", f"self.pid = {first}\n"))
-    done = many(count, "reporter", tmp_path)
-    assert done["done"] == count
-    assert done["connects"] == 1
-    assert done["error"] is None
-    assert done["kept"] <= 256  # bytes of heap
+class TestPacketIds:
+    @pytest.mark.parametrize(
+        ("first", "count"), [(64_000, 3_000), pytest.param(0, 70_000, marks=pytest.mark.long)]
+    )
+    def test_one_client_sends_more_messages_than_there_are_ids(
+        self, first: int, count: int, many: Any, umqtt: Path, tmp_path: Path
+    ) -> None:
+        source = (umqtt / "umqtt" / "simple.py").read_text()
+        assert source.count("self.pid = 0\n") == 1
+        (tmp_path / "umqtt").mkdir()
+        (tmp_path / "umqtt" / "simple.py").write_text(
+            source.replace("self.pid = 0\n", f"self.pid = {first}\n")
+        )
+        done = many(count, "reporter", tmp_path)
+        assert done["done"] == count
+        assert done["connects"] == 1
+        assert done["error"] is None
+        assert done["kept"] <= 256  # bytes of heap
 
+    def test_puback_counts_as_answer_to_ping(self, many: Any) -> None:
+        done = many(2000, "pinged")  # 1,000 s by its clock; overdue is one
+        assert done["done"] == 2000
+        assert done["connects"] == 1
 
-def test_an_answer_to_a_publication_is_an_answer_to_a_ping(many: Any) -> None:
-    done = many(2000, "pinged")  # 1,000 s by its clock; overdue is one
-    assert done["done"] == 2000
-    assert done["connects"] == 1
+    def test_umqtt_simple_alone_stops_after_65535_publications(self, many: Any) -> None:
+        done = many(2000, "bare")
+        assert done["done"] == 535  # it starts at 65,000
+        assert done["error"] is not None
 
-
-def test_umqtt_simple_alone_stops_after_65535_publications(many: Any) -> None:
-    done = many(2000, "bare")
-    assert done["done"] == 535  # it starts at 65,000
-    assert done["error"] is not None
-
-
-def test_replaces_client_with_hidden_packet_counter_in_time(many: Any) -> None:
-    done = many(1000, "hidden")
-    assert done["done"] == 1000
-    assert done["connects"] == 4
-    assert done["error"] is None
+    def test_replaces_client_with_hidden_counter_in_time(self, many: Any) -> None:
+        done = many(1000, "hidden")
+        assert done["done"] == 1000
+        assert done["connects"] == 4
+        assert done["error"] is None
 
 
 def compiled(folder: Path, umqtt: Path, *modules: str) -> Path:
@@ -1220,151 +1187,157 @@ MODULES = (
 )
 
 
-def test_client_and_reporter_work_in_a_64_kib_heap(
-    runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker, watcher: Watcher, tmp_path: Path
-) -> None:
-    modules = compiled(tmp_path, umqtt, *MODULES)
-    for name in ("room_temp", "door_open", "light"):
-        watcher.publish(name, experiment(name))
-    script = (SCRIPTS / "small_heap.py", "127.0.0.1", mosquitto.port)
-    answer = json.loads(in_a_small_heap(runtime, modules, *script))
-    assert answer["sent"] == 30
-    until(lambda: len(watcher.reports) == 30, "all reports")
-    assert len(set(watcher.reports)) == 30
-    assert answer["grown"] <= 256  # bytes, from the first round to the last
+class TestSmallHeap:
+    def test_client_and_reporter_work_in_64_kib(
+        self,
+        runtime: tuple[str, ...],
+        umqtt: Path,
+        mosquitto: MosquittoBroker,
+        watcher: Watcher,
+        tmp_path: Path,
+    ) -> None:
+        modules = compiled(tmp_path, umqtt, *MODULES)
+        for name in ("room_temp", "door_open", "light"):
+            watcher.publish(name, experiment(name))
+        script = (SCRIPTS / "small_heap.py", "127.0.0.1", mosquitto.port)
+        answer = json.loads(in_a_small_heap(runtime, modules, *script))
+        assert answer["sent"] == 30
+        until(lambda: len(watcher.reports) == 30, "all reports")
+        assert len(set(watcher.reports)) == 30
+        assert answer["grown"] <= 256  # bytes, from the first round to the last
+
+    def test_application_runs_in_64_kib(
+        self,
+        runtime: tuple[str, ...],
+        umqtt: Path,
+        mosquitto: MosquittoBroker,
+        watcher: Watcher,
+        tmp_path: Path,
+    ) -> None:
+        signing = bytes(31) + b"\x05"
+        topic = topics.experiment_topic(FLEET, "room_temp")
+        asked = experiment(epsilon=500_000)
+        watcher.publish("room_temp", keys.sign_experiment(signing, topic, asked, 1))
+        (tmp_path / "modules").mkdir()
+        modules = compiled(tmp_path / "modules", umqtt, *MODULES)
+        announce_key = keys.public_key_bytes(signing).hex()
+        script = (SCRIPTS / "small_main.py", "flash", "127.0.0.1", mosquitto.port, announce_key)
+        for kib in (62, 63):  # what is garbage, and lies where, differs
+            (modules / "flash").mkdir()
+            for wake_ups, reports in (
+                (12, 12),
+                (1, 13),
+            ):  # an RP2040 goes on after its sleep, an ESP32 starts anew
+                lines = in_a_small_heap(runtime, modules, *script, wake_ups, kib=kib).splitlines()
+                answer = json.loads(lines[-1].removeprefix("HEAP "))
+                assert (answer["sent"], answer["reports"]) == (wake_ups, reports)
+                assert answer["grown"] <= 256
+                assert answer["imported"] < 43 * 1024, answer
+            assert (modules / "flash" / "experiments" / "room_temp").exists()
+            shutil.rmtree(modules / "flash")
 
 
-def test_application_runs_in_64_kib_heap(
-    runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker, watcher: Watcher, tmp_path: Path
-) -> None:
-    signing = bytes(31) + b"\x05"
-    topic = topics.experiment_topic(FLEET, "room_temp")
-    asked = experiment(epsilon=500_000)
-    watcher.publish("room_temp", keys.sign_experiment(signing, topic, asked, 1))
-    (tmp_path / "modules").mkdir()
-    modules = compiled(tmp_path / "modules", umqtt, *MODULES)
-    announce_key = keys.public_key_bytes(signing).hex()
-    script = (SCRIPTS / "small_main.py", "flash", "127.0.0.1", mosquitto.port, announce_key)
-    for kib in (62, 63):  # what is garbage, and lies where, differs
-        (modules / "flash").mkdir()
-        for wake_ups, reports in (
-            (12, 12),
-            (1, 13),
-        ):  # an RP2040 goes on after its sleep, an ESP32 starts anew
-            lines = in_a_small_heap(runtime, modules, *script, wake_ups, kib=kib).splitlines()
-            answer = json.loads(lines[-1].removeprefix("HEAP "))
-            assert (answer["sent"], answer["reports"]) == (wake_ups, reports)
-            assert answer["grown"] <= 256
-            assert answer["imported"] < 43 * 1024, answer
-        assert (modules / "flash" / "experiments" / "room_temp").exists()
-        shutil.rmtree(modules / "flash")
+class TestDelays:
+    def test_backoff_has_full_jitter(self) -> None:
+        asked: list[int] = []
 
+        def below(n: int) -> int:
+            asked.append(n)
+            return n - 1
 
-# --- Pure parts -----------------------------------------------------------------------------------
+        waits = [reporter_base._wait_ms(attempt, 2, 300, below) for attempt in range(40)]
+        assert asked[:10] == [2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000, 256_000, 300_000, 300_000]
+        assert set(asked[8:]) == {300_000}
+        assert waits == [n - 1 for n in asked]
+        # The largest settings fit what the DRBG draws from.
+        assert reporter_base._wait_ms(99, 16_000, 16_000, ldp_client.DRBG(b"any seed").below) < 16_000_000
 
+    def test_loss_of_lasting_connection_spreads_reconnects(self, tmp_path: Path) -> None:
+        asked: list[int] = []
 
-def test_waits_between_attempts_have_full_jitter() -> None:
-    asked: list[int] = []
+        def below(n: int) -> int:
+            asked.append(n)
+            return 0
 
-    def below(n: int) -> int:
-        asked.append(n)
-        return n - 1
-
-    waits = [reporter_base._wait_ms(attempt, 2, 300, below) for attempt in range(40)]
-    assert asked[:10] == [2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000, 256_000, 300_000, 300_000]
-    assert set(asked[8:]) == {300_000}
-    assert waits == [n - 1 for n in asked]
-    # The largest settings fit what the DRBG draws from.
-    assert reporter_base._wait_ms(99, 16_000, 16_000, ldp_client.DRBG(b"any seed").below) < 16_000_000
-
-
-def test_loss_of_lasting_connection_spreads_reconnects(tmp_path: Path) -> None:
-    asked: list[int] = []
-
-    def below(n: int) -> int:
-        asked.append(n)
-        return 0
-
-    reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, spread_s=600)
-    reporter._below = below
-    reporter._wait_ms()
-    reporter._is_lost("nothing listens")
-    reporter._is_lost("nothing listens")
-    reporter._is_connected()
-    reporter._is_lost("the broker closed the connection")  # at once: it did not last
-    reporter._is_connected()
-    reporter._steady_ms = reporter_base.ticks_ms() - 1  # now it has lasted
-    reporter._settle()
-    reporter._is_lost("the broker closed the connection")
-    reporter._is_lost("nothing listens")
-    assert asked == [600_000, 2000, 4000, 8000, 600_000, 4000]
-
-
-def test_each_report_waits_its_own_random_delay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, drawn, asked = [0], [700, 0, 999], []
-    monkeypatch.setattr(reporter_base, "ticks_ms", lambda: now[0])
-    client = make_client(tmp_path, FLEET)
-    client.enroll(experiment())
-    reporter = mqtt_reporter.Reporter(client, lambda: None, delay_s=1)
-    reporter._below = lambda n: asked.append(n) or drawn[len(asked) - 1]
-    for wait_ms in drawn:
-        made, since = client.report("room_temp", 20), now[0]
-        while reporter._due(False) is None:
-            now[0] += 1
-        assert (now[0] - since, reporter._due(False)) == (wait_ms, made)
-        assert reporter._delivered(made)
-    assert asked == [1000] * 3
-
-
-def test_first_attempt_waits_within_backoff_without_spread(tmp_path: Path) -> None:
-    asked: list[int] = []
-    reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, backoff_s=7)
-    reporter._below = lambda n: asked.append(n) or 0
-    reporter._wait_ms()
-    assert asked == [7000]
-
-
-def test_a_connection_that_lasted_a_week_was_a_good_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """MicroPython's millisecond counter wraps after 12.4 days, and differences of it after half as long."""
-    period = 1 << 30
-    now = [period - 5_000]
-    monkeypatch.setattr(reporter_base, "ticks_ms", lambda: now[0] % period)
-    monkeypatch.setattr(reporter_base, "ticks_add", lambda ticks, ms: (ticks + ms) % period)
-    wrap = lambda a, b: (a - b + period // 2) % period - period // 2  # noqa: E731
-    monkeypatch.setattr(reporter_base, "ticks_diff", wrap)
-    reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None)
-    for _ in range(9):
+        reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, spread_s=600)
+        reporter._below = below
+        reporter._wait_ms()
         reporter._is_lost("nothing listens")
-    reporter._is_connected()
-    for _ in range(7 * 24 * 60):
-        now[0] += 60_000
+        reporter._is_lost("nothing listens")
+        reporter._is_connected()
+        reporter._is_lost("the broker closed the connection")  # at once: it did not last
+        reporter._is_connected()
+        reporter._steady_ms = reporter_base.ticks_ms() - 1  # now it has lasted
         reporter._settle()
-    reporter._is_lost("the broker closed the connection")
-    assert reporter._attempt == 1
+        reporter._is_lost("the broker closed the connection")
+        reporter._is_lost("nothing listens")
+        assert asked == [600_000, 2000, 4000, 8000, 600_000, 4000]
+
+    def test_each_report_waits_its_own_random_delay(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now, drawn, asked = [0], [700, 0, 999], []
+        monkeypatch.setattr(reporter_base, "ticks_ms", lambda: now[0])
+        client = make_client(tmp_path, FLEET)
+        client.enroll(experiment())
+        reporter = mqtt_reporter.Reporter(client, lambda: None, delay_s=1)
+        reporter._below = lambda n: asked.append(n) or drawn[len(asked) - 1]
+        for wait_ms in drawn:
+            made, since = client.report("room_temp", 20), now[0]
+            while reporter._due(False) is None:
+                now[0] += 1
+            assert (now[0] - since, reporter._due(False)) == (wait_ms, made)
+            assert reporter._delivered(made)
+        assert asked == [1000] * 3
+
+    def test_first_attempt_waits_within_backoff_without_spread(self, tmp_path: Path) -> None:
+        asked: list[int] = []
+        reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, backoff_s=7)
+        reporter._below = lambda n: asked.append(n) or 0
+        reporter._wait_ms()
+        assert asked == [7000]
+
+    def test_connection_of_a_week_resets_backoff(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """MicroPython's millisecond counter wraps after 12.4 days, and its differences after half as long."""
+        period = 1 << 30
+        now = [period - 5_000]
+        monkeypatch.setattr(reporter_base, "ticks_ms", lambda: now[0] % period)
+        monkeypatch.setattr(reporter_base, "ticks_add", lambda ticks, ms: (ticks + ms) % period)
+        wrap = lambda a, b: (a - b + period // 2) % period - period // 2  # noqa: E731
+        monkeypatch.setattr(reporter_base, "ticks_diff", wrap)
+        reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None)
+        for _ in range(9):
+            reporter._is_lost("nothing listens")
+        reporter._is_connected()
+        for _ in range(7 * 24 * 60):
+            now[0] += 60_000
+            reporter._settle()
+        reporter._is_lost("the broker closed the connection")
+        assert reporter._attempt == 1
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    {
-        "keepalive_s": 1,
-        "timeout_s": 0,
-        "delay_s": -1,
-        "backoff_s": 0,
-        "backoff_max_s": 1,
-        "spread_s": 0,
-    }.items(),
-)
-def test_settings_out_of_range_are_named(setting: str, value: int, tmp_path: Path) -> None:
-    client = make_client(tmp_path, FLEET)
-    with pytest.raises(ldp_client.SettingsError, match=f"{setting} must be an integer from"):
-        mqtt_reporter.Reporter(client, lambda: None, **{setting: value})
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("setting", "value"),
+        {
+            "keepalive_s": 1,
+            "timeout_s": 0,
+            "delay_s": -1,
+            "backoff_s": 0,
+            "backoff_max_s": 1,
+            "spread_s": 0,
+        }.items(),
+    )
+    def test_names_setting_out_of_range(self, setting: str, value: int, tmp_path: Path) -> None:
+        client = make_client(tmp_path, FLEET)
+        with pytest.raises(ldp_client.SettingsError, match=f"{setting} must be an integer from"):
+            mqtt_reporter.Reporter(client, lambda: None, **{setting: value})
 
-
-def test_a_client_without_a_fleet_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ldp_client.SettingsError, match="fleet"):
-        mqtt_reporter.Reporter(make_client(tmp_path, None), lambda: None)
+    def test_rejects_client_without_fleet(self, tmp_path: Path) -> None:
+        with pytest.raises(ldp_client.SettingsError, match="fleet"):
+            mqtt_reporter.Reporter(make_client(tmp_path, None), lambda: None)
 
 
 def make_client(folder: Path, fleet: str | None) -> ldp_client.Client:
@@ -1372,37 +1345,36 @@ def make_client(folder: Path, fleet: str | None) -> ldp_client.Client:
     return ldp_client.Client(POLICY, str(folder), DEVICE, fleet=fleet)
 
 
-def test_wrong_type_is_missing_reading_and_shows_entropy_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = make_client(tmp_path, FLEET)
-    client.enroll(experiment())
-    reporter = mqtt_reporter.Reporter(client, lambda: None)
-    assert reporter.report("room_temp", "warm") is not None  # a report of no reading
-    assert "room_temp takes a number or None" in reporter.status()
-    monkeypatch.setattr(ldp_client.os, "urandom", bytes)
-    assert reporter.report("room_temp", 21.4) is None
-    assert "os.urandom is stuck" in reporter.status()
-    assert client.status()["sum"] == 1_000_000
-    monkeypatch.undo()
-    assert reporter.report("room_temp", 21.4) is not None
-    assert "stuck" not in reporter.status()
-    assert "takes" not in reporter.status()
+class TestMistakes:
+    def test_wrong_type_is_a_missing_reading_in_status(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client = make_client(tmp_path, FLEET)
+        client.enroll(experiment())
+        reporter = mqtt_reporter.Reporter(client, lambda: None)
+        assert reporter.report("room_temp", "warm") is not None  # a report of no reading
+        assert "room_temp takes a number or None" in reporter.status()
+        monkeypatch.setattr(ldp_client.os, "urandom", bytes)
+        assert reporter.report("room_temp", 21.4) is None
+        assert "os.urandom is stuck" in reporter.status()
+        assert client.status()["sum"] == 1_000_000
+        monkeypatch.undo()
+        assert reporter.report("room_temp", 21.4) is not None
+        assert "stuck" not in reporter.status()
+        assert "takes" not in reporter.status()
 
+    def test_wrong_type_in_flush_silences_no_experiment(self, tmp_path: Path) -> None:
+        client = make_client(tmp_path, FLEET)
+        for name in POLICY["experiments"]:
+            client.enroll(experiment(name))
+        reporter = mqtt_reporter.Reporter(client, lambda: None)
+        assert reporter.flush(1000, {"door_open": "ajar", "room_temp": 20}) is False
+        assert reporter.mistyped == {"door_open": "door_open takes a number or None"}
+        assert len(client.outbox()) == 2
 
-def test_wrong_type_in_flush_silences_no_experiment(tmp_path: Path) -> None:
-    client = make_client(tmp_path, FLEET)
-    for name in POLICY["experiments"]:
-        client.enroll(experiment(name))
-    reporter = mqtt_reporter.Reporter(client, lambda: None)
-    assert reporter.flush(1000, {"door_open": "ajar", "room_temp": 20}) is False
-    assert reporter.mistyped == {"door_open": "door_open takes a number or None"}
-    assert len(client.outbox()) == 2
-
-
-def test_a_factory_that_fails_is_a_line_too(tmp_path: Path) -> None:
-    client = make_client(tmp_path, FLEET)
-    reporter = mqtt_reporter.Reporter(client, lambda: None)
-    reporter.close()  # no wait before the first attempt
-    assert reporter.poll() is False
-    assert "AttributeError" in reporter.status()
+    def test_failing_factory_is_shown_in_status(self, tmp_path: Path) -> None:
+        client = make_client(tmp_path, FLEET)
+        reporter = mqtt_reporter.Reporter(client, lambda: None)
+        reporter.close()  # no wait before the first attempt
+        assert reporter.poll() is False
+        assert "AttributeError" in reporter.status()

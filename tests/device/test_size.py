@@ -13,5 +13,5 @@ ANY_BOARD = 6  # its sys.implementation._mpy: without native code all architectu
 
 
 @pytest.mark.parametrize("name", MOST_BYTES)
-def test_compiled_files_leave_room_on_a_board(name: str):
+def test_compiled_files_leave_room_on_board(name: str):
     assert len(compile_mpy(FILE.with_stem(name), ANY_BOARD, f"{name}.py")) <= MOST_BYTES[name]

@@ -1,4 +1,4 @@
-"""How a board comes to its network and broker, on stand-ins: no Wi-Fi is tried here."""
+"""How a board joins its network and finds its broker, on test doubles without Wi-Fi."""
 
 import sys
 from types import SimpleNamespace
@@ -70,7 +70,7 @@ def test_pico_w_rejoins_access_point_without_scan(
     assert radio.joined[-2:] == [{"channel": 11, "bssid": b"strong"}, {}]
 
 
-def test_an_address_of_its_own_is_set_before_the_connection(monkeypatch: pytest.MonkeyPatch):
+def test_sets_fixed_address_before_connecting(monkeypatch: pytest.MonkeyPatch):
     radio = Radio(monkeypatch)
     four = ("10.0.0.9", "255.0.0.0", "10.0.0.1", "10.0.0.1")
     assert (
@@ -88,7 +88,7 @@ def names(answers: bool) -> Any:
     return getaddrinfo
 
 
-def test_a_time_server_is_looked_up_as_the_broker_is(monkeypatch: pytest.MonkeyPatch):
+def test_looks_up_time_server_like_the_broker(monkeypatch: pytest.MonkeyPatch):
     """By what feeds the watchdog."""
     asked: list[str] = []
     clock = SimpleNamespace(host="pool.ntp.org", settime=lambda: asked.append(clock.host))

@@ -1,4 +1,4 @@
-"""The shipped code takes as many steps for a truth as for a lie, and for one reading as for another.
+"""Step counts of the shipped code: equal for truths and lies, and for all readings.
 
 A copy of each board file counts every statement that its functions run. Every branch of every mechanism's
 draws is run with it, on CPython and on MicroPython. What this proves: the number of statements depends only
@@ -180,7 +180,7 @@ def test_step_count_depends_on_neither_lie_nor_reading(tmp_path: Path, argv: tup
             assert len(counts) == 1, f"{name}, level {level}: {counts} steps"
 
 
-def test_a_line_for_lies_alone_is_found(tmp_path: Path, argv: tuple[str, ...]):
+def test_detects_code_that_runs_only_for_lies(tmp_path: Path, argv: tuple[str, ...]):
     one = "        return code + (cell + lie * other) % g\n"
     stage(tmp_path, (one, "        if lie:\n            cell += other\n        return code + cell % g\n"))
     found = counted(tmp_path, argv)

@@ -1,4 +1,4 @@
-"""The square wave on the board: its codes' exact chances, its draws, what is refused.
+"""The square wave on the board: exact probabilities of its codes, its draws, and invalid parameters.
 
 tests/contracts/test_epsilon.py has its privacy at every ε.
 """
@@ -18,7 +18,7 @@ def square_wave(bins: int, reach: int, epsilon: int, **more: Any) -> Experiment:
     return Experiment.parse(number_json(bins, mechanism="sw", reach=reach, epsilon=epsilon, **more))
 
 
-def test_codes_of_a_value_are_likelier_around_it():
+def test_codes_near_value_are_likelier():
     experiment = square_wave(5, 1, 1_000_000)
     threshold = truth_threshold(1_000_000, 5, 3)
     assert experiment.code_count == 7
@@ -31,7 +31,7 @@ def test_codes_of_a_value_are_likelier_around_it():
 
 @pytest.mark.parametrize("index", [0, 3, 6])
 @pytest.mark.parametrize("truthful", [True, False])
-def test_the_same_is_drawn_whatever_the_reading_and_the_outcome(index: int, truthful: bool):
+def test_draws_do_not_depend_on_reading_or_outcome(index: int, truthful: bool):
     asked: list[tuple[str, int]] = []
     experiment = square_wave(7, 2, 1_000_000)
     rng = SimpleNamespace(
@@ -53,6 +53,15 @@ def test_the_same_is_drawn_whatever_the_reading_and_the_outcome(index: int, trut
         ({"g": 2}, "unknown field g"),
         ({"type": "choice", "labels": ["a"], "low": None, "high": None, "bins": None}, "sw is for a number"),
         ({"bins": 12_000_000, "epsilon": 1_000}, "epsilon is too small for so many codes"),
+    ],
+    ids=[
+        "no reach",
+        "negative reach",
+        "float reach",
+        "too many codes",
+        "unknown field",
+        "choice",
+        "epsilon too small",
     ],
 )
 def test_rejects_invalid_parameters(fields: dict[str, Any], why: str):

@@ -14,7 +14,7 @@ EPSILONS = st.integers(1_000, 16_000_000)
 CELLS = st.one_of(st.integers(2, 2**16), st.integers(2, 64), st.integers(2, 2**24))
 
 
-def test_the_constants_are_those_of_the_design():
+def test_constants_match_the_design():
     assert (ONE, EPSILON_MIN, EPSILON_MAX) == (2**30, 1_000, 16_000_000)
 
 
@@ -24,14 +24,14 @@ def test_the_constants_are_those_of_the_design():
 @example(1_000, 2**24)
 @example(16_000_000, 2)
 @example(16_000_000, 2**16)
-def test_any_point_agrees_with_60_digit_decimals(epsilon, g):
+def test_every_point_matches_60_digit_decimals(epsilon, g):
     assert truth_threshold(epsilon, g) == decimal_threshold(epsilon, g)
 
 
 @pytest.mark.slow
 @settings(max_examples=200)
 @given(EPSILONS, CELLS)
-def test_truth_threshold_is_largest_within_epsilon(epsilon, g):
+def test_is_largest_within_epsilon(epsilon, g):
     def ratio(threshold):
         return Fraction(threshold, ONE) / Fraction(ONE - threshold, ONE * (g - 1))
 
@@ -48,6 +48,6 @@ def test_truth_threshold_is_largest_within_epsilon(epsilon, g):
     [(999, 2), (0, 2), (-1_000_000, 2), (16_000_001, 2), (10**30, 2)]
     + [(1_000_000, g) for g in (1, 0, -3, 2**24 + 1, 10**30)],
 )
-def test_values_outside_the_range_are_refused(epsilon, g):
+def test_rejects_values_out_of_range(epsilon, g):
     with pytest.raises(ExperimentRefused, match="epsilon or g out of range"):
         truth_threshold(epsilon, g)

@@ -1,4 +1,4 @@
-"""vectors.json: the client passes it, it is what the reference computes, and the check of it can fail."""
+"""vectors.json: the client passes it, the reference computes it, and its check can fail."""
 
 import importlib.util
 import json
@@ -34,23 +34,6 @@ def checker():
         sys.modules["ldp_client"] = before
 
 
-@pytest.mark.parametrize("section", json.loads(TEXT))
-def test_the_client_passes_every_vector(checker, section):
-    cases = json.loads(TEXT)[section]
-    needed = {"experiments": json.loads(TEXT)["experiments"], section: cases}
-    counts, failures = checker.run(as_lines(needed))
-    assert failures == []
-    assert counts[section] == len(cases) >= 4
-
-
-@pytest.mark.parametrize("section", json.loads(FURTHER))
-def test_client_passes_every_further_vector(checker, section):
-    needed = {name: json.loads(FURTHER)[name] for name in ("experiments", section)}
-    counts, failures = checker.run(as_lines(needed))
-    assert failures == []
-    assert counts[section] == len(needed[section]) >= 4
-
-
 def as_lines(sections):
     lines = []
     for name, cases in sections.items():
@@ -58,25 +41,16 @@ def as_lines(sections):
     return lines
 
 
-def test_reading_line_by_line_finds_every_case(checker):
-    whole = [(name, case) for name, cases in json.loads(TEXT).items() for case in cases]
-    assert list(checker.cases(TEXT.splitlines(keepends=True))) == whole
-    assert set(json.loads(TEXT)) | set(json.loads(FURTHER)) == set(checker.CHECKS)
-
-
-def test_the_file_is_what_the_reference_computes():
-    assert make_vectors.build() == TEXT, "run python tools/make_vectors.py"
-    assert make_vectors.build(further=True) == FURTHER, "run python tools/make_vectors.py"
-
-
 class TestQuestions:
     TEXT = make_vectors.QUESTIONS_PATH.read_text("ascii")
 
-    def test_file_is_what_the_reference_computes(self):
+    def test_match_the_reference(self):
         assert make_vectors.build_questions() == self.TEXT, "run python tools/make_vectors.py"
 
-    @pytest.mark.parametrize("case", json.loads(TEXT)["questions"])
-    def test_client_computes_them(self, case: dict[str, str | None]):
+    @pytest.mark.parametrize(
+        "case", json.loads(TEXT)["questions"], ids=lambda case: case["question"] or case["payload"]
+    )
+    def test_match_the_client(self, case: dict[str, str | None]):
         def question() -> str:
             return consent._question(str(case["payload"]).encode()).hex()
 
@@ -87,18 +61,27 @@ class TestQuestions:
             assert question() == case["question"]
 
 
-def test_the_reference_is_independent_of_the_client():
-    for module in (reference_board, make_vectors):
-        source = Path(str(module.__file__)).read_text()
-        assert "import ldp_client" not in source
-        assert "hushmote.device" not in source
+class TestFile:
+    def test_reading_line_by_line_finds_every_case(self, checker):
+        whole = [(name, case) for name, cases in json.loads(TEXT).items() for case in cases]
+        assert list(checker.cases(TEXT.splitlines(keepends=True))) == whole
+        assert set(json.loads(TEXT)) | set(json.loads(FURTHER)) == set(checker.CHECKS)
 
+    def test_matches_the_reference(self):
+        assert make_vectors.build() == TEXT, "run python tools/make_vectors.py"
+        assert make_vectors.build(further=True) == FURTHER, "run python tools/make_vectors.py"
 
-def test_the_file_suits_small_boards():
-    assert len(TEXT) <= 108 * 1024
-    assert len(FURTHER) <= 64 * 1024  # read line by line, beside 100 KiB of firmware on a board
-    assert max(len(line) for line in (TEXT + FURTHER).splitlines()) <= 4096
-    assert (TEXT + FURTHER).isascii()
+    def test_reference_is_independent_of_the_client(self):
+        for module in (reference_board, make_vectors):
+            source = Path(str(module.__file__)).read_text()
+            assert "import ldp_client" not in source
+            assert "hushmote.device" not in source
+
+    def test_suits_small_boards(self):
+        assert len(TEXT) <= 108 * 1024
+        assert len(FURTHER) <= 64 * 1024  # read line by line, beside 100 KiB of firmware on a board
+        assert max(len(line) for line in (TEXT + FURTHER).splitlines()) <= 4096
+        assert (TEXT + FURTHER).isascii()
 
 
 def altered(value):
@@ -129,12 +112,28 @@ EXPECTATIONS = {
 }
 
 
-@pytest.mark.parametrize("section", EXPECTATIONS)
-def test_a_wrong_expectation_fails_the_check(checker, section):
-    sections = json.loads(FURTHER) | json.loads(TEXT)
-    for field in EXPECTATIONS[section]:
-        case = dict(sections[section][1 if section in ("signatures", "withdrawals", "ledgers") else -1])
-        case[field] = altered(case[field])
-        needed = {"experiments": sections["experiments"]} if section != "experiments" else {}
-        _, failures = checker.run(as_lines({**needed, section: [case]}))
-        assert len(failures) == 1, field
+class TestClient:
+    @pytest.mark.parametrize("section", json.loads(TEXT))
+    def test_passes_every_vector(self, checker, section):
+        cases = json.loads(TEXT)[section]
+        needed = {"experiments": json.loads(TEXT)["experiments"], section: cases}
+        counts, failures = checker.run(as_lines(needed))
+        assert failures == []
+        assert counts[section] == len(cases) >= 4
+
+    @pytest.mark.parametrize("section", json.loads(FURTHER))
+    def test_passes_every_further_vector(self, checker, section):
+        needed = {name: json.loads(FURTHER)[name] for name in ("experiments", section)}
+        counts, failures = checker.run(as_lines(needed))
+        assert failures == []
+        assert counts[section] == len(needed[section]) >= 4
+
+    @pytest.mark.parametrize("section", EXPECTATIONS)
+    def test_fails_the_check_on_wrong_expectation(self, checker, section):
+        sections = json.loads(FURTHER) | json.loads(TEXT)
+        for field in EXPECTATIONS[section]:
+            case = dict(sections[section][1 if section in ("signatures", "withdrawals", "ledgers") else -1])
+            case[field] = altered(case[field])
+            needed = {"experiments": sections["experiments"]} if section != "experiments" else {}
+            _, failures = checker.run(as_lines({**needed, section: [case]}))
+            assert len(failures) == 1, field

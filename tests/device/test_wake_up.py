@@ -1,4 +1,4 @@
-"""What a wake-up of device/main.py shows of its readings: whether it connects, and what it sends."""
+"""Privacy of a wake-up of device/main.py: whether it connects, and what it sends."""
 
 import contextlib
 import math
@@ -78,111 +78,114 @@ def connecting(outputs: dict[Any, Fraction]) -> dict[Any, Fraction]:
     return chances
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "mechanism", ["grr", *(pytest.param(name, marks=pytest.mark.long) for name in ("olh", "hh"))]
-)
-def test_connecting_ignores_reading_and_reports_are_private(mechanism: str, tmp_path: Path):
-    budget = {"rule": "sum", "cap": 8_000_000}
-    payload = experiment_json(name="t", epsilon=1_000_000, every=3, budget=budget, **EXPERIMENTS[mechanism])
-    slots = kept_in(tmp_path, {"t": payload})
-    values = [0, 13, 20.5, 39, -1e9, math.inf, math.nan, None, *BROKEN, *WRONG_TYPES]
-    exact = wake_ups(tmp_path, slots, {"t": payload}, [{"t": value} for value in values])
-    ratio = assert_private(exact, 1_000_000)
-    assert ratio > 2  # it is the codes that tell what they may
-    refresh = Fraction(main.INTERVAL_S * 2**30 // main.REFRESH_S, 2**30)
-    expected = 1 - (1 - refresh) * Fraction(2, 3)
-    for outputs in exact.values():
-        assert connecting(outputs) == {(True,): expected, (False,): 1 - expected}
-
-
-@pytest.mark.slow
-def test_two_sensor_wake_ups_stay_within_budgets(tmp_path: Path):
-    # A cap of one report each, so that the second wake-up's silence is a matter of coins as well.
-    shape = {"type": "bool", "mechanism": "rr", "every": 2, "budget": {"rule": "count", "cap": 1}}
-    payloads = {name: experiment_json(name=name, epsilon=1_000_000, **shape) for name in ("a", "b")}
-    slots = kept_in(tmp_path, payloads)
-    pairs = [(True, True), (False, False), (None, True), (OSError(5), False), (False, "on")]
-    inputs = [{"a": a, "b": b} for a, b in pairs]
-    exact = wake_ups(tmp_path, slots, payloads, inputs, times=2)
-    assert assert_private(exact, 2_000_000) > 4  # both sensors differ in it
-    first = connecting(exact[0])
-    assert len(first) == 4
-    assert all(connecting(outputs) == first for outputs in exact.values())
-
-
-def test_without_experiment_wake_up_always_connects_and_reports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    payload = experiment_json(name="t", epsilon=1_000_000, every=2, **EXPERIMENTS["grr"])
-    monkeypatch.setattr(KeptExperiments, "_write", lambda *_: None)  # nothing, from one branch to the next
-    inputs = [{"t": v} for v in (1, 39, None, OSError(5), "x")]
-    exact = wake_ups(tmp_path / "none", provisioned(), {"t": payload}, inputs)
-    assert_private(exact, 1_000_000)
-    for outputs in exact.values():
-        assert connecting(outputs) == {(True,): 1}
-        assert sum(chance for (_, sent), chance in outputs.items() if len(sent) == 3) == Fraction(1, 2)
-
-
-@pytest.mark.slow
-def test_long_sleep_sends_same_reports_as_waking_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    shape = {"type": "bool", "mechanism": "rr", "every": 2, "budget": {"rule": "count", "cap": 2}}
-    payload = experiment_json(name="t", epsilon=1_000_000, **shape)
-    slots = kept_in(tmp_path, {"t": payload})
-    monkeypatch.setattr(main, "MOST_SLEEP_S", 2 * main.INTERVAL_S)
-    calls = 3
-
-    def run(rng: Any) -> Any:
-        with pytest.MonkeyPatch.context() as patch:
-            air, storage, due = Air(), memory(slots), None
-            air.experiment("t", payload)
-            connected = [False] * (calls + 2)
-            at = 0
-            while at < calls:
-                install(patch, air, tmp_path, storage, {"t": True}, rng)
-                application = main.Application()
-                application.due = due
-                before = air.connections
-                application.wake_up()
-                connected[at] = air.connections > before
-                at += application.sleep_s() // main.INTERVAL_S
-                due = application.due
-        return tuple(connected[:calls]), tuple(air.messages)
-
-    (each_time,) = wake_ups(tmp_path, slots, {"t": payload}, [{"t": True}], calls).values()
-    assert distribution(run) == each_time
-
-
 def raising(name: str) -> Any:
     reading = main.READINGS[name]
     assert reading is not None
     return reading()
 
 
-@pytest.mark.parametrize("broken", ["a sensor that raises is silence", "a wrong type is silence"])
-def test_the_proof_can_fail(broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    payload = experiment_json(name="t", epsilon=1_000_000, every=2, **EXPERIMENTS["grr"])
-    slots = kept_in(tmp_path, {"t": payload})
+class TestPrivacy:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        "mechanism", ["grr", *(pytest.param(name, marks=pytest.mark.long) for name in ("olh", "hh"))]
+    )
+    def test_connecting_ignores_reading_and_reports_are_private(self, mechanism: str, tmp_path: Path):
+        budget = {"rule": "sum", "cap": 8_000_000}
+        payload = experiment_json(
+            name="t", epsilon=1_000_000, every=3, budget=budget, **EXPERIMENTS[mechanism]
+        )
+        slots = kept_in(tmp_path, {"t": payload})
+        values = [0, 13, 20.5, 39, -1e9, math.inf, math.nan, None, *BROKEN, *WRONG_TYPES]
+        exact = wake_ups(tmp_path, slots, {"t": payload}, [{"t": value} for value in values])
+        ratio = assert_private(exact, 1_000_000)
+        assert ratio > 2  # it is the codes that tell what they may
+        refresh = Fraction(main.INTERVAL_S * 2**30 // main.REFRESH_S, 2**30)
+        expected = 1 - (1 - refresh) * Fraction(2, 3)
+        for outputs in exact.values():
+            assert connecting(outputs) == {(True,): expected, (False,): 1 - expected}
 
-    def report(self: Any, name: str, value: Any, drawn: Any) -> Any:
-        try:
-            return self._client.report(name, value, drawn)
-        except TypeError:
-            return None
+    @pytest.mark.slow
+    def test_two_sensors_stay_within_their_budgets(self, tmp_path: Path):
+        # A cap of one report each, so that the second wake-up's silence is a matter of coins as well.
+        shape = {"type": "bool", "mechanism": "rr", "every": 2, "budget": {"rule": "count", "cap": 1}}
+        payloads = {name: experiment_json(name=name, epsilon=1_000_000, **shape) for name in ("a", "b")}
+        slots = kept_in(tmp_path, payloads)
+        pairs = [(True, True), (False, False), (None, True), (OSError(5), False), (False, "on")]
+        inputs = [{"a": a, "b": b} for a, b in pairs]
+        exact = wake_ups(tmp_path, slots, payloads, inputs, times=2)
+        assert assert_private(exact, 2_000_000) > 4  # both sensors differ in it
+        first = connecting(exact[0])
+        assert len(first) == 4
+        assert all(connecting(outputs) == first for outputs in exact.values())
 
-    def wake_up(self: Any) -> None:
-        with contextlib.suppress(OSError):  # as main() did
-            whole(self)
-
-    whole = main.Application.wake_up
-    if "type" in broken:
-        monkeypatch.setattr(main.Reporter, "report", report)
-    else:
-        monkeypatch.setattr(main, "read", raising)
-        monkeypatch.setattr(main.Application, "wake_up", wake_up)
-    exact = wake_ups(tmp_path, slots, {"t": payload}, [{"t": v} for v in (1, OSError(5), "warm")])
-    with pytest.raises(AssertionError, match="impossible for another"):
+    def test_always_connects_and_reports_without_experiment(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        payload = experiment_json(name="t", epsilon=1_000_000, every=2, **EXPERIMENTS["grr"])
+        monkeypatch.setattr(
+            KeptExperiments, "_write", lambda *_: None
+        )  # nothing, from one branch to the next
+        inputs = [{"t": v} for v in (1, 39, None, OSError(5), "x")]
+        exact = wake_ups(tmp_path / "none", provisioned(), {"t": payload}, inputs)
         assert_private(exact, 1_000_000)
+        for outputs in exact.values():
+            assert connecting(outputs) == {(True,): 1}
+            assert sum(chance for (_, sent), chance in outputs.items() if len(sent) == 3) == Fraction(1, 2)
+
+    @pytest.mark.slow
+    def test_long_sleep_sends_same_reports_as_short_ones(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        shape = {"type": "bool", "mechanism": "rr", "every": 2, "budget": {"rule": "count", "cap": 2}}
+        payload = experiment_json(name="t", epsilon=1_000_000, **shape)
+        slots = kept_in(tmp_path, {"t": payload})
+        monkeypatch.setattr(main, "MOST_SLEEP_S", 2 * main.INTERVAL_S)
+        calls = 3
+
+        def run(rng: Any) -> Any:
+            with pytest.MonkeyPatch.context() as patch:
+                air, storage, due = Air(), memory(slots), None
+                air.experiment("t", payload)
+                connected = [False] * (calls + 2)
+                at = 0
+                while at < calls:
+                    install(patch, air, tmp_path, storage, {"t": True}, rng)
+                    application = main.Application()
+                    application.due = due
+                    before = air.connections
+                    application.wake_up()
+                    connected[at] = air.connections > before
+                    at += application.sleep_s() // main.INTERVAL_S
+                    due = application.due
+            return tuple(connected[:calls]), tuple(air.messages)
+
+        (each_time,) = wake_ups(tmp_path, slots, {"t": payload}, [{"t": True}], calls).values()
+        assert distribution(run) == each_time
+
+    @pytest.mark.parametrize("broken", ["a sensor that raises is silence", "a wrong type is silence"])
+    def test_proof_can_fail(self, broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        payload = experiment_json(name="t", epsilon=1_000_000, every=2, **EXPERIMENTS["grr"])
+        slots = kept_in(tmp_path, {"t": payload})
+
+        def report(self: Any, name: str, value: Any, drawn: Any) -> Any:
+            try:
+                return self._client.report(name, value, drawn)
+            except TypeError:
+                return None
+
+        def wake_up(self: Any) -> None:
+            with contextlib.suppress(OSError):  # as main() did
+                whole(self)
+
+        whole = main.Application.wake_up
+        if "type" in broken:
+            monkeypatch.setattr(main.Reporter, "report", report)
+        else:
+            monkeypatch.setattr(main, "read", raising)
+            monkeypatch.setattr(main.Application, "wake_up", wake_up)
+        exact = wake_ups(tmp_path, slots, {"t": payload}, [{"t": v} for v in (1, OSError(5), "warm")])
+        with pytest.raises(AssertionError, match="impossible for another"):
+            assert_private(exact, 1_000_000)
 
 
 @pytest.fixture
@@ -196,20 +199,20 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return lines
 
 
-def test_why_an_experiment_is_not_taken_is_printed(printed: list[str], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(main.POLICY, "ask", "each")
-    main.Application().wake_up()
-    assert "hushmote: room_temp: refused: nobody has said yes to it: agree(name) says it" in printed
+class TestPrompt:
+    def test_shows_why_an_experiment_is_refused(self, printed: list[str], monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setitem(main.POLICY, "ask", "each")
+        main.Application().wake_up()
+        assert "hushmote: room_temp: refused: nobody has said yes to it: agree(name) says it" in printed
 
-
-def test_somebody_at_the_prompt_sees_the_last_8_reports(printed: list[str], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(main, "_reports", [])
-    application = main.Application()
-    for _ in range(11):
-        application.wake_up()
-    made = [line.removeprefix("hushmote: ") for line in printed if " code " in line]
-    assert len(made) == 11
-    printed.clear()
-    main.last()
-    assert [line[17:] for line in printed] == made[-8:]
-    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d ", line[:17]) for line in printed)
+    def test_shows_the_last_8_reports(self, printed: list[str], monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(main, "_reports", [])
+        application = main.Application()
+        for _ in range(11):
+            application.wake_up()
+        made = [line.removeprefix("hushmote: ") for line in printed if " code " in line]
+        assert len(made) == 11
+        printed.clear()
+        main.last()
+        assert [line[17:] for line in printed] == made[-8:]
+        assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d ", line[:17]) for line in printed)

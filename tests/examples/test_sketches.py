@@ -1,4 +1,4 @@
-"""Sketches that others use, as channels of one's own: the check accepts them, and what their papers say."""
+"""Published sketches as custom mechanisms: the check accepts them, and their papers' claims hold."""
 
 import math
 import sys
@@ -40,59 +40,48 @@ def parsed(fields: dict[str, Any], **changes: Any) -> Experiment:
     return Experiment.parse(experiment_json(**fields | {"budget": {"rule": "unlimited"}} | changes))
 
 
-@pytest.mark.micropython
-@pytest.mark.parametrize("word", WORDS.values())
-def test_the_check_accepts_them(word):
-    """Privacy, law and draws of their examples, and intervals where there are shares of values."""
-    find_runtime()  # installs one, which the check takes as well
-    found = {one.name: one for one in check.check(word)}
-    left = {name: one.words for name, one in found.items() if one.holds is not True}
-    if word == HCMS["mechanism"]:
-        assert not left
-        assert found["unbiased"].words.startswith("approximate: off by at most ")
-    else:
-        assert left == dict.fromkeys(("unbiased", "short ways", "covered"), "it answers discovery")
+class TestHadamardSketch:
+    @each_case
+    def test_estimates_are_unbiased_except_for_shared_cells(self, mechanism, fields):
+        """The mean of what codes weigh: 1 of the item itself, and of others what their common cells take."""
+        experiment = parsed(fields)
+        server = mechanism(experiment)
+        alone = np.eye(experiment.domain)
+        weights, constant = server.weights(alone, [1.0] * len(server.strata))
+        w, law = weights[-1], server.law(alone)[-1]
+        sketch = server.sketch
+        items = (
+            server.pieces(range(experiment.domain))[:, -1]
+            if "alphabet" in fields
+            else range(experiment.domain)
+        )
+        cells = np.array([sketch.cells(items, row) for row in range(sketch.hashes)])
+        common = (cells[:, :, None] == cells[:, None, :]).mean(axis=0)
+        expected = (common - 1 / sketch.width) * sketch.width / (sketch.width - 1)
+        np.testing.assert_allclose(law.T @ w / law.sum(axis=0)[:, None] + constant, expected, atol=1e-9)
 
+    def test_items_share_cells_as_often_as_chance_predicts(self):
+        """Of 4,096 functions and 40 pairs: no pair's mean is 7 standard deviations off, 1e-10 by chance."""
+        sketch = hcms.Sketch(4096, 64, 3 << 28)
+        rng = np.random.default_rng(2)
+        a, b = rng.integers(0, 1 << 20, (2, 40))
+        hits = np.mean([sketch.cells(a, row) == sketch.cells(b, row) for row in range(4096)], axis=0)
+        assert np.abs(hits - 1 / 64).max() < 7 * math.sqrt(1 / 64 * 63 / 64 / 4096)
 
-@each_case
-def test_estimates_are_unbiased_except_for_shared_cells(mechanism, fields):
-    """The mean of what codes weigh: 1 of the item itself, and of others what their common cells take."""
-    experiment = parsed(fields)
-    server = mechanism(experiment)
-    alone = np.eye(experiment.domain)
-    weights, constant = server.weights(alone, [1.0] * len(server.strata))
-    w, law = weights[-1], server.law(alone)[-1]
-    sketch = server.sketch
-    items = (
-        server.pieces(range(experiment.domain))[:, -1] if "alphabet" in fields else range(experiment.domain)
-    )
-    cells = np.array([sketch.cells(items, row) for row in range(sketch.hashes)])
-    common = (cells[:, :, None] == cells[:, None, :]).mean(axis=0)
-    expected = (common - 1 / sketch.width) * sketch.width / (sketch.width - 1)
-    np.testing.assert_allclose(law.T @ w / law.sum(axis=0)[:, None] + constant, expected, atol=1e-9)
-
-
-def test_items_share_cells_as_often_as_chance_predicts():
-    """Of 4,096 functions and 40 pairs: no pair's mean is 7 standard deviations off, 1e-10 by chance."""
-    sketch = hcms.Sketch(4096, 64, 3 << 28)
-    rng = np.random.default_rng(2)
-    a, b = rng.integers(0, 1 << 20, (2, 40))
-    hits = np.mean([sketch.cells(a, row) == sketch.cells(b, row) for row in range(4096)], axis=0)
-    assert np.abs(hits - 1 / 64).max() < 7 * math.sqrt(1 / 64 * 63 / 64 / 4096)
-
-
-def test_a_fleet_s_shares_come_back():
-    """300,000 reports; each share within 7 standard errors, collisions included: 3e-12 by chance."""
-    experiment = parsed(HCMS | {"type": "text", "salt": "s", "slots": 1 << 14, "hashes": 64, "width": 4096})
-    server = hcms.HadamardSketch(experiment)
-    items = np.array([experiment.bucket(word) for word in ("a", "b", "c", "d")])
-    shares = [0.5, 0.3, 0.15, 0.05]
-    rng = np.random.default_rng(3)
-    drawn = server.draw(rng.choice(items, 300_000, p=shares), rng)
-    found = estimate(experiment, np.bincount(drawn, minlength=experiment.code_count))
-    off = (found.frequencies[items] - shares) / found.stderr[items]
-    assert np.abs(off).max() < 7
-    assert found.approximate
+    def test_recovers_shares_of_a_fleet(self):
+        """300,000 reports; each share within 7 standard errors, collisions included: 3e-12 by chance."""
+        experiment = parsed(
+            HCMS | {"type": "text", "salt": "s", "slots": 1 << 14, "hashes": 64, "width": 4096}
+        )
+        server = hcms.HadamardSketch(experiment)
+        items = np.array([experiment.bucket(word) for word in ("a", "b", "c", "d")])
+        shares = [0.5, 0.3, 0.15, 0.05]
+        rng = np.random.default_rng(3)
+        drawn = server.draw(rng.choice(items, 300_000, p=shares), rng)
+        found = estimate(experiment, np.bincount(drawn, minlength=experiment.code_count))
+        off = (found.frequencies[items] - shares) / found.stderr[items]
+        assert np.abs(off).max() < 7
+        assert found.approximate
 
 
 def fleets_held(domain: int, fleets: int, **sketch: int) -> tuple[int, int]:
@@ -125,7 +114,7 @@ class TestIntervals:
         assert held >= least
         assert by_noise < 0.7 * 1500 < least
 
-    def test_of_many_values_include_them_as_well(self):
+    def test_include_collisions_with_many_values(self):
         """The short way for many values: at least 0.9 and at most 1.5 of the general one's errors."""
         experiment = parsed(HCMS | {"type": "number", "low": 0, "high": 1000, "bins": 2100, "hashes": 8})
         server = hcms.HadamardSketch(experiment)
@@ -140,7 +129,7 @@ class TestIntervals:
             server.bias(np.eye(2100), [1.0]), Mechanism.bias(server, np.eye(2100), [1.0]), atol=1e-9
         )
 
-    def test_of_pooled_versions_keep_the_common_error(self):
+    def test_keep_the_common_error_of_pooled_versions(self):
         experiment = parsed(HCMS | {"type": "number", "low": 0, "high": 1000, "bins": 64, "hashes": 4})
         server = hcms.HadamardSketch(experiment)
         counts = np.random.default_rng(7).multinomial(10**8, server.code_law(np.eye(64)[3]))
@@ -150,69 +139,80 @@ class TestIntervals:
         np.testing.assert_allclose(both.stderr, one.stderr)
 
 
-def test_a_puzzle_is_solved():
-    """Three words of 200,000 boards at ε = 4, each 20 standard errors of its pieces or more."""
-    fields = {"alphabet": "abcdefgh", "length": 6, "hashes": 16, "width": 4096}
-    experiment = parsed(SFP | fields, epsilon=4_000_000)
-    server = sfp.FragmentPuzzle(experiment)
-    words = ["abcdef", "hgfedc", "cab"]
-    rng = np.random.default_rng(4)
-    pieces = server.drawable([experiment.bucket(word) for word in words])
-    codes = server.draw(pieces[rng.choice(3, 200_000, p=[0.5, 0.3, 0.2])], rng)
-    found = discover(experiment, np.bincount(codes, minlength=experiment.code_count))
-    assert [(one.text, one.whole) for one in found.texts] == [
-        ("abcdef", False),
-        ("hgfedc", False),
-        ("cab", True),
-    ]
-    assert [one.share.value for one in found.texts] == pytest.approx([0.5, 0.3, 0.2], abs=0.05)
-    assert found.least < 0.2
+class TestFragmentPuzzle:
+    def test_recovers_words(self):
+        """Three words of 200,000 boards at ε = 4, each 20 standard errors of its pieces or more."""
+        fields = {"alphabet": "abcdefgh", "length": 6, "hashes": 16, "width": 4096}
+        experiment = parsed(SFP | fields, epsilon=4_000_000)
+        server = sfp.FragmentPuzzle(experiment)
+        words = ["abcdef", "hgfedc", "cab"]
+        rng = np.random.default_rng(4)
+        pieces = server.drawable([experiment.bucket(word) for word in words])
+        codes = server.draw(pieces[rng.choice(3, 200_000, p=[0.5, 0.3, 0.2])], rng)
+        found = discover(experiment, np.bincount(codes, minlength=experiment.code_count))
+        assert [(one.text, one.whole) for one in found.texts] == [
+            ("abcdef", False),
+            ("hgfedc", False),
+            ("cab", True),
+        ]
+        assert [one.share.value for one in found.texts] == pytest.approx([0.5, 0.3, 0.2], abs=0.05)
+        assert found.least < 0.2
+
+    def test_lists_no_words_in_noise(self):
+        """20 tables of 50,000 uniform codes; each lists a word by chance 4 times in 100, and 11 do 1e-10."""
+        fields = {"alphabet": "abcd", "length": 4, "hashes": 4, "width": 256}
+        experiment = parsed(SFP | fields, epsilon=4_000_000)
+        rng = np.random.default_rng(8)
+        even = np.full(experiment.code_count, 1 / experiment.code_count)
+        wrong = [discover(experiment, rng.multinomial(50_000, even)).texts for _ in range(20)]
+        assert sum(map(bool, wrong)) < 11
+
+    def test_rejects_another_alphabet(self):
+        experiment = parsed(SFP | {"alphabet": "abc", "length": 2})
+        with pytest.raises(EstimateError, match="sfp:FragmentPuzzle takes no alphabet: leave --alphabet out"):
+            discover(experiment, np.full(experiment.code_count, 10), "a-z")
+
+    def test_shows_letter_outside_the_alphabet_as_a_dot(self):
+        experiment = parsed(SFP | {"alphabet": "abcdnot", "length": 6})
+        index = experiment.bucket("don't")
+        assert sfp.FragmentPuzzle(experiment).word(index) == "don·t"
+
+    def test_maps_unknown_characters_to_one_code(self):
+        experiment = parsed(SFP | {"alphabet": "abc", "length": 2})
+        assert experiment.domain == 16
+        words = {"": 0, "a": 1, "ab": 1 + 2 * 4, "abc": 1 + 2 * 4, "z": 0, "zc": 3 * 4, "ä": 0, "a\n": 1}
+        assert {word: experiment.bucket(word) for word in words} == words
+        with pytest.raises(TypeError):
+            experiment.bucket(b"ab")
 
 
-def test_a_puzzle_of_noise_lists_no_word():
-    """20 tables of 50,000 evenly drawn codes; each lists a word by chance 4 times in 100, and 11 do 1e-10."""
-    fields = {"alphabet": "abcd", "length": 4, "hashes": 4, "width": 256}
-    experiment = parsed(SFP | fields, epsilon=4_000_000)
-    rng = np.random.default_rng(8)
-    even = np.full(experiment.code_count, 1 / experiment.code_count)
-    wrong = [discover(experiment, rng.multinomial(50_000, even)).texts for _ in range(20)]
-    assert sum(map(bool, wrong)) < 11
+class TestCheck:
+    @pytest.mark.micropython
+    @pytest.mark.parametrize("word", WORDS.values())
+    def test_accepts_both_mechanisms(self, word):
+        """Privacy, law and draws of their examples, and intervals where there are shares of values."""
+        find_runtime()  # installs one, which the check takes as well
+        found = {one.name: one for one in check.check(word)}
+        left = {name: one.words for name, one in found.items() if one.holds is not True}
+        if word == HCMS["mechanism"]:
+            assert not left
+            assert found["unbiased"].words.startswith("approximate: off by at most ")
+        else:
+            assert left == dict.fromkeys(("unbiased", "short ways", "covered"), "it answers discovery")
 
-
-def test_a_puzzle_takes_no_other_alphabet():
-    experiment = parsed(SFP | {"alphabet": "abc", "length": 2})
-    with pytest.raises(EstimateError, match="sfp:FragmentPuzzle takes no alphabet: leave --alphabet out"):
-        discover(experiment, np.full(experiment.code_count, 10), "a-z")
-
-
-def test_a_letter_outside_the_alphabet_is_a_dot():
-    experiment = parsed(SFP | {"alphabet": "abcdnot", "length": 6})
-    index = experiment.bucket("don't")
-    assert sfp.FragmentPuzzle(experiment).word(index) == "don·t"
-
-
-def test_encodes_letters_and_maps_unknown_characters_to_one_code():
-    experiment = parsed(SFP | {"alphabet": "abc", "length": 2})
-    assert experiment.domain == 16
-    words = {"": 0, "a": 1, "ab": 1 + 2 * 4, "abc": 1 + 2 * 4, "z": 0, "zc": 3 * 4, "ä": 0, "a\n": 1}
-    assert {word: experiment.bucket(word) for word in words} == words
-    with pytest.raises(TypeError):
-        experiment.bucket(b"ab")
-
-
-@refusals(
-    (HCMS | {"width": 6}, "width must be a power of 2"),
-    (
-        HCMS | {"type": "text", "salt": "s", "slots": 256, "prefixes": [1, 2, 3, 4]},
-        "hcms is for at most 16777216 values",
-    ),
-    (HCMS | {"hashes": 0}, "hashes must be an integer from 1"),
-    (SFP | {"alphabet": "aa", "length": 2}, "alphabet must be 2 to 64 different characters"),
-    (SFP | {"alphabet": "ab", "length": 3}, "length must be even"),
-    (SFP | {"alphabet": "ab", "length": 2, "weights": [1]}, "weights must be a list of 2"),
-    (SFP | {"type": "bool"}, "sfp is for letters"),
-    call=parsed,
-    error=ExperimentRefused,
-)
-def test_refuses_experiment_that_does_not_fit(refusal: Refusal):
-    refusal.check()
+    @refusals(
+        (HCMS | {"width": 6}, "width must be a power of 2"),
+        (
+            HCMS | {"type": "text", "salt": "s", "slots": 256, "prefixes": [1, 2, 3, 4]},
+            "hcms is for at most 16777216 values",
+        ),
+        (HCMS | {"hashes": 0}, "hashes must be an integer from 1"),
+        (SFP | {"alphabet": "aa", "length": 2}, "alphabet must be 2 to 64 different characters"),
+        (SFP | {"alphabet": "ab", "length": 3}, "length must be even"),
+        (SFP | {"alphabet": "ab", "length": 2, "weights": [1]}, "weights must be a list of 2"),
+        (SFP | {"type": "bool"}, "sfp is for letters"),
+        call=parsed,
+        error=ExperimentRefused,
+    )
+    def test_rejects_invalid_experiment(self, refusal: Refusal):
+        refusal.check()

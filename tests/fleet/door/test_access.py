@@ -1,4 +1,4 @@
-"""Who may use the door."""
+"""Access control of the door."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from hushmote.server.service.tokens import Tokens
         ("", False),
     ],
 )
-def test_on_loopback_only_its_own_names_are_answered(host, allowed):
+def test_answers_only_its_own_names_on_loopback(host, allowed):
     assert Access(hosts=LOOPBACK).host_allowed({"host": host}) is allowed
     assert Access().host_allowed({"host": host})
     assert not Access(hosts=frozenset()).host_allowed({"host": host})
@@ -58,8 +58,9 @@ def test_allows_own_host_and_named_origins_only(origin, allowed):
         ("Bearer \xff\xfe", False),
         ("", False),
     ],
+    ids=["right", "lower-case scheme", "wrong", "missing", "basic", "no scheme", "not ASCII", "empty"],
 )
-def test_a_token_is_right_or_not(sent, right):
+def test_compares_token(sent, right):
     access = Access(Tokens({"lora": "0123456789abcdef"}))
     assert access.token_right({"authorization": sent}) is right
     assert not access.token_right({})

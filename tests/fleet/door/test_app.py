@@ -1,4 +1,4 @@
-"""The door at a real mosquitto: what it answers, what it publishes, and what strange clients can do to it."""
+"""The door with a real mosquitto: its answers, what it publishes, and misbehaving clients."""
 
 import socket
 import threading
@@ -10,7 +10,7 @@ from boards import experiment, payload_of, reports
 from deadlines import SHORT_S, shortened
 from doors import RAW, WIDE, Opened, opened, received, statuses
 from fleet_broker import visit
-from lorawan import chirpstack, encoded, kind, things_stack
+from lorawan import chirpstack, encoded, things_stack
 from running_aggregator import WAIT_S, until
 from starlette.applications import Starlette
 from traffic import publish
@@ -80,341 +80,354 @@ def one_line(told):
     return told.text
 
 
-def test_a_report_is_published_as_it_is_and_answered_204(broker, door):
-    told = door.report("d1", REPORT)
-    assert (told.status, told.content) == (204, b"")
-    assert "content-length" not in told.headers
-    assert published(broker, door) == [("hushmote/v1/open/report/d1", REPORT)]
+class TestExperiments:
+    def test_are_served_as_retained(self, door):
+        assert door.ask("GET", "/v1/open/experiment").json == ["temp"]
+        told = door.ask("GET", "/v1/open/experiment/temp")
+        assert (told.status, told.content) == (200, payload_of(EXPERIMENT))
+        assert told.headers["content-type"] == RAW
+        assert told.headers["x-content-type-options"] == "nosniff"
+        told = door.ask("GET", "/v1/open/result/temp")
+        assert (told.json, told.headers["content-type"]) == ({"v": 1}, "application/json")
+        for path in ("experiment/other", "result/other"):
+            assert "has no such" in one_line(door.ask("GET", f"/v1/open/{path}"))
+        assert door.ask("HEAD", "/v1/open/experiment/temp").content == b""
+
+    def test_fleet_is_known_while_it_has_one(self, broker, door):
+        topic = "hushmote/v1/later/experiment/temp"
+        assert door.report("d1", REPORT, fleet="later").status == 404
+        publish(broker, [(topic, payload_of(EXPERIMENT))], retain=True)
+        until(lambda: door.report("d1", REPORT, fleet="later").status == 204, "the fleet is known")
+        publish(broker, [(topic, b"")], retain=True)
+        until(lambda: door.report("d1", REPORT, fleet="later").status == 404, "the fleet is unknown again")
 
 
-def test_serves_retained_experiment_bytes_unchanged(door):
-    assert door.ask("GET", "/v1/open/experiment").json == ["temp"]
-    told = door.ask("GET", "/v1/open/experiment/temp")
-    assert (told.status, told.content) == (200, payload_of(EXPERIMENT))
-    assert told.headers["content-type"] == RAW
-    assert told.headers["x-content-type-options"] == "nosniff"
-    told = door.ask("GET", "/v1/open/result/temp")
-    assert (told.json, told.headers["content-type"]) == ({"v": 1}, "application/json")
-    for path in ("experiment/other", "result/other"):
-        assert "has no such" in one_line(door.ask("GET", f"/v1/open/{path}"))
-    assert door.ask("HEAD", "/v1/open/experiment/temp").content == b""
-
-
-def test_an_experiment_that_comes_or_goes_is_seen(broker, door):
-    topic = "hushmote/v1/later/experiment/temp"
-    assert door.report("d1", REPORT, fleet="later").status == 404
-    publish(broker, [(topic, payload_of(EXPERIMENT))], retain=True)
-    until(lambda: door.report("d1", REPORT, fleet="later").status == 204, "the fleet is known")
-    publish(broker, [(topic, b"")], retain=True)
-    until(lambda: door.report("d1", REPORT, fleet="later").status == 404, "the fleet is unknown again")
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "words"),
-    [
-        ("/v1/nope/report/d1", 404, "unknown fleet nope"),
-        ("/v1/Open/report/d1", 400, "1 to 32 of a-z"),
-        ("/v1/open/report/D1", 400, "device id 'D1' must be"),
-        ("/v1/open/report/", 400, "device id '' must be"),
-        ("/v1/open/report", 400, "device id '' must be"),
-        ("/v1/open/report/d%31", 400, "must be"),
-        ("/v1/open/report/d1%2fx", 400, "must be"),
-        ("/v1/open%2freport%2fd1", 404, "there is POST /v1/FLEET/report/DEVICE"),
-        ("/v1/open/report/d1/", 404, "there is POST"),
-        ("/v1/open/report/d1/x", 404, "there is POST"),
-        ("//v1/open/report/d1", 404, "there is POST"),
-        ("/v1/open/../open/report/d1", 404, "there is POST"),
-        ("/v1/../v1/open/report/d1", 404, "there is POST"),
-        ("/v1/open/report/%00", 400, "must be"),
-        ("/v1/open/status/d1", 404, "there is POST"),
-        ("/", 404, "there is POST"),
-        ("/v2/open/report/d1", 404, "there is POST"),
-    ],
-)
-def test_a_path_that_is_no_reports_publishes_nothing(broker, door, path, status, words):
-    told = door.ask("POST", path, REPORT)
-    assert told.status == status
-    assert words in one_line(told)
-    assert published(broker, door) == []
-
-
-@pytest.mark.parametrize(
-    ("target", "expected"),
-    [
-        (b"/v1/open/report/d1#x", [400]),
-        (b"/v1/open/report/\xc3\xa9", [400]),
-        (b"/v1/open/report/d1\x00", [400]),
-        (b"http://localhost/v1/open/report/d1", [404]),  # a proxy's form of a target
-        (b"*", [404]),
-        (b"/v1/open/report/d1?device=d2", [204]),
-    ],
-)
-def test_a_target_that_no_client_library_sends(door, target, expected):
-    came = door.raw(
-        b"POST " + target + b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
-        b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(REPORT) + REPORT
-    )
-    assert statuses(came) == expected
-
-
-@pytest.mark.parametrize(
-    ("content", "kind", "status", "words"),
-    [
-        (b"", RAW, 400, "not a report (empty)"),
-        (bytes(21), RAW, 413, "at most 20 bytes"),
-        (bytes(100_000), "application/json", 413, "at most 65536 bytes"),
-        (b"{}", "application/json", 400, "not a LoRaWAN server's"),
-        (REPORT, "application/x-www-form-urlencoded", 415, "must be application/octet-stream"),
-        (REPORT, None, 415, "must be application/octet-stream"),
-        (encoded(things_stack(REPORT[:5])), "application/json", 400, "not a report"),
-        (b'{"deviceInfo": NaN}', "application/json", 400, "not JSON"),
-    ],
-    ids=kind,
-)
-def test_a_body_that_is_no_report_publishes_nothing(broker, door, content, kind, status, words):
-    told = door.ask("POST", "/v1/open/report/d1", content, kind)
-    assert told.status == status
-    assert words in one_line(told)
-    assert published(broker, door) == []
-
-
-def test_other_methods_are_refused_with_those_there_are(door):
-    for method in ("GET", "PUT", "DELETE", "PATCH", "OPTIONS"):
-        told = door.ask(method, "/v1/open/report/d1")
-        assert (told.status, told.headers["allow"]) == (405, "POST")
-        one_line(told)
-    assert door.ask("POST", "/v1/open/experiment", b"").headers["allow"] == "GET, HEAD"
-
-
-def test_publishes_lorawan_uplinks_by_path_or_document_name(broker, door):
-    for path, document in (
-        ("/v1/open/report/ttn-1", things_stack(REPORTS[0], "other")),
-        ("/v1/open/report", things_stack(REPORTS[1], "ttn-2")),
-        ("/v1/open/report?event=up", chirpstack(REPORTS[2], "chirp-1")),
-    ):
-        assert door.ask("POST", path, encoded(document), "application/json").status == 204
-    told = door.ask("POST", "/v1/open/report?event=join", encoded(chirpstack(b"")), "application/json")
-    assert (told.status, "nothing was published" in one_line(told)) == (200, True)
-    told = door.ask("POST", "/v1/open/report", encoded(chirpstack(REPORT, "Kitchen")), "application/json")
-    assert (told.status, "device id 'Kitchen' must be" in one_line(told)) == (400, True)
-    topics = [topic.rpartition("/")[2] for topic, _ in published(broker, door)]
-    assert topics == ["ttn-1", "ttn-2", "chirp-1"]
-
-
-def test_limits_device_address_and_total_independently(broker):
-    few = Rate(0.01, 2)
-    for rates, whose in (
-        (Rates(few, WIDE.address, WIDE.total), "this device from this address"),
-        (Rates(WIDE.device, few, WIDE.total), "this address"),
-        (Rates(WIDE.device, WIDE.address, few), "all devices"),
-    ):
-        with opened(broker, rates=rates) as door:
-            assert [door.report("d1", REPORT).status for _ in range(2)] == [204, 204]
-            told = door.report("d1", REPORT)
-            assert told.status == 429
-            assert f"too many requests from {whose}; send the same bytes again" in one_line(told)
-            assert 1 <= int(told.headers["retry-after"]) <= 100
-            assert door.report("d2", REPORT).status == (204 if "device from" in whose else 429)
-            assert door.ask("GET", "/healthz").status == 200  # whoever watches is not limited
-
-
-def test_limits_each_client_behind_trusted_proxy(broker):
-    rates = Rates(WIDE.device, Rate(0.01, 1), WIDE.total)
-    with opened(broker, rates=rates, access=Access(trust_proxy=True)) as door:
-        head = "GET /v1/open/experiment HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Forwarded-For: "
-        # The proxy's part of the client's line, or a line of its own.
-        for between, net in ((", ", "192.0.2"), ("\r\nX-Forwarded-For: ", "198.51.100")):
-            asked = [f"{head}1.1.1.1{between}{net}.{i}\r\n\r\n".encode() for i in (1, 2, 1)]
-            assert [statuses(door.raw(sent)) for sent in asked] == [[200], [200], [429]]
-
-
-def test_flooding_client_exhausts_only_its_own_rate(broker):
-    """Nothing proves that a request speaks for the device it names, so nobody uses up another's rate."""
-    with opened(
-        broker, rates=Rates(Rate(0.01, 2), WIDE.address, WIDE.total), access=Access(trust_proxy=True)
-    ) as door:
-        stranger = [door.report("d1", REPORT, X_Forwarded_For="192.0.2.66").status for _ in range(5)]
-        assert stranger == [204, 204, 429, 429, 429]
-        own = [door.report("d1", REPORT, X_Forwarded_For="198.51.100.1").status for _ in range(3)]
-        assert own == [204, 204, 429]
-        neighbour = [door.report("d1", REPORT, X_Forwarded_For=f"2001:db8::{i}").status for i in range(3)]
-        assert neighbour == [204, 204, 429]  # an IPv6 client cannot choose more addresses to ask from
-
-
-def test_a_token_is_asked_for_by_everything_but_the_health(broker):
-    with opened(broker, access=Access(Tokens({"lora": "0123456789abcdef"}))) as door:
+class TestReports:
+    def test_are_published_unchanged_and_answered_204(self, broker, door):
         told = door.report("d1", REPORT)
-        assert (told.status, told.headers["www-authenticate"]) == (401, "Bearer")
-        assert door.report("d1", REPORT, Authorization="Bearer wrong").status == 401
-        right = {"Authorization": "Bearer 0123456789abcdef"}
-        assert door.report("d1", REPORT, **right).status == 204
-        for path in ("/metrics", "/v1/open/experiment", "/v1/open/result/temp"):
-            assert door.ask("GET", path).status == 401
-        assert door.ask("GET", "/healthz").status == 200
-        assert [topic for topic, _ in published(broker, door, **right)] == ["hushmote/v1/open/report/d1"]
+        assert (told.status, told.content) == (204, b"")
+        assert "content-length" not in told.headers
+        assert published(broker, door) == [("hushmote/v1/open/report/d1", REPORT)]
 
-
-def test_a_revoked_token_ends_while_the_door_goes_on(broker, tmp_path):
-    file = tmp_path / "door.token"
-    file.touch(0o600)
-    file.write_text("lora 0123456789abcdef\nscript fedcba9876543210\n")
-    lora, script = (
-        {"Authorization": f"Bearer {token}"} for token in ("0123456789abcdef", "fedcba9876543210")
+    @pytest.mark.parametrize(
+        ("path", "status", "words"),
+        [
+            ("/v1/nope/report/d1", 404, "unknown fleet nope"),
+            ("/v1/Open/report/d1", 400, "1 to 32 of a-z"),
+            ("/v1/open/report/D1", 400, "device id 'D1' must be"),
+            ("/v1/open/report/", 400, "device id '' must be"),
+            ("/v1/open/report", 400, "device id '' must be"),
+            ("/v1/open/report/d%31", 400, "must be"),
+            ("/v1/open/report/d1%2fx", 400, "must be"),
+            ("/v1/open%2freport%2fd1", 404, "there is POST /v1/FLEET/report/DEVICE"),
+            ("/v1/open/report/d1/", 404, "there is POST"),
+            ("/v1/open/report/d1/x", 404, "there is POST"),
+            ("//v1/open/report/d1", 404, "there is POST"),
+            ("/v1/open/../open/report/d1", 404, "there is POST"),
+            ("/v1/../v1/open/report/d1", 404, "there is POST"),
+            ("/v1/open/report/%00", 400, "must be"),
+            ("/v1/open/status/d1", 404, "there is POST"),
+            ("/", 404, "there is POST"),
+            ("/v2/open/report/d1", 404, "there is POST"),
+        ],
     )
-    with opened(broker, access=Access(TokenFile(file))) as door:
-        assert door.report("d1", REPORT, **lora).status == 204
-        file.write_text("script fedcba9876543210\n")
-        assert door.report("d1", REPORT, **lora).status == 401
-        assert door.report("d1", REPORT, **script).status == 204
+    def test_wrong_path_publishes_nothing(self, broker, door, path, status, words):
+        told = door.ask("POST", path, REPORT)
+        assert told.status == status
+        assert words in one_line(told)
+        assert published(broker, door) == []
 
+    @pytest.mark.parametrize(
+        ("content", "kind", "status", "words"),
+        [
+            (b"", RAW, 400, "not a report (empty)"),
+            (bytes(21), RAW, 413, "at most 20 bytes"),
+            (bytes(100_000), "application/json", 413, "at most 65536 bytes"),
+            (b"{}", "application/json", 400, "not a LoRaWAN server's"),
+            (REPORT, "application/x-www-form-urlencoded", 415, "must be application/octet-stream"),
+            (REPORT, None, 415, "must be application/octet-stream"),
+            (encoded(things_stack(REPORT[:5])), "application/json", 400, "not a report"),
+            (b'{"deviceInfo": NaN}', "application/json", 400, "not JSON"),
+        ],
+        ids=["empty", "21 bytes", "100 kB", "empty object", "form", "no type", "short uplink", "nan"],
+    )
+    def test_invalid_body_publishes_nothing(self, broker, door, content, kind, status, words):
+        told = door.ask("POST", "/v1/open/report/d1", content, kind)
+        assert told.status == status
+        assert words in one_line(told)
+        assert published(broker, door) == []
 
-def test_rejects_web_pages_of_unlisted_origins(broker):
-    access = Access(hosts=LOOPBACK, origins=frozenset({"https://board.example"}))
-    with opened(broker, access=access) as door:
-        told = door.report("d1", REPORT, Origin="https://evil.example")
-        assert (told.status, "--origin" in one_line(told)) == (403, True)
-        assert "access-control-allow-origin" not in told.headers
-        told = door.report("d1", REPORT, Host="evil.example:80")  # DNS rebinding: a name that leads to us
-        assert (told.status, "Host" in one_line(told)) == (403, True)
-        asked = door.ask("OPTIONS", "/v1/open/report/d1", Origin="https://board.example")
-        assert asked.status == 204
-        assert asked.headers["access-control-allow-methods"] == "POST"
-        assert asked.headers["access-control-allow-headers"] == "content-type, authorization"
-        assert door.ask("OPTIONS", "/v1/open/report/d1", Origin="https://evil.example").status == 403
-        told = door.report("d2", REPORT, Origin="https://board.example")
-        assert (told.status, told.headers["access-control-allow-origin"]) == (204, "https://board.example")
-        assert told.headers["vary"] == "Origin"
-        assert door.report("d3", REPORT, Origin=f"http://127.0.0.1:{door.port}").status == 204
+    def test_lorawan_uplinks_are_named_by_path_or_document(self, broker, door):
+        for path, document in (
+            ("/v1/open/report/ttn-1", things_stack(REPORTS[0], "other")),
+            ("/v1/open/report", things_stack(REPORTS[1], "ttn-2")),
+            ("/v1/open/report?event=up", chirpstack(REPORTS[2], "chirp-1")),
+        ):
+            assert door.ask("POST", path, encoded(document), "application/json").status == 204
+        told = door.ask("POST", "/v1/open/report?event=join", encoded(chirpstack(b"")), "application/json")
+        assert (told.status, "nothing was published" in one_line(told)) == (200, True)
+        told = door.ask("POST", "/v1/open/report", encoded(chirpstack(REPORT, "Kitchen")), "application/json")
+        assert (told.status, "device id 'Kitchen' must be" in one_line(told)) == (400, True)
         topics = [topic.rpartition("/")[2] for topic, _ in published(broker, door)]
-        assert topics == ["d2", "d3"]
+        assert topics == ["ttn-1", "ttn-2", "chirp-1"]
 
 
-def test_its_numbers_name_no_device_and_no_fleet(broker):
-    with opened(broker) as door:
-        assert door.ask("GET", "/healthz").json == {"healthy": True}
-        door.report("secret-device", REPORT)
-        door.report("secret-device", b"x")
-        door.ask("DELETE", "/v1/open/report/d1")
-        text = door.ask("GET", "/metrics").text
-    assert 'hushmote_door_answers_total{method="POST",status="204"} 1.0' in text
-    assert 'hushmote_door_answers_total{method="POST",status="400"} 1.0' in text
-    assert 'hushmote_door_answers_total{method="other",status="405"} 1.0' in text
-    assert "hushmote_door_connected 1.0" in text
-    assert "hushmote_door_in_flight 0.0" in text
-    assert "secret" not in text
-    assert "open" not in text
+class TestRates:
+    def test_limit_device_address_and_total_independently(self, broker):
+        few = Rate(0.01, 2)
+        for rates, whose in (
+            (Rates(few, WIDE.address, WIDE.total), "this device from this address"),
+            (Rates(WIDE.device, few, WIDE.total), "this address"),
+            (Rates(WIDE.device, WIDE.address, few), "all devices"),
+        ):
+            with opened(broker, rates=rates) as door:
+                assert [door.report("d1", REPORT).status for _ in range(2)] == [204, 204]
+                told = door.report("d1", REPORT)
+                assert told.status == 429
+                assert f"too many requests from {whose}; send the same bytes again" in one_line(told)
+                assert 1 <= int(told.headers["retry-after"]) <= 100
+                assert door.report("d2", REPORT).status == (204 if "device from" in whose else 429)
+                assert door.ask("GET", "/healthz").status == 200  # whoever watches is not limited
+
+    def test_limit_each_client_behind_trusted_proxy(self, broker):
+        rates = Rates(WIDE.device, Rate(0.01, 1), WIDE.total)
+        with opened(broker, rates=rates, access=Access(trust_proxy=True)) as door:
+            head = "GET /v1/open/experiment HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Forwarded-For: "
+            # The proxy's part of the client's line, or a line of its own.
+            for between, net in ((", ", "192.0.2"), ("\r\nX-Forwarded-For: ", "198.51.100")):
+                asked = [f"{head}1.1.1.1{between}{net}.{i}\r\n\r\n".encode() for i in (1, 2, 1)]
+                assert [statuses(door.raw(sent)) for sent in asked] == [[200], [200], [429]]
+
+    def test_flooding_client_exhausts_only_its_own(self, broker):
+        """Nothing proves that a request speaks for the device it names, so nobody uses up another's rate."""
+        with opened(
+            broker, rates=Rates(Rate(0.01, 2), WIDE.address, WIDE.total), access=Access(trust_proxy=True)
+        ) as door:
+            stranger = [door.report("d1", REPORT, X_Forwarded_For="192.0.2.66").status for _ in range(5)]
+            assert stranger == [204, 204, 429, 429, 429]
+            own = [door.report("d1", REPORT, X_Forwarded_For="198.51.100.1").status for _ in range(3)]
+            assert own == [204, 204, 429]
+            neighbour = [door.report("d1", REPORT, X_Forwarded_For=f"2001:db8::{i}").status for i in range(3)]
+            assert neighbour == [204, 204, 429]  # an IPv6 client cannot choose more addresses to ask from
 
 
-def test_answers_same_paths_when_mounted(broker, door):
-    whole = Starlette()
-    whole.mount("/v1", module.door_application(door.publisher, rates=WIDE))
-    with BoundedServer("127.0.0.1", 0, whole) as server:
-        mounted = Opened(server.port, door.door, door.publisher)
-        assert mounted.report("d1", REPORT).status == 204
-        assert mounted.ask("GET", "/v1/open/experiment").json == ["temp"]
-        assert mounted.report("d%31", REPORT).status == 400
-        assert mounted.ask("GET", "/v1/healthz").status == 404
-        assert mounted.ask("GET", "/healthz").text == "Not Found"  # the other application's own
-    assert published(broker, door) == [("hushmote/v1/open/report/d1", REPORT)]
+class TestAccess:
+    def test_requires_token_except_for_health(self, broker):
+        with opened(broker, access=Access(Tokens({"lora": "0123456789abcdef"}))) as door:
+            told = door.report("d1", REPORT)
+            assert (told.status, told.headers["www-authenticate"]) == (401, "Bearer")
+            assert door.report("d1", REPORT, Authorization="Bearer wrong").status == 401
+            right = {"Authorization": "Bearer 0123456789abcdef"}
+            assert door.report("d1", REPORT, **right).status == 204
+            for path in ("/metrics", "/v1/open/experiment", "/v1/open/result/temp"):
+                assert door.ask("GET", path).status == 401
+            assert door.ask("GET", "/healthz").status == 200
+            assert [topic for topic, _ in published(broker, door, **right)] == ["hushmote/v1/open/report/d1"]
+
+    def test_revokes_token_without_restart(self, broker, tmp_path):
+        file = tmp_path / "door.token"
+        file.touch(0o600)
+        file.write_text("lora 0123456789abcdef\nscript fedcba9876543210\n")
+        lora, script = (
+            {"Authorization": f"Bearer {token}"} for token in ("0123456789abcdef", "fedcba9876543210")
+        )
+        with opened(broker, access=Access(TokenFile(file))) as door:
+            assert door.report("d1", REPORT, **lora).status == 204
+            file.write_text("script fedcba9876543210\n")
+            assert door.report("d1", REPORT, **lora).status == 401
+            assert door.report("d1", REPORT, **script).status == 204
+
+    def test_rejects_web_pages_of_unlisted_origins(self, broker):
+        access = Access(hosts=LOOPBACK, origins=frozenset({"https://board.example"}))
+        with opened(broker, access=access) as door:
+            told = door.report("d1", REPORT, Origin="https://evil.example")
+            assert (told.status, "--origin" in one_line(told)) == (403, True)
+            assert "access-control-allow-origin" not in told.headers
+            told = door.report("d1", REPORT, Host="evil.example:80")  # DNS rebinding: a name that leads to us
+            assert (told.status, "Host" in one_line(told)) == (403, True)
+            asked = door.ask("OPTIONS", "/v1/open/report/d1", Origin="https://board.example")
+            assert asked.status == 204
+            assert asked.headers["access-control-allow-methods"] == "POST"
+            assert asked.headers["access-control-allow-headers"] == "content-type, authorization"
+            assert door.ask("OPTIONS", "/v1/open/report/d1", Origin="https://evil.example").status == 403
+            told = door.report("d2", REPORT, Origin="https://board.example")
+            assert (told.status, told.headers["access-control-allow-origin"]) == (
+                204,
+                "https://board.example",
+            )
+            assert told.headers["vary"] == "Origin"
+            assert door.report("d3", REPORT, Origin=f"http://127.0.0.1:{door.port}").status == 204
+            topics = [topic.rpartition("/")[2] for topic, _ in published(broker, door)]
+            assert topics == ["d2", "d3"]
 
 
-def test_chunked_and_pipelined_requests_are_answered_in_order(broker, door):
-    chunked = HEAD + b"Transfer-Encoding: chunked\r\n\r\n4\r\n" + REPORT[:4]
-    chunked += b"\r\n%x\r\n" % len(REPORT[4:]) + REPORT[4:] + b"\r\n0\r\n\r\n"
-    plain = HEAD + b"Content-Length: %d\r\n" % len(REPORTS[1])
-    bad = HEAD + b"Content-Length: 3\r\n\r\nbad"
-    came = door.raw(
-        chunked + bad + plain + b"\r\n" + REPORTS[1] + plain + b"Connection: close\r\n\r\n" + REPORTS[2]
+class TestHttp:
+    @pytest.mark.parametrize(
+        ("target", "expected"),
+        [
+            (b"/v1/open/report/d1#x", [400]),
+            (b"/v1/open/report/\xc3\xa9", [400]),
+            (b"/v1/open/report/d1\x00", [400]),
+            (b"http://localhost/v1/open/report/d1", [404]),  # a proxy's form of a target
+            (b"*", [404]),
+            (b"/v1/open/report/d1?device=d2", [204]),
+        ],
+        ids=["fragment", "not ASCII", "null byte", "proxy", "asterisk", "query"],
     )
-    assert statuses(came) == [204, 400, 204, 204]
-    assert [payload for _, payload in published(broker, door)] == [
-        REPORT,
-        REPORTS[1],
-        REPORTS[2][: len(REPORTS[1])],
-    ]
+    def test_answers_unusual_request_target(self, door, target, expected):
+        came = door.raw(
+            b"POST " + target + b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+            b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(REPORT) + REPORT
+        )
+        assert statuses(came) == expected
+
+    def test_refuses_other_methods_and_lists_allowed_ones(self, door):
+        for method in ("GET", "PUT", "DELETE", "PATCH", "OPTIONS"):
+            told = door.ask(method, "/v1/open/report/d1")
+            assert (told.status, told.headers["allow"]) == (405, "POST")
+            one_line(told)
+        assert door.ask("POST", "/v1/open/experiment", b"").headers["allow"] == "GET, HEAD"
+
+    def test_metrics_name_no_device_or_fleet(self, broker):
+        with opened(broker) as door:
+            assert door.ask("GET", "/healthz").json == {"healthy": True}
+            door.report("secret-device", REPORT)
+            door.report("secret-device", b"x")
+            door.ask("DELETE", "/v1/open/report/d1")
+            text = door.ask("GET", "/metrics").text
+        assert 'hushmote_door_answers_total{method="POST",status="204"} 1.0' in text
+        assert 'hushmote_door_answers_total{method="POST",status="400"} 1.0' in text
+        assert 'hushmote_door_answers_total{method="other",status="405"} 1.0' in text
+        assert "hushmote_door_connected 1.0" in text
+        assert "hushmote_door_in_flight 0.0" in text
+        assert "secret" not in text
+        assert "open" not in text
+
+    def test_answers_same_paths_when_mounted(self, broker, door):
+        whole = Starlette()
+        whole.mount("/v1", module.door_application(door.publisher, rates=WIDE))
+        with BoundedServer("127.0.0.1", 0, whole) as server:
+            mounted = Opened(server.port, door.door, door.publisher)
+            assert mounted.report("d1", REPORT).status == 204
+            assert mounted.ask("GET", "/v1/open/experiment").json == ["temp"]
+            assert mounted.report("d%31", REPORT).status == 400
+            assert mounted.ask("GET", "/v1/healthz").status == 404
+            assert mounted.ask("GET", "/healthz").text == "Not Found"  # the other application's own
+        assert published(broker, door) == [("hushmote/v1/open/report/d1", REPORT)]
+
+    def test_answers_chunked_and_pipelined_requests_in_order(self, broker, door):
+        chunked = HEAD + b"Transfer-Encoding: chunked\r\n\r\n4\r\n" + REPORT[:4]
+        chunked += b"\r\n%x\r\n" % len(REPORT[4:]) + REPORT[4:] + b"\r\n0\r\n\r\n"
+        plain = HEAD + b"Content-Length: %d\r\n" % len(REPORTS[1])
+        bad = HEAD + b"Content-Length: 3\r\n\r\nbad"
+        came = door.raw(
+            chunked + bad + plain + b"\r\n" + REPORTS[1] + plain + b"Connection: close\r\n\r\n" + REPORTS[2]
+        )
+        assert statuses(came) == [204, 400, 204, 204]
+        assert [payload for _, payload in published(broker, door)] == [
+            REPORT,
+            REPORTS[1],
+            REPORTS[2][: len(REPORTS[1])],
+        ]
+
+    @pytest.mark.parametrize(
+        ("sent", "expected"),
+        [
+            (HEAD + b"Transfer-Encoding: chunked\r\n\r\n40\r\n" + bytes(64), [413]),  # before its end
+            (HEAD + b"Content-Length: 99999999999\r\n\r\n", [413]),  # before its beginning
+            (HEAD + b"Content-Length: 99999999999\r\nExpect: 100-continue\r\n\r\n", [413]),
+            (HEAD + b"Content-Length: -1\r\n\r\n", [400]),
+            (HEAD + b"Content-Length: 10\r\nContent-Length: 11\r\n\r\n", [400]),
+            (HEAD + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", [400, 413]),
+            (HEAD + b"X: " + b"a" * 20_000, [400]),
+            (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", [400]),
+            (b"POST /v1/open/report/d1\r\n\r\n", [400]),
+            (b"\x16\x03\x01 TLS\r\n\r\n", [400]),
+            (
+                HEAD + b"Upgrade: websocket\r\nConnection: Upgrade, close\r\nContent-Length: 3\r\n\r\nbad",
+                [400],
+            ),
+        ],
+        ids=[
+            "long chunk",
+            "huge length",
+            "100-continue",
+            "negative length",
+            "two lengths",
+            "5000 digits",
+            "long header",
+            "malformed chunk",
+            "no version",
+            "TLS",
+            "websocket",
+        ],
+    )
+    def test_truncated_or_malformed_request_publishes_nothing(self, broker, door, sent, expected):
+        came = statuses(door.raw(sent))
+        assert len(came) == 1
+        assert came[0] in expected
+        assert published(broker, door) == []
 
 
-@pytest.mark.parametrize(
-    ("sent", "expected"),
-    [
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n40\r\n" + bytes(64), [413]),  # before its end
-        (HEAD + b"Content-Length: 99999999999\r\n\r\n", [413]),  # before its beginning
-        (HEAD + b"Content-Length: 99999999999\r\nExpect: 100-continue\r\n\r\n", [413]),
-        (HEAD + b"Content-Length: -1\r\n\r\n", [400]),
-        (HEAD + b"Content-Length: 10\r\nContent-Length: 11\r\n\r\n", [400]),
-        (HEAD + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", [400, 413]),
-        (HEAD + b"X: " + b"a" * 20_000, [400]),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", [400]),
-        (b"POST /v1/open/report/d1\r\n\r\n", [400]),
-        (b"\x16\x03\x01 TLS\r\n\r\n", [400]),
-        (HEAD + b"Upgrade: websocket\r\nConnection: Upgrade, close\r\nContent-Length: 3\r\n\r\nbad", [400]),
-    ],
-)
-def test_requests_that_are_cut_short_or_no_http_publish_nothing(broker, door, sent, expected):
-    came = statuses(door.raw(sent))
-    assert len(came) == 1
-    assert came[0] in expected
-    assert published(broker, door) == []
+class TestSlowClients:
+    def test_half_a_body_publishes_nothing(self, broker, door, monkeypatch):
+        with socket.create_connection(("127.0.0.1", door.port)) as s:
+            s.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(REPORT) + REPORT[:5])
+            s.shutdown(socket.SHUT_WR)
+            assert statuses(received(s)) in ([], [400])
+        with monkeypatch.context() as patch, socket.create_connection(("127.0.0.1", door.port)) as s:
+            patch.setattr(module, "BODY_S", 0.2)
+            s.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(REPORT) + REPORT[:5])
+            came = received(s)
+        assert statuses(came) == [408]
+        assert b"did not arrive within 0.2 s" in came
+        assert published(broker, door) == []
 
-
-def test_half_a_body_is_no_report(broker, door, monkeypatch):
-    with socket.create_connection(("127.0.0.1", door.port)) as s:
-        s.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(REPORT) + REPORT[:5])
-        s.shutdown(socket.SHUT_WR)
-        assert statuses(received(s)) in ([], [400])
-    with monkeypatch.context() as patch, socket.create_connection(("127.0.0.1", door.port)) as s:
-        patch.setattr(module, "BODY_S", 0.2)
-        s.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(REPORT) + REPORT[:5])
-        came = received(s)
-    assert statuses(came) == [408]
-    assert b"did not arrive within 0.2 s" in came
-    assert published(broker, door) == []
-
-
-def test_serves_slow_clients_and_drops_too_slow_ones(broker, door, monkeypatch):
-    with socket.create_connection(("127.0.0.1", door.port), WAIT_S) as s:
-        for byte in HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(REPORT) + REPORT:
-            s.sendall(bytes((byte,)))
-        assert statuses(received(s)) == [204]
-    with monkeypatch.context() as patch:
-        by_deadline = shortened(patch)
+    def test_serves_slow_clients_and_drops_too_slow_ones(self, broker, door, monkeypatch):
         with socket.create_connection(("127.0.0.1", door.port), WAIT_S) as s:
-            s.sendall(HEAD[:50])
-            assert received(s) == b""
-    assert by_deadline == [SHORT_S]
-    assert published(broker, door) == [("hushmote/v1/open/report/d1", REPORT)]
+            for byte in HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(REPORT) + REPORT:
+                s.sendall(bytes((byte,)))
+            assert statuses(received(s)) == [204]
+        with monkeypatch.context() as patch:
+            by_deadline = shortened(patch)
+            with socket.create_connection(("127.0.0.1", door.port), WAIT_S) as s:
+                s.sendall(HEAD[:50])
+                assert received(s) == b""
+        assert by_deadline == [SHORT_S]
+        assert published(broker, door) == [("hushmote/v1/open/report/d1", REPORT)]
 
-
-def test_a_flood_leaves_the_door_answering(broker, caplog):
-    """Sixty clients that send without a pause, and as many that stop in the middle: who comes is answered."""
-    rates = Rates(WIDE.device, WIDE.address, Rate(1, 50))  # any machine has more than one request a second
-    with opened(broker, rates=rates, most_connections=64) as door:
-        stopped = threading.Event()
-        idle = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(60)]
-        for s in idle:
-            s.sendall(HEAD)
-
-        def flood(device):
-            while not stopped.is_set():
-                try:
-                    door.report(device, REPORT)
-                except OSError:  # it made room for another
-                    time.sleep(0.01)
-
-        threads = [threading.Thread(target=flood, args=(f"f{i}",), daemon=True) for i in range(60)]
-        for thread in threads:
-            thread.start()
-        try:
-            until(lambda: door.door.answers["POST", 429] > 200, lambda: f"refused: {door.door.answers}")
-            for _ in range(5):
-                assert door.ask("GET", "/healthz").status == 200
-            assert door.publisher.in_flight <= 60
-        finally:
-            stopped.set()
-            for thread in threads:
-                thread.join(WAIT_S)
+    def test_answers_others_during_a_flood(self, broker, caplog):
+        """Sixty clients send without a pause and as many stop in the middle, but others are answered."""
+        rates = Rates(
+            WIDE.device, WIDE.address, Rate(1, 50)
+        )  # any machine has more than one request a second
+        with opened(broker, rates=rates, most_connections=64) as door:
+            stopped = threading.Event()
+            idle = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(60)]
             for s in idle:
-                s.close()
-        assert door.door.answers["POST", 204] >= 50
-        until(lambda: door.report("after", REPORT).status == 204, "it takes reports as before")
-    assert [r for r in caplog.records if r.levelname == "ERROR"] == []
+                s.sendall(HEAD)
+
+            def flood(device):
+                while not stopped.is_set():
+                    try:
+                        door.report(device, REPORT)
+                    except OSError:  # it made room for another
+                        time.sleep(0.01)
+
+            threads = [threading.Thread(target=flood, args=(f"f{i}",), daemon=True) for i in range(60)]
+            for thread in threads:
+                thread.start()
+            try:
+                until(lambda: door.door.answers["POST", 429] > 200, lambda: f"refused: {door.door.answers}")
+                for _ in range(5):
+                    assert door.ask("GET", "/healthz").status == 200
+                assert door.publisher.in_flight <= 60
+            finally:
+                stopped.set()
+                for thread in threads:
+                    thread.join(WAIT_S)
+                for s in idle:
+                    s.close()
+            assert door.door.answers["POST", 204] >= 50
+            until(lambda: door.report("after", REPORT).status == 204, "it takes reports as before")
+        assert [r for r in caplog.records if r.levelname == "ERROR"] == []

@@ -1,10 +1,10 @@
-"""What a body may be: raw bytes, and documents as LoRaWAN servers send them."""
+"""Accepted request bodies: raw bytes, and the documents that LoRaWAN servers send."""
 
 import base64
 
 import pytest
 from boards import KEY, experiment, reports
-from lorawan import chirpstack, encoded, kind, things_stack
+from lorawan import chirpstack, encoded, things_stack
 
 from hushmote.fleet.door.body import BodyRefused, NoPayload, check, uplink
 
@@ -31,7 +31,7 @@ def test_accepts_board_payloads(payload):
         (b"\x18" + PLAIN[1:], "unknown flags 0x8"),
         (PLAIN[:5] + bytes(4) + PLAIN[9:], "its number is 0"),
     ],
-    ids=kind,
+    ids=["empty", "one byte", "9 bytes", "too long", "format version", "flags", "number 0"],
 )
 def test_rejects_malformed_report_with_hint(payload, why):
     with pytest.raises(BodyRefused, match=why) as caught:
@@ -40,7 +40,7 @@ def test_rejects_malformed_report_with_hint(payload, why):
     assert "must be its 10 to 20 bytes" in str(caught.value) or "has number 1" in str(caught.value)
 
 
-def test_uplinks_of_both_lorawan_servers_are_read():
+def test_reads_uplinks_of_both_lorawan_servers():
     assert uplink(encoded(things_stack(PLAIN))) == ("d1", PLAIN)
     assert uplink(encoded(chirpstack(KEYED, "kitchen"))) == ("kitchen", KEYED)
 
@@ -53,6 +53,7 @@ def test_uplinks_of_both_lorawan_servers_are_read():
         chirpstack(b""),
         {"deviceInfo": {"deviceName": "d1"}, "margin": 10, "batteryLevel": 50},
     ],
+    ids=["no payload", "join", "empty data", "status"],
 )
 def test_recognizes_uplink_without_device_payload(document):
     with pytest.raises(NoPayload):
@@ -79,14 +80,31 @@ def test_recognizes_uplink_without_device_payload(document):
         encoded({"deviceInfo": {}, "data": ["EA=="]}),
         encoded({"end_device_ids": 7, "uplink_message": {"frm_payload": {"a": 1}}}),
     ],
-    ids=kind,
+    ids=[
+        "empty",
+        "not UTF-8",
+        "brace",
+        "60,000 brackets",
+        "5000 digits",
+        "nan",
+        "infinity",
+        "negative infinity",
+        "null",
+        "list",
+        "string",
+        "no device",
+        "not base64",
+        "integer data",
+        "list data",
+        "wrong types",
+    ],
 )
-def test_other_json_is_refused_in_one_line(content):
+def test_rejects_other_json_in_one_line(content):
     with pytest.raises(BodyRefused) as caught:
         uplink(content)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [None, 7, ["d1"], {"a": 1}])
-def test_a_device_without_a_name_has_none(name):
+@pytest.mark.parametrize("name", [None, 7, ["d1"], {"a": 1}], ids=["null", "integer", "list", "object"])
+def test_ignores_invalid_device_name(name):
     assert uplink(encoded(things_stack(PLAIN) | {"end_device_ids": {"device_id": name}}))[0] is None

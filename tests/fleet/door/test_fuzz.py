@@ -1,4 +1,4 @@
-"""Whatever the door is asked: a documented answer, and nothing published that is not a report.
+"""Arbitrary requests to the door: documented answers, and only valid reports are published.
 
 The requests are those of support/fuzz_requests.py, at the application with hypothesis's choices, which
 shrinks what fails, and as bytes on a socket before a real broker.
@@ -36,7 +36,7 @@ def test_fuzzed_requests_get_documented_answers():
     assert set(answers) == fuzz_door.STATUSES  # each of them was seen
 
 
-def test_a_door_that_publishes_what_is_no_report_is_found(monkeypatch):
+def test_detects_door_that_publishes_invalid_reports(monkeypatch):
     monkeypatch.setattr(fuzz_door.body, "check", lambda payload: payload)
     with pytest.raises(AssertionError):
         asyncio.run(fuzz_door.run(3000, seed=1))

@@ -1,4 +1,4 @@
-"""Token buckets, by a clock of the test's own."""
+"""Token buckets on a simulated clock."""
 
 import pytest
 
@@ -12,7 +12,7 @@ class Clock:
         return self.now
 
 
-def test_a_burst_is_let_in_and_then_as_much_as_the_rate():
+def test_admits_burst_and_then_the_rate():
     clock = Clock()
     buckets = Buckets(Rate(2, 3), clock)
     assert [buckets.take("a") for _ in range(5)] == [0, 0, 0, 1, 1]
@@ -22,7 +22,7 @@ def test_a_burst_is_let_in_and_then_as_much_as_the_rate():
     assert [buckets.take("a") for _ in range(4)] == [0, 0, 0, 1]
 
 
-def test_tells_limited_client_when_to_retry_and_then_admits_it():
+def test_tells_client_when_to_retry_and_then_admits_it():
     clock = Clock()
     buckets = Buckets(Rate(0.25, 1), clock)
     assert buckets.take("a") == 0
@@ -34,7 +34,7 @@ def test_tells_limited_client_when_to_retry_and_then_admits_it():
     assert buckets.take("a") == 0
 
 
-def test_each_key_has_its_own_bucket_and_buckets_are_bounded():
+def test_each_key_has_a_bucket_up_to_a_maximum():
     buckets = Buckets(Rate(0.001, 1), Clock(), most=100)
     for key in range(1000):
         assert buckets.take(key) == 0
@@ -62,6 +62,7 @@ def test_crowd_does_not_evict_busy_client():
         ("unix:", ""),
         ("x" * 9000, ""),
     ],
+    ids=["IPv4", "mapped IPv4", "IPv6", "same network", "empty", "unix", "9000 characters"],
 )
 def test_client_key_is_ipv4_address_or_ipv6_network(address, client):
     assert client_of(address) == client

@@ -1,4 +1,4 @@
-"""What the door keeps of what a broker retains."""
+"""The retained messages that the door keeps."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_keeps_experiments_and_results_until_cleared():
     assert "home" not in retained.fleets
 
 
-def test_a_signed_withdrawal_is_handed_out_but_not_listed():
+def test_serves_signed_withdrawal_without_listing_it():
     retained = Retained(None)
     retained.take("hushmote/v1/home/experiment/temp", b"\0" + bytes(68))
     assert retained.experiments("home") == []
@@ -32,7 +32,7 @@ def test_a_signed_withdrawal_is_handed_out_but_not_listed():
     assert "home" in retained.fleets
 
 
-def test_a_fleet_that_was_named_is_known_without_an_experiment():
+def test_knows_named_fleet_without_experiment():
     assert "home" in Retained(["home"]).fleets
     assert "lab" not in Retained(["home"]).fleets
 
@@ -57,7 +57,7 @@ def test_ignores_foreign_long_and_excess_topics():
     assert retained.get("experiment", "h", "e0") == b"[]"
 
 
-def test_filters_are_of_all_fleets_or_of_those_named():
+def test_subscribes_to_all_fleets_or_named_ones():
     assert filters(None) == ["hushmote/v1/+/experiment/+", "hushmote/v1/+/result/+"]
     assert filters(["a", "b"])[2:] == ["hushmote/v1/b/experiment/+", "hushmote/v1/b/result/+"]
     with pytest.raises(NameRefused):

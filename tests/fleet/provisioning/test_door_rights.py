@@ -1,4 +1,4 @@
-"""The HTTP door's certificate at a real mosquitto on exactly the fleet's files: what it opens, its end."""
+"""The HTTP door's certificate at a real mosquitto with the fleet's files: its rights and its end."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `provision fleet` prints is run as it is printed, on one machine, up to a board that is revoked."""
+"""The printed steps of `provision fleet`, run unchanged on one machine up to a revoked board."""
 
 import contextlib
 import dataclasses
@@ -243,7 +243,7 @@ def let_in(folder: fleet_folder.FleetFolder, pem: Path, server: int) -> bool:
         return False
 
 
-def test_the_page_shows_the_commands_that_are_printed():
+def test_page_shows_the_printed_commands():
     spec = fleet_folder.FleetSpec(
         "home", ("broker.example", "10.0.0.5"), broker_folder="/srv/fleet-home/broker"
     )

@@ -46,297 +46,196 @@ def ledger(files: dict[str, str]) -> dict[str, str]:
     return {path: data for path, data in files.items() if path.startswith("/ldp/")}
 
 
-# --- What goes well -------------------------------------------------------------------------------
+class TestFailure:
+    def test_names_missing_port(self, bench: Bench):
+        with fails("no such port: /dev/ttyNONE", FlashError):
+            flash("/dev/ttyNONE", bench.settings)
 
+    def test_names_port_that_does_not_answer(self, bench: Bench):
+        host, port = os.openpty()
+        try:
+            with fails(r"no MicroPython answers at .*reset button", FlashError):
+                flash(os.ttyname(port), bench.settings, timeout_s=1)
+        finally:
+            os.close(host)
+            os.close(port)
 
-def test_a_fresh_board_gets_everything_and_a_ledger(flashed_once: Bench):
-    done, files = flashed_once.done, flashed_once.contents()
-    assert done is not None
-    assert done.ledger == "made"
-    assert done.unchanged == ()
-    assert set(done.copied) | {"/ldp/ledger0", "/ldp/ledger1"} == set(files)
-    assert bytes.fromhex(files["/main.py"]) == (ROOT / "device" / "main.py").read_bytes()
-    on_the_board = json.loads(bytes.fromhex(files["/settings.json"]))
-    assert on_the_board["key"] == keys.device_key(MASTER, FLEET, "board1").hex()
-    assert "ledger_made" not in on_the_board
-    assert load_settings(flashed_once.settings).ledger_made
-    for data in ledger(files).values():
-        record = bytes.fromhex(data)
-        # An empty ledger by its format: no entries, nothing spent, a CRC-32 that fits.
-        assert record[:2] == b"\x50\0"  # a yes
-        assert record[22:36] == bytes(14)
-        assert struct.unpack(">I", record[-4:])[0] == zlib.crc32(record[:-4])
-    assert flashed_once.lines[0].endswith("MicroPython " + done.firmware)
-    assert "ledger: made, empty" in flashed_once.lines
+    def test_missing_settings_leave_the_board_untouched(self, bench: Bench):
+        with bench.board() as board:
+            line = bench.fails(board, bench.folder / "none.settings.json")
+            assert line.endswith("make them with `hushmote provision`")
+            assert "wifi_ssid is empty" in bench.fails(board, bench.new_settings("empty", wifi_ssid=""))
+            assert b"raw REPL" not in board.output
 
-
-def test_reflashing_keeps_ledger_and_removes_stale_copies(used: Bench):
-    experiment = experiment_json(name="room_temp", window="all")
-    script = (
-        "import ldp_client, json, main\n"
-        "c = main.make_client(dict(main.load_settings(), announce_key=None))\n"
-        f"c.enroll({experiment!r})\n"
-        "print(len(c.report('room_temp', True)), c.status()['sum'])"
-    )
-    with used.board() as board:
-        assert on_board(board, script) == "18 1000000"
+    def test_detects_flipped_bit(self, used: Bench):
         before = used.contents()
-        on_board(board, "with open('/ldp_client.py', 'w') as f: f.write('raise SystemExit')")
-        again = used.flash(board)
-        assert "--yes applies only to a new ledger: this board keeps its answer" in used.lines
-        assert used.contents() == before
-        assert again.ledger == "kept"
-        assert again.copied == ()
-        # A new application and .py instead of .mpy change everything but the ledger.
-        application = used.folder / "other.py"
-        application.write_text("print('mine')\n")
-        changed = used.flash(board, main=application, source=True)
-        after = used.contents()
-        assert ledger(after) == ledger(before)
-        assert len(ledger(before)) == 2
-        modules = {f"/lib/{m}.py" for m in flash_module.MODULES if m != "async_reporter"}
-        assert set(changed.copied) == {*modules, "/lib/umqtt/simple.py", "/main.py"}
-        assert "/lib/ldp_client.mpy" not in after  # the stale one
-        assert bytes.fromhex(after["/lib/ldp_client.py"]) == (ROOT / "device/ldp_client.py").read_bytes()
-        assert on_board(board, "import ldp_client; print(ldp_client.__file__)") == "/lib/ldp_client.py"
+        other = used.folder / "other.py"
+        other.write_text("print('\N{SNOWMAN}' * 3)\n" * 20)
+        # The application's snowmen travel as \\xNN; nothing else that is sent does.
+        with used.board(noise=20) as board:
+            line = used.fails(board, main=other)
+            assert "other.py" not in line
+            assert line.startswith("main.py reads back differently")
+            assert used.contents() == before
+            used.flash(board, main=other)  # the noise is over
+            assert bytes.fromhex(used.contents()["/main.py"]) == other.read_bytes()
 
+    def test_power_cut_while_copying_leaves_the_board_unchanged(
+        self, used: Bench, monkeypatch: pytest.MonkeyPatch
+    ):
+        before = used.contents()
+        with used.board(brownout_bytes=30_000) as board:
+            give_up_at_the_cut(board, monkeypatch)
+            line = used.fails(board, source=True)
+            assert line.startswith("copying failed")
+            assert line.endswith("the board's files are unchanged")
+            # The folder for new files may remain if the board was not back in time to remove it. The board
+            # uses nothing in it, and the next flash removes it.
+            after = used.contents()
+            assert {
+                name: data for name, data in after.items() if not name.startswith("/hushmote.new/")
+            } == before
+            used.flash(board, source=True)
+            assert "/lib/ldp_client.py" in used.contents()
+            assert not any(name.startswith("/hushmote.new/") for name in used.contents())
+            assert ledger(used.contents()) == ledger(before)
 
-def test_a_running_application_is_interrupted_and_replaced(used: Bench):
-    endless = used.folder / "endless.py"
-    endless.write_text("import time\nprint('endless runs')\nwhile True:\n    time.sleep(1)\n")
-    short = used.folder / "short.py"
-    short.write_text("print('short runs')\n")
-    with used.board() as board:
-        used.flash(board, main=endless, reset=True)
-        assert board.wait_for(b"endless runs", HANGS_S)
-        used.flash(board, main=short, reset=True)
-        assert board.wait_for(b"short runs", HANGS_S)
+    def test_power_cut_in_first_flash_makes_no_ledger_and_keeps_id(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ):
+        with bench.board(brownout_bytes=20_000) as board:
+            give_up_at_the_cut(board, monkeypatch)
+            assert bench.fails(board).startswith("copying failed")
+            assert ledger(bench.contents()) == {}
+            assert not load_settings(bench.settings).ledger_made
+            assert bench.flash(board).ledger == "made"
 
-
-def test_the_manifest_freezes_modules_that_exist(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(ROOT / "device")  # as whatever runs a manifest does
-    calls: list[tuple[Any, ...]] = []
-
-    def record(*args: Any, **options: Any) -> None:
-        calls.append(args)
-
-    source = (ROOT / "device" / "manifest.py").read_text()
-    exec(source, {"include": record, "require": record, "module": record, "options": mock.MagicMock()})
-    frozen = [a[0] for a in calls if a[0].endswith(".py") and "$" not in a[0]]
-    further = [path.name for path in shipped_files().values()]
-    assert sorted(frozen) == sorted([*(f"{m}.py" for m in flash_module.MODULES), *further])
-    assert all((ROOT / "device" / name).exists() for name in frozen)
-
-
-# --- What goes wrong: one line, and the board as it was -----------------------------------------
-
-
-def test_a_port_that_is_not_there_is_named(bench: Bench):
-    with fails("no such port: /dev/ttyNONE", FlashError):
-        flash("/dev/ttyNONE", bench.settings)
-
-
-def test_a_port_that_does_not_answer_is_said(bench: Bench):
-    host, port = os.openpty()
-    try:
-        with fails(r"no MicroPython answers at .*reset button", FlashError):
-            flash(os.ttyname(port), bench.settings, timeout_s=1)
-    finally:
-        os.close(host)
-        os.close(port)
-
-
-def test_missing_settings_are_said_before_the_board_is_touched(bench: Bench):
-    with bench.board() as board:
-        line = bench.fails(board, bench.folder / "none.settings.json")
-        assert line.endswith("make them with `hushmote provision`")
-        assert "wifi_ssid is empty" in bench.fails(board, bench.new_settings("empty", wifi_ssid=""))
-        assert b"raw REPL" not in board.output
-
-
-def test_a_bit_flipped_on_the_way_is_noticed(used: Bench):
-    before = used.contents()
-    other = used.folder / "other.py"
-    other.write_text("print('\N{SNOWMAN}' * 3)\n" * 20)
-    # The application's snowmen travel as \\xNN; nothing else that is sent does.
-    with used.board(noise=20) as board:
-        line = used.fails(board, main=other)
-        assert "other.py" not in line
-        assert line.startswith("main.py reads back differently")
-        assert used.contents() == before
-        used.flash(board, main=other)  # the noise is over
-        assert bytes.fromhex(used.contents()["/main.py"]) == other.read_bytes()
-
-
-def test_a_power_cut_while_copying_leaves_the_board_as_it_was(used: Bench, monkeypatch: pytest.MonkeyPatch):
-    before = used.contents()
-    with used.board(brownout_bytes=30_000) as board:
-        give_up_at_the_cut(board, monkeypatch)
-        line = used.fails(board, source=True)
-        assert line.startswith("copying failed")
-        assert line.endswith("the board's files are unchanged")
-        # The power was gone: the folder for new files may be left, if the board was not back in time for it
-        # to be removed. Nothing that the board uses is in it, and the next flash removes it.
-        after = used.contents()
-        assert {name: data for name, data in after.items() if not name.startswith("/hushmote.new/")} == before
-        used.flash(board, source=True)
-        assert "/lib/ldp_client.py" in used.contents()
-        assert not any(name.startswith("/hushmote.new/") for name in used.contents())
-        assert ledger(used.contents()) == ledger(before)
-
-
-def test_power_cut_in_first_flash_makes_no_ledger_and_keeps_id(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    with bench.board(brownout_bytes=20_000) as board:
-        give_up_at_the_cut(board, monkeypatch)
-        assert bench.fails(board).startswith("copying failed")
-        assert ledger(bench.contents()) == {}
+    def test_reports_full_file_system_before_and_while_copying(self, bench: Bench):
+        with bench.board(flash_bytes=64 * 1024) as board:
+            assert re.search(r"has \d+ KB free and \d+ KB are needed", bench.fails(board))
+            assert bench.contents() == {}
+            assert "file system is full" in bench.fails(board, source=True, spare_bytes=-1_000_000)
+            assert bench.contents() == {}
         assert not load_settings(bench.settings).ledger_made
-        assert bench.flash(board).ledger == "made"
+
+    def test_never_installs_application_with_syntax_error(self, bench: Bench):
+        broken = bench.folder / "broken.py"
+        broken.write_text("def f(:\n")
+        with bench.board() as board:
+            assert "SyntaxError" in bench.fails(board, main=broken)
+            assert bench.contents() == {}
+
+    def test_reports_missing_wifi_firmware_before_copying(self, bench: Bench):
+        with bench.board(wifi="") as board:
+            line = bench.fails(board)
+            assert line.startswith("this firmware has no Wi-Fi, which the example application needs")
+            assert bench.contents() == {}
+            own = bench.folder / "own.py"
+            own.write_text("print('over a modem')\n")
+            assert bench.flash(board, main=own).ledger == "made"
 
 
-def test_small_file_system_is_named_before_and_while_copying(bench: Bench):
-    with bench.board(flash_bytes=64 * 1024) as board:
-        assert re.search(r"has \d+ KB free and \d+ KB are needed", bench.fails(board))
-        assert bench.contents() == {}
-        assert "file system is full" in bench.fails(board, source=True, spare_bytes=-1_000_000)
-        assert bench.contents() == {}
-    assert not load_settings(bench.settings).ledger_made
+class TestUmqtt:
+    def test_is_bundled_and_known_by_its_hash(self, tmp_path: Path):
+        content = umqtt_simple.bundled()
+        assert content.endswith(b"\n__version__ = '1.8.0'\n")
+        assert hashlib.sha256(content).hexdigest() == umqtt_simple.SHA256
+        licence = umqtt_simple.PATH.with_name("LICENSE").read_text()
+        assert licence.startswith(
+            "The MIT License (MIT)\n\nCopyright (c) 2013, 2014 micropython-lib contributors\n"
+        )
+        altered = tmp_path / "simple.py"
+        altered.write_bytes(content.replace(b"qos=0", b"qos=1", 1))
+        with fails(r"simple\.py is not umqtt.simple 1\.8\.0: install Hushmote again", FlashError):
+            umqtt_simple.bundled(altered)
+        with fails(r"^cannot read .*none: No such file", FlashError):
+            umqtt_simple.bundled(tmp_path / "none")
+
+    def test_is_installed_without_a_network(self, used: Bench, monkeypatch: pytest.MonkeyPatch):
+        # Whatever would be downloaded goes through a proxy that is not there.
+        for name in ("http_proxy", "https_proxy"):
+            monkeypatch.setenv(name, "http://127.0.0.1:9")
+        own = used.folder / "umqtt" / "simple.py"
+        own.parent.mkdir()
+        own.write_text("class MQTTClient:\n    pass\n")
+        version = "import umqtt.simple as u; print(u.__file__, getattr(u, '__version__', None))"
+        with used.board() as board:
+            # One of one's own takes its place, and its place only.
+            for further, comes in (([str(own)], "None"), ([], "1.8.0")):
+                assert used.flash(board, further=further).copied == ("/lib/umqtt/simple.mpy",)
+                assert on_board(board, version) == f"/lib/umqtt/simple.mpy {comes}"
 
 
-def test_never_installs_application_with_syntax_error(bench: Bench):
-    broken = bench.folder / "broken.py"
-    broken.write_text("def f(:\n")
-    with bench.board() as board:
-        assert "SyntaxError" in bench.fails(board, main=broken)
-        assert bench.contents() == {}
+class TestBoard:
+    def test_accepts_supported_boards(self):
+        check_board(FINE, wifi=True)
+        check_board(dataclasses.replace(FINE, network=False), wifi=False)
 
-
-def test_reports_missing_wifi_firmware_before_copying(bench: Bench):
-    with bench.board(wifi="") as board:
-        line = bench.fails(board)
-        assert line.startswith("this firmware has no Wi-Fi, which the example application needs")
-        assert bench.contents() == {}
-        own = bench.folder / "own.py"
-        own.write_text("print('over a modem')\n")
-        assert bench.flash(board, main=own).ledger == "made"
-
-
-def test_copies_async_reporter_only_if_application_imports_it(bench: Bench):
-    own = bench.folder / "own.py"
-    own.write_text("import async_reporter\n")
-    settings = load_settings(bench.settings)
-    board = dataclasses.replace(FINE, files={f"/lib/umqtt/simple.{x}": None for x in ("py", "mpy")})
-    for main, comes in ((own, True), (None, False)):
-        wanted = flash_module._files_for(board, settings, flash_module.Load(main=main), {})
-        assert ("/lib/async_reporter.mpy" in [f.path for f in wanted]) is comes
-
-
-def test_umqtt_is_bundled_and_known_by_its_hash(tmp_path: Path):
-    content = umqtt_simple.bundled()
-    assert content.endswith(b"\n__version__ = '1.8.0'\n")
-    assert hashlib.sha256(content).hexdigest() == umqtt_simple.SHA256
-    licence = umqtt_simple.PATH.with_name("LICENSE").read_text()
-    assert licence.startswith(
-        "The MIT License (MIT)\n\nCopyright (c) 2013, 2014 micropython-lib contributors\n"
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"version": ()}, "install MicroPython"),
+            (
+                {"version": (1, 22, 2)},
+                "^the board has MicroPython 1.22.2: install 1.23 or later on it first$",
+            ),
+            ({"free_bytes": None}, "no file system"),
+            ({"entropy": False}, "os.urandom"),
+            ({"network": False}, "no Wi-Fi.*Pico W, not Pico.*--main"),
+        ],
+        ids=["no MicroPython", "old MicroPython", "no file system", "no entropy", "no network"],
     )
-    altered = tmp_path / "simple.py"
-    altered.write_bytes(content.replace(b"qos=0", b"qos=1", 1))
-    with fails(r"simple\.py is not umqtt.simple 1\.8\.0: install Hushmote again", FlashError):
-        umqtt_simple.bundled(altered)
-    with fails(r"^cannot read .*none: No such file", FlashError):
-        umqtt_simple.bundled(tmp_path / "none")
+    def test_refuses_other_boards(self, change: dict, words: str):
+        with fails(words, FlashError):
+            check_board(dataclasses.replace(FINE, **change), wifi=True)
 
 
-def test_a_board_without_umqtt_gets_one_without_a_network(used: Bench, monkeypatch: pytest.MonkeyPatch):
-    # Whatever would be downloaded goes through a proxy that is not there.
-    for name in ("http_proxy", "https_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-    own = used.folder / "umqtt" / "simple.py"
-    own.parent.mkdir()
-    own.write_text("class MQTTClient:\n    pass\n")
-    version = "import umqtt.simple as u; print(u.__file__, getattr(u, '__version__', None))"
-    with used.board() as board:
-        # One of one's own takes its place, and its place only.
-        for further, comes in (([str(own)], "None"), ([], "1.8.0")):
-            assert used.flash(board, further=further).copied == ("/lib/umqtt/simple.mpy",)
-            assert on_board(board, version) == f"/lib/umqtt/simple.mpy {comes}"
+class TestLedger:
+    def test_settings_make_only_one(self, used: Bench):
+        (used.folder / "board.img").unlink()
+        with used.board() as blank:
+            assert "have made a ledger on a board already" in used.fails(blank)
+            assert used.contents() == {}
 
+    def test_damaged_one_is_kept_and_lost_one_is_not_replaced(self, used: Bench):
+        with used.board() as board:
+            on_board(board, "for n in '01': open('/ldp/ledger' + n, 'wb').close()")
+            damaged = ledger(used.contents())
+            assert used.flash(board).ledger == "kept"
+            assert ledger(used.contents()) == damaged
+            on_board(board, "import os\nfor n in os.listdir('/ldp'): os.remove('/ldp/' + n)")
+            assert "its ledger is gone" in used.fails(board)
+            assert ledger(used.contents()) == {}
+            assert "its ledger is gone" in used.fails(board, used.new_settings("board2"))
 
-def test_supported_boards_are_taken():
-    check_board(FINE, wifi=True)
-    check_board(dataclasses.replace(FINE, network=False), wifi=False)
+    def test_board_refuses_to_overwrite_it(self, used: Bench, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(flash_module, "check_ledger", lambda *args: True)
+        before = ledger(used.contents())
+        mark_ledger(used.settings, load_settings(used.settings), False)
+        with used.board() as board:
+            assert "could not make its ledger (LedgerExists" in used.fails(board)
+        assert ledger(used.contents()) == before
+        assert not load_settings(used.settings).ledger_made  # they have made none, and can still be used
 
+    def test_interrupted_first_write_counts_as_none(self, bench: Bench):
+        with bench.board() as board:
+            on_board(board, "import os\nos.mkdir('/ldp')\nopen('/ldp/ledger0', 'w').close()")
+            assert bench.flash(board).ledger == "made"
+        assert all(len(data) == 80 for data in ledger(bench.contents()).values())  # 40 bytes in hex
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"version": ()}, "install MicroPython"),
-        ({"version": (1, 22, 2)}, "^the board has MicroPython 1.22.2: install 1.23 or later on it first$"),
-        ({"free_bytes": None}, "no file system"),
-        ({"entropy": False}, "os.urandom"),
-        ({"network": False}, "no Wi-Fi.*Pico W, not Pico.*--main"),
-    ],
-)
-def test_other_boards_are_refused(change: dict, words: str):
-    with fails(words, FlashError):
-        check_board(dataclasses.replace(FINE, **change), wifi=True)
-
-
-# --- The ledger is nobody's to overwrite -----------------------------------------------------------
-
-
-def test_settings_that_made_a_ledger_make_no_second_one(used: Bench):
-    (used.folder / "board.img").unlink()
-    with used.board() as blank:
-        assert "have made a ledger on a board already" in used.fails(blank)
-        assert used.contents() == {}
-
-
-def test_keeps_damaged_ledger_and_does_not_replace_lost_one(used: Bench):
-    with used.board() as board:
-        on_board(board, "for n in '01': open('/ldp/ledger' + n, 'wb').close()")
-        damaged = ledger(used.contents())
-        assert used.flash(board).ledger == "kept"
-        assert ledger(used.contents()) == damaged
-        on_board(board, "import os\nfor n in os.listdir('/ldp'): os.remove('/ldp/' + n)")
-        assert "its ledger is gone" in used.fails(board)
-        assert ledger(used.contents()) == {}
-        assert "its ledger is gone" in used.fails(board, used.new_settings("board2"))
-
-
-def test_the_board_itself_refuses_to_overwrite_a_ledger(used: Bench, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(flash_module, "check_ledger", lambda *args: True)
-    before = ledger(used.contents())
-    mark_ledger(used.settings, load_settings(used.settings), False)
-    with used.board() as board:
-        assert "could not make its ledger (LedgerExists" in used.fails(board)
-    assert ledger(used.contents()) == before
-    assert not load_settings(used.settings).ledger_made  # they have made none, and can still be used
-
-
-def test_interrupted_first_ledger_write_counts_as_no_ledger(bench: Bench):
-    with bench.board() as board:
-        on_board(board, "import os\nos.mkdir('/ldp')\nopen('/ldp/ledger0', 'w').close()")
-        assert bench.flash(board).ledger == "made"
-    assert all(len(data) == 80 for data in ledger(bench.contents()).values())  # 40 bytes in hex
-
-
-def test_refuses_settings_of_another_board(used: Bench):
-    new = used.new_settings("board2")
-    with used.board() as board:
-        all_files = used.contents()
-        before = ledger(all_files)
-        assert "this board is board1 and the settings are board2's" in used.fails(board, new)
-        assert "new device id" in used.fails(board, provision_again=True)
-        assert used.contents() == all_files
-        assert used.flash(board, new, provision_again=True).ledger == "made again"
-        assert "privacy bound" in used.lines[-1]
-        after = ledger(used.contents())
-        assert all(after[path] != before[path] for path in before)
-        assert "new device id" in used.fails(board, new, provision_again=True)
-
-
-# --- The application ---------------------------------------------------------------------------------
+    def test_is_kept_if_settings_are_of_another_board(self, used: Bench):
+        new = used.new_settings("board2")
+        with used.board() as board:
+            all_files = used.contents()
+            before = ledger(all_files)
+            assert "this board is board1 and the settings are board2's" in used.fails(board, new)
+            assert "new device id" in used.fails(board, provision_again=True)
+            assert used.contents() == all_files
+            assert used.flash(board, new, provision_again=True).ledger == "made again"
+            assert "privacy bound" in used.lines[-1]
+            after = ledger(used.contents())
+            assert all(after[path] != before[path] for path in before)
+            assert "new device id" in used.fails(board, new, provision_again=True)
 
 
 def quick(bench: Bench, **changes: str) -> Path:
@@ -348,64 +247,6 @@ def quick(bench: Bench, **changes: str) -> Path:
     path = bench.folder / "quick.py"
     path.write_text(source)
     return path
-
-
-def test_from_a_blank_board_to_reports_that_verify(bench: Bench):
-    budget = {"rule": "sum", "cap": 2_000_000}
-    payload = number_json(4, name="room_temp", high=40_000, budget=budget, window="all")
-    experiment = ldp_client.Experiment.parse(payload)
-    topic = topics.experiment_topic(FLEET, "room_temp")
-    signed = keys.sign_experiment(MASTER, topic, payload, serial=1)
-    received: list[bytes] = []
-    with MosquittoBroker() as broker:
-        listener = paho.Client(CallbackAPIVersion.VERSION2)
-        listener.on_message = lambda client, data, message: received.append(bytes(message.payload))
-        listener.connect("127.0.0.1", broker.port)
-        listener.subscribe(topics.report_topic(FLEET, "board1"), 1)
-        listener.publish(topic, signed, qos=1, retain=True)
-        listener.loop_start()
-        settings = bench.new_settings("board9")
-        settings.unlink()
-        bench.settings.unlink()
-        bench.settings = bench.new_settings("board1", mqtt_port=broker.port)
-        # Three wake-ups, an hour of sleep between them lasting 0.4 s; the budget is for two reports.
-        with bench.board(wifi=WIFI, sleep_scale=1e-4) as board:
-            bench.flash(board, main=quick(bench), reset=True)
-            spent = board.wait_for(b"silent: its budget is spent, after 2 reports\r\n", HANGS_S)
-            text = board.output.decode(errors="replace")
-        listener.loop_stop()
-        listener.disconnect()
-    assert spent, text[-2000:]
-    assert "room_temp: 1 reports made, 1 left" in text
-    assert board.sleeps_ms[0] > 3_500_000
-    decoded = [report.decode(r) for r in received]
-    assert sorted({r.number for r in decoded}) == [1, 2]
-    key = keys.device_key(MASTER, FLEET, "board1")
-    for r in decoded:
-        assert r.digest == experiment.digest
-        assert report.verify(r, key, "board1", experiment.sha256)
-        assert not report.verify(r, key[::-1], "board1", experiment.sha256)
-
-
-def test_board_opens_no_connection_before_opt_in_at_prompt(bench: Bench):
-    with socket.create_server(("127.0.0.1", 0)) as broker:
-        bench.settings.unlink()
-        bench.settings = bench.new_settings("board1", mqtt_port=broker.getsockname()[1])
-        with bench.board(wifi=WIFI, sleep_scale=1e-4) as board:
-            bench.flash(board, yes=False, main=quick(bench), reset=True)
-            silent = b"silent, as nobody has said yes yet; with a yes it answers room_temp: yes() says it\r\n"
-            assert board.wait_for(silent, HANGS_S), board.output[-2000:]
-            assert bench.lines[-2] == (
-                "silent until someone at the board says yes: hold its button for 3 s, "
-                "or type yes() at its prompt"
-            )
-            broker.setblocking(False)
-            with pytest.raises(BlockingIOError):
-                broker.accept()
-            say_yes = ["resume", "exec", "yes()", "+", "reset"]
-            subprocess.run([sys.executable, "-m", "mpremote", "connect", board.port, *say_yes], check=True)
-            broker.settimeout(60)
-            broker.accept()[0].close()
 
 
 WIRINGS = [
@@ -470,27 +311,169 @@ for line in LINES:
 """
 
 
-def test_wrong_wiring_gives_one_line_that_says_what_to_do(used: Bench):
-    with used.board(wifi=WIFI) as board:
-        said = on_board(board, f"LINES = {[w for w, _ in WIRINGS]!r}\n" + _WIRE)
-    answers = [part.strip() for part in said.split("--\n")]
-    answers[-1] = answers[-1].removesuffix("--").strip()
-    assert [a.split("; next try in")[0] for a in answers] == ["hushmote: " + says for _, says in WIRINGS]
-    assert all("\n" not in a for a in answers)
+class TestFlash:
+    def test_fresh_board_gets_all_files_and_a_ledger(self, flashed_once: Bench):
+        done, files = flashed_once.done, flashed_once.contents()
+        assert done is not None
+        assert done.ledger == "made"
+        assert done.unchanged == ()
+        assert set(done.copied) | {"/ldp/ledger0", "/ldp/ledger1"} == set(files)
+        assert bytes.fromhex(files["/main.py"]) == (ROOT / "device" / "main.py").read_bytes()
+        on_the_board = json.loads(bytes.fromhex(files["/settings.json"]))
+        assert on_the_board["key"] == keys.device_key(MASTER, FLEET, "board1").hex()
+        assert "ledger_made" not in on_the_board
+        assert load_settings(flashed_once.settings).ledger_made
+        for data in ledger(files).values():
+            record = bytes.fromhex(data)
+            # An empty ledger by its format: no entries, nothing spent, a CRC-32 that fits.
+            assert record[:2] == b"\x50\0"  # a yes
+            assert record[22:36] == bytes(14)
+            assert struct.unpack(">I", record[-4:])[0] == zlib.crc32(record[:-4])
+        assert flashed_once.lines[0].endswith("MicroPython " + done.firmware)
+        assert "ledger: made, empty" in flashed_once.lines
+
+    def test_again_keeps_ledger_and_removes_stale_copies(self, used: Bench):
+        experiment = experiment_json(name="room_temp", window="all")
+        script = (
+            "import ldp_client, json, main\n"
+            "c = main.make_client(dict(main.load_settings(), announce_key=None))\n"
+            f"c.enroll({experiment!r})\n"
+            "print(len(c.report('room_temp', True)), c.status()['sum'])"
+        )
+        with used.board() as board:
+            assert on_board(board, script) == "18 1000000"
+            before = used.contents()
+            on_board(board, "with open('/ldp_client.py', 'w') as f: f.write('raise SystemExit')")
+            again = used.flash(board)
+            assert "--yes applies only to a new ledger: this board keeps its answer" in used.lines
+            assert used.contents() == before
+            assert again.ledger == "kept"
+            assert again.copied == ()
+            # A new application and .py instead of .mpy change everything but the ledger.
+            application = used.folder / "other.py"
+            application.write_text("print('mine')\n")
+            changed = used.flash(board, main=application, source=True)
+            after = used.contents()
+            assert ledger(after) == ledger(before)
+            assert len(ledger(before)) == 2
+            modules = {f"/lib/{m}.py" for m in flash_module.MODULES if m != "async_reporter"}
+            assert set(changed.copied) == {*modules, "/lib/umqtt/simple.py", "/main.py"}
+            assert "/lib/ldp_client.mpy" not in after  # the stale one
+            assert bytes.fromhex(after["/lib/ldp_client.py"]) == (ROOT / "device/ldp_client.py").read_bytes()
+            assert on_board(board, "import ldp_client; print(ldp_client.__file__)") == "/lib/ldp_client.py"
+
+    def test_interrupts_and_replaces_running_application(self, used: Bench):
+        endless = used.folder / "endless.py"
+        endless.write_text("import time\nprint('endless runs')\nwhile True:\n    time.sleep(1)\n")
+        short = used.folder / "short.py"
+        short.write_text("print('short runs')\n")
+        with used.board() as board:
+            used.flash(board, main=endless, reset=True)
+            assert board.wait_for(b"endless runs", HANGS_S)
+            used.flash(board, main=short, reset=True)
+            assert board.wait_for(b"short runs", HANGS_S)
+
+    def test_copies_async_reporter_only_if_application_imports_it(self, bench: Bench):
+        own = bench.folder / "own.py"
+        own.write_text("import async_reporter\n")
+        settings = load_settings(bench.settings)
+        board = dataclasses.replace(FINE, files={f"/lib/umqtt/simple.{x}": None for x in ("py", "mpy")})
+        for main, comes in ((own, True), (None, False)):
+            wanted = flash_module._files_for(board, settings, flash_module.Load(main=main), {})
+            assert ("/lib/async_reporter.mpy" in [f.path for f in wanted]) is comes
+
+    def test_blank_board_sends_reports_that_verify(self, bench: Bench):
+        budget = {"rule": "sum", "cap": 2_000_000}
+        payload = number_json(4, name="room_temp", high=40_000, budget=budget, window="all")
+        experiment = ldp_client.Experiment.parse(payload)
+        topic = topics.experiment_topic(FLEET, "room_temp")
+        signed = keys.sign_experiment(MASTER, topic, payload, serial=1)
+        received: list[bytes] = []
+        with MosquittoBroker() as broker:
+            listener = paho.Client(CallbackAPIVersion.VERSION2)
+            listener.on_message = lambda client, data, message: received.append(bytes(message.payload))
+            listener.connect("127.0.0.1", broker.port)
+            listener.subscribe(topics.report_topic(FLEET, "board1"), 1)
+            listener.publish(topic, signed, qos=1, retain=True)
+            listener.loop_start()
+            settings = bench.new_settings("board9")
+            settings.unlink()
+            bench.settings.unlink()
+            bench.settings = bench.new_settings("board1", mqtt_port=broker.port)
+            # Three wake-ups, an hour of sleep between them lasting 0.4 s; the budget is for two reports.
+            with bench.board(wifi=WIFI, sleep_scale=1e-4) as board:
+                bench.flash(board, main=quick(bench), reset=True)
+                spent = board.wait_for(b"silent: its budget is spent, after 2 reports\r\n", HANGS_S)
+                text = board.output.decode(errors="replace")
+            listener.loop_stop()
+            listener.disconnect()
+        assert spent, text[-2000:]
+        assert "room_temp: 1 reports made, 1 left" in text
+        assert board.sleeps_ms[0] > 3_500_000
+        decoded = [report.decode(r) for r in received]
+        assert sorted({r.number for r in decoded}) == [1, 2]
+        key = keys.device_key(MASTER, FLEET, "board1")
+        for r in decoded:
+            assert r.digest == experiment.digest
+            assert report.verify(r, key, "board1", experiment.sha256)
+            assert not report.verify(r, key[::-1], "board1", experiment.sha256)
+
+    def test_board_opens_no_connection_before_opt_in_at_prompt(self, bench: Bench):
+        with socket.create_server(("127.0.0.1", 0)) as broker:
+            bench.settings.unlink()
+            bench.settings = bench.new_settings("board1", mqtt_port=broker.getsockname()[1])
+            with bench.board(wifi=WIFI, sleep_scale=1e-4) as board:
+                bench.flash(board, yes=False, main=quick(bench), reset=True)
+                silent = (
+                    b"silent, as nobody has said yes yet; with a yes it answers room_temp: yes() says it\r\n"
+                )
+                assert board.wait_for(silent, HANGS_S), board.output[-2000:]
+                assert bench.lines[-2] == (
+                    "silent until someone at the board says yes: hold its button for 3 s, "
+                    "or type yes() at its prompt"
+                )
+                broker.setblocking(False)
+                with pytest.raises(BlockingIOError):
+                    broker.accept()
+                say_yes = ["resume", "exec", "yes()", "+", "reset"]
+                subprocess.run(
+                    [sys.executable, "-m", "mpremote", "connect", board.port, *say_yes], check=True
+                )
+                broker.settimeout(60)
+                broker.accept()[0].close()
+
+    def test_example_gives_one_line_of_advice_for_wrong_wiring(self, used: Bench):
+        with used.board(wifi=WIFI) as board:
+            said = on_board(board, f"LINES = {[w for w, _ in WIRINGS]!r}\n" + _WIRE)
+        answers = [part.strip() for part in said.split("--\n")]
+        answers[-1] = answers[-1].removesuffix("--").strip()
+        assert [a.split("; next try in")[0] for a in answers] == ["hushmote: " + says for _, says in WIRINGS]
+        assert all("\n" not in a for a in answers)
 
 
-# --- Parts ------------------------------------------------------------------------------------------
+class TestParts:
+    def test_manifest_freezes_modules_that_exist(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.chdir(ROOT / "device")  # as whatever runs a manifest does
+        calls: list[tuple[Any, ...]] = []
 
+        def record(*args: Any, **options: Any) -> None:
+            calls.append(args)
 
-@pytest.mark.parametrize(
-    ("mpy", "name"),
-    [(0x0706, "x86"), (0x1306, "armv6m"), (0x2B06, "xtensawin"), (0x0006, None), (0xFF06, None)],
-)
-def test_the_architecture_is_read_from_the_boards_own_number(mpy: int, name: str | None):
-    # RP2040: armv6m is 4, 4 << 10 = 0x1000 with the sub-version 3 << 8; ESP32: xtensawin is 10.
-    assert architecture(mpy) == name
+        source = (ROOT / "device" / "manifest.py").read_text()
+        exec(source, {"include": record, "require": record, "module": record, "options": mock.MagicMock()})
+        frozen = [a[0] for a in calls if a[0].endswith(".py") and "$" not in a[0]]
+        further = [path.name for path in shipped_files().values()]
+        assert sorted(frozen) == sorted([*(f"{m}.py" for m in flash_module.MODULES), *further])
+        assert all((ROOT / "device" / name).exists() for name in frozen)
 
+    @pytest.mark.parametrize(
+        ("mpy", "name"),
+        [(0x0706, "x86"), (0x1306, "armv6m"), (0x2B06, "xtensawin"), (0x0006, None), (0xFF06, None)],
+    )
+    def test_architecture_comes_from_mpy_number_of_board(self, mpy: int, name: str | None):
+        # RP2040: armv6m is 4, 4 << 10 = 0x1000 with the sub-version 3 << 8; ESP32: xtensawin is 10.
+        assert architecture(mpy) == name
 
-def test_firmware_of_other_compiled_files_is_told_of_source():
-    with fails("--source", FlashError):
-        compile_mpy(ROOT / "device" / "ldp_client.py", 5, "ldp_client.py")
+    def test_refusal_of_other_mpy_version_suggests_source(self):
+        with fails("--source", FlashError):
+            compile_mpy(ROOT / "device" / "ldp_client.py", 5, "ldp_client.py")

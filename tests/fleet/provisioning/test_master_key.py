@@ -1,4 +1,4 @@
-"""Master keys and the signing key are kept safe or refused, and are never part of a message."""
+"""Master keys and the signing key: stored safely or refused, and never part of a message."""
 
 import os
 
@@ -48,7 +48,7 @@ class TestSeparateFiles:
         with fails(r"signing\.key holds a signing key alone: give the file of", MasterKeyError):
             load_keys(signing)
 
-    def test_both_together_are_the_keys_that_were_made(self, files):
+    def test_both_together_hold_the_original_keys(self, files):
         counting, signing, made = files
         assert load_keys(counting, signing=signing) == made
         assert {path.stat().st_mode & 0o777 for path in (counting, signing)} == {0o600}
@@ -58,110 +58,114 @@ class TestSeparateFiles:
         with fails("is not the signing key that belongs to", MasterKeyError):
             load_keys(files[0], signing=tmp_path / "b.signing.key")
 
-    def test_makes_neither_where_one_exists(self, files, tmp_path):
+    def test_creates_neither_if_one_exists(self, files, tmp_path):
         for pair in ((tmp_path / "new.key", files[1]), (files[0], tmp_path / "new.key")):
             with unchanged(tmp_path), fails("exists", MasterKeyError):
                 create_keys(*pair)
 
-    @pytest.mark.parametrize("announce", ["", "00" * 63, "0g" * 64])
+    @pytest.mark.parametrize("announce", ["", "00" * 63, "0g" * 64], ids=["empty", "63 bytes", "not hex"])
     def test_rejects_malformed_announce_key_unquoted(self, announce, tmp_path):
         path = write(tmp_path / "master.key", f"{MASTER.hex()}\nannounce:{announce}\n")
         with pytest.raises(MasterKeyError, match="128 hex digits after announce:") as caught:
             load_keys(path)
         assert not announce or announce not in str(caught.value)
 
-    def test_the_environment_may_hold_keys_that_only_count(self):
+    def test_environment_may_hold_keys_that_only_count(self):
         announce = FLEET_KEYS.announce_key
         environ = {"HUSHMOTE_MASTER_KEY": f"{MASTER.hex()},announce:{announce.hex()}"}
         assert load_keys(None, environ) == FleetKeys((MASTER,), announce=announce)
 
-    def test_a_combined_file_from_before_loads_and_signs(self, tmp_path):
+    def test_older_combined_file_loads_and_signs(self, tmp_path):
         path = write(tmp_path / "master.key", f"{MASTER.hex()}\n{SIGNING_LINE}\n")
         assert load_keys(path) == FLEET_KEYS
         assert load_signing_key(path) == SIGNING
 
 
-def test_new_keys_are_private_and_read_back(tmp_path):
-    path = tmp_path / "master.key"
-    made = create_keys(path)
-    assert load_keys(path) == made
-    assert len(made.announce_key) == 64
-    assert path.stat().st_mode & 0o777 == 0o600
-    with fails("exists", MasterKeyError):
+class TestKeyFile:
+    def test_new_keys_are_private_and_round_trip(self, tmp_path):
+        path = tmp_path / "master.key"
+        made = create_keys(path)
+        assert load_keys(path) == made
+        assert len(made.announce_key) == 64
+        assert path.stat().st_mode & 0o777 == 0o600
+        with fails("exists", MasterKeyError):
+            create_keys(path)
+        assert load_keys(path) == made
+        other = create_keys(tmp_path / "other.key")
+        assert len({*made.masters, made.signing, *other.masters, other.signing}) == 4
+        with fails("cannot write", MasterKeyError):
+            create_keys(tmp_path / "nowhere" / "master.key")
+
+    @pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")
+    @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620, 0o601], ids=oct)
+    def test_rejects_file_that_others_can_open(self, tmp_path, mode):
+        path = tmp_path / "master.key"
         create_keys(path)
-    assert load_keys(path) == made
-    other = create_keys(tmp_path / "other.key")
-    assert len({*made.masters, made.signing, *other.masters, other.signing}) == 4
-    with fails("cannot write", MasterKeyError):
-        create_keys(tmp_path / "nowhere" / "master.key")
+        path.chmod(mode)
+        with fails("chmod 600", MasterKeyError):
+            load_keys(path)
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", "00" * 31, "00" * 33, "0g" * 32, "00" * 32 + "\n" + "00" * 32, "é" * 64],
+        ids=["empty", "31 bytes", "33 bytes", "not hex", "two keys", "not ASCII"],
+    )
+    @pytest.mark.parametrize("more", ["", "\n" + SIGNING_LINE], ids=["alone", "with signing key"])
+    def test_rejects_malformed_key_without_showing_it(self, tmp_path, text, more):
+        path = write(tmp_path / "master.key", text + more)
+        with pytest.raises(MasterKeyError, match="64 hex digits") as caught:
+            load_keys(path)
+        assert not text or text not in str(caught.value)
+        assert SIGNING.hex() not in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "signing",
+        ["", "00" * 32, "ff" * 32, "11" * 31, "11" * 33, "1g" * 32],
+        ids=["empty", "zero", "above the order", "31 bytes", "33 bytes", "not hex"],
+    )
+    def test_rejects_malformed_signing_key_without_showing_it(self, tmp_path, signing):
+        path = write(tmp_path / "master.key", f"{MASTER.hex()}\nsigning:{signing}\n")
+        with pytest.raises(
+            MasterKeyError, match="a P-256 key of exactly 64 hex digits after signing:"
+        ) as caught:
+            load_keys(path)
+        assert not signing or signing not in str(caught.value)
+
+    def test_explains_how_to_get_missing_signing_key(self, tmp_path):
+        path = write(tmp_path / "master.key", MASTER.hex() + "\n")
+        assert load_unsigned(path) == (MASTER,)
+        with fails(r"or signing key.* `hushmote provision upgrade`", MasterKeyError):
+            load_keys(path)
+        with fails("put a comma, signing: and 64 random hex digits after", MasterKeyError):
+            load_keys(None, {"HUSHMOTE_MASTER_KEY": MASTER.hex()})
+        path.write_text(to_text(FLEET_KEYS))
+        assert load_unsigned(path) is None
+
+    def test_keeps_several_master_keys_in_order(self, tmp_path):
+        made = tuple(bytes([i]) * 32 for i in range(5))
+        path = write(tmp_path / "master.key", to_text(FleetKeys(made[:4], SIGNING)))
+        assert load_keys(path) == FleetKeys(made[:4], SIGNING)
+        path.write_text(to_text(FleetKeys(made, SIGNING)))
+        with fails("at most 4", MasterKeyError):
+            load_keys(path)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620, 0o601])
-def test_a_key_file_that_others_can_open_is_refused(tmp_path, mode):
-    path = tmp_path / "master.key"
-    create_keys(path)
-    path.chmod(mode)
-    with fails("chmod 600", MasterKeyError):
-        load_keys(path)
+class TestEnvironment:
+    def test_is_used_without_a_file(self, tmp_path):
+        environ = {"HUSHMOTE_MASTER_KEY": f"{MASTER.hex()},{SIGNING_LINE}"}
+        assert load_keys(None, environ) == FLEET_KEYS
+        assert load_keys(None, {"HUSHMOTE_MASTER_KEY": to_text(FLEET_KEYS)}) == FLEET_KEYS
+        assert load_keys(None, {}) is None
+        with fails("HUSHMOTE_MASTER_KEY", MasterKeyError):
+            load_keys(None, {"HUSHMOTE_MASTER_KEY": "secret"})
+        with fails("No such file", MasterKeyError):
+            load_keys(tmp_path / "absent", environ)
 
-
-@pytest.mark.parametrize(
-    "text", ["", "00" * 31, "00" * 33, "0g" * 32, "00" * 32 + "\n" + "00" * 32, "é" * 64]
-)
-@pytest.mark.parametrize("more", ["", "\n" + SIGNING_LINE])
-def test_rejects_malformed_key_without_showing_it(tmp_path, text, more):
-    path = write(tmp_path / "master.key", text + more)
-    with pytest.raises(MasterKeyError, match="64 hex digits") as caught:
-        load_keys(path)
-    assert not text or text not in str(caught.value)
-    assert SIGNING.hex() not in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("signing", ["", "00" * 32, "ff" * 32, "11" * 31, "11" * 33, "1g" * 32])
-def test_rejects_malformed_signing_key_without_showing_it(tmp_path, signing):
-    path = write(tmp_path / "master.key", f"{MASTER.hex()}\nsigning:{signing}\n")
-    with pytest.raises(MasterKeyError, match="a P-256 key of exactly 64 hex digits after signing:") as caught:
-        load_keys(path)
-    assert not signing or signing not in str(caught.value)
-
-
-def test_keys_without_signing_key_say_how_to_get_one(tmp_path):
-    path = write(tmp_path / "master.key", MASTER.hex() + "\n")
-    assert load_unsigned(path) == (MASTER,)
-    with fails(r"or signing key.* `hushmote provision upgrade`", MasterKeyError):
-        load_keys(path)
-    with fails("put a comma, signing: and 64 random hex digits after", MasterKeyError):
-        load_keys(None, {"HUSHMOTE_MASTER_KEY": MASTER.hex()})
-    path.write_text(to_text(FLEET_KEYS))
-    assert load_unsigned(path) is None
-
-
-def test_the_environment_is_used_where_no_file_is_named(tmp_path):
-    environ = {"HUSHMOTE_MASTER_KEY": f"{MASTER.hex()},{SIGNING_LINE}"}
-    assert load_keys(None, environ) == FLEET_KEYS
-    assert load_keys(None, {"HUSHMOTE_MASTER_KEY": to_text(FLEET_KEYS)}) == FLEET_KEYS
-    assert load_keys(None, {}) is None
-    with fails("HUSHMOTE_MASTER_KEY", MasterKeyError):
-        load_keys(None, {"HUSHMOTE_MASTER_KEY": "secret"})
-    with fails("No such file", MasterKeyError):
-        load_keys(tmp_path / "absent", environ)
-
-
-def test_rotation_keeps_several_master_keys_in_order(tmp_path):
-    made = tuple(bytes([i]) * 32 for i in range(5))
-    path = write(tmp_path / "master.key", to_text(FleetKeys(made[:4], SIGNING)))
-    assert load_keys(path) == FleetKeys(made[:4], SIGNING)
-    path.write_text(to_text(FleetKeys(made, SIGNING)))
-    with fails("at most 4", MasterKeyError):
-        load_keys(path)
-
-
-def test_reads_several_comma_separated_keys_from_environment():
-    text = f"{MASTER.hex()},{MASTER[::-1].hex()},{SIGNING_LINE}"
-    environ = {"HUSHMOTE_MASTER_KEY": text}
-    assert load_keys(None, environ) == FleetKeys((MASTER, MASTER[::-1]), SIGNING)
-    with pytest.raises(MasterKeyError, match="64 hex digits") as caught:
-        load_keys(None, {"HUSHMOTE_MASTER_KEY": text[:-1]})
-    assert text[:10] not in str(caught.value)
+    def test_may_hold_several_comma_separated_keys(self):
+        text = f"{MASTER.hex()},{MASTER[::-1].hex()},{SIGNING_LINE}"
+        environ = {"HUSHMOTE_MASTER_KEY": text}
+        assert load_keys(None, environ) == FleetKeys((MASTER, MASTER[::-1]), SIGNING)
+        with pytest.raises(MasterKeyError, match="64 hex digits") as caught:
+            load_keys(None, {"HUSHMOTE_MASTER_KEY": text[:-1]})
+        assert text[:10] not in str(caught.value)

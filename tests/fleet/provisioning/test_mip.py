@@ -35,7 +35,7 @@ def test_package_contains_every_module_and_is_reproducible(tmp_path: Path):
         assert len(compiled) < source.stat().st_size / 2
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path):
+def test_unwritable_folder_is_one_line(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with fails(r"^cannot write to .*file/package: Not a directory$", usb.FlashError):
         mip.write_package(tmp_path / "file" / "package")
@@ -66,7 +66,7 @@ def site(tmp_path: Path) -> Iterator[str]:
         thread.join()
 
 
-def test_mpremote_installs_it_from_a_web_server(bench: Bench, site: str):
+def test_mpremote_installs_package_from_web_server(bench: Bench, site: str):
     with bench.board() as board:
         command = [sys.executable, "-m", "mpremote", "connect", board.port, "mip", "install"]
         command += ["--index", site + "/index", site + "/package/package.json"]

@@ -1,4 +1,4 @@
-"""mosquitto on exactly what `hushmote provision fleet` wrote: whom it lets in, and what each may do.
+"""mosquitto with exactly the files of `hushmote provision fleet`: admission and rights.
 
 MQTT 3.1.1 answers a publication that is refused as it answers any: what counts is what reaches a subscriber.
 """
@@ -91,65 +91,6 @@ def refused(site: Site, port: int, tls: ssl.SSLContext | None, **options) -> boo
         return True
 
 
-# --- Who is let in ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("protocol", [paho.MQTTv5, paho.MQTTv311])
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_admits_board_certificate_at_every_broker_name(site: Site, protocol, host: str):
-    assert not refused(site, site.port, site.board("k3f9"), protocol=protocol, host=host)
-
-
-def test_nobody_is_let_in_without_a_certificate_on_either_port(site: Site):
-    for port in (site.port, site.aggregator_port):
-        assert refused(site, port, context(site.folder))
-        assert not refused(site, port, site.aggregator())
-
-
-def test_rejects_foreign_certificates_and_broker_certificate(site: Site, tmp_path: Path):
-    other = authority.new_authority(FLEET, now_utc())
-    pem = tmp_path / "other.pem"
-    pem.write_bytes(authority.issue_client(other, "k3f9", now_utc(), 1).to_pem())
-    for shown in (pem, site.folder.path / "broker/broker.pem"):
-        assert refused(site, site.port, context(site.folder, shown))
-
-
-def test_nobody_is_let_in_with_a_certificate_that_has_ended(site: Site):
-    ended = now_utc() - datetime.timedelta(seconds=5)
-    assert refused(site, site.port, site.named("ended", until=ended))
-    assert not refused(
-        site, site.port, site.named("not-ended", until=now_utc() + datetime.timedelta(hours=1))
-    )
-
-
-def test_refuses_only_revoked_board_after_sighup(site: Site):
-    stolen, other = site.board("stolen"), site.board("k3f9")
-    assert not refused(site, site.port, stolen)
-    assert not refused(site, site.aggregator_port, stolen)
-    site.folder.revoke(["stolen"], now_utc())
-    site.broker.reload()
-    assert refused(site, site.port, stolen)
-    assert refused(site, site.aggregator_port, stolen)
-    assert not refused(site, site.port, other)
-
-
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_revoked_board_cannot_resume_session(site: Site, version: ssl.TLSVersion):
-    device = f"resumes-{version.value}"
-
-    def revoke() -> None:
-        site.folder.revoke([device], now_utc())
-        site.broker.reload()
-
-    assert cannot_resume(site.port, site.board(device), version, revoke)
-
-
-def test_plain_tcp_is_not_answered(site: Site):
-    for port in (site.port, site.aggregator_port, site.password_port):
-        assert refused(site, port, None)
-        assert is_mute_in_plain(port)
-
-
 # The client side, which OpenSSL 3 no longer offers by default either.
 _OLD = """openssl_conf = x
 [x]
@@ -162,320 +103,374 @@ CipherString = DEFAULT@SECLEVEL=0
 """
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-def test_refuses_tls_below_1_2_despite_system_policy(tmp_path: Path, monkeypatch):
-    (tmp_path / "openssl.cnf").write_text(_OLD)
-    monkeypatch.setenv("OPENSSL_CONF", str(tmp_path / "openssl.cnf"))
-    folder = make_fleet(tmp_path / "folder")
-    own = folder.path / "aggregator/aggregator_1.pem"
+class TestAdmission:
+    @pytest.mark.parametrize("protocol", [paho.MQTTv5, paho.MQTTv311], ids=["MQTT 5", "MQTT 3.1.1"])
+    @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+    def test_accepts_board_certificate_at_every_broker_name(self, site: Site, protocol, host: str):
+        assert not refused(site, site.port, site.board("k3f9"), protocol=protocol, host=host)
 
-    def agreed(version: str) -> bool:
-        command = ["openssl", "s_client", "-connect", f"127.0.0.1:{folder.fleet.port}", f"-{version}"]
-        command += ["-cert", str(own), "-key", str(own), "-cipher", "ALL@SECLEVEL=0"]
-        done = subprocess.run(command, input="", capture_output=True, text=True, timeout=HANGS_S, check=False)
-        return re.search(r"Cipher is (?!\(NONE\))\S+", done.stdout) is not None
+    def test_requires_certificate_on_both_ports(self, site: Site):
+        for port in (site.port, site.aggregator_port):
+            assert refused(site, port, context(site.folder))
+            assert not refused(site, port, site.aggregator())
 
-    versions = ("tls1_1", "tls1_2", "tls1_3")
-    with running(folder) as broker:
-        assert [agreed(version) for version in versions] == [False, True, True]
-        # Without our two lines this OpenSSL does talk TLS 1.1: otherwise nothing would be shown.
-        text = broker.config.read_text().replace("tls_version tlsv1.2", "tls_version tlsv1.1")
-        broker.config.write_text(re.sub("ciphers .*", "ciphers ALL@SECLEVEL=0", text))
-        broker.stop()
-        broker.start()
-        assert [agreed(version) for version in versions] == [True, True, True]
+    def test_rejects_foreign_certificates_and_broker_certificate(self, site: Site, tmp_path: Path):
+        other = authority.new_authority(FLEET, now_utc())
+        pem = tmp_path / "other.pem"
+        pem.write_bytes(authority.issue_client(other, "k3f9", now_utc(), 1).to_pem())
+        for shown in (pem, site.folder.path / "broker/broker.pem"):
+            assert refused(site, site.port, context(site.folder, shown))
 
+    def test_rejects_expired_certificate(self, site: Site):
+        ended = now_utc() - datetime.timedelta(seconds=5)
+        assert refused(site, site.port, site.named("ended", until=ended))
+        assert not refused(
+            site, site.port, site.named("not-ended", until=now_utc() + datetime.timedelta(hours=1))
+        )
 
-# --- Logins -------------------------------------------------------------------------------------------
+    def test_refuses_only_revoked_board_after_sighup(self, site: Site):
+        stolen, other = site.board("stolen"), site.board("k3f9")
+        assert not refused(site, site.port, stolen)
+        assert not refused(site, site.aggregator_port, stolen)
+        site.folder.revoke(["stolen"], now_utc())
+        site.broker.reload()
+        assert refused(site, site.port, stolen)
+        assert refused(site, site.aggregator_port, stolen)
+        assert not refused(site, site.port, other)
 
+    @pytest.mark.parametrize(
+        "version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["TLS 1.2", "TLS 1.3"]
+    )
+    def test_revoked_board_cannot_resume_session(self, site: Site, version: ssl.TLSVersion):
+        device = f"resumes-{version.value}"
 
-def test_login_works_after_sighup_with_its_password_only(site: Site):
-    password = site.folder.issue_login("plain1")
-    site.broker.reload()
-    tls = context(site.folder)
-    assert not refused(site, site.password_port, tls, login=("plain1", password))
-    assert refused(site, site.password_port, tls, login=("plain1", password[:-1]))
-    assert refused(site, site.password_port, tls, login=("plain1", ""))
-    assert refused(site, site.password_port, tls, login=("plain2", password))
-    assert refused(site, site.password_port, tls)
-    # Nor is a login worth anything where certificates are asked for.
-    assert refused(site, site.port, tls, login=("plain1", password))
+        def revoke() -> None:
+            site.folder.revoke([device], now_utc())
+            site.broker.reload()
 
+        assert cannot_resume(site.port, site.board(device), version, revoke)
 
-def test_no_login_has_an_aggregators_rights(site: Site):
-    for password in ("", "x"):
-        assert refused(site, site.password_port, context(site.folder), login=("aggregator_1", password))
-    with pytest.raises(NameRefused):
-        site.folder.issue_login("aggregator_1")
-    with pytest.raises(NameRefused):
-        site.folder.issue_device("aggregator_1", now_utc())
+    def test_does_not_answer_plain_tcp(self, site: Site):
+        for port in (site.port, site.aggregator_port, site.password_port):
+            assert refused(site, port, None)
+            assert is_mute_in_plain(port)
 
+    @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+    def test_refuses_tls_below_1_2_despite_system_policy(self, tmp_path: Path, monkeypatch):
+        (tmp_path / "openssl.cnf").write_text(_OLD)
+        monkeypatch.setenv("OPENSSL_CONF", str(tmp_path / "openssl.cnf"))
+        folder = make_fleet(tmp_path / "folder")
+        own = folder.path / "aggregator/aggregator_1.pem"
 
-def test_a_certificate_on_the_password_port_is_no_login(site: Site):
-    assert refused(site, site.password_port, site.board("k3f9"))
+        def agreed(version: str) -> bool:
+            command = ["openssl", "s_client", "-connect", f"127.0.0.1:{folder.fleet.port}", f"-{version}"]
+            command += ["-cert", str(own), "-key", str(own), "-cipher", "ALL@SECLEVEL=0"]
+            done = subprocess.run(
+                command, input="", capture_output=True, text=True, timeout=HANGS_S, check=False
+            )
+            return re.search(r"Cipher is (?!\(NONE\))\S+", done.stdout) is not None
 
-
-def test_a_revoked_login_is_gone(site: Site):
-    login = ("plain3", site.folder.issue_login("plain3"))
-    site.broker.reload()
-    assert not refused(site, site.password_port, context(site.folder), login=login)
-    site.folder.revoke(["plain3"], now_utc())
-    site.broker.reload()
-    assert refused(site, site.password_port, context(site.folder), login=login)
-
-
-@pytest.mark.skipif(shutil.which("mosquitto_passwd") is None, reason="mosquitto_passwd is not installed")
-def test_password_lines_are_like_those_of_mosquitto_passwd(tmp_path: Path):
-    path = tmp_path / "passwords"
-    subprocess.run(["mosquitto_passwd", "-b", "-c", str(path), "k3f9", "secret"], check=True, timeout=HANGS_S)
-    theirs, ours = path.read_text().strip(), broker_config.password_line("k3f9", "secret")
-    assert [len(x) for x in theirs.split("$")] == [len(x) for x in ours.split("$")]
-    assert theirs.split("$")[:3] == ours.split("$")[:3]
-
-
-# --- What each may do ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("protocol", [paho.MQTTv5, paho.MQTTv311])
-def test_a_board_reports_under_its_own_name_and_no_other(site: Site, protocol):
-    with visit(site.port, site.aggregator()) as aggregator:
-        aggregator.subscribe(f"{TOPIC}/report/+")
-        with visit(site.port, site.board("k3f9"), protocol=protocol) as board:
-            board.publish(f"{TOPIC}/report/k3f9", b"own")
-            board.publish(f"{TOPIC}/report/other", b"another board's")
-            board.publish(f"{TOPIC}/report/k3f9/x", b"below its own")
-            board.publish(f"{TOPIC}/report/aggregator_1", b"the aggregator's")
-            board.publish("hushmote/v1/away/report/k3f9", b"another fleet's")
-            if protocol == paho.MQTTv5:
-                assert board.acknowledged == ["Success", *4 * ["Not authorized"]]
-            assert site.arrives(aggregator, board, "k3f9") == [(f"{TOPIC}/report/k3f9", b"own")]
+        versions = ("tls1_1", "tls1_2", "tls1_3")
+        with running(folder) as broker:
+            assert [agreed(version) for version in versions] == [False, True, True]
+            # Without our two lines this OpenSSL does talk TLS 1.1: otherwise nothing would be shown.
+            text = broker.config.read_text().replace("tls_version tlsv1.2", "tls_version tlsv1.1")
+            broker.config.write_text(re.sub("ciphers .*", "ciphers ALL@SECLEVEL=0", text))
+            broker.stop()
+            broker.start()
+            assert [agreed(version) for version in versions] == [True, True, True]
 
 
-def test_a_boards_last_will_goes_to_its_own_topics_only(site: Site):
-    wills = [
-        (f"{TOPIC}/report/other", b"w"),
-        (f"{TOPIC}/experiment/will", b"w"),
-        (f"{TOPIC}/report/will", b"own"),
-    ]
-    with visit(site.port, site.aggregator()) as aggregator:
-        aggregator.subscribe("#")
-        for will in wills:
-            with visit(site.port, site.board("will"), will=will) as board:
-                if board.connected():  # mosquitto looks at a will when it is due
-                    sock = board.client.socket()
-                    assert sock is not None
-                    board.client.loop_stop()
-                    sock.close()  # without a word, so that the will is due
-        until(lambda: wills[2] in aggregator.messages, "the will on its own topic")
-        assert not {m[0] for m in aggregator.messages} & {wills[0][0], wills[1][0]}
+class TestLogin:
+    def test_works_after_sighup_with_its_password_only(self, site: Site):
+        password = site.folder.issue_login("plain1")
+        site.broker.reload()
+        tls = context(site.folder)
+        assert not refused(site, site.password_port, tls, login=("plain1", password))
+        assert refused(site, site.password_port, tls, login=("plain1", password[:-1]))
+        assert refused(site, site.password_port, tls, login=("plain1", ""))
+        assert refused(site, site.password_port, tls, login=("plain2", password))
+        assert refused(site, site.password_port, tls)
+        # Nor is a login worth anything where certificates are asked for.
+        assert refused(site, site.port, tls, login=("plain1", password))
+
+    def test_never_has_rights_of_an_aggregator(self, site: Site):
+        for password in ("", "x"):
+            assert refused(site, site.password_port, context(site.folder), login=("aggregator_1", password))
+        with pytest.raises(NameRefused):
+            site.folder.issue_login("aggregator_1")
+        with pytest.raises(NameRefused):
+            site.folder.issue_device("aggregator_1", now_utc())
+
+    def test_certificate_does_not_replace_password(self, site: Site):
+        assert refused(site, site.password_port, site.board("k3f9"))
+
+    def test_is_refused_once_revoked(self, site: Site):
+        login = ("plain3", site.folder.issue_login("plain3"))
+        site.broker.reload()
+        assert not refused(site, site.password_port, context(site.folder), login=login)
+        site.folder.revoke(["plain3"], now_utc())
+        site.broker.reload()
+        assert refused(site, site.password_port, context(site.folder), login=login)
+
+    @pytest.mark.skipif(shutil.which("mosquitto_passwd") is None, reason="mosquitto_passwd is not installed")
+    def test_password_line_matches_mosquitto_passwd(self, tmp_path: Path):
+        path = tmp_path / "passwords"
+        subprocess.run(
+            ["mosquitto_passwd", "-b", "-c", str(path), "k3f9", "secret"], check=True, timeout=HANGS_S
+        )
+        theirs, ours = path.read_text().strip(), broker_config.password_line("k3f9", "secret")
+        assert [len(x) for x in theirs.split("$")] == [len(x) for x in ours.split("$")]
+        assert theirs.split("$")[:3] == ours.split("$")[:3]
 
 
-def test_a_board_cannot_publish_an_experiment_nor_clear_one(site: Site):
-    topic = f"{TOPIC}/experiment/temp"
-    with visit(site.port, site.aggregator()) as aggregator:
-        aggregator.publish(topic, b"signed", retain=True)
-        with visit(site.port, site.board("k3f9")) as board:
-            board.publish(topic, b"forged", retain=True)
-            board.publish(topic, b"", retain=True)
-        with visit(site.port, site.board("reader")) as reader:
-            reader.subscribe(topic)
-            until(lambda: reader.messages, "the experiment arrives")
-            assert reader.messages == [(topic, b"signed")]
+class TestBoardRights:
+    @pytest.mark.parametrize("protocol", [paho.MQTTv5, paho.MQTTv311], ids=["MQTT 5", "MQTT 3.1.1"])
+    def test_reports_only_under_its_own_name(self, site: Site, protocol):
+        with visit(site.port, site.aggregator()) as aggregator:
+            aggregator.subscribe(f"{TOPIC}/report/+")
+            with visit(site.port, site.board("k3f9"), protocol=protocol) as board:
+                board.publish(f"{TOPIC}/report/k3f9", b"own")
+                board.publish(f"{TOPIC}/report/other", b"another board's")
+                board.publish(f"{TOPIC}/report/k3f9/x", b"below its own")
+                board.publish(f"{TOPIC}/report/aggregator_1", b"the aggregator's")
+                board.publish("hushmote/v1/away/report/k3f9", b"another fleet's")
+                if protocol == paho.MQTTv5:
+                    assert board.acknowledged == ["Success", *4 * ["Not authorized"]]
+                assert site.arrives(aggregator, board, "k3f9") == [(f"{TOPIC}/report/k3f9", b"own")]
+
+    def test_last_will_goes_to_its_own_topics_only(self, site: Site):
+        wills = [
+            (f"{TOPIC}/report/other", b"w"),
+            (f"{TOPIC}/experiment/will", b"w"),
+            (f"{TOPIC}/report/will", b"own"),
+        ]
+        with visit(site.port, site.aggregator()) as aggregator:
+            aggregator.subscribe("#")
+            for will in wills:
+                with visit(site.port, site.board("will"), will=will) as board:
+                    if board.connected():  # mosquitto looks at a will when it is due
+                        sock = board.client.socket()
+                        assert sock is not None
+                        board.client.loop_stop()
+                        sock.close()  # without a word, so that the will is due
+            until(lambda: wills[2] in aggregator.messages, "the will on its own topic")
+            assert not {m[0] for m in aggregator.messages} & {wills[0][0], wills[1][0]}
+
+    def test_can_neither_publish_nor_clear_an_experiment(self, site: Site):
+        topic = f"{TOPIC}/experiment/temp"
+        with visit(site.port, site.aggregator()) as aggregator:
+            aggregator.publish(topic, b"signed", retain=True)
+            with visit(site.port, site.board("k3f9")) as board:
+                board.publish(topic, b"forged", retain=True)
+                board.publish(topic, b"", retain=True)
+            with visit(site.port, site.board("reader")) as reader:
+                reader.subscribe(topic)
+                until(lambda: reader.messages, "the experiment arrives")
+                assert reader.messages == [(topic, b"signed")]
+
+    def test_reads_only_experiments(self, site: Site):
+        names = (
+            "#",
+            "$SYS/#",
+            "+/+/+/+/+",
+            f"{TOPIC}/report/+",
+            f"{TOPIC}/status/+",
+            f"{TOPIC}/experiment/+",
+        )
+        with visit(site.port, site.board("spy")) as spy, visit(site.port, site.aggregator()) as aggregator:
+            for name in names:
+                spy.subscribe(name)
+            with visit(site.port, site.board("k3f9")) as board:
+                board.publish(f"{TOPIC}/report/k3f9", b"private")
+                board.publish(f"{TOPIC}/status/k3f9", b"online", retain=True)
+                aggregator.publish(f"{TOPIC}/experiment/last", b"e", retain=True)
+                until(lambda: (f"{TOPIC}/experiment/last", b"e") in spy.messages, "an experiment arrives")
+        assert {topic.split("/")[3] for topic, _ in spy.messages} == {"experiment"}
+
+    @pytest.mark.parametrize("name", ["+", "#", "k3f9/+", "+/report/k3f9"])
+    def test_wildcard_certificate_grants_nothing(self, site: Site, name: str):
+        """None is ever issued; this is what mosquitto would make of one."""
+        with pytest.raises(NameRefused):
+            site.folder.issue_device(name, now_utc())
+        with pytest.raises(authority.AuthorityError):
+            authority.issue_client(site.folder.signer(), name, now_utc(), 1)
+        authority._NAME, strict = re.compile(".*"), authority._NAME
+        try:
+            pem = site.folder.path / "wild.pem"
+            pem.write_bytes(authority.issue_client(site.folder.signer(), name, now_utc(), 1).to_pem())
+        finally:
+            authority._NAME = strict
+        with visit(site.port, site.aggregator()) as aggregator, visit(site.port, site.board("k3f9")) as board:
+            aggregator.subscribe("#")
+            with visit(site.port, context(site.folder, pem)) as wild:
+                wild.subscribe("#")
+                for topic in (f"{TOPIC}/report/k3f9", f"{TOPIC}/report/x", f"{TOPIC}/report/k3f9/x"):
+                    if wild.ended is None:
+                        wild.publish(topic, b"forged")
+                assert not [m for m in site.arrives(aggregator, board, "k3f9") if "/status/" not in m[0]]
+                assert not [m for m in wild.messages if "/report/" in m[0]]
+
+    @pytest.mark.parametrize("protocol", [paho.MQTTv5, paho.MQTTv311], ids=["MQTT 5", "MQTT 3.1.1"])
+    def test_oversized_packet_disconnects_its_sender(self, site: Site, protocol):
+        with visit(site.port, site.aggregator()) as aggregator, visit(site.port, site.board("k3f9")) as board:
+            aggregator.subscribe(f"{TOPIC}/report/+")
+            with visit(site.port, site.board("flood"), protocol=protocol) as flood:
+                flood.publish(f"{TOPIC}/report/flood", bytes(broker_config.MOST_PACKET_BYTES))
+                assert flood.ended
+            assert site.arrives(aggregator, board, "k3f9") == []
+            experiment = (f"{TOPIC}/experiment/" + "n" * 32, bytes([65]) * (1024 + 1 + 4 + 64))
+            aggregator.publish(*experiment, retain=True)
+            board.subscribe(experiment[0])
+            until(lambda: experiment in board.messages, "the largest experiment arrives")
 
 
-def test_everybody_reads_results_that_only_an_aggregator_writes(site: Site):
-    topics = (f"{TOPIC}/result/temp", f"homeassistant/sensor/hushmote_{FLEET}/temp-mean/config")
-    others = (f"homeassistant/sensor/hushmote_{FLEET}x/temp-mean/config", "homeassistant/switch/x/config")
-    with visit(site.port, site.board("reader")) as reader, visit(site.port, site.aggregator()) as aggregator:
-        reader.subscribe(f"{TOPIC}/result/+")
-        reader.subscribe("homeassistant/#")
-        for topic in (*others, *topics):
-            aggregator.publish(topic, b"learned" * 500, retain=True)
-        until(lambda: len(reader.messages) == len(topics), lambda: reader.messages)
-        assert reader.messages == [(topic, b"learned" * 500) for topic in topics]
-        for topic in topics:
-            reader.publish(topic, b"forged", retain=True)
-        with visit(site.port, site.board("later")) as later:
-            later.subscribe(f"{TOPIC}/result/+")
-            until(lambda: later.messages, "the result arrives")
-            assert later.messages == [(topics[0], b"learned" * 500)]
-        for topic in topics:
-            aggregator.publish(topic, b"", retain=True)
-
-
-def test_a_board_reads_experiments_and_nothing_else(site: Site):
-    names = ("#", "$SYS/#", "+/+/+/+/+", f"{TOPIC}/report/+", f"{TOPIC}/status/+", f"{TOPIC}/experiment/+")
-    with visit(site.port, site.board("spy")) as spy, visit(site.port, site.aggregator()) as aggregator:
-        for name in names:
-            spy.subscribe(name)
-        with visit(site.port, site.board("k3f9")) as board:
-            board.publish(f"{TOPIC}/report/k3f9", b"private")
-            board.publish(f"{TOPIC}/status/k3f9", b"online", retain=True)
-            aggregator.publish(f"{TOPIC}/experiment/last", b"e", retain=True)
-            until(lambda: (f"{TOPIC}/experiment/last", b"e") in spy.messages, "an experiment arrives")
-    assert {topic.split("/")[3] for topic, _ in spy.messages} == {"experiment"}
-
-
-def test_aggregator_rights_are_minimal(site: Site):
-    with visit(site.port, site.aggregator()) as aggregator, visit(site.port, site.board("k3f9")) as board:
-        aggregator.subscribe("#")
-        board.subscribe("#")
-        aggregator.publish(f"{TOPIC}/report/k3f9", b"made up")
-        aggregator.publish("hushmote/v1/away/experiment/temp", b"another fleet's", retain=True)
-        aggregator.publish(f"{TOPIC}/status/k3f9", b"offline", retain=True)
-        board.publish(f"{TOPIC}/status/k3f9", b"online", retain=True)
-        aggregator.publish(f"{TOPIC}/experiment/temp", b"own", retain=True)
-        # What the board says of itself: retained, so perhaps from before as well.
-        assert set(site.arrives(aggregator, board, "k3f9")) == {(f"{TOPIC}/status/k3f9", b"online")}
-        assert (f"{TOPIC}/experiment/temp", b"own") in board.messages
-        # Refused publications have not ended its connection.
-        assert aggregator.ended is None
-
-
-@pytest.mark.parametrize("name", ["+", "#", "k3f9/+", "+/report/k3f9"])
-def test_wildcard_certificate_grants_nothing(site: Site, name: str):
-    """None is ever issued; this is what mosquitto would make of one."""
-    with pytest.raises(NameRefused):
-        site.folder.issue_device(name, now_utc())
-    with pytest.raises(authority.AuthorityError):
-        authority.issue_client(site.folder.signer(), name, now_utc(), 1)
-    authority._NAME, strict = re.compile(".*"), authority._NAME
-    try:
-        pem = site.folder.path / "wild.pem"
-        pem.write_bytes(authority.issue_client(site.folder.signer(), name, now_utc(), 1).to_pem())
-    finally:
-        authority._NAME = strict
-    with visit(site.port, site.aggregator()) as aggregator, visit(site.port, site.board("k3f9")) as board:
-        aggregator.subscribe("#")
-        with visit(site.port, context(site.folder, pem)) as wild:
-            wild.subscribe("#")
-            for topic in (f"{TOPIC}/report/k3f9", f"{TOPIC}/report/x", f"{TOPIC}/report/k3f9/x"):
-                if wild.ended is None:
-                    wild.publish(topic, b"forged")
-            assert not [m for m in site.arrives(aggregator, board, "k3f9") if "/status/" not in m[0]]
-            assert not [m for m in wild.messages if "/report/" in m[0]]
-
-
-@pytest.mark.parametrize("protocol", [paho.MQTTv5, paho.MQTTv311])
-def test_drops_oversized_packet_with_its_sender(site: Site, protocol):
-    with visit(site.port, site.aggregator()) as aggregator, visit(site.port, site.board("k3f9")) as board:
-        aggregator.subscribe(f"{TOPIC}/report/+")
-        with visit(site.port, site.board("flood"), protocol=protocol) as flood:
-            flood.publish(f"{TOPIC}/report/flood", bytes(broker_config.MOST_PACKET_BYTES))
-            assert flood.ended
-        assert site.arrives(aggregator, board, "k3f9") == []
-        experiment = (f"{TOPIC}/experiment/" + "n" * 32, bytes([65]) * (1024 + 1 + 4 + 64))
-        aggregator.publish(*experiment, retain=True)
-        board.subscribe(experiment[0])
-        until(lambda: experiment in board.messages, "the largest experiment arrives")
-
-
-def test_no_board_can_take_the_aggregators_session(site: Site):
-    with visit(site.port, site.aggregator(), client_id="hushmote-aggregator") as aggregator:
-        aggregator.subscribe(f"{TOPIC}/report/+")
-        for name in ("hushmote-aggregator", "aggregator_1"):
-            with visit(site.port, site.board("k3f9"), client_id=name) as board:
-                assert board.connected()
-                site.arrives(aggregator, board, "k3f9")
-        assert aggregator.ended is None
-
-
-def test_share_name_is_secret_because_members_take_reports(site: Site):
-    secret = site.folder.share()
-    assert re.fullmatch(r"[0-9a-f]{32}", secret)
-
-    def arrived(thief_joins: str) -> int:
-        """How many of 20 reports reach the aggregator while a board is in a share, too."""
+class TestAggregatorRights:
+    def test_only_aggregator_writes_results_that_everyone_reads(self, site: Site):
+        topics = (f"{TOPIC}/result/temp", f"homeassistant/sensor/hushmote_{FLEET}/temp-mean/config")
+        others = (f"homeassistant/sensor/hushmote_{FLEET}x/temp-mean/config", "homeassistant/switch/x/config")
         with (
+            visit(site.port, site.board("reader")) as reader,
             visit(site.port, site.aggregator()) as aggregator,
-            visit(site.port, site.board("thief")) as thief,
-            visit(site.port, site.board("k3f9")) as board,
         ):
-            aggregator.subscribe(f"$share/{secret}/{TOPIC}/report/+")
-            thief.subscribe(f"$share/{thief_joins}/{TOPIC}/report/+")
-            for i in range(20):
-                board.publish(f"{TOPIC}/report/k3f9", b"%d" % i)
-            aggregator.subscribe(f"{TOPIC}/experiment/end")
-            aggregator.publish(f"{TOPIC}/experiment/end")
-            until(lambda: aggregator.messages[-1][0].endswith("/end"), "a last message")
-            assert thief.messages == []
-            return len(aggregator.messages) - 1
+            reader.subscribe(f"{TOPIC}/result/+")
+            reader.subscribe("homeassistant/#")
+            for topic in (*others, *topics):
+                aggregator.publish(topic, b"learned" * 500, retain=True)
+            until(lambda: len(reader.messages) == len(topics), lambda: reader.messages)
+            assert reader.messages == [(topic, b"learned" * 500) for topic in topics]
+            for topic in topics:
+                reader.publish(topic, b"forged", retain=True)
+            with visit(site.port, site.board("later")) as later:
+                later.subscribe(f"{TOPIC}/result/+")
+                until(lambda: later.messages, "the result arrives")
+                assert later.messages == [(topics[0], b"learned" * 500)]
+            for topic in topics:
+                aggregator.publish(topic, b"", retain=True)
 
-    assert arrived(secret) == 10  # the thief is sent every second one, and may not read it
-    assert arrived("guess") == 20
+    def test_are_minimal(self, site: Site):
+        with visit(site.port, site.aggregator()) as aggregator, visit(site.port, site.board("k3f9")) as board:
+            aggregator.subscribe("#")
+            board.subscribe("#")
+            aggregator.publish(f"{TOPIC}/report/k3f9", b"made up")
+            aggregator.publish("hushmote/v1/away/experiment/temp", b"another fleet's", retain=True)
+            aggregator.publish(f"{TOPIC}/status/k3f9", b"offline", retain=True)
+            board.publish(f"{TOPIC}/status/k3f9", b"online", retain=True)
+            aggregator.publish(f"{TOPIC}/experiment/temp", b"own", retain=True)
+            # What the board says of itself: retained, so perhaps from before as well.
+            assert set(site.arrives(aggregator, board, "k3f9")) == {(f"{TOPIC}/status/k3f9", b"online")}
+            assert (f"{TOPIC}/experiment/temp", b"own") in board.messages
+            # Refused publications have not ended its connection.
+            assert aggregator.ended is None
 
+    def test_board_cannot_take_over_session(self, site: Site):
+        with visit(site.port, site.aggregator(), client_id="hushmote-aggregator") as aggregator:
+            aggregator.subscribe(f"{TOPIC}/report/+")
+            for name in ("hushmote-aggregator", "aggregator_1"):
+                with visit(site.port, site.board("k3f9"), client_id=name) as board:
+                    assert board.connected()
+                    site.arrives(aggregator, board, "k3f9")
+            assert aggregator.ended is None
 
-# --- Reports that wait --------------------------------------------------------------------------------
+    def test_share_name_is_secret_because_members_take_reports(self, site: Site):
+        secret = site.folder.share()
+        assert re.fullmatch(r"[0-9a-f]{32}", secret)
 
+        def arrived(thief_joins: str) -> int:
+            """How many of 20 reports reach the aggregator while a board is in a share, too."""
+            with (
+                visit(site.port, site.aggregator()) as aggregator,
+                visit(site.port, site.board("thief")) as thief,
+                visit(site.port, site.board("k3f9")) as board,
+            ):
+                aggregator.subscribe(f"$share/{secret}/{TOPIC}/report/+")
+                thief.subscribe(f"$share/{thief_joins}/{TOPIC}/report/+")
+                for i in range(20):
+                    board.publish(f"{TOPIC}/report/k3f9", b"%d" % i)
+                aggregator.subscribe(f"{TOPIC}/experiment/end")
+                aggregator.publish(f"{TOPIC}/experiment/end")
+                until(lambda: aggregator.messages[-1][0].endswith("/end"), "a last message")
+                assert thief.messages == []
+                return len(aggregator.messages) - 1
 
-def test_queued_messages_survive_broker_restart(tmp_path: Path):
-    folder = make_fleet(tmp_path / "a folder")  # with a space, which mosquitto.conf has no quotes for
-    aggregator = context(folder, folder.path / "aggregator/aggregator_1.pem")
-    pem = folder.path / "k3f9.pem"
-    pem.write_bytes(folder.issue_device("k3f9", now_utc()).to_pem())
-    count = 2500  # more than the 1,000 that mosquitto keeps by default
-    with running(folder) as broker:
-        with visit(folder.fleet.port, aggregator, protocol=paho.MQTTv311, clean=False) as first:
-            first.subscribe(f"{TOPIC}/report/+")
-            first.publish(f"{TOPIC}/experiment/temp", b"e", retain=True)
-        with visit(folder.fleet.port, context(folder, pem)) as board:
-            for i in range(count):
-                board.client.publish(f"{TOPIC}/report/k3f9", b"%d" % i, qos=1)
-            until(lambda: len(board.acknowledged) == count, "all are taken")
-        broker.stop()
-        broker.start()
-        with visit(folder.fleet.port, aggregator, protocol=paho.MQTTv311, clean=False) as second:
-            until(lambda: len(second.messages) == count, "all come")
-            assert [int(payload) for _, payload in second.messages] == list(range(count))
-        with visit(folder.fleet.port, context(folder, pem)) as board:
-            board.subscribe(f"{TOPIC}/experiment/+")
-            until(lambda: board.messages == [(f"{TOPIC}/experiment/temp", b"e")], "the experiment is there")
-
-
-# --- The text -----------------------------------------------------------------------------------------
-
-
-def test_the_log_names_no_client_and_no_address(site: Site):
-    with visit(site.port, site.board("k3f9")) as board:
-        board.publish(f"{TOPIC}/report/other", b"refused")
-        board.publish(f"{TOPIC}/report/k3f9", bytes(3000))
-    assert refused(site, site.port, context(site.folder))
-    log = site.broker.log()
-    assert "Warning" in log  # there is one
-    assert "k3f9" not in log
-    assert "127.0.0.1" not in log
-
-
-def test_listeners_have_tls_and_nothing_is_open_to_anybody():
-    text = broker_config.mosquitto_conf(PLAN)
-    settings = [line for line in text.splitlines() if line and not line.startswith("#")]
-    assert "allow_anonymous false" in settings
-    parts = "\n".join(settings).split("listener ")[1:]
-    assert [part.split("\n")[0] for part in parts] == ["8883", "8882", "8884"]
-    for part in parts:
-        for name in ("cafile", "certfile", "keyfile", "tls_version tlsv1.2", "use_username_as_clientid true"):
-            assert name in part
-    for part in parts[:2]:
-        assert "require_certificate true" in part
-        assert "crlfile" in part
-    assert "psk" not in text
-    one = broker_config.mosquitto_conf(FleetSpec(FLEET, HOSTS, broker_folder="/x"))
-    assert "password_file" not in one
-    assert one.count("\nlistener ") == 1
+        assert arrived(secret) == 10  # the thief is sent every second one, and may not read it
+        assert arrived("guess") == 20
 
 
-@pytest.mark.parametrize("folder", ["/x\nlistener 1883", "/x\x00"])
-def test_a_folders_name_cannot_add_settings(folder: str):
-    plan = FleetSpec(FLEET, HOSTS, broker_folder=folder)
-    with fails("one line", ProvisionError):
-        broker_config.mosquitto_conf(plan)
+class TestBroker:
+    def test_queued_messages_survive_restart(self, tmp_path: Path):
+        folder = make_fleet(tmp_path / "a folder")  # with a space, which mosquitto.conf has no quotes for
+        aggregator = context(folder, folder.path / "aggregator/aggregator_1.pem")
+        pem = folder.path / "k3f9.pem"
+        pem.write_bytes(folder.issue_device("k3f9", now_utc()).to_pem())
+        count = 2500  # more than the 1,000 that mosquitto keeps by default
+        with running(folder) as broker:
+            with visit(folder.fleet.port, aggregator, protocol=paho.MQTTv311, clean=False) as first:
+                first.subscribe(f"{TOPIC}/report/+")
+                first.publish(f"{TOPIC}/experiment/temp", b"e", retain=True)
+            with visit(folder.fleet.port, context(folder, pem)) as board:
+                for i in range(count):
+                    board.client.publish(f"{TOPIC}/report/k3f9", b"%d" % i, qos=1)
+                until(lambda: len(board.acknowledged) == count, "all are taken")
+            broker.stop()
+            broker.start()
+            with visit(folder.fleet.port, aggregator, protocol=paho.MQTTv311, clean=False) as second:
+                until(lambda: len(second.messages) == count, "all come")
+                assert [int(payload) for _, payload in second.messages] == list(range(count))
+            with visit(folder.fleet.port, context(folder, pem)) as board:
+                board.subscribe(f"{TOPIC}/experiment/+")
+                until(
+                    lambda: board.messages == [(f"{TOPIC}/experiment/temp", b"e")], "the experiment is there"
+                )
+
+    def test_log_names_no_client_or_address(self, site: Site):
+        with visit(site.port, site.board("k3f9")) as board:
+            board.publish(f"{TOPIC}/report/other", b"refused")
+            board.publish(f"{TOPIC}/report/k3f9", bytes(3000))
+        assert refused(site, site.port, context(site.folder))
+        log = site.broker.log()
+        assert "Warning" in log  # there is one
+        assert "k3f9" not in log
+        assert "127.0.0.1" not in log
 
 
-def test_rights_are_only_for_names_that_no_board_can_have():
-    text = broker_config.acl(FLEET, ["aggregator_1", "aggregator_2"])
-    assert text.count("topic read ") == 2 * text.count("topic readwrite ") == 4  # reports, and boards' health
-    for name in ("k3f9", "aggregator-1", "aggregator_1\ntopic #", ""):
-        with pytest.raises(ValueError, match="aggregator_1"):
-            broker_config.acl(FLEET, [name])
-    with pytest.raises(NameRefused):
-        broker_config.acl("home/#", [])
+class TestConfiguration:
+    def test_every_listener_requires_tls_and_authentication(self):
+        text = broker_config.mosquitto_conf(PLAN)
+        settings = [line for line in text.splitlines() if line and not line.startswith("#")]
+        assert "allow_anonymous false" in settings
+        parts = "\n".join(settings).split("listener ")[1:]
+        assert [part.split("\n")[0] for part in parts] == ["8883", "8882", "8884"]
+        for part in parts:
+            for name in (
+                "cafile",
+                "certfile",
+                "keyfile",
+                "tls_version tlsv1.2",
+                "use_username_as_clientid true",
+            ):
+                assert name in part
+        for part in parts[:2]:
+            assert "require_certificate true" in part
+            assert "crlfile" in part
+        assert "psk" not in text
+        one = broker_config.mosquitto_conf(FleetSpec(FLEET, HOSTS, broker_folder="/x"))
+        assert "password_file" not in one
+        assert one.count("\nlistener ") == 1
+
+    @pytest.mark.parametrize("folder", ["/x\nlistener 1883", "/x\x00"], ids=["newline", "null byte"])
+    def test_folder_name_cannot_add_settings(self, folder: str):
+        plan = FleetSpec(FLEET, HOSTS, broker_folder=folder)
+        with fails("one line", ProvisionError):
+            broker_config.mosquitto_conf(plan)
+
+    def test_aggregator_names_must_not_be_possible_board_names(self):
+        text = broker_config.acl(FLEET, ["aggregator_1", "aggregator_2"])
+        assert (
+            text.count("topic read ") == 2 * text.count("topic readwrite ") == 4
+        )  # reports, and boards' health
+        for name in ("k3f9", "aggregator-1", "aggregator_1\ntopic #", ""):
+            with pytest.raises(ValueError, match="aggregator_1"):
+                broker_config.acl(FLEET, [name])
+        with pytest.raises(NameRefused):
+            broker_config.acl("home/#", [])

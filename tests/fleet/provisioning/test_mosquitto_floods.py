@@ -1,4 +1,4 @@
-"""One client that floods the provisioned broker: what others report is counted all the same.
+"""One client that floods the provisioned broker: others' reports are still counted.
 
 The limits are lowered, in proportion, so that a flood of seconds reaches them.
 """
@@ -93,7 +93,7 @@ def flood(folder: FleetFolder, count: int, payload: bytes, *, retain: bool = Fal
         return len(flooding.acknowledged)
 
 
-def test_reports_that_a_flood_follows_wait_and_are_counted(folder, broker, store):
+def test_reports_before_a_flood_wait_and_are_counted(folder, broker, store):
     with counting(folder, broker, store):
         pass
     send(folder, range(3))
@@ -110,7 +110,7 @@ def test_reports_that_a_flood_follows_wait_and_are_counted(folder, broker, store
         assert aggregator.counters.rejected["malformed"] < count
 
 
-def test_floods_and_deep_subscriptions_block_nobody(folder, broker, store):
+def test_floods_and_deep_subscriptions_block_no_client(folder, broker, store):
     with (
         counting(folder, broker, store) as aggregator,
         board(folder, "curious", protocol=paho.MQTTv311) as curious,
@@ -129,7 +129,7 @@ def test_floods_and_deep_subscriptions_block_nobody(folder, broker, store):
         assert not [m for m in curious.messages if "/report/" in m[0]]
 
 
-def test_connection_crowd_displaces_nobody(folder, store):
+def test_connection_crowd_displaces_no_client(folder, store):
     conf = folder.path / "broker/mosquitto.conf"
     conf.write_text(
         conf.read_text().replace(f"max_connections {broker_config.MOST_CONNECTIONS}", "max_connections 40")

@@ -1,4 +1,4 @@
-"""Three NATS servers on exactly what `hushmote provision fleet` wrote: who joins, and what outlives what."""
+"""Three NATS servers with exactly the files of `hushmote provision fleet`: joining, rotation and crashes."""
 
 import asyncio
 import json
@@ -79,147 +79,150 @@ def joined(folder: FleetFolder, number: int) -> set[str]:
         return {route["remote_name"] for route in json.load(answer)["routes"]}
 
 
-def test_sighup_admits_new_board_on_each_server_and_cuts_nobody(
-    servers: FleetServers,
-):
-    folder = servers.folder
-    with at(folder, folder.path / "devices/k3f9.pem", server=2) as other:
-        assert other.connected()
-        new = issue(folder, "new")
-        servers.reload()
+class TestServers:
+    def test_each_has_its_own_name_and_the_shared_name(self, servers: FleetServers):
+        names = [authority.host_names(c) for c in servers.folder.broker_certificates()]
+        assert names == [[host, BOARDS] for host in THREE]
         for number in (1, 2, 3):
-            passes_again(folder, new, number, 1 + number % 3, "new")
-        assert other.ended is None
-        folder.revoke(["new"], now_utc())
+            tls = context(servers.folder, servers.folder.path / "devices/k3f9.pem")
+            address = (THREE[number - 1], servers.folder.fleet.port)
+            with (
+                socket.create_connection(address, 10) as plain,
+                tls.wrap_socket(plain, server_hostname=BOARDS),
+            ):
+                pass
+
+    @pytest.mark.parametrize("shown", ["aggregator", "another authority", "nothing"])
+    def test_outsider_cannot_join(self, servers: FleetServers, tmp_path: Path, shown: str):
+        """A fourth that has their configuration and a client's certificate."""
+        program, folder = find_nats_server(), servers.folder
+        assert program is not None
+        shutil.copytree(
+            folder.path / "broker/1", tmp_path / "4", ignore=shutil.ignore_patterns("data", "log")
+        )
+        text = (tmp_path / "4/nats.conf").read_text().replace(f"{folder.path}/broker/1", f"{tmp_path}/4")
+        text = text.replace('"home_1"', '"home_4"').replace('listen: "127.0.0.1', 'listen: "127.0.0.4')
+        text = text.replace('http: "127.0.0.1', 'http: "127.0.0.4')
+        pem = tmp_path / "4/broker.pem"
+        if shown == "aggregator":
+            shutil.copy(aggregator(folder), pem)
+        elif shown == "another authority":
+            other = authority.new_authority(FLEET, now_utc())
+            pem.write_bytes(authority.issue_broker(other, ["127.0.0.4"], now_utc(), clustered=True).to_pem())
+        else:
+            begin = text.index("  tls {", text.index("cluster {"))
+            text = text[:begin] + text[text.index("  }\n", begin) + 4 :]
+        (tmp_path / "4/nats.conf").write_text(text)
+        log = tmp_path / "4/log"
+        with open(log, "wb") as output:
+            process = subprocess.Popen([program, "-c", str(tmp_path / "4/nats.conf")], stderr=output)
+        try:
+            before = servers.log(1).count("Router connection closed")
+            until(lambda: servers.log(1).count("Router connection closed") >= before + 3, log.read_text)
+            for number in (1, 2, 3):
+                assert joined(folder, number) == {"home_1", "home_2", "home_3"} - {f"home_{number}"}
+        finally:
+            process.kill()
+            process.wait()
+
+    def test_restarted_member_joins_again(self, servers: FleetServers):
+        """What the test above would see of one that does."""
+        servers.kill(3)
+        until(lambda: joined(servers.folder, 1) == {"home_2"}, "the third is gone")
+        servers.start(3)
+        until(lambda: joined(servers.folder, 1) == {"home_2", "home_3"}, "the third is back")
+
+    def test_get_new_certificates_while_running(self, servers: FleetServers):
+        folder = servers.folder
+        before = [c.serial_number for c in folder.broker_certificates()]
+        passes_again(folder, folder.path / "devices/k3f9.pem", 2, 1)
+        with at(folder, folder.path / "devices/k3f9.pem", server=2) as other:
+            assert other.connected()
+            rotation.rotate_broker(folder, (), now_utc())
+            servers.reload()
+            passes_again(folder, folder.path / "devices/m7q2.pem", 1, 3, "m7q2")
+            assert other.ended is None
+        after = [c.serial_number for c in folder.broker_certificates()]
+        assert not set(before) & set(after)
+        with pytest.raises(rotation.FolderError, match="3 NATS servers"):
+            rotation.rotate_broker(folder, ("a.example",), now_utc())
+
+    def test_change_to_new_authority_while_running(self, servers: FleetServers):
+        folder = servers.folder
+        old_board, old_aggregator = folder.path / "devices/k3f9.pem", folder.path / "old.pem"
+        shutil.copy(aggregator(folder), old_aggregator)
+        with at(folder, old_aggregator) as last:
+            last.publish(f"{TOPIC}/experiment/stays", b"e", retain=True)
+        rotation.rotate_ca(folder, now_utc())
         servers.reload()
-        for number in (1, 2, 3):
-            with at(folder, new, server=number) as refused:
-                assert not refused.connected()
-        assert other.ended is None
-
-
-def test_each_server_has_its_own_name_and_the_shared_name(servers: FleetServers):
-    names = [authority.host_names(c) for c in servers.folder.broker_certificates()]
-    assert names == [[host, BOARDS] for host in THREE]
-    for number in (1, 2, 3):
-        tls = context(servers.folder, servers.folder.path / "devices/k3f9.pem")
-        address = (THREE[number - 1], servers.folder.fleet.port)
-        with socket.create_connection(address, 10) as plain, tls.wrap_socket(plain, server_hostname=BOARDS):
-            pass
-
-
-@pytest.mark.parametrize("shown", ["aggregator", "another authority", "nothing"])
-def test_nobody_joins_the_servers_as_one_of_them(servers: FleetServers, tmp_path: Path, shown: str):
-    """A fourth that has their configuration and a client's certificate."""
-    program, folder = find_nats_server(), servers.folder
-    assert program is not None
-    shutil.copytree(folder.path / "broker/1", tmp_path / "4", ignore=shutil.ignore_patterns("data", "log"))
-    text = (tmp_path / "4/nats.conf").read_text().replace(f"{folder.path}/broker/1", f"{tmp_path}/4")
-    text = text.replace('"home_1"', '"home_4"').replace('listen: "127.0.0.1', 'listen: "127.0.0.4')
-    text = text.replace('http: "127.0.0.1', 'http: "127.0.0.4')
-    pem = tmp_path / "4/broker.pem"
-    if shown == "aggregator":
-        shutil.copy(aggregator(folder), pem)
-    elif shown == "another authority":
-        other = authority.new_authority(FLEET, now_utc())
-        pem.write_bytes(authority.issue_broker(other, ["127.0.0.4"], now_utc(), clustered=True).to_pem())
-    else:
-        begin = text.index("  tls {", text.index("cluster {"))
-        text = text[:begin] + text[text.index("  }\n", begin) + 4 :]
-    (tmp_path / "4/nats.conf").write_text(text)
-    log = tmp_path / "4/log"
-    with open(log, "wb") as output:
-        process = subprocess.Popen([program, "-c", str(tmp_path / "4/nats.conf")], stderr=output)
-    try:
-        before = servers.log(1).count("Router connection closed")
-        until(lambda: servers.log(1).count("Router connection closed") >= before + 3, log.read_text)
-        for number in (1, 2, 3):
-            assert joined(folder, number) == {"home_1", "home_2", "home_3"} - {f"home_{number}"}
-    finally:
-        process.kill()
-        process.wait()
-
-
-def test_a_server_that_is_one_of_them_joins_them(servers: FleetServers):
-    """What the test above would see of one that does."""
-    servers.kill(3)
-    until(lambda: joined(servers.folder, 1) == {"home_2"}, "the third is gone")
-    servers.start(3)
-    until(lambda: joined(servers.folder, 1) == {"home_2", "home_3"}, "the third is back")
-
-
-def test_servers_get_new_certificates_while_they_run(servers: FleetServers):
-    folder = servers.folder
-    before = [c.serial_number for c in folder.broker_certificates()]
-    passes_again(folder, folder.path / "devices/k3f9.pem", 2, 1)
-    with at(folder, folder.path / "devices/k3f9.pem", server=2) as other:
-        assert other.connected()
-        rotation.rotate_broker(folder, (), now_utc())
+        new_board = issue(folder, "m7q2")
         servers.reload()
-        passes_again(folder, folder.path / "devices/m7q2.pem", 1, 3, "m7q2")
-        assert other.ended is None
-    after = [c.serial_number for c in folder.broker_certificates()]
-    assert not set(before) & set(after)
-    with pytest.raises(rotation.FolderError, match="3 NATS servers"):
-        rotation.rotate_broker(folder, ("a.example",), now_utc())
+        passes_again(folder, old_board, 1, 2)
+        passes_again(folder, new_board, 3, 2, "m7q2")
+        with at(folder, old_aggregator) as known:
+            assert known.connected()
+        servers.kill(2)
+        servers.start(2)  # it joins the others by what they have now
+        passes_again(folder, old_board, 2, 1)
+        rotation.finish_ca(folder, now_utc(), cut_off=True)
+        servers.reload()
+        for pem in (old_board, old_aggregator):
+            with pytest.raises((OSError, AssertionError)), at(folder, pem) as refused:
+                assert refused.connected()
+        passes_again(folder, new_board, 1, 2, "m7q2")
+        assert servers.found(new_board, f"{TOPIC}/experiment/+", 3) == {f"{TOPIC}/experiment/stays": b"e"}
 
 
-def test_a_new_authority_takes_over_while_they_run(servers: FleetServers):
-    folder = servers.folder
-    old_board, old_aggregator = folder.path / "devices/k3f9.pem", folder.path / "old.pem"
-    shutil.copy(aggregator(folder), old_aggregator)
-    with at(folder, old_aggregator) as last:
-        last.publish(f"{TOPIC}/experiment/stays", b"e", retain=True)
-    rotation.rotate_ca(folder, now_utc())
-    servers.reload()
-    new_board = issue(folder, "m7q2")
-    servers.reload()
-    passes_again(folder, old_board, 1, 2)
-    passes_again(folder, new_board, 3, 2, "m7q2")
-    with at(folder, old_aggregator) as known:
-        assert known.connected()
-    servers.kill(2)
-    servers.start(2)  # it joins the others by what they have now
-    passes_again(folder, old_board, 2, 1)
-    rotation.finish_ca(folder, now_utc(), cut_off=True)
-    servers.reload()
-    for pem in (old_board, old_aggregator):
-        with pytest.raises((OSError, AssertionError)), at(folder, pem) as refused:
-            assert refused.connected()
-    passes_again(folder, new_board, 1, 2, "m7q2")
-    assert servers.found(new_board, f"{TOPIC}/experiment/+", 3) == {f"{TOPIC}/experiment/stays": b"e"}
+class TestClients:
+    def test_sighup_admits_new_board_without_disconnects(
+        self,
+        servers: FleetServers,
+    ):
+        folder = servers.folder
+        with at(folder, folder.path / "devices/k3f9.pem", server=2) as other:
+            assert other.connected()
+            new = issue(folder, "new")
+            servers.reload()
+            for number in (1, 2, 3):
+                passes_again(folder, new, number, 1 + number % 3, "new")
+            assert other.ended is None
+            folder.revoke(["new"], now_utc())
+            servers.reload()
+            for number in (1, 2, 3):
+                with at(folder, new, server=number) as refused:
+                    assert not refused.connected()
+            assert other.ended is None
 
+    def test_acknowledged_reports_survive_sigkill_of_all_servers(self, servers: FleetServers):
+        folder, count = servers.folder, 200
+        config = ConsumerConfig("counted", "counted", filter_subject=report_subject(FLEET), ack_wait=10)
 
-def test_acknowledged_reports_survive_sigkill_of_all_servers(servers: FleetServers):
-    folder, count = servers.folder, 200
-    config = ConsumerConfig("counted", "counted", filter_subject=report_subject(FLEET), ack_wait=10)
+        async def ask(host: str, wanted: int) -> set[int]:
+            """What that many reports said; servers that have just come back leave requests unanswered."""
+            url, found, end = f"tls://{host}:{folder.fleet.nats_port}", set(), time.monotonic() + WAIT_S
+            while time.monotonic() < end:
+                client = await nats.connect(url, tls=context(folder, aggregator(folder)), connect_timeout=10)
+                try:
+                    await client.jsm(timeout=5).add_consumer(STREAM, config)
+                    taken = await client.jetstream().pull_subscribe_bind("counted", STREAM)
+                    while len(found) < wanted:
+                        for message in await taken.fetch(wanted - len(found), timeout=5):
+                            found.add(int(message.data))
+                            await message.ack()
+                    return found
+                except (nats.errors.Error, TimeoutError):
+                    continue
+                finally:
+                    await client.close()
+            return found
 
-    async def ask(host: str, wanted: int) -> set[int]:
-        """What that many reports said; servers that have just come back leave requests unanswered."""
-        url, found, end = f"tls://{host}:{folder.fleet.nats_port}", set(), time.monotonic() + WAIT_S
-        while time.monotonic() < end:
-            client = await nats.connect(url, tls=context(folder, aggregator(folder)), connect_timeout=10)
-            try:
-                await client.jsm(timeout=5).add_consumer(STREAM, config)
-                taken = await client.jetstream().pull_subscribe_bind("counted", STREAM)
-                while len(found) < wanted:
-                    for message in await taken.fetch(wanted - len(found), timeout=5):
-                        found.add(int(message.data))
-                        await message.ack()
-                return found
-            except (nats.errors.Error, TimeoutError):
-                continue
-            finally:
-                await client.close()
-        return found
-
-    assert asyncio.run(ask(THREE[0], 0)) == set()
-    pem = issue(folder, "m7q2")
-    servers.reload()
-    with at(folder, pem, server=2) as board:
-        for i in range(count):
-            board.client.publish(f"{TOPIC}/report/m7q2", b"%d" % i, qos=1)
-        until(lambda: len(board.acknowledged) == count, "all are taken")
-        servers.kill()
-    servers.start()
-    assert asyncio.run(ask(THREE[2], count)) == set(range(count))
+        assert asyncio.run(ask(THREE[0], 0)) == set()
+        pem = issue(folder, "m7q2")
+        servers.reload()
+        with at(folder, pem, server=2) as board:
+            for i in range(count):
+                board.client.publish(f"{TOPIC}/report/m7q2", b"%d" % i, qos=1)
+            until(lambda: len(board.acknowledged) == count, "all are taken")
+            servers.kill()
+        servers.start()
+        assert asyncio.run(ask(THREE[2], count)) == set(range(count))

@@ -1,4 +1,4 @@
-"""What NATS servers are told: nothing that the plan does not say, and no more than one or three of them."""
+"""The configuration of NATS servers: only what the plan states, for one server or three."""
 
 import subprocess
 from collections.abc import Callable
@@ -37,6 +37,7 @@ def test_all_listeners_use_tls_and_monitor_is_local():
         (("fd00::5",), "[::]", "[::1]"),
         (("127.0.0.2",), "127.0.0.2", "127.0.0.2"),
     ],
+    ids=["name", "IPv4", "IPv6", "loopback"],
 )
 def test_server_listens_to_others_unless_host_is_loopback(hosts, listens: str, here: str):
     text = servers_config.nats_conf(FleetSpec(FLEET, hosts, broker_folder="/x", broker="nats"), 1)
@@ -65,7 +66,7 @@ def test_refusal_is_one_line(refusal: Refusal, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["home.>", "*", "home/#", 'home"'])
-def test_a_fleets_name_cannot_widen_rights(name: str):
+def test_fleet_name_cannot_widen_rights(name: str):
     with pytest.raises(NameRefused):
         servers_config.users_conf(FleetSpec(name, ("a",), broker="nats"), (), ())
     with pytest.raises(NameRefused):
@@ -78,7 +79,7 @@ def test_aggregator_names_must_not_be_possible_board_names():
 
 
 @pytest.mark.long
-def test_the_server_finds_no_fault_in_a_folder_with_spaces(tmp_path: Path):
+def test_server_accepts_folder_with_spaces(tmp_path: Path):
     program = find_nats_server()
     if program is None:
         pytest.skip("nats-server is not installed")

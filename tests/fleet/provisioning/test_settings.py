@@ -1,4 +1,4 @@
-"""Settings of a board: keys, ids, the file that holds them."""
+"""Settings of a board: keys, ids, and the file that holds them."""
 
 import dataclasses
 import datetime
@@ -24,50 +24,6 @@ KEYS = FleetKeys((MASTER,), MASTER[::-1])
 DEVICE_FOLDER = Path(__file__).resolve().parents[3] / "device"
 
 
-def test_an_open_fleet_has_no_keys():
-    settings = provision_device(None, "garden")
-    assert settings.key is None
-    assert settings.announce_key is None
-    assert json.loads(settings.board_json())["key"] is None
-
-
-def test_ids_are_random_and_no_mac_address():
-    # 2,000 draws of 64 bits: two alike once in 10^13 runs.
-    ids = {provision_device(None, "garden").device_id for _ in range(2000)}
-    assert len(ids) == 2000
-    assert all(re.fullmatch(r"[0-9a-f]{16}", i) for i in ids)  # a MAC address has 12
-    # 2,000 x 64 bits, half of them ones: outside 62,400..65,600 (9 sigma) less than once in 10^18 runs.
-    ones = sum(int(i, 16).bit_count() for i in ids)
-    assert 62_400 < ones < 65_600
-
-
-def test_existing_file_or_link_is_never_overwritten(tmp_path: Path):
-    (tmp_path / "s.json").write_bytes(b"somebody's")
-    (tmp_path / "link.json").symlink_to(tmp_path / "elsewhere")
-    for name in ("s.json", "link.json"):
-        with fails("exists", ProvisionError):
-            provision_device(KEYS, "garden", "d1", path=tmp_path / name)
-    assert (tmp_path / "s.json").read_bytes() == b"somebody's"
-    assert not (tmp_path / "elsewhere").exists()
-
-
-@refusals(
-    *(
-        (lambda folder, n=names: provision_device(KEYS, *n, path=folder / "s.json"), "must be 1 to 32 of a-z")
-        for names in (("garden", "A"), ("garden", "a/b"), ("garden", ""), ("Garden", "d1"), ("+", "d1"))
-    ),
-    error=NameRefused,
-)
-def test_bad_name_is_refused(refusal: Refusal, tmp_path: Path):
-    refusal.check(tmp_path)
-
-
-@pytest.mark.parametrize("length", [0, 16, 31, 33, 64])
-def test_a_master_key_of_another_length_is_refused(length: int):
-    with pytest.raises(MasterKeyError):
-        provision_device(FleetKeys((bytes(length),), KEYS.signing), "garden")
-
-
 def with_network(**fields: Any) -> Callable[[Path], object]:
     def provision_into(folder: Path) -> object:
         return provision_device(KEYS, "garden", network=Network(**fields), path=folder / "s.json")
@@ -75,98 +31,86 @@ def with_network(**fields: Any) -> Callable[[Path], object]:
     return provision_into
 
 
-@refusals(
-    (lambda folder: provision_device(None, "garden", path=folder / "none" / "s.json"), "cannot write"),
-    (with_network(wifi_ssid="x" * 33), "at most 32 bytes"),
-    (with_network(wifi_password="short"), "8 to 64 bytes"),
-    (with_network(wifi_country="de"), "two capital letters"),
-    (with_network(mqtt_port=0), "mqtt_port must be 1 to 65535"),
-    (with_network(mqtt_host="a, b"), "several with commas between"),
-    (with_network(mqtt_host="a,,b"), "several with commas between"),
-    (with_network(mqtt_host="a:0,b"), "host or host:port"),
-    (with_network(mqtt_host="mqtt://a"), "host or host:port"),
-    (with_network(mqtt_port=True), "mqtt_port must be a whole number"),
-    (
-        lambda folder: provision_device(KEYS, "garden", network=Network(mqtt_ca=folder / "ca.pem")),
-        "must be a PEM file",
-        {"ca.pem": "no certificate"},
-    ),
-    (with_network(mqtt_ca=Path("missing.pem")), "must be a PEM file"),
-    (lambda folder: load_settings(folder / "s.json"), "hushmote provision"),
-    (lambda folder: load_settings(folder / "s.json"), "is not JSON", {"s.json": ""}),
-    (lambda folder: load_settings(folder / "s.json"), "is not JSON", {"s.json": "{"}),
-    (lambda folder: load_settings(folder / "s.json"), "is not JSON", {"s.json": b"\xff\xfe"}),
-    (lambda folder: load_settings(folder / "s.json"), "is not a JSON object", {"s.json": "[]"}),
-    error=ProvisionError,
-)
-def test_refusal_is_one_line(refusal: Refusal, tmp_path: Path):
-    refusal.check(tmp_path)
+class TestNewSettings:
+    def test_have_no_keys_in_open_fleet(self):
+        settings = provision_device(None, "garden")
+        assert settings.key is None
+        assert settings.announce_key is None
+        assert json.loads(settings.board_json())["key"] is None
 
+    def test_ids_are_random_and_not_mac_addresses(self):
+        # 2,000 draws of 64 bits: two alike once in 10^13 runs.
+        ids = {provision_device(None, "garden").device_id for _ in range(2000)}
+        assert len(ids) == 2000
+        assert all(re.fullmatch(r"[0-9a-f]{16}", i) for i in ids)  # a MAC address has 12
+        # 2,000 x 64 bits, half of them ones: outside 62,400..65,600 (9 sigma) less than once in 10^18 runs.
+        ones = sum(int(i, 16).bit_count() for i in ids)
+        assert 62_400 < ones < 65_600
 
-def test_round_trips_settings(tmp_path: Path):
-    made = provision_device(KEYS, "garden", network=Network("café", mqtt_host="h"), path=tmp_path / "s.json")
-    assert load_settings(tmp_path / "s.json") == made
+    def test_never_overwrite_existing_file_or_link(self, tmp_path: Path):
+        (tmp_path / "s.json").write_bytes(b"somebody's")
+        (tmp_path / "link.json").symlink_to(tmp_path / "elsewhere")
+        for name in ("s.json", "link.json"):
+            with fails("exists", ProvisionError):
+                provision_device(KEYS, "garden", "d1", path=tmp_path / name)
+        assert (tmp_path / "s.json").read_bytes() == b"somebody's"
+        assert not (tmp_path / "elsewhere").exists()
 
-
-def test_secrets_are_not_shown():
-    settings = provision_device(
-        KEYS, "garden", network=Network(wifi_password="hunter22", mqtt_password="hunter33")
+    @refusals(
+        *(
+            (
+                lambda folder, n=names: provision_device(KEYS, *n, path=folder / "s.json"),
+                "must be 1 to 32 of a-z",
+            )
+            for names in (("garden", "A"), ("garden", "a/b"), ("garden", ""), ("Garden", "d1"), ("+", "d1"))
+        ),
+        error=NameRefused,
     )
-    shown = repr(settings) + provision.describe(settings, Path("s.json"))
-    assert "fill in wifi_ssid and mqtt_host" in shown
-    for secret in (settings.key, settings.announce_key, "hunter22", "hunter33"):
-        assert secret is not None
-        assert secret not in shown
+    def test_reject_invalid_name(self, refusal: Refusal, tmp_path: Path):
+        refusal.check(tmp_path)
 
+    @pytest.mark.parametrize("length", [0, 16, 31, 33, 64])
+    def test_reject_master_key_of_wrong_length(self, length: int):
+        with pytest.raises(MasterKeyError):
+            provision_device(FleetKeys((bytes(length),), KEYS.signing), "garden")
 
-def test_a_file_that_others_can_read_is_refused(tmp_path: Path):
-    path = tmp_path / "s.json"
-    provision_device(KEYS, "garden", path=path)
-    path.chmod(0o640)
-    with fails("chmod 600", ProvisionError):
-        load_settings(path)
+    @refusals(
+        (lambda folder: provision_device(None, "garden", path=folder / "none" / "s.json"), "cannot write"),
+        (with_network(wifi_ssid="x" * 33), "at most 32 bytes"),
+        (with_network(wifi_password="short"), "8 to 64 bytes"),
+        (with_network(wifi_country="de"), "two capital letters"),
+        (with_network(mqtt_port=0), "mqtt_port must be 1 to 65535"),
+        (with_network(mqtt_host="a, b"), "several with commas between"),
+        (with_network(mqtt_host="a,,b"), "several with commas between"),
+        (with_network(mqtt_host="a:0,b"), "host or host:port"),
+        (with_network(mqtt_host="mqtt://a"), "host or host:port"),
+        (with_network(mqtt_port=True), "mqtt_port must be a whole number"),
+        (
+            lambda folder: provision_device(KEYS, "garden", network=Network(mqtt_ca=folder / "ca.pem")),
+            "must be a PEM file",
+            {"ca.pem": "no certificate"},
+        ),
+        (with_network(mqtt_ca=Path("missing.pem")), "must be a PEM file"),
+        (lambda folder: load_settings(folder / "s.json"), "hushmote provision"),
+        (lambda folder: load_settings(folder / "s.json"), "is not JSON", {"s.json": ""}),
+        (lambda folder: load_settings(folder / "s.json"), "is not JSON", {"s.json": "{"}),
+        (lambda folder: load_settings(folder / "s.json"), "is not JSON", {"s.json": b"\xff\xfe"}),
+        (lambda folder: load_settings(folder / "s.json"), "is not a JSON object", {"s.json": "[]"}),
+        error=ProvisionError,
+    )
+    def test_refusal_is_one_line(self, refusal: Refusal, tmp_path: Path):
+        refusal.check(tmp_path)
 
+    def test_do_not_show_secrets(self):
+        settings = provision_device(
+            KEYS, "garden", network=Network(wifi_password="hunter22", mqtt_password="hunter33")
+        )
+        shown = repr(settings) + provision.describe(settings, Path("s.json"))
+        assert "fill in wifi_ssid and mqtt_host" in shown
+        for secret in (settings.key, settings.announce_key, "hunter22", "hunter33"):
+            assert secret is not None
+            assert secret not in shown
 
-@pytest.mark.parametrize(
-    ("name", "value", "reason"),
-    [
-        ("key", "00", "64 hex digits"),
-        ("key", 5, "key must be a text or null"),
-        ("device_id", "A", "device_id"),
-        ("fleet", None, "fleet must be a text$"),
-        ("pin", 1, "unknown field pin"),
-        ("mqtt_host", ..., "mqtt_host is missing"),
-        ("mqtt_ca", "?", "base64"),
-        ("wifi_address", "10.0.0.9", "address,mask,gateway,name server"),
-    ],
-)
-def test_a_file_with_mistakes_is_refused(name: str, value: object, reason: str, tmp_path: Path):
-    path = tmp_path / "s.json"
-    provision_device(KEYS, "garden", path=path)
-    values = json.loads(path.read_text())
-    path.write_text(json.dumps({k: v for k, v in {**values, name: value}.items() if v is not ...}))
-    with pytest.raises(ProvisionError, match=reason) as caught:
-        load_settings(path)
-    assert "\n" not in str(caught.value)
-    assert values["key"] not in str(caught.value)
-
-
-def test_the_mark_of_a_made_ledger_stays_and_keeps_the_mode(tmp_path: Path):
-    path = tmp_path / "s.json"
-    settings = provision_device(KEYS, "garden", path=path)
-    marked = provision.mark_ledger(path, settings, True)
-    assert load_settings(path) == marked == dataclasses.replace(settings, ledger_made=True)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert "ledger_made" not in json.loads(marked.board_json())
-
-
-def test_the_example_has_every_field_and_no_secret():
-    values = json.loads((DEVICE_FOLDER / "settings_example.json").read_text())
-    assert list(values) == [f.name for f in dataclasses.fields(provision.DeviceSettings)]
-    assert not any(values[n] for n in values if "key" in n or "password" in n or "ssid" in n)
-
-
-# --- A board's certificate ------------------------------------------------------------------------------
 
 NOW = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
@@ -187,69 +131,137 @@ def certified(root: authority.CertifiedKey, tmp_path: Path) -> Path:
     return path
 
 
-def test_round_trips_certificate_and_shows_only_its_expiry(certified: Path):
-    settings = load_settings(certified)
-    assert settings.mqtt_port == 8883
-    shown = repr(settings) + provision.describe(settings, certified)
-    assert f"certificate until {NOW + datetime.timedelta(days=30):%Y-%m-%d}" in shown
-    assert settings.mqtt_key is not None
-    assert settings.mqtt_key not in shown
-    assert json.loads(settings.board_json())["mqtt_cert"] == settings.mqtt_cert
+class TestCertificate:
+    def test_round_trips_and_shows_only_its_expiry(self, certified: Path):
+        settings = load_settings(certified)
+        assert settings.mqtt_port == 8883
+        shown = repr(settings) + provision.describe(settings, certified)
+        assert f"certificate until {NOW + datetime.timedelta(days=30):%Y-%m-%d}" in shown
+        assert settings.mqtt_key is not None
+        assert settings.mqtt_key not in shown
+        assert json.loads(settings.board_json())["mqtt_cert"] == settings.mqtt_cert
 
+    def test_key_in_ca_file_is_never_copied(self, certified: Path, root):
+        ca = load_settings(certified).mqtt_ca
+        assert ca == authority.der_text(root.certificate)
 
-def test_ca_file_key_is_never_copied(certified: Path, root):
-    ca = load_settings(certified).mqtt_ca
-    assert ca == authority.der_text(root.certificate)
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"mqtt_key": None}, "belong together"),
-        ({"mqtt_cert": None}, "belong together"),
-        ({"mqtt_ca": None}, "mqtt_ca is missing"),
-        ({"mqtt_cert": "AAAA"}, "base64 of DER"),
-        ({"mqtt_key": "?"}, "base64 of DER"),
-        ({"device_id": "d2"}, "another device's"),
-        ({"mqtt_cert": 5}, "must be a text or null"),
-    ],
-)
-def test_a_certificate_that_cannot_work_is_refused(certified: Path, changes: dict, reason: str):
-    values = json.loads(certified.read_text())
-    certified.write_text(json.dumps(values | changes))
-    with pytest.raises(ProvisionError, match=reason) as caught:
-        load_settings(certified)
-    assert "\n" not in str(caught.value)
-    assert values["mqtt_key"] not in str(caught.value)
-
-
-def test_loads_settings_without_certificate_and_address_fields(tmp_path: Path):
-    path = tmp_path / "s.json"
-    made = provision_device(KEYS, "garden", "d1", path=path)
-    values = json.loads(path.read_text())
-    del values["mqtt_cert"], values["mqtt_key"], values["wifi_address"]
-    path.write_text(json.dumps(values))
-    assert load_settings(path) == made
-
-
-def test_renewed_settings_are_the_same_boards_with_other_keys(certified: Path, root: authority.CertifiedKey):
-    settings = provision.mark_ledger(certified, load_settings(certified), True)
-    own = authority.issue_client(root, "d1", NOW, 30)
-    made = provision.renew_settings(
-        settings, FleetKeys((MASTER[::-1],), KEYS.signing), certified.with_name("ca.pem"), own
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"mqtt_key": None}, "belong together"),
+            ({"mqtt_cert": None}, "belong together"),
+            ({"mqtt_ca": None}, "mqtt_ca is missing"),
+            ({"mqtt_cert": "AAAA"}, "base64 of DER"),
+            ({"mqtt_key": "?"}, "base64 of DER"),
+            ({"device_id": "d2"}, "another device's"),
+            ({"mqtt_cert": 5}, "must be a text or null"),
+        ],
+        ids=[
+            "no key",
+            "no certificate",
+            "no CA",
+            "malformed certificate",
+            "malformed key",
+            "another device",
+            "integer",
+        ],
     )
-    changed = {f.name for f in dataclasses.fields(made) if getattr(made, f.name) != getattr(settings, f.name)}
-    assert changed == {"key", "mqtt_cert", "mqtt_key"}
-    assert made.key == device_key(MASTER[::-1], "garden", "d1").hex()
+    def test_rejects_unusable_one(self, certified: Path, changes: dict, reason: str):
+        values = json.loads(certified.read_text())
+        certified.write_text(json.dumps(values | changes))
+        with pytest.raises(ProvisionError, match=reason) as caught:
+            load_settings(certified)
+        assert "\n" not in str(caught.value)
+        assert values["mqtt_key"] not in str(caught.value)
+
+    def test_renewal_changes_only_keys_and_certificate(self, certified: Path, root: authority.CertifiedKey):
+        settings = provision.mark_ledger(certified, load_settings(certified), True)
+        own = authority.issue_client(root, "d1", NOW, 30)
+        made = provision.renew_settings(
+            settings, FleetKeys((MASTER[::-1],), KEYS.signing), certified.with_name("ca.pem"), own
+        )
+        changed = {
+            f.name for f in dataclasses.fields(made) if getattr(made, f.name) != getattr(settings, f.name)
+        }
+        assert changed == {"key", "mqtt_cert", "mqtt_key"}
+        assert made.key == device_key(MASTER[::-1], "garden", "d1").hex()
 
 
-def test_port_in_place_of_settings_is_not_read(tmp_path: Path):
-    """Reading a terminal waits for what is typed there: `hushmote flash` with its arguments swapped hung."""
-    master, terminal = os.openpty()
-    try:
-        (tmp_path / "port").symlink_to(os.ttyname(terminal))
-        with fails("port is not a settings file", ProvisionError):
-            load_settings(tmp_path / "port")
-    finally:
-        os.close(master)
-        os.close(terminal)
+class TestFile:
+    def test_round_trips(self, tmp_path: Path):
+        made = provision_device(
+            KEYS, "garden", network=Network("café", mqtt_host="h"), path=tmp_path / "s.json"
+        )
+        assert load_settings(tmp_path / "s.json") == made
+
+    def test_rejects_file_that_others_can_read(self, tmp_path: Path):
+        path = tmp_path / "s.json"
+        provision_device(KEYS, "garden", path=path)
+        path.chmod(0o640)
+        with fails("chmod 600", ProvisionError):
+            load_settings(path)
+
+    @pytest.mark.parametrize(
+        ("name", "value", "reason"),
+        [
+            ("key", "00", "64 hex digits"),
+            ("key", 5, "key must be a text or null"),
+            ("device_id", "A", "device_id"),
+            ("fleet", None, "fleet must be a text$"),
+            ("pin", 1, "unknown field pin"),
+            ("mqtt_host", ..., "mqtt_host is missing"),
+            ("mqtt_ca", "?", "base64"),
+            ("wifi_address", "10.0.0.9", "address,mask,gateway,name server"),
+        ],
+        ids=[
+            "short key",
+            "integer key",
+            "device_id",
+            "no fleet",
+            "unknown field",
+            "mqtt_host missing",
+            "mqtt_ca",
+            "wifi_address",
+        ],
+    )
+    def test_rejects_mistakes(self, name: str, value: object, reason: str, tmp_path: Path):
+        path = tmp_path / "s.json"
+        provision_device(KEYS, "garden", path=path)
+        values = json.loads(path.read_text())
+        path.write_text(json.dumps({k: v for k, v in {**values, name: value}.items() if v is not ...}))
+        with pytest.raises(ProvisionError, match=reason) as caught:
+            load_settings(path)
+        assert "\n" not in str(caught.value)
+        assert values["key"] not in str(caught.value)
+
+    def test_marking_ledger_as_made_keeps_the_mode(self, tmp_path: Path):
+        path = tmp_path / "s.json"
+        settings = provision_device(KEYS, "garden", path=path)
+        marked = provision.mark_ledger(path, settings, True)
+        assert load_settings(path) == marked == dataclasses.replace(settings, ledger_made=True)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert "ledger_made" not in json.loads(marked.board_json())
+
+    def test_example_has_every_field_and_no_secret(self):
+        values = json.loads((DEVICE_FOLDER / "settings_example.json").read_text())
+        assert list(values) == [f.name for f in dataclasses.fields(provision.DeviceSettings)]
+        assert not any(values[n] for n in values if "key" in n or "password" in n or "ssid" in n)
+
+    def test_may_lack_certificate_and_address_fields(self, tmp_path: Path):
+        path = tmp_path / "s.json"
+        made = provision_device(KEYS, "garden", "d1", path=path)
+        values = json.loads(path.read_text())
+        del values["mqtt_cert"], values["mqtt_key"], values["wifi_address"]
+        path.write_text(json.dumps(values))
+        assert load_settings(path) == made
+
+    def test_does_not_read_a_port(self, tmp_path: Path):
+        """Reading a terminal waits for input: `hushmote flash` with its arguments swapped hung."""
+        master, terminal = os.openpty()
+        try:
+            (tmp_path / "port").symlink_to(os.ttyname(terminal))
+            with fails("port is not a settings file", ProvisionError):
+                load_settings(tmp_path / "port")
+        finally:
+            os.close(master)
+            os.close(terminal)

@@ -1,4 +1,4 @@
-"""A fleet's boards go from mosquitto to NATS servers: the commands of docs/scale.md."""
+"""Moving a fleet's boards from mosquitto to NATS servers with the commands of docs/scale.md."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_nats_servers_take_over_boards_from_mosquitto(tmp_path: Path):
         assert "urn:hushmote:lost:" not in users
 
 
-def test_boards_are_told_all_servers_and_none_that_is_no_server(tmp_path: Path):
+def test_boards_get_all_servers_and_no_other_host(tmp_path: Path):
     hosts = [word for name in "abc" for word in ("--host", f"{name}.example")]
     hushmote("provision", "fleet", "new", "--broker", "nats", *hosts, cwd=tmp_path)
 

@@ -1,4 +1,4 @@
-"""Gauges beside what they are worked out from; a scrape shows what was found last and works nothing out."""
+"""Gauges compared with their sources; a scrape shows the latest findings and computes nothing."""
 
 import datetime
 from collections.abc import Iterator
@@ -38,106 +38,104 @@ def scraped(collector) -> dict[tuple[str, ...], float]:
     return {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
 
 
-def test_a_unit_of_any_text_is_one_label(store: Store):
-    unit = "°C\"\n} 7\nx{a='{{ 1 }}'\\"
-    fill(store, "home", payload_of(experiment()), DAYS, unit=unit)
-    found = take_snapshot(store, Publication(), NOON)
-    samples = scraped(Gauges(lambda: Scrape(found.gauges, NOON.timestamp())))
-    (info,) = [key for key in samples if key[0] == "hushmote_experiment_info"]
-    assert set(info[1:]) == {"home", "temp", "number", found.results["home", "temp"].unit}
-    of_the_publisher = {"hushmote_results_failing", "hushmote_results_timestamp_seconds"}
-    assert {key[0] for key in samples} - of_the_publisher <= {*WORDS}
-    assert samples[("hushmote_results_timestamp_seconds",)] == NOON.timestamp()
+class TestBudgets:
+    def test_match_the_ledger(self, store: Store):
+        exp = experiment()
+        fill(store, "home", payload_of(exp), DAYS)  # of which one board's first report is known
+        with store.ingest() as transaction:
+            transaction.write({("home", "temp", "b2"): NumberSet().add(1).add(2).add(3).add(4)}, {}, {})
+        fill(store, "home", experiment_json(name="free", budget={"rule": "unlimited"}), DAYS)
+        found = {(g.name, g.labels["experiment"]): g.value for g in budgets(store, NOON)}
+        lines = {
+            x.budget.experiment.name: x for x in remaining.read(store, "home", NOON.date()).lines(NOON.date())
+        }
+        # Two boards have 4 reports each, and have sent 5 of the 8.
+        assert found["hushmote_budget_reports_left", "temp"] == lines["temp"].total_left == 3
+        assert found["hushmote_budget_boards", "temp"] == lines["temp"].boards == 2
+        assert found["hushmote_budget_boards_silent", "temp"] == 1
+        assert ("hushmote_budget_reports_left", "free") not in found
+        assert found["hushmote_budget_boards", "free"] == 2
+        with store.ingest() as transaction:
+            transaction.write({("home", "temp", "b1"): NumberSet().add(1).add(2).add(3).add(4)}, {}, {})
+        spent = {g.name: g.value for g in budgets(store, NOON) if g.labels["experiment"] == "temp"}
+        assert spent == {
+            "hushmote_budget_boards": 2,
+            "hushmote_budget_boards_silent": 2,
+            "hushmote_budget_reports_left": 0,
+        }
+
+    def test_are_absent_before_the_first_report(self, store: Store):
+        ask_fleet(store, "home", experiment_json(name="temp"))
+        assert budgets(store, NOON) == []
 
 
-def test_scraping_shows_what_is_there_and_asks_for_nothing_else():
-    shown = [Scrape(failing=True)]
-    collector = Gauges(lambda: shown[0])
-    assert scraped(collector) == {("hushmote_results_failing",): 1}
-    labels = {"fleet": "home", "experiment": "temp"}
-    shown[0] = Scrape([Gauge("hushmote_estimate_reports", labels, 7)], 5.0)
-    assert scraped(collector) == {
-        ("hushmote_estimate_reports", "temp", "home"): 7,
-        ("hushmote_results_failing",): 0,
-        ("hushmote_results_timestamp_seconds",): 5,
-    }
+class TestSnapshot:
+    def test_statistic_lies_within_its_interval(self, store: Store):
+        fill(store, "home", payload_of(experiment()), DAYS)
+        found = take_snapshot(store, Publication(), NOON)
+        shown = {(gauge.name, gauge.labels.get("statistic")): gauge.value for gauge in found.gauges}
+        statistics = found.results["home", "temp"].statistics
+        assert statistics
+        for one in statistics.values():
+            ends = [shown["hushmote_estimate" + part, one.name] for part in ("_low", "", "_high")]
+            assert ends == [one.low, one.value, one.high]
+            assert one.low < one.value < one.high
 
+    @pytest.mark.slow
+    def test_shows_forged_histogram_of_open_window(self, store: Store):
+        def implausible() -> float:
+            found = take_snapshot(store, Publication(), NOON).gauges
+            (gauge,) = [gauge for gauge in found if gauge.name == "hushmote_histogram_implausible"]
+            return gauge.value
 
-def test_every_statistic_lies_within_its_interval(store: Store):
-    fill(store, "home", payload_of(experiment()), DAYS)
-    found = take_snapshot(store, Publication(), NOON)
-    shown = {(gauge.name, gauge.labels.get("statistic")): gauge.value for gauge in found.gauges}
-    statistics = found.results["home", "temp"].statistics
-    assert statistics
-    for one in statistics.values():
-        ends = [shown["hushmote_estimate" + part, one.name] for part in ("_low", "", "_high")]
-        assert ends == [one.low, one.value, one.high]
-        assert one.low < one.value < one.high
+        temp = fill(store, "home", payload_of(experiment(mechanism="olh", g=5)), DAYS)
+        assert implausible() == 0
+        (version,) = store.experiments("home")
+        with store.ingest() as transaction:  # 5,000 reports of one code
+            transaction.write({}, {(version.id, "2026-11-22", temp.code_count - 1): 5_000}, {})
+        assert implausible() == 1
 
-
-@pytest.mark.slow
-def test_a_forged_histogram_is_seen_in_the_running_window_too(store: Store):
-    def implausible() -> float:
+    def test_expiry_is_the_end_of_the_last_day(self, store: Store):
+        ask_fleet(store, "home", experiment(), datetime.date(2026, 12, 31))
         found = take_snapshot(store, Publication(), NOON).gauges
-        (gauge,) = [gauge for gauge in found if gauge.name == "hushmote_histogram_implausible"]
-        return gauge.value
-
-    temp = fill(store, "home", payload_of(experiment(mechanism="olh", g=5)), DAYS)
-    assert implausible() == 0
-    (version,) = store.experiments("home")
-    with store.ingest() as transaction:  # 5,000 reports of one code
-        transaction.write({}, {(version.id, "2026-11-22", temp.code_count - 1): 5_000}, {})
-    assert implausible() == 1
+        (gauge,) = [gauge for gauge in found if gauge.name.startswith("hushmote_experiment_expires")]
+        assert gauge.value == datetime.datetime(2027, 1, 1, tzinfo=datetime.UTC).timestamp()
 
 
-def test_budgets_are_those_of_the_ledger(store: Store):
-    exp = experiment()
-    fill(store, "home", payload_of(exp), DAYS)  # of which one board's first report is known
-    with store.ingest() as transaction:
-        transaction.write({("home", "temp", "b2"): NumberSet().add(1).add(2).add(3).add(4)}, {}, {})
-    fill(store, "home", experiment_json(name="free", budget={"rule": "unlimited"}), DAYS)
-    found = {(g.name, g.labels["experiment"]): g.value for g in budgets(store, NOON)}
-    lines = {
-        x.budget.experiment.name: x for x in remaining.read(store, "home", NOON.date()).lines(NOON.date())
-    }
-    # Two boards have 4 reports each, and have sent 5 of the 8.
-    assert found["hushmote_budget_reports_left", "temp"] == lines["temp"].total_left == 3
-    assert found["hushmote_budget_boards", "temp"] == lines["temp"].boards == 2
-    assert found["hushmote_budget_boards_silent", "temp"] == 1
-    assert ("hushmote_budget_reports_left", "free") not in found
-    assert found["hushmote_budget_boards", "free"] == 2
-    with store.ingest() as transaction:
-        transaction.write({("home", "temp", "b1"): NumberSet().add(1).add(2).add(3).add(4)}, {}, {})
-    spent = {g.name: g.value for g in budgets(store, NOON) if g.labels["experiment"] == "temp"}
-    assert spent == {
-        "hushmote_budget_boards": 2,
-        "hushmote_budget_boards_silent": 2,
-        "hushmote_budget_reports_left": 0,
-    }
+class TestScrape:
+    def test_unit_of_any_text_is_one_label(self, store: Store):
+        unit = "°C\"\n} 7\nx{a='{{ 1 }}'\\"
+        fill(store, "home", payload_of(experiment()), DAYS, unit=unit)
+        found = take_snapshot(store, Publication(), NOON)
+        samples = scraped(Gauges(lambda: Scrape(found.gauges, NOON.timestamp())))
+        (info,) = [key for key in samples if key[0] == "hushmote_experiment_info"]
+        assert set(info[1:]) == {"home", "temp", "number", found.results["home", "temp"].unit}
+        of_the_publisher = {"hushmote_results_failing", "hushmote_results_timestamp_seconds"}
+        assert {key[0] for key in samples} - of_the_publisher <= {*WORDS}
+        assert samples[("hushmote_results_timestamp_seconds",)] == NOON.timestamp()
 
+    def test_shows_latest_findings_without_computing(self):
+        shown = [Scrape(failing=True)]
+        collector = Gauges(lambda: shown[0])
+        assert scraped(collector) == {("hushmote_results_failing",): 1}
+        labels = {"fleet": "home", "experiment": "temp"}
+        shown[0] = Scrape([Gauge("hushmote_estimate_reports", labels, 7)], 5.0)
+        assert scraped(collector) == {
+            ("hushmote_estimate_reports", "temp", "home"): 7,
+            ("hushmote_results_failing",): 0,
+            ("hushmote_results_timestamp_seconds",): 5,
+        }
 
-def test_before_a_board_is_heard_from_nothing_is_said_of_budgets(store: Store):
-    ask_fleet(store, "home", experiment_json(name="temp"))
-    assert budgets(store, NOON) == []
-
-
-def test_an_expiry_is_the_end_of_its_last_day(store: Store):
-    ask_fleet(store, "home", experiment(), datetime.date(2026, 12, 31))
-    found = take_snapshot(store, Publication(), NOON).gauges
-    (gauge,) = [gauge for gauge in found if gauge.name.startswith("hushmote_experiment_expires")]
-    assert gauge.value == datetime.datetime(2027, 1, 1, tzinfo=datetime.UTC).timestamp()
-
-
-def test_a_certificates_end_is_the_first_in_its_file(tmp_path: Path):
-    authority = Authority(tmp_path)
-    soon, _ = authority.sign("soon", end=2)
-    late, _ = authority.sign("late", end=5)
-    both = tmp_path / "both.pem"
-    both.write_bytes(late.read_bytes() + soon.read_bytes())
-    ends = CertificateEnds({"cert": both, "ca": None})
-    (end,) = scraped(ends).values()
-    left = datetime.datetime.fromtimestamp(end, datetime.UTC) - datetime.datetime.now(datetime.UTC)
-    assert 1.9 * DAY < left < 2 * DAY
-    both.unlink()  # it keeps what it said
-    assert list(scraped(ends).values()) == [end]
-    assert scraped(CertificateEnds({"cert": None, "ca": None})) == {}
+    def test_certificate_expiry_is_the_earliest_in_its_file(self, tmp_path: Path):
+        authority = Authority(tmp_path)
+        soon, _ = authority.sign("soon", end=2)
+        late, _ = authority.sign("late", end=5)
+        both = tmp_path / "both.pem"
+        both.write_bytes(late.read_bytes() + soon.read_bytes())
+        ends = CertificateEnds({"cert": both, "ca": None})
+        (end,) = scraped(ends).values()
+        left = datetime.datetime.fromtimestamp(end, datetime.UTC) - datetime.datetime.now(datetime.UTC)
+        assert 1.9 * DAY < left < 2 * DAY
+        both.unlink()  # it keeps what it said
+        assert list(scraped(ends).values()) == [end]
+        assert scraped(CertificateEnds({"cert": None, "ca": None})) == {}

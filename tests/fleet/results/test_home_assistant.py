@@ -1,4 +1,4 @@
-"""Sensors in Home Assistant: by its own schema, template engine and MQTT client, in one that runs."""
+"""Sensors in a running Home Assistant: its own schema, template engine and MQTT client."""
 
 import datetime
 import json
@@ -96,7 +96,7 @@ def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, house
     assert "template" not in house.log()
 
 
-def test_hostile_text_is_text(store: Store, broker: MosquittoBroker, house: HomeAssistant):
+def test_hostile_text_stays_text(store: Store, broker: MosquittoBroker, house: HomeAssistant):
     """Whoever writes an experiment or a store has no word in Home Assistant's templates."""
     fill(store, "two", mode_of(*HOSTILE), DAYS)
     fill(store, "two", TEMP, DAYS, unit="{{ 7 * 7 }}\n'\"}}{% x %}")
@@ -135,7 +135,7 @@ def test_missing_or_stale_result_makes_sensors_unavailable(
     house.until(named(door, id), state)
 
 
-def test_no_persons_text_is_in_a_template(store: Store):
+def test_templates_contain_no_user_text(store: Store):
     fill(store, "two", mode_of(*HOSTILE), DAYS, unit="{{ x }}")
     found = retained_messages(take_snapshot(store, PUBLICATION, NOW), PUBLICATION, NOW)
     configs = [json.loads(payload) for topic, payload in found.items() if topic.endswith("/config")]

@@ -1,4 +1,4 @@
-"""`hushmote serve --publish` on NATS servers as provisioned: who finds what it retained, and when."""
+"""`hushmote serve --publish` on provisioned NATS servers: who finds the retained results, and when."""
 
 import datetime
 import json

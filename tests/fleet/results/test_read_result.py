@@ -35,7 +35,7 @@ def shown(runtime: tuple[str, ...], port: int, name: str) -> str:
     return board.stdout
 
 
-def test_a_board_reads_what_was_learned(tmp_path: Path):
+def test_board_reads_result(tmp_path: Path):
     runtime = find_runtime()
     with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store, MosquittoBroker() as broker:
         fill(store, "home", payload_of(experiment()), {"2026-11-21": 900}, unit="°C")

@@ -57,151 +57,51 @@ def _plain(result: Result) -> dict:
     return json.loads(result.to_json(), parse_constant=refuse)
 
 
-def test_its_numbers_are_those_of_estimate(store: Store, tmp_path: Path) -> None:
-    fill(store, "home", TEMP, DAYS, unit="°C")
-    document = _plain(result_of(store, "home", "temp", NOON))
-    ended = ("--window", "2026-11-20", "--window", "2026-11-21")
-    said = json.loads(hushmote("estimate", "temp", *ended, "--quantile", "0.5", "--json", cwd=tmp_path))
-    histogram, readings = said["answers"][0]["rows"], [r for a in said["answers"][1:] for r in a["rows"]]
-    assert (document["reports"], document["windows"]) == (4_500, ["2026-11-20", "2026-11-21"])
-    assert (document["type"], document["unit"], document["at"]) == ("number", "°C", "2026-11-22T12:00:00Z")
-    assert len(document["histogram"]) == len(histogram) == 16
-    for bar, row in zip(document["histogram"], histogram, strict=True):
-        assert (bar["name"], bar["from"], bar["to"]) == (row["name"], row["lower"], row["upper"])
-        for key, value in (("share", row["value"]), ("low", row["low"]), ("high", row["high"])):
-            assert bar[key] == pytest.approx(value, abs=5e-7)
-    by_name = {row["name"]: row for row in readings}
-    assert [one["name"] for one in document["statistics"]] == ["mean", "median"]
-    for one in document["statistics"]:
-        row = by_name[one["name"]]
-        assert one["quantity"] == "reading"
-        assert [one[k] for k in ("value", "low", "high")] == pytest.approx(
-            [row[k] for k in ("value", "low", "high")], rel=5e-6
-        )
+class TestEpsilon:
+    def test_covers_each_window_separately(self, store: Store) -> None:
+        """Someone who reads every day's sums learns each day from their differences, even if few appear."""
+        fill(store, "home", DOOR, {"2026-11-20": 4_000, "2026-11-21": 500, "2026-11-22": 60})
+        ended = ("2026-11-20", "2026-11-21")
+        each = second_epsilon.of_windows(Facts(store), Selection("door", "home", ended))
+        added_up = second_epsilon.of_selections(Facts(store), Selection("door", "home", ended))
+        assert each.histogram is not None
+        assert added_up.histogram is not None
+        assert each.histogram > added_up.histogram
+        for newest in (None, 1):
+            result = result_of(store, "home", "door", NOON, newest=newest)
+            assert result.epsilon.histogram == float(rounded_up(each.histogram)) >= each.histogram
+            assert (result.epsilon.report, result.epsilon.holds) == (2.0, ENDED)
+        assert result_of(store, "home", "door", NOON, newest=1).reports == 500
+
+    def test_live_result_has_none_for_the_histogram(self, store: Store) -> None:
+        fill(store, "home", DOOR, {"2026-11-22": 60})
+        document = _plain(result_of(store, "home", "door", NOON, live=True))
+        assert document["reports"] == 60
+        assert (document["epsilon"]["histogram"], document["epsilon"]["holds"]) == (None, LIVE)
+        assert document["epsilon"]["report"] == 2.0
 
 
-def test_a_window_is_shown_once_it_has_ended_and_settled(store: Store) -> None:
-    fill(store, "home", DOOR, {"2026-11-21": 300, "2026-11-22": 200})
-    midnight = datetime.datetime(2026, 11, 23, tzinfo=datetime.UTC)
-    for at, reports in (
-        (midnight - datetime.timedelta(seconds=1), 300),
-        (midnight + SETTLED - datetime.timedelta(seconds=1), 300),
-        (midnight + SETTLED, 500),
-    ):
-        assert result_of(store, "home", "door", at).reports == reports
-    assert not has_ended("all", datetime.datetime.max.replace(tzinfo=datetime.UTC))
-    assert end_of("2026-11-21T23") == datetime.datetime(2026, 11, 22, tzinfo=datetime.UTC)
-    assert end_of("9999-12-31") is None  # beyond every clock
-    assert end_of("rubbish") is None
+class TestWindows:
+    def test_appear_once_ended_and_settled(self, store: Store) -> None:
+        fill(store, "home", DOOR, {"2026-11-21": 300, "2026-11-22": 200})
+        midnight = datetime.datetime(2026, 11, 23, tzinfo=datetime.UTC)
+        for at, reports in (
+            (midnight - datetime.timedelta(seconds=1), 300),
+            (midnight + SETTLED - datetime.timedelta(seconds=1), 300),
+            (midnight + SETTLED, 500),
+        ):
+            assert result_of(store, "home", "door", at).reports == reports
+        assert not has_ended("all", datetime.datetime.max.replace(tzinfo=datetime.UTC))
+        assert end_of("2026-11-21T23") == datetime.datetime(2026, 11, 22, tzinfo=datetime.UTC)
+        assert end_of("9999-12-31") is None  # beyond every clock
+        assert end_of("rubbish") is None
 
-
-def test_its_epsilon_is_of_each_window_seen(store: Store) -> None:
-    """Who reads the sums of every day knows each day by their differences, however few are shown later."""
-    fill(store, "home", DOOR, {"2026-11-20": 4_000, "2026-11-21": 500, "2026-11-22": 60})
-    ended = ("2026-11-20", "2026-11-21")
-    each = second_epsilon.of_windows(Facts(store), Selection("door", "home", ended))
-    added_up = second_epsilon.of_selections(Facts(store), Selection("door", "home", ended))
-    assert each.histogram is not None
-    assert added_up.histogram is not None
-    assert each.histogram > added_up.histogram
-    for newest in (None, 1):
-        result = result_of(store, "home", "door", NOON, newest=newest)
-        assert result.epsilon.histogram == float(rounded_up(each.histogram)) >= each.histogram
-        assert (result.epsilon.report, result.epsilon.holds) == (2.0, ENDED)
-    assert result_of(store, "home", "door", NOON, newest=1).reports == 500
-
-
-def test_live_has_no_epsilon_of_the_histogram(store: Store) -> None:
-    fill(store, "home", DOOR, {"2026-11-22": 60})
-    document = _plain(result_of(store, "home", "door", NOON, live=True))
-    assert document["reports"] == 60
-    assert (document["epsilon"]["histogram"], document["epsilon"]["holds"]) == (None, LIVE)
-    assert document["epsilon"]["report"] == 2.0
-
-
-def test_a_window_that_never_ends_is_shown_live_only(store: Store) -> None:
-    fill(store, "home", experiment_json(name="ever", window="all"), {"all": 800})
-    ended = _plain(result_of(store, "home", "ever", NOON))
-    assert (ended["reports"], ended["statistics"], ended["note"]) == (0, [], ENDLESS)
-    assert ended["epsilon"]["histogram"] is None
-    assert result_of(store, "home", "ever", NOON, live=True).reports == 800
-
-
-@pytest.mark.parametrize("reports", [0, 1, 2, 3])
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"name": "e"},
-        {"name": "e", "type": "choice", "labels": ["a", "b"], "mechanism": "grr"},
-        {"name": "e", "type": "number", "low": 0, "high": 8_000, "bins": 8, "mechanism": "grr"},
-        {"name": "e", "type": "number", "low": 0, "high": 8_000, "bins": 256, "mechanism": "hh"}
-        | {"fanout": 4, "cells": [4, 3, 3, 3]},
-    ],
-    ids=["bool", "choice", "grr", "hh"],
-)
-def test_few_reports_give_strict_json(store: Store, fields: dict, reports: int) -> None:
-    fill(store, "home", experiment_json(**fields), {"2026-11-21": reports} if reports else {})
-    for live in (False, True):
-        document = _plain(result_of(store, "home", "e", NOON, live=live))
-        assert document["reports"] == reports
-        # A tree of few reports has none of its last level yet, which the note says.
-        shown = reports >= 2 and fields.get("mechanism") != "hh"
-        assert bool(document["statistics"]) == bool(document["histogram"]) == shown
-        assert bool(document["note"]) == (not shown)
-
-
-def test_versions_that_do_not_go_together_say_so(store: Store) -> None:
-    fill(store, "home", TEMP, DAYS)
-    other = experiment_json(
-        name="temp", type="number", low=0, high=27_000, bins=64, mechanism="grr", epsilon=3_000_000
-    )
-    fill(store, "home", other, DAYS)
-    document = _plain(result_of(store, "home", "temp", NOON))
-    assert "estimates go together only" in document["note"]
-    assert (document["statistics"], document["histogram"], document["epsilon"]["histogram"]) == ([], [], None)
-
-
-@pytest.mark.parametrize("letter", ["x", "{", "'"])
-def test_it_stays_below_four_kilobytes(store: Store, letter: str) -> None:
-    labels: list[str] = []
-    for i in range(40):  # as many and as long as an experiment's kilobyte can hold
-        label = f"{i}{letter * 30}"
-        try:
-            Experiment.parse(_choice([*labels, label]))
-        except ExperimentRefused:
-            break
-        labels.append(label)
-    assert len(labels) >= 3
-    # 16 and more rows: short labels, one of them common.
-    for some in (labels, [f"{letter}{i}" for i in range(60)]):
-        payload = _choice(some)
-        if len(payload) > 1024:
-            payload = _choice(some[:30])
-        experiment = Experiment.parse(payload)
-        shares = [0.5] + [0.5 / (experiment.domain - 1)] * (experiment.domain - 1)
-        fleet = f"home{len(some)}"
-        fill(
-            store, fleet, payload, {f"2026-10-{day:02}": 900 for day in range(1, 29)}, shares, unit="u" * 400
-        )
-        store.add_experiment(fleet, payload, description=Description("u" * 400, "\N{FIRE}" * 400, "o" * 400))
-        result = result_of(store, fleet, "mode", NOON)
-        document = _plain(result)
-        assert document["purpose"].startswith("\N{FIRE}" * 39)
-        assert 3 <= len(document["histogram"]) <= 16
-        assert document["statistics"][0]["id"] == "share_0"  # the common one is never left out
-        assert (len(document["windows"]), document["window_count"]) == (7, 7)
-        assert document["windows"][-1] == "2026-10-28"
-
-
-def test_it_says_what_is_asked_and_by_whom(store: Store) -> None:
-    fill(store, "home", DOOR, {"2026-11-22": 3})
-    assert [_plain(result_of(store, "home", "door", NOON))[key] for key in ("purpose", "owner")] == ["", ""]
-    store.add_experiment("home", DOOR, description=Description("", "Why\x1b[2J? " * 100, "who@example.org"))
-    for live in (False, True):  # also before a window has ended
-        document = _plain(result_of(store, "home", "door", NOON, live=live))
-        assert document["purpose"].startswith("Why\\x1b[2J? Why")
-        assert (len(document["purpose"]), document["purpose"][-1]) == (200, "…")
-        assert document["owner"] == "who@example.org"
+    def test_endless_one_is_shown_live_only(self, store: Store) -> None:
+        fill(store, "home", experiment_json(name="ever", window="all"), {"all": 800})
+        ended = _plain(result_of(store, "home", "ever", NOON))
+        assert (ended["reports"], ended["statistics"], ended["note"]) == (0, [], ENDLESS)
+        assert ended["epsilon"]["histogram"] is None
+        assert result_of(store, "home", "ever", NOON, live=True).reports == 800
 
 
 def _choice(labels: list[str]) -> bytes:
@@ -211,35 +111,153 @@ def _choice(labels: list[str]) -> bytes:
     )  # fmt: skip
 
 
-def test_rejects_unknown_fleet_or_experiment(store: Store) -> None:
-    fill(store, "home", DOOR, DAYS)
-    for fleet, name in (("away", "door"), ("home", "window")):
-        with pytest.raises(UsageError):
-            result_of(store, fleet, name, NOON)
+class TestDocument:
+    @pytest.mark.parametrize("reports", [0, 1, 2, 3])
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"name": "e"},
+            {"name": "e", "type": "choice", "labels": ["a", "b"], "mechanism": "grr"},
+            {"name": "e", "type": "number", "low": 0, "high": 8_000, "bins": 8, "mechanism": "grr"},
+            {"name": "e", "type": "number", "low": 0, "high": 8_000, "bins": 256, "mechanism": "hh"}
+            | {"fanout": 4, "cells": [4, 3, 3, 3]},
+        ],
+        ids=["bool", "choice", "grr", "hh"],
+    )
+    def test_is_strict_json_with_few_reports(self, store: Store, fields: dict, reports: int) -> None:
+        fill(store, "home", experiment_json(**fields), {"2026-11-21": reports} if reports else {})
+        for live in (False, True):
+            document = _plain(result_of(store, "home", "e", NOON, live=live))
+            assert document["reports"] == reports
+            # A tree of few reports has none of its last level yet, which the note says.
+            shown = reports >= 2 and fields.get("mechanism") != "hh"
+            assert bool(document["statistics"]) == bool(document["histogram"]) == shown
+            assert bool(document["note"]) == (not shown)
+
+    @pytest.mark.parametrize("letter", ["x", "{", "'"])
+    def test_stays_below_four_kilobytes(self, store: Store, letter: str) -> None:
+        labels: list[str] = []
+        for i in range(40):  # as many and as long as an experiment's kilobyte can hold
+            label = f"{i}{letter * 30}"
+            try:
+                Experiment.parse(_choice([*labels, label]))
+            except ExperimentRefused:
+                break
+            labels.append(label)
+        assert len(labels) >= 3
+        # 16 and more rows: short labels, one of them common.
+        for some in (labels, [f"{letter}{i}" for i in range(60)]):
+            payload = _choice(some)
+            if len(payload) > 1024:
+                payload = _choice(some[:30])
+            experiment = Experiment.parse(payload)
+            shares = [0.5] + [0.5 / (experiment.domain - 1)] * (experiment.domain - 1)
+            fleet = f"home{len(some)}"
+            fill(
+                store,
+                fleet,
+                payload,
+                {f"2026-10-{day:02}": 900 for day in range(1, 29)},
+                shares,
+                unit="u" * 400,
+            )
+            store.add_experiment(
+                fleet, payload, description=Description("u" * 400, "\N{FIRE}" * 400, "o" * 400)
+            )
+            result = result_of(store, fleet, "mode", NOON)
+            document = _plain(result)
+            assert document["purpose"].startswith("\N{FIRE}" * 39)
+            assert 3 <= len(document["histogram"]) <= 16
+            assert document["statistics"][0]["id"] == "share_0"  # the common one is never left out
+            assert (len(document["windows"]), document["window_count"]) == (7, 7)
+            assert document["windows"][-1] == "2026-10-28"
+
+    def test_contains_purpose_and_owner(self, store: Store) -> None:
+        fill(store, "home", DOOR, {"2026-11-22": 3})
+        assert [_plain(result_of(store, "home", "door", NOON))[key] for key in ("purpose", "owner")] == [
+            "",
+            "",
+        ]
+        store.add_experiment(
+            "home", DOOR, description=Description("", "Why\x1b[2J? " * 100, "who@example.org")
+        )
+        for live in (False, True):  # also before a window has ended
+            document = _plain(result_of(store, "home", "door", NOON, live=live))
+            assert document["purpose"].startswith("Why\\x1b[2J? Why")
+            assert (len(document["purpose"]), document["purpose"][-1]) == (200, "…")
+            assert document["owner"] == "who@example.org"
+
+    def test_rejects_unknown_fleet_or_experiment(self, store: Store) -> None:
+        fill(store, "home", DOOR, DAYS)
+        for fleet, name in (("away", "door"), ("home", "window")):
+            with pytest.raises(UsageError):
+                result_of(store, fleet, name, NOON)
 
 
-@pytest.mark.slow
-def test_a_mean_has_no_histogram_and_texts_have_a_sentence(store: Store) -> None:
-    fill_kinds(store)
-    mean = _plain(result_of(store, "home", "delay", NOON))
-    assert [one["id"] for one in mean["statistics"]] == ["mean"]
-    assert mean["histogram"] == []
-    assert mean["note"] == ""
-    texts = _plain(result_of(store, "home", "firmware", NOON))
-    assert (texts["statistics"], texts["histogram"], texts["reports"]) == ([], [], 6_000)
-    assert texts["note"] == f"firmware answers only the shares of texts that you name: {ASK}"
-    assert possible_statistics(Experiment.parse(TEXT)) == []
+class TestNumbers:
+    def test_match_estimate_command(self, store: Store, tmp_path: Path) -> None:
+        fill(store, "home", TEMP, DAYS, unit="°C")
+        document = _plain(result_of(store, "home", "temp", NOON))
+        ended = ("--window", "2026-11-20", "--window", "2026-11-21")
+        said = json.loads(hushmote("estimate", "temp", *ended, "--quantile", "0.5", "--json", cwd=tmp_path))
+        histogram, readings = said["answers"][0]["rows"], [r for a in said["answers"][1:] for r in a["rows"]]
+        assert (document["reports"], document["windows"]) == (4_500, ["2026-11-20", "2026-11-21"])
+        assert (document["type"], document["unit"], document["at"]) == (
+            "number",
+            "°C",
+            "2026-11-22T12:00:00Z",
+        )
+        assert len(document["histogram"]) == len(histogram) == 16
+        for bar, row in zip(document["histogram"], histogram, strict=True):
+            assert (bar["name"], bar["from"], bar["to"]) == (row["name"], row["lower"], row["upper"])
+            for key, value in (("share", row["value"]), ("low", row["low"]), ("high", row["high"])):
+                assert bar[key] == pytest.approx(value, abs=5e-7)
+        by_name = {row["name"]: row for row in readings}
+        assert [one["name"] for one in document["statistics"]] == ["mean", "median"]
+        for one in document["statistics"]:
+            row = by_name[one["name"]]
+            assert one["quantity"] == "reading"
+            assert [one[k] for k in ("value", "low", "high")] == pytest.approx(
+                [row[k] for k in ("value", "low", "high")], rel=5e-6
+            )
+
+    @pytest.mark.slow
+    def test_mean_has_no_histogram_and_text_has_a_note(self, store: Store) -> None:
+        fill_kinds(store)
+        mean = _plain(result_of(store, "home", "delay", NOON))
+        assert [one["id"] for one in mean["statistics"]] == ["mean"]
+        assert mean["histogram"] == []
+        assert mean["note"] == ""
+        texts = _plain(result_of(store, "home", "firmware", NOON))
+        assert (texts["statistics"], texts["histogram"], texts["reports"]) == ([], [], 6_000)
+        assert texts["note"] == f"firmware answers only the shares of texts that you name: {ASK}"
+        assert possible_statistics(Experiment.parse(TEXT)) == []
 
 
-def test_versions_answer_what_all_of_them_do(store: Store) -> None:
-    """The older version has a histogram, the newer one a mean alone: pooled there is the mean."""
-    fill(store, "home", at_mechanism("grr"), {"2026-11-20": 3_000})
-    fill(store, "home", at_mechanism("sw"), {"2026-11-21": 3_000})
-    both = _plain(result_of(store, "home", "delay", NOON))
-    assert ([one["id"] for one in both["statistics"]], both["histogram"]) == (["mean"], [])
-    assert both["reports"] == 6_000
-    with fails("delay answers only its mean in all of its versions", NotAnswered):
-        FleetEstimate(Facts(store).selected(Selection("delay", "home")).estimate()).histogram()
+class TestVersions:
+    def test_incompatible_ones_give_a_note(self, store: Store) -> None:
+        fill(store, "home", TEMP, DAYS)
+        other = experiment_json(
+            name="temp", type="number", low=0, high=27_000, bins=64, mechanism="grr", epsilon=3_000_000
+        )
+        fill(store, "home", other, DAYS)
+        document = _plain(result_of(store, "home", "temp", NOON))
+        assert "estimates go together only" in document["note"]
+        assert (document["statistics"], document["histogram"], document["epsilon"]["histogram"]) == (
+            [],
+            [],
+            None,
+        )
+
+    def test_answer_only_what_all_of_them_can(self, store: Store) -> None:
+        """The older version has a histogram, the newer one a mean alone: pooled there is the mean."""
+        fill(store, "home", at_mechanism("grr"), {"2026-11-20": 3_000})
+        fill(store, "home", at_mechanism("sw"), {"2026-11-21": 3_000})
+        both = _plain(result_of(store, "home", "delay", NOON))
+        assert ([one["id"] for one in both["statistics"]], both["histogram"]) == (["mean"], [])
+        assert both["reports"] == 6_000
+        with fails("delay answers only its mean in all of its versions", NotAnswered):
+            FleetEstimate(Facts(store).selected(Selection("delay", "home")).estimate()).histogram()
 
 
 def at_mechanism(word: str) -> bytes:

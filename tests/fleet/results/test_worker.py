@@ -1,4 +1,4 @@
-"""When a worker looks again, and when it only says again what it found; times are given."""
+"""When a worker computes results again and when it only repeats them, with simulated times."""
 
 import datetime
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def later(seconds: float) -> datetime.datetime:
     return NOON + datetime.timedelta(seconds=seconds)
 
 
-def test_it_speaks_when_something_is_new_and_every_ten_minutes(store: Store, looks: list[datetime.datetime]):
+def test_publishes_changes_and_every_ten_minutes(store: Store, looks: list[datetime.datetime]):
     watch = Watch(store, Publication())
     first = watch.turn(NOON, 0.0)
     assert first is not None
@@ -63,7 +63,7 @@ def test_it_speaks_when_something_is_new_and_every_ten_minutes(store: Store, loo
     assert '"reports":340,' in tomorrow["retained"][TOPIC]
 
 
-def test_a_slow_look_is_made_seldom_and_said_as_often(store: Store, looks: list[datetime.datetime]):
+def test_repeats_results_when_computing_is_slow(store: Store, looks: list[datetime.datetime]):
     watch = Watch(store, Publication(), idle=1e9)  # as if each look had taken very long
     said = [watch.turn(later(s), s) for s in (0.0, AGAIN_S - 1, AGAIN_S, 2 * AGAIN_S)]
     assert [one is not None for one in said] == [True, False, True, True]
@@ -75,7 +75,7 @@ def test_a_slow_look_is_made_seldom_and_said_as_often(store: Store, looks: list[
     assert f'"at":"{later(2 * AGAIN_S):%Y-%m-%dT%H:%M:%SZ}"' in said[3]["retained"][TOPIC]
 
 
-def test_live_looks_as_often_as_it_was_asked(store: Store, looks: list[datetime.datetime]):
+def test_live_results_follow_requested_interval(store: Store, looks: list[datetime.datetime]):
     watch = Watch(store, Publication(live_s=1_000.0))
     for s in (0.0, 5.0, 999.0, 1_000.0, 1_001.0):
         watch.turn(later(s), s)

@@ -59,10 +59,10 @@ class TestTemplates:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 class TestNumbersOfLocale:
-    def test_no_template_holds_a_number(self, language: Language):
+    def test_templates_contain_no_number(self, language: Language):
         assert [text for text in words_in(language).texts.values() if re.search(r"\d", text)] == []
 
-    def test_numbers_percents_and_days_are_those_of_babel(self, language: Language):
+    def test_numbers_percents_and_days_match_babel(self, language: Language):
         write, locale = words_in(language).write, "en_GB" if language == "en" else language
         for number in (0, 7, 400, -14.25, 0.5, 12345, 1_000_000, 1_234_567.25):
             assert write(number) == format_decimal(number, locale=locale)
@@ -79,7 +79,7 @@ class TestNumbersOfLocale:
         others = {"es": "1 de marzo de 2027", "nl": "1 maart 2027", "it": "1 marzo 2027"}
         assert write(datetime.date(2027, 3, 1)) == (first | others)[language]
 
-    def test_no_sentence_has_an_empty_or_double_space(self, language: Language):
+    def test_sentences_have_no_trailing_or_double_space(self, language: Language):
         for text in words_in(language).texts.values():
             assert text == text.strip()
             assert "  " not in text

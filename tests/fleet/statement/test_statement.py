@@ -1,4 +1,4 @@
-"""A fleet's statement: what people read, what each number is read from, and that nobody can alter it."""
+"""A fleet's statement: its text, the sources of its numbers, and its signature."""
 
 import dataclasses
 import json
@@ -46,9 +46,6 @@ def numbers(of: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {what: (value, source) for what, value, source in table["rows"]}
 
 
-# --- The label
-
-
 def english(phrase: Value) -> str:
     return words.words_in("en").write(phrase)
 
@@ -57,43 +54,6 @@ def label_of(made: dict[str, Any]) -> dict[str, str]:
     """The label's answers as one text each, by the name of their question."""
     headings = words.words_in(made["language"]).texts
     return {question: " ".join(made["label"][headings[question]]) for question in words.QUESTIONS}
-
-
-def test_label_answers_five_questions_of_residents(store: Store, tmp_path: Path):
-    ask(store, windows=COUNTED)
-    made = statement(store, tmp_path)
-    assert next(iter(made["label"])) == "What is asked?"
-    label = label_of(made)
-    asked = label[words.ASKED]
-    assert "“How warm is it?” (room_temp). The answer is a number from 0 to 32 °C. In its" in asked
-    assert "at most 4 reports about this" in asked
-    assert "The reading itself never leaves the device" in asked
-    who = label[words.WHO]
-    assert "from heating@example.org, who see only the counts of all devices together." in who
-    assert "network address" in who
-    learn = label[words.LEARN]
-    # e^2 / (9 + e^2) is 0.4509, e^8 / (9 + e^8) 0.997.
-    assert (
-        "room_temp: one report can raise someone's confidence in a guess about the reading from 10% to at "
-        "most 46%." in learn
-    )
-    assert (
-        "all the reports of the device's life together can raise that confidence from 10% to near certainty."
-        in learn
-    )
-    assert "room_temp: the counts of 1,000 reports can raise that confidence from 10% to at most" in learn
-    assert "The chance that more is revealed is at most 1 in 1,000,000." in learn
-    assert label[words.LONG] == (
-        "room_temp: asked until 31 December 2027, and not after. The counts are kept for 400 days after the "
-        "day or hour in which they were counted, then erased. The device's id, and how many reports it sent, "
-        "are kept until someone asks for them to be erased."
-    )
-    stop = label[words.STOP]
-    assert "sends nothing until someone agrees at the device itself" in stop
-    assert "To agree, connect a computer to it and enter yes() at its prompt. Agreeing also covers" in stop
-    assert "It has no button. To stop it, connect a computer to it" in stop  # as the example
-    assert "stops before its next report" in stop
-    assert "want the device's id and everything stored under it erased, write to heating@example.org" in stop
 
 
 class TestPlannedFirst:
@@ -115,7 +75,7 @@ class TestPlannedFirst:
         assert "from 10% to at most 24%" in lines[1]
         assert "a fixed limit applies, but a high one: all the reports" in lines[2]
 
-    def test_plan_of_one_report_is_said_once(self, store: Store, tmp_path: Path):
+    def test_plan_of_one_report_appears_once(self, store: Store, tmp_path: Path):
         lines = self.learn(store, tmp_path, KEPT.replace("cap = 8", "cap = 2"))
         assert lines[0].startswith("room_temp: one report is planned in the device's life. It can raise")
         assert not any("one report can" in line for line in lines)
@@ -147,53 +107,63 @@ class TestPlannedFirst:
         )
 
 
-def test_formats_retention_withdrawal_and_single_reports():
-    week = words.keeping(7 * 86_400)
-    assert english(words.retention(["x"], None, True, week)) == (
-        "x: asked until the owner ends it, as no last day is set. The counts are kept for 1 "
-        "week after the day or hour in which they were counted, then erased."
-    )
-    assert english(words.retention(["x", "y"], AT.date(), False, week)).startswith("x, y: no longer asked.")
-    once = words.question("e", "Is it warm? ", Experiment.parse(experiment_json()), "", 1)
-    assert english(once) == (
-        "“Is it warm?” (e). The answer is yes or no. In its whole life the device sends one report about "
-        "this: one of 2 possible codes, which hides the answer."
-    )
-    (who,) = words.who(("a", "b"), ())
-    assert english(who).startswith("The questions come from a and b, who see only the counts")
-
-
-def test_reads_consent_from_folder_and_policy(tmp_path: Path):
-    def sentences(consent: fleet_facts.Consent) -> list[str]:
-        return list(
-            map(
-                english,
-                words.consent(
-                    consent.given,
-                    consent.because,
-                    consent.network,
-                    consent.each,
-                    consent.button,
-                    consent.light,
-                ),
-            )
+class TestLabel:
+    def test_answers_five_questions_of_residents(self, store: Store, tmp_path: Path):
+        ask(store, windows=COUNTED)
+        made = statement(store, tmp_path)
+        assert next(iter(made["label"])) == "What is asked?"
+        label = label_of(made)
+        asked = label[words.ASKED]
+        assert "“How warm is it?” (room_temp). The answer is a number from 0 to 32 °C. In its" in asked
+        assert "at most 4 reports about this" in asked
+        assert "The reading itself never leaves the device" in asked
+        who = label[words.WHO]
+        assert "from heating@example.org, who see only the counts of all devices together." in who
+        assert "network address" in who
+        learn = label[words.LEARN]
+        # e^2 / (9 + e^2) is 0.4509, e^8 / (9 + e^8) 0.997.
+        assert (
+            "room_temp: one report can raise someone's confidence in a guess about the reading from 10% to "
+            "at most 46%." in learn
+        )
+        assert (
+            "all the reports of the device's life together can raise that confidence from 10% to near "
+            "certainty." in learn
+        )
+        assert "room_temp: the counts of 1,000 reports can raise that confidence from 10% to at most" in learn
+        assert "The chance that more is revealed is at most 1 in 1,000,000." in learn
+        assert label[words.LONG] == (
+            "room_temp: asked until 31 December 2027, and not after. The counts are kept for 400 days after "
+            "the day or hour in which they were counted, then erased. The device's id, and how many reports "
+            "it sent, are kept until someone asks for them to be erased."
+        )
+        stop = label[words.STOP]
+        assert "sends nothing until someone agrees at the device itself" in stop
+        assert (
+            "To agree, connect a computer to it and enter yes() at its prompt. Agreeing also covers" in stop
+        )
+        assert "It has no button. To stop it, connect a computer to it" in stop  # as the example
+        assert "stops before its next report" in stop
+        assert (
+            "want the device's id and everything stored under it erased, write to heating@example.org" in stop
         )
 
-    folder = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",)))
-    asks_first = fleet_facts.Consent()
-    unknown = tmp_path / "policy.json"  # of a firmware in C, say
-    unknown.write_text(json.dumps(dataclasses.asdict(POLICY)))
-    for fleet_folder in (folder, None):
-        assert fleet_facts.consent_of(fleet_folder, POLICY, unknown) == asks_first
-    signed = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",), consent="forms of study 7"))
-    given = fleet_facts.consent_of(signed, POLICY, unknown)
-    assert given == fleet_facts.Consent(True, "forms of study 7")
-    assert sentences(given)[0] == "The device was set up with your yes: forms of study 7."
-    anyhow = dataclasses.replace(POLICY, consent_from="network", ask="each")
-    network = " ".join(sentences(fleet_facts.consent_of(None, anyhow, unknown)))
-    assert "sends nothing until someone agrees at the device itself" in network
-    assert "The owner can also start it over the network." in network
-    assert "Each question needs a yes of its own, and another one if it changes or reveals more." in network
+    def test_formats_retention_withdrawal_and_single_reports(self):
+        week = words.keeping(7 * 86_400)
+        assert english(words.retention(["x"], None, True, week)) == (
+            "x: asked until the owner ends it, as no last day is set. The counts are kept for 1 "
+            "week after the day or hour in which they were counted, then erased."
+        )
+        assert english(words.retention(["x", "y"], AT.date(), False, week)).startswith(
+            "x, y: no longer asked."
+        )
+        once = words.question("e", "Is it warm? ", Experiment.parse(experiment_json()), "", 1)
+        assert english(once) == (
+            "“Is it warm?” (e). The answer is yes or no. In its whole life the device sends one report about "
+            "this: one of 2 possible codes, which hides the answer."
+        )
+        (who,) = words.who(("a", "b"), ())
+        assert english(who).startswith("The questions come from a and b, who see only the counts")
 
 
 class TestHowToAgree:
@@ -202,7 +172,7 @@ class TestHowToAgree:
     def yes(self, button: bool | None, light: bool | None, *, each: bool = False) -> str:
         return " ".join(map(english, words.consent(False, "", False, each, button, light)))
 
-    def test_names_button_and_light_only_where_they_are(self):
+    def test_names_button_and_light_only_if_present(self):
         assert "hold its button for 3 seconds; its light confirms that with one long flash. As long" in (
             self.yes(True, True)
         )
@@ -210,15 +180,52 @@ class TestHowToAgree:
         assert "enter yes() at its prompt" in self.yes(False, True)
         assert "To agree" not in self.yes(None, None)
 
-    def test_one_yes_covers_later_questions_unless_each_needs_one(self):
+    def test_consent_covers_later_questions_unless_asked_each(self):
         assert "also covers questions that are asked later" in self.yes(True, True)
         assert "also covers" not in self.yes(True, True, each=True)
+
+    def test_follows_folder_and_policy(self, tmp_path: Path):
+        def sentences(consent: fleet_facts.Consent) -> list[str]:
+            return list(
+                map(
+                    english,
+                    words.consent(
+                        consent.given,
+                        consent.because,
+                        consent.network,
+                        consent.each,
+                        consent.button,
+                        consent.light,
+                    ),
+                )
+            )
+
+        folder = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",)))
+        asks_first = fleet_facts.Consent()
+        unknown = tmp_path / "policy.json"  # of a firmware in C, say
+        unknown.write_text(json.dumps(dataclasses.asdict(POLICY)))
+        assert (
+            fleet_facts.consent_of(folder, POLICY, unknown)
+            == fleet_facts.consent_of(None, POLICY, unknown)
+            == asks_first
+        )
+        signed = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",), consent="forms of study 7"))
+        given = fleet_facts.consent_of(signed, POLICY, unknown)
+        assert given == fleet_facts.Consent(True, "forms of study 7")
+        assert sentences(given)[0] == "The device was set up with your yes: forms of study 7."
+        anyhow = dataclasses.replace(POLICY, consent_from="network", ask="each")
+        network = " ".join(sentences(fleet_facts.consent_of(None, anyhow, unknown)))
+        assert "sends nothing until someone agrees at the device itself" in network
+        assert "The owner can also start it over the network." in network
+        assert (
+            "Each question needs a yes of its own, and another one if it changes or reveals more." in network
+        )
 
 
 class TestErasing:
     """The label says whom to ask, and where the device shows its id."""
 
-    def test_place_of_the_id_comes_from_the_firmware(self, store: Store, tmp_path: Path):
+    def test_location_of_id_comes_from_firmware(self, store: Store, tmp_path: Path):
         ask(store)
         path = firmware(tmp_path)
         assert label_of(statement(store, tmp_path))[words.STOP].endswith(f"The device's id: {'_' * 30}")
@@ -226,7 +233,7 @@ class TestErasing:
         made = document.document(fleet_facts.read(store, "home", None, path, AT))
         assert label_of(made)[words.STOP].endswith("The id is on the sticker underneath.")
 
-    def test_policy_in_json_says_it_beside_the_policy(self, tmp_path: Path):
+    def test_policy_in_json_states_location_of_id(self, tmp_path: Path):
         path = tmp_path / "policy.json"
         values = {"policy": dataclasses.asdict(POLICY), "BUTTON": True, "LED": None, "ID_AT": "in the app"}
         path.write_text(json.dumps(values))
@@ -244,7 +251,7 @@ class TestHowToStop:
         given = fleet_facts.consent_of(None, POLICY, path)
         return " ".join(map(english, words.stopping(given.button, given.light)))
 
-    def test_example_has_no_button(self):
+    def test_example_without_button(self):
         given = fleet_facts.consent_of(None, POLICY, flash.EXAMPLE)
         assert (given.button, given.light) == (False, False)
         assert english(words.stop(given.button)) == (
@@ -258,8 +265,10 @@ class TestHowToStop:
         assert "light" not in self.stop("BUTTON = 14\nLED = None\n", tmp_path)
         assert "light" not in self.stop("BUTTON = 14\n", tmp_path)
 
-    @pytest.mark.parametrize("text", ["", "BUTTON = pin()\n", "if rp2:\n    BUTTON = 14\n"])
-    def test_firmware_that_does_not_say_leaves_it_to_the_maker(self, tmp_path: Path, text: str):
+    @pytest.mark.parametrize(
+        "text", ["", "BUTTON = pin()\n", "if rp2:\n    BUTTON = 14\n"], ids=["empty", "call", "condition"]
+    )
+    def test_unspecified_firmware_leaves_it_to_the_maker(self, tmp_path: Path, text: str):
         stop = self.stop(text, tmp_path)
         assert stop.startswith("To stop it, say no at the device [For the maker: how: its button or switch].")
         assert "button for" not in stop
@@ -279,8 +288,9 @@ class TestHowToStop:
             ("None", ""),
             ("pin()", "[For the maker: what it shows] "),
         ],
+        ids=["pin", "none", "call"],
     )
-    def test_tables_confirm_with_the_light_there_is(
+    def test_tables_mention_the_light_if_present(
         self, light: str, confirmed: str, store: Store, tmp_path: Path
     ):
         ask(store)
@@ -292,7 +302,7 @@ class TestHowToStop:
         assert dict(table["rows"])["Confirmation"] == f"{confirmed}Its `status()` says that consent is no."
 
     @pytest.mark.parametrize(("light", "asks"), [("'LED'", True), ("None", False)])
-    def test_button_that_says_yes_to_a_question(self, tmp_path: Path, light: str, asks: bool):
+    def test_button_that_agrees_to_a_question(self, tmp_path: Path, light: str, asks: bool):
         path = tmp_path / "main.py"
         path.write_text(f"BUTTON = 14\nLED = {light}\n")
         each = dataclasses.replace(POLICY, ask="each")
@@ -305,77 +315,65 @@ class TestHowToStop:
             "To stop it from sending, hold its button for 3 seconds."
         )
 
-    def test_tables_say_the_same(self, store: Store, tmp_path: Path):
+    def test_tables_match_the_label(self, store: Store, tmp_path: Path):
         ask(store)
         made = json.dumps(statement(store, tmp_path))
         assert "button, held" not in made
         assert "its light" not in made
 
 
-# --- The numbers
+class TestNumbers:
+    def test_match_store_and_policy(self, store: Store, tmp_path: Path):
+        ask(store, windows=COUNTED)
+        made = statement(store, tmp_path)
+        (version,) = store.experiments("home")
+        seen = overview(Facts(store, AT), Selection("room_temp", "home")).all_windows
+        told = {what: value for what, (value, _) in numbers(made).items()}
+        assert told["room_temp: ε of a report"] == "2" == f"{version.experiment.epsilon / 1e6:g}"
+        assert told["room_temp: codes"] == f"{version.experiment.code_count:,}"
+        assert told["room_temp: reports of a device's life"] == "4"
+        assert told["room_temp: last day"] == str(version.expires) == "2027-12-31"
+        assert told["room_temp: counts are kept"] == (
+            "for 400 days after the day or hour in which they were counted, then erased"
+        )
+        assert told["room_temp: reports counted"] == "1,000"
+        assert told["room_temp: devices that reported"] == "20"
+        assert told["room_temp: reports of windows that were erased"] == "0"
+        assert (
+            told["room_temp: ε of the counts of all ended windows that are kept"] == f"{seen.histogram:,.10g}"
+        )
+        assert told["policy: Σε of a device's life"] == f"{POLICY.sum / 1e6:g}"
+        assert Decimal(told["policy: Σε² of a device's life"]) == Decimal(POLICY.squares) / 10**12
+        assert told["policy: ε of a report"] == "4"
+        assert told["ε of all reports of a device"] == "8"
+        assert told["δ of all reports of a device"] == "1e-06"
+        assert all(source for _, source in numbers(made).values())
+        sources = {source for _, source in numbers(made).values()}
+        digest = version.experiment.digest.hex()
+        assert {"main.py: POLICY sum", f"store: experiment room_temp {digest}, expires"} <= sources
+        # What is published says nothing of the machine.
+        assert str(tmp_path) not in json.dumps(made)
 
+    def test_of_counts_are_absent_without_reports(self, store: Store, tmp_path: Path):
+        ask(store)
+        told = numbers(statement(store, tmp_path))
+        assert "room_temp: ε of the counts of all ended windows that are kept" not in told
+        assert told["room_temp: reports counted"][0] == "0"
 
-def test_each_number_is_that_of_store_and_policy(store: Store, tmp_path: Path):
-    ask(store, windows=COUNTED)
-    made = statement(store, tmp_path)
-    (version,) = store.experiments("home")
-    seen = overview(Facts(store, AT), Selection("room_temp", "home")).all_windows
-    told = {what: value for what, (value, _) in numbers(made).items()}
-    assert told["room_temp: ε of a report"] == "2" == f"{version.experiment.epsilon / 1e6:g}"
-    assert told["room_temp: codes"] == f"{version.experiment.code_count:,}"
-    assert told["room_temp: reports of a device's life"] == "4"
-    assert told["room_temp: last day"] == str(version.expires) == "2027-12-31"
-    assert told["room_temp: counts are kept"] == (
-        "for 400 days after the day or hour in which they were counted, then erased"
-    )
-    assert told["room_temp: reports counted"] == "1,000"
-    assert told["room_temp: devices that reported"] == "20"
-    assert told["room_temp: reports of windows that were erased"] == "0"
-    assert told["room_temp: ε of the counts of all ended windows that are kept"] == f"{seen.histogram:,.10g}"
-    assert told["policy: Σε of a device's life"] == f"{POLICY.sum / 1e6:g}"
-    assert Decimal(told["policy: Σε² of a device's life"]) == Decimal(POLICY.squares) / 10**12
-    assert told["policy: ε of a report"] == "4"
-    assert told["ε of all reports of a device"] == "8"
-    assert told["δ of all reports of a device"] == "1e-06"
-    assert all(source for _, source in numbers(made).values())
-    sources = {source for _, source in numbers(made).values()}
-    digest = version.experiment.digest.hex()
-    assert {"main.py: POLICY sum", f"store: experiment room_temp {digest}, expires"} <= sources
-    # What is published says nothing of the machine.
-    assert str(tmp_path) not in json.dumps(made)
+    def test_open_window_promises_only_answer_bound(self, store: Store, tmp_path: Path):
+        ask(store, windows={"2026-11-26": 50})
+        made = statement(store, tmp_path)
+        assert (
+            numbers(made)["room_temp: ε of the counts of all ended windows that are kept"][0] == "none holds"
+        )
+        assert "room_temp: the counts reveal no more than the reports" in label_of(made)[words.LEARN]
 
-
-def test_unanswered_question_has_no_count_numbers(store: Store, tmp_path: Path):
-    ask(store)
-    told = numbers(statement(store, tmp_path))
-    assert "room_temp: ε of the counts of all ended windows that are kept" not in told
-    assert told["room_temp: reports counted"][0] == "0"
-
-
-def test_open_window_promises_only_answer_bound(store: Store, tmp_path: Path):
-    ask(store, windows={"2026-11-26": 50})
-    made = statement(store, tmp_path)
-    assert numbers(made)["room_temp: ε of the counts of all ended windows that are kept"][0] == "none holds"
-    assert "room_temp: the counts reveal no more than the reports" in label_of(made)[words.LEARN]
-
-
-def test_endless_window_leaves_erasure_to_owner(store: Store, tmp_path: Path):
-    ask(store, KEPT.replace('window = "day"', 'window = "all"').replace('keep = "400d"', ""))
-    assert (
-        "The counts are kept until the owner erases them [For the maker: when that is]."
-        in label_of(statement(store, tmp_path))[words.LONG]
-    )
-
-
-@pytest.mark.slow
-def test_the_files_are_those_that_flash_copies(store: Store, tmp_path: Path):
-    ask(store, KEPT.replace("bins = 32", 'bins = 32\nmechanism = "sw"\nstatistics = "mean"'))
-    paths = [file["path"] for file in statement(store, tmp_path)["board_files"]]
-    lib = [f"/lib/{m}" for m in flash.MODULES if m != "async_reporter"]
-    assert paths == [*lib, "/lib/ldp_sw", "/lib/umqtt/simple", "/main"]
-
-
-# --- Words
+    def test_endless_window_leaves_erasure_to_owner(self, store: Store, tmp_path: Path):
+        ask(store, KEPT.replace('window = "day"', 'window = "all"').replace('keep = "400d"', ""))
+        assert (
+            "The counts are kept until the owner erases them [For the maker: when that is]."
+            in label_of(statement(store, tmp_path))[words.LONG]
+        )
 
 
 def texts(value: Any) -> Iterator[str]:
@@ -387,52 +385,6 @@ def texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from texts(inner)
-
-
-def test_claims_support_not_compliance_and_defers_to_lawyers(store: Store, tmp_path: Path):
-    ask(store, windows=COUNTED)
-    said = " ".join(texts(statement(store, tmp_path)))
-    assert not re.search(r"compl(y|ies|iant|iance)|conform(s|ity)|certified", said, re.IGNORECASE)
-    assert "supports" in said
-    for place in ("names and addresses", "Article 6", "necessity", "third countries", "Sensitive"):
-        assert place in said or place in " ".join(texts(statement(store, tmp_path)["chapters"]))
-    assert said.count("[For a lawyer: ") >= 6
-
-
-def test_the_tables_have_the_fields_of_the_standard(store: Store, tmp_path: Path):
-    ask(store)
-    tables = {t["title"]: t for chapter in statement(store, tmp_path)["chapters"] for t in chapter["tables"]}
-    fields = {title: [row[0] for row in table["rows"]] for title, table in tables.items()}
-    assert fields["IXIT 21-PersData: PersData-room_temp"] == [
-        "ID",
-        "Description",
-        "Purpose",
-        "Aggregation",
-        "Authorized Parties",
-        "Lifecycle",
-        "Processing Activities",
-        "Secure Communication Mechanisms",
-        "Sensitive",
-        "Obtaining Consent",
-        "Withdrawing Consent",
-        "Storing Consent",
-        "Anonymization",
-    ]
-    assert fields["IXIT 24-TelData: TelData-room_temp"] == [
-        "ID",
-        "Description",
-        "Purpose",
-        "Security Examination",
-        "Personal Data",
-    ]
-    assert fields["IXIT 25-DelFunc: DelFunc-Stop"] == [
-        "ID",
-        "Description",
-        "Target Type",
-        "Initiation and Interaction",
-        "Confirmation",
-    ]
-    assert fields["ICS"] == ["Provision 6-4", "Provision 6-5"]
 
 
 # Of opendp/deployments-registry-data, schemas/deployments-schema.yaml: what is required, and its words.
@@ -447,84 +399,48 @@ BASIC = {
 }
 
 
-def test_the_entry_of_the_registry_is_by_its_schema(store: Store, tmp_path: Path):
-    ask(store, windows=COUNTED)
-    (entry,) = statement(store, tmp_path)["registry"]
-    assert set(entry) == {"url_slug", "status", "tier", "deployment"}
-    assert (entry["url_slug"], entry["status"], entry["tier"]) == ("hushmote-home-room-temp", "Draft", 3)
-    of = entry["deployment"]
-    assert BASIC <= set(of["basic"]) <= BASIC | {"data_product_sector"}
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d", of["basic"]["publication_date"])
-    assert of["basic"]["data_product_type"] == "Summary statistics"
-    assert of["dp_variant"]["variant_name"] == "Pure DP"
-    assert of["privacy_loss"]["privacy_parameters"] == {"epsilon": 2.0}
-    model = of["deployment_model"]
-    assert (model["model_name"], model["release_type"]) == ("Local", "Many releases")
-    assert (model["data_source_type"], model["access_type"]) == ("Dynamic", "Non-interactive")
-    assert of["administrative"]["registry_authors"] == ["heating@example.org"]
+class TestMissingInput:
+    @pytest.mark.parametrize("missing", ["owner", "purpose"])
+    def test_names_file_and_field(self, missing: str, store: Store, tmp_path: Path):
+        ask(store)
+        (version,) = store.experiments("home")
+        without = dataclasses.replace(version, **{missing: ""})
+        store.experiments = lambda fleet=None: (without,)  # type: ignore[method-assign]
+        with pytest.raises(StatementError) as refused:
+            statement(store, tmp_path)
+        put = f'put {missing} = "..." into its experiment file'
+        assert f"room_temp of fleet home has no {missing}: {put}" in str(refused.value)
+        assert "\n" not in str(refused.value)
 
+    def test_marks_undecided_retention(self, store: Store, tmp_path: Path):
+        ask(store, KEPT.replace('keep = "400d"', ""))
+        of = facts_of(store, tmp_path)
+        assert of.undecided == ("room_temp",)
+        made = document.document(of)
+        kept = "The counts are kept until the owner erases them [Not decided: for how long]."
+        assert kept in label_of(made)[words.LONG]
+        assert "<mark>[Not decided: for how long]</mark>" in page.html(document.sign(made, None))
+        assert "[Not decided" in numbers(made)["room_temp: counts are kept"][0]
 
-# --- What is missing
+    def test_lists_withdrawn_question_without_its_text(self, store: Store, tmp_path: Path):
+        ask(store, windows=COUNTED)
+        store.withdraw_experiment("home", "room_temp")
+        (version,) = store.experiments("home")
+        without = dataclasses.replace(version, owner="")
+        store.experiments = lambda fleet=None: (without,)  # type: ignore[method-assign]
+        label = label_of(statement(store, tmp_path))
+        assert label[words.WHO].startswith("The questions come from [For the maker: its owner], who")
+        assert label[words.LONG].startswith("room_temp: no longer asked. The counts are kept")
 
+    def test_rejects_fleet_without_questions(self, store: Store, tmp_path: Path):
+        store.add_fleet("home", keyed=False)
+        with fails("fleet home has no questions: add one with `hushmote experiment add`", StatementError):
+            statement(store, tmp_path)
 
-@pytest.mark.parametrize("missing", ["owner", "purpose"])
-def test_names_file_and_missing_field(missing: str, store: Store, tmp_path: Path):
-    ask(store)
-    (version,) = store.experiments("home")
-    without = dataclasses.replace(version, **{missing: ""})
-    store.experiments = lambda fleet=None: (without,)  # type: ignore[method-assign]
-    with pytest.raises(StatementError) as refused:
-        statement(store, tmp_path)
-    put = f'put {missing} = "..." into its experiment file'
-    assert f"room_temp of fleet home has no {missing}: {put}" in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
-def test_marks_a_keep_that_is_not_decided(store: Store, tmp_path: Path):
-    ask(store, KEPT.replace('keep = "400d"', ""))
-    of = facts_of(store, tmp_path)
-    assert of.undecided == ("room_temp",)
-    made = document.document(of)
-    kept = "The counts are kept until the owner erases them [Not decided: for how long]."
-    assert kept in label_of(made)[words.LONG]
-    assert "<mark>[Not decided: for how long]</mark>" in page.html(document.sign(made, None))
-    assert "[Not decided" in numbers(made)["room_temp: counts are kept"][0]
-
-
-def test_lists_withdrawn_question_without_its_text(store: Store, tmp_path: Path):
-    ask(store, windows=COUNTED)
-    store.withdraw_experiment("home", "room_temp")
-    (version,) = store.experiments("home")
-    without = dataclasses.replace(version, owner="")
-    store.experiments = lambda fleet=None: (without,)  # type: ignore[method-assign]
-    label = label_of(statement(store, tmp_path))
-    assert label[words.WHO].startswith("The questions come from [For the maker: its owner], who")
-    assert label[words.LONG].startswith("room_temp: no longer asked. The counts are kept")
-
-
-def test_a_fleet_of_which_nothing_is_asked_has_no_statement(store: Store, tmp_path: Path):
-    store.add_fleet("home", keyed=False)
-    with fails("fleet home has no questions: add one with `hushmote experiment add`", StatementError):
-        statement(store, tmp_path)
-
-
-def test_question_that_boards_refuse_has_no_statement(store: Store, tmp_path: Path):
-    ask(store, KEPT.replace("room_temp", "door_open"))
-    with fails(r"refuse door_open: give their actual firmware with --policy", StatementError):
-        statement(store, tmp_path)
-
-
-def test_keys_of_another_fleet_do_not_sign(store: Store):
-    store.add_fleet("home", keyed=True)
-    fleet_facts.check_keys(store, "home", KEYS)
-    store.set_master_check("home", "0" * 16)
-    with fails("these are not the keys of fleet home", StatementError):
-        fleet_facts.check_keys(store, "home", KEYS)
-    with fails("fleet home has keys, so its statement must be signed: give its folder", StatementError):
-        fleet_facts.check_keys(store, "home", None)
-
-
-# --- Signed
+    def test_rejects_question_that_boards_refuse(self, store: Store, tmp_path: Path):
+        ask(store, KEPT.replace("room_temp", "door_open"))
+        with fails(r"refuse door_open: give their actual firmware with --policy", StatementError):
+            statement(store, tmp_path)
 
 
 @pytest.fixture
@@ -533,27 +449,6 @@ def file(store: Store, tmp_path: Path) -> Path:
     path = tmp_path / "statement.json"
     path.write_text(json.dumps(document.sign(statement(store, tmp_path), KEYS)))
     return path
-
-
-def test_a_statement_that_was_signed_verifies_and_names_its_key(file: Path):
-    signed, key, *files = document.verify(file)
-    assert document.verify(file, KEYS.announce_key) == [signed, key, *files]
-    assert signed.startswith("signed for fleet home on 2026-11-26T12:00:00+00:00")
-    assert key == KEYS.announce_key.hex()
-    assert any(line.startswith("ldp_client: as in this package, SHA-256 ") for line in files)
-    assert files[-1].startswith(f"main: as {file.with_name('main.py')}, SHA-256 ")
-
-
-def test_a_statement_of_another_key_is_refused(file: Path):
-    other = master_key.FleetKeys(KEYS.masters, bytes(31) + b"\x06")
-    with fails(f"is signed with another key, {KEYS.announce_key.hex()}, than", StatementError):
-        document.verify(file, other.announce_key)
-
-
-def test_without_the_signing_key_no_statement_is_signed():
-    counting = master_key.without_signing(KEYS)
-    with fails("give --signing-key", StatementError):
-        document.sign({"fleet": "home"}, counting)
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -565,106 +460,213 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield path
 
 
-@pytest.mark.slow
-def test_no_value_can_be_altered_without_notice(file: Path):
-    """Each leaf of the file changed by itself; a check of each takes a millisecond or two."""
-    whole = json.loads(file.read_text())
-    for path in leaves(whole):
-        altered = json.loads(file.read_text())
-        inner = altered
-        for key in path[:-1]:
-            inner = inner[key]
-        was = inner[path[-1]]
-        inner[path[-1]] = f"{was}0" if isinstance(was, str) else 1 if was != 1 else 2
-        file.with_name("altered.json").write_text(json.dumps(altered))
-        with pytest.raises(StatementError) as refused:
-            document.verify(file.with_name("altered.json"))
-        assert "\n" not in str(refused.value)
+class TestSigning:
+    def test_rejects_keys_of_another_fleet(self, store: Store):
+        store.add_fleet("home", keyed=True)
+        fleet_facts.check_keys(store, "home", KEYS)
+        store.set_master_check("home", "0" * 16)
+        with fails("these are not the keys of fleet home", StatementError):
+            fleet_facts.check_keys(store, "home", KEYS)
+        with fails("fleet home has keys, so its statement must be signed: give its folder", StatementError):
+            fleet_facts.check_keys(store, "home", None)
 
+    def test_verifies_and_names_its_key(self, file: Path):
+        signed, key, *files = document.verify(file)
+        assert document.verify(file, KEYS.announce_key) == [signed, key, *files]
+        assert signed.startswith("signed for fleet home on 2026-11-26T12:00:00+00:00")
+        assert key == KEYS.announce_key.hex()
+        assert any(line.startswith("ldp_client: as in this package, SHA-256 ") for line in files)
+        assert files[-1].startswith(f"main: as {file.with_name('main.py')}, SHA-256 ")
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        "null",
-        "1e999",
-        "[" * 100_000,
-        '{"statement": 1}',
-        '{"statement": {"fleet": "A/b", "board_files": []}, "announce_key": "", "signature": ""}',
-        '{"statement": {"fleet": "a", "board_files": [{"path": "/../../etc/passwd", "sha256": ""}]},'
-        ' "announce_key": "", "signature": ""}',
-        '{"statement": {"fleet": "a", "board_files": [3]}, "announce_key": "", "signature": ""}',
-        "\udcff",
-    ],
-)
-def test_rejects_damaged_statement_in_one_line(text: str, tmp_path: Path):
-    path = tmp_path / "s.json"
-    path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with fails(r"is not a statement, or is damaged", StatementError):
-        document.verify(path)
+    def test_rejects_statement_of_another_key(self, file: Path):
+        other = master_key.FleetKeys(KEYS.masters, bytes(31) + b"\x06")
+        with fails(f"is signed with another key, {KEYS.announce_key.hex()}, than", StatementError):
+            document.verify(file, other.announce_key)
 
+    def test_requires_the_signing_key(self):
+        counting = master_key.without_signing(KEYS)
+        with fails("give --signing-key", StatementError):
+            document.sign({"fleet": "home"}, counting)
 
-def test_open_fleets_statement_says_nobody_vouches_for_it(store: Store, tmp_path: Path):
-    ask(store)
-    whole = document.sign(statement(store, tmp_path), None)
-    assert whole["unsigned"] == "fleet home is open and has no signing key: nobody vouches for this"
-    assert whole["unsigned"] in page.html(whole)
-    path = tmp_path / "s.json"
-    path.write_text(json.dumps(whole))
-    with fails("is unsigned: nobody can tell whether it was altered", StatementError):
-        document.verify(path)
+    @pytest.mark.slow
+    def test_detects_every_altered_value(self, file: Path):
+        """Each leaf of the file changed by itself; a check of each takes a millisecond or two."""
+        whole = json.loads(file.read_text())
+        for path in leaves(whole):
+            altered = json.loads(file.read_text())
+            inner = altered
+            for key in path[:-1]:
+                inner = inner[key]
+            was = inner[path[-1]]
+            inner[path[-1]] = f"{was}0" if isinstance(was, str) else 1 if was != 1 else 2
+            file.with_name("altered.json").write_text(json.dumps(altered))
+            with pytest.raises(StatementError) as refused:
+                document.verify(file.with_name("altered.json"))
+            assert "\n" not in str(refused.value)
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "{",
+            "[]",
+            "null",
+            "1e999",
+            "[" * 100_000,
+            '{"statement": 1}',
+            '{"statement": {"fleet": "A/b", "board_files": []}, "announce_key": "", "signature": ""}',
+            '{"statement": {"fleet": "a", "board_files": [{"path": "/../../etc/passwd", "sha256": ""}]},'
+            ' "announce_key": "", "signature": ""}',
+            '{"statement": {"fleet": "a", "board_files": [3]}, "announce_key": "", "signature": ""}',
+            "\udcff",
+        ],
+        ids=[
+            "empty",
+            "brace",
+            "list",
+            "null",
+            "infinity",
+            "100,000 brackets",
+            "integer statement",
+            "fleet",
+            "path",
+            "file",
+            "not UTF-8",
+        ],
+    )
+    def test_rejects_damaged_statement_in_one_line(self, text: str, tmp_path: Path):
+        path = tmp_path / "s.json"
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+        with fails(r"is not a statement, or is damaged", StatementError):
+            document.verify(path)
 
-def test_statement_signature_cannot_pass_as_experiment():
-    assert not topics.is_experiment(topics.statement_topic("home"))
+    def test_marks_open_fleet_statement_as_unsigned(self, store: Store, tmp_path: Path):
+        ask(store)
+        whole = document.sign(statement(store, tmp_path), None)
+        assert whole["unsigned"] == "fleet home is open and has no signing key: nobody vouches for this"
+        assert whole["unsigned"] in page.html(whole)
+        path = tmp_path / "s.json"
+        path.write_text(json.dumps(whole))
+        with fails("is unsigned: nobody can tell whether it was altered", StatementError):
+            document.verify(path)
 
+    def test_signature_cannot_pass_as_experiment(self):
+        assert not topics.is_experiment(topics.statement_topic("home"))
 
-def test_another_file_of_the_package_is_named(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    device = tmp_path / "device"
-    (device / "umqtt").mkdir(parents=True)
-    for path in [*flash.EXAMPLE.parent.glob("*.py"), flash.EXAMPLE.parent / "umqtt" / "simple.py"]:
-        (device / path.relative_to(flash.EXAMPLE.parent)).write_bytes(path.read_bytes())
-    monkeypatch.setattr(flash, "EXAMPLE", device / "main.py")
-    document.verify(file)
-    with (device / "mqtt_reporter.py").open("a") as f:
-        f.write("\n")
-    with fails(r"mqtt_reporter of this package is not the one that", StatementError):
+    def test_names_changed_file_of_the_package(
+        self, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        device = tmp_path / "device"
+        (device / "umqtt").mkdir(parents=True)
+        for path in [*flash.EXAMPLE.parent.glob("*.py"), flash.EXAMPLE.parent / "umqtt" / "simple.py"]:
+            (device / path.relative_to(flash.EXAMPLE.parent)).write_bytes(path.read_bytes())
+        monkeypatch.setattr(flash, "EXAMPLE", device / "main.py")
         document.verify(file)
+        with (device / "mqtt_reporter.py").open("a") as f:
+            f.write("\n")
+        with fails(r"mqtt_reporter of this package is not the one that", StatementError):
+            document.verify(file)
+
+    def test_looks_for_application_beside_statement(self, file: Path):
+        file.with_name("main.py").unlink()
+        with fails(
+            r"main is not the file that .* names: put the firmware's main.py next to it", StatementError
+        ):
+            document.verify(file)
+
+    def test_same_facts_give_the_same_bytes(self, store: Store, tmp_path: Path):
+        ask(store, windows=COUNTED)
+        first, second = (json.dumps(document.sign(statement(store, tmp_path), KEYS)) for _ in range(2))
+        assert first == second
 
 
-def test_own_application_is_looked_for_beside_statement(file: Path):
-    file.with_name("main.py").unlink()
-    with fails(r"main is not the file that .* names: put the firmware's main.py next to it", StatementError):
-        document.verify(file)
+class TestPage:
+    def test_loads_nothing_and_begins_with_the_label(self, store: Store, tmp_path: Path):
+        ask(store, KEPT.replace("How warm is it?", "<script>alert(1)</script> & so"))
+        text = page.html(document.sign(statement(store, tmp_path), None))
+        assert "<script" not in text
+        assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; so" in text
+        assert not re.search(r"(?:src|href)=|url\(|@import", text)
+        assert text.index('class="label"') < text.index('class="chapter"')
+        assert text.count("<h2>") == len(words.QUESTIONS) + 6
+        assert "<mark>[For a lawyer: yes or no]</mark>" in text
+        assert "{" not in re.sub(r"<style>.*?</style>|<pre>.*?</pre>", "", text, flags=re.DOTALL)
 
 
-def test_the_same_facts_give_the_same_bytes(store: Store, tmp_path: Path):
-    ask(store, windows=COUNTED)
-    first, second = (json.dumps(document.sign(statement(store, tmp_path), KEYS)) for _ in range(2))
-    assert first == second
+class TestChapters:
+    @pytest.mark.slow
+    def test_files_are_those_that_flash_copies(self, store: Store, tmp_path: Path):
+        ask(store, KEPT.replace("bins = 32", 'bins = 32\nmechanism = "sw"\nstatistics = "mean"'))
+        paths = [file["path"] for file in statement(store, tmp_path)["board_files"]]
+        lib = [f"/lib/{m}" for m in flash.MODULES if m != "async_reporter"]
+        assert paths == [*lib, "/lib/ldp_sw", "/lib/umqtt/simple", "/main"]
 
+    def test_claim_support_not_compliance_and_defer_to_lawyers(self, store: Store, tmp_path: Path):
+        ask(store, windows=COUNTED)
+        said = " ".join(texts(statement(store, tmp_path)))
+        assert not re.search(r"compl(y|ies|iant|iance)|conform(s|ity)|certified", said, re.IGNORECASE)
+        assert "supports" in said
+        for place in ("names and addresses", "Article 6", "necessity", "third countries", "Sensitive"):
+            assert place in said or place in " ".join(texts(statement(store, tmp_path)["chapters"]))
+        assert said.count("[For a lawyer: ") >= 6
 
-# --- As a page
+    def test_tables_have_the_fields_of_the_standard(self, store: Store, tmp_path: Path):
+        ask(store)
+        tables = {
+            t["title"]: t for chapter in statement(store, tmp_path)["chapters"] for t in chapter["tables"]
+        }
+        fields = {title: [row[0] for row in table["rows"]] for title, table in tables.items()}
+        assert fields["IXIT 21-PersData: PersData-room_temp"] == [
+            "ID",
+            "Description",
+            "Purpose",
+            "Aggregation",
+            "Authorized Parties",
+            "Lifecycle",
+            "Processing Activities",
+            "Secure Communication Mechanisms",
+            "Sensitive",
+            "Obtaining Consent",
+            "Withdrawing Consent",
+            "Storing Consent",
+            "Anonymization",
+        ]
+        assert fields["IXIT 24-TelData: TelData-room_temp"] == [
+            "ID",
+            "Description",
+            "Purpose",
+            "Security Examination",
+            "Personal Data",
+        ]
+        assert fields["IXIT 25-DelFunc: DelFunc-Stop"] == [
+            "ID",
+            "Description",
+            "Target Type",
+            "Initiation and Interaction",
+            "Confirmation",
+        ]
+        assert fields["ICS"] == ["Provision 6-4", "Provision 6-5"]
 
+    def test_registry_entry_matches_its_schema(self, store: Store, tmp_path: Path):
+        ask(store, windows=COUNTED)
+        (entry,) = statement(store, tmp_path)["registry"]
+        assert set(entry) == {"url_slug", "status", "tier", "deployment"}
+        assert (entry["url_slug"], entry["status"], entry["tier"]) == ("hushmote-home-room-temp", "Draft", 3)
+        of = entry["deployment"]
+        assert BASIC <= set(of["basic"]) <= BASIC | {"data_product_sector"}
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", of["basic"]["publication_date"])
+        assert of["basic"]["data_product_type"] == "Summary statistics"
+        assert of["dp_variant"]["variant_name"] == "Pure DP"
+        assert of["privacy_loss"]["privacy_parameters"] == {"epsilon": 2.0}
+        model = of["deployment_model"]
+        assert (model["model_name"], model["release_type"]) == ("Local", "Many releases")
+        assert (model["data_source_type"], model["access_type"]) == ("Dynamic", "Non-interactive")
+        assert of["administrative"]["registry_authors"] == ["heating@example.org"]
 
-def test_the_page_loads_nothing_and_begins_with_the_label(store: Store, tmp_path: Path):
-    ask(store, KEPT.replace("How warm is it?", "<script>alert(1)</script> & so"))
-    text = page.html(document.sign(statement(store, tmp_path), None))
-    assert "<script" not in text
-    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; so" in text
-    assert not re.search(r"(?:src|href)=|url\(|@import", text)
-    assert text.index('class="label"') < text.index('class="chapter"')
-    assert text.count("<h2>") == len(words.QUESTIONS) + 6
-    assert "<mark>[For a lawyer: yes or no]</mark>" in text
-    assert "{" not in re.sub(r"<style>.*?</style>|<pre>.*?</pre>", "", text, flags=re.DOTALL)
-
-
-def test_a_policy_in_json_names_no_application(store: Store, tmp_path: Path):
-    ask(store)
-    path = tmp_path / "policy.json"
-    path.write_text(json.dumps(dataclasses.asdict(POLICY)))
-    made = fleet_facts.read(store, "home", None, path, AT)
-    assert "/main" not in [file.path for file in made.files]
-    assert firmware(tmp_path).exists()
+    def test_policy_in_json_names_no_application(self, store: Store, tmp_path: Path):
+        ask(store)
+        path = tmp_path / "policy.json"
+        path.write_text(json.dumps(dataclasses.asdict(POLICY)))
+        made = fleet_facts.read(store, "home", None, path, AT)
+        assert "/main" not in [file.path for file in made.files]
+        assert firmware(tmp_path).exists()

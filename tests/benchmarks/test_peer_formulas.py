@@ -208,143 +208,135 @@ CHANNELS: dict[str, tuple[Callable[[float], Matrix], Formula]] = {
 }
 
 
-@each_epsilon
-@pytest.mark.parametrize("name", CHANNELS)
-def test_errors_are_those_of_the_enumerated_channel(name: str, epsilon: float):
-    made, formula = CHANNELS[name]
-    matrix = made(epsilon)
-    matrix.check(epsilon)
-    for shares in populations(len(matrix.truth)):
-        assert formula(shares, epsilon) == pytest.approx(matrix.variances(shares)[0], rel=1e-9)
-
-
-@each_epsilon
-def test_numbers_with_laplace_noise(epsilon: float):
-    """SHE, and the mean by Laplace noise: a number of variance 8/ε² on what is 0 or 1, or from -1 to 1."""
-
-    def square(x: float) -> float:
-        return x * x * epsilon / 2 * math.exp(-x * epsilon / 2)
-
-    noise = integrate.quad(square, 0, 200 / epsilon, points=[2 / epsilon], limit=200)[0]
-    at = np.linspace(-1, 1, DOMAIN)
-    for shares in populations(DOMAIN):
-        held = shares[0] - shares[0] ** 2
-        assert peer("SHE").variance(shares, epsilon) == pytest.approx(noise + held, rel=1e-6)
-        spread = shares @ at**2 - (shares @ at) ** 2
-        assert peer("Laplace").variance(shares, epsilon) == pytest.approx((noise + spread) / 4, rel=1e-6)
-
-
-@each_epsilon
-@pytest.mark.parametrize("domain", [2, 8, 16])
-def test_ranges_and_quantiles_by_wavelets(domain: int, epsilon: float):
-    even = np.full(domain, 1 / domain)
-    ranges = list(combinations(range(domain + 1), 2))
-    for asked, places in (("range", ranges), ("quantile", [(0, high) for high in range(1, domain + 1)])):
-        matrix = haar(epsilon, places, domain)
+class TestErrors:
+    @each_epsilon
+    @pytest.mark.parametrize("name", CHANNELS)
+    def test_match_enumerated_channel(self, name: str, epsilon: float):
+        made, formula = CHANNELS[name]
+        matrix = made(epsilon)
         matrix.check(epsilon)
-        wanted = matrix.variances(even).mean()
-        assert peer("HaarHRR", asked).variance(even, epsilon) == pytest.approx(wanted, rel=1e-9)
+        for shares in populations(len(matrix.truth)):
+            assert formula(shares, epsilon) == pytest.approx(matrix.variances(shares)[0], rel=1e-9)
+
+    @each_epsilon
+    def test_numbers_with_laplace_noise(self, epsilon: float):
+        """SHE and the Laplace mean add noise of variance 8/ε² to 0 or 1, or to a number from -1 to 1."""
+
+        def square(x: float) -> float:
+            return x * x * epsilon / 2 * math.exp(-x * epsilon / 2)
+
+        noise = integrate.quad(square, 0, 200 / epsilon, points=[2 / epsilon], limit=200)[0]
+        at = np.linspace(-1, 1, DOMAIN)
+        for shares in populations(DOMAIN):
+            held = shares[0] - shares[0] ** 2
+            assert peer("SHE").variance(shares, epsilon) == pytest.approx(noise + held, rel=1e-6)
+            spread = shares @ at**2 - (shares @ at) ** 2
+            assert peer("Laplace").variance(shares, epsilon) == pytest.approx((noise + spread) / 4, rel=1e-6)
+
+    @each_epsilon
+    @pytest.mark.parametrize("domain", [2, 8, 16])
+    def test_ranges_and_quantiles_by_wavelets(self, domain: int, epsilon: float):
+        even = np.full(domain, 1 / domain)
+        ranges = list(combinations(range(domain + 1), 2))
+        for asked, places in (("range", ranges), ("quantile", [(0, high) for high in range(1, domain + 1)])):
+            matrix = haar(epsilon, places, domain)
+            matrix.check(epsilon)
+            wanted = matrix.variances(even).mean()
+            assert peer("HaarHRR", asked).variance(even, epsilon) == pytest.approx(wanted, rel=1e-9)
+
+    def test_wavelets_match_measurement(self):
+        """benchmarks/results/ranges.json has 0.577e-6 ± 0.003e-6 for 2^26 reports, 256 values, e^ε = 3."""
+        variance = peer("HaarHRR", "range").variance(np.full(256, 1 / 256), math.log(3))
+        assert variance / 2**26 == pytest.approx(0.577e-6, abs=0.01e-6)
+
+    @each_epsilon
+    def test_piecewise_and_hybrid_means(self, epsilon: float):
+        """The piecewise density of ICDE 2019, algorithm 2, integrated; mixed with one bit in algorithm 3."""
+        root = math.exp(epsilon / 2)
+        most = (root + 1) / (root - 1)
+
+        def moments(value: float) -> tuple[float, float, float]:
+            left = (most + 1) / 2 * value - (most - 1) / 2
+            right = left + most - 1
+            high = (math.exp(epsilon) - root) / (2 * root + 2)
+            low = high / math.exp(epsilon)
+            runs = [(-most, left, low), (left, right, high), (right, most, low)]
+            of = [sum(d * (b**k - a**k) / k for a, b, d in runs) for k in (1, 2, 3)]
+            return of[0], of[1], of[2]
+
+        at = np.linspace(-1, 1, DOMAIN)
+        whole, mean, square = np.array([moments(value) for value in at]).T
+        np.testing.assert_allclose(whole, 1)
+        np.testing.assert_allclose(mean, at)
+        part = 0.0 if epsilon < 0.61 else 1 - math.exp(-epsilon / 2)
+        for shares in populations(DOMAIN):
+            piecewise = (shares @ square - (shares @ at) ** 2) / 4
+            assert peer("PM").variance(shares, epsilon) == pytest.approx(piecewise, rel=1e-9)
+            mixed = part * piecewise + (1 - part) * peer("one bit").variance(shares, epsilon)
+            assert peer("HM").variance(shares, epsilon) == pytest.approx(mixed, rel=1e-9)
+
+    @each_epsilon
+    def test_two_readings(self, epsilon: float):
+        """Three values each: nine bits together, and three bits twice at half of ε."""
+        domain = 3
+        even = np.full(domain, 1 / domain)
+        single = np.kron(np.eye(domain), np.ones((domain, 1))), np.kron(np.ones((domain, 1)), np.eye(domain))
+        truth = np.hstack([*single, np.eye(domain**2)]).astype(np.float64)
+
+        p, q = 0.5, 1 / (math.exp(epsilon) + 1)
+        codes = bits_of(domain**2)
+        chance = np.where(np.eye(domain**2, dtype=bool), p, q)
+        each = np.where(codes[:, :, None] > 0, chance, 1 - chance)
+        whole = Matrix(each.prod(axis=1), (codes - q) / (p - q) @ truth, truth)
+
+        q = 1 / (math.exp(epsilon / 2) + 1)
+        codes = bits_of(domain)
+        chance = np.where(np.eye(domain, dtype=bool), p, q)
+        one = np.where(codes[:, :, None] > 0, chance, 1 - chance).prod(axis=1)
+        told, ones = (codes - q) / (p - q), np.ones((len(codes), 1))
+        estimates = [np.kron(told, ones), np.kron(ones, told), np.kron(told, told)]
+        twice = Matrix(np.kron(one, one), np.hstack(estimates).astype(np.float64), truth)
+
+        for name, matrix in (("joint OUE", whole), ("SPL", twice)):
+            matrix.check(epsilon)
+            of = matrix.variances(np.full(domain**2, domain**-2))
+            wanted = np.mean([of[:domain].mean(), of[domain : 2 * domain].mean(), of[2 * domain :].mean()])
+            assert peer(name).variance(even, epsilon) == pytest.approx(wanted, rel=1e-9)
 
 
-def test_wavelets_of_a_measurement():
-    """That of benchmarks/results/ranges.json: 0.577e-6 ± 0.003e-6 of 2^26 reports, 256 values, e^ε = 3."""
-    variance = peer("HaarHRR", "range").variance(np.full(256, 1 / 256), math.log(3))
-    assert variance / 2**26 == pytest.approx(0.577e-6, abs=0.01e-6)
+class TestComparison:
+    @pytest.mark.parametrize("domain", [64, 1024])
+    @pytest.mark.parametrize("epsilon", [0.25, 0.5, 1.0, 2.0, 4.0])
+    def test_peer_errors_rank_as_documented(self, domain: int, epsilon: float):
+        rare = next(populations(domain))
+        of = {p.name: p.variance(rare, epsilon) for p in PEERS if p.asked in ("frequency", "labels")}
+        ours = choose(domain, round(epsilon * 1e6), FREQUENCIES).variance
+        assert of["SS"] < of["OUE"] < of["SUE"] < of["THE"]
+        assert of["SHE"] >= 2 * of["OUE"]
+        assert of["SS"] * 0.99 < ours < of["SS"] * 1.15
+        assert ours < of["OUE"] * 1.03
+        assert of["HR"] > ours
+        assert of["CMS"] == pytest.approx(of["SUE"], rel=0.02)
+        assert of["RAPPOR"] > 2 * of["SUE"]
+        means = {p.name: p.variance(np.full(domain, 1 / domain), epsilon) for p in PEERS if p.asked == "mean"}
+        assert means["PM"] < means["Laplace"]
+        for asked, workload in (("range", ALL_RANGES), ("quantile", PREFIXES)):
+            wavelets = peer("HaarHRR", asked).variance(np.full(domain, 1 / domain), epsilon)
+            assert choose(domain, round(epsilon * 1e6), workload).variance < wavelets
 
+    def test_bits_of_codes(self):
+        """At ε = 1 over 64 values: a subset has 17, and there are 4e14 of them."""
+        assert peer("SS").bits(64, 1.0) == pytest.approx(math.log2(math.comb(64, 17)), rel=1e-12)
+        assert peer("HR").bits(64, 1.0) == 7
+        assert peer("HR").bits(8, 2.0) == math.log2(hadamard_response(2.0).chances.shape[0])
+        assert peer("OUE").bits(64, 1.0) == 64
+        assert peer("HCMS").bits(64, 1.0) == 27
+        for name in ("CMS", "HCMS"):  # of the sketches that are enumerated above only the width is another
+            wide = peers.sketch(1.0, 0.2, peers.SKETCH_WIDTH, name == "HCMS")
+            assert peer(name).variance(np.array([0.2, 0.8]), 1.0) == wide
 
-@each_epsilon
-def test_piecewise_and_hybrid_means(epsilon: float):
-    """The piecewise density of ICDE 2019, algorithm 2, integrated; mixed with one bit in algorithm 3."""
-    root = math.exp(epsilon / 2)
-    most = (root + 1) / (root - 1)
-
-    def moments(value: float) -> tuple[float, float, float]:
-        left = (most + 1) / 2 * value - (most - 1) / 2
-        right = left + most - 1
-        high = (math.exp(epsilon) - root) / (2 * root + 2)
-        low = high / math.exp(epsilon)
-        runs = [(-most, left, low), (left, right, high), (right, most, low)]
-        of = [sum(d * (b**k - a**k) / k for a, b, d in runs) for k in (1, 2, 3)]
-        return of[0], of[1], of[2]
-
-    at = np.linspace(-1, 1, DOMAIN)
-    whole, mean, square = np.array([moments(value) for value in at]).T
-    np.testing.assert_allclose(whole, 1)
-    np.testing.assert_allclose(mean, at)
-    part = 0.0 if epsilon < 0.61 else 1 - math.exp(-epsilon / 2)
-    for shares in populations(DOMAIN):
-        piecewise = (shares @ square - (shares @ at) ** 2) / 4
-        assert peer("PM").variance(shares, epsilon) == pytest.approx(piecewise, rel=1e-9)
-        mixed = part * piecewise + (1 - part) * peer("one bit").variance(shares, epsilon)
-        assert peer("HM").variance(shares, epsilon) == pytest.approx(mixed, rel=1e-9)
-
-
-@each_epsilon
-def test_two_readings(epsilon: float):
-    """Three values each: nine bits together, and three bits twice at half of ε."""
-    domain = 3
-    even = np.full(domain, 1 / domain)
-    single = np.kron(np.eye(domain), np.ones((domain, 1))), np.kron(np.ones((domain, 1)), np.eye(domain))
-    truth = np.hstack([*single, np.eye(domain**2)]).astype(np.float64)
-
-    p, q = 0.5, 1 / (math.exp(epsilon) + 1)
-    codes = bits_of(domain**2)
-    chance = np.where(np.eye(domain**2, dtype=bool), p, q)
-    each = np.where(codes[:, :, None] > 0, chance, 1 - chance)
-    whole = Matrix(each.prod(axis=1), (codes - q) / (p - q) @ truth, truth)
-
-    q = 1 / (math.exp(epsilon / 2) + 1)
-    codes = bits_of(domain)
-    chance = np.where(np.eye(domain, dtype=bool), p, q)
-    one = np.where(codes[:, :, None] > 0, chance, 1 - chance).prod(axis=1)
-    told, ones = (codes - q) / (p - q), np.ones((len(codes), 1))
-    estimates = [np.kron(told, ones), np.kron(ones, told), np.kron(told, told)]
-    twice = Matrix(np.kron(one, one), np.hstack(estimates).astype(np.float64), truth)
-
-    for name, matrix in (("joint OUE", whole), ("SPL", twice)):
-        matrix.check(epsilon)
-        of = matrix.variances(np.full(domain**2, domain**-2))
-        wanted = np.mean([of[:domain].mean(), of[domain : 2 * domain].mean(), of[2 * domain :].mean()])
-        assert peer(name).variance(even, epsilon) == pytest.approx(wanted, rel=1e-9)
-
-
-# --- Why they are not here ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("domain", [64, 1024])
-@pytest.mark.parametrize("epsilon", [0.25, 0.5, 1.0, 2.0, 4.0])
-def test_peer_errors_rank_as_documented(domain: int, epsilon: float):
-    rare = next(populations(domain))
-    of = {p.name: p.variance(rare, epsilon) for p in PEERS if p.asked in ("frequency", "labels")}
-    ours = choose(domain, round(epsilon * 1e6), FREQUENCIES).variance
-    assert of["SS"] < of["OUE"] < of["SUE"] < of["THE"]
-    assert of["SHE"] >= 2 * of["OUE"]
-    assert of["SS"] * 0.99 < ours < of["SS"] * 1.15
-    assert ours < of["OUE"] * 1.03
-    assert of["HR"] > ours
-    assert of["CMS"] == pytest.approx(of["SUE"], rel=0.02)
-    assert of["RAPPOR"] > 2 * of["SUE"]
-    means = {p.name: p.variance(np.full(domain, 1 / domain), epsilon) for p in PEERS if p.asked == "mean"}
-    assert means["PM"] < means["Laplace"]
-    for asked, workload in (("range", ALL_RANGES), ("quantile", PREFIXES)):
-        wavelets = peer("HaarHRR", asked).variance(np.full(domain, 1 / domain), epsilon)
-        assert choose(domain, round(epsilon * 1e6), workload).variance < wavelets
-
-
-def test_codes():
-    """At ε = 1 over 64 values: a subset has 17, and there are 4e14 of them."""
-    assert peer("SS").bits(64, 1.0) == pytest.approx(math.log2(math.comb(64, 17)), rel=1e-12)
-    assert peer("HR").bits(64, 1.0) == 7
-    assert peer("HR").bits(8, 2.0) == math.log2(hadamard_response(2.0).chances.shape[0])
-    assert peer("OUE").bits(64, 1.0) == 64
-    assert peer("HCMS").bits(64, 1.0) == 27
-    for name in ("CMS", "HCMS"):  # of the sketches that are enumerated above only the width is another
-        wide = peers.sketch(1.0, 0.2, peers.SKETCH_WIDTH, name == "HCMS")
-        assert peer(name).variance(np.array([0.2, 0.8]), 1.0) == wide
-
-
-def test_the_pages_have_the_tables_of_the_formulas():
-    for path in peer_errors.PAGES:
-        page = path.read_text(encoding="utf-8")
-        assert page.count(": made by benchmarks/peer_errors.py -->") == 1
-        assert peer_errors.with_tables(page) == page, "run benchmarks/peer_errors.py"
+    def test_pages_have_tables_of_formulas(self):
+        for path in peer_errors.PAGES:
+            page = path.read_text(encoding="utf-8")
+            assert page.count(": made by benchmarks/peer_errors.py -->") == 1
+            assert peer_errors.with_tables(page) == page, "run benchmarks/peer_errors.py"

@@ -1,4 +1,4 @@
-"""`hushmote board`, as a person uses it: a process in one window, `hushmote flash` in another."""
+"""`hushmote board` as a user runs it: in one window, with `hushmote flash` in another."""
 
 import contextlib
 import os
@@ -86,7 +86,7 @@ def test_flashed_board_keeps_state_after_power_cut(tmp_path: Path, interpreter: 
         assert window.process.wait(WAIT_S) == 0
 
 
-def test_a_port_that_is_busy_or_none_is_named(tmp_path: Path, interpreter: list[str]):
+def test_names_busy_and_missing_port(tmp_path: Path, interpreter: list[str]):
     settings = tmp_path / "desk.settings.json"
     provision_device(None, "home", "desk", Network("any", mqtt_host="127.0.0.1"), path=settings)
     with switched_on(tmp_path, interpreter) as window:
@@ -104,7 +104,7 @@ def test_a_port_that_is_busy_or_none_is_named(tmp_path: Path, interpreter: list[
     assert said.startswith("hushmote: desk.settings.json is not a serial port: `mpremote connect list`")
 
 
-def test_without_a_micropython_one_line_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_says_how_to_install_micropython(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("hushmote.fleet.provisioning.interpreters.commands", list)
     said = hushmote("board", cwd=tmp_path, expect=1)
     assert said.startswith(

@@ -1,4 +1,4 @@
-"""The login at the broker: from a file or the environment in every command that connects, never typed."""
+"""The broker login, which every command reads from a file or the environment, never from its arguments."""
 
 import json
 import re
@@ -46,127 +46,124 @@ def mosquitto(folder: Path) -> Iterator[MosquittoBroker]:
         yield broker
 
 
-def test_serve_reads_password_from_file_and_environment(folder: Path, mosquitto: MosquittoBroker):
-    where = f"127.0.0.1:{mosquitto.port}"
-    (folder / "broker.toml").write_text(
-        f'url = "mqtt://agg@{where}"\npassword_file = "secret"\nclient_id = "mine"\n'
+class TestLogin:
+    def test_serve_reads_file_and_environment(self, folder: Path, mosquitto: MosquittoBroker):
+        where = f"127.0.0.1:{mosquitto.port}"
+        (folder / "broker.toml").write_text(
+            f'url = "mqtt://agg@{where}"\npassword_file = "secret"\nclient_id = "mine"\n'
+        )
+        for options, environment in [
+            (("--broker", folder / "broker.toml"), {}),
+            ((), {"HUSHMOTE_BROKER": f"mqtt://{IN_URL}{where}"}),
+        ]:
+            store = ("--store", f"sqlite:///{folder}/hushmote.sqlite")
+            with served(*store, *options, environment=environment) as process:
+                process.ready()
+                assert process.end() == 0
+                assert "word" not in process.log()
+
+    def test_status_and_demo_read_file_or_variable(self, folder: Path, mosquitto: MosquittoBroker):
+        user = f"mqtt://agg@127.0.0.1:{mosquitto.port}"
+        demo = ("demo", "--devices", "100", "--json", "--broker", user)
+        status = ("status", "--json", "--broker", user)
+        for environment in ({"HUSHMOTE_BROKER_PASSWORD_FILE": "secret"}, {PASSWORD: SECRET}):
+            shown = hushmote(*status, cwd=folder, environment=environment)
+            assert json.loads(shown)["devices"] == []
+        shown = hushmote(*demo, cwd=folder, environment={PASSWORD: SECRET, "HUSHMOTE_SHARE": "mine"})
+        assert json.loads(shown)["reports"] == 100
+        hushmote(*status, cwd=folder, environment={PASSWORD: "wrong"}, expect=1)
+
+    @pytest.mark.parametrize("command", ["serve", "status", "demo"])
+    def test_refuses_typed_password_without_showing_it(self, command: str, folder: Path):
+        line = hushmote(command, "--broker", "mqtt://agg:p%40ss@host", cwd=folder, expect=1)
+        assert "every user of this machine can read a command line" in line
+        assert re.findall(r"HUSHMOTE_BROKER_\w+", line) == [FILE, PASSWORD]
+        assert "p%40ss" not in line
+
+    def test_url_in_environment_may_hold_password(self):
+        address = settings("mqtt://agg:b@host").address(typed=False)
+        assert (address.username, address.password) == ("agg", "b")
+        with fails("every user of this machine", UsageError):
+            settings("mqtt://agg:b@host").address()
+
+
+class TestSettings:
+    @pytest.mark.slow
+    @refusals(
+        (USER, "can be read by others: chmod 600", {}, {FILE: "open"}),
+        (USER, "must hold a password", {}, {FILE: "empty"}),
+        (USER, "No such file", {}, {FILE: "none"}),
+        (SERVE, "needs the user's name", {}, {FILE: "secret"}),
+        (SERVE, "needs the user's name", {}, {PASSWORD: "x"}),
+        (USER, f"{PASSWORD} is empty", {}, {PASSWORD: ""}),
+        (
+            USER,
+            f"is given by password_file and by {PASSWORD}: take one",
+            {},
+            {FILE: "secret", PASSWORD: "x"},
+        ),
+        ("serve", "the broker's URL and by", {}, {"HUSHMOTE_BROKER": "mqtt://a:b@h", PASSWORD: "x"}),
+        ("serve", "write the broker as mqtts://", {}, {"HUSHMOTE_BROKER_CA": "ca.pem"}),
+        (TLS, "cannot read ca.pem: No such file", {}, {"HUSHMOTE_BROKER_CA": "ca.pem"}),
+        (TLS, "cannot read c.pem: No such file", {}, {"HUSHMOTE_BROKER_CERT": "c.pem"}),
+        (TLS, "belong together", {}, {"HUSHMOTE_BROKER_CERT_KEY": "c.pem"}),
+        (SERVE, "share needs client_id", {}, {"HUSHMOTE_SHARE": "crew"}),
+        (SERVE, "client_id must have 1 to 64", {}, {"HUSHMOTE_CLIENT_ID": "a/b"}),
+        (SERVE, "must be 1 to 32 of a-z", {}, {"HUSHMOTE_SHARE": "Crew!", "HUSHMOTE_CLIENT_ID": "a"}),
+        (SERVE, "protocol must be one of auto, 5, 3.1.1, not 4", {}, {"HUSHMOTE_PROTOCOL": "4"}),
+        (f"{SERVE} --retire", "need MQTT 5", {}, {"HUSHMOTE_PROTOCOL": "3.1.1"}),
+        (
+            f"{USER} --publish ended,home-assistant",
+            "letters, digits, _ and -",
+            {},
+            {"HUSHMOTE_DISCOVERY_PREFIX": "a/#"},
+        ),
+        ("demo --broker mqtts://host", "TLS is not supported here"),
+        (
+            NATS,
+            "with the same client_id divide the reports",
+            {},
+            {"HUSHMOTE_SHARE": "crew", "HUSHMOTE_CLIENT_ID": "a"},
+        ),
+        (NATS, "protocol is for MQTT brokers", {}, {"HUSHMOTE_PROTOCOL": "5"}),
+        (NATS, "cannot contain a dot: use - or _", {}, {"HUSHMOTE_CLIENT_ID": "a.b"}),
+        ("serve --broker nats://a:x", "NATS servers are written nats://"),
     )
-    for options, environment in [
-        (("--broker", folder / "broker.toml"), {}),
-        ((), {"HUSHMOTE_BROKER": f"mqtt://{IN_URL}{where}"}),
-    ]:
-        store = ("--store", f"sqlite:///{folder}/hushmote.sqlite")
-        with served(*store, *options, environment=environment) as process:
-            process.ready()
-            assert process.end() == 0
-            assert "word" not in process.log()
+    def test_refusal_is_one_line(self, refusal: Refusal, folder: Path):
+        refusal.check(folder)
 
+    def test_file_overrides_environment(self, folder: Path, monkeypatch):
+        file = folder / "broker.toml"
+        file.write_text('url = "mqtts://agg@host"\nca = "own.pem"\ncert = "/etc/a.pem"\nshare = "crew"\n')
+        monkeypatch.setenv("HUSHMOTE_BROKER_CA", "other.pem")
+        monkeypatch.setenv("HUSHMOTE_CLIENT_ID", "a1")
+        assert settings(str(file)) == Connection(
+            *("mqtts://agg@host", "", f"{folder}/own.pem", "/etc/a.pem"), client_id="a1", share="crew"
+        )
+        for text, words in [
+            ("url = ", "not TOML: "),
+            ("port = 1883", "port must be a text under one of these names: url, password_file, ca"),
+            ("ca = 5", "ca must be a text"),
+            ('ca = "own.pem"', 'must say where the broker is: url = "mqtt://host"'),
+            ('url = "mqtt://agg:b@host"', "put the password into a file of its own"),
+            (None, "cannot read"),
+        ]:
+            file.unlink() if text is None else file.write_text(text)
+            with fails(words, UsageError):
+                settings(str(file))
 
-def test_status_and_demo_take_it_from_a_named_file_or_a_variable(folder: Path, mosquitto: MosquittoBroker):
-    user = f"mqtt://agg@127.0.0.1:{mosquitto.port}"
-    demo = ("demo", "--devices", "100", "--json", "--broker", user)
-    status = ("status", "--json", "--broker", user)
-    for environment in ({"HUSHMOTE_BROKER_PASSWORD_FILE": "secret"}, {PASSWORD: SECRET}):
-        shown = hushmote(*status, cwd=folder, environment=environment)
-        assert json.loads(shown)["devices"] == []
-    shown = hushmote(*demo, cwd=folder, environment={PASSWORD: SECRET, "HUSHMOTE_SHARE": "mine"})
-    assert json.loads(shown)["reports"] == 100
-    hushmote(*status, cwd=folder, environment={PASSWORD: "wrong"}, expect=1)
-
-
-@pytest.mark.parametrize("command", ["serve", "status", "demo"])
-def test_refuses_typed_password_without_showing_it(command: str, folder: Path):
-    line = hushmote(command, "--broker", "mqtt://agg:p%40ss@host", cwd=folder, expect=1)
-    assert "every user of this machine can read a command line" in line
-    assert re.findall(r"HUSHMOTE_BROKER_\w+", line) == [FILE, PASSWORD]
-    assert "p%40ss" not in line
-
-
-@pytest.mark.slow
-@refusals(
-    (USER, "can be read by others: chmod 600", {}, {FILE: "open"}),
-    (USER, "must hold a password", {}, {FILE: "empty"}),
-    (USER, "No such file", {}, {FILE: "none"}),
-    (SERVE, "needs the user's name", {}, {FILE: "secret"}),
-    (SERVE, "needs the user's name", {}, {PASSWORD: "x"}),
-    (USER, f"{PASSWORD} is empty", {}, {PASSWORD: ""}),
-    (
-        USER,
-        f"is given by password_file and by {PASSWORD}: take one",
-        {},
-        {FILE: "secret", PASSWORD: "x"},
-    ),
-    ("serve", "the broker's URL and by", {}, {"HUSHMOTE_BROKER": "mqtt://a:b@h", PASSWORD: "x"}),
-    ("serve", "write the broker as mqtts://", {}, {"HUSHMOTE_BROKER_CA": "ca.pem"}),
-    (TLS, "cannot read ca.pem: No such file", {}, {"HUSHMOTE_BROKER_CA": "ca.pem"}),
-    (TLS, "cannot read c.pem: No such file", {}, {"HUSHMOTE_BROKER_CERT": "c.pem"}),
-    (TLS, "belong together", {}, {"HUSHMOTE_BROKER_CERT_KEY": "c.pem"}),
-    (SERVE, "share needs client_id", {}, {"HUSHMOTE_SHARE": "crew"}),
-    (SERVE, "client_id must have 1 to 64", {}, {"HUSHMOTE_CLIENT_ID": "a/b"}),
-    (SERVE, "must be 1 to 32 of a-z", {}, {"HUSHMOTE_SHARE": "Crew!", "HUSHMOTE_CLIENT_ID": "a"}),
-    (SERVE, "protocol must be one of auto, 5, 3.1.1, not 4", {}, {"HUSHMOTE_PROTOCOL": "4"}),
-    (f"{SERVE} --retire", "need MQTT 5", {}, {"HUSHMOTE_PROTOCOL": "3.1.1"}),
-    (
-        f"{USER} --publish ended,home-assistant",
-        "letters, digits, _ and -",
-        {},
-        {"HUSHMOTE_DISCOVERY_PREFIX": "a/#"},
-    ),
-    ("demo --broker mqtts://host", "TLS is not supported here"),
-    (
-        NATS,
-        "with the same client_id divide the reports",
-        {},
-        {"HUSHMOTE_SHARE": "crew", "HUSHMOTE_CLIENT_ID": "a"},
-    ),
-    (NATS, "protocol is for MQTT brokers", {}, {"HUSHMOTE_PROTOCOL": "5"}),
-    (NATS, "cannot contain a dot: use - or _", {}, {"HUSHMOTE_CLIENT_ID": "a.b"}),
-    ("serve --broker nats://a:x", "NATS servers are written nats://"),
-)
-def test_refusal_is_one_line(refusal: Refusal, folder: Path):
-    refusal.check(folder)
-
-
-def test_a_url_of_the_environment_may_hold_a_password():
-    address = settings("mqtt://agg:b@host").address(typed=False)
-    assert (address.username, address.password) == ("agg", "b")
-    with fails("every user of this machine", UsageError):
-        settings("mqtt://agg:b@host").address()
-
-
-def test_file_goes_before_the_environment(folder: Path, monkeypatch):
-    file = folder / "broker.toml"
-    file.write_text('url = "mqtts://agg@host"\nca = "own.pem"\ncert = "/etc/a.pem"\nshare = "crew"\n')
-    monkeypatch.setenv("HUSHMOTE_BROKER_CA", "other.pem")
-    monkeypatch.setenv("HUSHMOTE_CLIENT_ID", "a1")
-    assert settings(str(file)) == Connection(
-        *("mqtts://agg@host", "", f"{folder}/own.pem", "/etc/a.pem"), client_id="a1", share="crew"
-    )
-    for text, words in [
-        ("url = ", "not TOML: "),
-        ("port = 1883", "port must be a text under one of these names: url, password_file, ca"),
-        ("ca = 5", "ca must be a text"),
-        ('ca = "own.pem"', 'must say where the broker is: url = "mqtt://host"'),
-        ('url = "mqtt://agg:b@host"', "put the password into a file of its own"),
-        (None, "cannot read"),
-    ]:
-        file.unlink() if text is None else file.write_text(text)
-        with fails(words, UsageError):
-            settings(str(file))
-
-
-def test_nats_servers_take_login_and_tls_from_the_same_places(folder: Path, monkeypatch):
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv(PASSWORD, raising=False)
-    monkeypatch.setenv(FILE, "secret")
-    address, tls = settings("nats://agg@a,b").reports()
-    assert isinstance(address, NatsAddress)
-    assert (address.username, address.password, tls) == ("agg", SECRET, None)
-    assert settings("tls://agg@a,b").reports()[1] is not None
-    for url, options, words in [
-        ("nats://agg:x@a", {}, "every user of this machine can read a command line"),
-        ("nats://a", {"password_file": "secret"}, "write the broker as nats://user@host"),
-        ("nats://a", {"ca": "ca"}, "write the broker as tls://"),
-    ]:
-        with fails(words, UsageError):
-            Connection(url, **options).reports()
+    def test_nats_uses_same_login_and_tls(self, folder: Path, monkeypatch):
+        monkeypatch.chdir(folder)
+        monkeypatch.delenv(PASSWORD, raising=False)
+        monkeypatch.setenv(FILE, "secret")
+        address, tls = settings("nats://agg@a,b").reports()
+        assert isinstance(address, NatsAddress)
+        assert (address.username, address.password, tls) == ("agg", SECRET, None)
+        assert settings("tls://agg@a,b").reports()[1] is not None
+        for url, options, words in [
+            ("nats://agg:x@a", {}, "every user of this machine can read a command line"),
+            ("nats://a", {"password_file": "secret"}, "write the broker as nats://user@host"),
+            ("nats://a", {"ca": "ca"}, "write the broker as tls://"),
+        ]:
+            with fails(words, UsageError):
+                Connection(url, **options).reports()

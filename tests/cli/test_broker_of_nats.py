@@ -1,4 +1,4 @@
-"""Commands that speak MQTT take NATS servers by the URL that serve takes, and outlive a server's death."""
+"""Commands that speak MQTT accept the URL of NATS servers, and survive the death of one of them."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from hushmote.server.store import Store
 from hushmote.simulator.nats_servers import NatsServers
 
 
-def test_nats_servers_are_a_broker_at_their_ports_for_mqtt():
+def test_url_gives_mqtt_ports_of_servers():
     address, tls = connection("nats://ann@a,b:4333,c")
     assert address.servers == (("a", 1883), ("b", 1883), ("c", 1883))
     assert (address.username, tls) == ("ann", None)
@@ -28,7 +28,7 @@ def test_nats_servers_are_a_broker_at_their_ports_for_mqtt():
 
 
 @pytest.mark.long
-def test_every_command_goes_on_with_another_server(tmp_path: Path):
+def test_every_command_survives_death_of_a_server(tmp_path: Path):
     (tmp_path / "door.toml").write_text(DOOR)
     store_url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
     with NatsServers(3) as servers:

@@ -1,4 +1,4 @@
-"""`hushmote estimate --candidates`: texts that nobody listed beforehand, asked about from a file."""
+"""`hushmote estimate --candidates`: shares of texts that a file lists only after the reports were sent."""
 
 import csv
 import json
@@ -27,7 +27,7 @@ def text_json(salt: str, slots: int) -> bytes:
 
 
 def shares(first: float) -> list[float]:
-    """Of the words: the first has this share, the others what is left by Zipf."""
+    """Return the shares of the words: the first has this one, the others divide the rest by Zipf's law."""
     rest = 1 / np.arange(1.0, len(WORDS))
     return [first, *((1 - first) * rest / rest.sum())]
 
@@ -68,73 +68,51 @@ def ask(hushmote: Run, *arguments: str) -> list[dict]:
     return answer["rows"]
 
 
-@pytest.mark.slow
-def test_estimates_candidates_over_versions_with_different_salts(hushmote, words):
-    """Each of the rows is within 6.5 standard errors, which fails by chance less than once in 1e8 runs."""
-    rows = ask(hushmote, "--candidates", str(words))
-    *listed, others = rows
-    assert {text for row in listed for text in row["texts"]} == {*WORDS, "9.9", "ünlisted"}
-    for row in listed:
-        true = sum(TRUE.get(text, 0.0) for text in row["texts"])
-        assert abs(row["value"] - true) < 6.5 * (row["high"] - row["low"]) / 3.92
-    assert (others["name"], others["texts"], others["p"]) == ("all others", [], None)
-    assert others["low"] < 0 < others["high"]
-    values = [row["value"] for row in listed]
-    assert values == sorted(values, reverse=True)
-    assert listed[0]["name"] == "1.0"
-    assert listed[0]["p_adjusted"] < 1e-10
-    by_name = {row["name"]: row for row in listed}
-    assert by_name["9.9"]["p_adjusted"] > 0.01
+class TestEstimates:
+    @pytest.mark.slow
+    def test_combines_versions_with_different_salts(self, hushmote, words):
+        """Each row is within 6.5 standard errors, which fails by chance less than once in 1e8 runs."""
+        rows = ask(hushmote, "--candidates", str(words))
+        *listed, others = rows
+        assert {text for row in listed for text in row["texts"]} == {*WORDS, "9.9", "ünlisted"}
+        for row in listed:
+            true = sum(TRUE.get(text, 0.0) for text in row["texts"])
+            assert abs(row["value"] - true) < 6.5 * (row["high"] - row["low"]) / 3.92
+        assert (others["name"], others["texts"], others["p"]) == ("all others", [], None)
+        assert others["low"] < 0 < others["high"]
+        values = [row["value"] for row in listed]
+        assert values == sorted(values, reverse=True)
+        assert listed[0]["name"] == "1.0"
+        assert listed[0]["p_adjusted"] < 1e-10
+        by_name = {row["name"]: row for row in listed}
+        assert by_name["9.9"]["p_adjusted"] > 0.01
 
+    @pytest.mark.slow
+    def test_single_text_by_name(self, hushmote):
+        first, others = ask(hushmote, "--range", "1.0")
+        assert first["texts"] == ["1.0"]
+        assert first["low"] < 0.2 < first["high"]
+        assert others["value"] == pytest.approx(1 - first["value"])
 
-@pytest.mark.slow
-def test_the_table_is_short_and_files_have_every_row(hushmote, words, tmp_path):
-    files = [tmp_path / "all.csv", tmp_path / "all.json"]
-    arguments = [x for file in files for x in ("--output", str(file))]
-    text = hushmote("fw", "--candidates", str(words), "--top", "5", *arguments)
-    table = text.split("share of the fleet")[1].split("more rows")[0]
-    assert sum(line.startswith("1.") for line in table.splitlines()) == 5
-    assert "all others" in table
-    assert "Name the texts" not in text
-    assert "95 %" not in table  # the interval of all others holds less often
-    assert "That of all others, and of all listed texts together, holds less often" in " ".join(text.split())
-    assert "more rows are in the table's CSV or JSON file." in text
-    assert all(len(line) <= 80 for line in text.splitlines())
-    rows = list(csv.DictReader(files[0].open(encoding="utf-8")))
-    plain = json.loads(files[1].read_text(encoding="utf-8"))["answers"][0]["rows"]
-    assert len(rows) == len(plain) > 35
-    assert [json.loads(row["texts"]) for row in rows] == [row["texts"] for row in plain]
-    assert [float(row["value"]) for row in rows] == [row["value"] for row in plain]
+    @pytest.mark.slow
+    def test_combined_texts_are_one_row(self, hushmote):
+        (row,) = ask(hushmote, "--range", "1.0", "--range", "1.1", "--range", "absent", "--together")
+        assert row["texts"] == ["1.0", "1.1", "absent"]
+        assert row["low"] < 0.2 + TRUE["1.1"] < row["high"]
 
-
-@pytest.mark.slow
-def test_a_single_text_is_asked_for_by_name(hushmote):
-    first, others = ask(hushmote, "--range", "1.0")
-    assert first["texts"] == ["1.0"]
-    assert first["low"] < 0.2 < first["high"]
-    assert others["value"] == pytest.approx(1 - first["value"])
-
-
-@pytest.mark.slow
-def test_several_texts_together_are_one_row(hushmote):
-    (row,) = ask(hushmote, "--range", "1.0", "--range", "1.1", "--range", "absent", "--together")
-    assert row["texts"] == ["1.0", "1.1", "absent"]
-    assert row["low"] < 0.2 + TRUE["1.1"] < row["high"]
-
-
-@pytest.mark.slow
-def test_texts_have_trends_and_changes(hushmote):
-    trend = ask(hushmote, "--range", "1.0", "--range", "1.1", "--trend")
-    assert [row["window"] for row in trend] == [*DAYS, *DAYS]
-    assert all(abs(row["value"] - TRUE[row["name"]]) < (row["high"] - row["low"]) for row in trend)
-    change = ask(hushmote, "--range", "1.0", "--range", "1.1", "--against", "fleet=old")
-    by_name = {row["name"]: row for row in change}
-    assert by_name["1.0"]["low"] < -0.1 < by_name["1.0"]["high"] < -0.05
-    assert by_name["1.0"]["p_adjusted"] < 1e-6
+    @pytest.mark.slow
+    def test_shows_trends_and_changes(self, hushmote):
+        trend = ask(hushmote, "--range", "1.0", "--range", "1.1", "--trend")
+        assert [row["window"] for row in trend] == [*DAYS, *DAYS]
+        assert all(abs(row["value"] - TRUE[row["name"]]) < (row["high"] - row["low"]) for row in trend)
+        change = ask(hushmote, "--range", "1.0", "--range", "1.1", "--against", "fleet=old")
+        by_name = {row["name"]: row for row in change}
+        assert by_name["1.0"]["low"] < -0.1 < by_name["1.0"]["high"] < -0.05
+        assert by_name["1.0"]["p_adjusted"] < 1e-6
 
 
 class TestChangeOfTexts:
-    """What a table of changed texts claims of its intervals."""
+    """The confidence that a table of changed texts states for its intervals."""
 
     @pytest.mark.slow
     def test_states_confidence_of_each_interval(self, hushmote):
@@ -148,68 +126,93 @@ class TestChangeOfTexts:
         assert "That of all others holds less often, and its p is too small more often" in note
 
 
-@pytest.mark.slow
-def test_a_notebook_asks_the_same(store: Path, hushmote, words):
-    rows = ask(hushmote, "--candidates", str(words))
-    with open_store(f"sqlite:///{store / 'hushmote.sqlite'}") as opened:
-        answer = opened.fleet("home").experiment("fw").estimate().candidates([*WORDS, "9.9", "ünlisted"])
-        assert [row.to_dict()["value"] for row in answer.rows] == [row["value"] for row in rows]
-        assert "all others" in str(answer)
-        assert "<td>1.0</td>" in answer._repr_html_()
+class TestOutput:
+    @pytest.mark.slow
+    def test_table_is_short_but_files_are_complete(self, hushmote, words, tmp_path):
+        files = [tmp_path / "all.csv", tmp_path / "all.json"]
+        arguments = [x for file in files for x in ("--output", str(file))]
+        text = hushmote("fw", "--candidates", str(words), "--top", "5", *arguments)
+        table = text.split("share of the fleet")[1].split("more rows")[0]
+        assert sum(line.startswith("1.") for line in table.splitlines()) == 5
+        assert "all others" in table
+        assert "Name the texts" not in text
+        assert "95 %" not in table  # the interval of all others holds less often
+        assert "That of all others, and of all listed texts together, holds less often" in " ".join(
+            text.split()
+        )
+        assert "more rows are in the table's CSV or JSON file." in text
+        assert all(len(line) <= 80 for line in text.splitlines())
+        rows = list(csv.DictReader(files[0].open(encoding="utf-8")))
+        plain = json.loads(files[1].read_text(encoding="utf-8"))["answers"][0]["rows"]
+        assert len(rows) == len(plain) > 35
+        assert [json.loads(row["texts"]) for row in rows] == [row["texts"] for row in plain]
+        assert [float(row["value"]) for row in rows] == [row["value"] for row in plain]
 
+    @pytest.mark.slow
+    def test_notebook_gives_same_answer(self, store: Path, hushmote, words):
+        rows = ask(hushmote, "--candidates", str(words))
+        with open_store(f"sqlite:///{store / 'hushmote.sqlite'}") as opened:
+            answer = opened.fleet("home").experiment("fw").estimate().candidates([*WORDS, "9.9", "ünlisted"])
+            assert [row.to_dict()["value"] for row in answer.rows] == [row["value"] for row in rows]
+            assert "all others" in str(answer)
+            assert "<td>1.0</td>" in answer._repr_html_()
 
-@pytest.mark.slow
-def test_a_picture_has_what_the_table_shows(hushmote, words, tmp_path):
-    hushmote("fw", "--candidates", str(words), "--top", "12", "--output", str(tmp_path / "fw.png"))
-    assert (tmp_path / "fw.png").read_bytes().startswith(b"\x89PNG")
+    @pytest.mark.slow
+    def test_writes_plot(self, hushmote, words, tmp_path):
+        hushmote("fw", "--candidates", str(words), "--top", "12", "--output", str(tmp_path / "fw.png"))
+        assert (tmp_path / "fw.png").read_bytes().startswith(b"\x89PNG")
 
 
 def lines(count: int) -> bytes:
     return "\n".join(map(str, range(count))).encode()
 
 
-@pytest.mark.slow
-@refusals(
-    ("fw --candidates words.txt", "has no candidates: write one text per line", {"words.txt": b""}),
-    ("fw --candidates words.txt", "has no candidates: write one text per line", {"words.txt": b"\n\r\n"}),
-    ("fw --candidates words.txt", "line 2 is not UTF-8: save the file as UTF-8", {"words.txt": b"a\n\xff\n"}),
-    (
-        "fw --candidates words.txt",
-        "line 2: a candidate has at most 255 bytes, as boards ignore the rest; ",
-        {"words.txt": b"a\n" + b"x" * 256},
-    ),
-    ("fw --candidates words.txt", "a is listed twice, in lines 1 and 3", {"words.txt": b"a\r\nb\na\n"}),
-    (
-        "fw --candidates words.txt",
-        "has 1,048,577 candidates: ask for at most 1,048,576",
-        {"words.txt": lines((1 << 20) + 1)},
-    ),
-    (
-        "fw --candidates words.txt",
-        "100,000 candidates fill the 1,024 slots of fw: list fewer",
-        {"words.txt": lines(100_000)},
-    ),
-    command="estimate --fleet home",
-)
-def test_refuses_unusable_file(refusal: Refusal, store: Path):
-    refusal.check(store)
+class TestRefusals:
+    @pytest.mark.slow
+    @refusals(
+        ("fw --candidates words.txt", "has no candidates: write one text per line", {"words.txt": b""}),
+        ("fw --candidates words.txt", "has no candidates: write one text per line", {"words.txt": b"\n\r\n"}),
+        (
+            "fw --candidates words.txt",
+            "line 2 is not UTF-8: save the file as UTF-8",
+            {"words.txt": b"a\n\xff\n"},
+        ),
+        (
+            "fw --candidates words.txt",
+            "line 2: a candidate has at most 255 bytes, as boards ignore the rest; ",
+            {"words.txt": b"a\n" + b"x" * 256},
+        ),
+        ("fw --candidates words.txt", "a is listed twice, in lines 1 and 3", {"words.txt": b"a\r\nb\na\n"}),
+        (
+            "fw --candidates words.txt",
+            "has 1,048,577 candidates: ask for at most 1,048,576",
+            {"words.txt": lines((1 << 20) + 1)},
+        ),
+        (
+            "fw --candidates words.txt",
+            "100,000 candidates fill the 1,024 slots of fw: list fewer",
+            {"words.txt": lines(100_000)},
+        ),
+        command="estimate --fleet home",
+    )
+    def test_unusable_file(self, refusal: Refusal, store: Path):
+        refusal.check(store)
 
-
-@pytest.mark.slow
-@refusals(
-    ("fw", "fw answers only the shares of texts that you name: name them, with --candidates FILE"),
-    ("fw --candidates absent.txt", "cannot read absent.txt: No such file or directory"),
-    ("x --candidates many.txt", "x answers only shares and quantiles and its mean: leave --cand"),
-    ("fw --range a --range a", "'a' is listed twice: name every candidate once"),
-    ("fw --candidates many.txt --trend", "a trend shows 20 texts at most, not 30: name those"),
-    ("fw --range a --quantile 0.5", "texts that you name: leave --quantile out"),
-    ("fw --range a --post smooth", "texts that you name: leave --post out"),
-    (f"fw --range {'ä' * 128}", f"as boards look at no more; {'ä' * 20}... has 256"),
-    command="estimate --fleet home",
-    files={"many.txt": lines(30)},
-)
-def test_refusal_is_one_line(refusal: Refusal, store: Path):
-    refusal.check(store)
+    @pytest.mark.slow
+    @refusals(
+        ("fw", "fw answers only the shares of texts that you name: name them, with --candidates FILE"),
+        ("fw --candidates absent.txt", "cannot read absent.txt: No such file or directory"),
+        ("x --candidates many.txt", "x answers only shares and quantiles and its mean: leave --cand"),
+        ("fw --range a --range a", "'a' is listed twice: name every candidate once"),
+        ("fw --candidates many.txt --trend", "a trend shows 20 texts at most, not 30: name those"),
+        ("fw --range a --quantile 0.5", "texts that you name: leave --quantile out"),
+        ("fw --range a --post smooth", "texts that you name: leave --post out"),
+        (f"fw --range {'ä' * 128}", f"as boards look at no more; {'ä' * 20}... has 256"),
+        command="estimate --fleet home",
+        files={"many.txt": lines(30)},
+    )
+    def test_is_one_line(self, refusal: Refusal, store: Path):
+        refusal.check(store)
 
 
 class TestListedTexts:
@@ -234,12 +237,12 @@ class TestListedTexts:
             fill(opened, "home", number_json(16), {DAYS[0]: 1000})
         return runner("estimate", tmp_path, monkeypatch, "--fleet", "home")
 
-    def test_are_looked_for(self, listed):
+    def test_are_estimated_by_default(self, listed):
         rows = ask(listed, "--top", "20")
         assert {text for row in rows for text in row["texts"]} == {*WORDS[:10], "9.9"}
         assert rows[0]["texts"] == ["1.0"]
 
-    def test_others_are_looked_for_instead(self, listed, words):
+    def test_named_texts_replace_them(self, listed, words):
         assert [row["texts"] for row in ask(listed, "--range", "1.1")] == [["1.1"], []]
         assert len(ask(listed, "--candidates", str(words))) > 35
 
@@ -248,5 +251,5 @@ class TestListedTexts:
         rows = ask(listed, "--window", DAYS[1], "--against", DAYS[0])
         assert {row["name"] for row in rows} >= {*WORDS[:10], "9.9"}
 
-    def test_a_number_has_none(self, listed):
+    def test_number_has_none(self, listed):
         assert json.loads(listed("x", "--json"))["answers"][0]["kind"] == "histogram"

@@ -53,7 +53,7 @@ class TestDemoOfBoard:
         result = json.loads(hushmote_process(*words, cwd=tmp_path))
         assert (result["folder"], result["answer"], result["counted"]) == ("b", True, 4)
 
-    def test_yes_of_a_script_does_not_overrule_a_no(self, tmp_path: Path):
+    def test_scripted_yes_does_not_override_opt_out(self, tmp_path: Path):
         with Terminal(("demo", "--board"), tmp_path) as first:
             first.until(QUESTION)
             first.type("\n")
@@ -87,20 +87,20 @@ def reports(folder: Path) -> int:
     return one["reports"]
 
 
-@refusals(
-    ("--board", "--board asks for the consent of the people it measures: without a terminal, add --yes"),
-    ("--yes", "--yes needs --board: add it, or leave out --yes"),
-    ("--board --page", "leave out --page and --devices"),
-    ("--board --devices 100", "leave out --page and --devices"),
-    ("--board --yes --broker nats", "--board takes one MQTT broker"),
-    command="demo",
-)
-def test_refusal_is_one_line(refusal: Refusal, tmp_path: Path):
-    refusal.check(tmp_path)
+class TestRefusals:
+    @refusals(
+        ("--board", "--board asks for the consent of the people it measures: without a terminal, add --yes"),
+        ("--yes", "--yes needs --board: add it, or leave out --yes"),
+        ("--board --page", "leave out --page and --devices"),
+        ("--board --devices 100", "leave out --page and --devices"),
+        ("--board --yes --broker nats", "--board takes one MQTT broker"),
+        command="demo",
+    )
+    def test_is_one_line(self, refusal: Refusal, tmp_path: Path):
+        refusal.check(tmp_path)
 
-
-def test_a_missing_micropython_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("hushmote.fleet.provisioning.interpreters.commands", list)
-    line = hushmote("demo", "--board", "--yes", cwd=tmp_path, expect=1)
-    assert "no MicroPython to run a board in software" in line
-    assert list(tmp_path.iterdir()) == []
+    def test_names_missing_micropython(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr("hushmote.fleet.provisioning.interpreters.commands", list)
+        line = hushmote("demo", "--board", "--yes", cwd=tmp_path, expect=1)
+        assert "no MicroPython to run a board in software" in line
+        assert list(tmp_path.iterdir()) == []

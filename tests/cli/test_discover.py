@@ -1,4 +1,4 @@
-"""`hushmote estimate` of prefixes: texts that nobody listed, of a simulated fleet, and mistakes."""
+"""`hushmote estimate` of prefixes: unlisted texts of a simulated fleet, and mistakes."""
 
 import csv
 import json
@@ -44,7 +44,7 @@ def asked(folder: Path, *options: str, expect: int = 0) -> str:
 
 
 @pytest.mark.slow
-def test_it_lists_what_boards_hold_and_says_what_is_not_listed(folder: Path):
+def test_lists_texts_and_states_limits(folder: Path):
     shown = asked(folder, "--alphabet", "A-Z0-9")
     for text in ("E42 ", "W7 ", "E421…", "(an empty text)"):
         assert text in shown
@@ -57,7 +57,7 @@ def test_it_lists_what_boards_hold_and_says_what_is_not_listed(folder: Path):
 
 
 @pytest.mark.slow
-def test_it_says_what_has_no_name(folder: Path):
+def test_shows_unexplained_share(folder: Path):
     """Without W in the alphabet nobody can name 30 % of the reports; with neither E nor W nothing else."""
     shown = " ".join(asked(folder, "--alphabet", "E0-9").split())
     assert re.search(r"1 slot holds (29|30|31) % that no candidate explains: other letters\?", shown)
@@ -66,7 +66,7 @@ def test_it_says_what_has_no_name(folder: Path):
 
 
 @pytest.mark.slow
-def test_json_and_csv_say_the_same(folder: Path, tmp_path: Path):
+def test_json_and_csv_agree(folder: Path, tmp_path: Path):
     """Each share within its interval at 1 - 1e-9."""
     files = [tmp_path / "d.csv", tmp_path / "d.json", tmp_path / "d.png"]
     options = [part for file in files for part in ("--output", str(file))]
@@ -85,7 +85,7 @@ def test_json_and_csv_say_the_same(folder: Path, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_where_nothing_stands_out_every_surface_says_so(tmp_path: Path):
+def test_every_format_reports_empty_result(tmp_path: Path):
     """Boards hold none of the texts of this alphabet, and with these seeds chance lists none either."""
     (tmp_path / "e.toml").write_text(DEFINITION, encoding="utf-8")
     rows = "".join(f"{i:04x},1\n" for i in range(3000, 6000))
@@ -157,6 +157,6 @@ def test_refusal_is_one_line(refusal: Refusal, folder: Path):
         ("slots = 16384", 'slots = 16384\nmechanism = "prefix"\nq = 4', "q must be a prime"),
     ],
 )
-def test_file_that_does_not_fit_gets_one_line(tmp_path: Path, line: str, instead: str, reason: str):
+def test_rejects_unsuitable_file_in_one_line(tmp_path: Path, line: str, instead: str, reason: str):
     assert line in DEFINITION
     Refusal("experiment show e.toml", reason, {"e.toml": DEFINITION.replace(line, instead)}).check(tmp_path)

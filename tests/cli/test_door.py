@@ -1,4 +1,4 @@
-"""`hushmote door` as a process: who may reach it, its end, and mistakes in one line."""
+"""`hushmote door` as a process: access, its end, and mistakes in one line."""
 
 import contextlib
 import http.client
@@ -67,107 +67,113 @@ def broker():
         yield broker
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_door_serves_by_its_names_and_logs_no_client(broker, number):
-    port = free_port()
-    arguments = ("--broker", f"mqtt://127.0.0.1:{broker.port}", "--http", f"127.0.0.1:{port}")
-    with running_door(*arguments, "--origin", "https://board.example") as process:
-        # Nobody counts at this broker, so that the answer is 503; what matters here is that one comes.
-        assert post(port, REPORTS[0], "secret-device") == 503
-        assert post(port, REPORTS[0], Host="evil.example") == 403
-        assert post(port, REPORTS[0], Origin="https://evil.example") == 403
-        assert post(port, REPORTS[0], Origin="https://board.example") == 503
-        assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
-        idle = http.client.HTTPConnection("127.0.0.1", port)
-        idle.connect()
-        process.send_signal(number)
-        assert process.wait(WAIT_S) == 0
-        out, error = process.communicate()
-        idle.close()
-    assert out == ""
-    assert len(error.splitlines()) == 1, error
-    assert f"publishing at 127.0.0.1:{broker.port} with MQTT 5" in error
-    assert "secret" not in error
+class TestAccess:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_serves_known_hosts_and_logs_no_client(self, broker, number):
+        port = free_port()
+        arguments = ("--broker", f"mqtt://127.0.0.1:{broker.port}", "--http", f"127.0.0.1:{port}")
+        with running_door(*arguments, "--origin", "https://board.example") as process:
+            # Nobody counts at this broker, so that the answer is 503; what matters here is that one comes.
+            assert post(port, REPORTS[0], "secret-device") == 503
+            assert post(port, REPORTS[0], Host="evil.example") == 403
+            assert post(port, REPORTS[0], Origin="https://evil.example") == 403
+            assert post(port, REPORTS[0], Origin="https://board.example") == 503
+            assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
+            idle = http.client.HTTPConnection("127.0.0.1", port)
+            idle.connect()
+            process.send_signal(number)
+            assert process.wait(WAIT_S) == 0
+            out, error = process.communicate()
+            idle.close()
+        assert out == ""
+        assert len(error.splitlines()) == 1, error
+        assert f"publishing at 127.0.0.1:{broker.port} with MQTT 5" in error
+        assert "secret" not in error
+
+    def test_requires_token_beyond_localhost(self, broker, tmp_path):
+        token = tmp_path / "token"
+        token.write_text(TOKEN + "\n")
+        token.chmod(0o600)
+        port = free_port()
+        arguments = ("--broker", f"mqtt://127.0.0.1:{broker.port}", "--http", f"0.0.0.0:{port}")
+        with running_door(*arguments, HUSHMOTE_DOOR_TOKEN_FILE=str(token)):
+            assert post(port, REPORTS[0]) == 401
+            assert post(port, REPORTS[0], Authorization=f"Bearer {TOKEN}") == 503
+            assert post(port, REPORTS[0], Authorization=f"Bearer {TOKEN}", Host="door.example") == 503
+        with running_door(*arguments, "--open"):
+            assert post(port, REPORTS[0], Host="door.example") == 503
 
 
-def test_beyond_this_machine_it_asks_for_the_token(broker, tmp_path):
-    token = tmp_path / "token"
-    token.write_text(TOKEN + "\n")
-    token.chmod(0o600)
-    port = free_port()
-    arguments = ("--broker", f"mqtt://127.0.0.1:{broker.port}", "--http", f"0.0.0.0:{port}")
-    with running_door(*arguments, HUSHMOTE_DOOR_TOKEN_FILE=str(token)):
-        assert post(port, REPORTS[0]) == 401
-        assert post(port, REPORTS[0], Authorization=f"Bearer {TOKEN}") == 503
-        assert post(port, REPORTS[0], Authorization=f"Bearer {TOKEN}", Host="door.example") == 503
-    with running_door(*arguments, "--open"):
-        assert post(port, REPORTS[0], Host="door.example") == 503
+class TestBrokerFailure:
+    @pytest.mark.slow
+    def test_missing_broker_is_reported_but_not_fatal(self):
+        port = free_port()
+        arguments = ("--broker", f"mqtt://127.0.0.1:{free_port()}", "--http", f"127.0.0.1:{port}")
+        with running_door(*arguments, ready=False) as process:
+
+            def asked():
+                with contextlib.suppress(OSError):
+                    return get(f"http://127.0.0.1:{port}/healthz")
+                return None
+
+            until(asked, "it answers")
+            assert asked() == (503, '{"healthy": false, "reason": "not connected to the broker"}\n')
+            process.terminate()
+            assert process.wait(WAIT_S) == 0
+            assert "trying again" in process.communicate()[1]
+
+    def test_refused_login_ends_process(self, tmp_path):
+        passwords = tmp_path / "passwords"
+        subprocess.run(["mosquitto_passwd", "-b", "-c", str(passwords), "door", "right"], check=True)
+        with MosquittoBroker(password_file=passwords) as broker:
+            process = started(
+                "--broker",
+                f"mqtt://door@127.0.0.1:{broker.port}",
+                "--http",
+                f"127.0.0.1:{free_port()}",
+                HUSHMOTE_BROKER_PASSWORD="wrong",
+            )
+            out, error = process.communicate(timeout=WAIT_S)
+        assert (process.returncode, out) == (1, "")
+        assert error.splitlines()[-1].startswith("hushmote: the broker at 127.0.0.1")
+        assert "refuses the connection: not authorized" in error
 
 
-@pytest.mark.slow
-def test_without_a_broker_it_goes_on_and_says_why():
-    port = free_port()
-    arguments = ("--broker", f"mqtt://127.0.0.1:{free_port()}", "--http", f"127.0.0.1:{port}")
-    with running_door(*arguments, ready=False) as process:
+class TestRefusals:
+    @refusals(
+        ("--http 0.0.0.0:9418", "give --token-file FILE, or --open"),
+        ("--http door.example:9418", "give --token-file FILE, or --open"),
+        ("--http 9418", "must be host:port"),
+        ("--open --token-file token", "give one of the two"),
+        *(
+            (f"--origin {origin}", "must be https://host")
+            for origin in (
+                "board.example",
+                "https://board.example/",
+                "ftp://x",
+                "*",
+                "http://[",
+                "https://a@b",
+            )
+        ),
+        ("--fleet Home", "must be 1 to 32 of a-z"),
+        ("--token-file token", "cannot read the token"),
+        (
+            "--token-file token",
+            "16 or more letters and digits: openssl rand -hex 16",
+            {"token": "short"},
+        ),
+        command="door",
+    )
+    def test_is_one_line(self, refusal: Refusal, tmp_path):
+        refusal.check(tmp_path)
 
-        def asked():
-            with contextlib.suppress(OSError):
-                return get(f"http://127.0.0.1:{port}/healthz")
-            return None
+    def test_token_readable_by_others(self, tmp_path):
+        (tmp_path / "token").touch()
+        (tmp_path / "token").chmod(0o644)
+        Refusal("door --token-file token", "chmod 600", {"token": TOKEN}).check(tmp_path)
 
-        until(asked, "it answers")
-        assert asked() == (503, '{"healthy": false, "reason": "not connected to the broker"}\n')
-        process.terminate()
-        assert process.wait(WAIT_S) == 0
-        assert "trying again" in process.communicate()[1]
-
-
-def test_a_login_that_the_broker_refuses_ends_it(tmp_path):
-    passwords = tmp_path / "passwords"
-    subprocess.run(["mosquitto_passwd", "-b", "-c", str(passwords), "door", "right"], check=True)
-    with MosquittoBroker(password_file=passwords) as broker:
-        process = started(
-            "--broker",
-            f"mqtt://door@127.0.0.1:{broker.port}",
-            "--http",
-            f"127.0.0.1:{free_port()}",
-            HUSHMOTE_BROKER_PASSWORD="wrong",
-        )
-        out, error = process.communicate(timeout=WAIT_S)
-    assert (process.returncode, out) == (1, "")
-    assert error.splitlines()[-1].startswith("hushmote: the broker at 127.0.0.1")
-    assert "refuses the connection: not authorized" in error
-
-
-@refusals(
-    ("--http 0.0.0.0:9418", "give --token-file FILE, or --open"),
-    ("--http door.example:9418", "give --token-file FILE, or --open"),
-    ("--http 9418", "must be host:port"),
-    ("--open --token-file token", "give one of the two"),
-    *(
-        (f"--origin {origin}", "must be https://host")
-        for origin in ("board.example", "https://board.example/", "ftp://x", "*", "http://[", "https://a@b")
-    ),
-    ("--fleet Home", "must be 1 to 32 of a-z"),
-    ("--token-file token", "cannot read the token"),
-    (
-        "--token-file token",
-        "16 or more letters and digits: openssl rand -hex 16",
-        {"token": "short"},
-    ),
-    command="door",
-)
-def test_refusal_is_one_line(refusal: Refusal, tmp_path):
-    refusal.check(tmp_path)
-
-
-def test_token_that_others_can_read_is_refused(tmp_path):
-    (tmp_path / "token").touch()
-    (tmp_path / "token").chmod(0o644)
-    Refusal("door --token-file token", "chmod 600", {"token": TOKEN}).check(tmp_path)
-
-
-def test_port_in_use_is_refused(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        where = f"127.0.0.1:{taken.getsockname()[1]}"
-        Refusal(f"door --http {where}", "Address already in use").check(tmp_path)
+    def test_port_in_use(self, tmp_path):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            where = f"127.0.0.1:{taken.getsockname()[1]}"
+            Refusal(f"door --http {where}", "Address already in use").check(tmp_path)

@@ -1,4 +1,4 @@
-"""`hushmote experiment`: versions, how long their reports count, and what is said of a dearer one."""
+"""`hushmote experiment`: versions, how long their reports count, and the warning about a higher ε."""
 
 import datetime
 import json
@@ -37,33 +37,6 @@ def until(run: Run) -> list[int | None]:
     return [day and (datetime.date.fromisoformat(day) - today).days + 1 for day in days]
 
 
-def test_late_reports_count_for_the_days_that_are_asked_for(run: Run):
-    run("add", "dear.toml", "--open")
-    run("add", "cheap.toml", "--grace", "7")
-    for_good = until(run)[1]
-    assert until(run) == [7, for_good]
-    run("withdraw", "door_open")
-    assert until(run) == [7, 30]
-    run("withdraw", "door_open", "--grace", "0")
-    assert until(run) == [0, 0]
-    assert "door_open" in run("list")
-
-
-def test_a_dearer_version_is_said_to_leave_a_gain_to_forgers(run: Run):
-    assert "stolen" not in run("add", "cheap.toml", "--open")
-    said = " ".join(run("add", "dear.toml").split())
-    assert "a stolen device counts up to 31 times under this one, an honest one 4 times" in said
-    assert json.loads(run("add", "dear.toml", "--json"))["highest_number"] == 31
-
-
-class TestDefaultFleet:
-    def test_is_never_a_simulated_one(self, run: Run, tmp_path):
-        with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
-            store.add_fleet("simulated", keyed=False)
-        assert "added to fleet home" in run("add", "dear.toml", "--open")
-        assert "added to fleet home" in run("add", "cheap.toml")
-
-
 ROOM = """
 name = "room_temp"
 purpose = "{purpose}"
@@ -82,59 +55,88 @@ cap = 1
 """
 
 
-def test_shows_unit_and_new_purpose_adds_no_version(run: Run, tmp_path):
-    for purpose in ("how warm", "how cold"):
-        (tmp_path / "room.toml").write_text(ROOM.format(purpose=purpose))
+class TestVersions:
+    def test_late_reports_count_for_grace_period(self, run: Run):
+        run("add", "dear.toml", "--open")
+        run("add", "cheap.toml", "--grace", "7")
+        for_good = until(run)[1]
+        assert until(run) == [7, for_good]
+        run("withdraw", "door_open")
+        assert until(run) == [7, 30]
+        run("withdraw", "door_open", "--grace", "0")
+        assert until(run) == [0, 0]
+        assert "door_open" in run("list")
+
+    def test_warns_of_forgery_under_higher_epsilon(self, run: Run):
+        assert "stolen" not in run("add", "cheap.toml", "--open")
+        said = " ".join(run("add", "dear.toml").split())
+        assert "a stolen device counts up to 31 times under this one, an honest one 4 times" in said
+        assert json.loads(run("add", "dear.toml", "--json"))["highest_number"] == 31
+
+    def test_shows_unit_and_new_purpose_adds_no_version(self, run: Run, tmp_path):
+        for purpose in ("how warm", "how cold"):
+            (tmp_path / "room.toml").write_text(ROOM.format(purpose=purpose))
+            run("add", "room.toml", "--open")
+        url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
+        with Store(url) as store:
+            (version,) = store.experiments()
+            assert version.description == Description("°C", "how cold", "heating@example.org")
+            with store.ingest() as transaction:
+                transaction.write({}, {(version.id, "all", code): 1000 for code in range(8)}, {})
+        assert "°C" in hushmote("estimate", "room_temp", cwd=tmp_path)
+        assert "°C" not in hushmote("estimate", "room_temp", "--unit", "K", cwd=tmp_path)
+        assert '"unit": "\\u00b0C"' in hushmote("estimate", "room_temp", "--json", cwd=tmp_path)
+
+
+class TestShow:
+    def test_describes_question_and_frequency(self, run: Run, tmp_path):
+        (tmp_path / "room.toml").write_text(ROOM.format(purpose="how warm"))
+        text = " ".join(hushmote("experiment", "show", "room.toml", cwd=tmp_path).split())
+        for part in ("0 to 32 °C, 8 bins of 4 °C", "heating@example.org", "9999-12-31", "how warm"):
+            assert part in text
+        assert belief(4) in text
+        shown = json.loads(run("show", "room.toml", "--json"))
+        assert (shown["low"], shown["high"], shown["unit"], shown["belief"]) == (0, 32, "°C", belief(4))
         run("add", "room.toml", "--open")
-    url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
-    with Store(url) as store:
-        (version,) = store.experiments()
-        assert version.description == Description("°C", "how cold", "heating@example.org")
-        with store.ingest() as transaction:
-            transaction.write({}, {(version.id, "all", code): 1000 for code in range(8)}, {})
-    assert "°C" in hushmote("estimate", "room_temp", cwd=tmp_path)
-    assert "°C" not in hushmote("estimate", "room_temp", "--unit", "K", cwd=tmp_path)
-    assert '"unit": "\\u00b0C"' in hushmote("estimate", "room_temp", "--json", cwd=tmp_path)
+        assert run("list").splitlines()[0].split()[:6] == ["fleet", "name", "digest", "ε", "every", "current"]
+        assert "of home: how warm (heating@example.org)" in " ".join(run("list").split())
+
+    def test_json_gives_epsilon_and_caps_in_nats(self, run: Run, tmp_path):
+        caps = {"sum": 4, "squares": 2.5, "count": 3}
+        for rule, cap in caps.items():
+            toml = TOML.format(epsilon=1).replace('"sum"', f'"{rule}"').replace("cap = 4", f"cap = {cap}")
+            (tmp_path / "x.toml").write_text(toml)
+            shown = json.loads(run("show", "x.toml", "--json"))
+            assert (shown["epsilon"], shown["rule"], shown["cap"]) == (1, rule, cap)
+            assert (shown["low"], shown["labels"]) == (None, None)
 
 
-def test_show_says_what_is_asked_in_words_and_list_how_often(run: Run, tmp_path):
-    (tmp_path / "room.toml").write_text(ROOM.format(purpose="how warm"))
-    text = " ".join(hushmote("experiment", "show", "room.toml", cwd=tmp_path).split())
-    for part in ("0 to 32 °C, 8 bins of 4 °C", "heating@example.org", "9999-12-31", "how warm"):
-        assert part in text
-    assert belief(4) in text
-    shown = json.loads(run("show", "room.toml", "--json"))
-    assert (shown["low"], shown["high"], shown["unit"], shown["belief"]) == (0, 32, "°C", belief(4))
-    run("add", "room.toml", "--open")
-    assert run("list").splitlines()[0].split()[:6] == ["fleet", "name", "digest", "ε", "every", "current"]
-    assert "of home: how warm (heating@example.org)" in " ".join(run("list").split())
+class TestDefaultFleet:
+    def test_is_never_simulated(self, run: Run, tmp_path):
+        with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
+            store.add_fleet("simulated", keyed=False)
+        assert "added to fleet home" in run("add", "dear.toml", "--open")
+        assert "added to fleet home" in run("add", "cheap.toml")
+
+    def test_name_is_optional_for_single_fleet(self, run: Run):
+        assert json.loads(run("add", "dear.toml", "--keys", "--fleet", "lab", "--json"))["fleet"] == "lab"
+        assert json.loads(run("add", "cheap.toml", "--json"))["fleet"] == "lab"
+        assert "fleet lab" in run("withdraw", "door_open")
+        run("add", "dear.toml", "--open", "--fleet", "home")
+        for arguments in (("add", "dear.toml"), ("withdraw", "door_open")):
+            assert "hushmote.sqlite; its fleets: home, lab" in run(*arguments, expect=1)
+        run("add", "dear.toml", "--open", "--fleet", "home")
 
 
-def test_epsilon_and_caps_are_nats_in_json(run: Run, tmp_path):
-    caps = {"sum": 4, "squares": 2.5, "count": 3}
-    for rule, cap in caps.items():
-        toml = TOML.format(epsilon=1).replace('"sum"', f'"{rule}"').replace("cap = 4", f"cap = {cap}")
-        (tmp_path / "x.toml").write_text(toml)
-        shown = json.loads(run("show", "x.toml", "--json"))
-        assert (shown["epsilon"], shown["rule"], shown["cap"]) == (1, rule, cap)
-        assert (shown["low"], shown["labels"]) == (None, None)
-
-
-def test_fleet_name_is_optional_for_single_fleet(run: Run):
-    assert json.loads(run("add", "dear.toml", "--keys", "--fleet", "lab", "--json"))["fleet"] == "lab"
-    assert json.loads(run("add", "cheap.toml", "--json"))["fleet"] == "lab"
-    assert "fleet lab" in run("withdraw", "door_open")
-    run("add", "dear.toml", "--open", "--fleet", "home")
-    for arguments in (("add", "dear.toml"), ("withdraw", "door_open")):
-        assert "hushmote.sqlite; its fleets: home, lab" in run(*arguments, expect=1)
-    run("add", "dear.toml", "--open", "--fleet", "home")
-
-
-def test_a_store_s_status_is_in_words(run: Run, tmp_path):
-    run("add", "dear.toml", "--keys", "--fleet", "lab")
-    run("add", "dear.toml", "--open", "--fleet", "home")
-    status = json.loads(hushmote("status", "--json", cwd=tmp_path))
-    assert status["fleets"] == [{"fleet": "home", "reports": "open"}, {"fleet": "lab", "reports": "keyed"}]
-    text = hushmote("status", cwd=tmp_path)
-    assert "Fleet home: open, so anyone can forge reports" in text
-    assert "Fleet lab: keyed" in text
+class TestStatus:
+    def test_tells_open_fleets_from_keyed_ones(self, run: Run, tmp_path):
+        run("add", "dear.toml", "--keys", "--fleet", "lab")
+        run("add", "dear.toml", "--open", "--fleet", "home")
+        status = json.loads(hushmote("status", "--json", cwd=tmp_path))
+        assert status["fleets"] == [
+            {"fleet": "home", "reports": "open"},
+            {"fleet": "lab", "reports": "keyed"},
+        ]
+        text = hushmote("status", cwd=tmp_path)
+        assert "Fleet home: open, so anyone can forge reports" in text
+        assert "Fleet lab: keyed" in text

@@ -1,4 +1,4 @@
-"""An experiment that is signed on one machine, and asked by an aggregator on another that cannot sign."""
+"""An experiment signed on one machine, and published by an aggregator on another that cannot sign."""
 
 import functools
 import json
@@ -45,7 +45,7 @@ def board(announce_key):
 
 
 class TestSign:
-    def test_writes_what_add_takes_and_boards_obey(self, run, folder):
+    def test_writes_file_that_add_and_boards_accept(self, run, folder):
         text = run("experiment", "sign", "room_temp.toml", "--folder", "fl")
         assert text.startswith("room_temp.signed.json: room_temp for fleet home until ")
         assert text.count("\n") == 1
@@ -65,13 +65,13 @@ class TestSign:
         with pytest.raises(ldp_client.ExperimentRefused, match="newer"):
             device.enroll(both[0])
 
-    def test_needs_no_store_and_keeps_no_secret_in_the_file(self, run, folder):
+    def test_needs_no_store_and_writes_no_secret(self, run, folder):
         run("experiment", "sign", "room_temp.toml", "--folder", "fl", "--output", "signed.json")
         assert not Path("hushmote.sqlite").exists()
         own = master_key.load_signing_key(folder.signing_file())
         assert own.hex() not in Path("signed.json").read_text()
 
-    def test_takes_the_key_from_a_file_or_a_combined_file_of_before(self, run, folder):
+    def test_reads_key_from_file_or_older_combined_file(self, run, folder):
         both = master_key.load_keys(folder.master_file(), signing=folder.signing_file())
         assert both is not None
         old = Path("old.key")
@@ -88,10 +88,10 @@ class TestSign:
         ("--folder fl --after 4294967295", "leaves no serial: they end at 4294967295"),
         command="experiment sign room_temp.toml",
     )
-    def test_says_in_one_line_what_is_missing(self, refusal: Refusal, folder, tmp_path):
+    def test_refusal_is_one_line(self, refusal: Refusal, folder, tmp_path):
         refusal.check(tmp_path)
 
-    def test_after_gives_a_serial_that_devices_take(self, run, folder):
+    def test_after_gives_serial_that_devices_accept(self, run, folder):
         sign = ("experiment", "sign", "room_temp.toml", "--folder", "fl")
         run(*sign, "--after", str(int(time.time()) + 500))
         run("experiment", "add", "room_temp.signed.json", "--keys")
@@ -117,7 +117,7 @@ class TestAdd:
             with fails(r"was altered after it was|is not a signed experiment", DefinitionError):
                 load_signed(signed)
 
-    def test_rejects_a_later_expiry_and_another_purpose(self, run, signed):
+    def test_rejects_later_expiry_and_other_purpose(self, run, signed):
         text = signed.read_text()
         for old, new in (("2027", "2037"), ('"owner": "', '"owner": "not ')):
             assert old in text
@@ -135,7 +135,7 @@ class TestAdd:
             for content in ("", "{}", "[]", "null", '{"experiment": 1, "signature": ""}', b"\xff")
         )
     )
-    def test_rejects_what_is_no_signed_experiment(self, refusal: Refusal, tmp_path):
+    def test_rejects_malformed_file(self, refusal: Refusal, tmp_path):
         refusal.check(tmp_path)
 
     @refusals(
@@ -143,20 +143,21 @@ class TestAdd:
         ("--open", "leave out --open"),
         command="experiment add room_temp.signed.json",
     )
-    def test_rejects_another_fleet_and_an_open_one(self, refusal: Refusal, signed, tmp_path):
+    def test_rejects_other_and_open_fleets(self, refusal: Refusal, signed, tmp_path):
         refusal.check(tmp_path)
 
-    def test_says_that_an_unsigned_one_needs_the_signing_key(self, run, signed):
+    def test_unsigned_experiment_needs_signing_key(self, run, signed):
         text = run("experiment", "add", "room_temp.toml", "--fleet", "home", "--keys")
         assert "`serve` publishes it if it has the signing key" in " ".join(text.split())
 
 
-def test_status_says_which_experiment_is_not_signed(run, folder):
-    run("experiment", "sign", "room_temp.toml", "--folder", "fl")
-    run("experiment", "add", "room_temp.signed.json", "--keys")
-    assert "not signed" not in run("status")
-    other = Path("other.toml")
-    other.write_text(ROOM_TEMP.read_text().replace('"room_temp"', '"other"'))
-    run("experiment", "add", "other.toml")
-    text = " ".join(run("status").split())
-    assert text.count("It is not signed, so only an aggregator with the signing key publishes it") == 1
+class TestStatus:
+    def test_lists_unsigned_experiments(self, run, folder):
+        run("experiment", "sign", "room_temp.toml", "--folder", "fl")
+        run("experiment", "add", "room_temp.signed.json", "--keys")
+        assert "not signed" not in run("status")
+        other = Path("other.toml")
+        other.write_text(ROOM_TEMP.read_text().replace('"room_temp"', '"other"'))
+        run("experiment", "add", "other.toml")
+        text = " ".join(run("status").split())
+        assert text.count("It is not signed, so only an aggregator with the signing key publishes it") == 1

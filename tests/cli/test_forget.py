@@ -1,4 +1,4 @@
-"""`hushmote provision forget`: one command after which nothing holds a device's id but the board itself."""
+"""`hushmote provision forget`: one command that removes a device's id everywhere but on the board."""
 
 import contextlib
 import json
@@ -123,7 +123,7 @@ def is_let_in(folder: FleetFolder, pem: Path) -> bool:
 
 
 class TestEveryPlace:
-    def test_nothing_keeps_the_id(self, folder: FleetFolder, broker: FleetBroker, store_url: str):
+    def test_no_id_remains(self, folder: FleetFolder, broker: FleetBroker, store_url: str):
         fill(store_url, folder, DEVICE, OTHER)
         assert len(traces(folder)) == 4
         stolen = pem_of(folder, DEVICE).read_bytes()
@@ -148,7 +148,7 @@ class TestEveryPlace:
         broker.reload()
         assert not is_let_in(folder, folder.path / "stolen.pem")
 
-    def test_may_be_repeated(self, folder: FleetFolder, broker: FleetBroker, store_url: str):
+    def test_can_be_repeated(self, folder: FleetFolder, broker: FleetBroker, store_url: str):
         fill(store_url, folder, DEVICE)
         for _ in range(2):
             forget(folder, store_url)
@@ -208,7 +208,7 @@ def boards_of_other(folder: FleetFolder):
         yield other
 
 
-class TestWhatCannotBeReached:
+class TestUnreachablePlace:
     @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
     def test_broker_is_away(self, folder: FleetFolder, store_url: str):
         fill(store_url, folder, DEVICE)
@@ -221,7 +221,7 @@ class TestWhatCannotBeReached:
         assert traces(folder) == []
 
     @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-    def test_store_in_use_queues(self, folder: FleetFolder, broker: FleetBroker, store_url: str):
+    def test_store_in_use_queues_erasure(self, folder: FleetFolder, broker: FleetBroker, store_url: str):
         fill(store_url, folder, DEVICE)
         where = ("--store", store_url, "--broker", folder.path / "aggregator/aggregator_1.toml")
         with served(*where, "--master-key", folder.path / "aggregator/master.key") as process:
@@ -265,7 +265,7 @@ class TestWhatCannotBeReached:
         postgres.execute("DROP ROLE helpdesk")
 
     @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-    def test_broker_reads_a_copy_of_the_folder(self, folder: FleetFolder, tmp_path: Path, store_url: str):
+    def test_broker_reads_copy_of_folder(self, folder: FleetFolder, tmp_path: Path, store_url: str):
         fill(store_url, folder, DEVICE)
         copy = tmp_path / "copy"
         folder.put_fleet(replace(folder.fleet, broker_folder=str(copy)))
@@ -284,7 +284,7 @@ class TestWhatCannotBeReached:
 
 class TestNats:
     @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-    def test_nothing_keeps_the_id(self, tmp_path: Path, store_url: str):
+    def test_no_id_remains(self, tmp_path: Path, store_url: str):
         folder = make_nats_fleet(tmp_path / "fleet")
         gone, other = pem_of(folder, DEVICE), pem_of(folder, OTHER)
         fill(store_url, folder, DEVICE)
@@ -305,7 +305,7 @@ class TestNats:
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 class TestConsent:
-    def test_asks_before_anything(self, folder: FleetFolder, store_url: str):
+    def test_asks_first(self, folder: FleetFolder, store_url: str):
         fill(store_url, folder, DEVICE)
         before = traces(folder)
         words = ("provision", "forget", DEVICE, "--folder", ".", "--store", store_url)

@@ -1,4 +1,4 @@
-"""Pages of help, and completion in a shell: every command, 80 columns wide."""
+"""Help pages, 80 columns wide, and shell completion of every command."""
 
 import os
 import shlex
@@ -22,7 +22,7 @@ def letters(text: str) -> str:
 
 
 @pytest.mark.parametrize("path", ALL)
-def test_a_page_is_whole_at_80_columns(path: str):
+def test_pages_fit_80_columns(path: str):
     command, shown = ALL[path]
     assert max(map(len, shown.splitlines())) <= 80
     assert "…" not in shown
@@ -36,16 +36,16 @@ def test_a_page_is_whole_at_80_columns(path: str):
 
 
 @pytest.mark.parametrize("path", ["estimate", "store", "store erase"])
-def test_h_is_help(path: str, tmp_path: Path):
+def test_h_means_help(path: str, tmp_path: Path):
     assert hushmote(*path.split(), "-h", cwd=tmp_path).rstrip() == ALL[path][1]
 
 
-def test_examples_are_of_commands_that_exist():
+def test_examples_belong_to_commands():
     assert set(EXAMPLES) <= set(ALL)
 
 
 @pytest.mark.parametrize("path", LEAVES)
-def test_every_command_has_an_example_that_parses(path: str):
+def test_every_command_has_valid_example(path: str):
     assert EXAMPLES.get(path), f"{path} has no example"
     command, shown = ALL[path]
     for example in EXAMPLES[path]:

@@ -1,4 +1,4 @@
-"""Labels, units, purposes and what boards say, written by somebody who would like to steer a terminal."""
+"""Labels, units, purposes and board status, written by an attacker who wants to control the terminal."""
 
 import io
 import json
@@ -101,6 +101,31 @@ def calm(text: str) -> bool:
         ("plan", (*PLAN, ",".join(LABELS)), ""),
         ("plan", (*PLAN, "8", "--low", "0", "--high", "8", "--unit", UNIT), ""),
     ],
+    ids=[
+        "estimate shares",
+        "estimate trend of shares",
+        "estimate number",
+        "estimate trend of number with plot",
+        "estimate quantile with plot",
+        "estimate shares with plot",
+        "estimate trend of shares with plot",
+        "estimate with postprocessing",
+        "estimate against a fleet",
+        "estimate labels",
+        "estimate against a window",
+        "status",
+        "experiment list",
+        "experiment add",
+        "ledger of a fleet",
+        "ledger of a board",
+        "simulate weights",
+        "simulate zipf",
+        "simulate file",
+        "epsilon",
+        "epsilon about a label",
+        "plan labels",
+        "plan unit",
+    ],
 )
 def test_escapes_hostile_text_in_output(
     command, arguments, shows, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -112,7 +137,7 @@ def test_escapes_hostile_text_in_output(
     assert shows in text
 
 
-def test_an_experiment_s_purpose_and_owner_steer_nothing(folder: Path):
+def test_escapes_purpose_and_owner(folder: Path):
     text = hushmote("experiment", "show", "mode.toml", cwd=folder)
     assert calm(text)
     assert "why [/not]" in text
@@ -129,14 +154,13 @@ def test_an_experiment_s_purpose_and_owner_steer_nothing(folder: Path):
         ("provision", ("list", "--fleet", "[/x]\x1b[2J")),
         ("demo", ("--broker", "[/x]\x1b[2J")),
     ],
+    ids=["label", "experiment", "fleet", "store", "folder", "broker"],
 )
-def test_a_mistake_that_repeats_it_steers_nothing(
-    command, arguments, folder: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_escapes_text_in_error_messages(command, arguments, folder: Path, monkeypatch: pytest.MonkeyPatch):
     assert calm(runner(command, folder, monkeypatch)(*arguments, expect=1))
 
 
-def test_answers_are_calm_on_any_console(folder: Path):
+def test_answers_escape_text_on_any_console(folder: Path):
     """Python's users print them on consoles of their own, which read markup."""
     store = library.open(f"sqlite:///{folder / 'hushmote.sqlite'}")
     estimate = store.fleet("home").experiment("mode").estimate()
@@ -149,13 +173,13 @@ def test_answers_are_calm_on_any_console(folder: Path):
             assert LABELS[3] in text
 
 
-def test_a_text_is_visible_and_a_line_is_one():
+def test_shows_control_characters_on_one_line():
     assert visible("a\x1b[2J\u202eb\n\tü€") == "a\\x1b[2J\\u202eb\n\tü€"
     assert one_line("a\nb\r\n\x1bc") == "a b \\x1bc"
     assert one_line("at mqtt://me:p@ss:w@host/x and pg://u:@h") == "at mqtt://me:***@host/x and pg://u:@h"
 
 
-def test_a_line_of_either_log_is_one_line_that_steers_nothing():
+def test_log_entries_are_escaped_single_lines():
     said = f"the broker answers {CONTROLS}\n2026-11-22 INFO subscribed at mqtt://me:p@ss@host"
     record = logging.LogRecord("x", logging.WARNING, "x", 1, "%s", (said,), None)
     for form in (TextLines(), JsonLines()):

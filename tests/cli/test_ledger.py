@@ -1,4 +1,4 @@
-"""`hushmote ledger`: what a fleet and a board can still give, beside the real client's own ledgers."""
+"""`hushmote ledger`: the remaining reports of a fleet and a board, compared with the client's own ledgers."""
 
 import datetime
 import json
@@ -80,160 +80,145 @@ def read(url: str, known: Policy | None = None, boards: int | None = None, devic
 MADE = {"d0": (0, 6), "d1": (1, 0), "d2": (4, 2), "d3": (3, 1)}
 
 
-# --- The fleet -------------------------------------------------------------------------------------------
+class TestRemainingBudget:
+    def test_matches_board_status(self, url):
+        found = read(url, POLICY, devices=MADE)
+        assert found.devices == MADE
+        for device, (of_a, of_b) in MADE.items():
+            client = boot(device, MemoryStorage())
+            calls(client, "a", of_a)
+            calls(client, "b", of_b)
+            own = client.status()["experiments"]
+            assert found.remaining_reports(MADE[device]) == (own["a"]["left"], own["b"]["left"])
+
+    def test_totals_with_policy_and_silent_boards(self, url):
+        own = {line.budget.experiment.name: line for line in read(url).lines(TODAY)}
+        assert (own["a"].holds, own["a"].total_left, own["a"].silent) == (4, 4 + 3 + 0 + 1, 1)
+        assert own["a"].left_counts == {0: 1, 1: 1, 3: 1, 4: 1}
+        assert (own["b"].holds, own["b"].total_left, own["b"].silent) == (6, 0 + 6 + 4 + 5, 1)
+        under = {line.budget.experiment.name: line for line in read(url, POLICY, boards=10).lines(TODAY)}
+        assert (under["a"].total_left, under["a"].boards) == (2 + 3 + 0 + 1 + 6 * 4, 10)
+        assert under["b"].total_left == 0 + 6 + 0 + 3 + 6 * 6
+
+    def test_infers_lost_reports_from_later_ones(self, tmp_path):
+        url = f"sqlite:///{tmp_path / 's.sqlite'}"
+        with Store(url) as store:
+            ask_fleet(store, "home", A)
+            third = calls(boot("d", MemoryStorage(), (A,)), "a", 3)[2]
+            receive(store, [("hushmote/v1/home/report/d", third)])
+        line = read(url).lines(TODAY)[0]
+        assert (line.budget.accepted, line.total_left) == (1, 1)
+
+    def test_mixed_epsilons_count_as_largest(self, url):
+        cheap = A.replace(b'"epsilon": 1000000', b'"epsilon": 500000')
+        with Store(url) as store:
+            store.add_experiment("home", cheap)
+            report = calls(boot("d9", MemoryStorage(), (cheap,)), "a", 2)[1]
+            receive(store, [("hushmote/v1/home/report/d9", report)])
+            store.withdraw_experiment("home", "b")
+        found = read(url, devices=["d9"])
+        line = found.lines(TODAY)[0]
+        assert (line.budget.cheapest, line.budget.dearest, line.holds) == (500_000, 1_000_000, 8)
+        # It has 6 of a; the server cannot know, and says no more than is certain.
+        assert found.remaining_reports(found.devices["d9"]) == (4, 0)
+        assert found.budgets[1].state == "withdrawn"
+        output = ledger("--store", url).output
+        assert "a: versions differ in ε" in output
+        assert "withdrawn" in output
+
+    def test_is_zero_if_policy_refuses(self, url):
+        for other in (
+            Policy(5_000_000, 0, 999_999, ("sum", "count"), ("a", "b")),
+            Policy(5_000_000, 0, 2_000_000, ("count",), ("a", "b")),
+            Policy(5_000_000, 0, 2_000_000, ("sum", "count"), ("b",)),
+        ):
+            lines = read(url, other).lines(TODAY)
+            assert [line.budget.state for line in lines] == ["refused", "current"]
+            assert lines[0].total_left == 0
+
+    def test_dates_follow_from_rate_and_shared_life(self):
+        def days(made_b: int, known: Policy | None):
+            """Days until boards that report once a day to both experiments are silent."""
+            yesterday = TODAY - datetime.timedelta(1)
+            experiments = [
+                boot("x", MemoryStorage()).enroll(p) for p in (A.replace(b'"every": 2', b'"every": 1'), B)
+            ]
+            budgets = tuple(
+                fleet_ledger.BudgetLine(e, "current", e.epsilon, e.epsilon, 100, {yesterday: 100})
+                for e in experiments
+            )
+            lines = fleet_ledger.FleetLedger("home", budgets, {(0, made_b): 100}, known).lines(TODAY)
+            return [(line.dry - TODAY).days for line in lines if line.dry]
+
+        assert days(0, None) == [4, 6]
+        assert days(0, POLICY) == [3, 4]  # Σε is 1.5 a day: 4.5 after three, 5 with one of 0.5 more
+        assert days(2, POLICY) == [3, 3]
 
 
-def test_remaining_budget_matches_board_status(url):
-    found = read(url, POLICY, devices=MADE)
-    assert found.devices == MADE
-    for device, (of_a, of_b) in MADE.items():
-        client = boot(device, MemoryStorage())
-        calls(client, "a", of_a)
-        calls(client, "b", of_b)
-        own = client.status()["experiments"]
-        assert found.remaining_reports(MADE[device]) == (own["a"]["left"], own["b"]["left"])
-
-
-def test_totals_with_and_without_policy_and_silent_boards(url):
-    own = {line.budget.experiment.name: line for line in read(url).lines(TODAY)}
-    assert (own["a"].holds, own["a"].total_left, own["a"].silent) == (4, 4 + 3 + 0 + 1, 1)
-    assert own["a"].left_counts == {0: 1, 1: 1, 3: 1, 4: 1}
-    assert (own["b"].holds, own["b"].total_left, own["b"].silent) == (6, 0 + 6 + 4 + 5, 1)
-    under = {line.budget.experiment.name: line for line in read(url, POLICY, boards=10).lines(TODAY)}
-    assert (under["a"].total_left, under["a"].boards) == (2 + 3 + 0 + 1 + 6 * 4, 10)
-    assert under["b"].total_left == 0 + 6 + 0 + 3 + 6 * 6
-
-
-def test_infers_lost_reports_from_later_ones(tmp_path):
-    url = f"sqlite:///{tmp_path / 's.sqlite'}"
-    with Store(url) as store:
-        ask_fleet(store, "home", A)
-        third = calls(boot("d", MemoryStorage(), (A,)), "a", 3)[2]
-        receive(store, [("hushmote/v1/home/report/d", third)])
-    line = read(url).lines(TODAY)[0]
-    assert (line.budget.accepted, line.total_left) == (1, 1)
-
-
-def test_mixed_epsilons_count_as_largest_and_withdrawn_are_over(url):
-    cheap = A.replace(b'"epsilon": 1000000', b'"epsilon": 500000')
-    with Store(url) as store:
-        store.add_experiment("home", cheap)
-        report = calls(boot("d9", MemoryStorage(), (cheap,)), "a", 2)[1]
-        receive(store, [("hushmote/v1/home/report/d9", report)])
-        store.withdraw_experiment("home", "b")
-    found = read(url, devices=["d9"])
-    line = found.lines(TODAY)[0]
-    assert (line.budget.cheapest, line.budget.dearest, line.holds) == (500_000, 1_000_000, 8)
-    # It has 6 of a; the server cannot know, and says no more than is certain.
-    assert found.remaining_reports(found.devices["d9"]) == (4, 0)
-    assert found.budgets[1].state == "withdrawn"
-    output = ledger("--store", url).output
-    assert "a: versions differ in ε" in output
-    assert "withdrawn" in output
-
-
-def test_an_experiment_that_the_policy_refuses_has_nothing_left(url):
-    for other in (
-        Policy(5_000_000, 0, 999_999, ("sum", "count"), ("a", "b")),
-        Policy(5_000_000, 0, 2_000_000, ("count",), ("a", "b")),
-        Policy(5_000_000, 0, 2_000_000, ("sum", "count"), ("b",)),
-    ):
-        lines = read(url, other).lines(TODAY)
-        assert [line.budget.state for line in lines] == ["refused", "current"]
-        assert lines[0].total_left == 0
-
-
-def test_dates_follow_from_the_counted_rate_and_the_shared_life():
-    def days(made_b: int, known: Policy | None):
-        """Days until boards that report once a day to both experiments are silent."""
-        yesterday = TODAY - datetime.timedelta(1)
-        experiments = [
-            boot("x", MemoryStorage()).enroll(p) for p in (A.replace(b'"every": 2', b'"every": 1'), B)
-        ]
-        budgets = tuple(
-            fleet_ledger.BudgetLine(e, "current", e.epsilon, e.epsilon, 100, {yesterday: 100})
-            for e in experiments
-        )
-        lines = fleet_ledger.FleetLedger("home", budgets, {(0, made_b): 100}, known).lines(TODAY)
-        return [(line.dry - TODAY).days for line in lines if line.dry]
-
-    assert days(0, None) == [4, 6]
-    assert days(0, POLICY) == [3, 4]  # Σε is 1.5 a day: 4.5 after three, 5 with one of 0.5 more
-    assert days(2, POLICY) == [3, 3]
-
-
-# --- The command -----------------------------------------------------------------------------------------
-
-
-def test_table_fits_80_columns_and_states_unknowns(url, tmp_path):
-    (tmp_path / "main.py").write_text(policy.policy_statement(POLICY))
-    found = ledger("--store", url, "--policy", str(tmp_path / "main.py"), "--device", "d3")
-    assert found.exit_code == 0, found.output
-    assert "the devices' own ledgers may be further" in " ".join(found.output.split())
-    assert "d3" in found.output
-    assert max(map(len, found.output.splitlines())) <= 80
-
-
-def test_json_has_every_number(url):
-    fields = json.loads(ledger("--store", url, "--device", "d1", "--json").output)
-    first = fields["experiments"][0]
-    assert (first["experiment"], first["left"], first["left_counts"]["0"]) == ("a", 8, 1)
-    assert fields["devices"]["d1"]["a"] == {"made": 1, "left": 3}
-    assert first["per_day"] is None  # nothing but today, which is not over
-
-
-@pytest.mark.slow
-def test_a_plot_is_written_even_before_there_is_a_rate(url, tmp_path):
-    assert ledger("--store", url, "--plot", str(tmp_path / "l.svg")).exit_code == 0
-    assert "<svg" in (tmp_path / "l.svg").read_text("utf-8")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "text"),
-    [
-        (("--fleet", "nope"), UsageError, "s.sqlite; its fleets: home"),
-        (("--per-day", "1"), UsageError, "--per-day needs --status"),
-        (("--devices", "1"), UsageError, "devices have reported: --devices is all that are in the field"),
-        (("--status", "-", "--devices", "3"), UsageError, "leave them out, or leave out --status"),
-        (("--plot", "l.txt"), UsageError, "must end in .png or .pdf or .svg"),
-    ],
-)
-def test_options_that_make_no_sense_are_one_line(url, arguments, error, text):
-    found = ledger("--store", url, *arguments).exception
-    assert isinstance(found, error)
-    assert text in str(found)
-
-
-# --- One board -------------------------------------------------------------------------------------------
-
-
-def test_a_boards_status_is_read_as_json_and_as_python_prints_it(tmp_path):
-    client = boot("d", MemoryStorage(), (A,))
-    calls(client, "a", 3)
-    (tmp_path / "policy.py").write_text(policy.policy_statement(POLICY))
-    for text in (json.dumps(client.status()), f"boot\n{client.status()}\n"):
-        arguments = ("--status", "-", "--policy", str(tmp_path / "policy.py"), "--per-day", "0.5")
-        found = CliRunner().invoke(app, ["ledger", *arguments], input=text)
+class TestOutput:
+    def test_table_fits_80_columns_and_states_unknowns(self, url, tmp_path):
+        (tmp_path / "main.py").write_text(policy.policy_statement(POLICY))
+        found = ledger("--store", url, "--policy", str(tmp_path / "main.py"), "--device", "d3")
         assert found.exit_code == 0, found.output
-        assert "2 days" in found.output
-        assert "Σε = 3 of 5" in found.output
-        fields = CliRunner().invoke(app, ["ledger", *arguments, "--json"], input=text).output
-        said = json.loads(fields)
-        a, b = said["experiments"]
-        assert (said["sum"], said["squares"], a["epsilon"], b["epsilon"]) == (3, 3, 1, None)
-        assert (a["made"], a["left"], a["days_left"]) == (3, 1, 2.0)
-        assert (b["state"], b["left"]) == ("absent", None)
+        assert "the devices' own ledgers may be further" in " ".join(found.output.split())
+        assert "d3" in found.output
+        assert max(map(len, found.output.splitlines())) <= 80
+
+    def test_json_has_every_number(self, url):
+        fields = json.loads(ledger("--store", url, "--device", "d1", "--json").output)
+        first = fields["experiments"][0]
+        assert (first["experiment"], first["left"], first["left_counts"]["0"]) == ("a", 8, 1)
+        assert fields["devices"]["d1"]["a"] == {"made": 1, "left": 3}
+        assert first["per_day"] is None  # nothing but today, which is not over
+
+    @pytest.mark.slow
+    def test_writes_plot_before_rate_is_known(self, url, tmp_path):
+        assert ledger("--store", url, "--plot", str(tmp_path / "l.svg")).exit_code == 0
+        assert "<svg" in (tmp_path / "l.svg").read_text("utf-8")
+
+    @pytest.mark.parametrize(
+        ("arguments", "error", "text"),
+        [
+            (("--fleet", "nope"), UsageError, "s.sqlite; its fleets: home"),
+            (("--per-day", "1"), UsageError, "--per-day needs --status"),
+            (("--devices", "1"), UsageError, "devices have reported: --devices is all that are in the field"),
+            (("--status", "-", "--devices", "3"), UsageError, "leave them out, or leave out --status"),
+            (("--plot", "l.txt"), UsageError, "must end in .png or .pdf or .svg"),
+        ],
+        ids=["unknown fleet", "rate", "too few devices", "devices with status", "plot"],
+    )
+    def test_contradictory_options_give_one_line(self, url, arguments, error, text):
+        found = ledger("--store", url, *arguments).exception
+        assert isinstance(found, error)
+        assert text in str(found)
 
 
-def test_a_locked_board_says_so():
-    locked: Any = Client(asdict(POLICY), MemoryStorage(), device_id="d")
-    found = CliRunner().invoke(app, ["ledger", "--status", "-"], input=json.dumps(locked.status()))
-    assert "no reports: locked: no ledger; provision this board" in found.output
+class TestBoardStatus:
+    def test_reads_json_and_python_output(self, tmp_path):
+        client = boot("d", MemoryStorage(), (A,))
+        calls(client, "a", 3)
+        (tmp_path / "policy.py").write_text(policy.policy_statement(POLICY))
+        for text in (json.dumps(client.status()), f"boot\n{client.status()}\n"):
+            arguments = ("--status", "-", "--policy", str(tmp_path / "policy.py"), "--per-day", "0.5")
+            found = CliRunner().invoke(app, ["ledger", *arguments], input=text)
+            assert found.exit_code == 0, found.output
+            assert "2 days" in found.output
+            assert "Σε = 3 of 5" in found.output
+            fields = CliRunner().invoke(app, ["ledger", *arguments, "--json"], input=text).output
+            said = json.loads(fields)
+            a, b = said["experiments"]
+            assert (said["sum"], said["squares"], a["epsilon"], b["epsilon"]) == (3, 3, 1, None)
+            assert (a["made"], a["left"], a["days_left"]) == (3, 1, 2.0)
+            assert (b["state"], b["left"]) == ("absent", None)
 
+    def test_shows_locked_board(self):
+        locked: Any = Client(asdict(POLICY), MemoryStorage(), device_id="d")
+        found = CliRunner().invoke(app, ["ledger", "--status", "-"], input=json.dumps(locked.status()))
+        assert "no reports: locked: no ledger; provision this board" in found.output
 
-@pytest.mark.parametrize(
-    "text", ["", "x", "[]", "{}", '{"locked": 1}', "{" * 1000, '{"experiments": {"a": 1}}']
-)
-def test_rejects_malformed_status_in_one_line(text):
-    with fails(r"not what client.status\(\) returns", StatusRefused):
-        board_status.parse(text)
+    @pytest.mark.parametrize(
+        "text", ["", "x", "[]", "{}", '{"locked": 1}', "{" * 1000, '{"experiments": {"a": 1}}']
+    )
+    def test_malformed_input_gives_one_line(self, text):
+        with fails(r"not what client.status\(\) returns", StatusRefused):
+            board_status.parse(text)

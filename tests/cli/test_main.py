@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real processes, a real broker, one line for every mistake."""
+"""The command line as a user sees it: real processes, a real broker, one line for every mistake."""
 
 import json
 import subprocess
@@ -27,143 +27,144 @@ def door(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
-@refusals(
-    ("status", "there is no store at hushmote.sqlite"),
-    ("experiment show none.toml", "cannot read none.toml: No such file"),
-    ("experiment add door.toml", "fleet home is new: add --keys"),
-    ("status --store mysql://x/y", "a store is sqlite:///path"),
-    ("simulate door.toml --population normal:1:2", "number"),
-    ("simulate door.toml --population file:no.csv:x", "cannot read no.csv"),
-    ("simulate door.toml --population file:no.csv", "readings are in file:FILE:COLUMN"),
-    ("demo --devices 0", "--devices must be from 100 to 26115"),
-    ("demo --broker mqtt://127.0.0.1:1", "no broker at 127.0.0.1:1"),
-    ("demo --broker rabbit", "a broker is written mqtt"),
-)
-def test_refusal_is_one_line(refusal: Refusal, door: Path):
-    refusal.check(door)
+class TestExperiment:
+    def test_expired_one_is_not_added(self, door: Path):
+        old = {"old.toml": DOOR.replace("9999-12-31", "2020-01-01")}
+        Refusal("experiment add old.toml --open", "expired on 2020-01-01", old).check(door)
+        assert "its last day, which is over" in hushmote("experiment", "show", "old.toml", cwd=door)
+
+    def test_total_cannot_be_raised(self, door: Path):
+        hushmote("experiment", "add", "door.toml", "--open", cwd=door)
+        (door / "more.toml").write_text(DOOR.replace("cap = 2", "cap = 3"))
+        hushmote("experiment", "add", "more.toml", cwd=door, expect=1)
+        listed = json.loads(hushmote("experiment", "list", "--json", cwd=door))
+        assert [(line["name"], line["cap"], line["current"]) for line in listed] == [("door_open", 2, True)]
+
+    def test_show_prints_payload_of_boards(self, door: Path):
+        shown = json.loads(hushmote("experiment", "show", "door.toml", "--json", cwd=door))
+        assert json.loads(shown["payload"])["epsilon"] == 2_000_000
+        assert shown["authenticated_report_bytes"] == 18
+        assert shown["payload"] in hushmote("experiment", "show", "door.toml", cwd=door)
 
 
-@refusals(
-    ("--weigh size", "Invalid value for '--weigh': 'size' is not one of 'reports'"),
-    ("--top -1", "Invalid value for '--top': must be 0 or more, not '-1'"),
-    ("--quantile half", "Invalid value for '--quantile': must be a number, not 'half'"),
-    command="estimate x",
-    status=2,
-)
-def test_invalid_value_is_named(refusal: Refusal, door: Path):
-    refusal.check(door)
+class TestRuns:
+    def test_only_seeded_simulation_repeats(self, door: Path):
+        def run(*more: str) -> str:
+            return hushmote("simulate", "door.toml", "--population", "weights:7:3", "--json", *more, cwd=door)
+
+        assert run("--seed", "5") == run("--seed", "5")
+        assert run() != run()  # the same estimate from 100,000 devices: 1 chance in some 300
+        faithful = ("--faithful", "--devices", "200", "--seed", "5")
+        assert run(*faithful) == run(*faithful)
+
+    def test_served_reports_are_counted_and_estimated(self, door: Path):
+        hushmote("provision", "keys", "master.key", cwd=door)
+        assert (door / "master.key").stat().st_mode & 0o777 == 0o600
+        hushmote("experiment", "add", "door.toml", "--fleet", "cold", "--open", cwd=door)
+        payload = json.loads(hushmote("experiment", "show", "door.toml", "--json", cwd=door))[
+            "payload"
+        ].encode()
+        with EmbeddedBroker() as broker:
+            command = [sys.executable, "-m", "hushmote", "serve"]
+            command += ["--broker", f"mqtt://{broker.host}:{broker.port}", "--batch", "0.2s"]
+            with subprocess.Popen(
+                command, cwd=door, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ) as server:
+                assert server.stdout is not None
+                assert server.stdout.readline().strip() == READY
+                fleet = SimulatedFleet("cold", [payload], size=300, rng=np.random.default_rng())
+                with Gateways(broker.host, broker.port) as gateways:
+                    readings = [i % 4 == 0 for i in range(300)]
+                    gateways.deliver(fleet, fleet.round({"door_open": readings}))
+
+                def counted() -> dict[str, Any]:
+                    return json.loads(hushmote("status", "--json", cwd=door))["experiments"][0]
+
+                until(lambda: counted()["reports"] == 300, "300 reports counted")
+                server.terminate()
+                log = server.communicate(timeout=WAIT_S)[1]
+        assert server.returncode == 0, log
+        assert "stopped: 300 reports accepted; rejected: none" in log
+        assert counted()["devices"] == 300
+        assert not any(device in log for device in fleet.ids)
+        found = json.loads(hushmote("estimate", "door_open", "--fleet", "cold", "--json", cwd=door))
+        assert found["reports"] == 300
+        rows = found["answers"][0]["rows"]
+        assert [row["name"] for row in rows] == ["no", "yes"]
+        # ε = 2 keeps the truth with probability 0.88: the estimate's error is 0.033, six of them 2e-9.
+        assert abs(rows[1]["value"] - 0.25) < 6 * 0.033
+        text = hushmote("estimate", "door_open", "--fleet", "cold", "--plot", "door.png", cwd=door)
+        assert "300 reports" in text
+        assert (door / "door.png").read_bytes().startswith(b"\x89PNG")
+        assert max(map(len, text.splitlines())) <= 80
+        hushmote("estimate", "door_open", "--fleet", "cold", "--range", "ajar", cwd=door, expect=1)
+        hushmote("estimate", "door_open", "--fleet", "cold", "--quantile", "0.5", cwd=door, expect=1)
+
+    def test_demo_counts_every_reading_and_covers_truth(self, tmp_path: Path):
+        """On the broker that `demo` takes unasked: mosquitto where it is installed."""
+        found = json.loads(hushmote_process("demo", "--devices", "1500", "--json", cwd=tmp_path))
+        assert found["reports"] == 1500
+        assert found["report_bytes"] == 19
+        assert found["intervals"] == 20
+        # Each interval misses 1 time in 20: nine or more of 20 independent ones 2e-7; correlated by rows, so
+        # that the bound here is loose: fewer than 6 hits of 20 has less than 1e-12.
+        assert found["intervals_that_hold_the_truth"] >= 6
+        assert Path(tmp_path / found["plot"]).stat().st_size > 20_000
 
 
-def test_an_expired_experiment_is_not_added(door: Path):
-    old = {"old.toml": DOOR.replace("9999-12-31", "2020-01-01")}
-    Refusal("experiment add old.toml --open", "expired on 2020-01-01", old).check(door)
-    assert "its last day, which is over" in hushmote("experiment", "show", "old.toml", cwd=door)
+class TestBrokerUrl:
+    def test_gives_login_and_port(self):
+        address = parse_broker_url("mqtt://ann:p%40ss@broker.example:1884")
+        assert (address.host, address.port) == ("broker.example", 1884)
+        assert (address.username, address.password) == ("ann", "p@ss")
+        assert parse_broker_url("mqtt://broker.example").port == 1883
+        for wrong in ("broker.example", "tcp://x", "mqtt://", "mqtt://x:99999", "mqtt://x/path"):
+            with fails("a broker is written mqtt", BrokerUrlError):
+                parse_broker_url(wrong)
 
 
-def test_a_total_cannot_be_raised(door: Path):
-    hushmote("experiment", "add", "door.toml", "--open", cwd=door)
-    (door / "more.toml").write_text(DOOR.replace("cap = 2", "cap = 3"))
-    hushmote("experiment", "add", "more.toml", cwd=door, expect=1)
-    listed = json.loads(hushmote("experiment", "list", "--json", cwd=door))
-    assert [(line["name"], line["cap"], line["current"]) for line in listed] == [("door_open", 2, True)]
+class TestReadme:
+    def test_names_existing_commands(self):
+        text = (ROOT / "README.md").read_text()
+        assert "make demo" in text
+        assert "make test" in text
+        makefile = (ROOT / "Makefile").read_text()
+        assert "\ndemo:" in makefile
+        assert "\ntest:" in makefile
 
 
-def test_show_prints_the_bytes_that_boards_get(door: Path):
-    shown = json.loads(hushmote("experiment", "show", "door.toml", "--json", cwd=door))
-    assert json.loads(shown["payload"])["epsilon"] == 2_000_000
-    assert shown["authenticated_report_bytes"] == 18
-    assert shown["payload"] in hushmote("experiment", "show", "door.toml", cwd=door)
+class TestRefusals:
+    @pytest.mark.slow
+    @refusals(
+        ("status", "there is no store at hushmote.sqlite"),
+        ("experiment show none.toml", "cannot read none.toml: No such file"),
+        ("experiment add door.toml", "fleet home is new: add --keys"),
+        ("status --store mysql://x/y", "a store is sqlite:///path"),
+        ("simulate door.toml --population normal:1:2", "number"),
+        ("simulate door.toml --population file:no.csv:x", "cannot read no.csv"),
+        ("simulate door.toml --population file:no.csv", "readings are in file:FILE:COLUMN"),
+        ("demo --devices 0", "--devices must be from 100 to 26115"),
+        ("demo --broker mqtt://127.0.0.1:1", "no broker at 127.0.0.1:1"),
+        ("demo --broker rabbit", "a broker is written mqtt"),
+    )
+    def test_is_one_line(self, refusal: Refusal, door: Path):
+        refusal.check(door)
 
+    @refusals(
+        ("--weigh size", "Invalid value for '--weigh': 'size' is not one of 'reports'"),
+        ("--top -1", "Invalid value for '--top': must be 0 or more, not '-1'"),
+        ("--quantile half", "Invalid value for '--quantile': must be a number, not 'half'"),
+        command="estimate x",
+        status=2,
+    )
+    def test_names_invalid_value(self, refusal: Refusal, door: Path):
+        refusal.check(door)
 
-def test_seeded_simulation_repeats_and_unseeded_differs(door: Path):
-    def run(*more: str) -> str:
-        return hushmote("simulate", "door.toml", "--population", "weights:7:3", "--json", *more, cwd=door)
-
-    assert run("--seed", "5") == run("--seed", "5")
-    assert run() != run()  # the same estimate from 100,000 devices: 1 chance in some 300
-    faithful = ("--faithful", "--devices", "200", "--seed", "5")
-    assert run(*faithful) == run(*faithful)
-
-
-def test_served_reports_are_counted_and_estimated(door: Path):
-    hushmote("provision", "keys", "master.key", cwd=door)
-    assert (door / "master.key").stat().st_mode & 0o777 == 0o600
-    hushmote("experiment", "add", "door.toml", "--fleet", "cold", "--open", cwd=door)
-    payload = json.loads(hushmote("experiment", "show", "door.toml", "--json", cwd=door))["payload"].encode()
-    with EmbeddedBroker() as broker:
-        command = [sys.executable, "-m", "hushmote", "serve"]
-        command += ["--broker", f"mqtt://{broker.host}:{broker.port}", "--batch", "0.2s"]
-        with subprocess.Popen(
-            command, cwd=door, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as server:
-            assert server.stdout is not None
-            assert server.stdout.readline().strip() == READY
-            fleet = SimulatedFleet("cold", [payload], size=300, rng=np.random.default_rng())
-            with Gateways(broker.host, broker.port) as gateways:
-                readings = [i % 4 == 0 for i in range(300)]
-                gateways.deliver(fleet, fleet.round({"door_open": readings}))
-
-            def counted() -> dict[str, Any]:
-                return json.loads(hushmote("status", "--json", cwd=door))["experiments"][0]
-
-            until(lambda: counted()["reports"] == 300, "300 reports counted")
-            server.terminate()
-            log = server.communicate(timeout=WAIT_S)[1]
-    assert server.returncode == 0, log
-    assert "stopped: 300 reports accepted; rejected: none" in log
-    assert counted()["devices"] == 300
-    assert not any(device in log for device in fleet.ids)
-    found = json.loads(hushmote("estimate", "door_open", "--fleet", "cold", "--json", cwd=door))
-    assert found["reports"] == 300
-    rows = found["answers"][0]["rows"]
-    assert [row["name"] for row in rows] == ["no", "yes"]
-    # ε = 2 keeps the truth with probability 0.88: the estimate's error is 0.033, six of them 2e-9.
-    assert abs(rows[1]["value"] - 0.25) < 6 * 0.033
-    text = hushmote("estimate", "door_open", "--fleet", "cold", "--plot", "door.png", cwd=door)
-    assert "300 reports" in text
-    assert (door / "door.png").read_bytes().startswith(b"\x89PNG")
-    assert max(map(len, text.splitlines())) <= 80
-    hushmote("estimate", "door_open", "--fleet", "cold", "--range", "ajar", cwd=door, expect=1)
-    hushmote("estimate", "door_open", "--fleet", "cold", "--quantile", "0.5", cwd=door, expect=1)
-
-
-def test_the_demo_counts_every_reading_and_covers_the_truth(tmp_path: Path):
-    """On the broker that `demo` takes unasked: mosquitto where it is installed."""
-    found = json.loads(hushmote_process("demo", "--devices", "1500", "--json", cwd=tmp_path))
-    assert found["reports"] == 1500
-    assert found["report_bytes"] == 19
-    assert found["intervals"] == 20
-    # Each interval misses 1 time in 20: nine or more of 20 independent ones 2e-7; correlated by rows, so
-    # that the bound here is loose: fewer than 6 hits of 20 has less than 1e-12.
-    assert found["intervals_that_hold_the_truth"] >= 6
-    assert Path(tmp_path / found["plot"]).stat().st_size > 20_000
-
-
-def test_broker_urls_are_read_with_login_and_port():
-    address = parse_broker_url("mqtt://ann:p%40ss@broker.example:1884")
-    assert (address.host, address.port) == ("broker.example", 1884)
-    assert (address.username, address.password) == ("ann", "p@ss")
-    assert parse_broker_url("mqtt://broker.example").port == 1883
-    for wrong in ("broker.example", "tcp://x", "mqtt://", "mqtt://x:99999", "mqtt://x/path"):
-        with fails("a broker is written mqtt", BrokerUrlError):
-            parse_broker_url(wrong)
-
-
-def test_the_readme_names_commands_that_exist():
-    text = (ROOT / "README.md").read_text()
-    assert "make demo" in text
-    assert "make test" in text
-    makefile = (ROOT / "Makefile").read_text()
-    assert "\ndemo:" in makefile
-    assert "\ntest:" in makefile
-
-
-@pytest.mark.slow
-@refusals(
-    ("study ranges --quick --out=file/x", "cannot make the folder file"),
-    ("demo --out file", "cannot make the folder file"),
-    files={"file": ""},
-)
-def test_folder_that_cannot_be_made_is_named_before_work(refusal: Refusal, tmp_path: Path):
-    refusal.check(tmp_path)
+    @pytest.mark.slow
+    @refusals(
+        ("study ranges --quick --out=file/x", "cannot make the folder file"),
+        ("demo --out file", "cannot make the folder file"),
+        files={"file": ""},
+    )
+    def test_names_unusable_folder_before_work(self, refusal: Refusal, tmp_path: Path):
+        refusal.check(tmp_path)

@@ -1,4 +1,4 @@
-"""`hushmote mechanisms`: what there is appears by itself, on 80 columns, as in its JSON."""
+"""`hushmote mechanisms`: every registered mechanism, in a table of 80 columns and in JSON."""
 
 import json
 import shlex
@@ -40,7 +40,7 @@ def auto_of(word: str) -> str:
 
 
 class TestListing:
-    def test_table_has_what_the_json_has(self):
+    def test_table_and_json_agree(self):
         rows, words = json.loads(run("--json")), run("").split()
         assert [word for row in rows for word in row["mechanisms"]] == list(MECHANISMS)
         for row in rows:
@@ -48,10 +48,10 @@ class TestListing:
             assert row["auto"]
             assert {*row["use"].split(), *row["auto"].split()} <= {*words}
 
-    def test_table_fits_eighty_columns(self):
+    def test_table_fits_80_columns(self):
         assert max(map(len, run("").splitlines())) <= 80
 
-    def test_a_line_in_the_registry_is_enough(self, monkeypatch: pytest.MonkeyPatch):
+    def test_registered_mechanism_appears(self, monkeypatch: pytest.MonkeyPatch):
         class Mine(Direct):
             """The truth in words of its own.
 
@@ -65,13 +65,13 @@ class TestListing:
             "auto": "nothing.",
         }
 
-    def test_the_page_shows_what_is_printed(self):
+    def test_matches_documentation(self):
         ((_, printed),) = shown(PAGE.read_text(encoding="utf-8"), "mechanisms")
         assert [line.rstrip() for line in run("").splitlines()] == printed
 
 
 class TestAuto:
-    """What a mechanism's file says that "auto" picks it for is what the choice picks."""
+    """Each mechanism is picked for what its file says under "Auto"."""
 
     @pytest.mark.parametrize(
         ("workload", "words", "purpose"),
@@ -81,6 +81,7 @@ class TestAuto:
             (PREFIXES, ("hh",), "quantiles"),
             (MEAN, ("sw",), "means"),
         ],
+        ids=["shares", "ranges", "quantiles", "mean"],
     )
     def test_purposes(self, workload: Workload, words: Iterable[str], purpose: str):
         picks = {

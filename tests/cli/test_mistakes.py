@@ -1,4 +1,4 @@
-"""The command line around a command: help that loads nothing, mistakes without a traceback."""
+"""The command line around the commands: help that loads little, errors without a traceback."""
 
 import contextlib
 import inspect
@@ -45,12 +45,6 @@ def start(*arguments: str, cwd: Path, program: tuple[str, ...] = ("-m", "hushmot
     )
 
 
-def test_help_and_version_load_no_command(tmp_path: Path):
-    for loaded in modules("--help", "--version", "-h", cwd=tmp_path):
-        assert not HEAVY & {name.partition(".")[0] for name in loaded}
-        assert not {"hushmote.simulator", "rich.progress", "rich.markdown"} & loaded
-
-
 PICTURES = {"matplotlib", "pandas"}
 NUMBERS = {"numpy", "scipy", "sqlalchemy", *PICTURES}
 OF_A_STORE = (NUMBERS - {"sqlalchemy"}) | {"sqlalchemy.dialects.postgresql", "rich", "hushmote.simulator"}
@@ -64,38 +58,43 @@ WHOLE = {
 }
 
 
-@pytest.mark.slow
-def test_help_and_errors_import_no_slow_modules(tmp_path: Path):
-    lines = (
-        "estimate --help",
-        "simulate --help",
-        "mechanisms --help",
-        "simulate nothing.toml",
-        "experiment show nothing.toml",
-        "experiment add nothing.toml",
-        "serve --rate none",
-        "status --nothing",
-        "estimate nothing --store sqlite:///nothing.sqlite",
-        "status --store sqlite:///nothing.sqlite",
-    )
-    late = {*NUMBERS, "paho", "cryptography", "rich.live"}
-    *each, of_flash = modules(*lines, "flash", cwd=tmp_path)
-    for line, loaded in zip(lines, each, strict=True):
-        assert not late & loaded, line
-    assert not NUMBERS & of_flash
+class TestImports:
+    def test_help_and_version_load_no_command(self, tmp_path: Path):
+        for loaded in modules("--help", "--version", "-h", cwd=tmp_path):
+            assert not HEAVY & {name.partition(".")[0] for name in loaded}
+            assert not {"hushmote.simulator", "rich.progress", "rich.markdown"} & loaded
 
+    @pytest.mark.slow
+    def test_help_and_errors_load_no_slow_modules(self, tmp_path: Path):
+        lines = (
+            "estimate --help",
+            "simulate --help",
+            "mechanisms --help",
+            "simulate nothing.toml",
+            "experiment show nothing.toml",
+            "experiment add nothing.toml",
+            "serve --rate none",
+            "status --nothing",
+            "estimate nothing --store sqlite:///nothing.sqlite",
+            "status --store sqlite:///nothing.sqlite",
+        )
+        late = {*NUMBERS, "paho", "cryptography", "rich.live"}
+        *each, of_flash = modules(*lines, "flash", cwd=tmp_path)
+        for line, loaded in zip(lines, each, strict=True):
+            assert not late & loaded, line
+        assert not NUMBERS & of_flash
 
-@pytest.mark.slow
-def test_commands_import_only_needed_database_and_scipy_parts(tmp_path: Path):
-    store = f"sqlite:///{tmp_path / 'store.sqlite'}"
-    room = ROOT / "examples/room_temp.toml"
-    hushmote("simulate", str(room), "--devices", "300", "--days", "3", "--to", store, cwd=tmp_path)
-    (refused,) = modules(f"estimate nothing --store {store}", cwd=tmp_path)
-    assert not OF_A_STORE & refused
-    for line in ("status", "estimate room_temp"):
-        (loaded,) = modules(f"{line} --store {store}", cwd=tmp_path)
-        assert "scipy.special._ufuncs" in loaded
-        assert not (WHOLE | PICTURES) & loaded
+    @pytest.mark.slow
+    def test_commands_load_only_needed_parts(self, tmp_path: Path):
+        store = f"sqlite:///{tmp_path / 'store.sqlite'}"
+        room = ROOT / "examples/room_temp.toml"
+        hushmote("simulate", str(room), "--devices", "300", "--days", "3", "--to", store, cwd=tmp_path)
+        (refused,) = modules(f"estimate nothing --store {store}", cwd=tmp_path)
+        assert not OF_A_STORE & refused
+        for line in ("status", "estimate room_temp"):
+            (loaded,) = modules(f"{line} --store {store}", cwd=tmp_path)
+            assert "scipy.special._ufuncs" in loaded
+            assert not (WHOLE | PICTURES) & loaded
 
 
 def modules(*lines: str, cwd: Path) -> list[set[str]]:
@@ -105,30 +104,31 @@ def modules(*lines: str, cwd: Path) -> list[set[str]]:
     return [set(line.split()) for line in printed if line.startswith("LOADED ")]
 
 
-def test_the_version_is_the_package_s(tmp_path: Path):
-    assert hushmote("--version", cwd=tmp_path) == "hushmote 0.1.0\n"
-
-
-@pytest.mark.parametrize("name", cli.COMMANDS)
-def test_a_command_can_be_loaded_and_its_line_of_help_is_its_own(name: str):
-    loaded, line = cli.load(name), cli.COMMANDS[name][1]
-    assert loaded.name == name
-    own = loaded.help if loaded.callback is None else inspect.getdoc(loaded.callback)
-    assert own is not None
-    assert " ".join(own.split("\n\n")[0].split()) == line
-
-
 class TestNoArguments:
     @pytest.mark.parametrize("path", ["", "budget", "experiment", "provision", "store"])
     def test_prints_help(self, path: str, tmp_path: Path):
         assert hushmote(*path.split(), cwd=tmp_path) == hushmote(*path.split(), "--help", cwd=tmp_path)
 
 
-def test_the_page_of_help_names_every_command(tmp_path: Path):
-    page = hushmote("--help", cwd=tmp_path)
-    names = [line.split()[0] for line in page.splitlines() if line.startswith("  ") and line[2:3].isalpha()]
-    assert [name for name in names if name in cli.COMMANDS] == list(cli.COMMANDS)
-    assert "docs/commands-fleet.md" in page
+class TestHelp:
+    def test_version_is_that_of_package(self, tmp_path: Path):
+        assert hushmote("--version", cwd=tmp_path) == "hushmote 0.1.0\n"
+
+    @pytest.mark.parametrize("name", cli.COMMANDS)
+    def test_summary_matches_command(self, name: str):
+        loaded, line = cli.load(name), cli.COMMANDS[name][1]
+        assert loaded.name == name
+        own = loaded.help if loaded.callback is None else inspect.getdoc(loaded.callback)
+        assert own is not None
+        assert " ".join(own.split("\n\n")[0].split()) == line
+
+    def test_lists_every_command(self, tmp_path: Path):
+        page = hushmote("--help", cwd=tmp_path)
+        names = [
+            line.split()[0] for line in page.splitlines() if line.startswith("  ") and line[2:3].isalpha()
+        ]
+        assert [name for name in names if name in cli.COMMANDS] == list(cli.COMMANDS)
+        assert "docs/commands-fleet.md" in page
 
 
 class TestRefusals:
@@ -224,7 +224,7 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestNewcomer:
-    """What someone types in the first hour, and the line that puts it right."""
+    """Mistakes of a user's first hour, and the line that corrects each of them."""
 
     @refusals(
         ("server", "Did you mean 'serve'?"),
@@ -288,7 +288,7 @@ class TestNewcomer:
         ("demo --devices 5", "from 100 to 26115"),
         environment=WIFI,
     )
-    def test_wrong_line_gets_one_good_line(self, refusal: Refusal, newcomer: Path):
+    def test_wrong_command_gets_one_helpful_line(self, refusal: Refusal, newcomer: Path):
         refusal.check(newcomer)
 
     @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ class TestNewcomer:
             (QUESTION, '{"name": "room_temp"}', "write TOML, not JSON"),
         ],
     )
-    def test_wrong_question_gets_one_good_line(self, right: str, wrong: str, words: str, tmp_path: Path):
+    def test_wrong_question_gets_one_helpful_line(self, right: str, wrong: str, words: str, tmp_path: Path):
         assert right in QUESTION
         files = {"question.toml": QUESTION.replace(right, wrong)}
         Refusal("experiment show question.toml", words, files).check(tmp_path)
@@ -320,7 +320,7 @@ class TestNewcomer:
     @pytest.mark.parametrize(
         "line", ["serve --master-key master.key", "page", "door --broker mqtt://localhost:1"]
     )
-    def test_a_port_in_use_is_named(self, line: str, newcomer: Path):
+    def test_names_port_in_use(self, line: str, newcomer: Path):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             where = f"127.0.0.1:{taken.getsockname()[1]}"
             error = hushmote(*line.split(), "--http", where, cwd=newcomer, expect=1)
@@ -328,66 +328,65 @@ class TestNewcomer:
         assert "choose another address with --http" in error
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (
-            PermissionError(13, "Permission denied", "secret"),
-            "cannot read or write secret: Permission denied",
-        ),
-        (MemoryError(), "a number is too large"),
-        (UnicodeEncodeError("ascii", "ε", 0, 1, "no"), "ascii, has no ε: set PYTHONIOENCODING=utf-8"),
-        (typer.Abort(), "interrupted"),
-    ],
-)
-def test_shows_operating_system_errors_in_one_line(
-    error: Exception, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    def refuse(**_options: object) -> None:
-        raise error
-
-    monkeypatch.setattr(cli, "app", refuse)
-    Refusal("status", words).check(tmp_path)
-
-
-@pytest.mark.slow
-def test_a_full_disk_is_one_line(door: Path):
-    if not os.path.exists("/dev/full"):
-        pytest.skip("no /dev/full here")
-    with open("/dev/full", "w") as full:
-        run = start("experiment", "show", "door.toml", cwd=door, stdout=full)
-        error = run.communicate()[1]
-    assert (run.returncode, error) == (1, "hushmote: cannot read or write: No space left on device\n")
-
-
-@pytest.mark.slow
-def test_a_reader_who_goes_away_is_told_nothing(door: Path):
-    reading, writing = os.pipe()
-    os.close(reading)
-    run = start("experiment", "show", "door.toml", cwd=door, stdout=writing)
-    os.close(writing)
-    assert run.communicate()[1] == ""
-    assert run.returncode == 1
-
-
-@pytest.mark.slow
-def test_control_c_is_one_line_and_status_130(door: Path):
-    question = door / "waits.toml"
-    os.mkfifo(question)
-    # A shell's background job, as a test run may be, has its children ignore SIGINT.
-    run = start(
-        *("simulate", "waits.toml", "--population", "zipf:1", "--devices", "10"),
-        cwd=door,
-        stdout=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+class TestSystemErrors:
+    @pytest.mark.parametrize(
+        ("error", "words"),
+        [
+            (
+                PermissionError(13, "Permission denied", "secret"),
+                "cannot read or write secret: Permission denied",
+            ),
+            (MemoryError(), "a number is too large"),
+            (UnicodeEncodeError("ascii", "ε", 0, 1, "no"), "ascii, has no ε: set PYTHONIOENCODING=utf-8"),
+            (typer.Abort(), "interrupted"),
+        ],
+        ids=["permission", "memory", "encoding", "abort"],
     )
-    opened: list[int] = []
-    until(lambda: run.poll() is not None or opens(question, opened), "it is loaded and reads")
-    run.send_signal(signal.SIGINT)
-    # A signal just before read() does not interrupt it; the end of the file lets Python see the signal.
-    os.close(opened[0])
-    assert run.communicate(timeout=WAIT_S)[1] == "hushmote: stopped by Ctrl-C\n"
-    assert run.returncode == 130
+    def test_give_one_line(
+        self, error: Exception, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ):
+        def refuse(**_options: object) -> None:
+            raise error
+
+        monkeypatch.setattr(cli, "app", refuse)
+        Refusal("status", words).check(tmp_path)
+
+    @pytest.mark.slow
+    def test_full_disk_gives_one_line(self, door: Path):
+        if not os.path.exists("/dev/full"):
+            pytest.skip("no /dev/full here")
+        with open("/dev/full", "w") as full:
+            run = start("experiment", "show", "door.toml", cwd=door, stdout=full)
+            error = run.communicate()[1]
+        assert (run.returncode, error) == (1, "hushmote: cannot read or write: No space left on device\n")
+
+    @pytest.mark.slow
+    def test_closed_pipe_is_silent(self, door: Path):
+        reading, writing = os.pipe()
+        os.close(reading)
+        run = start("experiment", "show", "door.toml", cwd=door, stdout=writing)
+        os.close(writing)
+        assert run.communicate()[1] == ""
+        assert run.returncode == 1
+
+    @pytest.mark.slow
+    def test_control_c_gives_one_line_and_status_130(self, door: Path):
+        question = door / "waits.toml"
+        os.mkfifo(question)
+        # A shell's background job, as a test run may be, has its children ignore SIGINT.
+        run = start(
+            *("simulate", "waits.toml", "--population", "zipf:1", "--devices", "10"),
+            cwd=door,
+            stdout=subprocess.DEVNULL,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        opened: list[int] = []
+        until(lambda: run.poll() is not None or opens(question, opened), "it is loaded and reads")
+        run.send_signal(signal.SIGINT)
+        # A signal just before read() does not interrupt it; the end of the file lets Python see the signal.
+        os.close(opened[0])
+        assert run.communicate(timeout=WAIT_S)[1] == "hushmote: stopped by Ctrl-C\n"
+        assert run.returncode == 130
 
 
 def opens(fifo: Path, opened: list[int]) -> bool:

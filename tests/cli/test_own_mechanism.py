@@ -1,4 +1,4 @@
-"""A mechanism of one's own from the analyst's file to the answer, with nothing loaded beforehand."""
+"""A custom mechanism, from the analyst's file to the answer, with nothing loaded beforehand."""
 
 import datetime
 import json
@@ -78,77 +78,6 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         words.update(all_of_them)
 
 
-@pytest.mark.slow
-def test_every_command_that_reads_an_experiment_takes_it(cups: Path, fresh: Run):
-    shown = json.loads(fresh("experiment", "show", "cups.toml", "--json", cwd=cups))
-    assert json.loads(shown["payload"])["mechanism"] == "unary:Unary"
-    store = ("--store", "sqlite:///s.sqlite")
-    simulated = ("--population", "normal:30:12", "--devices", "2000", "--seed", "1")
-    fresh("simulate", "cups.toml", *simulated, "--days", "2", "--to", store[1], cwd=cups)
-    counted = json.loads(fresh("status", "--json", *store, cwd=cups))["experiments"][0]
-    found = json.loads(fresh("estimate", "cups", "--json", *store, cwd=cups))
-    assert found["reports"] == counted["reports"] > 1000
-    assert "sound" in fresh("store", "check", "sqlite:///s.sqlite", cwd=cups)
-    assert "1.0986" in fresh("epsilon", "cups.toml", "--risk", "0.3", cwd=cups)
-    (cups / "halved_post.py").write_text("def half(estimates): return estimates.frequencies / 2")
-    asked = ("estimate", "cups", "--post", "halved_post:half", "--json", *store)
-    processed = json.loads(fresh(*asked, cwd=cups))
-    assert "halved_post:half" in json.dumps(processed)
-
-
-@pytest.mark.parametrize(
-    ("reading", "word", "parameters", "shown"),
-    [
-        (
-            {"type": "text", "slots": 32},
-            "hcms:HadamardSketch",
-            {"hashes": 4, "width": 16},
-            ("any text, hashed into 32 slots", "hcms, 4 hash functions of 16 cells"),
-        ),
-        (
-            {"type": "letters"},
-            "sfp:FragmentPuzzle",
-            {"alphabet": "abc", "length": 4, "hashes": 4, "width": 16, "weights": [1, 1, 2]},
-            ("letters, 256 values", "sfp, words of 4 letters, 4 hash functions of 16 cells"),
-        ),
-    ],
-    ids=["hcms", "sfp"],
-)
-def test_a_file_asks_for_a_sketch_with_its_parameters(
-    tmp_path: Path, fresh: Run, reading, word, parameters, shown
-):
-    for path in EXAMPLES.glob("*.py"):
-        shutil.copy(path, tmp_path)
-    start, end = CUPS.index('type = "number"'), CUPS.index("epsilon")
-    fields = reading | {"mechanism": word} | parameters
-    lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in fields.items())
-    (tmp_path / "words.toml").write_text(CUPS[:start] + lines + CUPS[end:])
-    said = json.loads(fresh("experiment", "show", "words.toml", "--json", cwd=tmp_path))
-    published = json.loads(said["payload"])
-    assert {name: published[name] for name in fields} == fields
-    people = " ".join(fresh("experiment", "show", "words.toml", cwd=tmp_path).split())
-    assert all(words in people for words in shown)
-    store = ("--store", "sqlite:///s.sqlite")
-    fresh("experiment", "add", "words.toml", "--open", *store, cwd=tmp_path)
-    fresh("status", *store, cwd=tmp_path)
-    missing = CUPS[:start] + lines.replace("width = 16", "width = 6") + CUPS[end:]
-    (tmp_path / "words.toml").write_text(missing)
-    assert "width must be a power of 2" in fresh("experiment", "show", "words.toml", cwd=tmp_path, expect=1)
-
-
-def test_elsewhere_it_is_a_line_and_not_a_damaged_store(
-    cups: Path, fresh: Run, tmp_path_factory: pytest.TempPathFactory
-):
-    store = f"sqlite:///{cups}/s.sqlite"
-    fresh("experiment", "add", "cups.toml", "--open", "--store", store, cwd=cups)
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    for arguments in (("status", "--store", store), ("store", "check", store)):
-        said = fresh(*arguments, cwd=elsewhere, expect=1)
-        assert "cannot be read here: mechanism unary:Unary: there is no module unary: run hushmote in" in said
-    said = fresh("experiment", "show", str(cups / "cups.toml"), cwd=elsewhere, expect=1)
-    assert "there is no module unary" in said
-
-
 LETTERS = {"type": "letters", "alphabet": "abcdefgh", "length": 6}
 SKETCHES = {
     "hcms": (
@@ -178,7 +107,7 @@ def sketch(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, str]:
 
 
 class TestApproximateAnswers:
-    """What examples/channels answer is marked as approximate wherever it is shown."""
+    """Answers of examples/channels are marked as approximate wherever they are shown."""
 
     NOTE = "Approximate: the intervals include an error"
 
@@ -267,26 +196,100 @@ def counted(folder: Path) -> int:
     return json.loads(hushmote("status", "--json", cwd=folder))["experiments"][0]["reports"]
 
 
-def test_served_reports_are_counted_and_estimated(cups: Path, monkeypatch: pytest.MonkeyPatch):
-    hushmote("experiment", "add", "cups.toml", "--open", "--fleet", "bar", cwd=cups)
-    shown = json.loads(hushmote("experiment", "show", "cups.toml", "--json", cwd=cups))
-    payload = shown["payload"].encode()
-    monkeypatch.setattr(wire, "FOLDERS", [str(cups)])
-    parse_experiment(payload)
-    with EmbeddedBroker() as broker:
-        command = [sys.executable, "-P", "-m", "hushmote", "serve"]
-        command += ["--broker", f"mqtt://{broker.host}:{broker.port}", "--batch", "0.2s"]
-        with subprocess.Popen(
-            command, cwd=cups, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as server:
-            assert server.stdout is not None
-            assert server.stdout.readline().strip() == READY
-            fleet = SimulatedFleet("bar", [payload], size=300, rng=np.random.default_rng())
-            with Gateways(broker.host, broker.port) as gateways:
-                gateways.deliver(fleet, fleet.round({"cups": [25.0] * 300}))
-            until(lambda: counted(cups) == 300, "300 reports counted")
-            server.terminate()
-            log = server.communicate(timeout=WAIT_S)[1]
-    assert "stopped: 300 reports accepted; rejected: none" in log
-    found = json.loads(hushmote("estimate", "cups", "--json", cwd=cups))
-    assert found["reports"] == 300
+class TestOwnMechanism:
+    @pytest.mark.slow
+    def test_works_with_every_command(self, cups: Path, fresh: Run):
+        shown = json.loads(fresh("experiment", "show", "cups.toml", "--json", cwd=cups))
+        assert json.loads(shown["payload"])["mechanism"] == "unary:Unary"
+        store = ("--store", "sqlite:///s.sqlite")
+        simulated = ("--population", "normal:30:12", "--devices", "2000", "--seed", "1")
+        fresh("simulate", "cups.toml", *simulated, "--days", "2", "--to", store[1], cwd=cups)
+        counted = json.loads(fresh("status", "--json", *store, cwd=cups))["experiments"][0]
+        found = json.loads(fresh("estimate", "cups", "--json", *store, cwd=cups))
+        assert found["reports"] == counted["reports"] > 1000
+        assert "sound" in fresh("store", "check", "sqlite:///s.sqlite", cwd=cups)
+        assert "1.0986" in fresh("epsilon", "cups.toml", "--risk", "0.3", cwd=cups)
+        (cups / "halved_post.py").write_text("def half(estimates): return estimates.frequencies / 2")
+        asked = ("estimate", "cups", "--post", "halved_post:half", "--json", *store)
+        processed = json.loads(fresh(*asked, cwd=cups))
+        assert "halved_post:half" in json.dumps(processed)
+
+    @pytest.mark.parametrize(
+        ("reading", "word", "parameters", "shown"),
+        [
+            (
+                {"type": "text", "slots": 32},
+                "hcms:HadamardSketch",
+                {"hashes": 4, "width": 16},
+                ("any text, hashed into 32 slots", "hcms, 4 hash functions of 16 cells"),
+            ),
+            (
+                {"type": "letters"},
+                "sfp:FragmentPuzzle",
+                {"alphabet": "abc", "length": 4, "hashes": 4, "width": 16, "weights": [1, 1, 2]},
+                ("letters, 256 values", "sfp, words of 4 letters, 4 hash functions of 16 cells"),
+            ),
+        ],
+        ids=["hcms", "sfp"],
+    )
+    def test_file_sets_parameters_of_sketch(
+        self, tmp_path: Path, fresh: Run, reading, word, parameters, shown
+    ):
+        for path in EXAMPLES.glob("*.py"):
+            shutil.copy(path, tmp_path)
+        start, end = CUPS.index('type = "number"'), CUPS.index("epsilon")
+        fields = reading | {"mechanism": word} | parameters
+        lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in fields.items())
+        (tmp_path / "words.toml").write_text(CUPS[:start] + lines + CUPS[end:])
+        said = json.loads(fresh("experiment", "show", "words.toml", "--json", cwd=tmp_path))
+        published = json.loads(said["payload"])
+        assert {name: published[name] for name in fields} == fields
+        people = " ".join(fresh("experiment", "show", "words.toml", cwd=tmp_path).split())
+        assert all(words in people for words in shown)
+        store = ("--store", "sqlite:///s.sqlite")
+        fresh("experiment", "add", "words.toml", "--open", *store, cwd=tmp_path)
+        fresh("status", *store, cwd=tmp_path)
+        missing = CUPS[:start] + lines.replace("width = 16", "width = 6") + CUPS[end:]
+        (tmp_path / "words.toml").write_text(missing)
+        assert "width must be a power of 2" in fresh(
+            "experiment", "show", "words.toml", cwd=tmp_path, expect=1
+        )
+
+    def test_missing_module_is_not_a_damaged_store(
+        self, cups: Path, fresh: Run, tmp_path_factory: pytest.TempPathFactory
+    ):
+        store = f"sqlite:///{cups}/s.sqlite"
+        fresh("experiment", "add", "cups.toml", "--open", "--store", store, cwd=cups)
+        elsewhere = tmp_path_factory.mktemp("elsewhere")
+        for arguments in (("status", "--store", store), ("store", "check", store)):
+            said = fresh(*arguments, cwd=elsewhere, expect=1)
+            assert (
+                "cannot be read here: mechanism unary:Unary: there is no module unary: run hushmote in"
+                in said
+            )
+        said = fresh("experiment", "show", str(cups / "cups.toml"), cwd=elsewhere, expect=1)
+        assert "there is no module unary" in said
+
+    def test_served_reports_are_counted_and_estimated(self, cups: Path, monkeypatch: pytest.MonkeyPatch):
+        hushmote("experiment", "add", "cups.toml", "--open", "--fleet", "bar", cwd=cups)
+        shown = json.loads(hushmote("experiment", "show", "cups.toml", "--json", cwd=cups))
+        payload = shown["payload"].encode()
+        monkeypatch.setattr(wire, "FOLDERS", [str(cups)])
+        parse_experiment(payload)
+        with EmbeddedBroker() as broker:
+            command = [sys.executable, "-P", "-m", "hushmote", "serve"]
+            command += ["--broker", f"mqtt://{broker.host}:{broker.port}", "--batch", "0.2s"]
+            with subprocess.Popen(
+                command, cwd=cups, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ) as server:
+                assert server.stdout is not None
+                assert server.stdout.readline().strip() == READY
+                fleet = SimulatedFleet("bar", [payload], size=300, rng=np.random.default_rng())
+                with Gateways(broker.host, broker.port) as gateways:
+                    gateways.deliver(fleet, fleet.round({"cups": [25.0] * 300}))
+                until(lambda: counted(cups) == 300, "300 reports counted")
+                server.terminate()
+                log = server.communicate(timeout=WAIT_S)[1]
+        assert "stopped: 300 reports accepted; rejected: none" in log
+        found = json.loads(hushmote("estimate", "cups", "--json", cwd=cups))
+        assert found["reports"] == 300

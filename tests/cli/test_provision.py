@@ -1,4 +1,4 @@
-"""`hushmote provision device`, where nobody is there to be asked."""
+"""`hushmote provision device` without a terminal."""
 
 import base64
 import shutil
@@ -22,7 +22,7 @@ from hushmote.fleet.provisioning.settings import load_settings
 DEVICE = ("provision", "device", "desk", "--open", "--wifi-ssid", "any", "--broker", "localhost")
 
 
-def test_the_wifi_password_is_asked_for_at_a_terminal_only(tmp_path: Path):
+def test_asks_for_wifi_password_only_at_terminal(tmp_path: Path):
     said = (
         "hushmote: the password of any is asked for at a terminal: use one, or set HUSHMOTE_WIFI_PASSWORD\n"
     )
@@ -31,7 +31,7 @@ def test_the_wifi_password_is_asked_for_at_a_terminal_only(tmp_path: Path):
 
 
 @pytest.mark.parametrize("password", ["correct horse", ""])
-def test_wifi_password_may_come_from_environment_and_be_empty(tmp_path: Path, password: str):
+def test_reads_wifi_password_from_environment(tmp_path: Path, password: str):
     hushmote(*DEVICE, cwd=tmp_path, environment={"HUSHMOTE_WIFI_PASSWORD": password})
     assert load_settings(tmp_path / "desk.settings.json").wifi_password == password
 
@@ -39,7 +39,7 @@ def test_wifi_password_may_come_from_environment_and_be_empty(tmp_path: Path, pa
 HARD = 'a "\\?? \té😀1'  # what C and YAML would both read otherwise
 
 
-def test_a_c_header_gives_a_c_program_all_that_the_settings_say(tmp_path: Path):
+def test_c_header_has_all_settings(tmp_path: Path):
     hushmote("provision", "fleet", "fleet", "--host", "localhost", cwd=tmp_path)
     secret = {"HUSHMOTE_WIFI_PASSWORD": HARD}
     device = ("provision", "device", "desk", "--folder", "fleet", "--for", "c")
@@ -68,7 +68,7 @@ def test_a_c_header_gives_a_c_program_all_that_the_settings_say(tmp_path: Path):
 
 
 def read_by_c(folder: Path, header: Path) -> list[str]:
-    """What a C99 program sees in a header: keys and texts in hex, the others as they are."""
+    """Return the values that a C99 program reads from a header, with keys and texts in hex."""
     if shutil.which("gcc") is None:
         pytest.skip("there is no C compiler (gcc)")
     (folder / "read.c").write_text(READ.replace("HEADER", str(header)))
@@ -105,7 +105,7 @@ int main(void) {
 
 
 @pytest.mark.parametrize("more", [(), ("--password",)])
-def test_the_yaml_of_esphome_says_what_the_settings_say(tmp_path: Path, more: tuple[str, ...]):
+def test_esphome_yaml_has_all_settings(tmp_path: Path, more: tuple[str, ...]):
     spec = ("--set", "password_port=8884", "--consent", "signed") if more else ()
     hushmote("provision", "fleet", "fleet", "--host", "localhost", *spec, cwd=tmp_path)
     device = ("provision", "device", "desk", "--folder", "fleet", "--for", "esphome", *more)

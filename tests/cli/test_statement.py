@@ -1,4 +1,4 @@
-"""`hushmote statement`: its files, who may sign them, and what is refused in one line."""
+"""`hushmote statement`: its files, their signing keys, and refusals in one line."""
 
 import json
 import re
@@ -32,39 +32,9 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_without_a_file_it_prints_the_label(home: Path):
-    text = hushmote("statement", "write", "--policy", "main.py", cwd=home)
-    assert text.startswith(
-        "What this device tells about you\n\nWhat is asked?\n“How warm is it?” (room_temp). "
-    )
-    assert "from 10% to at most 46%." in " ".join(text.split())
-
-
-class TestPolicy:
-    """Whose device the label describes is never guessed."""
-
-    def test_write_without_a_policy_is_refused(self, home: Path):
-        Refusal(
-            "statement write home --output s.html",
-            "hushmote: --policy is missing: give the devices' firmware file, such as their main.py; "
-            "`hushmote budget policy --write` writes POLICY into it\n",
-        ).check(home)
-
-    @pytest.mark.parametrize("name", ["policy.py", "policy.json"])
-    def test_takes_what_budget_policy_prints(self, name: str, home: Path):
-        budget = ("budget", "policy", "--epsilon", "8", "--experiments", "room_temp")
-        (home / name).write_text(hushmote(*budget, *(["--json"] if name.endswith("json") else []), cwd=home))
-        write = ("statement", "write", "--policy", name, "--master-key", "master.key", "--output", "s.json")
-        hushmote(*write, cwd=home)
-        statement = json.loads((home / "s.json").read_text())["statement"]
-        assert "/main" not in [file["path"] for file in statement["board_files"]]
-        (stop,) = (answers for question, answers in statement["label"].items() if "stop" in question)
-        assert "[For the maker: how: its button or switch]" in " ".join(stop)
-
-
 class TestUndecided:
-    def test_plan_s_own_experiment_gets_a_label(self, home: Path):
-        """As in the tutorial: plan, simulate, then the label of that fleet."""
+    def test_planned_experiment_gets_label(self, home: Path):
+        """Plan, simulate and write the label of that fleet, as in the tutorial."""
         plan = ("--devices", "20000", "--lifetime", "4", "--horizon", "30d", "--call", "1h")
         answers = ("--values", "yes-no", "--share", "0.05", "--output", "too_warm.toml")
         hushmote("plan", *plan, *answers, cwd=home)
@@ -87,46 +57,19 @@ class TestUndecided:
         )
 
 
-def test_prints_the_label_in_a_language(home: Path):
-    text = hushmote("statement", "write", "--policy", "main.py", "--lang", "de", cwd=home)
-    assert text.startswith("Was dieses Gerät über Sie verrät\n\nWas wird gefragt?\n„How warm is it?“ ")
-    assert "statt zu 10\u00a0% höchstens zu 46\u00a0% sicher sein." in text.replace("\n", " ")
-    assert "gefragt wird bis zum 31. Dezember 2027, danach" in text.replace("\n", " ")
+class TestLabel:
+    def test_is_printed_without_output_file(self, home: Path):
+        text = hushmote("statement", "write", "--policy", "main.py", cwd=home)
+        assert text.startswith(
+            "What this device tells about you\n\nWhat is asked?\n“How warm is it?” (room_temp). "
+        )
+        assert "from 10% to at most 46%." in " ".join(text.split())
 
-
-def test_it_writes_what_it_then_verifies(home: Path):
-    write = ("statement", "write", "home", "--policy", "main.py", "--master-key", "master.key")
-    said = hushmote(*write, "--output", "label.html", "--output", "statement.json", cwd=home)
-    assert said == "wrote label.html\nwrote statement.json\n"
-    assert (home / "label.html").read_text().startswith("<!doctype html>")
-    keys = load_keys(home / "master.key")
-    assert keys is not None
-    verify = ("statement", "verify", "statement.json", "--announce-key", keys.announce_key.hex())
-    checked = hushmote(*verify, cwd=home)
-    assert checked.startswith("signed for fleet home on ")
-    assert "main: as main.py, SHA-256 " in checked
-    text = (home / "statement.json").read_text()
-    (home / "statement.json").write_text(text.replace("at most 4 reports", "at most 3 reports"))
-    assert hushmote("statement", "verify", "statement.json", cwd=home, expect=1) == (
-        "hushmote: statement.json was altered after it was signed, or signed with another key\n"
-    )
-    (home / "statement.json").write_text(text[:-9])
-    refused = "hushmote: statement.json is not a statement, or is damaged: use the file that was published\n"
-    assert hushmote("statement", "verify", "statement.json", cwd=home, expect=1) == refused
-    assert hushmote("statement", "verify", "none.json", cwd=home, expect=1) == (
-        "hushmote: cannot read none.json: No such file or directory\n"
-    )
-
-
-def test_for_everybody_it_writes_no_count(home: Path):
-    write = ("statement", "write", "--public", "--policy", "main.py", "--master-key", "master.key")
-    hushmote(*write, "--output", "public.html", "--output", "public.json", cwd=home)
-    for name in ("public.html", "public.json"):
-        text = (home / name).read_text()
-        assert "1,000 reports" not in text
-        assert "reports counted" not in text
-        assert "room_temp: the counts reveal no more than the reports themselves." in text
-    assert hushmote("statement", "verify", "public.json", cwd=home, expect=3) == NOBODYS
+    def test_is_translated(self, home: Path):
+        text = hushmote("statement", "write", "--policy", "main.py", "--lang", "de", cwd=home)
+        assert text.startswith("Was dieses Gerät über Sie verrät\n\nWas wird gefragt?\n„How warm is it?“ ")
+        assert "statt zu 10\u00a0% höchstens zu 46\u00a0% sicher sein." in text.replace("\n", " ")
+        assert "gefragt wird bis zum 31. Dezember 2027, danach" in text.replace("\n", " ")
 
 
 def printed_pages(page: Path) -> int:
@@ -159,49 +102,8 @@ class TestOnPaper:
         assert printed_pages(home / "label.html") == 3  # label, files, signature
 
 
-def test_the_same_epoch_gives_the_same_bytes(home: Path):
-    write = ("statement", "write", "--policy", "main.py", "--master-key", "master.key", "--output")
-    for name in ("a.json", "b.json"):
-        hushmote(*write, name, cwd=home, environment={"SOURCE_DATE_EPOCH": "1795600000"})
-    assert (home / "a.json").read_bytes() == (home / "b.json").read_bytes()
-    assert json.loads((home / "a.json").read_text())["statement"]["made_at"] == "2026-11-25T09:46:40+00:00"
-    refused = "hushmote: SOURCE_DATE_EPOCH must be a time in seconds since 1970, not soon\n"
-    assert (
-        hushmote(*write, "c.json", cwd=home, expect=1, environment={"SOURCE_DATE_EPOCH": "soon"}) == refused
-    )
-
-
-def test_a_keyed_fleet_signs_with_its_own_keys_alone(home: Path):
-    write = "statement write --policy main.py --output s.json"
-    Refusal(
-        write,
-        "hushmote: fleet home has keys, so its statement must be signed: give its folder, or its "
-        "key files with --master-key and --signing-key\n",
-    ).check(home)
-    with Store(f"sqlite:///{home / STORE}") as store:
-        store.set_master_check("home", "0123456789abcdef")
-    Refusal(f"{write} --master-key master.key", "hushmote: these are not the keys of fleet home in ").check(
-        home
-    )
-
-
-def test_a_folder_says_which_fleet_and_how_reports_travel(home: Path):
-    made = fleet_folder.make(home / "fleet-home", FleetSpec("home", ("broker.example",)), write_master=True)
-    write = ("statement", "write", "fleet-home", "--policy", "main.py")
-    assert "The reports travel encrypted to broker.example." in " ".join(hushmote(*write, cwd=home).split())
-    hushmote(*write, "--output", "s.json", cwd=home)
-    whole = json.loads((home / "s.json").read_text())
-    loaded = load_keys(made.master_file())
-    assert loaded is not None
-    assert whole["announce_key"] == loaded.announce_key.hex()
-    fleet_folder.make(home / "other", FleetSpec("shed", ("broker.example",)), write_master=True)
-    refused = hushmote("statement", "write", "other", "--policy", "main.py", cwd=home, expect=1)
-    assert refused.startswith("hushmote: no fleet shed in ")
-    assert refused.endswith("its fleets: home\n")
-
-
-class TestWhoseKey:
-    """Whether a statement is the fleet's, which its own file cannot say."""
+class TestFleetKey:
+    """The key that proves a statement to be the fleet's, which its own file cannot do."""
 
     @pytest.fixture
     def signed(self, home: Path) -> Path:
@@ -212,7 +114,7 @@ class TestWhoseKey:
         provision_device(keys, "home", "k3f9", path=home / "k3f9.settings.json")
         return home
 
-    def test_a_stranger_s_statement_is_not_accepted(self, signed: Path):
+    def test_rejects_statement_of_stranger(self, signed: Path):
         create_keys(signed / "stranger.key")
         write = ("statement", "write", "--policy", "main.py", "--master-key", "stranger.key")
         hushmote(*write, "--output", "stranger.json", cwd=signed)
@@ -238,35 +140,138 @@ class TestWhoseKey:
         ("none.json", "must be 128 hex digits, a device's settings file, or a fleet's folder"),
         command="statement verify s.json --announce-key",
     )
-    def test_rejects_key_of_another_fleet_and_no_key(self, refusal: Refusal, signed: Path):
+    def test_rejects_wrong_and_missing_key(self, refusal: Refusal, signed: Path):
         fleet_folder.make(signed / "shed", FleetSpec("shed", ("broker.example",)), write_master=True)
         provision_device(None, "home", "open", path=signed / "open.settings.json")
         refusal.check(signed)
 
 
-def test_an_open_fleets_statement_is_unsigned_and_says_so(tmp_path: Path):
-    with Store(f"sqlite:///{tmp_path / STORE}") as store:
-        ask(store, KEPT)
-    firmware(tmp_path)
-    hushmote("statement", "write", "--policy", "main.py", "--output", "s.json", cwd=tmp_path)
-    assert "nobody vouches for this" in json.loads((tmp_path / "s.json").read_text())["unsigned"]
-    assert hushmote("statement", "verify", "s.json", cwd=tmp_path, expect=1) == (
-        "hushmote: s.json is unsigned: nobody can tell whether it was altered\n"
+class TestFiles:
+    def test_written_statement_verifies(self, home: Path):
+        write = ("statement", "write", "home", "--policy", "main.py", "--master-key", "master.key")
+        said = hushmote(*write, "--output", "label.html", "--output", "statement.json", cwd=home)
+        assert said == "wrote label.html\nwrote statement.json\n"
+        assert (home / "label.html").read_text().startswith("<!doctype html>")
+        keys = load_keys(home / "master.key")
+        assert keys is not None
+        verify = ("statement", "verify", "statement.json", "--announce-key", keys.announce_key.hex())
+        checked = hushmote(*verify, cwd=home)
+        assert checked.startswith("signed for fleet home on ")
+        assert "main: as main.py, SHA-256 " in checked
+        text = (home / "statement.json").read_text()
+        (home / "statement.json").write_text(text.replace("at most 4 reports", "at most 3 reports"))
+        assert hushmote("statement", "verify", "statement.json", cwd=home, expect=1) == (
+            "hushmote: statement.json was altered after it was signed, or signed with another key\n"
+        )
+        (home / "statement.json").write_text(text[:-9])
+        refused = (
+            "hushmote: statement.json is not a statement, or is damaged: use the file that was published\n"
+        )
+        assert hushmote("statement", "verify", "statement.json", cwd=home, expect=1) == refused
+        assert hushmote("statement", "verify", "none.json", cwd=home, expect=1) == (
+            "hushmote: cannot read none.json: No such file or directory\n"
+        )
+
+    def test_public_statement_has_no_counts(self, home: Path):
+        write = ("statement", "write", "--public", "--policy", "main.py", "--master-key", "master.key")
+        hushmote(*write, "--output", "public.html", "--output", "public.json", cwd=home)
+        for name in ("public.html", "public.json"):
+            text = (home / name).read_text()
+            assert "1,000 reports" not in text
+            assert "reports counted" not in text
+            assert "room_temp: the counts reveal no more than the reports themselves." in text
+        assert hushmote("statement", "verify", "public.json", cwd=home, expect=3) == NOBODYS
+
+    def test_same_epoch_gives_same_bytes(self, home: Path):
+        write = ("statement", "write", "--policy", "main.py", "--master-key", "master.key", "--output")
+        for name in ("a.json", "b.json"):
+            hushmote(*write, name, cwd=home, environment={"SOURCE_DATE_EPOCH": "1795600000"})
+        assert (home / "a.json").read_bytes() == (home / "b.json").read_bytes()
+        assert (
+            json.loads((home / "a.json").read_text())["statement"]["made_at"] == "2026-11-25T09:46:40+00:00"
+        )
+        refused = "hushmote: SOURCE_DATE_EPOCH must be a time in seconds since 1970, not soon\n"
+        assert (
+            hushmote(*write, "c.json", cwd=home, expect=1, environment={"SOURCE_DATE_EPOCH": "soon"})
+            == refused
+        )
+
+    def test_keyed_fleet_signs_only_with_its_own_keys(self, home: Path):
+        write = "statement write --policy main.py --output s.json"
+        Refusal(
+            write,
+            "hushmote: fleet home has keys, so its statement must be signed: give its folder, or its "
+            "key files with --master-key and --signing-key\n",
+        ).check(home)
+        with Store(f"sqlite:///{home / STORE}") as store:
+            store.set_master_check("home", "0123456789abcdef")
+        Refusal(
+            f"{write} --master-key master.key", "hushmote: these are not the keys of fleet home in "
+        ).check(home)
+
+    def test_folder_gives_fleet_and_transport(self, home: Path):
+        made = fleet_folder.make(
+            home / "fleet-home", FleetSpec("home", ("broker.example",)), write_master=True
+        )
+        write = ("statement", "write", "fleet-home", "--policy", "main.py")
+        assert "The reports travel encrypted to broker.example." in " ".join(
+            hushmote(*write, cwd=home).split()
+        )
+        hushmote(*write, "--output", "s.json", cwd=home)
+        whole = json.loads((home / "s.json").read_text())
+        loaded = load_keys(made.master_file())
+        assert loaded is not None
+        assert whole["announce_key"] == loaded.announce_key.hex()
+        fleet_folder.make(home / "other", FleetSpec("shed", ("broker.example",)), write_master=True)
+        refused = hushmote("statement", "write", "other", "--policy", "main.py", cwd=home, expect=1)
+        assert refused.startswith("hushmote: no fleet shed in ")
+        assert refused.endswith("its fleets: home\n")
+
+    def test_statement_of_open_fleet_is_unsigned(self, tmp_path: Path):
+        with Store(f"sqlite:///{tmp_path / STORE}") as store:
+            ask(store, KEPT)
+        firmware(tmp_path)
+        hushmote("statement", "write", "--policy", "main.py", "--output", "s.json", cwd=tmp_path)
+        assert "nobody vouches for this" in json.loads((tmp_path / "s.json").read_text())["unsigned"]
+        assert hushmote("statement", "verify", "s.json", cwd=tmp_path, expect=1) == (
+            "hushmote: s.json is unsigned: nobody can tell whether it was altered\n"
+        )
+
+
+class TestRefusals:
+    @refusals(
+        ("--output s.txt", "s.txt must end in .html or .json: the suffix selects the format"),
+        ("--policy none.py", "cannot read none.py: No such file or directory"),
+        ("cellar", "no fleet cellar in "),
+        command="statement write --policy main.py",
     )
+    def test_is_one_line(self, refusal: Refusal, home: Path):
+        refusal.check(home)
 
 
-@refusals(
-    ("--output s.txt", "s.txt must end in .html or .json: the suffix selects the format"),
-    ("--policy none.py", "cannot read none.py: No such file or directory"),
-    ("cellar", "no fleet cellar in "),
-    command="statement write --policy main.py",
-)
-def test_refusal_is_one_line(refusal: Refusal, home: Path):
-    refusal.check(home)
+class TestPolicy:
+    """The policy of the devices is given, never guessed."""
 
+    def test_is_required(self, home: Path):
+        Refusal(
+            "statement write home --output s.html",
+            "hushmote: --policy is missing: give the devices' firmware file, such as their main.py; "
+            "`hushmote budget policy --write` writes POLICY into it\n",
+        ).check(home)
 
-def test_refuses_policy_that_refuses_a_question(home: Path):
-    with Store(f"sqlite:///{home / STORE}") as store:
-        ask(store, KEPT.replace("room_temp", "room_temp_2"))
-    right = "refuse room_temp_2: give their actual firmware with --policy"
-    Refusal("statement write --policy main.py", right).check(home)
+    @pytest.mark.parametrize("name", ["policy.py", "policy.json"])
+    def test_accepts_output_of_budget_policy(self, name: str, home: Path):
+        budget = ("budget", "policy", "--epsilon", "8", "--experiments", "room_temp")
+        (home / name).write_text(hushmote(*budget, *(["--json"] if name.endswith("json") else []), cwd=home))
+        write = ("statement", "write", "--policy", name, "--master-key", "master.key", "--output", "s.json")
+        hushmote(*write, cwd=home)
+        statement = json.loads((home / "s.json").read_text())["statement"]
+        assert "/main" not in [file["path"] for file in statement["board_files"]]
+        (stop,) = (answers for question, answers in statement["label"].items() if "stop" in question)
+        assert "[For the maker: how: its button or switch]" in " ".join(stop)
+
+    def test_must_allow_every_question(self, home: Path):
+        with Store(f"sqlite:///{home / STORE}") as store:
+            ask(store, KEPT.replace("room_temp", "room_temp_2"))
+        right = "refuse room_temp_2: give their actual firmware with --policy"
+        Refusal("statement write --policy main.py", right).check(home)

@@ -1,4 +1,4 @@
-"""`hushmote store erase`: it asks, says what goes and what is left, and refuses in one line."""
+"""`hushmote store erase`: its confirmation, what it erases and what remains, and refusals in one line."""
 
 import json
 import signal
@@ -48,39 +48,8 @@ def left(tmp_path):
     return (tmp_path / "s.sqlite").read_bytes().count(b"board-1")
 
 
-def test_erases_device_keeps_counts_and_lists_other_copies(run, tmp_path):
-    key = ("--master-key", "master.key")
-    said = " ".join(run("--device", "board-1", "--fleet", "keyed", *key, "--yes").split())
-    assert "device board-1 of fleet keyed, 3 reports. Their contribution to the counts stays" in said
-    assert "their numbers are sealed with the master key. Erased." in said
-    assert "It may remain in backups and copies of the store; disk blocks" in said
-    assert left(tmp_path) == 1  # of the open fleet
-    said = " ".join(run("--device", "board-1", "--fleet", "open", "--yes").split())
-    assert "Without --master-key, an open fleet counts them again if someone sends them again." in said
-    assert left(tmp_path) == 0
-
-
-def test_asks_before_erasing_and_erases_nothing_without_consent(run, tmp_path, monkeypatch):
-    assert "cannot ask without a terminal, so nothing was erased: add --yes" in run(
-        "--device", "board-2", "--fleet", "open", expect=1
-    )
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    for answer, kept in ((False, 2), (True, 1)):
-        asked = []
-
-        def confirm(text, abort, answer=answer, asked=asked):
-            asked.append((text, abort))
-            if not answer:
-                raise typer.Abort
-
-        monkeypatch.setattr("typer.confirm", confirm)
-        run("--device", "board-1", "--fleet", "open", expect=0 if answer else 1)
-        assert asked == [("Erase it permanently?", True)]
-        assert left(tmp_path) == kept
-
-
 class TestUnfinishedErasure:
-    def test_queued_device_goes_from_a_running_aggregators_store(self, run, tmp_path, monkeypatch):
+    def test_running_aggregator_erases_queued_device(self, run, tmp_path, monkeypatch):
         status, check = (runner(name, tmp_path, monkeypatch) for name in ("status", "store"))
         url = f"sqlite:///{tmp_path / 's.sqlite'}"
         with MosquittoBroker() as broker:
@@ -108,7 +77,7 @@ class TestUnfinishedErasure:
                 assert process.end() == 0
                 assert "board-1" not in process.log()
 
-    def test_interrupted_one_is_reported_and_finished(self, run, tmp_path, monkeypatch):
+    def test_is_reported_and_finished(self, run, tmp_path, monkeypatch):
         check = runner("store", tmp_path, monkeypatch)
 
         def interrupt(_connection, _cursor, statement, *_):
@@ -131,47 +100,82 @@ class TestUnfinishedErasure:
         ("--fleet open --device nobody", "there is no device nobody in fleet"),
         command="store erase sqlite:///s.sqlite --queue --yes",
     )
-    def test_only_a_device_can_be_queued(self, refusal: Refusal, run, tmp_path):
+    def test_only_device_can_be_queued(self, refusal: Refusal, run, tmp_path):
         refusal.check(tmp_path)
 
 
-def test_an_experiment_and_a_fleet_go_once_they_are_withdrawn(run, tmp_path):
-    for what in (("--experiment", "temp", "--fleet", "open"), ("--fleet", "open")):
-        assert "`hushmote experiment withdraw temp`" in run(*what, "--yes", expect=1)
-    with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
-        store.withdraw_experiment("open", "temp")
-    said = " ".join(run("--experiment", "temp", "--fleet", "open", "--yes").split())
-    assert "experiment temp of fleet open, 6 reports of 2 devices, with all counts." in said
-    assert "all of fleet open, 0 reports of 0 devices" in " ".join(run("--fleet", "open", "--yes").split())
-    with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
-        assert store.fleets() == {"keyed": True}
+class TestErasure:
+    def test_keeps_counts_and_lists_other_copies(self, run, tmp_path):
+        key = ("--master-key", "master.key")
+        said = " ".join(run("--device", "board-1", "--fleet", "keyed", *key, "--yes").split())
+        assert "device board-1 of fleet keyed, 3 reports. Their contribution to the counts stays" in said
+        assert "their numbers are sealed with the master key. Erased." in said
+        assert "It may remain in backups and copies of the store; disk blocks" in said
+        assert left(tmp_path) == 1  # of the open fleet
+        said = " ".join(run("--device", "board-1", "--fleet", "open", "--yes").split())
+        assert "Without --master-key, an open fleet counts them again if someone sends them again." in said
+        assert left(tmp_path) == 0
+
+    def test_asks_for_confirmation(self, run, tmp_path, monkeypatch):
+        assert "cannot ask without a terminal, so nothing was erased: add --yes" in run(
+            "--device", "board-2", "--fleet", "open", expect=1
+        )
+        monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+        for answer, kept in ((False, 2), (True, 1)):
+            asked = []
+
+            def confirm(text, abort, answer=answer, asked=asked):
+                asked.append((text, abort))
+                if not answer:
+                    raise typer.Abort
+
+            monkeypatch.setattr("typer.confirm", confirm)
+            run("--device", "board-1", "--fleet", "open", expect=0 if answer else 1)
+            assert asked == [("Erase it permanently?", True)]
+            assert left(tmp_path) == kept
+
+    def test_experiment_and_fleet_must_be_withdrawn(self, run, tmp_path):
+        for what in (("--experiment", "temp", "--fleet", "open"), ("--fleet", "open")):
+            assert "`hushmote experiment withdraw temp`" in run(*what, "--yes", expect=1)
+        with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
+            store.withdraw_experiment("open", "temp")
+        said = " ".join(run("--experiment", "temp", "--fleet", "open", "--yes").split())
+        assert "experiment temp of fleet open, 6 reports of 2 devices, with all counts." in said
+        assert "all of fleet open, 0 reports of 0 devices" in " ".join(
+            run("--fleet", "open", "--yes").split()
+        )
+        with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
+            assert store.fleets() == {"keyed": True}
 
 
-@refusals(
-    ("", "say what to erase: --device ID, --experiment NAME, or --fleet NAME alone"),
-    ("--device board-1 --experiment temp", "say what to erase"),
-    ("--device board-1", "name one fleet in s.sqlite; its fleets: keyed, open"),
-    ("--fleet away", "no fleet away in s.sqlite; its fleets: keyed, open"),
-    ("--device 'no\nbody' --fleet open", "there is no device no"),
-    ("--device '' --fleet open", "there is no device"),
-    ("--experiment hall --fleet open", "there is no experiment hall in fleet open"),
-    ("--device board-1 --fleet keyed", "give it as a file or in HUSHMOTE_MASTER_KEY"),
-    ("--device board-1 --fleet keyed --master-key none", "cannot read the master key"),
-    command="store erase sqlite:///s.sqlite --yes",
-)
-def test_refusal_is_one_line(refusal: Refusal, run, tmp_path):
-    refusal.check(tmp_path)
-
-
-def test_status_shows_retention_and_erasures(run, tmp_path, monkeypatch):
-    url = f"sqlite:///{tmp_path / 's.sqlite'}"
-    with Store(url) as store:
-        assert expire(store, now() + timedelta(days=366)) is not None
-    status = runner("status", tmp_path, monkeypatch)
-    said = " ".join(status("--store", "sqlite:///s.sqlite").split())
-    assert "Windows are erased 30d after their end; so far 6 reports." in said
-    (keyed, opened) = sorted(
-        json.loads(status("--store", "sqlite:///s.sqlite", "--json"))["experiments"], key=lambda e: e["fleet"]
+class TestRefusals:
+    @refusals(
+        ("", "say what to erase: --device ID, --experiment NAME, or --fleet NAME alone"),
+        ("--device board-1 --experiment temp", "say what to erase"),
+        ("--device board-1", "name one fleet in s.sqlite; its fleets: keyed, open"),
+        ("--fleet away", "no fleet away in s.sqlite; its fleets: keyed, open"),
+        ("--device 'no\nbody' --fleet open", "there is no device no"),
+        ("--device '' --fleet open", "there is no device"),
+        ("--experiment hall --fleet open", "there is no experiment hall in fleet open"),
+        ("--device board-1 --fleet keyed", "give it as a file or in HUSHMOTE_MASTER_KEY"),
+        ("--device board-1 --fleet keyed --master-key none", "cannot read the master key"),
+        command="store erase sqlite:///s.sqlite --yes",
     )
-    assert (opened["keep"], opened["erased_reports"], opened["reports"]) == ("30d", 6, 0)
-    assert (keyed["keep"], keyed["erased_reports"], keyed["reports"]) == ("30d", 0, 3)
+    def test_is_one_line(self, refusal: Refusal, run, tmp_path):
+        refusal.check(tmp_path)
+
+
+class TestStatus:
+    def test_shows_retention_and_erasures(self, run, tmp_path, monkeypatch):
+        url = f"sqlite:///{tmp_path / 's.sqlite'}"
+        with Store(url) as store:
+            assert expire(store, now() + timedelta(days=366)) is not None
+        status = runner("status", tmp_path, monkeypatch)
+        said = " ".join(status("--store", "sqlite:///s.sqlite").split())
+        assert "Windows are erased 30d after their end; so far 6 reports." in said
+        (keyed, opened) = sorted(
+            json.loads(status("--store", "sqlite:///s.sqlite", "--json"))["experiments"],
+            key=lambda e: e["fleet"],
+        )
+        assert (opened["keep"], opened["erased_reports"], opened["reports"]) == ("30d", 6, 0)
+        assert (keyed["keep"], keyed["erased_reports"], keyed["reports"]) == ("30d", 0, 3)

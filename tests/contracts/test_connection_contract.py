@@ -1,4 +1,4 @@
-"""What every connection to a broker does for the aggregator's loop, whichever protocol the reports come by.
+"""The contract of every connection to a broker with the aggregator's loop, whatever its protocol.
 
 A third kind of connection has to pass this first: it becomes a parameter of the fixture source.
 """
@@ -52,7 +52,7 @@ class Reporting:
             self.source.greet(connection, time.monotonic())
 
     def start_again(self):
-        """As another process of the same name would."""
+        """Connect again as another process of the same name would."""
         self.source = self._make()
 
 
@@ -112,7 +112,7 @@ class TestEveryConnection:
         reporting.turn_until(connection, lambda: len(connection.messages) == 20)
         connection.close()
 
-    def test_no_more_is_held_than_it_was_told(self, reporting):
+    def test_holds_no_more_than_its_limit(self, reporting):
         connection = reporting.open()
         publish(reporting.broker, crowd(3 * BATCH)[0])
         reporting.turn_until(connection, lambda: len(connection.messages) == BATCH)
@@ -127,14 +127,14 @@ class TestEveryConnection:
         assert seen == 3 * BATCH
         connection.close()
 
-    def test_a_payload_is_cut_where_no_report_is_as_long(self, reporting):
+    def test_cuts_payloads_longer_than_any_report(self, reporting):
         connection = reporting.open()
         publish(reporting.broker, [(topics.report_topic("open", "a"), bytes(4000))])
         reporting.turn_until(connection, lambda: connection.messages)
         assert len(connection.messages[0][1]) < 100
         connection.close()
 
-    def test_publishes_retained_and_sees_messages_of_others(self, reporting):
+    def test_publishes_and_receives_retained_messages(self, reporting):
         topic = topics.experiment_topic("open", experiment().name)
         connection = reporting.open()
         info = connection.publish(topic, b"one")

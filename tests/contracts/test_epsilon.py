@@ -56,7 +56,7 @@ def test_likelihood_ratio_of_codes_is_at_most_e_to_epsilon(name, epsilon):
 
 
 @pytest.mark.parametrize("name", ["rr", "grr-3", "grr-64"])
-def test_a_lie_drawn_from_all_cells_fails_the_check(name):
+def test_false_value_drawn_from_all_cells_fails_check(name):
     experiment = parse(SHAPES[name], 1_000_000)
     (level,) = experiment.levels
 
@@ -69,7 +69,7 @@ def test_a_lie_drawn_from_all_cells_fails_the_check(name):
 
 
 @pytest.mark.parametrize("name", ["grr-3", "sw-5-2"])
-def test_a_threshold_one_unit_too_high_fails_the_check(name):
+def test_threshold_one_unit_too_high_fails_check(name):
     """One more in 2^30: the bound is met as closely as integers allow."""
     experiment = parse(SHAPES[name], 1_000_000)
     level = experiment.levels[0] if experiment.levels else experiment
@@ -84,5 +84,5 @@ def test_a_threshold_one_unit_too_high_fails_the_check(name):
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGEST)) for name in SLOW_SHAPES]
 )
-def test_neither_where_hashes_have_many_seeds_or_values_are_many(name, epsilon):
+def test_ratio_for_many_seeds_or_many_values(name, epsilon):
     check(SLOW_SHAPES[name], epsilon)

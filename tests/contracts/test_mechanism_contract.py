@@ -1,4 +1,4 @@
-"""What every mechanism of the registry must keep, on the small experiments that it names itself.
+"""The contract of every mechanism in the registry, on the small experiments that it names itself.
 
 A new mechanism is tested by its line in the registry, one of one's own by `hushmote check-mechanism`; both
 run simulator/contract. Each statistical check has a chance of a false alarm of 1e-11 for each experiment, or
@@ -60,7 +60,7 @@ def test_each_slow_property_holds(name: str, case: Case):
 
 
 @each_mechanism
-def test_every_entry_names_its_experiments_and_answers_something(word: str):
+def test_entry_names_experiments_and_answers(word: str):
     assert len(CASES[word]) >= 2
     for case in CASES[word]:
         assert case.mechanism.answers
@@ -69,7 +69,7 @@ def test_every_entry_names_its_experiments_and_answers_something(word: str):
 
 @pytest.mark.long
 @each_mechanism
-def test_private_at_every_further_epsilon(word: str):
+def test_is_private_at_every_further_epsilon(word: str):
     more = further_cases(word)
     assert {case.experiment.epsilon for case in more} == set(FURTHER_EPSILONS)
     found = check.check_privacy(CASES[word], more)
@@ -79,14 +79,14 @@ def test_private_at_every_further_epsilon(word: str):
 
 @pytest.mark.micropython
 @each_mechanism
-def test_micropython_draws_the_same_codes(word: str):
+def test_micropython_draws_same_codes(word: str):
     runtime = runtimes.Runtime("MicroPython", find_runtime())
     found = check.compare_runtimes(word, CASES[word][:3], runtime)
     assert found.holds, found.words
 
 
 @each_mechanism
-def test_vectors_hold_codes_of_it(word: str):
+def test_vectors_include_its_codes(word: str):
     """That boards draw them is in tests/device/test_vectors.py."""
     mechanisms = {
         case["sha256"][:8]: Experiment.parse(case["payload"].encode()).mechanism

@@ -1,4 +1,4 @@
-"""What every store does, whatever database it is in: counts what boards sent once, adds up, refuses, reads.
+"""The contract of every store, whatever its database: counting once, adding up, refusing, reading.
 
 tests/server/store/ has each part by itself, with its faults; here the parts are together, and a store in a
 third kind of database has to pass this first: it becomes a parameter of the fixture store_url.
@@ -54,14 +54,14 @@ class TestEveryStore:
             assert again.windows("open", TEMP.digest) == ("2026-11-21",)
             assert again.participation("open") == {"temp": Participation(devices=60, reports=60, most=1)}
 
-    def test_a_report_counts_once_within_a_batch_and_over_batches(self, store: Store):
+    def test_counts_report_once_within_and_across_batches(self, store: Store):
         messages, counts = crowd(40)
         assert take(store, messages[:30] + messages[:10]) == (30, {"duplicate": 10})
         assert take(store, messages) == (10, {"duplicate": 30})
         assert list(store.histogram("open", TEMP.digest)) == counts
         assert store.rejects() == {"open": {"duplicate": 40}}
 
-    def test_a_batch_counts_wholly_or_not_at_all(self, store: Store, monkeypatch: pytest.MonkeyPatch):
+    def test_counts_batch_wholly_or_not_at_all(self, store: Store, monkeypatch: pytest.MonkeyPatch):
         messages, counts = crowd(30)
         before = rows(store)
         write = IngestTransaction.write
@@ -78,7 +78,7 @@ class TestEveryStore:
         assert take(store, messages) == (30, {})
         assert list(store.histogram("open", TEMP.digest)) == counts
 
-    def test_merged_stores_hold_the_sum_and_no_report_twice(self, store: Store, site: Store):
+    def test_merging_adds_counts_and_repeats_no_report(self, store: Store, site: Store):
         messages, counts = crowd(80)
         take(store, messages[:50])
         take(site, messages[50:])
@@ -101,7 +101,7 @@ class TestEveryStore:
             store.add_experiment("away", payload_of(TEMP))
         assert rows(store) == before
 
-    def test_reading_changes_nothing_and_makes_no_store(self, store: Store, store_url: str, tmp_path):
+    def test_reading_changes_and_creates_nothing(self, store: Store, store_url: str, tmp_path):
         take(store, crowd(10)[0])
         before = rows(store)
         with Store(store_url, create=False) as reader:

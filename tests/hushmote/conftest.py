@@ -1,4 +1,4 @@
-"""Stores as an analyst finds them, with histograms drawn in NumPy."""
+"""Stores as an analyst finds them, with simulated histograms."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every public attribute of what `import hushmote` exports has words in the code and on docs/python.md."""
+"""Every public attribute exported by `import hushmote` is described in the code and in docs/python.md."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""import hushmote: stores read, answers shown, fleets planned and simulated; nothing global is touched."""
+"""`import hushmote`: reading stores, showing answers, planning and simulating, without global effects."""
 
 import dataclasses
 import gc
@@ -40,21 +40,139 @@ def python(code: str, cwd: Path) -> str:
     return run.stdout
 
 
-def test_import_loads_nothing_heavy_and_exports_every_name(tmp_path: Path):
-    code = f"import sys, hushmote; print([m for m in {HEAVY} if m in sys.modules])"
-    assert python(code, tmp_path).strip() == "[]"
-    for name in hushmote.__all__:
-        assert getattr(hushmote, name)
-    assert dir(hushmote) == sorted(hushmote.__all__)
-    assert hushmote.__version__.count(".") == 2
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        hushmote.nothing  # type: ignore[attr-defined]  # noqa: B018
+class TestImport:
+    def test_loads_nothing_heavy_and_exports_every_name(self, tmp_path: Path):
+        code = f"import sys, hushmote; print([m for m in {HEAVY} if m in sys.modules])"
+        assert python(code, tmp_path).strip() == "[]"
+        for name in hushmote.__all__:
+            assert getattr(hushmote, name)
+        assert dir(hushmote) == sorted(hushmote.__all__)
+        assert hushmote.__version__.count(".") == 2
+        with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+            hushmote.nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
-@pytest.mark.slow
-def test_pictures_leave_matplotlib_as_it_was(stored: Path):
-    """Another backend stays chosen, and pyplot is never loaded, whose figures pile up."""
-    code = """
+class TestStore:
+    def test_lists_its_contents_if_a_name_is_wrong(self, stored: Path, room: hushmote.ExperimentReader):
+        with hushmote.open(f"sqlite:///{stored / 'hushmote.sqlite'}") as store:
+            assert store.fleets == ("home", "lab")
+            home = store.fleet("home")
+            assert home.experiments == ("mode", "room_temp")
+            assert (room.windows, len(room.versions), room.unit) == (("2026-11-14", "2026-11-21"), 2, "°C")
+            assert home.experiment("mode").unit == ""
+            assert home.experiment("room_temp", unit="K").estimate().unit == "K"
+            wrong = {
+                "no fleet attic in this store; its fleets: home, lab": lambda: store.fleet("attic"),
+                "name one fleet in this store; its fleets: home, lab": store.fleet,
+                "no experiment x in fleet home; its experiments: mode, room_temp": lambda: home.experiment(
+                    "x"
+                ),
+                "room_temp has no reports in window today; it has 2026-11-14, 2026-11-21": lambda: (
+                    room.estimate("today")
+                ),
+                f"room_temp has no version x; its versions: {', '.join(room.versions)}": lambda: (
+                    room.estimate(version="x")
+                ),
+                "no post-processing is called x; there are raw, nonnegative, smooth, and your own as"
+                " package.module:function": lambda: room.estimate().histogram(post="x"),
+                "mode has no label x; it has idle, heating, door, other": lambda: (
+                    home.experiment("mode").estimate().share("x")
+                ),
+                "a trend needs at least 2 windows with reports; what was chosen has 1": lambda: room.trend(
+                    "mean", windows="2026-11-14"
+                ),
+                "room_temp has no reports in window x; it has 2026-11-14, 2026-11-21": lambda: room.trend(
+                    windows=["x", "2026-11-14"]
+                ),
+            }
+            for text, call in wrong.items():
+                with pytest.raises(hushmote.HushmoteError) as raised:
+                    call()
+                assert str(raised.value) == text
+        with pytest.raises(hushmote.HushmoteError, match="is closed: ask before the end of its with block"):
+            home.experiment("mode")
+
+    def test_only_fleet_and_experiment_need_no_name(self, after_demo: Path):
+        store = hushmote.open(f"sqlite:///{after_demo.parent / 'out' / 'demo.sqlite'}")
+        assert store.fleet().experiment().estimate().reports == 20_000
+
+    @pytest.mark.slow
+    def test_closes_unmodified_when_unreferenced(self, stored: Path):
+        before = (stored / "hushmote.sqlite").read_bytes()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            room = hushmote.open(f"sqlite:///{stored / 'hushmote.sqlite'}").fleet("home").experiment("mode")
+            gc.collect()
+            assert room.estimate(last="all").reports == 40_000
+            del room
+            gc.collect()
+        opened = [os.readlink(fd) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
+        assert not [path for path in opened if path.startswith(str(stored))]
+        assert (stored / "hushmote.sqlite").read_bytes() == before
+        with pytest.raises(hushmote.HushmoteError, match="there is no store at"):
+            hushmote.open(f"sqlite:///{stored / 'none.sqlite'}")
+        assert not (stored / "none.sqlite").exists()
+
+
+class TestEstimate:
+    def test_answers_match_estimate(self, room: hushmote.ExperimentReader):
+        estimate = room.estimate("2026-11-21", confidence=0.9)
+        assert (estimate.reports, estimate.confidence, estimate.unit) == (40_000, 0.9, "°C")
+        both = room.estimate(["2026-11-14", "2026-11-21"])
+        assert both.reports == room.estimate(last="all").reports == 80_000
+        assert room.estimate().reports == 40_000  # of the newest 7 days
+        assert room.estimate(version=room.versions[0][:6], last="all").reports == 40_000
+        assert estimate.frequencies.shape == (64,)
+        shares = estimate.share("18:22", ":16")
+        assert [row.name for row in shares.rows] == ["18 to 22", "below 16"]
+        assert shares.rows[0].value == pytest.approx(estimate.frequencies[38:42].sum(), abs=1e-9)
+        assert estimate.share((18, 22), (None, 16.0)) == shares
+        assert estimate.together((18, 22), ":16") == estimate.together("18:22", ":16")
+        assert (
+            estimate.change_since(room.estimate("2026-11-14"), (18, None))[0].rows[0].name == "18 and above"
+        )
+        assert [row.name for row in estimate.quantile(0.5, 0.95).rows] == ["median", "95 % quantile"]
+        assert estimate.quantile().rows[0].name == "median"
+        assert [row.name for row in estimate.mean().rows] == ["mean", "standard deviation"]
+        assert len(estimate.cdf().rows) == 63
+        assert estimate.top(2)[0].kind == "top"
+        assert "nonnegative" in str(estimate.histogram(8, post="nonnegative"))
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            estimate.unit = "K"  # type: ignore[misc]
+
+    def test_labels_name_shares_of_a_choice(self, home: hushmote.FleetReader):
+        mode = home.experiment("mode")
+        assert [row.name for row in mode.estimate().histogram().rows] == ["idle", "heating", "door", "other"]
+        assert mode.estimate().share("door").rows[0].value == pytest.approx(0.1, abs=6 * 0.01)
+        assert {row.name for row in mode.trend()[0].rows} == {"idle", "heating", "door", "other"}
+        assert [row.name for row in mode.trend("idle")[0].rows] == ["idle", "idle"]
+
+    @pytest.mark.slow
+    def test_shows_changes_and_trends(
+        self, stored: Path, home: hushmote.FleetReader, room: hushmote.ExperimentReader
+    ):
+        """Means differ by 2 and by 3 degrees; their errors are below 0.3: six of them are 2e-9."""
+        before, after = room.estimate("2026-11-14"), room.estimate("2026-11-21")
+        shares, readings = after.change_since(before, ":20", quantiles=[0.5])
+        assert [row.name for row in shares.rows] == ["below 20"]
+        assert [row.name for row in readings.rows] == ["mean", "standard deviation", "median"]
+        assert abs(readings.rows[0].value - 2) < 6 * 0.3
+        lab = hushmote.open(f"sqlite:///{stored / 'hushmote.sqlite'}").fleet("lab").experiment("room_temp")
+        assert abs(lab.estimate().change_since(room.estimate())[1].rows[0].value - 3) < 6 * 0.3
+        same = hushmote.open(f"sqlite:///{stored / 'hushmote.sqlite'}").fleet("home").experiment("room_temp")
+        for other in (room, same):
+            with pytest.raises(hushmote.HushmoteError, match="reports of 2026-11-21 would be on both sides"):
+                after.change_since(other.estimate())
+        assert [answer.quantity for answer in room.trend(":20", "mean")] == ["share", "reading"]
+        assert room.trend() == room.trend("mean")
+        assert room.trend("mean")[0].unit == "°C"
+
+
+class TestOutput:
+    @pytest.mark.slow
+    def test_plots_leave_matplotlib_unchanged(self, stored: Path):
+        """Another backend stays chosen, and pyplot is never loaded, whose figures pile up."""
+        code = """
 import sys, matplotlib, hushmote
 matplotlib.use("svg")
 before = dict(matplotlib.rcParams)
@@ -63,168 +181,48 @@ figures = [room.estimate().histogram().plot("room.png"), room.trend("mean", ":20
 print(matplotlib.get_backend(), dict(matplotlib.rcParams) == before, "matplotlib.pyplot" in sys.modules)
 print([len(figure.axes) for figure in figures], figures[1]._repr_png_()[1:4])
 """
-    assert python(code, stored).splitlines() == ["svg True False", "[1, 2] b'PNG'"]
-    assert (stored / "room.png").read_bytes().startswith(b"\x89PNG")
+        assert python(code, stored).splitlines() == ["svg True False", "[1, 2] b'PNG'"]
+        assert (stored / "room.png").read_bytes().startswith(b"\x89PNG")
 
+    @pytest.mark.slow
+    def test_prints_in_80_columns_and_as_html(self, room: hushmote.ExperimentReader):
+        estimate = room.estimate()
+        shown = [
+            estimate,
+            estimate.share("18:22", post="smooth"),
+            room.estimate("2026-11-21").change_since(room.estimate("2026-11-14"), ":20"),
+            room.trend(":20", "mean"),
+            hushmote.plan(devices=20_000, values=64, epsilon=2),
+        ]
+        for one in shown:
+            text = str(one)
+            assert repr(one) == text
+            assert max(map(len, text.splitlines())) <= 80
+            assert "…" not in text
+            assert "\x1b" not in text
+            html = typing.cast(typing.Any, one)._repr_html_()
+            assert html.count("<table>") == html.count("</table>") > 0
+        assert (
+            "&lt;"
+            in hushmote.Answer(
+                "ranges", "<x>", "share", "<x>", 1, 0.95, estimate.share(":20").rows
+            )._repr_html_()
+        )
 
-def test_a_store_says_what_it_has_and_a_wrong_name_lists_it(stored: Path, room: hushmote.ExperimentReader):
-    with hushmote.open(f"sqlite:///{stored / 'hushmote.sqlite'}") as store:
-        assert store.fleets == ("home", "lab")
-        home = store.fleet("home")
-        assert home.experiments == ("mode", "room_temp")
-        assert (room.windows, len(room.versions), room.unit) == (("2026-11-14", "2026-11-21"), 2, "°C")
-        assert home.experiment("mode").unit == ""
-        assert home.experiment("room_temp", unit="K").estimate().unit == "K"
-        wrong = {
-            "no fleet attic in this store; its fleets: home, lab": lambda: store.fleet("attic"),
-            "name one fleet in this store; its fleets: home, lab": store.fleet,
-            "no experiment x in fleet home; its experiments: mode, room_temp": lambda: home.experiment("x"),
-            "room_temp has no reports in window today; it has 2026-11-14, 2026-11-21": lambda: room.estimate(
-                "today"
-            ),
-            f"room_temp has no version x; its versions: {', '.join(room.versions)}": lambda: room.estimate(
-                version="x"
-            ),
-            "no post-processing is called x; there are raw, nonnegative, smooth, and your own as"
-            " package.module:function": lambda: room.estimate().histogram(post="x"),
-            "mode has no label x; it has idle, heating, door, other": lambda: (
-                home.experiment("mode").estimate().share("x")
-            ),
-            "a trend needs at least 2 windows with reports; what was chosen has 1": lambda: room.trend(
-                "mean", windows="2026-11-14"
-            ),
-            "room_temp has no reports in window x; it has 2026-11-14, 2026-11-21": lambda: room.trend(
-                windows=["x", "2026-11-14"]
-            ),
-        }
-        for text, call in wrong.items():
-            with pytest.raises(hushmote.HushmoteError) as raised:
-                call()
-            assert str(raised.value) == text
-    with pytest.raises(hushmote.HushmoteError, match="is closed: ask before the end of its with block"):
-        home.experiment("mode")
-
-
-@pytest.mark.parametrize("statistics", ["pairs", "labels", "x"])
-def test_a_plan_of_what_is_not_planned_here_says_what_is(statistics: str):
-    with pytest.raises(hushmote.HushmoteError) as raised:
-        hushmote.plan(devices=1000, epsilon=1, values=16, statistics=statistics)
-    known = "frequencies, ranges, quantiles and mean"
-    assert str(raised.value) == f"statistics is one of {known}, not {statistics}"
-
-
-def test_the_only_fleet_and_experiment_need_no_name(after_demo: Path):
-    store = hushmote.open(f"sqlite:///{after_demo.parent / 'out' / 'demo.sqlite'}")
-    assert store.fleet().experiment().estimate().reports == 20_000
-
-
-@pytest.mark.slow
-def test_unreferenced_store_closes_itself_unmodified(stored: Path):
-    before = (stored / "hushmote.sqlite").read_bytes()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        room = hushmote.open(f"sqlite:///{stored / 'hushmote.sqlite'}").fleet("home").experiment("mode")
-        gc.collect()
-        assert room.estimate(last="all").reports == 40_000
-        del room
-        gc.collect()
-    opened = [os.readlink(fd) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
-    assert not [path for path in opened if path.startswith(str(stored))]
-    assert (stored / "hushmote.sqlite").read_bytes() == before
-    with pytest.raises(hushmote.HushmoteError, match="there is no store at"):
-        hushmote.open(f"sqlite:///{stored / 'none.sqlite'}")
-    assert not (stored / "none.sqlite").exists()
-
-
-def test_answers_are_what_the_estimate_says(room: hushmote.ExperimentReader):
-    estimate = room.estimate("2026-11-21", confidence=0.9)
-    assert (estimate.reports, estimate.confidence, estimate.unit) == (40_000, 0.9, "°C")
-    both = room.estimate(["2026-11-14", "2026-11-21"])
-    assert both.reports == room.estimate(last="all").reports == 80_000
-    assert room.estimate().reports == 40_000  # of the newest 7 days
-    assert room.estimate(version=room.versions[0][:6], last="all").reports == 40_000
-    assert estimate.frequencies.shape == (64,)
-    shares = estimate.share("18:22", ":16")
-    assert [row.name for row in shares.rows] == ["18 to 22", "below 16"]
-    assert shares.rows[0].value == pytest.approx(estimate.frequencies[38:42].sum(), abs=1e-9)
-    assert estimate.share((18, 22), (None, 16.0)) == shares
-    assert estimate.together((18, 22), ":16") == estimate.together("18:22", ":16")
-    assert estimate.change_since(room.estimate("2026-11-14"), (18, None))[0].rows[0].name == "18 and above"
-    assert [row.name for row in estimate.quantile(0.5, 0.95).rows] == ["median", "95 % quantile"]
-    assert estimate.quantile().rows[0].name == "median"
-    assert [row.name for row in estimate.mean().rows] == ["mean", "standard deviation"]
-    assert len(estimate.cdf().rows) == 63
-    assert estimate.top(2)[0].kind == "top"
-    assert "nonnegative" in str(estimate.histogram(8, post="nonnegative"))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        estimate.unit = "K"  # type: ignore[misc]
-
-
-def test_labels_name_the_shares_of_a_choice(home: hushmote.FleetReader):
-    mode = home.experiment("mode")
-    assert [row.name for row in mode.estimate().histogram().rows] == ["idle", "heating", "door", "other"]
-    assert mode.estimate().share("door").rows[0].value == pytest.approx(0.1, abs=6 * 0.01)
-    assert {row.name for row in mode.trend()[0].rows} == {"idle", "heating", "door", "other"}
-    assert [row.name for row in mode.trend("idle")[0].rows] == ["idle", "idle"]
-
-
-@pytest.mark.slow
-def test_changes_and_trends(stored: Path, home: hushmote.FleetReader, room: hushmote.ExperimentReader):
-    """Means differ by 2 and by 3 degrees; their errors are below 0.3: six of them are 2e-9."""
-    before, after = room.estimate("2026-11-14"), room.estimate("2026-11-21")
-    shares, readings = after.change_since(before, ":20", quantiles=[0.5])
-    assert [row.name for row in shares.rows] == ["below 20"]
-    assert [row.name for row in readings.rows] == ["mean", "standard deviation", "median"]
-    assert abs(readings.rows[0].value - 2) < 6 * 0.3
-    lab = hushmote.open(f"sqlite:///{stored / 'hushmote.sqlite'}").fleet("lab").experiment("room_temp")
-    assert abs(lab.estimate().change_since(room.estimate())[1].rows[0].value - 3) < 6 * 0.3
-    same = hushmote.open(f"sqlite:///{stored / 'hushmote.sqlite'}").fleet("home").experiment("room_temp")
-    for other in (room, same):
-        with pytest.raises(hushmote.HushmoteError, match="reports of 2026-11-21 would be on both sides"):
-            after.change_since(other.estimate())
-    assert [answer.quantity for answer in room.trend(":20", "mean")] == ["share", "reading"]
-    assert room.trend() == room.trend("mean")
-    assert room.trend("mean")[0].unit == "°C"
-
-
-@pytest.mark.slow
-def test_everything_prints_in_80_columns_and_is_html(room: hushmote.ExperimentReader):
-    estimate = room.estimate()
-    shown = [
-        estimate,
-        estimate.share("18:22", post="smooth"),
-        room.estimate("2026-11-21").change_since(room.estimate("2026-11-14"), ":20"),
-        room.trend(":20", "mean"),
-        hushmote.plan(devices=20_000, values=64, epsilon=2),
-    ]
-    for one in shown:
-        text = str(one)
-        assert repr(one) == text
-        assert max(map(len, text.splitlines())) <= 80
-        assert "…" not in text
-        assert "\x1b" not in text
-        html = typing.cast(typing.Any, one)._repr_html_()
-        assert html.count("<table>") == html.count("</table>") > 0
-    assert (
-        "&lt;"
-        in hushmote.Answer("ranges", "<x>", "share", "<x>", 1, 0.95, estimate.share(":20").rows)._repr_html_()
-    )
-
-
-@pytest.mark.slow
-def test_several_tables_are_one_data_frame_and_one_csv(room: hushmote.ExperimentReader):
-    trend = room.trend(":20", "mean")
-    frame = trend.to_pandas()
-    assert len(frame) == 4
-    assert list(frame.columns)[:5] == ["name", "value", "low", "high", "se"]
-    assert set(frame.columns) == set(trend.to_csv().splitlines()[0].split(","))
-    arrow = pyarrow.RecordBatchReader.from_stream(trend).read_all()
-    assert arrow.to_pandas()[frame.columns].equals(frame.reset_index(drop=True))
-    assert pyarrow.table(trend[0]).num_rows == 2
-    assert pyarrow.RecordBatchReader.from_stream(hushmote.Answers()).read_all().num_rows == 0
-    estimate = room.estimate()
-    assert estimate.to_csv() == estimate.summary().to_csv()
-    assert estimate.to_pandas().equals(estimate.summary().to_pandas())
+    @pytest.mark.slow
+    def test_tables_form_one_data_frame_and_one_csv(self, room: hushmote.ExperimentReader):
+        trend = room.trend(":20", "mean")
+        frame = trend.to_pandas()
+        assert len(frame) == 4
+        assert list(frame.columns)[:5] == ["name", "value", "low", "high", "se"]
+        assert set(frame.columns) == set(trend.to_csv().splitlines()[0].split(","))
+        arrow = pyarrow.RecordBatchReader.from_stream(trend).read_all()
+        assert arrow.to_pandas()[frame.columns].equals(frame.reset_index(drop=True))
+        assert pyarrow.table(trend[0]).num_rows == 2
+        assert pyarrow.RecordBatchReader.from_stream(hushmote.Answers()).read_all().num_rows == 0
+        estimate = room.estimate()
+        assert estimate.to_csv() == estimate.summary().to_csv()
+        assert estimate.to_pandas().equals(estimate.summary().to_pandas())
 
 
 ROOT = Path(__file__).parents[2]
@@ -259,7 +257,7 @@ class TestTrendFrame:
 
 
 class TestComparison:
-    def test_is_the_one_of_the_command(self, tmp_path: Path):
+    def test_matches_command(self, tmp_path: Path):
         url = f"sqlite:///{tmp_path / 'store.sqlite'}"
         line = [
             "--devices",
@@ -294,67 +292,75 @@ class TestComparison:
             room.compare("week")
 
 
-@pytest.mark.slow
-def test_three_of_four_give_the_fourth():
-    plan = hushmote.plan(devices=20_000, values=64, epsilon=2)
-    assert f"{plan.error:.3%}" == "2.881%"
-    assert (plan.devices, plan.epsilon, plan.values) == (20_000, 2, 64)
-    assert plan.mechanism.startswith("hh, fanout 2, cells 2 4 8")
-    assert "±2.881 points   <- the answer" in str(plan)
-    assert hushmote.plan(epsilon=1, values="yes-no", error=0.01).to_dict()["solved"] == "devices"
-    assert hushmote.plan(epsilon=1, values=["a", "b"], error=0.01).values == 3
-    assert (
-        hushmote.plan(devices=20_000, values=64, epsilon=2, statistics="quantiles").plan.question.share == 0.5
-    )
-    with pytest.raises(hushmote.HushmoteError, match="give three of devices, epsilon, values"):
-        hushmote.plan(devices=10)
-    with pytest.raises(hushmote.HushmoteError, match="error 0\\.1s is for a mean or a quantile with low"):
-        hushmote.plan(devices=10, values=4, error="0.1s")
-
-
 LIFE = {"lifetime": 2, "horizon": "1y", "call": "1h", "low": 0, "high": 40, "unit": "°C", "quantile": 0.9}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("cost", [{"epsilon": 2}, LIFE], ids=["one report", "a life"])
-def test_the_command_and_python_show_one_answer(cost: dict[str, typing.Any]):
-    """In words and in JSON; the page's answer is held to the command's in tests/web/test_plan.py."""
-    request = PlanRequest(devices=20_000, values=16, **cost)
-    plan = hushmote.plan(devices=20_000, values=16, **cost)
-    done = [CliRunner().invoke(app, ["plan", *request.words(), *more]) for more in ((), ("--json",))]
-    printed, _, following = done[0].stdout.rpartition("\n\n")
-    assert [line.rstrip() for line in printed.splitlines()] == str(plan).splitlines()
-    assert following.startswith("next: ")
-    assert json.loads(done[1].stdout) == plan.to_dict()
+class TestPlan:
+    @pytest.mark.parametrize("statistics", ["pairs", "labels", "x"])
+    def test_rejects_unsupported_statistics(self, statistics: str):
+        with pytest.raises(hushmote.HushmoteError) as raised:
+            hushmote.plan(devices=1000, epsilon=1, values=16, statistics=statistics)
+        known = "frequencies, ranges, quantiles and mean"
+        assert str(raised.value) == f"statistics is one of {known}, not {statistics}"
+
+    @pytest.mark.slow
+    def test_three_of_four_give_the_fourth(self):
+        plan = hushmote.plan(devices=20_000, values=64, epsilon=2)
+        assert f"{plan.error:.3%}" == "2.881%"
+        assert (plan.devices, plan.epsilon, plan.values) == (20_000, 2, 64)
+        assert plan.mechanism.startswith("hh, fanout 2, cells 2 4 8")
+        assert "±2.881 points   <- the answer" in str(plan)
+        assert hushmote.plan(epsilon=1, values="yes-no", error=0.01).to_dict()["solved"] == "devices"
+        assert hushmote.plan(epsilon=1, values=["a", "b"], error=0.01).values == 3
+        assert (
+            hushmote.plan(devices=20_000, values=64, epsilon=2, statistics="quantiles").plan.question.share
+            == 0.5
+        )
+        with pytest.raises(hushmote.HushmoteError, match="give three of devices, epsilon, values"):
+            hushmote.plan(devices=10)
+        with pytest.raises(hushmote.HushmoteError, match="error 0\\.1s is for a mean or a quantile with low"):
+            hushmote.plan(devices=10, values=4, error="0.1s")
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("cost", [{"epsilon": 2}, LIFE], ids=["one report", "a life"])
+    def test_matches_command(self, cost: dict[str, typing.Any]):
+        """In words and in JSON; the page's answer is held to the command's in tests/web/test_plan.py."""
+        request = PlanRequest(devices=20_000, values=16, **cost)
+        plan = hushmote.plan(devices=20_000, values=16, **cost)
+        done = [CliRunner().invoke(app, ["plan", *request.words(), *more]) for more in ((), ("--json",))]
+        printed, _, following = done[0].stdout.rpartition("\n\n")
+        assert [line.rstrip() for line in printed.splitlines()] == str(plan).splitlines()
+        assert following.startswith("next: ")
+        assert json.loads(done[1].stdout) == plan.to_dict()
+
+    def test_docstring_has_a_line_for_each_field(self):
+        said = inspect.getdoc(hushmote.plan) or ""
+        assert set(inspect.signature(hushmote.plan).parameters) == {
+            f.name for f in dataclasses.fields(PlanRequest)
+        }
+        assert "horizon: With lifetime: how long, such as 2y." in said
+        assert "--" not in said
 
 
-def test_a_plan_s_help_has_a_line_for_each_field():
-    said = inspect.getdoc(hushmote.plan) or ""
-    assert set(inspect.signature(hushmote.plan).parameters) == {
-        f.name for f in dataclasses.fields(PlanRequest)
-    }
-    assert "horizon: With lifetime: how long, such as 2y." in said
-    assert "--" not in said
-
-
-@pytest.mark.slow
-def test_a_simulated_fleet_has_the_truth_beside_its_answers(after_demo: Path):
-    file = after_demo / "room_temp.toml"
-    normal = hushmote.simulate(file, devices=1_000_000, population="normal:21:3", seed=1)
-    assert (normal.devices, normal.unit, normal.attack) == (1_000_000, "°C", None)
-    for answer in (normal.share("18:22"), normal.quantile(0.5), normal.mean()):
-        assert all(row.truth is not None for row in answer.rows)
-    again = hushmote.simulate(str(file), devices=1_000_000, population="normal:21:3", seed=1)
-    assert np.array_equal(normal.frequencies, again.frequencies)
-    assert len(normal.change_since(again)) == 2
-    few = hushmote.simulate(
-        file, devices=200, population="normal:21:3", calls=300, faults=hushmote.Faults(late=0.1)
-    )
-    assert 0 < few.reports <= 200 * 4
-    attacked = hushmote.simulate(file, population="normal:21:3", attack="promote:30:0.1")
-    assert attacked.attack
-    assert attacked.attack.fake_devices == 10_000
-    with pytest.raises(hushmote.HushmoteError, match="cannot read"):
-        hushmote.simulate(file, population="file:a.csv:x")
-    with pytest.raises(hushmote.HushmoteError, match="seed must be a whole number, 0 or more, not -1"):
-        hushmote.simulate(file, seed=-1)
+class TestSimulation:
+    @pytest.mark.slow
+    def test_shows_truth_beside_answers(self, after_demo: Path):
+        file = after_demo / "room_temp.toml"
+        normal = hushmote.simulate(file, devices=1_000_000, population="normal:21:3", seed=1)
+        assert (normal.devices, normal.unit, normal.attack) == (1_000_000, "°C", None)
+        for answer in (normal.share("18:22"), normal.quantile(0.5), normal.mean()):
+            assert all(row.truth is not None for row in answer.rows)
+        again = hushmote.simulate(str(file), devices=1_000_000, population="normal:21:3", seed=1)
+        assert np.array_equal(normal.frequencies, again.frequencies)
+        assert len(normal.change_since(again)) == 2
+        few = hushmote.simulate(
+            file, devices=200, population="normal:21:3", calls=300, faults=hushmote.Faults(late=0.1)
+        )
+        assert 0 < few.reports <= 200 * 4
+        attacked = hushmote.simulate(file, population="normal:21:3", attack="promote:30:0.1")
+        assert attacked.attack
+        assert attacked.attack.fake_devices == 10_000
+        with pytest.raises(hushmote.HushmoteError, match="cannot read"):
+            hushmote.simulate(file, population="file:a.csv:x")
+        with pytest.raises(hushmote.HushmoteError, match="seed must be a whole number, 0 or more, not -1"):
+            hushmote.simulate(file, seed=-1)

@@ -1,4 +1,4 @@
-"""What Python is told names arguments and methods of Python, not options of the command line."""
+"""Messages in Python name arguments and methods of Python, not options of the command line."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -88,7 +88,9 @@ def test_answers_name_no_option(home: hushmote.FleetReader, name: str):
     ("interface", "named"),
     [("python", "of and given"), ("command", "--of and --given"), ("page", "of and given")],
 )
-def test_each_interface_has_its_own_names(home: hushmote.FleetReader, interface: hints.Interface, named: str):
+def test_each_interface_uses_its_own_names(
+    home: hushmote.FleetReader, interface: hints.Interface, named: str
+):
     pairs = home.experiment("crash_by_version").estimate("2026-11-19").pairs
     with hints.use_interface(interface), pytest.raises(HushmoteError, match=named):
         pairs.ask(PairQuestion("crashed", "crashed"))

@@ -1,4 +1,4 @@
-"""examples/tour.ipynb runs from first to last on the demo's store, and is kept without outputs."""
+"""examples/tour.ipynb runs from start to end on the demo's store, and is stored without outputs."""
 
 import ast
 import json
@@ -24,13 +24,13 @@ def show(code: str, names: dict[str, object]) -> object:
     return eval(compile(ast.Expression(last.value), "tour.ipynb", "eval"), names)
 
 
-def test_the_tour_is_kept_without_outputs():
+def test_tour_is_stored_without_outputs():
     cells = [cell for cell in TOUR["cells"] if cell["cell_type"] == "code"]
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)
 
 
 @pytest.mark.slow
-def test_the_tour_runs_and_has_every_method_in_it(
+def test_tour_runs_and_uses_every_method(
     after_demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(after_demo)

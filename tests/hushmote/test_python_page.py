@@ -1,4 +1,4 @@
-"""docs/python.md says what the code does: its examples run, its tables name what is there."""
+"""docs/python.md matches the code: its examples run, its tables name every method."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
 
 
 @pytest.mark.slow
-def test_the_examples_run_and_print_what_the_page_shows(stored: Path, monkeypatch: pytest.MonkeyPatch):
+def test_examples_print_what_page_shows(stored: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(stored)
     if not (stored / "examples").exists():
         (stored / "examples").symlink_to(ROOT / "examples")
@@ -28,7 +28,7 @@ def test_the_examples_run_and_print_what_the_page_shows(stored: Path, monkeypatc
         ("of an answer", (hushmote.Answer, hushmote.Answers)),
     ],
 )
-def test_the_tables_name_every_method(heading: str, classes: tuple[type, ...]):
+def test_tables_name_every_method(heading: str, classes: tuple[type, ...]):
     table = PAGE.split(f"| {heading} |")[1].split("\n\n")[0]
     named = {
         name

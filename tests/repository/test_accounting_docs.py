@@ -1,4 +1,4 @@
-"""docs/theorems.md says what the code does: its examples run, its table is recomputed."""
+"""docs/theorems.md matches the code: its examples run, its table is recomputed."""
 
 import re
 from pathlib import Path
@@ -10,12 +10,12 @@ from hushmote.server.accounting import THEOREMS, choose
 PAGE = (Path(__file__).parents[2] / "docs" / "theorems.md").read_text("utf-8")
 
 
-def test_the_examples_run_and_print_what_the_page_shows():
+def test_examples_print_what_page_shows():
     languages = run_examples(PAGE, "theorems.md", {"__name__": "theorems"})
     assert languages.count("python") == 1
 
 
-def test_the_table_of_reports_is_what_the_theorems_allow():
+def test_table_of_reports_matches_theorems():
     lines = PAGE.splitlines()
     heading = next(x for x in lines if x.startswith("| E | δ |"))
     columns = [x.strip() for x in heading.strip("|").split("|")]

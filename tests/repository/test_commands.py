@@ -1,4 +1,4 @@
-"""Every command of README.md and docs/ does what its page says: run as printed, page by page.
+"""Every command of README.md and docs/ does what its page says, run as printed, page by page.
 
 support/page_blocks.py tells how a page says what a block needs; support/run_page.py runs a page by hand.
 Blocks that need more than a machine has here are held to what the command line understands.
@@ -48,11 +48,6 @@ def pages(*paths: Path) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("path", paths, ids=lambda path: path.relative_to(ROOT).as_posix())
 
 
-@pages(*PAGES)
-def test_each_command_stands_in_a_block_that_can_be_pasted(path: Path):
-    assert [f"{path.name}:{line}: {fault}" for line, fault in read(path).faults] == []
-
-
 @pytest.fixture(scope="session")
 def runner() -> Iterator[subprocess.Popen[str]]:
     """Runs one page after another: the commands are loaded once for all."""
@@ -63,53 +58,64 @@ def runner() -> Iterator[subprocess.Popen[str]]:
         process.stdin.close()
 
 
-@pytest.mark.broker
-@pytest.mark.micropython
-@pages(*(path for path in PAGES if run_page.chosen(read(path).blocks, LONG)))
-def test_a_pages_commands_do_what_it_says(path: Path, runner: subprocess.Popen[str]):
-    assert runner.stdin
-    assert runner.stdout
-    print(path, file=runner.stdin, flush=True)
-    said = ""
-    for line in runner.stdout:
-        if line.startswith(run_page.END):
-            break
-        said += line
-    status = line.removeprefix(run_page.END).strip()
-    if status == str(run_page.CANNOT):
-        pytest.skip(said.strip())
-    assert status == "0", said
+class TestPages:
+    @pages(*PAGES)
+    def test_commands_are_in_blocks_that_can_be_pasted(self, path: Path):
+        assert [f"{path.name}:{line}: {fault}" for line, fault in read(path).faults] == []
 
+    @pytest.mark.broker
+    @pytest.mark.micropython
+    @pages(*(path for path in PAGES if run_page.chosen(read(path).blocks, LONG)))
+    def test_commands_do_what_page_says(self, path: Path, runner: subprocess.Popen[str]):
+        assert runner.stdin
+        assert runner.stdout
+        print(path, file=runner.stdin, flush=True)
+        said = ""
+        for line in runner.stdout:
+            if line.startswith(run_page.END):
+                break
+            said += line
+        status = line.removeprefix(run_page.END).strip()
+        if status == str(run_page.CANNOT):
+            pytest.skip(said.strip())
+        assert status == "0", said
 
-@pages(*(path for path in PAGES if read(path).blocks))
-def test_unexecuted_commands_parse_in_shell_and_cli(path: Path):
-    left = [block for block in read(path).blocks if block not in run_page.chosen(read(path).blocks, LONG)]
-    faults = []
-    for block in left:
-        shell = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, check=False)
-        faults += [f"{path.name}:{block.line}: {shell.stderr}"] * bool(shell.returncode)
-        for line, words in [] if shell.returncode else block.programs():
-            fault = misunderstood(words)
-            faults += [f"{path.name}:{line}: {fault}"] * bool(fault)
-    assert faults == []
-    reasons = {NEEDS.get(block.needs, "make long: slow") for block in left}
-    if reasons:
-        lines = ", ".join(str(block.line) for block in left)
-        pytest.skip(f"understood, not run: {path.name}, lines {lines}: needs {' or '.join(sorted(reasons))}")
+    @pages(*(path for path in PAGES if read(path).blocks))
+    def test_unexecuted_commands_parse_in_shell_and_cli(self, path: Path):
+        left = [block for block in read(path).blocks if block not in run_page.chosen(read(path).blocks, LONG)]
+        faults = []
+        for block in left:
+            shell = subprocess.run(
+                ["bash", "-n"], input=block.text, capture_output=True, text=True, check=False
+            )
+            faults += [f"{path.name}:{block.line}: {shell.stderr}"] * bool(shell.returncode)
+            for line, words in [] if shell.returncode else block.programs():
+                fault = misunderstood(words)
+                faults += [f"{path.name}:{line}: {fault}"] * bool(fault)
+        assert faults == []
+        reasons = {NEEDS.get(block.needs, "make long: slow") for block in left}
+        if reasons:
+            lines = ", ".join(str(block.line) for block in left)
+            pytest.skip(
+                f"understood, not run: {path.name}, lines {lines}: needs {' or '.join(sorted(reasons))}"
+            )
 
-
-@pytest.mark.slow
-def test_the_examples_of_the_help_are_understood():
-    lines = [
-        line for page in HELP for line in re.findall(r"^ {4}(hushmote .*)$", page.read_text(), re.MULTILINE)
-    ]
-    assert len(lines) > 30
-    faults = [misunderstood(words) for line in lines for _, words in page_blocks.Block(1, line).programs()]
-    assert [fault for fault in faults if fault] == []
+    @pytest.mark.slow
+    def test_examples_in_help_are_valid(self):
+        lines = [
+            line
+            for page in HELP
+            for line in re.findall(r"^ {4}(hushmote .*)$", page.read_text(), re.MULTILINE)
+        ]
+        assert len(lines) > 30
+        faults = [
+            misunderstood(words) for line in lines for _, words in page_blocks.Block(1, line).programs()
+        ]
+        assert [fault for fault in faults if fault] == []
 
 
 def misunderstood(words: list[str]) -> str:
-    """What the command line has against a command of ours, "" where nothing or where it is none of ours."""
+    """Return the error of a command of ours, or "" if it is valid or not one of ours."""
     if words[:1] == ["runuser"]:
         words = words[words.index("--") + 1 :]
     at = next((i for i, word in enumerate(words) if "=" not in word and word not in ("sudo", "env")), None)
@@ -169,42 +175,42 @@ false
 """
 
 
-def test_locates_formatting_faults_by_line():
-    assert page_blocks.read(FAULTY).faults == (
-        (4, "text behind a command, write # before it: hushmote status    what was counted"),
-        (5, "a command that leaves something out: hushmote provision device ..."),
-        (6, "<...> is no placeholder for a shell, write CAPITALS: git clone <this> hushmote"),
-        (12, "a command outside of an sh block: hushmote status"),
-        (14, "```bash: write ```sh, and output as ```text"),
-        (19, "a command outside of an sh block: $ hushmote status"),
-        (24, "<!-- needs: luck --> says nothing that is known here"),
-        (26, "a prompt in an sh block: $ true"),
-        (29, "<!-- slow --> stands before no sh block"),
-        (34, "<!-- fails --> stands before a block of more than one command"),
+class TestReader:
+    def test_locates_formatting_faults_by_line(self):
+        assert page_blocks.read(FAULTY).faults == (
+            (4, "text behind a command, write # before it: hushmote status    what was counted"),
+            (5, "a command that leaves something out: hushmote provision device ..."),
+            (6, "<...> is no placeholder for a shell, write CAPITALS: git clone <this> hushmote"),
+            (12, "a command outside of an sh block: hushmote status"),
+            (14, "```bash: write ```sh, and output as ```text"),
+            (19, "a command outside of an sh block: $ hushmote status"),
+            (24, "<!-- needs: luck --> says nothing that is known here"),
+            (26, "a prompt in an sh block: $ true"),
+            (29, "<!-- slow --> stands before no sh block"),
+            (34, "<!-- fails --> stands before a block of more than one command"),
+        )
+        (first, _, last) = page_blocks.read(FAULTY).blocks
+        assert [words for _, words in first.programs()][-1] == [
+            "hushmote", "experiment", "add", "room.toml", "--open",
+        ]  # fmt: skip
+        assert (last.line, last.fails) == (34, True)
+
+    @pytest.mark.parametrize(
+        ("command", "fault"),
+        [
+            ("hushmote status --store x --json", ""),
+            ("sudo hushmote provision list --folder x", ""),
+            ("cp hushmote /usr/bin", ""),
+            ("hushmote --version", ""),
+            ("A=1 hushmote status --nonsense", "--nonsense"),
+            ("runuser -u hushmote -- /opt/bin/hushmote experiment ad x.toml", "'ad'"),
+            ("true && hushmote store merge INTO > log", "FROM"),
+            ("hushmote study majority --total 2 --reports 20 2> log >'other log'", ""),
+        ],
     )
-    (first, _, last) = page_blocks.read(FAULTY).blocks
-    assert [words for _, words in first.programs()][-1] == [
-        "hushmote", "experiment", "add", "room.toml", "--open",
-    ]  # fmt: skip
-    assert (last.line, last.fails) == (34, True)
-
-
-@pytest.mark.parametrize(
-    ("command", "fault"),
-    [
-        ("hushmote status --store x --json", ""),
-        ("sudo hushmote provision list --folder x", ""),
-        ("cp hushmote /usr/bin", ""),
-        ("hushmote --version", ""),
-        ("A=1 hushmote status --nonsense", "--nonsense"),
-        ("runuser -u hushmote -- /opt/bin/hushmote experiment ad x.toml", "'ad'"),
-        ("true && hushmote store merge INTO > log", "FROM"),
-        ("hushmote study majority --total 2 --reports 20 2> log >'other log'", ""),
-    ],
-)
-def test_finds_invalid_commands_without_running_them(command: str, fault: str):
-    faults = [misunderstood(words) for _, words in page_blocks.Block(1, command).programs()]
-    assert [f for f in faults if f] == [] if not fault else fault in faults[-1]
+    def test_finds_invalid_commands_without_running_them(self, command: str, fault: str):
+        faults = [misunderstood(words) for _, words in page_blocks.Block(1, command).programs()]
+        assert [f for f in faults if f] == [] if not fault else fault in faults[-1]
 
 
 RUN = """
@@ -241,24 +247,24 @@ true
 """
 
 
-@pytest.mark.slow
-def test_runs_page_in_one_shell_and_locates_failures(tmp_path: Path, monkeypatch):
-    monkeypatch.setenv("HUSHMOTE_STORE", "sqlite:////tmp/mine.sqlite")
-    good, bad = tmp_path / "good.md", tmp_path / "bad.md"
-    good.write_text(RUN)
-    bad.write_text(RUN_FAULTS)
-    assert [outcome.fault for outcome in run_page.run(good, slow=False)] == ["", "", ""]
-    assert [(outcome.block.line, outcome.fault) for outcome in run_page.run(bad, slow=False)] == [
-        (3, "exit status 1 at line 4"),
-        (9, "it ended at once, with exit status 0"),
-        (13, "exit status 0, not refused"),
-        (9, "it ended before the page, with exit status 0"),
-    ]
-    assert list(tmp_path.iterdir()) == [good, bad] or list(tmp_path.iterdir()) == [bad, good]
+class TestRunner:
+    @pytest.mark.slow
+    def test_runs_page_in_one_shell_and_locates_failures(self, tmp_path: Path, monkeypatch):
+        monkeypatch.setenv("HUSHMOTE_STORE", "sqlite:////tmp/mine.sqlite")
+        good, bad = tmp_path / "good.md", tmp_path / "bad.md"
+        good.write_text(RUN)
+        bad.write_text(RUN_FAULTS)
+        assert [outcome.fault for outcome in run_page.run(good, slow=False)] == ["", "", ""]
+        assert [(outcome.block.line, outcome.fault) for outcome in run_page.run(bad, slow=False)] == [
+            (3, "exit status 1 at line 4"),
+            (9, "it ended at once, with exit status 0"),
+            (13, "exit status 0, not refused"),
+            (9, "it ended before the page, with exit status 0"),
+        ]
+        assert list(tmp_path.iterdir()) == [good, bad] or list(tmp_path.iterdir()) == [bad, good]
 
-
-def test_refuses_page_with_broker_on_host_network(tmp_path: Path):
-    page = tmp_path / "page.md"
-    page.write_text("<!-- background -->\n```sh\nhushmote serve --broker mqtt://localhost\n```\n")
-    with pytest.raises(run_page.NotHere, match="no network of its own"):
-        run_page.run(page, slow=False)
+    def test_refuses_page_with_broker_on_host_network(self, tmp_path: Path):
+        page = tmp_path / "page.md"
+        page.write_text("<!-- background -->\n```sh\nhushmote serve --broker mqtt://localhost\n```\n")
+        with pytest.raises(run_page.NotHere, match="no network of its own"):
+            run_page.run(page, slow=False)

@@ -1,4 +1,4 @@
-"""deploy/compose.yaml: what every container lacks, and each of its commands run here as a plain process."""
+"""deploy/compose.yaml: the limits of every container, and its commands run here as plain processes."""
 
 import os
 import re
@@ -36,7 +36,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give fil
 
 
 def composed(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What the file says, its variables replaced as compose does."""
+    """Return the file with its variables replaced as compose does."""
     values = environment or {"STATE": "/srv/hushmote"}
     text = VARIABLE.sub(lambda found: values.get(found[1], found[2] or DIGEST), COMPOSE.read_text())
     return yaml.safe_load(text)
@@ -45,93 +45,90 @@ def composed(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
 SERVICES: dict[str, dict[str, Any]] = composed()["services"]
 
 
-@pytest.mark.parametrize("name", SERVICES)
-def test_a_container_is_contained(name):
-    service = SERVICES[name]
-    assert service["read_only"] is True
-    assert service["cap_drop"] == ["ALL"]
-    assert "cap_add" not in service
-    assert "privileged" not in service
-    assert service["security_opt"] == ["no-new-privileges:true"]
-    assert int(service["user"].partition(":")[0]) > 0
-    assert service["logging"]["options"] == {"max-size": "10m", "max-file": "3"}
-    assert service["restart"] == "unless-stopped"
-    for limit in ("mem_limit", "cpus", "pids_limit", "stop_grace_period"):
-        assert service[limit], limit
-    assert service["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
-    for needed, how in service.get("depends_on", {}).items():
-        assert needed in SERVICES
-        assert how["condition"] in ("service_healthy", "service_started")
-    assert not re.search(r"password=|[0-9a-f]{40}", str(service.get("environment", "")).lower())
+class TestFile:
+    @pytest.mark.parametrize("name", SERVICES)
+    def test_containers_are_confined(self, name):
+        service = SERVICES[name]
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert "cap_add" not in service
+        assert "privileged" not in service
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert int(service["user"].partition(":")[0]) > 0
+        assert service["logging"]["options"] == {"max-size": "10m", "max-file": "3"}
+        assert service["restart"] == "unless-stopped"
+        for limit in ("mem_limit", "cpus", "pids_limit", "stop_grace_period"):
+            assert service[limit], limit
+        assert service["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
+        for needed, how in service.get("depends_on", {}).items():
+            assert needed in SERVICES
+            assert how["condition"] in ("service_healthy", "service_started")
+        assert not re.search(r"password=|[0-9a-f]{40}", str(service.get("environment", "")).lower())
 
+    def test_images_need_digests(self):
+        needed = {name for name, default, hint in VARIABLE.findall(COMPOSE.read_text()) if hint}
+        assert needed == {
+            "STATE",
+            *(f"{n}_DIGEST" for n in ("PYTHON", "MOSQUITTO", "POSTGRES", "PROMETHEUS", "GRAFANA")),
+        }
+        for name, service in SERVICES.items():
+            if name in OURS:
+                assert service["build"]["args"] == {"PYTHON_DIGEST": DIGEST}
+            else:
+                assert re.fullmatch(rf"docker\.io/[a-z/-]+:[\w.-]+@sha256:{DIGEST}", service["image"])
 
-def test_images_are_known_by_digests_that_have_no_default():
-    needed = {name for name, default, hint in VARIABLE.findall(COMPOSE.read_text()) if hint}
-    assert needed == {
-        "STATE",
-        *(f"{n}_DIGEST" for n in ("PYTHON", "MOSQUITTO", "POSTGRES", "PROMETHEUS", "GRAFANA")),
-    }
-    for name, service in SERVICES.items():
-        if name in OURS:
-            assert service["build"]["args"] == {"PYTHON_DIGEST": DIGEST}
-        else:
-            assert re.fullmatch(rf"docker\.io/[a-z/-]+:[\w.-]+@sha256:{DIGEST}", service["image"])
+    def test_only_broker_can_be_published_beyond_localhost(self):
+        published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+        assert set(published) == {"broker", "page", "prometheus", "grafana"}
+        assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
+        open_to_all = composed({"STATE": "/srv/hushmote", "BOARDS_ADDRESS": "0.0.0.0"})["services"]
+        beyond = [name for name, service in open_to_all.items() if "0.0.0.0:" in str(service.get("ports"))]
+        assert beyond == ["broker"]
 
+    def test_networks_reach_only_what_is_needed(self):
+        on = {
+            network: {name for name, service in SERVICES.items() if network in service["networks"]}
+            for network in composed()["networks"]
+        }
+        assert on == {
+            "boards": {"broker"},
+            "inside": {"broker", "aggregator", "page", "prometheus"},
+            "data": {"store", "aggregator", "page"},
+            "people": {"page", "prometheus", "grafana"},
+        }
+        internal = {name for name, network in composed()["networks"].items() if network.get("internal")}
+        assert internal == {"inside", "data"}
 
-def test_only_broker_can_be_published_beyond_localhost():
-    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
-    assert set(published) == {"broker", "page", "prometheus", "grafana"}
-    assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
-    open_to_all = composed({"STATE": "/srv/hushmote", "BOARDS_ADDRESS": "0.0.0.0"})["services"]
-    beyond = [name for name, service in open_to_all.items() if "0.0.0.0:" in str(service.get("ports"))]
-    assert beyond == ["broker"]
+    def test_mounted_files_exist_and_are_read_only(self):
+        for name, service in SERVICES.items():
+            for volume in service.get("volumes", ()):
+                source, _, rest = volume.partition(":")
+                if source.startswith("./"):
+                    assert (DEPLOY / source).exists(), f"{name}: {source}"
+                    assert rest.endswith(":ro"), volume
+                elif not source.startswith("/"):
+                    assert source in composed()["volumes"]
 
+    @pytest.mark.parametrize("name", OURS)
+    def test_commands_parse_and_name_only_provided_secrets(self, name):
+        service = SERVICES[name]
+        parse(service["command"])
+        text = " ".join([*service["command"], *service["environment"].values()])
+        assert set(re.findall(r"/run/secrets/([\w.]+)", text)) == set(service["secrets"])
 
-def test_networks_let_each_reach_what_it_needs_and_no_more():
-    on = {
-        network: {name for name, service in SERVICES.items() if network in service["networks"]}
-        for network in composed()["networks"]
-    }
-    assert on == {
-        "boards": {"broker"},
-        "inside": {"broker", "aggregator", "page", "prometheus"},
-        "data": {"store", "aggregator", "page"},
-        "people": {"page", "prometheus", "grafana"},
-    }
-    internal = {name for name, network in composed()["networks"].items() if network.get("internal")}
-    assert internal == {"inside", "data"}
-
-
-def test_container_files_exist_and_are_read_only():
-    for name, service in SERVICES.items():
-        for volume in service.get("volumes", ()):
-            source, _, rest = volume.partition(":")
-            if source.startswith("./"):
-                assert (DEPLOY / source).exists(), f"{name}: {source}"
-                assert rest.endswith(":ro"), volume
-            elif not source.startswith("/"):
-                assert source in composed()["volumes"]
-
-
-@pytest.mark.parametrize("name", OURS)
-def test_commands_parse_and_name_only_provided_secrets(name):
-    service = SERVICES[name]
-    parse(service["command"])
-    text = " ".join([*service["command"], *service["environment"].values()])
-    assert set(re.findall(r"/run/secrets/([\w.]+)", text)) == set(service["secrets"])
-
-
-@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
-def test_compose_itself_takes_the_file():
-    values = {found[0]: DIGEST for found in VARIABLE.findall(COMPOSE.read_text())}
-    values |= {"STATE": "/srv/hushmote", "BOARDS_ADDRESS": "127.0.0.1"}
-    command = ["docker-compose", "--file", COMPOSE, "config", "--quiet"]
-    taken = subprocess.run(command, env=os.environ | values, capture_output=True, text=True, check=False)
-    assert taken.returncode == 0, taken.stderr
-    values["POSTGRES_DIGEST"] = ""
-    refused = subprocess.run(command, env=os.environ | values, capture_output=True, text=True, check=False)
-    assert refused.returncode != 0
-    assert "sha256 of postgres" in refused.stderr
+    @pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
+    def test_docker_compose_accepts_it(self):
+        values = {found[0]: DIGEST for found in VARIABLE.findall(COMPOSE.read_text())}
+        values |= {"STATE": "/srv/hushmote", "BOARDS_ADDRESS": "127.0.0.1"}
+        command = ["docker-compose", "--file", COMPOSE, "config", "--quiet"]
+        taken = subprocess.run(command, env=os.environ | values, capture_output=True, text=True, check=False)
+        assert taken.returncode == 0, taken.stderr
+        values["POSTGRES_DIGEST"] = ""
+        refused = subprocess.run(
+            command, env=os.environ | values, capture_output=True, text=True, check=False
+        )
+        assert refused.returncode != 0
+        assert "sha256 of postgres" in refused.stderr
 
 
 def prepared(folder: Path, *hosts: str) -> Path:
@@ -149,37 +146,37 @@ def prepare(folder: Path) -> None:
     assert run.returncode == 0, run.stderr
 
 
-@needs_root
-def test_only_container_user_can_read_its_secrets(tmp_path):
-    state = prepared(tmp_path)
-    given = {
-        name: Path(secret["file"]) for name, secret in composed({"STATE": str(state)})["secrets"].items()
-    }
-    assert {path.name for path in (state / "secrets").iterdir()} == set(given)
-    for name, path in given.items():
-        assert path.stat().st_mode & 0o777 == 0o400, name
-    for name, service in SERVICES.items():
-        user = int(service["user"].partition(":")[0])
-        for secret in service.get("secrets", ()):
-            assert given[secret].stat().st_uid == user, f"{name} cannot read {secret}"
-    broker = int(SERVICES["broker"]["user"].partition(":")[0])
-    for path in (state / "broker", *(state / "broker").rglob("*")):
-        assert path.stat().st_uid == broker
-        assert path.stat().st_mode & 0o077 == 0
-    assert (state / "secrets").stat().st_mode & 0o777 == 0o711
+class TestPreparation:
+    @needs_root
+    def test_only_container_user_can_read_its_secrets(self, tmp_path):
+        state = prepared(tmp_path)
+        given = {
+            name: Path(secret["file"]) for name, secret in composed({"STATE": str(state)})["secrets"].items()
+        }
+        assert {path.name for path in (state / "secrets").iterdir()} == set(given)
+        for name, path in given.items():
+            assert path.stat().st_mode & 0o777 == 0o400, name
+        for name, service in SERVICES.items():
+            user = int(service["user"].partition(":")[0])
+            for secret in service.get("secrets", ()):
+                assert given[secret].stat().st_uid == user, f"{name} cannot read {secret}"
+        broker = int(SERVICES["broker"]["user"].partition(":")[0])
+        for path in (state / "broker", *(state / "broker").rglob("*")):
+            assert path.stat().st_uid == broker
+            assert path.stat().st_mode & 0o077 == 0
+        assert (state / "secrets").stat().st_mode & 0o777 == 0o711
 
-
-@needs_root
-def test_repeated_preparation_keeps_passwords_and_renews_certs(tmp_path):
-    state = prepared(tmp_path)
-    before = {path.name: path.read_bytes() for path in (state / "secrets").iterdir()}
-    assert len(set(before.values())) == len(before)
-    (tmp_path / "home" / "aggregator" / "aggregator_1.pem").write_bytes(b"renewed")
-    (state / "broker" / "data" / "mosquitto.db").write_bytes(b"what waits")
-    prepare(tmp_path)
-    after = {path.name: path.read_bytes() for path in (state / "secrets").iterdir()}
-    assert after == before | {"aggregator.pem": b"renewed"}
-    assert (state / "broker" / "data" / "mosquitto.db").read_bytes() == b"what waits"
+    @needs_root
+    def test_repetition_keeps_passwords_and_renews_certs(self, tmp_path):
+        state = prepared(tmp_path)
+        before = {path.name: path.read_bytes() for path in (state / "secrets").iterdir()}
+        assert len(set(before.values())) == len(before)
+        (tmp_path / "home" / "aggregator" / "aggregator_1.pem").write_bytes(b"renewed")
+        (state / "broker" / "data" / "mosquitto.db").write_bytes(b"what waits")
+        prepare(tmp_path)
+        after = {path.name: path.read_bytes() for path in (state / "secrets").iterdir()}
+        assert after == before | {"aggregator.pem": b"renewed"}
+        assert (state / "broker" / "data" / "mosquitto.db").read_bytes() == b"what waits"
 
 
 class Machine:
@@ -242,7 +239,7 @@ class Machine:
         return False
 
     def is_healthy(self, name: str) -> bool:
-        """What the container's health check says."""
+        """Return the result of the container's health check."""
         kind, *check = (self.here(part) for part in SERVICES[name]["healthcheck"]["test"])
         command = ["sh", "-c", *check] if kind == "CMD-SHELL" else check
         if command[0] == "python":
@@ -264,40 +261,6 @@ def with_roles(state: Path) -> Iterator[Cluster]:
         )
         cluster.execute("SELECT pg_reload_conf()")
         yield cluster
-
-
-@needs_root
-@pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
-def test_the_containers_commands_count_a_report_and_show_it(tmp_path, monkeypatch):
-    assert find_mosquitto() == SERVICES["broker"]["command"][0]
-    state = prepared(tmp_path, "localhost")
-    with with_roles(state) as cluster:
-        machine = Machine(state, cluster)
-        monkeypatch.setenv("PGPASSFILE", machine.environment("aggregator")["PGPASSFILE"])
-        url = machine.environment("aggregator")["HUSHMOTE_STORE"]
-        (tmp_path / "room_temp.toml").write_text((DEPLOY.parent / "examples" / "room_temp.toml").read_text())
-        add = ("experiment", "add", "room_temp.toml", "--fleet", "home", "--keys")
-        hushmote(*add, cwd=tmp_path, environment={"HUSHMOTE_STORE": url})
-        with Store(url) as store:
-            (version,) = store.experiments("home")
-        assert not any(map(machine.is_healthy, ("broker", *OURS)))
-        with Store(url) as store, machine.running("broker") as broker:
-            until(lambda: machine.is_healthy("broker"), broker.read_text)
-            with machine.running("aggregator") as counting, machine.running("page") as showing:
-                for name, port, log in (("aggregator", 9417, counting), ("page", 9419, showing)):
-                    until(lambda port=port: machine.answers(port), log.read_text)
-                    assert machine.is_healthy(name)
-                send_report(tmp_path / "home", machine.ports[8883], store)
-                until(
-                    lambda: store.histogram("home", version.experiment.digest).sum() == 1, counting.read_text
-                )
-                page = f"http://127.0.0.1:{machine.ports[9419]}/"
-                assert get(page)[0] == 401
-                assert get_with_token(page, (state / "secrets" / "page.token").read_text()) == 200
-        monkeypatch.setenv("PGPASSFILE", machine.environment("page")["PGPASSFILE"])
-        with StoreReader(machine.environment("page")["HUSHMOTE_STORE"]) as shown:
-            assert shown.fleet("home").experiments == ("room_temp",)
-            assert shown.store.histogram("home", version.experiment.digest).sum() == 1
 
 
 def send_report(fleet: Path, port: int, store: Store) -> None:
@@ -322,26 +285,66 @@ def get_with_token(page: str, token: str) -> int:
         return answer.status
 
 
-@needs_root
-def test_the_page_s_role_can_read_and_not_write(tmp_path):
-    state = prepared(tmp_path)
-    with with_roles(state) as cluster:
+class TestServices:
+    @needs_root
+    @pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
+    def test_count_and_show_a_report(self, tmp_path, monkeypatch):
+        assert find_mosquitto() == SERVICES["broker"]["command"][0]
+        state = prepared(tmp_path, "localhost")
+        with with_roles(state) as cluster:
+            machine = Machine(state, cluster)
+            monkeypatch.setenv("PGPASSFILE", machine.environment("aggregator")["PGPASSFILE"])
+            url = machine.environment("aggregator")["HUSHMOTE_STORE"]
+            (tmp_path / "room_temp.toml").write_text(
+                (DEPLOY.parent / "examples" / "room_temp.toml").read_text()
+            )
+            add = ("experiment", "add", "room_temp.toml", "--fleet", "home", "--keys")
+            hushmote(*add, cwd=tmp_path, environment={"HUSHMOTE_STORE": url})
+            with Store(url) as store:
+                (version,) = store.experiments("home")
+            assert not any(map(machine.is_healthy, ("broker", *OURS)))
+            with Store(url) as store, machine.running("broker") as broker:
+                until(lambda: machine.is_healthy("broker"), broker.read_text)
+                with machine.running("aggregator") as counting, machine.running("page") as showing:
+                    for name, port, log in (("aggregator", 9417, counting), ("page", 9419, showing)):
+                        until(lambda port=port: machine.answers(port), log.read_text)
+                        assert machine.is_healthy(name)
+                    send_report(tmp_path / "home", machine.ports[8883], store)
+                    until(
+                        lambda: store.histogram("home", version.experiment.digest).sum() == 1,
+                        counting.read_text,
+                    )
+                    page = f"http://127.0.0.1:{machine.ports[9419]}/"
+                    assert get(page)[0] == 401
+                    assert get_with_token(page, (state / "secrets" / "page.token").read_text()) == 200
+            monkeypatch.setenv("PGPASSFILE", machine.environment("page")["PGPASSFILE"])
+            with StoreReader(machine.environment("page")["HUSHMOTE_STORE"]) as shown:
+                assert shown.fleet("home").experiments == ("room_temp",)
+                assert shown.store.histogram("home", version.experiment.digest).sum() == 1
 
-        def connect(role: str, password: str) -> psycopg.Connection:
-            return psycopg.connect(cluster.dsn("hushmote", role), password=password, autocommit=True)
+    @needs_root
+    def test_role_of_page_is_read_only(self, tmp_path):
+        state = prepared(tmp_path)
+        with with_roles(state) as cluster:
 
-        passwords = {
-            "hushmote": (state / "secrets" / "aggregator_password").read_text(),
-            "page": (state / "secrets" / "page_password").read_text(),
-        }
-        with connect("hushmote", passwords["hushmote"]) as owner, connect("page", passwords["page"]) as page:
-            owner.execute("CREATE TABLE counts (n integer)")
-            owner.execute("INSERT INTO counts VALUES (3)")
-            assert page.execute("SELECT n FROM counts").fetchall() == [(3,)]
-            page.execute("SET default_transaction_read_only = off")  # a role may; it then lacks the right
-            for statement in ("DELETE FROM counts", "CREATE TABLE more (n integer)", "DROP TABLE counts"):
-                with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                    page.execute(statement)
-        for role in passwords:
-            with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-                connect(role, "another")
+            def connect(role: str, password: str) -> psycopg.Connection:
+                return psycopg.connect(cluster.dsn("hushmote", role), password=password, autocommit=True)
+
+            passwords = {
+                "hushmote": (state / "secrets" / "aggregator_password").read_text(),
+                "page": (state / "secrets" / "page_password").read_text(),
+            }
+            with (
+                connect("hushmote", passwords["hushmote"]) as owner,
+                connect("page", passwords["page"]) as page,
+            ):
+                owner.execute("CREATE TABLE counts (n integer)")
+                owner.execute("INSERT INTO counts VALUES (3)")
+                assert page.execute("SELECT n FROM counts").fetchall() == [(3,)]
+                page.execute("SET default_transaction_read_only = off")  # a role may; it then lacks the right
+                for statement in ("DELETE FROM counts", "CREATE TABLE more (n integer)", "DROP TABLE counts"):
+                    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                        page.execute(statement)
+            for role in passwords:
+                with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+                    connect(role, "another")

@@ -1,4 +1,4 @@
-"""deploy/prometheus/ and deploy/grafana/: each alert comes when it should, each panel says what it shows."""
+"""deploy/prometheus/ and deploy/grafana/: each alert fires when it should, each panel has a description."""
 
 import itertools
 import json
@@ -31,47 +31,50 @@ def rules() -> list[dict]:
 ALERTS = {rule["alert"]: rule for rule in rules()}
 
 
-@pytest.mark.slow
-@needs_promtool
-@pytest.mark.parametrize(
-    "arguments",
-    ["check config prometheus.yml", "check rules hushmote.rules.yml", "test rules hushmote.rules.test.yml"],
-)
-def test_promtool_finds_no_fault(arguments):
-    command = ["promtool", *arguments.split()]
-    run = subprocess.run(command, cwd=PROMETHEUS, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert "FAILED" not in run.stdout + run.stderr
+class TestAlerts:
+    def test_each_one_fires_and_stays_silent_in_tests(self):
+        tests = yaml.safe_load((PROMETHEUS / "hushmote.rules.test.yml").read_text())["tests"]
+        expected = [case for test in tests for case in test["alert_rule_test"]]
+        assert {case["alertname"] for case in expected if case["exp_alerts"]} == set(ALERTS)
+        assert {case["alertname"] for case in expected if not case["exp_alerts"]} == set(ALERTS)
+
+    @pytest.mark.parametrize("name", ALERTS)
+    def test_each_one_has_summary_action_and_docs_link(self, name):
+        rule = ALERTS[name]
+        assert name.startswith("Hushmote")  # the dashboard looks for these
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        notes = rule["annotations"]
+        assert set(notes) == {"summary", "action", "docs"}
+        for text in (notes["summary"], notes["action"]):
+            assert re.fullmatch(r"[^.]*\.", re.sub(r"\{\{.*?\}\}", "", text)), f"one sentence: {text}"
+        assert notes["docs"] == f"docs/page.md, {name}"
+        assert f"\n### {name}\n" in PAGE
+
+    def test_page_explains_exactly_these(self):
+        assert set(re.findall(r"^### (Hushmote\w+)$", PAGE, re.MULTILINE)) == set(ALERTS)
 
 
-def test_each_alert_is_seen_to_come_and_to_stay_away():
-    tests = yaml.safe_load((PROMETHEUS / "hushmote.rules.test.yml").read_text())["tests"]
-    expected = [case for test in tests for case in test["alert_rule_test"]]
-    assert {case["alertname"] for case in expected if case["exp_alerts"]} == set(ALERTS)
-    assert {case["alertname"] for case in expected if not case["exp_alerts"]} == set(ALERTS)
+class TestPrometheus:
+    @pytest.mark.slow
+    @needs_promtool
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            "check config prometheus.yml",
+            "check rules hushmote.rules.yml",
+            "test rules hushmote.rules.test.yml",
+        ],
+    )
+    def test_promtool_finds_no_fault(self, arguments):
+        command = ["promtool", *arguments.split()]
+        run = subprocess.run(command, cwd=PROMETHEUS, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stdout + run.stderr
+        assert "FAILED" not in run.stdout + run.stderr
 
-
-@pytest.mark.parametrize("name", ALERTS)
-def test_alert_has_summary_action_and_docs_link(name):
-    rule = ALERTS[name]
-    assert name.startswith("Hushmote")  # the dashboard looks for these
-    assert rule["labels"]["severity"] in ("critical", "warning")
-    notes = rule["annotations"]
-    assert set(notes) == {"summary", "action", "docs"}
-    for text in (notes["summary"], notes["action"]):
-        assert re.fullmatch(r"[^.]*\.", re.sub(r"\{\{.*?\}\}", "", text)), f"one sentence: {text}"
-    assert notes["docs"] == f"docs/page.md, {name}"
-    assert f"\n### {name}\n" in PAGE
-
-
-def test_the_page_explains_no_alert_that_is_gone():
-    assert set(re.findall(r"^### (Hushmote\w+)$", PAGE, re.MULTILINE)) == set(ALERTS)
-
-
-def test_rules_and_dashboard_use_scraped_job():
-    (job,) = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
-    texts = [rule["expr"] for rule in ALERTS.values()] + [expr for _, expr in expressions()]
-    assert {name for text in texts for name in re.findall(r'job="(.*?)"', text)} == {job["job_name"]}
+    def test_rules_and_dashboard_use_scraped_job(self):
+        (job,) = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
+        texts = [rule["expr"] for rule in ALERTS.values()] + [expr for _, expr in expressions()]
+        assert {name for text in texts for name in re.findall(r'job="(.*?)"', text)} == {job["job_name"]}
 
 
 def expressions() -> list[tuple[str, str]]:
@@ -79,77 +82,25 @@ def expressions() -> list[tuple[str, str]]:
     return [(panel["title"], target["expr"]) for panel in PANELS for target in panel["targets"]]
 
 
-def test_panels_have_their_own_ids_and_do_not_overlap():
-    ids = [panel["id"] for panel in DASHBOARD["panels"]]
-    assert len(set(ids)) == len(ids)
-    places = [(panel["title"], panel["gridPos"]) for panel in DASHBOARD["panels"]]
-    for title, place in places:
-        assert place["x"] >= 0, title
-        assert place["x"] + place["w"] <= 24, title
-    for (one, a), (other, b) in itertools.combinations(places, 2):
-        apart = (
-            a["x"] + a["w"] <= b["x"]
-            or b["x"] + b["w"] <= a["x"]
-            or a["y"] + a["h"] <= b["y"]
-            or b["y"] + b["h"] <= a["y"]
-        )
-        assert apart, f"{one} lies over {other}"
-
-
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_panel_uses_selected_datasource_and_has_description(panel):
-    assert re.fullmatch(r"[A-ZÀ-Ž0-9].*\.", panel["description"], re.DOTALL)
-    refs = [target["refId"] for target in panel["targets"]]
-    assert len(set(refs)) == len(refs) >= 1
-    for source in (panel, *panel["targets"]):
-        assert source["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
-    used = set(re.findall(r"\$\{?(\w+)", json.dumps(panel))) - {"__rate_interval"}
-    assert used <= set(VARIABLES)
-    assert panel.get("repeat", "fleet") in VARIABLES
-    # A name that a line's colour or band hangs on is a name of one of its queries, or a reason of a reject.
-    names = {target.get("legendFormat") for target in panel["targets"]}
-    for override in panel["fieldConfig"]["overrides"]:
-        if "{{reason}}" not in names:
-            assert override["matcher"]["options"] in names
-        for change in override["properties"]:
-            if change["id"] == "custom.fillBelowTo":
-                assert change["value"] in names
-
-
-def test_every_reason_of_a_reject_has_a_line_of_its_own():
-    from hushmote.server.ingest.pipeline import REASONS
-
-    (panel,) = (panel for panel in PANELS if "by reason" in panel["title"])
-    styles = {
-        override["matcher"]["options"]: json.dumps(override["properties"])
-        for override in panel["fieldConfig"]["overrides"]
-    }
-    assert set(styles) == set(REASONS)
-    assert len(set(styles.values())) == len(REASONS)
-
-
-def test_colours_are_told_apart_by_the_colour_blind():
-    text = json.dumps(DASHBOARD)
-    assert set(re.findall(r"#[0-9A-Fa-f]{6}", text)) <= COLOURS
-    assert set(re.findall(r'"(?:color|fixedColor)": "(.*?)"', text)) <= COLOURS  # no name such as green
-    modes = set(re.findall(r'"mode": "([a-zA-Z-]+)"', text))
-    assert modes <= {"absolute", "fixed", "thresholds", "multi", "off"}
-
-
-def test_the_provisioned_files_fit_each_other():
-    (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/hushmote.yml").read_text())["datasources"]
-    assert source["uid"] == VARIABLES["datasource"]["current"]["value"]
-    scrape_s = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["global"]["scrape_interval"]
-    assert source["jsonData"]["timeInterval"] == scrape_s
-    (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/hushmote.yml").read_text())["providers"]
-    grafana = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())["services"]["grafana"]
-    places = dict(volume.split(":")[:2] for volume in grafana["volumes"])
-    assert places["./grafana/dashboards"] == provider["options"]["path"]
-    assert places["./grafana/provisioning"] == "/etc/grafana/provisioning"
-    home = grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-    assert home == f"{provider['options']['path']}/hushmote.json"
-    assert source["url"] == "$PROMETHEUS_URL"
-    assert grafana["environment"]["PROMETHEUS_URL"] == "http://prometheus:9090"
+class TestGrafana:
+    def test_provisioned_files_fit_each_other(self):
+        (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/hushmote.yml").read_text())[
+            "datasources"
+        ]
+        assert source["uid"] == VARIABLES["datasource"]["current"]["value"]
+        scrape_s = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["global"]["scrape_interval"]
+        assert source["jsonData"]["timeInterval"] == scrape_s
+        (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/hushmote.yml").read_text())[
+            "providers"
+        ]
+        grafana = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())["services"]["grafana"]
+        places = dict(volume.split(":")[:2] for volume in grafana["volumes"])
+        assert places["./grafana/dashboards"] == provider["options"]["path"]
+        assert places["./grafana/provisioning"] == "/etc/grafana/provisioning"
+        home = grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+        assert home == f"{provider['options']['path']}/hushmote.json"
+        assert source["url"] == "$PROMETHEUS_URL"
+        assert grafana["environment"]["PROMETHEUS_URL"] == "http://prometheus:9090"
 
 
 LASTS = """
@@ -167,12 +118,66 @@ tests:
 """
 
 
-@needs_promtool
-def test_how_long_the_budget_lasts_is_a_number_of_seconds(tmp_path):
-    """4,752 reports are left, and 48 a day go: 99 days, which is 8,553,600 s."""
-    (expr,) = (expr for title, expr in expressions() if title.startswith("Lasts"))
-    home = expr.replace("$fleet", "home").replace("$experiment", "room_temp")
-    path = tmp_path / "lasts.yml"
-    path.write_text(LASTS % (home, home.replace("room_temp", "new")))
-    run = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
+class TestPanels:
+    def test_have_distinct_ids_and_do_not_overlap(self):
+        ids = [panel["id"] for panel in DASHBOARD["panels"]]
+        assert len(set(ids)) == len(ids)
+        places = [(panel["title"], panel["gridPos"]) for panel in DASHBOARD["panels"]]
+        for title, place in places:
+            assert place["x"] >= 0, title
+            assert place["x"] + place["w"] <= 24, title
+        for (one, a), (other, b) in itertools.combinations(places, 2):
+            apart = (
+                a["x"] + a["w"] <= b["x"]
+                or b["x"] + b["w"] <= a["x"]
+                or a["y"] + a["h"] <= b["y"]
+                or b["y"] + b["h"] <= a["y"]
+            )
+            assert apart, f"{one} lies over {other}"
+
+    @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+    def test_use_selected_datasource_and_have_description(self, panel):
+        assert re.fullmatch(r"[A-ZÀ-Ž0-9].*\.", panel["description"], re.DOTALL)
+        refs = [target["refId"] for target in panel["targets"]]
+        assert len(set(refs)) == len(refs) >= 1
+        for source in (panel, *panel["targets"]):
+            assert source["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        used = set(re.findall(r"\$\{?(\w+)", json.dumps(panel))) - {"__rate_interval"}
+        assert used <= set(VARIABLES)
+        assert panel.get("repeat", "fleet") in VARIABLES
+        # Colours and bands are set by names of the panel's queries, or by reasons for rejection.
+        names = {target.get("legendFormat") for target in panel["targets"]}
+        for override in panel["fieldConfig"]["overrides"]:
+            if "{{reason}}" not in names:
+                assert override["matcher"]["options"] in names
+            for change in override["properties"]:
+                if change["id"] == "custom.fillBelowTo":
+                    assert change["value"] in names
+
+    def test_each_reason_for_rejection_has_its_own_line(self):
+        from hushmote.server.ingest.pipeline import REASONS
+
+        (panel,) = (panel for panel in PANELS if "by reason" in panel["title"])
+        styles = {
+            override["matcher"]["options"]: json.dumps(override["properties"])
+            for override in panel["fieldConfig"]["overrides"]
+        }
+        assert set(styles) == set(REASONS)
+        assert len(set(styles.values())) == len(REASONS)
+
+    def test_colours_suit_colour_blind_readers(self):
+        text = json.dumps(DASHBOARD)
+        assert set(re.findall(r"#[0-9A-Fa-f]{6}", text)) <= COLOURS
+        assert set(re.findall(r'"(?:color|fixedColor)": "(.*?)"', text)) <= COLOURS  # no name such as green
+        modes = set(re.findall(r'"mode": "([a-zA-Z-]+)"', text))
+        assert modes <= {"absolute", "fixed", "thresholds", "multi", "off"}
+
+    @needs_promtool
+    def test_duration_of_budget_is_in_seconds(self, tmp_path):
+        """4,752 reports are left, and 48 a day go: 99 days, which is 8,553,600 s."""
+        (expr,) = (expr for title, expr in expressions() if title.startswith("Lasts"))
+        home = expr.replace("$fleet", "home").replace("$experiment", "room_temp")
+        path = tmp_path / "lasts.yml"
+        path.write_text(LASTS % (home, home.replace("room_temp", "new")))
+        run = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stdout + run.stderr

@@ -1,4 +1,4 @@
-"""What MicroPython is made from, out of a Debian archive: apt's own client, on an archive of this folder."""
+"""The Debian packages from which MicroPython is built: apt's own client on an archive in a folder."""
 
 import functools
 import gzip
@@ -106,7 +106,7 @@ def test_missing_index_does_not_block_sources(archive: Archive):
 
 
 @pytest.mark.slow
-def test_a_mirror_is_asked_again_until_its_sync_is_over(archive: Archive, monkeypatch: pytest.MonkeyPatch):
+def test_retries_until_mirror_has_synced(archive: Archive, monkeypatch: pytest.MonkeyPatch):
     archive.publish(between="main/binary-i386/Packages")
     pauses = []
 

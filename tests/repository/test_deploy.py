@@ -1,4 +1,4 @@
-"""The files of deploy/: what systemd checks of the units, and their command lines run as systemd would."""
+"""The files of deploy/: the units pass the checks of systemd, and their commands run as systemd runs them."""
 
 import json
 import os
@@ -39,146 +39,151 @@ def settings(unit: str) -> list[tuple[str, str]]:
     return [(name, value) for name, equals, value in split if equals]
 
 
-@needs_systemd
-@pytest.mark.parametrize("unit", [*UNITS, "hushmote-nats@.service"])
-def test_systemd_finds_no_fault_and_little_exposure_in_a_unit(unit, tmp_path):
-    path = tmp_path / unit.replace("@", "@1")
-    path.write_text(re.sub(r"/opt/hushmote/bin/[\w-]+", sys.executable, (DEPLOY / unit).read_text()))
-    said = verified(path)
-    assert path.name not in said  # what it warns of and lets pass
-    security = ["systemd-analyze", "security", "--offline=true", "--threshold=15", "--no-pager", path]
-    assert subprocess.run(security, capture_output=True, check=False).returncode == 0  # 1.5 of 10
-
-
 def verified(unit: Path) -> str:
-    """What systemd says of a unit in which it finds no fault."""
+    """Return the output of systemd for a unit, which must have no fault."""
     command = ["systemd-analyze", "verify", "--man=no", unit]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
 
-def test_nats_unit_reads_provisioned_folder():
-    unit = dict(settings("hushmote-nats@.service"))
-    fleet = FleetSpec("home", ("a", "b", "c"), broker_folder=unit["ReadWritePaths"], broker="nats")
-    command = unit["ExecStart"].replace("%i", "2")
-    config = Path(command.split(" -c ")[1])
-    assert f'store_dir: "{config.parent}/data"' in nats.nats_conf(fleet, 2)
-    assert int(unit["LimitNOFILE"]) > MOST_CONNECTIONS
-
-
 BROKER = Path("/lib/systemd/system/mosquitto.service")
 
 
-@needs_systemd
-@pytest.mark.skipif(not BROKER.exists(), reason="Debian's mosquitto.service is not here")
-def test_systemd_takes_the_lines_for_mosquitto_s_unit(tmp_path):
-    unit, lines = tmp_path / BROKER.name, DEPLOY / "mosquitto-hushmote.conf"
-    shutil.copy(BROKER, unit)
-    (tmp_path / "mosquitto.service.d").mkdir()
-    shutil.copy(lines, tmp_path / "mosquitto.service.d" / "hushmote.conf")
-    assert verified(unit) == ""
-    folder = "/etc/mosquitto/hushmote"
-    assert f"ExecStart=/usr/sbin/mosquitto -c {folder}/mosquitto.conf\n" in lines.read_text()
-    page = (DEPLOY.parent / "docs/run-it.md").read_text()
-    assert f"--broker-folder {folder}\n" in page
-    assert f"cp -r /root/home/broker/. {folder}/\n" in page
+class TestUnits:
+    @needs_systemd
+    @pytest.mark.parametrize("unit", [*UNITS, "hushmote-nats@.service"])
+    def test_systemd_finds_no_fault_and_little_exposure(self, unit, tmp_path):
+        path = tmp_path / unit.replace("@", "@1")
+        path.write_text(re.sub(r"/opt/hushmote/bin/[\w-]+", sys.executable, (DEPLOY / unit).read_text()))
+        said = verified(path)
+        assert path.name not in said  # what it warns of and lets pass
+        security = ["systemd-analyze", "security", "--offline=true", "--threshold=15", "--no-pager", path]
+        assert subprocess.run(security, capture_output=True, check=False).returncode == 0  # 1.5 of 10
 
+    def test_nats_unit_reads_provisioned_folder(self):
+        unit = dict(settings("hushmote-nats@.service"))
+        fleet = FleetSpec("home", ("a", "b", "c"), broker_folder=unit["ReadWritePaths"], broker="nats")
+        command = unit["ExecStart"].replace("%i", "2")
+        config = Path(command.split(" -c ")[1])
+        assert f'store_dir: "{config.parent}/data"' in nats.nats_conf(fleet, 2)
+        assert int(unit["LimitNOFILE"]) > MOST_CONNECTIONS
 
-@pytest.mark.parametrize("unit", AGGREGATORS)
-def test_unit_command_counts_reports_over_tls(unit, tmp_path):
-    ca, port, http = Authority(tmp_path), free_port(), free_port()
-    certificate, key = ca.sign("aggregator_1")
-    broker_pem, broker_key = ca.sign("broker", "localhost")
-    files = {
-        "ca.pem": ca.file.read_bytes(),
-        "aggregator_1.pem": certificate.read_bytes() + key.read_bytes(),
-        "master.key": master_key.to_text(FLEET_KEYS).encode(),
-    }
-    credentials = tmp_path / "credentials"
-    credentials.mkdir()
-    specifiers = {"%i": "1", "%d": str(credentials), "%S": str(tmp_path)}
+    @needs_systemd
+    @pytest.mark.skipif(not BROKER.exists(), reason="Debian's mosquitto.service is not here")
+    def test_systemd_accepts_lines_for_mosquitto(self, tmp_path):
+        unit, lines = tmp_path / BROKER.name, DEPLOY / "mosquitto-hushmote.conf"
+        shutil.copy(BROKER, unit)
+        (tmp_path / "mosquitto.service.d").mkdir()
+        shutil.copy(lines, tmp_path / "mosquitto.service.d" / "hushmote.conf")
+        assert verified(unit) == ""
+        folder = "/etc/mosquitto/hushmote"
+        assert f"ExecStart=/usr/sbin/mosquitto -c {folder}/mosquitto.conf\n" in lines.read_text()
+        page = (DEPLOY.parent / "docs/run-it.md").read_text()
+        assert f"--broker-folder {folder}\n" in page
+        assert f"cp -r /root/home/broker/. {folder}/\n" in page
 
-    def expand(text):
-        return re.sub("%[idS]", lambda found: specifiers[found[0]], text)
+    @pytest.mark.parametrize("unit", AGGREGATORS)
+    def test_command_counts_reports_over_tls(self, unit, tmp_path):
+        ca, port, http = Authority(tmp_path), free_port(), free_port()
+        certificate, key = ca.sign("aggregator_1")
+        broker_pem, broker_key = ca.sign("broker", "localhost")
+        files = {
+            "ca.pem": ca.file.read_bytes(),
+            "aggregator_1.pem": certificate.read_bytes() + key.read_bytes(),
+            "master.key": master_key.to_text(FLEET_KEYS).encode(),
+        }
+        credentials = tmp_path / "credentials"
+        credentials.mkdir()
+        specifiers = {"%i": "1", "%d": str(credentials), "%S": str(tmp_path)}
 
-    found = settings(unit)
-    for name, value in found:
-        if name == "LoadCredential":
-            to, _, source = expand(value).partition(":")
-            (credentials / to).write_bytes(files[Path(source).name])
-            (credentials / to).chmod(0o440)
-    (tmp_path / "hushmote").mkdir()
-    url = f"sqlite:///{tmp_path}/hushmote/hushmote.sqlite"
-    environment = {"HUSHMOTE_STORE": url, "HUSHMOTE_SHARE": "crew"} if "@" in unit else {}
-    environment |= dict(expand(value).split("=", 1) for name, value in found if name == "Environment")
-    environment |= {"HUSHMOTE_BROKER": f"mqtts://localhost:{port}", "CREDENTIALS_DIRECTORY": str(credentials)}
-    command = shlex.split(expand(dict(found)["ExecStart"]))
-    assert command[:2] == ["/opt/hushmote/bin/hushmote", "serve"]
-    where = command.index("--http") + 1
-    assert command[where] in ("127.0.0.1:9417", "127.0.0.1:9411")
-    command[where] = f"127.0.0.1:{http}"
-    lines = (f"listener {port} 127.0.0.1", f"certfile {broker_pem}", f"keyfile {broker_key}")
-    lines += (f"cafile {ca.file}", "require_certificate true", "allow_anonymous true")
-    exp = experiment()
-    messages = [
-        (
-            topics.report_topic("home", f"d{i}"),
-            report.encode(exp, 1, i % 64, f"d{i}", keys.device_key(MASTER, "home", f"d{i}")),
-        )
-        for i in range(50)
-    ]
-    with Store(url) as store, MosquittoBroker(settings=lines) as broker:
-        ask_fleet(store, "home", exp, keyed=True)
-        with served(*command[2:], environment=environment) as process:
-            process.ready()
-            publish(broker, messages)
-            until(lambda: store.histogram("home", exp.digest).sum() == 50, process.log)
-            assert get(f"http://127.0.0.1:{http}/healthz")[0] == 200
-            assert process.end() == 0
-        assert all(json.loads(line) for line in process.log().splitlines())
+        def expand(text):
+            return re.sub("%[idS]", lambda found: specifiers[found[0]], text)
 
+        found = settings(unit)
+        for name, value in found:
+            if name == "LoadCredential":
+                to, _, source = expand(value).partition(":")
+                (credentials / to).write_bytes(files[Path(source).name])
+                (credentials / to).chmod(0o440)
+        (tmp_path / "hushmote").mkdir()
+        url = f"sqlite:///{tmp_path}/hushmote/hushmote.sqlite"
+        environment = {"HUSHMOTE_STORE": url, "HUSHMOTE_SHARE": "crew"} if "@" in unit else {}
+        environment |= dict(expand(value).split("=", 1) for name, value in found if name == "Environment")
+        environment |= {
+            "HUSHMOTE_BROKER": f"mqtts://localhost:{port}",
+            "CREDENTIALS_DIRECTORY": str(credentials),
+        }
+        command = shlex.split(expand(dict(found)["ExecStart"]))
+        assert command[:2] == ["/opt/hushmote/bin/hushmote", "serve"]
+        where = command.index("--http") + 1
+        assert command[where] in ("127.0.0.1:9417", "127.0.0.1:9411")
+        command[where] = f"127.0.0.1:{http}"
+        lines = (f"listener {port} 127.0.0.1", f"certfile {broker_pem}", f"keyfile {broker_key}")
+        lines += (f"cafile {ca.file}", "require_certificate true", "allow_anonymous true")
+        exp = experiment()
+        messages = [
+            (
+                topics.report_topic("home", f"d{i}"),
+                report.encode(exp, 1, i % 64, f"d{i}", keys.device_key(MASTER, "home", f"d{i}")),
+            )
+            for i in range(50)
+        ]
+        with Store(url) as store, MosquittoBroker(settings=lines) as broker:
+            ask_fleet(store, "home", exp, keyed=True)
+            with served(*command[2:], environment=environment) as process:
+                process.ready()
+                publish(broker, messages)
+                until(lambda: store.histogram("home", exp.digest).sum() == 50, process.log)
+                assert get(f"http://127.0.0.1:{http}/healthz")[0] == 200
+                assert process.end() == 0
+            assert all(json.loads(line) for line in process.log().splitlines())
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_a_units_command_is_one_that_we_have(unit):
-    program, *command = shlex.split(dict(settings(unit))["ExecStart"])
-    assert program == "/opt/hushmote/bin/hushmote"
-    parse(command)
-    # What a command names of its credentials, systemd has loaded.
-    said = [value for name, value in settings(unit) if name == "Environment"]
-    named = set(re.findall(r"%d/([\w.]+)", " ".join([*command, *said])))
-    assert named == {value.partition(":")[0] for name, value in settings(unit) if name == "LoadCredential"}
+    @pytest.mark.parametrize("unit", UNITS)
+    def test_command_is_valid(self, unit):
+        program, *command = shlex.split(dict(settings(unit))["ExecStart"])
+        assert program == "/opt/hushmote/bin/hushmote"
+        parse(command)
+        # What a command names of its credentials, systemd has loaded.
+        said = [value for name, value in settings(unit) if name == "Environment"]
+        named = set(re.findall(r"%d/([\w.]+)", " ".join([*command, *said])))
+        assert named == {
+            value.partition(":")[0] for name, value in settings(unit) if name == "LoadCredential"
+        }
 
-
-@pytest.mark.slow
-def test_the_pages_unit_shows_a_store_to_who_has_the_token(tmp_path):
-    found = settings("hushmote-page.service")
-    (tmp_path / "page.token").write_text("0123456789abcdef\n")
-    (tmp_path / "page.token").chmod(0o440)  # as systemd hands it over
-    http = free_port()
-    specifiers = {"%d": str(tmp_path), "%S": str(tmp_path), "%t": str(tmp_path)}
-    text = re.sub("%[dSt]", lambda name: specifiers[name[0]], dict(found)["ExecStart"])
-    assert ":9419" in text
-    command = [sys.executable, "-m", *shlex.split(text.replace(":9419", f":{http}"))]
-    command[2] = "hushmote"
-    (tmp_path / "hushmote").mkdir()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
-    assigned = [re.sub("%[dSt]", lambda name: specifiers[name[0]], v) for n, v in found if n == "Environment"]
-    environment |= dict(value.split("=", 1) for value in assigned) | {"CREDENTIALS_DIRECTORY": str(tmp_path)}
-    with Store(environment["HUSHMOTE_STORE"]) as store:
-        add_fleet(store)
-    with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            assert str(http) in process.stdout.readline().decode()  # it says where it is once it listens
-            page = f"http://127.0.0.1:{http}"
-            assert get(f"{page}/healthz")[0] == 200
-            assert get(page)[0] == 401
-            assert get(f"{page}/?token=not-this-one-either")[0] == 401
-            process.terminate()
-            assert process.wait(WAIT_S) == 0
-        finally:
-            process.kill()
+    @pytest.mark.slow
+    def test_page_needs_token(self, tmp_path):
+        found = settings("hushmote-page.service")
+        (tmp_path / "page.token").write_text("0123456789abcdef\n")
+        (tmp_path / "page.token").chmod(0o440)  # as systemd hands it over
+        http = free_port()
+        specifiers = {"%d": str(tmp_path), "%S": str(tmp_path), "%t": str(tmp_path)}
+        text = re.sub("%[dSt]", lambda name: specifiers[name[0]], dict(found)["ExecStart"])
+        assert ":9419" in text
+        command = [sys.executable, "-m", *shlex.split(text.replace(":9419", f":{http}"))]
+        command[2] = "hushmote"
+        (tmp_path / "hushmote").mkdir()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
+        assigned = [
+            re.sub("%[dSt]", lambda name: specifiers[name[0]], v) for n, v in found if n == "Environment"
+        ]
+        environment |= dict(value.split("=", 1) for value in assigned) | {
+            "CREDENTIALS_DIRECTORY": str(tmp_path)
+        }
+        with Store(environment["HUSHMOTE_STORE"]) as store:
+            add_fleet(store)
+        with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE) as process:
+            try:
+                assert process.stdout is not None
+                assert str(http) in process.stdout.readline().decode()  # it says where it is once it listens
+                page = f"http://127.0.0.1:{http}"
+                assert get(f"{page}/healthz")[0] == 200
+                assert get(page)[0] == 401
+                assert get(f"{page}/?token=not-this-one-either")[0] == 401
+                process.terminate()
+                assert process.wait(WAIT_S) == 0
+            finally:
+                process.kill()
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -188,73 +193,74 @@ def instructions() -> list[tuple[str, str]]:
     return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines)]
 
 
-def test_dockerfile_copies_existing_files_and_runs_unprivileged():
-    root = DEPLOY.parent
-    found = instructions()
-    copied: set[str] = set()
-    for name, rest in found:
-        if name == "COPY" and "--from" not in rest:
-            assert all((root / source).exists() for source in rest.split()[:-1]), rest
-            copied |= {source.removeprefix("./") for source in rest.split()[:-1]}
-    packages = {path.parent.name for path in root.glob("*/__init__.py")} - {"tests", "firmware_tests"}
-    assert copied >= packages | {"pyproject.toml", "setup.py"}
-    users = [rest for name, rest in found if name == "USER"]
-    assert users == ["10001"]
-    assert [name for name, _ in found].index("USER") < [name for name, _ in found].index("ENTRYPOINT")
+class TestContainerfile:
+    def test_copies_existing_files_and_runs_unprivileged(self):
+        root = DEPLOY.parent
+        found = instructions()
+        copied: set[str] = set()
+        for name, rest in found:
+            if name == "COPY" and "--from" not in rest:
+                assert all((root / source).exists() for source in rest.split()[:-1]), rest
+                copied |= {source.removeprefix("./") for source in rest.split()[:-1]}
+        packages = {path.parent.name for path in root.glob("*/__init__.py")} - {"tests", "firmware_tests"}
+        assert copied >= packages | {"pyproject.toml", "setup.py"}
+        users = [rest for name, rest in found if name == "USER"]
+        assert users == ["10001"]
+        assert [name for name, _ in found].index("USER") < [name for name, _ in found].index("ENTRYPOINT")
 
+    @pytest.mark.slow
+    def test_copies_all_that_a_wheel_needs(self, tmp_path):
+        root, source = DEPLOY.parent, tmp_path / "source"
+        board = runpy.run_path(str(root / "web/board/fetch.py"))
+        if not board["is_there"]() and shutil.which("npm") is None:
+            pytest.skip("MicroPython for browsers is not fetched, and npm is not installed")
+        board["fetch"]()
+        for name, rest in instructions():
+            if name == "COPY":
+                *paths, to = rest.split()
+                for path in paths:
+                    where = source / to if (root / path).is_dir() else source / to / Path(path).name
+                    where.parent.mkdir(parents=True, exist_ok=True)
+                    copy = shutil.copytree if (root / path).is_dir() else shutil.copy
+                    copy(root / path, where)
+        (step,) = (rest for name, rest in instructions() if name == "RUN" and rest.startswith("pip wheel "))
+        command = [sys.executable, "-m", *step.replace("/wheels", str(tmp_path)).split()]
+        tools = {"PATH": os.path.dirname(sys.executable)}  # no npm, as in the image
+        build = subprocess.run(
+            command, cwd=source, env=os.environ | tools, capture_output=True, text=True, check=False
+        )
+        assert build.returncode == 0, build.stdout + build.stderr
+        (wheel,) = tmp_path.glob("hushmote-*.whl")
+        with zipfile.ZipFile(wheel) as packed:
+            # What browsers are sent: a page without its styles does not even start.
+            kinds = {".css", ".html", ".js", ".mjs", ".wasm"}
+            sent = {path.relative_to(root) for path in (root / "web").rglob("*") if path.suffix in kinds}
+            assert Path("web/static/page.css") in sent
+            assert {f"hushmote/{path}" for path in sent} <= set(packed.namelist())
 
-@pytest.mark.slow
-def test_a_wheel_is_made_of_what_the_container_file_copies(tmp_path):
-    root, source = DEPLOY.parent, tmp_path / "source"
-    board = runpy.run_path(str(root / "web/board/fetch.py"))
-    if not board["is_there"]() and shutil.which("npm") is None:
-        pytest.skip("MicroPython for browsers is not fetched, and npm is not installed")
-    board["fetch"]()
-    for name, rest in instructions():
-        if name == "COPY":
-            *paths, to = rest.split()
-            for path in paths:
-                where = source / to if (root / path).is_dir() else source / to / Path(path).name
-                where.parent.mkdir(parents=True, exist_ok=True)
-                copy = shutil.copytree if (root / path).is_dir() else shutil.copy
-                copy(root / path, where)
-    (step,) = (rest for name, rest in instructions() if name == "RUN" and rest.startswith("pip wheel "))
-    command = [sys.executable, "-m", *step.replace("/wheels", str(tmp_path)).split()]
-    tools = {"PATH": os.path.dirname(sys.executable)}  # no npm, as in the image
-    build = subprocess.run(
-        command, cwd=source, env=os.environ | tools, capture_output=True, text=True, check=False
-    )
-    assert build.returncode == 0, build.stdout + build.stderr
-    (wheel,) = tmp_path.glob("hushmote-*.whl")
-    with zipfile.ZipFile(wheel) as packed:
-        # What browsers are sent: a page without its styles does not even start.
-        kinds = {".css", ".html", ".js", ".mjs", ".wasm"}
-        sent = {path.relative_to(root) for path in (root / "web").rglob("*") if path.suffix in kinds}
-        assert Path("web/static/page.css") in sent
-        assert {f"hushmote/{path}" for path in sent} <= set(packed.namelist())
+    def test_command_runs_and_health_check_works(self, tmp_path):
+        found = dict(instructions())
+        command = json.loads(found["CMD"])
+        assert [*json.loads(found["ENTRYPOINT"]), *command[:1]] == ["hushmote", "serve"]
+        check = json.loads(found["HEALTHCHECK"].partition(" CMD ")[2])
+        assert check[0] == "python"
+        http = free_port()
+        command = [part.replace("0.0.0.0:9417", f"127.0.0.1:{http}") for part in command]
+        check = [part.replace(":9417", f":{http}") for part in check]
 
+        def healthy():
+            return (
+                subprocess.run([sys.executable, *check[1:]], capture_output=True, check=False).returncode == 0
+            )
 
-def test_dockerfile_command_runs_and_health_check_works(tmp_path):
-    found = dict(instructions())
-    command = json.loads(found["CMD"])
-    assert [*json.loads(found["ENTRYPOINT"]), *command[:1]] == ["hushmote", "serve"]
-    check = json.loads(found["HEALTHCHECK"].partition(" CMD ")[2])
-    assert check[0] == "python"
-    http = free_port()
-    command = [part.replace("0.0.0.0:9417", f"127.0.0.1:{http}") for part in command]
-    check = [part.replace(":9417", f":{http}") for part in check]
-
-    def healthy():
-        return subprocess.run([sys.executable, *check[1:]], capture_output=True, check=False).returncode == 0
-
-    url = f"sqlite:///{tmp_path}/store.sqlite"
-    with Store(url) as store, MosquittoBroker() as broker:
-        add_fleet(store)
-        environment = {"HUSHMOTE_BROKER": f"mqtt://127.0.0.1:{broker.port}", "HUSHMOTE_STORE": url}
-        with served(*command[1:], environment=environment) as process:
-            process.ready()
-            publish(broker, crowd(5)[0])
-            until(healthy, process.log)
-            broker.stop()
-            until(lambda: not healthy(), process.log)
-        assert not healthy()
+        url = f"sqlite:///{tmp_path}/store.sqlite"
+        with Store(url) as store, MosquittoBroker() as broker:
+            add_fleet(store)
+            environment = {"HUSHMOTE_BROKER": f"mqtt://127.0.0.1:{broker.port}", "HUSHMOTE_STORE": url}
+            with served(*command[1:], environment=environment) as process:
+                process.ready()
+                publish(broker, crowd(5)[0])
+                until(healthy, process.log)
+                broker.stop()
+                until(lambda: not healthy(), process.log)
+            assert not healthy()

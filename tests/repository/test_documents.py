@@ -1,4 +1,4 @@
-"""What documents name is there: the files that they link to, the paths and tests that they mention."""
+"""Names in documents exist: the files that they link to, the paths and tests that they mention."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ TEST = re.compile(r"^(test_\w+)(?:::(\w+))?$")
 
 
 def missing(document: Path) -> Iterator[str]:
-    """What a document names and nobody finds."""
+    """Yield the names in a document that do not exist."""
     text = document.read_text()
     for target in re.findall(r"\]\(([^)#\s]+)", text):
         if "://" not in target and not (document.parent / target).exists():
@@ -56,7 +56,7 @@ def test_finds_missing_references(tmp_path: Path):
     ]
 
 
-def test_the_readme_is_a_doorstep_and_no_manual():
+def test_readme_is_short():
     lines = (ROOT / "README.md").read_text().splitlines()
     assert len(lines) <= 90
     assert [line for line in lines if len(line) >= 100] == []

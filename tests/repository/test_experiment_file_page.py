@@ -1,4 +1,4 @@
-"""docs/experiment-file.md has every field, says what is said of mistakes, and shows what is printed."""
+"""docs/experiment-file.md has every field, the messages for mistakes, and the output of its commands."""
 
 import json
 import re
@@ -67,70 +67,74 @@ WRONG = {
 }
 
 
-def test_every_field_of_the_file_and_of_the_json_is_there():
-    listed = {name for row in rows("Fields of the file") for name in re.findall(r"`\[?(\w+)\]?`", row[0])}
-    own = {name for mechanism in MECHANISMS.values() for name in mechanism.parameters}
-    assert listed == set(definition.Definition.model_fields) - {"parameters"} | own | set(
-        ExperimentBudget.model_fields
-    ), "the first table of docs/experiment-file.md"
-    named = {name for row in rows("The JSON that boards get") for name in re.findall(r"`(\w+)`", row[0])}
-    known = {"missing"}  # which no example sets
-    for example in EXAMPLES:
-        fields = json.loads(definition.load(example).payload())
-        known |= set(fields) | set(fields["budget"])
-    assert named == known | own, "the table of the JSON in docs/experiment-file.md"
+class TestBoard:
+    @pytest.mark.parametrize("field", REFUSED)
+    def test_refuses_fields_in_documented_words(self, field: str):
+        fields = json.loads(definition.parse(ROOM).payload())
+        assert field in WRONG, f"say in WRONG how {field} can be wrong"
+        with pytest.raises(ExperimentRefused, match=f"^{re.escape(REFUSED[field])}"):
+            Experiment.parse(json.dumps(fields | WRONG[field]).encode())
+
+    def test_refuses_invalid_json_in_documented_words(self):
+        fields = json.loads(definition.parse(ROOM).payload())
+        without = {name: value for name, value in fields.items() if name != "epsilon"}
+        for wrong, text in (
+            (fields | {"x": 1}, "unknown field x"),
+            (without, "epsilon is missing"),
+            (
+                fields | {"epsilon": 1000, "bins": 1 << 24, "mechanism": "grr"},
+                "epsilon is too small for so many",
+            ),
+        ):
+            assert text in PAGE
+            wrong = {
+                k: v
+                for k, v in wrong.items()
+                if wrong["mechanism"] == "hh" or k not in ("fanout", "cells", "weights")
+            }
+            with pytest.raises(ExperimentRefused, match=text):
+                Experiment.parse(json.dumps(wrong).encode())
 
 
-@pytest.mark.parametrize(("written", "said"), MISTAKES)
-def test_a_mistake_is_answered_as_the_page_says(written: str, said: str):
-    field = written.split(" =")[0]
-    text = re.sub(rf"^{field} = .*\n", "", ROOM, flags=re.MULTILINE)
-    if field == "budget":
-        text = text.split("[budget]")[0]
-    with pytest.raises(definition.DefinitionError) as caught:
-        definition.parse(f"{written}\n{text}").payload()
-    assert str(caught.value).startswith(said)
+class TestExamples:
+    @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+    def test_name_matches_experiment_and_fits_board(self, example: Path):
+        assert definition.load(example).name == example.stem == definition.load(example).experiment().name
 
 
-def test_the_page_lists_mistakes():
-    assert len(MISTAKES) > 20
+class TestPage:
+    def test_has_every_field_of_file_and_json(self):
+        listed = {name for row in rows("Fields of the file") for name in re.findall(r"`\[?(\w+)\]?`", row[0])}
+        own = {name for mechanism in MECHANISMS.values() for name in mechanism.parameters}
+        assert listed == set(definition.Definition.model_fields) - {"parameters"} | own | set(
+            ExperimentBudget.model_fields
+        ), "the first table of docs/experiment-file.md"
+        named = {name for row in rows("The JSON that boards get") for name in re.findall(r"`(\w+)`", row[0])}
+        known = {"missing"}  # which no example sets
+        for example in EXAMPLES:
+            fields = json.loads(definition.load(example).payload())
+            known |= set(fields) | set(fields["budget"])
+        assert named == known | own, "the table of the JSON in docs/experiment-file.md"
 
+    @pytest.mark.parametrize(("written", "said"), MISTAKES)
+    def test_quotes_messages_for_mistakes(self, written: str, said: str):
+        field = written.split(" =")[0]
+        text = re.sub(rf"^{field} = .*\n", "", ROOM, flags=re.MULTILINE)
+        if field == "budget":
+            text = text.split("[budget]")[0]
+        with pytest.raises(definition.DefinitionError) as caught:
+            definition.parse(f"{written}\n{text}").payload()
+        assert str(caught.value).startswith(said)
 
-@pytest.mark.parametrize("field", REFUSED)
-def test_a_board_refuses_what_the_page_says_in_these_words(field: str):
-    fields = json.loads(definition.parse(ROOM).payload())
-    assert field in WRONG, f"say in WRONG how {field} can be wrong"
-    with pytest.raises(ExperimentRefused, match=f"^{re.escape(REFUSED[field])}"):
-        Experiment.parse(json.dumps(fields | WRONG[field]).encode())
+    def test_lists_mistakes(self):
+        assert len(MISTAKES) > 20
 
-
-def test_boards_refuse_invalid_fields_with_documented_messages():
-    fields = json.loads(definition.parse(ROOM).payload())
-    without = {name: value for name, value in fields.items() if name != "epsilon"}
-    for wrong, text in (
-        (fields | {"x": 1}, "unknown field x"),
-        (without, "epsilon is missing"),
-        (fields | {"epsilon": 1000, "bins": 1 << 24, "mechanism": "grr"}, "epsilon is too small for so many"),
-    ):
-        assert text in PAGE
-        wrong = {
-            k: v
-            for k, v in wrong.items()
-            if wrong["mechanism"] == "hh" or k not in ("fanout", "cells", "weights")
-        }
-        with pytest.raises(ExperimentRefused, match=text):
-            Experiment.parse(json.dumps(wrong).encode())
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_name_matches_experiment_and_fits_board(example: Path):
-    assert definition.load(example).name == example.stem == definition.load(example).experiment().name
-
-
-def test_the_page_shows_what_its_commands_print():
-    shown = re.findall(r"```sh\nhushmote ([^\n]*)\n```\n\n```text\n(.*?)```", PAGE, flags=re.DOTALL)
-    assert len(shown) == 2
-    for command, expected in shown:
-        printed = hushmote(*shlex.split(command), cwd=ROOT)
-        shown_lines = expected.splitlines()  # what to do next is left out of the page
-        assert [line.rstrip() for line in printed.splitlines()][: len(shown_lines)] == shown_lines, command
+    def test_shows_output_of_its_commands(self):
+        shown = re.findall(r"```sh\nhushmote ([^\n]*)\n```\n\n```text\n(.*?)```", PAGE, flags=re.DOTALL)
+        assert len(shown) == 2
+        for command, expected in shown:
+            printed = hushmote(*shlex.split(command), cwd=ROOT)
+            shown_lines = expected.splitlines()  # what to do next is left out of the page
+            assert [line.rstrip() for line in printed.splitlines()][: len(shown_lines)] == shown_lines, (
+                command
+            )

@@ -1,4 +1,4 @@
-"""The runner for boards, over the real mpremote: a MicroPython board on a pty stands for one on USB."""
+"""The test runner for boards, with the real mpremote: a MicroPython board on a pty replaces one on USB."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""docs/mechanisms.md says what the registry says."""
+"""docs/mechanisms.md matches the registry."""
 
 import make_mechanisms
 import pytest
@@ -9,7 +9,7 @@ PAGE = make_mechanisms.FILE.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-def test_its_tables_are_those_of_the_code():
+def test_tables_match_code():
     assert make_mechanisms.text(PAGE) == PAGE, "run tools/make_mechanisms.py"
 
 

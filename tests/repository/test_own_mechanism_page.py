@@ -1,4 +1,4 @@
-"""docs/own-mechanism.md: its files are the finished ones of examples/channels, its lines are what is said.
+"""docs/own-mechanism.md: its files are those of examples/channels, its messages are the actual ones.
 
 test_commands.py saves the files and runs the page's commands.
 """
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "own-mechanism.md").read_text("utf-8")
 
 
-def test_its_files_are_the_finished_ones():
+def test_files_match_examples():
     saved = {block.file: block.text for block in page_blocks.read(PAGE).blocks if block.file}
     assert set(saved) == {"unary_board.py", "unary.py", "room.toml", "rounded.py"}
     for name in ("unary_board.py", "unary.py"):
@@ -27,12 +27,12 @@ def test_its_files_are_the_finished_ones():
         assert saved[name] == f"cat > {name} <<'END_OF_FILE'\n{content}END_OF_FILE\n"
 
 
-def test_it_shows_every_property_that_is_looked_at():
+def test_shows_every_checked_property():
     shown = re.findall(r"^([a-z ]+?) +holds: ", PAGE, re.MULTILINE)
     assert shown == [*check.PROPERTIES, check.SAME_CODES]
 
 
-def test_the_lines_of_its_table_are_said(own_folder: Callable[[str, str], str]):
+def test_table_has_actual_messages(own_folder: Callable[[str, str], str]):
     own_folder("foo", "1 / 0")
     for word, line in [
         ("foo", "there is no mechanism 'foo': take rr"),
@@ -44,7 +44,7 @@ def test_the_lines_of_its_table_are_said(own_folder: Callable[[str, str], str]):
         assert line in PAGE
 
 
-def test_a_saved_file_keeps_every_character():
+def test_saved_file_keeps_every_character():
     code = "x = '$HOME `ls` \\n'  # 'é\n"
     text = f"<!-- file: a_b.py -->\n```python\n{code}```\n<!-- file: ../x -->\n```toml\n```\n"
     page = page_blocks.read(text)

@@ -1,4 +1,4 @@
-"""The sdist and the wheel: built as pip builds them, installed where nothing else is, and used there.
+"""The sdist and the wheel: built as pip builds them, installed in an empty environment and used there.
 
 The wheel is built from the sdist, so the sdist has all that it takes. It is installed into an environment
 that holds, besides, the distributions that the wheel's own metadata asks for and no others. Those are links
@@ -74,7 +74,7 @@ print(hushmote.__file__)
 
 
 def build(hook: str, source: Path, into: Path) -> Path:
-    """What setuptools builds in a folder, by a hook that pip calls."""
+    """Build in a folder with setuptools, through a hook that pip calls, and return the result."""
     command = [sys.executable, "-c", BUILD, hook, into]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -164,121 +164,129 @@ def run(installed: Path, program: str, *arguments: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
-def test_the_version_has_one_place(wheel: Path):
-    newest = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert newest is not None
-    assert {newest[1], metadata(wheel)["Version"], version("hushmote")} == {hushmote.__version__}
+class TestSdist:
+    @pytest.mark.slow
+    def test_has_all_that_tests_need(self, sdist: Path):
+        with tarfile.open(sdist) as archive:
+            names = {name.partition("/")[2] for name in archive.getnames()}
+        assert {"LICENSE", "Makefile", "docs/install.md", "tests/vectors.json", "tests/conftest.py"} <= names
+        assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.py")} <= names
+        assert not [name for name in names if name.startswith(("benchmarks/results/", ".git"))]
 
 
-@pytest.mark.slow
-def test_the_sdist_has_what_the_project_is_tested_from(sdist: Path):
-    with tarfile.open(sdist) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"LICENSE", "Makefile", "docs/install.md", "tests/vectors.json", "tests/conftest.py"} <= names
-    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.py")} <= names
-    assert not [name for name in names if name.startswith(("benchmarks/results/", ".git"))]
+class TestWheel:
+    @pytest.mark.slow
+    def test_version_is_the_same_everywhere(self, wheel: Path):
+        newest = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+        assert newest is not None
+        assert {newest[1], metadata(wheel)["Version"], version("hushmote")} == {hushmote.__version__}
 
-
-@pytest.mark.slow
-def test_the_wheel_has_every_file_of_the_packages_and_is_small(wheel: Path):
-    """Modules go onto boards from there as they are, and so does what lies beside them."""
-    assert wheel.stat().st_size < MOST_WHEEL_BYTES
-    ours = {
-        path: ("" if path.parts[len(ROOT.parts)] == "hushmote" else "hushmote/")
-        + path.relative_to(ROOT).as_posix()
-        for folder in (
-            "hushmote",
-            "device",
-            "server",
-            "planning",
-            "fleet",
-            "simulator",
-            "studies",
-            "web",
-            "cli",
-        )
-        for path in (ROOT / folder).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
-    for name in BESIDE_THE_BOARD:
-        ours[ROOT / name] = f"hushmote/web/board/static/{Path(name).name}"
-    with zipfile.ZipFile(wheel) as archive:
-        there = {name for name in archive.namelist() if ".dist-info/" not in name}
-        assert there == set(ours.values())
-        for path, name in ours.items():
-            assert archive.read(name) == path.read_bytes(), name
-
-
-@pytest.mark.slow
-def test_the_wheel_says_what_it_is(wheel: Path):
-    said = metadata(wheel)
-    assert said["License-Expression"].startswith("Apache-2.0")
-    with zipfile.ZipFile(wheel) as archive:
-        licences = {
-            n.partition("/licenses/")[2]: archive.read(n) for n in archive.namelist() if "/licenses/" in n
+    @pytest.mark.slow
+    def test_has_every_file_and_is_small(self, wheel: Path):
+        """Modules go onto boards from there as they are, and so does what lies beside them."""
+        assert wheel.stat().st_size < MOST_WHEEL_BYTES
+        ours = {
+            path: ("" if path.parts[len(ROOT.parts)] == "hushmote" else "hushmote/")
+            + path.relative_to(ROOT).as_posix()
+            for folder in (
+                "hushmote",
+                "device",
+                "server",
+                "planning",
+                "fleet",
+                "simulator",
+                "studies",
+                "web",
+                "cli",
+            )
+            for path in (ROOT / folder).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
         }
-    assert licences["LICENSE"] == (ROOT / "LICENSE").read_bytes()
-    others = {
-        path.relative_to(ROOT).as_posix() for f in ("device", "web") for path in (ROOT / f).rglob("LICENSE")
-    }
-    assert set(licences) == {"LICENSE"} | others
-    classifiers = said.get_all("Classifier", [])
-    assert "Programming Language :: Python :: 3.11" in classifiers
-    assert "Typing :: Typed" in classifiers
-    documented = set(re.findall(r"^\| `\[(\w+)\]`", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE))
-    assert documented == set(said.get_all("Provides-Extra", []))
+        for name in BESIDE_THE_BOARD:
+            ours[ROOT / name] = f"hushmote/web/board/static/{Path(name).name}"
+        with zipfile.ZipFile(wheel) as archive:
+            there = {name for name in archive.namelist() if ".dist-info/" not in name}
+            assert there == set(ours.values())
+            for path, name in ours.items():
+                assert archive.read(name) == path.read_bytes(), name
+
+    @pytest.mark.slow
+    def test_metadata_has_license_and_links(self, wheel: Path):
+        said = metadata(wheel)
+        assert said["License-Expression"].startswith("Apache-2.0")
+        with zipfile.ZipFile(wheel) as archive:
+            licences = {
+                n.partition("/licenses/")[2]: archive.read(n) for n in archive.namelist() if "/licenses/" in n
+            }
+        assert licences["LICENSE"] == (ROOT / "LICENSE").read_bytes()
+        others = {
+            path.relative_to(ROOT).as_posix()
+            for f in ("device", "web")
+            for path in (ROOT / f).rglob("LICENSE")
+        }
+        assert set(licences) == {"LICENSE"} | others
+        classifiers = said.get_all("Classifier", [])
+        assert "Programming Language :: Python :: 3.11" in classifiers
+        assert "Typing :: Typed" in classifiers
+        documented = set(
+            re.findall(r"^\| `\[(\w+)\]`", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
+        )
+        assert documented == set(said.get_all("Provides-Extra", []))
+
+    @pytest.mark.slow
+    def test_reports_missing_board_if_it_cannot_be_fetched(self, tmp_path: Path):
+        """Where neither MicroPython for browsers nor npm is there."""
+        left_out = shutil.ignore_patterns(*LEFT_OUT, "micropython", "docs")
+        shutil.copytree(ROOT, tmp_path / "source", ignore=left_out, symlinks=True)
+        command = [sys.executable, "-c", BUILD, "build_wheel", tmp_path]
+        environment = os.environ | {"PATH": str(tmp_path)}
+        done = subprocess.run(
+            command, cwd=tmp_path / "source", env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert "The board in the browser cannot be fetched: there is no Node.js with npm." in done.stderr
+        (built,) = tmp_path.glob("*.whl")
+        names = zipfile.ZipFile(built).namelist()
+        assert "hushmote/web/app.py" in names
+        assert not [name for name in names if name.endswith(".wasm")]
 
 
-def test_modules_need_no_more_than_the_metadata_says(installed: Path, tmp_path: Path):
-    *lines, where = run(installed, "python", "-c", EVERY_MODULE, folder=tmp_path).splitlines()
-    missing = dict(line.split() for line in lines)
-    # The page needs [page], its board's files do not.
-    assert "web.board.files" not in missing
-    assert {name for name in missing if not name.startswith("web.")} == ON_BOARDS.union(*OPTIONAL.values())
-    for package, modules in OPTIONAL.items():
-        assert {name for name in modules if missing[name] != package} == set(), package
-    assert Path(where).is_relative_to(installed.parent)
-    assert run(installed, "hushmote", "--version", folder=tmp_path) == f"hushmote {hushmote.__version__}\n"
+class TestInstalledWheel:
+    def test_modules_need_only_declared_requirements(self, installed: Path, tmp_path: Path):
+        *lines, where = run(installed, "python", "-c", EVERY_MODULE, folder=tmp_path).splitlines()
+        missing = dict(line.split() for line in lines)
+        # The page needs [page], its board's files do not.
+        assert "web.board.files" not in missing
+        assert {name for name in missing if not name.startswith("web.")} == ON_BOARDS.union(
+            *OPTIONAL.values()
+        )
+        for package, modules in OPTIONAL.items():
+            assert {name for name in modules if missing[name] != package} == set(), package
+        assert Path(where).is_relative_to(installed.parent)
+        assert (
+            run(installed, "hushmote", "--version", folder=tmp_path) == f"hushmote {hushmote.__version__}\n"
+        )
 
+    @pytest.mark.slow
+    def test_has_browser_board(self, installed: Path, tmp_path: Path):
+        run(installed, "python", "-m", "hushmote.web.board", str(tmp_path), folder=tmp_path)
+        fetch = runpy.run_path(str(ROOT / "web/board/fetch.py"))
+        for name in fetch["FILES"]:
+            assert (tmp_path / "micropython" / name).read_bytes() == (fetch["PORT"] / name).read_bytes()
+        for name in ("device/ldp_client.py", *BESIDE_THE_BOARD):
+            assert (tmp_path / Path(name).name).read_bytes() == (ROOT / name).read_bytes()
 
-@pytest.mark.slow
-def test_an_installed_wheel_has_the_board_in_the_browser(installed: Path, tmp_path: Path):
-    run(installed, "python", "-m", "hushmote.web.board", str(tmp_path), folder=tmp_path)
-    fetch = runpy.run_path(str(ROOT / "web/board/fetch.py"))
-    for name in fetch["FILES"]:
-        assert (tmp_path / "micropython" / name).read_bytes() == (fetch["PORT"] / name).read_bytes()
-    for name in ("device/ldp_client.py", *BESIDE_THE_BOARD):
-        assert (tmp_path / Path(name).name).read_bytes() == (ROOT / name).read_bytes()
-
-
-@pytest.mark.slow
-def test_wheel_reports_missing_board_if_it_cannot_be_fetched(tmp_path: Path):
-    """Where neither MicroPython for browsers nor npm is there."""
-    left_out = shutil.ignore_patterns(*LEFT_OUT, "micropython", "docs")
-    shutil.copytree(ROOT, tmp_path / "source", ignore=left_out, symlinks=True)
-    command = [sys.executable, "-c", BUILD, "build_wheel", tmp_path]
-    environment = os.environ | {"PATH": str(tmp_path)}
-    done = subprocess.run(command, cwd=tmp_path / "source", env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "The board in the browser cannot be fetched: there is no Node.js with npm." in done.stderr
-    (built,) = tmp_path.glob("*.whl")
-    names = zipfile.ZipFile(built).namelist()
-    assert "hushmote/web/app.py" in names
-    assert not [name for name in names if name.endswith(".wasm")]
-
-
-@pytest.mark.broker
-@pytest.mark.parametrize("broker", ["embedded", pytest.param("auto", marks=pytest.mark.long)])
-def test_the_demo_runs_with_its_extra(with_simulator: Path, tmp_path: Path, broker: str):
-    arguments = ("--devices", "200", "--broker", broker, "--json")
-    shown = json.loads(run(with_simulator, "hushmote", "demo", *arguments, folder=tmp_path))
-    assert (shown["reports"], Path(shown["plot"]).suffix) == (200, ".png")
-    assert (tmp_path / shown["plot"]).stat().st_size > 10_000
+    @pytest.mark.broker
+    @pytest.mark.parametrize("broker", ["embedded", pytest.param("auto", marks=pytest.mark.long)])
+    def test_demo_runs_with_its_extra(self, with_simulator: Path, tmp_path: Path, broker: str):
+        arguments = ("--devices", "200", "--broker", broker, "--json")
+        shown = json.loads(run(with_simulator, "hushmote", "demo", *arguments, folder=tmp_path))
+        assert (shown["reports"], Path(shown["plot"]).suffix) == (200, ".png")
+        assert (tmp_path / shown["plot"]).stat().st_size > 10_000
 
 
 class TestEditableInstall:
-    def test_wins_over_a_folder_of_its_name(self, tmp_path: Path):
+    def test_wins_over_folder_of_same_name(self, tmp_path: Path):
         (tmp_path / "hushmote").mkdir()  # as a clone lies in the folder above it
         code = "import hushmote; print(hushmote.__file__)"
         done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)

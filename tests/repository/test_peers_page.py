@@ -1,4 +1,4 @@
-"""The page on the peers has the numbers that were measured, and what its text says of them."""
+"""The page on peers has the measured numbers, and its text agrees with them."""
 
 import json
 from pathlib import Path
@@ -8,14 +8,14 @@ PEERS = json.loads((FOLDER / "peers.json").read_text())
 PAGE = (FOLDER / "peers.md").read_text()
 
 
-def test_every_squared_error_and_its_formula_are_on_the_page():
+def test_has_every_squared_error_and_formula():
     for row in PEERS["errors"]["rows"]:
         measured = f"{row['mark']}{row['mse']:.2e} ± {row['mse_error'] / row['mse']:.1%}"
         assert measured in PAGE, row
         assert not row["theory"] or f"{row['theory']:.2e}" in PAGE, row
 
 
-def test_every_time_of_a_client_is_on_the_page():
+def test_has_every_time_of_a_client():
     for row in PEERS["times"]["client"]:
         assert row["method"] == "hushmote clipped" or f" {row['seconds'] * 1e6:.1f} " in PAGE, row
 

@@ -1,4 +1,4 @@
-"""docs/planning.md: its commands print what it shows, and its numbers are those of the theorems."""
+"""docs/planning.md: its commands print what it shows, and its numbers follow from the theorems."""
 
 import math
 import re
@@ -24,7 +24,7 @@ PAIRS = shown(PAGE, "budget", "experiment")
 
 
 @pytest.mark.parametrize(("arguments", "expected"), PAIRS, ids=[" ".join(a) for a, _ in PAIRS])
-def test_the_pages_commands_print_what_it_shows(arguments, expected, tmp_path, monkeypatch):
+def test_commands_print_what_page_shows(arguments, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("examples").mkdir()
     Path("examples", "night_heating.toml").write_text(TOML, encoding="utf-8")
@@ -34,7 +34,7 @@ def test_the_pages_commands_print_what_it_shows(arguments, expected, tmp_path, m
     assert [line.rstrip() for line in found.output.rstrip().splitlines()] == expected
 
 
-def test_has_three_command_pairs_and_policy_allows_experiment():
+def test_policy_on_page_allows_its_experiment():
     assert len(PAIRS) == 3
     assert EXAMPLE.read_text("utf-8") == TOML
     asked = parse(TOML).experiment()
@@ -45,7 +45,7 @@ def test_has_three_command_pairs_and_policy_allows_experiment():
     assert made.remaining_reports(asked.epsilon) == asked.cap // asked.cost() == 2
 
 
-def test_the_numbers_in_the_text_follow_from_the_theorems():
+def test_numbers_follow_from_theorems():
     assert math.log(19) == pytest.approx(2.944438, abs=1e-6)
     counts = [
         choose(name, 2.9, d).most_reports(50_000)
@@ -59,7 +59,7 @@ def test_the_numbers_in_the_text_follow_from_the_theorems():
     assert f"`--devices {weekly}`: {row.histogram:.3f} for each of the two" in text
 
 
-def test_the_policy_reaches_a_board_and_its_status_comes_back(bench: Bench):
+def test_board_takes_policy_and_returns_status(bench: Bench):
     """Policy, board and ledger of the page with the real mpremote, on a MicroPython that plays a board."""
     application = bench.folder / "my_main.py"
     text = Path(main.__file__).read_text("utf-8")
@@ -81,7 +81,7 @@ def test_the_policy_reaches_a_board_and_its_status_comes_back(bench: Bench):
 
 
 @pytest.mark.parametrize("name", ["planning.md", "threat-model.md", "theorems.md"])
-def test_links_lead_somewhere(name):
+def test_links_have_targets(name):
     text = (DOCS / name).read_text("utf-8")
     for target in re.findall(r"\]\(([^)]+)\)", text):
         file, _, anchor = target.partition("#")

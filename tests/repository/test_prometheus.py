@@ -1,4 +1,4 @@
-"""A real Prometheus with the files of deploy/ asks a real aggregator: dashboard and rules find their data."""
+"""A real Prometheus with the files of deploy/ scrapes a real aggregator: dashboard and rules find data."""
 
 import json
 import re
@@ -129,7 +129,7 @@ def test_every_dashboard_and_alert_query_returns_data(tmp_path):
             until(lambda: prometheus.hears("increase(hushmote_reports_accepted_total[10m]) > 0"), process.log)
 
             def amiss() -> list[object]:
-                """What is not as it should be. A look that comes late leaves gaps, until there is another."""
+                """Return all faults. A late scrape leaves gaps until the next one."""
                 rules = prometheus.ask("rules")["groups"][0]["rules"]
                 alerts = prometheus.ask("alerts")["alerts"]  # those that wait for their time, too
                 firing = {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}

@@ -1,4 +1,4 @@
-"""Reference pages say what the code says: docs/commands-*.md."""
+"""The reference pages docs/commands-*.md match the code."""
 
 import re
 from pathlib import Path
@@ -16,17 +16,17 @@ NAME = re.compile(r"(?<![A-Z_])_?HUSHMOTE_[A-Z_]*[A-Z]")
 
 
 @pytest.mark.parametrize("page", make_command_line.PAGES, ids=lambda page: page.stem)
-def test_a_page_of_commands_is_that_of_the_commands(page: Path):
+def test_pages_match_commands(page: Path):
     wanted = make_command_line.text(page)
     assert page.read_text(encoding="utf-8") == wanted, "run tools/make_command_line.py"
 
 
-def test_every_command_has_its_page():
+def test_every_command_is_on_a_page():
     groups = [group for of_page in make_command_line.PAGES.values() for group in of_page]
     assert sorted(groups) == sorted({group for group, _ in main.COMMANDS.values()})
 
 
-def test_every_variable_of_the_code_is_on_the_page_and_no_other():
+def test_page_has_exactly_the_variables_of_the_code():
     used = set()
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*"):

@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds, every link leads somewhere, and nothing comes from elsewhere."""
+"""The documentation site: it builds, every link has a target, and nothing comes from other servers."""
 
 import contextlib
 import json
@@ -64,82 +64,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return once(tmp_path_factory, "site", make)
 
 
-@pytest.mark.slow
-def test_every_page_is_built_and_can_be_searched(site: Path):
-    pages = {page.with_suffix(".html").name for page in (ROOT / "docs").glob("*.md")}
-    assert pages <= {page.name for page in site.glob("*.html")}
-    found = {
-        entry["location"].partition("#")[0]
-        for entry in json.loads((site / "search/search_index.json").read_text())["docs"]
-    }
-    assert pages - {"index.html"} <= found
-
-
-@pytest.mark.slow
-def test_a_browser_fetches_nothing_from_elsewhere(site: Path):
-    elsewhere = [
-        (page.name, value)
-        for page in site.rglob("*.html")
-        for tag, name, value in Html(page.read_text()).named
-        if (tag, name) in FETCHED and re.match(r"(https?:)?//", value)
-    ]
-    assert elsewhere == []
-    for style in site.rglob("*.css"):
-        assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", style.read_text()), style.name
-
-
-@pytest.mark.slow
-def test_page_references_exist_on_site(site: Path):
-    """Links, pictures, scripts and styles; MkDocs checks links in Markdown, and this what became of them."""
-    missing = []
-    for page in site.rglob("*.html"):
-        if page.name == "404.html":  # its paths start at the server's top, wherever it is shown
-            continue
-        for tag, name, value in Html(page.read_text()).named:
-            path = value.partition("#")[0]
-            if name != "id" and path and ":" not in path and not (page.parent / path).exists():
-                missing.append((page.name, tag, value))
-    assert missing == []
-
-
-@pytest.mark.slow
-def test_the_public_names_of_python_are_described(site: Path):
-    import hushmote
-    import hushmote.server.accounting as accounting
-
-    ids = {value for _, name, value in Html((site / "python.html").read_text()).named if name == "id"}
-    classes = {f"hushmote.{name}" for name in hushmote.__all__} - {"hushmote.__version__", "hushmote.open"}
-    assert classes <= ids
-    described = {value.replace("accounting.compose.compose", "accounting.compose") for value in ids}
-    names = {f"hushmote.server.accounting.{name}" for name in accounting.__all__}
-    assert names - described == {"hushmote.server.accounting.THEOREMS"}  # a table without a docstring
-    assert {"hushmote.server.estimate.estimate.estimate", "hushmote.device.ldp_client.Client.report"} <= ids
-
-
-@pytest.mark.slow
-def test_the_tour_stands_there_with_what_it_shows(site: Path):
-    page = (site / "examples/tour.html").read_text()
-    tags = Html(page).tags
-    assert tags["table"] > 10
-    assert tags["img"] == page.count("data:image/png;base64,") == 3
-    assert "a trend needs at least 2 windows with reports" in page
-    assert 'href="examples/tour.html"' in (site / "python.html").read_text()
-
-
-def test_start_page_board_reports_without_server(site: Path, tmp_path: Path):
-    fetched()
-    with static(site) as url, browsing(tmp_path) as chromium:
-        chromium.open(f"{url}index.html")
-        chromium.named("Try it in this browser").click()
-        chromium.driver.switch_to.frame(chromium.find("iframe.board"))
-        chromium.until(lambda: chromium.find("#yes").is_displayed(), "the board is not ready")
-        chromium.find("#yes").click()
-        chromium.find("#report").click()
-        chromium.says("One report was made.")
-        chromium.driver.switch_to.default_content()
-        assert chromium.errors() == []
-
-
 # A link that leads nowhere, and what the build says of it.
 DEAD = {
     "[a](none.md)": "'docs/none.md' is not found",
@@ -150,21 +74,98 @@ DEAD = {
 }
 
 
-@pytest.mark.slow
-def test_a_dead_link_stops_the_build(tmp_path: Path):
-    settings, _, _ = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")
-    (tmp_path / "mkdocs.yml").write_text(settings)
-    (tmp_path / "docs/site").mkdir(parents=True)
-    for file in ("files.py", "site.css", "tour.py"):
-        (tmp_path / "docs/site" / file).write_text((ROOT / "docs/site" / file).read_text())
-    (tmp_path / "docs/other.md").write_text("# Other\n")
-    page = tmp_path / "docs/index.md"
-    fine = "[b](other.md#other) and no links: T[a][y], [at least 1] [default: 16]"
-    page.write_text("# A page\n\n" + "\n\n".join([fine, *DEAD]))
-    built = build(tmp_path, tmp_path / "site")
-    assert built.returncode != 0
-    assert [link for link, complaint in DEAD.items() if complaint not in built.stderr] == []
-    assert built.stderr.count("WARNING ") == len(DEAD)  # each of them stops it, and nothing else
+class TestSite:
+    @pytest.mark.slow
+    def test_has_every_page_in_its_search_index(self, site: Path):
+        pages = {page.with_suffix(".html").name for page in (ROOT / "docs").glob("*.md")}
+        assert pages <= {page.name for page in site.glob("*.html")}
+        found = {
+            entry["location"].partition("#")[0]
+            for entry in json.loads((site / "search/search_index.json").read_text())["docs"]
+        }
+        assert pages - {"index.html"} <= found
+
+    @pytest.mark.slow
+    def test_fetches_nothing_from_other_servers(self, site: Path):
+        elsewhere = [
+            (page.name, value)
+            for page in site.rglob("*.html")
+            for tag, name, value in Html(page.read_text()).named
+            if (tag, name) in FETCHED and re.match(r"(https?:)?//", value)
+        ]
+        assert elsewhere == []
+        for style in site.rglob("*.css"):
+            assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", style.read_text()), style.name
+
+    @pytest.mark.slow
+    def test_references_of_pages_exist(self, site: Path):
+        """Links, pictures, scripts and styles: MkDocs checks links in Markdown, this the resulting HTML."""
+        missing = []
+        for page in site.rglob("*.html"):
+            if page.name == "404.html":  # its paths start at the server's top, wherever it is shown
+                continue
+            for tag, name, value in Html(page.read_text()).named:
+                path = value.partition("#")[0]
+                if name != "id" and path and ":" not in path and not (page.parent / path).exists():
+                    missing.append((page.name, tag, value))
+        assert missing == []
+
+    @pytest.mark.slow
+    def test_describes_public_names_of_python(self, site: Path):
+        import hushmote
+        import hushmote.server.accounting as accounting
+
+        ids = {value for _, name, value in Html((site / "python.html").read_text()).named if name == "id"}
+        classes = {f"hushmote.{name}" for name in hushmote.__all__} - {
+            "hushmote.__version__",
+            "hushmote.open",
+        }
+        assert classes <= ids
+        described = {value.replace("accounting.compose.compose", "accounting.compose") for value in ids}
+        names = {f"hushmote.server.accounting.{name}" for name in accounting.__all__}
+        assert names - described == {"hushmote.server.accounting.THEOREMS"}  # a table without a docstring
+        assert {
+            "hushmote.server.estimate.estimate.estimate",
+            "hushmote.device.ldp_client.Client.report",
+        } <= ids
+
+    @pytest.mark.slow
+    def test_has_tour_with_its_outputs(self, site: Path):
+        page = (site / "examples/tour.html").read_text()
+        tags = Html(page).tags
+        assert tags["table"] > 10
+        assert tags["img"] == page.count("data:image/png;base64,") == 3
+        assert "a trend needs at least 2 windows with reports" in page
+        assert 'href="examples/tour.html"' in (site / "python.html").read_text()
+
+    def test_board_on_start_page_reports_without_server(self, site: Path, tmp_path: Path):
+        fetched()
+        with static(site) as url, browsing(tmp_path) as chromium:
+            chromium.open(f"{url}index.html")
+            chromium.named("Try it in this browser").click()
+            chromium.driver.switch_to.frame(chromium.find("iframe.board"))
+            chromium.until(lambda: chromium.find("#yes").is_displayed(), "the board is not ready")
+            chromium.find("#yes").click()
+            chromium.find("#report").click()
+            chromium.says("One report was made.")
+            chromium.driver.switch_to.default_content()
+            assert chromium.errors() == []
+
+    @pytest.mark.slow
+    def test_dead_link_stops_build(self, tmp_path: Path):
+        settings, _, _ = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")
+        (tmp_path / "mkdocs.yml").write_text(settings)
+        (tmp_path / "docs/site").mkdir(parents=True)
+        for file in ("files.py", "site.css", "tour.py"):
+            (tmp_path / "docs/site" / file).write_text((ROOT / "docs/site" / file).read_text())
+        (tmp_path / "docs/other.md").write_text("# Other\n")
+        page = tmp_path / "docs/index.md"
+        fine = "[b](other.md#other) and no links: T[a][y], [at least 1] [default: 16]"
+        page.write_text("# A page\n\n" + "\n\n".join([fine, *DEAD]))
+        built = build(tmp_path, tmp_path / "site")
+        assert built.returncode != 0
+        assert [link for link, complaint in DEAD.items() if complaint not in built.stderr] == []
+        assert built.stderr.count("WARNING ") == len(DEAD)  # each of them stops it, and nothing else
 
 
 def parts(html: str) -> dict[str, int]:
@@ -181,22 +182,23 @@ def elsewhere(text: str) -> str:
     return MarkdownIt("commonmark").enable("table").render(text)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_a_page_is_the_same_on_the_site_and_elsewhere(page: Path):
-    """The site's Markdown needs an empty line before a list, and four blanks inside it."""
-    text = page.read_text()
-    assert parts(on_the_site(text)) == parts(elsewhere(text))
+class TestMarkdown:
+    @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+    def test_page_reads_the_same_in_both_dialects(self, page: Path):
+        """The site's Markdown needs an empty line before a list, and four blanks inside it."""
+        text = page.read_text()
+        assert parts(on_the_site(text)) == parts(elsewhere(text))
+
+    def test_detects_list_that_site_would_miss(self):
+        assert parts(on_the_site("one\n* two\n")) != parts(elsewhere("one\n* two\n"))
 
 
-def test_a_list_that_the_site_would_miss_is_found():
-    assert parts(on_the_site("one\n* two\n")) != parts(elsewhere("one\n* two\n"))
-
-
-def test_glossary_defines_each_word_once_and_every_reference():
-    page = (ROOT / "docs" / "glossary.md").read_text()
-    bold = re.findall(r"\*\*(.+?)\*\*", page)
-    entries = [word.strip(" .").lower() for entry in bold for word in entry.split(", ")]
-    assert [word for word, n in Counter(entries).items() if n > 1] == []
-    referred = {word.lower() for word in re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", page)}
-    missing = [word for word in referred if not any(word.removesuffix("s") in entry for entry in entries)]
-    assert missing == ["italics"]
+class TestGlossary:
+    def test_defines_each_word_once_and_every_reference(self):
+        page = (ROOT / "docs" / "glossary.md").read_text()
+        bold = re.findall(r"\*\*(.+?)\*\*", page)
+        entries = [word.strip(" .").lower() for entry in bold for word in entry.split(", ")]
+        assert [word for word, n in Counter(entries).items() if n > 1] == []
+        referred = {word.lower() for word in re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", page)}
+        missing = [word for word in referred if not any(word.removesuffix("s") in entry for entry in entries)]
+        assert missing == ["italics"]

@@ -1,4 +1,4 @@
-"""The tables of failures name tests that are there, and every row names one."""
+"""The tables of failures name existing tests, at least one in every row."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[2:40])
-def test_each_row_names_a_test_that_is_there(row):
+def test_each_row_names_existing_tests(row):
     shown_by = row.rstrip("| ").rpartition("|")[2]
     named = re.findall(r"`(test_\w+)(?:::(test_\w*))?`", shown_by)
     assert named or "](" in shown_by
@@ -27,7 +27,7 @@ def test_each_row_names_a_test_that_is_there(row):
         assert any(re.search(rf"^ *def {start}", text, re.MULTILINE) for text in texts), (module, start)
 
 
-def test_every_failure_of_the_first_table_has_its_tests():
+def test_every_failure_of_first_table_has_tests():
     survives, runs = ((TESTS.parent / page).read_text() for page in PAGES)
     first = survives.partition("|---|---|---|---|\n")[2].partition("\n\n")[0]
     failures = {row.split(" | ")[0].strip("|* ").replace("**", "") for row in first.splitlines()}

@@ -1,4 +1,4 @@
-"""One Chromium for all tests of the page, as new for each of them."""
+"""One Chromium for all tests of the page, reset before each of them."""
 
 from collections.abc import Iterator
 
@@ -14,6 +14,6 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(chromium: Browser) -> Browser:
-    """It shows nothing, in English, 1,440 px wide and light, and knows nothing of the test before."""
+    """Return the browser, blank, in English, 1,440 px wide and light, without traces of the last test."""
     chromium.renew()
     return chromium

@@ -1,4 +1,4 @@
-"""Who is let in to the page and by which way: a token, foreign sites, crowds; against the real process."""
+"""Access to the page: tokens, foreign sites and crowds, against the real process."""
 
 import asyncio
 import concurrent.futures
@@ -131,7 +131,7 @@ BEHIND = (
 
 
 class TestToken:
-    def test_everything_is_behind_it(self, locked):
+    def test_protects_everything(self, locked):
         from nicegui import __version__
 
         for path in (*BEHIND, f"/_nicegui/{__version__}/static/nicegui.js"):
@@ -140,17 +140,17 @@ class TestToken:
                 assert status == 401, (method, path)
                 assert b"home" not in body.replace(b"/v1/home/experiment", b"").replace(b"/home/temp", b"")
 
-    def test_a_websocket_too(self, locked):
+    def test_protects_websocket(self, locked):
         assert handshake(locked) == 403
         assert handshake(locked, Cookie="hushmote_1=x; hushmote=y") == 403
         assert handshake(locked, Cookie=cookie_of(locked)) == 101
 
-    def test_with_the_cookie_all_is_there(self, locked):
+    def test_cookie_opens_everything(self, locked):
         cookie = cookie_of(locked)
         for path in ("/", "/api/home/temp.json", "/static/page.js", "/plan"):
             assert ask(locked, path, Cookie=cookie)[0] == 200, path
 
-    def test_a_program_brings_the_token_in_its_header(self, locked):
+    def test_programs_send_it_in_a_header(self, locked):
         status, headers, body = ask(locked, "/api/home/temp.json", Authorization=f"Bearer {TOKEN}")
         assert (status, headers["set-cookie"]) == (200, None)
         assert json.loads(body)["experiment"] == "temp"
@@ -160,10 +160,10 @@ class TestToken:
         assert body == b"That is not this page's token.\n"
         assert ask(locked, "/api/home/temp.json", Authorization=f"Basic {TOKEN}")[0] == 401
 
-    def test_whether_it_runs_is_no_secret(self, locked):
+    def test_health_check_needs_none(self, locked):
         assert ask(locked, "/healthz")[::2] == (200, b'{"healthy": true}\n')
 
-    def test_the_form_and_back_to_where_one_wanted_to_go(self, locked):
+    def test_login_form_leads_back_to_requested_page(self, locked):
         status, _, body = ask(locked, "/experiment/home/temp?x=1&y=%3Cb%3E")
         assert status == 401
         assert b'value="/experiment/home/temp?x=1&amp;y=%3Cb%3E"' in body
@@ -171,13 +171,13 @@ class TestToken:
         status, headers, _ = ask(locked, "/login", "POST", form, Origin=locked)
         assert (status, headers["location"]) == (303, "/experiment/home/temp?x=1")
 
-    def test_a_wrong_one_is_told_after_a_second(self, locked):
+    def test_wrong_one_is_rejected_after_a_second(self, locked):
         began = time.monotonic()
         status, _, body = ask(locked, "/?token=wrong")
         assert (status, time.monotonic() - began > 0.9) == (401, True)
         assert b"That is not this page&#x27;s token." in body
 
-    def test_a_crowd_of_wrong_ones_comes_later_and_locks_nobody_out(self, locked):
+    def test_many_wrong_ones_lock_nobody_out(self, locked):
         stopped, told_later = threading.Event(), threading.Event()
 
         def guess(_):
@@ -199,11 +199,11 @@ class TestToken:
             list(guessing)
 
     @pytest.mark.parametrize("token", ["", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "\x00", "é" * 20])
-    def test_nothing_near_it_will_do(self, locked, token):
+    def test_rejects_similar_texts(self, locked, token):
         form = f"token={token}".encode()
         assert ask(locked, "/login", "POST", form)[0] in (401, 429)
 
-    def test_a_person_types_it_once(self, locked, browser):
+    def test_is_typed_once(self, locked, browser):
         browser.open(locked + "/plan")
         browser.says("This page needs a token.")
         browser.find("[name=token]").send_keys("wrong")
@@ -263,8 +263,8 @@ def says(page, words) -> bool:
     return True
 
 
-class TestWhatIsAsked:
-    def test_anybody_reads_it_and_the_login_leads_there(self, shown, files):
+class TestPublicStatement:
+    def test_is_readable_without_login(self, shown, files):
         status, headers, body = ask(shown, "/what-is-asked")
         assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert headers["cache-control"] == "no-store"
@@ -283,12 +283,12 @@ class TestWhatIsAsked:
         assert b'<a href="/what-is-asked">What is asked of your device</a>' in ask(shown)[2]
         assert b"what-is-asked" in ask(shown, Cookie=cookie_of(shown))[2]
 
-    def test_the_statement_is_as_it_was_signed(self, shown, files):
+    def test_is_served_as_signed(self, shown, files):
         status, headers, body = ask(shown, "/what-is-asked?statement")
         assert (status, json.loads(body)) == (200, json.loads(files[1].read_text()))
         assert headers["content-disposition"] == 'attachment; filename="hushmote-home-statement.json"'
 
-    def test_no_other_path_opens(self, shown):
+    def test_opens_no_other_path(self, shown):
         near = ("/what-is-asked/", "/what-is-asked/x", "//what-is-asked", "/./what-is-asked")
         coded = ("/what-is-aske%64", "/%77hat-is-asked", "/what-is-asked%3Fstatement", "/what-is-asked;x")
         behind = [path for path in BEHIND if not path.startswith("/what-is-asked")]
@@ -300,7 +300,7 @@ class TestWhatIsAsked:
         assert handshake(shown) == 403
         assert handshake(shown, at="/what-is-asked") == 403
 
-    def test_neither_counts_nor_devices_are_in_it(self, shown, files):
+    def test_has_no_counts_and_no_devices(self, shown, files):
         everything = files[1].with_name("whole.json").read_text()
         assert f"{COUNTED:,}" in everything
         for query in ("", "?statement"):
@@ -309,12 +309,12 @@ class TestWhatIsAsked:
                 # As a word: in the hashes there is any text of few hexadecimal digits.
                 assert not re.search(rf"\b{hidden}\b", body), hidden
 
-    def test_an_experiments_words_are_no_html(self, shown):
+    def test_escapes_text_of_experiment(self, shown):
         body = ask(shown, "/what-is-asked")[2]
         assert b"<script" not in body
         assert b"&lt;script&gt;alert(1)&lt;/script&gt; How warm" in body
 
-    def test_it_says_what_the_store_asks_by_now(self, files, tmp_path):
+    def test_compares_with_questions_of_store(self, files, tmp_path):
         url, file = told(tmp_path, {})
         changed = KEPT.replace("room_temp", "bath").replace("bins = 32", "bins = 16")
         with paged(url, "--what-is-asked", file) as page:
@@ -328,7 +328,7 @@ class TestWhatIsAsked:
                 store.withdraw_experiment("home", "room_temp")
             assert says(page, b"The owner has changed what is asked since then: attic, bath, room_temp.")
 
-    def test_a_store_that_cannot_be_read_leaves_that_open(self, files):
+    def test_says_if_store_is_unreadable(self, files):
         class Gone:
             async def ask(self, *_):
                 raise StoreError("it is gone")
@@ -337,7 +337,7 @@ class TestWhatIsAsked:
         made = PublicStatement(document.read_public(files[1]), gone)
         assert b"cannot be looked up now" in asyncio.run(made.answer("")).body
 
-    def test_a_file_that_is_none_of_its_kind_is_one_line(self, files):
+    def test_wrong_file_gives_one_line(self, files):
         text, whole = files[1].read_text(), json.loads(files[1].with_name("whole.json").read_text())
         statement = json.loads(text)["statement"]
         both, other = statement | whole["statement"], statement | {"label": 1}
@@ -356,7 +356,7 @@ class TestWhatIsAsked:
             with fails(f"^{path} {said}", StatementError):
                 document.read_public(path)
 
-    def test_it_is_of_the_fleet_that_is_shown_and_that_the_store_has(self, files):
+    def test_fleet_must_be_shown_and_in_store(self, files):
         url, file = files
         start = ("page", "--http", "127.0.0.1:0", "--what-is-asked", file)
         said = hushmote(*start, "--store", url, "--fleet", "shed", cwd=file.parent, expect=1)
@@ -368,19 +368,19 @@ class TestWhatIsAsked:
 
 
 class TestForeignSites:
-    def test_a_name_that_leads_here_is_none_of_this_machine_s(self, page):
+    def test_unknown_host_name_is_rejected(self, page):
         for host in ("evil.example", "evil.example:9419", "127.0.0.1.evil.example", "", "["):
             assert ask(page, Host=host)[0] in (400, 403), host
         for host in ("localhost", "127.0.0.1:1", "[::1]:9419"):
             assert ask(page, Host=host)[0] == 200, host
 
-    def test_a_websocket_of_another_site(self, page):
+    def test_websocket_is_rejected(self, page):
         assert handshake(page) == 101
         assert handshake(page, Origin=page) == 101
         for origin in ("https://evil.example", "null", "http://localhost:1", "http://127.0.0.1.evil.example"):
             assert handshake(page, Origin=origin) == 403, origin
 
-    def test_a_form_of_another_site(self, page, locked):
+    def test_form_is_rejected(self, page, locked):
         assert ask(page, "/v1/home/report/d", "POST", b"x", Origin="https://evil.example")[0] == 403
         form = f"token={TOKEN}"
         assert ask(locked, "/login", "POST", form, Origin="https://evil.example")[0] == 403
@@ -389,7 +389,7 @@ class TestForeignSites:
         "there",
         ["https://evil.example", "//evil.example", "/\\evil.example", "\\\\evil", "evil", "", "/\r\nX: y"],
     )
-    def test_nobody_is_sent_elsewhere_after_a_login(self, there):
+    def test_login_redirects_only_to_this_page(self, there):
         own = _own_path(there)
         assert own.startswith("/")
         assert not own.startswith(("//", "/\\"))
@@ -414,7 +414,7 @@ class TestForeignSites:
             assert "'unsafe-inline'" not in scripts
             assert "server" not in headers
 
-    def test_each_page_has_another_nonce_on_its_scripts_alone(self, page):
+    def test_each_page_has_new_nonce_on_its_own_scripts(self, page):
         nonces = set()
         for _ in range(2):
             _, headers, body = ask(page)
@@ -457,7 +457,7 @@ class TestNamedTokens:
         assert status == 303
         return headers["set-cookie"].split(";")[0]
 
-    def test_a_removed_line_ends_cookie_and_token_of_one_reader(self, own, file):
+    def test_removed_line_ends_access_of_one_reader(self, own, file):
         ada, ben = self.cookie(own, self.ADA), self.cookie(own, self.BEN)
         assert ask(own, Cookie=ada)[0] == ask(own, Cookie=ben)[0] == 200
         self.revoke_ada(file)
@@ -466,7 +466,7 @@ class TestNamedTokens:
         assert ask(own, f"/?token={self.ADA}")[0] == 401
         assert ask(own, Cookie=ben)[0] == 200
 
-    def test_an_open_websocket_ends_with_its_readers_token(self, own, file):
+    def test_removed_token_closes_websocket(self, own, file):
         url = own.replace("http", "ws") + SOCKET
         with connect(url, additional_headers={"Cookie": self.cookie(own, self.ADA)}, proxy=None) as socket:
             socket.recv(WAIT_S)
@@ -475,7 +475,7 @@ class TestNamedTokens:
             with pytest.raises(ConnectionClosed):
                 read_on(socket)
 
-    def test_notes_by_name_who_opened_the_page(self, own, tmp_path):
+    def test_audit_log_names_readers(self, own, tmp_path):
         for _ in range(3):
             ask(own, Cookie=self.cookie(own, self.ADA))
         ask(own, "/api/home/temp.json", Authorization=f"Bearer {self.BEN}")
@@ -490,16 +490,16 @@ class TestNamedTokens:
 
 class TestStart:
     @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "[::]"])
-    def test_other_machines_need_a_token(self, host, tmp_path):
+    def test_other_machines_need_token(self, host, tmp_path):
         said = hushmote("page", "--http", f"{host}:9419", cwd=tmp_path, expect=1)
         assert "can be reached from other machines: give --token-file FILE" in said
 
     @pytest.mark.parametrize("token", ["", "short", "two words are no token at all", "schlüssel-schlüssel"])
-    def test_a_token_that_is_none(self, token):
+    def test_rejects_invalid_token(self, token):
         with pytest.raises(UsageError, match="token of 16 or more letters and digits"):
             check_token(token, Path("token"))
 
-    def test_rejects_missing_file_used_port_and_invalid_address(self, page, store, tmp_path):
+    def test_rejects_unusable_options(self, page, store, tmp_path):
         taken, nice = urlsplit(page).netloc, os.nice(0)
         for arguments, words in (
             (["--token-file", str(tmp_path / "none")], "cannot read the token"),
@@ -516,20 +516,20 @@ class TestStart:
             assert words in said
         assert os.nice(0) == nice, "this process goes last from now on, and all that it starts"
 
-    def test_loopback(self):
+    def test_recognizes_loopback(self):
         assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "localhost")))
         assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "")))
 
 
 class TestCrowd:
-    def test_requests_that_are_too_long(self, page):
+    def test_long_requests_are_rejected(self, page):
         assert ask(page, "/_nicegui_ws/socket.io/", "POST", b"x" * (3 << 20))[0] == 413
         with contextlib.suppress(OSError):
             assert ask(page, "/" + "x" * 100_000)[0] in (400, 404, 414, 431)
         assert ask(page)[0] == 200
 
-    def test_thousands_of_requests_leave_it_alive_and_small(self, store):
-        """As many as one machine can send in some seconds, but 1,000; the page answers afterwards."""
+    def test_page_survives_thousands_of_requests(self, store):
+        """Send as many as this machine can in five seconds, at least 1,000; the page answers afterwards."""
         kinds = [
             b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
             b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n\r\n",
@@ -560,7 +560,7 @@ class TestCrowd:
             assert handshake(page) == 101
             assert resident_mib(store, "--fleet") < 600
 
-    def test_many_sockets_are_too_many(self, store):
+    def test_number_of_sockets_is_limited(self, store):
         """The page pings none meanwhile: one that answers late would be closed, and leave its place."""
         few = "from hushmote.web import limits; limits.MOST_SOCKETS = 8; from nicegui import app, core"
         few += "; app.on_startup(lambda: setattr(core.sio.eio, 'ping_interval', 3600))"
@@ -588,16 +588,18 @@ def resident_mib(*words):
     raise AssertionError(words)
 
 
-def test_without_a_broker_the_board_counts_in_the_browser(page):
-    config = json.loads(ask(page, "/board/config.json")[2])
-    assert (config["door"], config["result"], config["home"]) == (None, None, "/")
-    assert ask(page, "/v1/home/experiment")[0] == 404
+class TestWithoutBroker:
+    def test_board_counts_in_browser(self, page):
+        config = json.loads(ask(page, "/board/config.json")[2])
+        assert (config["door"], config["result"], config["home"]) == (None, None, "/")
+        assert ask(page, "/v1/home/experiment")[0] == 404
 
 
-def test_a_result_is_a_document_and_what_is_not_there_a_sentence(page):
-    status, _, body = ask(page, "/api/home/temp.json")
-    assert status == 200
-    assert json.loads(body)["experiment"] == "temp"
-    status, _, body = ask(page, "/api/home/none.json")
-    assert status == 404
-    assert json.loads(body) == {"error": "no experiment none in fleet home; its experiments: temp"}
+class TestResult:
+    def test_is_json_and_missing_one_a_sentence(self, page):
+        status, _, body = ask(page, "/api/home/temp.json")
+        assert status == 200
+        assert json.loads(body)["experiment"] == "temp"
+        status, _, body = ask(page, "/api/home/none.json")
+        assert status == 404
+        assert json.loads(body) == {"error": "no experiment none in fleet home; its experiments: temp"}

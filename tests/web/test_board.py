@@ -61,90 +61,6 @@ def ask(folder: Path) -> Iterator[Callable[..., object]]:
     examples.write_text(kept)
 
 
-@pytest.mark.slow
-def test_the_examples_are_what_a_server_publishes():
-    assert make_board_examples.FILE.read_text() == make_board_examples.examples()
-
-
-def test_reading_becomes_report_by_same_code_as_boards(page: BoardPage):
-    page.fill("reading", 20.5)
-    report = page.report()
-    exp = Experiment.parse(PAYLOADS[0])
-    read = decode(report)
-    assert (read.digest, read.number, len(report)) == (exp.digest, 1, 9 + exp.code_bytes)
-    assert page.text("step-index").startswith("10 (20 to 21)")
-    assert page.text("step-code").startswith(f"{int.from_bytes(report[9:], 'big')}.")
-    page.says("left", "3 of 4 reports are left.")
-    page.says("life-text", "ε 6 of 8 is left. All its reports together have cost ε 2.")
-    page.says("step-sent", "Counted in this browser: 1")
-    page.says("source", "This page counts in this browser, and forgets when it is reloaded: 1 report.")
-    page.says("found", "One report tells nothing yet: an estimate needs 2.")
-    source = (ROOT / "device" / "ldp_client.py").read_bytes()
-    assert page.text("sha256") == hashlib.sha256(source).hexdigest()
-    assert page.browser.errors() == []
-
-
-def test_a_spent_budget_is_silence_and_stays_spent(page: BoardPage):
-    reports = [page.report() for _ in range(4)]
-    assert [decode(report).number for report in reports] == [1, 2, 3, 4]
-    few = "4 reports so far. ±10 points needs about "
-    assert page.says("found", few).removeprefix(few).removesuffix(".").replace(",", "").isdigit()
-    assert not page.browser.find("#beside").is_displayed()  # no share below 0 %, and none above 100 %
-    assert page.report() == b""
-    page.says("said", "report() gives None, and that is all the application sees. The budget is spent.")
-    page.says("preview", "Nothing: the budget is spent.")
-    page.open()  # a power cut
-    page.ready()
-    page.says("left", f"The budget is spent. The board is silent for {NAMES[0]} from now on")
-    page.says("life-text", "ε 0 of 8 is left. All its reports together have cost ε 8.")
-    assert page.report() == b""
-
-
-def test_a_new_board_starts_a_new_bound_and_says_so(page: BoardPage):
-    page.report()
-    device = page.call("state")["device"]
-    page.click("new")
-    alert = page.browser.driver.switch_to.alert
-    assert "starts a new bound" in alert.text
-    alert.accept()
-    page.says("left", "4 of 4 reports are left")
-    page.says("consent-title", "Will you take part?")
-    page.says("last-none", "None yet.")
-    new = page.call("state")["device"]
-    assert new != device
-    page.open()
-    page.asked()
-    assert page.call("state")["device"] == new
-
-
-@pytest.mark.parametrize("lost", ["the last writes", "all"])
-def test_killed_browser_refunds_no_budget(page: BoardPage, lost: str):
-    device = page.call("state")["device"]
-    before = page.browser.script(SLOTS, PLACE)
-    first = decode(page.report())
-    page.says("step-sent", "Counted in this browser: 1 so far.")
-    if lost == "all":
-        page.forgets("local_storage")
-    for name, text in zip(("slot0", "slot1"), before, strict=True):
-        if lost != "all":
-            page.browser.script("localStorage.setItem(arguments[0], arguments[1])", PLACE + name, text)
-    page.open()
-    page.ready()
-    assert page.call("state")["device"] == device
-    page.says("life-text", "All its reports together have cost ε 2.")
-    assert (first.number, decode(page.report()).number) == (1, 2)
-
-
-def test_sends_nothing_that_is_not_stored(page: BoardPage):
-    page.module("main.js", "m.board.to.post = async (...a) => { window.posted = a }")
-    page.browser.script("IDBDatabase.prototype.transaction = () => { throw new Error('full') }")
-    assert page.report()
-    page.says("step-sent", "Not yet. This browser keeps nothing on its disk for this page.")
-    assert page.browser.script("return window.posted") is None
-
-
-# --- Ask first, show all ---------------------------------------------------------------------------
-
 SLOTS = "return ['slot0', 'slot1'].map((name) => localStorage.getItem(arguments[0] + name))"
 PLACE = "hushmote:/a/board/::"
 
@@ -170,164 +86,139 @@ def is_silent(page: BoardPage) -> None:
     assert (page.call("state")["sum"], page.browser.script(SLOTS, PLACE)) == before
 
 
-def test_a_board_that_nobody_said_yes_to_is_silent_and_stays_so(silent: BoardPage):
-    def stays(title: str) -> None:
-        silent.open()
-        silent.asked()
-        silent.says("consent-title", title)
-
-    numbers = [bytes.fromhex(text)[5] for text in silent.browser.script(SLOTS, PLACE)]
-    assert numbers == [1, 2]  # the ledger is as it was made: nobody's yes was taken back from it
-    is_silent(silent)
-    stays("Will you take part?")
-    is_silent(silent)
-    for number in (1, 2):
-        silent.click("no")
-        is_silent(silent)
-        stays("You do not take part")
-        is_silent(silent)
-        silent.click("yes")
-        assert decode(silent.report()).number == number
-        stays("You take part")
-    assert decode(silent.report()).number == 3
-
-
-@pytest.mark.parametrize(("answer", "refused"), [("no", "slot"), ("yes", "slot"), ("yes", "board")])
-def test_unstored_answer_means_silence_and_new_question(silent: BoardPage, answer: str, refused: str):
-    page = silent
-    if answer == "no":
-        page.ready()
-        page.call("report", NAMES[0], 20.5)  # and it waits
-    script = """
-        const [set, refused] = [Storage.prototype.setItem, arguments[0]];
-        Storage.prototype.setItem = function (name, text) {
-          if (name.includes('::' + refused)) throw new Error('full');
-          set.call(this, name, text);
-        }"""
-    page.browser.script(script, refused)
-    page.click(answer)
-    page.says("trouble-text", "its storage is blocked or full")
-    is_silent(page)
-    page.open()
-    page.asked()
-    page.says("consent-title", "Will you take part?")
-    is_silent(page)
-
-
-def test_a_no_stops_what_is_under_way(page: BoardPage):
-    waits = "new Promise((_, no) => signal.addEventListener('abort', () => no(signal.reason)))"
-    page.module("main.js", f"m.board.to.post = (device, body, signal) => {waits}")
-    page.report()
-    page.says("waiting", "1 waiting to be sent")
-    page.click("no")
-    page.says("step-sent", "Dropped: this board no longer takes part.")
-    page.module("main.js", "m.board.to.post = async () => {}")
-    page.ready()
-    assert decode(page.report()).number == 2
-    page.says("step-sent", "Counted in this browser: 1 so far.")
-
-
 def before_consent(record: bytes) -> bytes:
     """A ledger's record as it was before a ledger held answers: a bit says that it was not switched off."""
     old = bytes((0x4D, record[1] | 0x80)) + record[2:-4]
     return old + binascii.crc32(old).to_bytes(4, "big")
 
 
-@pytest.mark.parametrize("change", [bytes, before_consent], ids=("with a yes that nobody said", "older"))
-def test_earlier_ledger_asks_again_keeps_budget_and_drops_queue(
-    page: BoardPage, change: Callable[[bytes], bytes]
-):
-    page.report()
-    page.says("step-sent", "Counted in this browser: 1 so far.")
-    page.call("report", NAMES[0], 20.5)
-    state = page.call("state")
-    assert len(state["outbox"]) == 1
-    records = [change(bytes.fromhex(text)).hex() for text in page.browser.script(SLOTS, PLACE)]
-    texts = (*records, json.dumps({"id": state["device"], "names": [NAMES[0]]}))
-    for name, text in zip(("slot0", "slot1", "board"), texts, strict=True):
-        page.browser.script("localStorage.setItem(arguments[0], arguments[1])", PLACE + name, text)
-    page.open()
-    page.asked()
-    page.says("consent-title", "Will you take part?")
-    page.says("life-text", "All its reports together have cost ε 4.")
-    assert page.call("state")["consent"] is None
-    page.says("source", ": 0 reports.")
-    is_silent(page)
-    assert page.call("state")["device"] == state["device"]
-    page.click("yes")
-    assert page.call("state")["outbox"] == []
-    assert decode(page.report()).number == 3
+class TestConsent:
+    def test_board_is_silent_without_it(self, silent: BoardPage):
+        def stays(title: str) -> None:
+            silent.open()
+            silent.asked()
+            silent.says("consent-title", title)
 
+        numbers = [bytes.fromhex(text)[5] for text in silent.browser.script(SLOTS, PLACE)]
+        assert numbers == [1, 2]  # the ledger is as it was made: nobody's yes was taken back from it
+        is_silent(silent)
+        stays("Will you take part?")
+        is_silent(silent)
+        for number in (1, 2):
+            silent.click("no")
+            is_silent(silent)
+            stays("You do not take part")
+            is_silent(silent)
+            silent.click("yes")
+            assert decode(silent.report()).number == number
+            stays("You take part")
+        assert decode(silent.report()).number == 3
 
-def test_opt_in_covers_one_question_and_opt_out_all(page: BoardPage):
-    page.choose("experiment", NAMES[2])
-    page.says("consent-title", "Will you take part in this, too?")
-    page.pick(1)
-    assert not page.browser.find("#report").is_enabled()
-    assert page.call("report", NAMES[2], True)["report"] is None
-    page.click("no")
-    page.choose("experiment", NAMES[0])
-    page.says("consent-title", "You do not take part")
-    page.click("yes")
-    page.choose("experiment", NAMES[2])
-    page.says("consent-title", "Will you take part in this, too?")
-    page.click("yes")
-    page.pick(1)
-    page.report()
-    assert page.call("state")["yes"] == [NAMES[0], NAMES[2]]
-
-
-@pytest.mark.parametrize("change", [{"epsilon": 3_000_000}, {"bins": 7}, {"missing": 1}])
-def test_changed_question_of_a_name_asks_again(
-    page: BoardPage, ask: Callable[..., object], change: dict[str, int]
-):
-    fields = json.loads(PAYLOADS[0])
-
-    def publishes(**changes: int) -> None:
-        ask({"title": "room", "payload": json.dumps(fields | changes)})
+    @pytest.mark.parametrize(("answer", "refused"), [("no", "slot"), ("yes", "slot"), ("yes", "board")])
+    def test_unstored_answer_means_silence_and_new_question(
+        self, silent: BoardPage, answer: str, refused: str
+    ):
+        page = silent
+        if answer == "no":
+            page.ready()
+            page.call("report", NAMES[0], 20.5)  # and it waits
+        script = """
+        const [set, refused] = [Storage.prototype.setItem, arguments[0]];
+        Storage.prototype.setItem = function (name, text) {
+          if (name.includes('::' + refused)) throw new Error('full');
+          set.call(this, name, text);
+        }"""
+        page.browser.script(script, refused)
+        page.click(answer)
+        page.says("trouble-text", "its storage is blocked or full")
+        is_silent(page)
         page.open()
         page.asked()
+        page.says("consent-title", "Will you take part?")
+        is_silent(page)
 
-    assert page.report()
-    publishes(**change)
-    page.says("consent-title", "Will you take part in this as well?")
-    is_silent(page)
-    publishes(epsilon=1_000_000, every=1)  # at a lower epsilon it is the same question
-    page.says("consent-title", "You take part")
-    publishes(**change)
-    page.click("yes")
-    assert page.report()
-    publishes()
-    page.says(
-        "consent-title", "You take part" if "epsilon" in change else "Will you take part in this as well?"
+    def test_opt_out_stops_report_under_way(self, page: BoardPage):
+        waits = "new Promise((_, no) => signal.addEventListener('abort', () => no(signal.reason)))"
+        page.module("main.js", f"m.board.to.post = (device, body, signal) => {waits}")
+        page.report()
+        page.says("waiting", "1 waiting to be sent")
+        page.click("no")
+        page.says("step-sent", "Dropped: this board no longer takes part.")
+        page.module("main.js", "m.board.to.post = async () => {}")
+        page.ready()
+        assert decode(page.report()).number == 2
+        page.says("step-sent", "Counted in this browser: 1 so far.")
+
+    @pytest.mark.parametrize("change", [bytes, before_consent], ids=("no answer stored", "older format"))
+    def test_older_ledger_asks_again_and_keeps_budget(
+        self, page: BoardPage, change: Callable[[bytes], bytes]
+    ):
+        page.report()
+        page.says("step-sent", "Counted in this browser: 1 so far.")
+        page.call("report", NAMES[0], 20.5)
+        state = page.call("state")
+        assert len(state["outbox"]) == 1
+        records = [change(bytes.fromhex(text)).hex() for text in page.browser.script(SLOTS, PLACE)]
+        texts = (*records, json.dumps({"id": state["device"], "names": [NAMES[0]]}))
+        for name, text in zip(("slot0", "slot1", "board"), texts, strict=True):
+            page.browser.script("localStorage.setItem(arguments[0], arguments[1])", PLACE + name, text)
+        page.open()
+        page.asked()
+        page.says("consent-title", "Will you take part?")
+        page.says("life-text", "All its reports together have cost ε 4.")
+        assert page.call("state")["consent"] is None
+        page.says("source", ": 0 reports.")
+        is_silent(page)
+        assert page.call("state")["device"] == state["device"]
+        page.click("yes")
+        assert page.call("state")["outbox"] == []
+        assert decode(page.report()).number == 3
+
+    def test_opt_in_covers_one_question_and_opt_out_all(self, page: BoardPage):
+        page.choose("experiment", NAMES[2])
+        page.says("consent-title", "Will you take part in this, too?")
+        page.pick(1)
+        assert not page.browser.find("#report").is_enabled()
+        assert page.call("report", NAMES[2], True)["report"] is None
+        page.click("no")
+        page.choose("experiment", NAMES[0])
+        page.says("consent-title", "You do not take part")
+        page.click("yes")
+        page.choose("experiment", NAMES[2])
+        page.says("consent-title", "Will you take part in this, too?")
+        page.click("yes")
+        page.pick(1)
+        page.report()
+        assert page.call("state")["yes"] == [NAMES[0], NAMES[2]]
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"epsilon": 3_000_000}, {"bins": 7}, {"missing": 1}],
+        ids=["epsilon", "bins", "missing readings"],
     )
+    def test_changed_question_asks_again(
+        self, page: BoardPage, ask: Callable[..., object], change: dict[str, int]
+    ):
+        fields = json.loads(PAYLOADS[0])
 
+        def publishes(**changes: int) -> None:
+            ask({"title": "room", "payload": json.dumps(fields | changes)})
+            page.open()
+            page.asked()
 
-def test_preview_matches_board_and_spends_nothing(silent: BoardPage):
-    slots = memory({})
-    provision(slots)
-    client = Client(silent.call("state")["policy"], slots, device_id="board-1")
-    client.enroll(PAYLOADS[0])
-    before = silent.browser.script(SLOTS, PLACE)
-    for reading in (12.5, 20.5):
-        silent.fill("reading", reading)
-        assert silent.text("preview") == preview(client, NAMES[0], reading)
-    silent.fill("reading", "2 1")
-    silent.says("preview", "“2 1” is not a reading.")
-    assert silent.browser.script(SLOTS, PLACE) == before
-
-
-def test_shows_last_reports_newest_first_after_reload(page: BoardPage):
-    codes = [page.report()[9] for _ in range(2)]
-    shown = [
-        f"room_temp: code {code} of 16, 10 bytes, epsilon 2; {left} more reports left"
-        for code, left in zip(codes[::-1], (2, 3), strict=True)
-    ]
-    for _ in range(2):
-        lines = page.text("last").splitlines()
-        assert [re.sub(r"^[-0-9]{10} [0-9:]{5} ", "", line) for line in lines] == shown
-        page.open()
-        page.asked()
+        assert page.report()
+        publishes(**change)
+        page.says("consent-title", "Will you take part in this as well?")
+        is_silent(page)
+        publishes(epsilon=1_000_000, every=1)  # at a lower epsilon it is the same question
+        page.says("consent-title", "You take part")
+        publishes(**change)
+        page.click("yes")
+        assert page.report()
+        publishes()
+        page.says(
+            "consent-title", "You take part" if "epsilon" in change else "Will you take part in this as well?"
+        )
 
 
 @contextlib.contextmanager
@@ -355,40 +246,6 @@ AT_ONCE = """
 """
 
 
-def test_two_tabs_at_the_same_instant_keep_to_one_budget(page: BoardPage, ask: Callable[..., object]):
-    many = json.loads(PAYLOADS[2]) | {"name": "many", "budget": {"rule": "count", "cap": 8}}
-    ask({"title": "many", "payload": json.dumps(many)})
-    driver = page.browser.driver
-    page.open(fresh=True)
-    page.ready()
-    with another_window(page) as windows:
-        # Both load at once: neither was there before the other.
-        for window in windows:
-            driver.switch_to.window(window)
-            leave = "window.isTheOldPage = true; setTimeout(() => location.assign(arguments[0]), 300)"
-            driver.execute_script(leave, page.url)
-        first, second = sorted(windows, key=lambda window: not is_ready(page, window))
-        is_ready(page, second)
-        start = f"const a = [{int(time.time() * 1000) + 2000}, 'many'];"
-        for window in (first, second):
-            driver.switch_to.window(window)
-            script = f"{start} setTimeout(() => import('./main.js').then((m) => {{ {AT_ONCE} }}), 0)"
-            driver.execute_script(script)
-        made: list[str] = []
-        for window in (first, second):
-            driver.switch_to.window(window)
-            page.browser.until(lambda: page.browser.script("return window.made?.length === 12"))
-            made += [report for report in page.browser.script("return made") if report]
-        assert len(made) == len(set(made)) == 8
-        page.says("trouble-text", "This board is in use in another tab of this browser.")
-        assert not page.browser.find("#measure").is_displayed()
-        driver.switch_to.window(first)
-        driver.close()
-        driver.switch_to.window(second)
-        page.ready()  # it takes over
-        page.says("left", "The budget is spent.")
-
-
 def is_ready(page: BoardPage, window: str) -> bool:
     """Whether a tab has the board; waits until it has it, or waits for it."""
     page.browser.driver.switch_to.window(window)
@@ -397,269 +254,402 @@ def is_ready(page: BoardPage, window: str) -> bool:
     return found == ["measure"]
 
 
-def test_a_tab_that_finds_another_client_on_its_ledger_locks(page: BoardPage):
-    """Should a browser's locks fail: the board itself notices."""
-    driver = page.browser.driver
-    with another_window(page) as (first, second):
-        everybody = "LockManager.prototype.request = async (name, options, held) => held({})"
-        script = {"source": everybody}
-        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", script)
-        page.open()
-        page.ready()
-        page.report()
-        driver.switch_to.window(first)
+class TestBudget:
+    def test_spent_one_stays_spent(self, page: BoardPage):
+        reports = [page.report() for _ in range(4)]
+        assert [decode(report).number for report in reports] == [1, 2, 3, 4]
+        few = "4 reports so far. ±10 points needs about "
+        assert page.says("found", few).removeprefix(few).removesuffix(".").replace(",", "").isdigit()
+        assert not page.browser.find("#beside").is_displayed()  # no share below 0 %, and none above 100 %
         assert page.report() == b""
-        page.says("trouble-text", "Another tab has used this board, so this one has locked itself")
-        driver.switch_to.window(second)
-        driver.close()
-        driver.switch_to.window(first)
+        page.says("said", "report() gives None, and that is all the application sees. The budget is spent.")
+        page.says("preview", "Nothing: the budget is spent.")
+        page.open()  # a power cut
+        page.ready()
+        page.says("left", f"The budget is spent. The board is silent for {NAMES[0]} from now on")
+        page.says("life-text", "ε 0 of 8 is left. All its reports together have cost ε 8.")
+        assert page.report() == b""
+
+    def test_new_board_starts_new_bound(self, page: BoardPage):
+        page.report()
+        device = page.call("state")["device"]
+        page.click("new")
+        alert = page.browser.driver.switch_to.alert
+        assert "starts a new bound" in alert.text
+        alert.accept()
+        page.says("left", "4 of 4 reports are left")
+        page.says("consent-title", "Will you take part?")
+        page.says("last-none", "None yet.")
+        new = page.call("state")["device"]
+        assert new != device
+        page.open()
+        page.asked()
+        assert page.call("state")["device"] == new
+
+    @pytest.mark.parametrize("lost", ["the last writes", "all"])
+    def test_killed_browser_refunds_nothing(self, page: BoardPage, lost: str):
+        device = page.call("state")["device"]
+        before = page.browser.script(SLOTS, PLACE)
+        first = decode(page.report())
+        page.says("step-sent", "Counted in this browser: 1 so far.")
+        if lost == "all":
+            page.forgets("local_storage")
+        for name, text in zip(("slot0", "slot1"), before, strict=True):
+            if lost != "all":
+                page.browser.script("localStorage.setItem(arguments[0], arguments[1])", PLACE + name, text)
         page.open()
         page.ready()
-        page.says("left", "3 of 4 reports are left")
+        assert page.call("state")["device"] == device
+        page.says("life-text", "All its reports together have cost ε 2.")
+        assert (first.number, decode(page.report()).number) == (1, 2)
 
+    def test_simultaneous_tabs_share_one(self, page: BoardPage, ask: Callable[..., object]):
+        many = json.loads(PAYLOADS[2]) | {"name": "many", "budget": {"rule": "count", "cap": 8}}
+        ask({"title": "many", "payload": json.dumps(many)})
+        driver = page.browser.driver
+        page.open(fresh=True)
+        page.ready()
+        with another_window(page) as windows:
+            # Both load at once: neither was there before the other.
+            for window in windows:
+                driver.switch_to.window(window)
+                leave = "window.isTheOldPage = true; setTimeout(() => location.assign(arguments[0]), 300)"
+                driver.execute_script(leave, page.url)
+            first, second = sorted(windows, key=lambda window: not is_ready(page, window))
+            is_ready(page, second)
+            start = f"const a = [{int(time.time() * 1000) + 2000}, 'many'];"
+            for window in (first, second):
+                driver.switch_to.window(window)
+                script = f"{start} setTimeout(() => import('./main.js').then((m) => {{ {AT_ONCE} }}), 0)"
+                driver.execute_script(script)
+            made: list[str] = []
+            for window in (first, second):
+                driver.switch_to.window(window)
+                page.browser.until(lambda: page.browser.script("return window.made?.length === 12"))
+                made += [report for report in page.browser.script("return made") if report]
+            assert len(made) == len(set(made)) == 8
+            page.says("trouble-text", "This board is in use in another tab of this browser.")
+            assert not page.browser.find("#measure").is_displayed()
+            driver.switch_to.window(first)
+            driver.close()
+            driver.switch_to.window(second)
+            page.ready()  # it takes over
+            page.says("left", "The budget is spent.")
 
-def test_a_full_storage_is_one_sentence_and_spends_nothing(page: BoardPage):
-    page.browser.script("""
+    def test_second_client_on_ledger_locks_tab(self, page: BoardPage):
+        """Should a browser's locks fail: the board itself notices."""
+        driver = page.browser.driver
+        with another_window(page) as (first, second):
+            everybody = "LockManager.prototype.request = async (name, options, held) => held({})"
+            script = {"source": everybody}
+            driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", script)
+            page.open()
+            page.ready()
+            page.report()
+            driver.switch_to.window(first)
+            assert page.report() == b""
+            page.says("trouble-text", "Another tab has used this board, so this one has locked itself")
+            driver.switch_to.window(second)
+            driver.close()
+            driver.switch_to.window(first)
+            page.open()
+            page.ready()
+            page.says("left", "3 of 4 reports are left")
+
+    def test_full_storage_spends_nothing(self, page: BoardPage):
+        page.browser.script("""
         window.fillers = [];
         for (let size = 4 << 20; size; size >>= 1)
           for (let i = 0; ; i++) {
             const name = `full${size}-${i}`;
             try { localStorage.setItem(name, 'x'.repeat(size)); fillers.push(name); } catch { break }
           }""")
-    assert page.report() == b""
-    page.says("said", "its storage is blocked or full")
-    page.browser.script("for (const name of fillers) localStorage.removeItem(name)")
-    assert decode(page.report()).number == 1
-    page.says("life-text", "All its reports together have cost ε 2.")
+        assert page.report() == b""
+        page.says("said", "its storage is blocked or full")
+        page.browser.script("for (const name of fillers) localStorage.removeItem(name)")
+        assert decode(page.report()).number == 1
+        page.says("life-text", "All its reports together have cost ε 2.")
 
 
-@pytest.mark.parametrize(
-    ("missing", "broken", "words"),
-    [
-        (
-            "window, 'localStorage'",
-            "get() { throw new DOMException('no', 'SecurityError'); }",
-            "A board that cannot keep its budget stays silent",
-        ),
-        ("window, 'indexedDB'", "value: undefined", "keeps nothing on its disk for this page"),
-        ("window, 'crypto'", "value: {}", "no crypto"),
-        ("navigator, 'locks'", "value: undefined", "Without them two tabs could spend one budget twice"),
-        (
-            "navigator.locks, 'request'",
-            "value: async () => { throw new DOMException('no', 'SecurityError'); }",
-            "Without them two tabs could spend one budget twice",
-        ),
-    ],
-    ids=("storage", "disk", "randomness", "locks", "refused locks"),
-)
-def test_without_storage_randomness_or_locks_there_is_no_board(
-    browser: Browser, url: str, missing: str, broken: str, words: str
-):
-    script = {"source": f"Object.defineProperty({missing}, {{ {broken} }})"}
-    added = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", script)
-    try:
-        BoardPage(browser, url).open()
-        browser.says(words)
-        assert not browser.find("#measure").is_displayed()
-    finally:
-        browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
-
-
-def test_many_boards_are_counted_and_estimated_in_the_browser(page: BoardPage):
-    page.choose("experiment", NAMES[1])
-    page.says("facts", "km")
-    page.ready()
-    page.choose("population", "groups")
-    page.fill("many", 600)
-    before = page.call("memory")
-    page.click("send")
-    page.says("crowd-said", "600 of 600 reports are counted.")
-    page.says("source", "600 reports")
-    page.says("compared", "of 16 intervals hold the truth")
-    assert not page.browser.find("#few").is_displayed()
-    rows = page.browser.driver.find_elements(By.CSS_SELECTOR, "#rows tr")
-    assert len(rows) == len(page.browser.driver.find_elements(By.CSS_SELECTOR, "#chart .bar")) == 16
-    # 600 boards leave nothing behind: the collector runs between the turns of the event loop.
-    assert page.call("memory") < before + 200_000
-    assert page.browser.errors() == []
-
-
-@pytest.mark.parametrize("button", ["cancel", "no"])
-def test_many_boards_can_be_stopped(page: BoardPage, button: str):
-    page.fill("many", 20000)
-    page.click("send")
-    page.browser.until(lambda: page.browser.script("return document.getElementById('progress').value > 20"))
-    page.click(button)
-    page.ready()
-    page.says("crowd-said", "Cancelled.")
-    assert page.browser.find("#send").is_enabled()
-
-
-def test_takes_typed_readings_in_turn_and_shows_mistakes(page: BoardPage):
-    page.choose("population", "own")
-    page.fill("own", "12, none")
-    page.click("send")
-    page.says("crowd-said", "“none” is not a reading. Type numbers: digits")
-    page.fill("own", "12.5; 1e999")
-    page.click("send")
-    page.says("crowd-said", "“1e999” is not a reading.")
-    page.fill("own", "12,5; 18.5")
-    page.fill("many", 200)  # of fewer, no interval may be short enough to be shown
-    page.click("send")
-    page.says("crowd-said", "200 of 200")
-    page.says("compared", "intervals hold the truth")
-    cells = [row.text.split() for row in page.browser.driver.find_elements(By.CSS_SELECTOR, "#rows tr")]
-    truth = {row[0]: row[-1] for row in cells}
-    assert (truth["12"], truth["18"], truth["20"]) == ("50.0%", "50.0%", "0.0%")
-
-
-def test_few_reports_are_said_to_be_few(page: BoardPage):
-    same = "00" * 9 + "02"  # of one code, so that the intervals of all others are short
-    told = f"for (let n = 0; n < 40; n++) m.board.view.add(2, '{same}'); return m.board.view.refresh()"
-    page.module("main.js", told)
-    said = "40 reports are too few to say much. Estimates are right on average; those of few reports scatter"
-    page.says("few", said)
-    page.says("few", "Shares that these reports tell too little about are not shown.")
-
-
-def test_pending_reading_does_not_answer_newly_chosen_question(page: BoardPage, ask: Callable[..., object]):
-    once = json.loads(PAYLOADS[0]) | {"every": 1 << 24}
-    other = json.loads(PAYLOADS[0]) | {"name": "other"}
-    ask(*({"title": one["name"], "payload": json.dumps(one)} for one in (once, other)))
-    page.open(fresh=True)
-    page.ready()
-    shown = "return m.board.exp.name"
-    for name in ("other", once["name"], "other"):
-        page.choose("experiment", name)
-        page.browser.until(lambda name=name: page.module("main.js", shown) == name, name)
+class TestManyBoards:
+    def test_are_counted_and_estimated_in_browser(self, page: BoardPage):
+        page.choose("experiment", NAMES[1])
+        page.says("facts", "km")
         page.ready()
-        if name == once["name"]:
-            page.click("until")
-    page.report()
-    page.says("left", "3 of 4 reports are left.")
+        page.choose("population", "groups")
+        page.fill("many", 600)
+        before = page.call("memory")
+        page.click("send")
+        page.says("crowd-said", "600 of 600 reports are counted.")
+        page.says("source", "600 reports")
+        page.says("compared", "of 16 intervals hold the truth")
+        assert not page.browser.find("#few").is_displayed()
+        rows = page.browser.driver.find_elements(By.CSS_SELECTOR, "#rows tr")
+        assert len(rows) == len(page.browser.driver.find_elements(By.CSS_SELECTOR, "#chart .bar")) == 16
+        # 600 boards leave nothing behind: the collector runs between the turns of the event loop.
+        assert page.call("memory") < before + 200_000
+        assert page.browser.errors() == []
+
+    @pytest.mark.parametrize("button", ["cancel", "no"])
+    def test_can_be_stopped(self, page: BoardPage, button: str):
+        page.fill("many", 20000)
+        page.click("send")
+        page.browser.until(
+            lambda: page.browser.script("return document.getElementById('progress').value > 20")
+        )
+        page.click(button)
+        page.ready()
+        page.says("crowd-said", "Cancelled.")
+        assert page.browser.find("#send").is_enabled()
+
+    def test_typed_readings_take_turns_and_show_mistakes(self, page: BoardPage):
+        page.choose("population", "own")
+        page.fill("own", "12, none")
+        page.click("send")
+        page.says("crowd-said", "“none” is not a reading. Type numbers: digits")
+        page.fill("own", "12.5; 1e999")
+        page.click("send")
+        page.says("crowd-said", "“1e999” is not a reading.")
+        page.fill("own", "12,5; 18.5")
+        page.fill("many", 200)  # of fewer, no interval may be short enough to be shown
+        page.click("send")
+        page.says("crowd-said", "200 of 200")
+        page.says("compared", "intervals hold the truth")
+        cells = [row.text.split() for row in page.browser.driver.find_elements(By.CSS_SELECTOR, "#rows tr")]
+        truth = {row[0]: row[-1] for row in cells}
+        assert (truth["12"], truth["18"], truth["20"]) == ("50.0%", "50.0%", "0.0%")
+
+    def test_few_reports_give_a_warning(self, page: BoardPage):
+        same = "00" * 9 + "02"  # of one code, so that the intervals of all others are short
+        told = f"for (let n = 0; n < 40; n++) m.board.view.add(2, '{same}'); return m.board.view.refresh()"
+        page.module("main.js", told)
+        said = (
+            "40 reports are too few to say much. Estimates are right on average; those of few reports scatter"
+        )
+        page.says("few", said)
+        page.says("few", "Shares that these reports tell too little about are not shown.")
 
 
-def test_a_typing_error_spends_nothing(page: BoardPage):
-    for text in ("2 1", "1e3", "1,2,3", ""):
-        page.fill("reading", text)
+class TestReport:
+    def test_is_made_by_code_of_boards(self, page: BoardPage):
+        page.fill("reading", 20.5)
+        report = page.report()
+        exp = Experiment.parse(PAYLOADS[0])
+        read = decode(report)
+        assert (read.digest, read.number, len(report)) == (exp.digest, 1, 9 + exp.code_bytes)
+        assert page.text("step-index").startswith("10 (20 to 21)")
+        assert page.text("step-code").startswith(f"{int.from_bytes(report[9:], 'big')}.")
+        page.says("left", "3 of 4 reports are left.")
+        page.says("life-text", "ε 6 of 8 is left. All its reports together have cost ε 2.")
+        page.says("step-sent", "Counted in this browser: 1")
+        page.says("source", "This page counts in this browser, and forgets when it is reloaded: 1 report.")
+        page.says("found", "One report tells nothing yet: an estimate needs 2.")
+        source = (ROOT / "device" / "ldp_client.py").read_bytes()
+        assert page.text("sha256") == hashlib.sha256(source).hexdigest()
+        assert page.browser.errors() == []
+
+    def test_is_not_sent_unless_stored(self, page: BoardPage):
+        page.module("main.js", "m.board.to.post = async (...a) => { window.posted = a }")
+        page.browser.script("IDBDatabase.prototype.transaction = () => { throw new Error('full') }")
+        assert page.report()
+        page.says("step-sent", "Not yet. This browser keeps nothing on its disk for this page.")
+        assert page.browser.script("return window.posted") is None
+
+    def test_preview_matches_board_and_spends_nothing(self, silent: BoardPage):
+        slots = memory({})
+        provision(slots)
+        client = Client(silent.call("state")["policy"], slots, device_id="board-1")
+        client.enroll(PAYLOADS[0])
+        before = silent.browser.script(SLOTS, PLACE)
+        for reading in (12.5, 20.5):
+            silent.fill("reading", reading)
+            assert silent.text("preview") == preview(client, NAMES[0], reading)
+        silent.fill("reading", "2 1")
+        silent.says("preview", "“2 1” is not a reading.")
+        assert silent.browser.script(SLOTS, PLACE) == before
+
+    def test_last_ones_are_shown_newest_first(self, page: BoardPage):
+        codes = [page.report()[9] for _ in range(2)]
+        shown = [
+            f"room_temp: code {code} of 16, 10 bytes, epsilon 2; {left} more reports left"
+            for code, left in zip(codes[::-1], (2, 3), strict=True)
+        ]
+        for _ in range(2):
+            lines = page.text("last").splitlines()
+            assert [re.sub(r"^[-0-9]{10} [0-9:]{5} ", "", line) for line in lines] == shown
+            page.open()
+            page.asked()
+
+    def test_pending_reading_answers_no_other_question(self, page: BoardPage, ask: Callable[..., object]):
+        once = json.loads(PAYLOADS[0]) | {"every": 1 << 24}
+        other = json.loads(PAYLOADS[0]) | {"name": "other"}
+        ask(*({"title": one["name"], "payload": json.dumps(one)} for one in (once, other)))
+        page.open(fresh=True)
+        page.ready()
+        shown = "return m.board.exp.name"
+        for name in ("other", once["name"], "other"):
+            page.choose("experiment", name)
+            page.browser.until(lambda name=name: page.module("main.js", shown) == name, name)
+            page.ready()
+            if name == once["name"]:
+                page.click("until")
+        page.report()
+        page.says("left", "3 of 4 reports are left.")
+
+    def test_typing_error_spends_nothing(self, page: BoardPage):
+        for text in ("2 1", "1e3", "1,2,3", ""):
+            page.fill("reading", text)
+            page.click("report")
+            page.says("said", f"“{text}” is not a reading.")
+        page.fill("reading", "-400")
         page.click("report")
-        page.says("said", f"“{text}” is not a reading.")
-    page.fill("reading", "-400")
-    page.click("report")
-    page.says("said", "-400 is below 10: it counts as the lowest bin. Press again to send it.")
-    assert page.call("state")["sum"] == 0
-    page.report()
-    assert page.text("step-index") == "0 (below 11)"
-    page.fill("reading", "21,5")
-    page.report()
-    assert page.text("step-index") == "11 (21 to 22)"
+        page.says("said", "-400 is below 10: it counts as the lowest bin. Press again to send it.")
+        assert page.call("state")["sum"] == 0
+        page.report()
+        assert page.text("step-index") == "0 (below 11)"
+        page.fill("reading", "21,5")
+        page.report()
+        assert page.text("step-index") == "11 (21 to 22)"
 
 
-def test_answers_that_are_no_numbers_are_chosen(page: BoardPage):
-    for name in NAMES[2:]:
-        page.choose("experiment", name)
-        exp = Experiment.parse(PAYLOADS[NAMES.index(name)])
-        page.says("consent-title", "Will you take part in this, too?")
+class TestRuntime:
+    @pytest.mark.parametrize(
+        ("missing", "broken", "words"),
+        [
+            (
+                "window, 'localStorage'",
+                "get() { throw new DOMException('no', 'SecurityError'); }",
+                "A board that cannot keep its budget stays silent",
+            ),
+            ("window, 'indexedDB'", "value: undefined", "keeps nothing on its disk for this page"),
+            ("window, 'crypto'", "value: {}", "no crypto"),
+            ("navigator, 'locks'", "value: undefined", "Without them two tabs could spend one budget twice"),
+            (
+                "navigator.locks, 'request'",
+                "value: async () => { throw new DOMException('no', 'SecurityError'); }",
+                "Without them two tabs could spend one budget twice",
+            ),
+        ],
+        ids=("storage", "disk", "randomness", "locks", "refused locks"),
+    )
+    def test_needs_storage_randomness_and_locks(
+        self, browser: Browser, url: str, missing: str, broken: str, words: str
+    ):
+        script = {"source": f"Object.defineProperty({missing}, {{ {broken} }})"}
+        added = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", script)
+        try:
+            BoardPage(browser, url).open()
+            browser.says(words)
+            assert not browser.find("#measure").is_displayed()
+        finally:
+            browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+
+    @pytest.mark.slow
+    def test_loads_every_file_of_a_mechanism(self):
+        text = (ROOT / "web" / "board" / "static" / "port.js").read_text("utf-8")
+        named = re.findall(r"'(ldp_\w+\.py)'", text)
+        assert sorted(named) == sorted(path.name for path in (ROOT / "device").glob("ldp_*.py"))
+
+    def test_every_vector_agrees(self, page: BoardPage):
+        page.click("vectors")
+        files = [ROOT / "tests" / name for name in ("vectors.json", "vectors_further.json")]
+        cases = sum(line.startswith("{") and len(line) > 2 for file in files for line in file.open())
+        page.says("vectors-said", f"{cases} vectors agree, bit for bit")
+
+
+class TestExperiments:
+    @pytest.mark.slow
+    def test_examples_match_server(self):
+        assert make_board_examples.FILE.read_text() == make_board_examples.examples()
+
+    def test_labels_are_chosen_from_a_list(self, page: BoardPage):
+        for name in NAMES[2:]:
+            page.choose("experiment", name)
+            exp = Experiment.parse(PAYLOADS[NAMES.index(name)])
+            page.says("consent-title", "Will you take part in this, too?")
+            page.ready()
+            assert not page.browser.find("#report").is_enabled()  # an answer that nobody gave
+            page.click("send")
+            page.says("crowd-said", "Choose a reading above first.")
+            page.pick(exp.domain - 1)
+            assert decode(page.report()).digest == exp.digest
+            last = "yes" if exp.type == "bool" else "other"
+            assert page.text("step-index").startswith(f"{exp.domain - 1} ({last})")
+            page.fill("many", 30)
+            page.click("send")
+            page.says("crowd-said", "30 of 30")
+
+    def test_escapes_text_of_strangers(self, page: BoardPage, ask: Callable[..., object]):
+        payload = json.loads(PAYLOADS[3]) | {"labels": [HOSTILE, "b"]}
+        row = {"title": HOSTILE, "purpose": HOSTILE, "unit": HOSTILE, "payload": json.dumps(payload)}
+        ask(row)
+        page.open(fresh=True)
+        page.says("purpose", HOSTILE)
         page.ready()
-        assert not page.browser.find("#report").is_enabled()  # an answer that nobody gave
+        page.pick(0)
+        page.report()
+        page.fill("many", 200)
         page.click("send")
-        page.says("crowd-said", "Choose a reading above first.")
-        page.pick(exp.domain - 1)
-        assert decode(page.report()).digest == exp.digest
-        last = "yes" if exp.type == "bool" else "other"
-        assert page.text("step-index").startswith(f"{exp.domain - 1} ({last})")
-        page.fill("many", 30)
-        page.click("send")
-        page.says("crowd-said", "30 of 30")
+        page.says("crowd-said", "200 of 200")
+        assert HOSTILE in page.browser.find("#rows").text
+        assert page.browser.script("return document.querySelectorAll('img').length") == 0
+        assert page.browser.driver.title != "1"
 
+    def test_rejects_unsupported_kinds_by_name(self, page: BoardPage, ask: Callable[..., object]):
+        kinds = {"text": TEXT, "pair": PAIR}
+        ask(*({"title": kind, "payload": payload.decode()} for kind, payload in kinds.items()))
+        page.open(fresh=True)
+        for kind, payload in kinds.items():
+            name = json.loads(payload)["name"]
+            page.browser.until(lambda name=name: page.browser.find(f'#experiment option[value="{name}"]'))
+            page.choose("experiment", name)
+            said = f"This board refuses the experiment: {name}: this page has no field for a {kind}."
+            page.says("trouble-text", said)
+            assert not page.browser.find("#measure").is_displayed()
 
-@pytest.mark.slow
-def test_the_page_loads_every_file_of_a_mechanism():
-    text = (ROOT / "web" / "board" / "static" / "port.js").read_text("utf-8")
-    named = re.findall(r"'(ldp_\w+\.py)'", text)
-    assert sorted(named) == sorted(path.name for path in (ROOT / "device").glob("ldp_*.py"))
-
-
-def test_every_vector_agrees_in_the_browser(page: BoardPage):
-    page.click("vectors")
-    files = [ROOT / "tests" / name for name in ("vectors.json", "vectors_further.json")]
-    cases = sum(line.startswith("{") and len(line) > 2 for file in files for line in file.open())
-    page.says("vectors-said", f"{cases} vectors agree, bit for bit")
-
-
-def test_escapes_text_of_strangers(page: BoardPage, ask: Callable[..., object]):
-    payload = json.loads(PAYLOADS[3]) | {"labels": [HOSTILE, "b"]}
-    row = {"title": HOSTILE, "purpose": HOSTILE, "unit": HOSTILE, "payload": json.dumps(payload)}
-    ask(row)
-    page.open(fresh=True)
-    page.says("purpose", HOSTILE)
-    page.ready()
-    page.pick(0)
-    page.report()
-    page.fill("many", 200)
-    page.click("send")
-    page.says("crowd-said", "200 of 200")
-    assert HOSTILE in page.browser.find("#rows").text
-    assert page.browser.script("return document.querySelectorAll('img').length") == 0
-    assert page.browser.driver.title != "1"
-
-
-def test_rejects_unsupported_kinds_by_name(page: BoardPage, ask: Callable[..., object]):
-    kinds = {"text": TEXT, "pair": PAIR}
-    ask(*({"title": kind, "payload": payload.decode()} for kind, payload in kinds.items()))
-    page.open(fresh=True)
-    for kind, payload in kinds.items():
-        name = json.loads(payload)["name"]
-        page.browser.until(lambda name=name: page.browser.find(f'#experiment option[value="{name}"]'))
-        page.choose("experiment", name)
-        said = f"This board refuses the experiment: {name}: this page has no field for a {kind}."
-        page.says("trouble-text", said)
+    def test_rejects_keyed_fleet(self, page: BoardPage):
+        # As long as a signed experiment: the JSON, a zero byte, a serial number, a signature.
+        signed = (
+            "m.board.to.payload = async () => new Uint8Array([...new TextEncoder().encode(a[0]), 0, ...a[1]])"
+        )
+        page.module("main.js", signed, PAYLOADS[0].decode(), [7] * 68)
+        page.choose("experiment", NAMES[0])
+        page.says("trouble-text", "a browser has no device key")
         assert not page.browser.find("#measure").is_displayed()
 
 
-def test_a_keyed_fleet_is_refused_in_a_sentence(page: BoardPage):
-    # As long as a signed experiment: the JSON, a zero byte, a serial number, a signature.
-    signed = (
-        "m.board.to.payload = async () => new Uint8Array([...new TextEncoder().encode(a[0]), 0, ...a[1]])"
-    )
-    page.module("main.js", signed, PAYLOADS[0].decode(), [7] * 68)
-    page.choose("experiment", NAMES[0])
-    page.says("trouble-text", "a browser has no device key")
-    assert not page.browser.find("#measure").is_displayed()
-
-
-def test_is_usable_at_any_width_in_light_dark_and_by_keyboard(page: BoardPage):
-    for width, dark in ((360, True), (1440, False)):
-        page.browser.resize(width, dark=dark)
-        page.report()
-        page.fill("many", 20)
-        page.click("send")
-        page.says("source", "reports")
-        page.says("crowd-said", "20 of 20")
+class TestPage:
+    def test_is_usable_at_any_width_and_by_keyboard(self, page: BoardPage):
+        for width, dark in ((360, True), (1440, False)):
+            page.browser.resize(width, dark=dark)
+            page.report()
+            page.fill("many", 20)
+            page.click("send")
+            page.says("source", "reports")
+            page.says("crowd-said", "20 of 20")
+            assert page.browser.overflow() <= 0
+            assert barriers(page.browser) == []
+        page.browser.resize(360)
+        page.choose("experiment", NAMES[3])
+        page.says("consent-title", "Will you take part in this, too?")
+        page.ready()
+        page.says("population", "7 in 10 as mine")
         assert page.browser.overflow() <= 0
-        assert barriers(page.browser) == []
-    page.browser.resize(360)
-    page.choose("experiment", NAMES[3])
-    page.says("consent-title", "Will you take part in this, too?")
-    page.ready()
-    page.says("population", "7 in 10 as mine")
-    assert page.browser.overflow() <= 0
-    page.browser.resize(1440)
-    # By Tab alone from the field to the button, and Enter is a report.
-    page.open(fresh=True)
-    page.ready()
-    page.browser.find("#reading").send_keys(Keys.TAB)
-    assert page.browser.driver.switch_to.active_element.get_attribute("id") == "report"
-    page.browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
-    page.says("left", "3 of 4")
+        page.browser.resize(1440)
+        # By Tab alone from the field to the button, and Enter is a report.
+        page.open(fresh=True)
+        page.ready()
+        page.browser.find("#reading").send_keys(Keys.TAB)
+        assert page.browser.driver.switch_to.active_element.get_attribute("id") == "report"
+        page.browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+        page.says("left", "3 of 4")
 
-
-def test_colors_follow_url_or_surrounding_page(page: BoardPage):
-    back = "return getComputedStyle(document.body).backgroundColor"
-    page.open(query="?theme=dark")
-    assert page.browser.script(back) == "rgb(20, 24, 29)"
-    page.browser.script("localStorage.setItem('hushmote-colours', 'dark')")
-    page.open()
-    assert page.browser.script(back) == "rgb(20, 24, 29)"
-    page.open(query="?theme=light")
-    assert page.browser.script(back) == "rgb(255, 255, 255)"
+    def test_colors_follow_url_or_surrounding_page(self, page: BoardPage):
+        back = "return getComputedStyle(document.body).backgroundColor"
+        page.open(query="?theme=dark")
+        assert page.browser.script(back) == "rgb(20, 24, 29)"
+        page.browser.script("localStorage.setItem('hushmote-colours', 'dark')")
+        page.open()
+        assert page.browser.script(back) == "rgb(20, 24, 29)"
+        page.open(query="?theme=light")
+        assert page.browser.script(back) == "rgb(255, 255, 255)"

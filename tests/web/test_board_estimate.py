@@ -1,4 +1,4 @@
-"""The browser's estimates and beliefs against those of the server, in a real Chromium."""
+"""The browser's estimates and beliefs compared with those of the server, in a real Chromium."""
 
 from collections.abc import Iterator
 
@@ -40,7 +40,7 @@ def page(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 @pytest.mark.parametrize("reports", [2, 40, 5_000])
-def test_estimates_and_intervals_are_those_of_the_server(page: BoardPage, name: str, reports: int):
+def test_estimates_and_intervals_match_server(page: BoardPage, name: str, reports: int):
     exp = Experiment.parse(EXPERIMENTS[name])
     rng = np.random.default_rng(reports)
     indices = np.minimum(rng.geometric(0.3, reports) - 1, exp.domain - 1).astype(np.uint32)
@@ -75,7 +75,7 @@ def test_only_counts_trees_and_large_domains(page: BoardPage):
     assert can == [False, False, True, False, False]
 
 
-def test_beliefs_are_those_of_the_server(page: BoardPage):
+def test_beliefs_match_server(page: BoardPage):
     for micro in (1_000, 250_000, 1_000_000, 2_000_000, 4_000_000, 6_800_000, 16_000_000):
         said = page.module("words.js", "return m.belief(a[0])", micro)
         assert said == belief(micro / 1e6)

@@ -1,4 +1,4 @@
-"""The Budget view: what it says of a ledger; and in a real Chromium, over a store that grows."""
+"""The Budget view: its sentences about a ledger, and the view in a real Chromium over a growing store."""
 
 import asyncio
 import datetime
@@ -44,126 +44,135 @@ def budget(*lines: BudgetLine, profiles, policy: Policy | None = None):
     return fleet_supply(FleetLedger("home", lines, profiles, policy), TODAY)
 
 
-def test_shows_remaining_budget_first_and_matches_ledger():
-    ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
-    told, (row,) = fleet_supply(ledger, TODAY), ledger.lines(TODAY)
-    (e,) = told.experiments
-    assert row.total_left == 600 * 4 + 300 * 2
-    assert e.sentences[0] == f"Devices of home can still send {row.total_left:,} reports to room."
-    assert e.sentences[1].startswith(
-        f"At the present rate of 100 reports a day, half are silent by {row.half}"
+class TestChart:
+    def test_series_are_forecast_of_ledger(self):
+        ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
+        (e,), (row,) = fleet_supply(ledger, TODAY).experiments, ledger.lines(TODAY)
+        assert row.forecast is not None
+        assert e.counted == tuple((day.isoformat(), 100.0) for day in DAYS)
+        assert e.able[0] == (f"{TODAY}T00:00:00+00:00", 90.0)
+        assert e.able[-1][1] < 1
+        assert e.forecast[0][1] == pytest.approx(100)
+        assert [n for _, n in e.able] == sorted((n for _, n in e.able), reverse=True)
+
+
+class TestPolicy:
+    def test_missing_one_gives_a_warning(self):
+        assert budget(line(), profiles={(0,): 10}).life == (COUNTED, NO_POLICY)
+
+    def test_is_shown_with_its_guarantee(self):
+        allowed, promised, *_ = budget(
+            line(), profiles={(0,): 10}, policy=policy_for(8, 1e-6, ("room",))
+        ).life
+        assert "Σε up to 8, or Σε² up to 1.81941" in allowed
+        assert "(8, 1e-06)-LDP" in promised
+        assert "Except with that probability, all the reports that a device ever sends can raise" in promised
+        _, pure, *_ = budget(line(), profiles={(0,): 10}, policy=policy_for(2, 0, ("room",))).life
+        assert pure.startswith("All the reports that a device ever sends can raise")
+        assert "from 10% to at most 46%" in pure
+
+    def test_promise_depends_on_most_expensive_version(self):
+        row = line(budget={"rule": "count", "cap": 3})
+        dear = BudgetLine(row.experiment, "current", 2_000_000, 1_000_000, 700, DAYS)
+        (cheap,), (costly,) = (budget(x, profiles={(0,): 1}).experiments for x in (row, dear))
+        assert "3-LDP" in cheap.promise
+        assert "6-LDP" in costly.promise
+
+
+class TestSentences:
+    def test_begin_with_remaining_budget(self):
+        ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
+        told, (row,) = fleet_supply(ledger, TODAY), ledger.lines(TODAY)
+        (e,) = told.experiments
+        assert row.total_left == 600 * 4 + 300 * 2
+        assert e.sentences[0] == f"Devices of home can still send {row.total_left:,} reports to room."
+        assert e.sentences[1].startswith(
+            f"At the present rate of 100 reports a day, half are silent by {row.half}"
+        )
+        assert f"95% by {row.dry}" in e.sentences[1]
+        assert e.sentences[2] == "100 of 1,000 devices have nothing left to give."
+        assert "at most 4 reports of ε = 1" in e.sentences[3]
+        assert e.line == row
+        assert told.boards == 1_000
+
+    @pytest.mark.parametrize(
+        ("row", "profiles", "first"),
+        [
+            (
+                line("withdrawn"),
+                {(1,): 10},
+                "room is withdrawn: devices of home send no more to it. They sent 700 reports.",
+            ),
+            (
+                line("expired"),
+                {(1,): 10},
+                "room is expired: devices of home send no more to it. They sent 700 reports.",
+            ),
+            (
+                line("refused"),
+                {(1,): 10},
+                "The devices' policy refuses room: devices of home send no report to it.",
+            ),
+            (line(), {(4,): 10}, "No device of home heard from so far can send anything more to room."),
+            (line(), {}, "No device has reported to room yet."),
+            (line(budget=ONCE), {(1,): 10}, "room asks each device once: 10 devices have answered."),
+            (line(), {(3,): 1}, "Devices of home can still send 1 report to room."),
+            (
+                line(budget={"rule": "unlimited"}),
+                {(9,): 10},
+                "Nothing limits how many reports devices of home send to room: its budget has no cap.",
+            ),
+        ],
+        ids=[
+            "withdrawn",
+            "expired",
+            "refused",
+            "spent",
+            "no reports",
+            "once",
+            "one report left",
+            "unlimited",
+        ],
     )
-    assert f"95% by {row.dry}" in e.sentences[1]
-    assert e.sentences[2] == "100 of 1,000 devices have nothing left to give."
-    assert "at most 4 reports of ε = 1" in e.sentences[3]
-    assert e.line == row
-    assert told.boards == 1_000
+    def test_cover_every_state(self, row, profiles, first):
+        (e,) = budget(row, profiles=profiles).experiments
+        assert e.sentences[0] == first
 
-
-def test_the_series_are_the_ledgers_forecast():
-    ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
-    (e,), (row,) = fleet_supply(ledger, TODAY).experiments, ledger.lines(TODAY)
-    assert row.forecast is not None
-    assert e.counted == tuple((day.isoformat(), 100.0) for day in DAYS)
-    assert e.able[0] == (f"{TODAY}T00:00:00+00:00", 90.0)
-    assert e.able[-1][1] < 1
-    assert e.forecast[0][1] == pytest.approx(100)
-    assert [n for _, n in e.able] == sorted((n for _, n in e.able), reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("row", "profiles", "first"),
-    [
-        (
-            line("withdrawn"),
-            {(1,): 10},
-            "room is withdrawn: devices of home send no more to it. They sent 700 reports.",
-        ),
-        (
-            line("expired"),
-            {(1,): 10},
-            "room is expired: devices of home send no more to it. They sent 700 reports.",
-        ),
-        (
-            line("refused"),
-            {(1,): 10},
-            "The devices' policy refuses room: devices of home send no report to it.",
-        ),
-        (line(), {(4,): 10}, "No device of home heard from so far can send anything more to room."),
-        (line(), {}, "No device has reported to room yet."),
-        (line(budget=ONCE), {(1,): 10}, "room asks each device once: 10 devices have answered."),
-        (line(), {(3,): 1}, "Devices of home can still send 1 report to room."),
-        (
-            line(budget={"rule": "unlimited"}),
-            {(9,): 10},
-            "Nothing limits how many reports devices of home send to room: its budget has no cap.",
-        ),
-    ],
-)
-def test_every_state_of_an_experiment_has_its_sentence(row, profiles, first):
-    (e,) = budget(row, profiles=profiles).experiments
-    assert e.sentences[0] == first
-
-
-@pytest.mark.parametrize(
-    ("row", "second"),
-    [
-        (line(days={}), "No full day has been counted yet, so it is not known when they fall silent."),
-        (
-            line(days=dict.fromkeys(DAYS, 0)),
-            "No report arrived in the last full days: at this rate they never",
-        ),
-        (line(budget={"rule": "unlimited"}), "They send 100 reports a day, and never fall silent."),
-    ],
-)
-def test_no_date_is_made_up(row, second):
-    (e,) = budget(row, profiles={(0,): 10}).experiments
-    assert e.sentences[1].startswith(second)
-
-
-def test_a_fleet_that_is_asked_once_raises_no_alarm():
-    (e,) = budget(line(budget=ONCE), profiles={(1,): 90, (0,): 10}).experiments
-    assert e.sentences == (
-        "room asks each device once: 90 devices have answered.",
-        "A new device gives at most 1 report of ε = 1.",
+    @pytest.mark.parametrize(
+        ("row", "second"),
+        [
+            (line(days={}), "No full day has been counted yet, so it is not known when they fall silent."),
+            (
+                line(days=dict.fromkeys(DAYS, 0)),
+                "No report arrived in the last full days: at this rate they never",
+            ),
+            (line(budget={"rule": "unlimited"}), "They send 100 reports a day, and never fall silent."),
+        ],
+        ids=["no full day", "no recent reports", "unlimited"],
     )
-    assert (e.line.able_share, e.able, e.forecast) == (None, (), ())
-    (again,) = budget(line(), profiles={(4,): 90, (0,): 10}).experiments
-    assert again.line.able_share == pytest.approx(0.1)
+    def test_give_no_unknown_date(self, row, second):
+        (e,) = budget(row, profiles={(0,): 10}).experiments
+        assert e.sentences[1].startswith(second)
 
+    def test_single_question_raises_no_alarm(self):
+        (e,) = budget(line(budget=ONCE), profiles={(1,): 90, (0,): 10}).experiments
+        assert e.sentences == (
+            "room asks each device once: 90 devices have answered.",
+            "A new device gives at most 1 report of ε = 1.",
+        )
+        assert (e.line.able_share, e.able, e.forecast) == (None, (), ())
+        (again,) = budget(line(), profiles={(4,): 90, (0,): 10}).experiments
+        assert again.line.able_share == pytest.approx(0.1)
 
-def test_half_may_be_silent_already():
-    (e,) = budget(line(), profiles={(4,): 60, (0,): 40}).experiments
-    assert "half of them are silent already, and 95% by" in e.sentences[1]
+    def test_half_may_already_be_silent(self):
+        (e,) = budget(line(), profiles={(4,): 60, (0,): 40}).experiments
+        assert "half of them are silent already, and 95% by" in e.sentences[1]
 
-
-def test_without_a_policy_it_is_said_that_boards_may_hold_less():
-    assert budget(line(), profiles={(0,): 10}).life == (COUNTED, NO_POLICY)
-
-
-def test_a_policy_is_told_with_what_it_guarantees():
-    allowed, promised, *_ = budget(line(), profiles={(0,): 10}, policy=policy_for(8, 1e-6, ("room",))).life
-    assert "Σε up to 8, or Σε² up to 1.81941" in allowed
-    assert "(8, 1e-06)-LDP" in promised
-    assert "Except with that probability, all the reports that a device ever sends can raise" in promised
-    _, pure, *_ = budget(line(), profiles={(0,): 10}, policy=policy_for(2, 0, ("room",))).life
-    assert pure.startswith("All the reports that a device ever sends can raise")
-    assert "from 10% to at most 46%" in pure
-
-
-def test_promise_depends_on_most_expensive_version():
-    row = line(budget={"rule": "count", "cap": 3})
-    dear = BudgetLine(row.experiment, "current", 2_000_000, 1_000_000, 700, DAYS)
-    (cheap,), (costly,) = (budget(x, profiles={(0,): 1}).experiments for x in (row, dear))
-    assert "3-LDP" in cheap.promise
-    assert "6-LDP" in costly.promise
-
-
-def test_words_are_the_glossarys():
-    page = Path(__file__).parents[2].joinpath("docs/glossary.md").read_text()
-    plain = " ".join(re.sub(r"\*(?!\*)(?<!\*\*)([^*]+)\*(?!\*)", r"\1", page).split())
-    for word, meaning in WORDS.items():
-        assert f"**{word}.** {meaning}" in plain
+    def test_words_match_glossary(self):
+        page = Path(__file__).parents[2].joinpath("docs/glossary.md").read_text()
+        plain = " ".join(re.sub(r"\*(?!\*)(?<!\*\*)([^*]+)\*(?!\*)", r"\1", page).split())
+        for word, meaning in WORDS.items():
+            assert f"**{word}.** {meaning}" in plain
 
 
 ROOM = experiment_json(name="room", epsilon=1_000_000, budget={"rule": "sum", "cap": 4_000_000})
@@ -177,78 +186,82 @@ def report(store: Store, devices: range, number: int) -> None:
     assert tally.accepted == len(messages)
 
 
-def test_reads_ledger_once_for_all_and_only_when_due(tmp_path, monkeypatch):
-    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+class TestLedgers:
+    def test_are_read_once_and_only_when_due(self, tmp_path, monkeypatch):
+        url = f"sqlite:///{tmp_path / 'store.sqlite'}"
 
-    async def readers(store: Store) -> None:
-        live, loop = LiveStore(url), asyncio.get_running_loop()
-        await live.look()
-        ledgers = Ledgers(live, None)
-        first, *others = await asyncio.gather(*(ledgers.read("home") for _ in range(20)))
-        assert all(other is first for other in others)
-        report(store, range(5), 1)
-        await live.look()
-        assert live.version != first.version
-        early = await ledgers.read("home")
-        assert early is first or loop.time() >= first.due_s
-        await asyncio.sleep(first.due_s - loop.time())
-        newer = await ledgers.read("home")
-        assert (newer.version, newer.budget.boards) == (live.version, 5)
-        assert [e.today for e in (await live.overview()).fleets[0].experiments] == [5]
-        later(monkeypatch, datetime.timedelta(1))  # and no commit
-        await live.look()
-        assert [e.today for e in (await live.overview()).fleets[0].experiments] == [0]
-        assert (await ledgers.read("home")).budget.experiments[0].line.per_day
-        live.close()
+        async def readers(store: Store) -> None:
+            live, loop = LiveStore(url), asyncio.get_running_loop()
+            await live.look()
+            ledgers = Ledgers(live, None)
+            first, *others = await asyncio.gather(*(ledgers.read("home") for _ in range(20)))
+            assert all(other is first for other in others)
+            report(store, range(5), 1)
+            await live.look()
+            assert live.version != first.version
+            early = await ledgers.read("home")
+            assert early is first or loop.time() >= first.due_s
+            await asyncio.sleep(first.due_s - loop.time())
+            newer = await ledgers.read("home")
+            assert (newer.version, newer.budget.boards) == (live.version, 5)
+            assert [e.today for e in (await live.overview()).fleets[0].experiments] == [5]
+            later(monkeypatch, datetime.timedelta(1))  # and no commit
+            await live.look()
+            assert [e.today for e in (await live.overview()).fleets[0].experiments] == [0]
+            assert (await ledgers.read("home")).budget.experiments[0].line.per_day
+            live.close()
 
-    with Store(url) as store:
-        ask_fleet(store, "home", ROOM)
-        asyncio.run(readers(store))
-
-
-def test_leaves_missing_store_message_to_frame(tmp_path):
-    path = tmp_path / "store.sqlite"
-
-    async def trouble() -> list[str]:
-        live = LiveStore(f"sqlite:///{path}")
-        await live.look()
-        said = [await live.trouble(StoreError("of one row")), await live.trouble(UsageError("no such name"))]
-        path.unlink()
-        said.append(await live.trouble(StoreError("there is no store")))  # before the page looked again
-        live.close()
-        return said
-
-    Store(f"sqlite:///{path}").close()
-    assert asyncio.run(trouble()) == ["of one row", "no such name", ""]
-
-
-def test_the_view_follows_a_store_that_grows(browser, tmp_path):
-    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
-    with Store(url) as store:
-        known = tmp_path / "policy.json"
-        known.write_text(json.dumps(plain(policy_for(8, 0, ("room",)))))
-        browser.renew("de-CH")
-        with paged(url, "--policy", known) as page:
-            browser.open(f"{page}/budget")
-            browser.says("This store has no fleet yet")
+        with Store(url) as store:
             ask_fleet(store, "home", ROOM)
-            browser.says("No device has reported to room yet.")
-            browser.says("A new device gives at most 4 reports of ε = 1")
-            assert "nothing left to give" not in browser.text
-            report(store, range(2_000), 1)
-            browser.says(f"Devices of home can still send 6{SWISS}000 reports to room.")
-            report(store, range(1_000), 2)
-            browser.says(f"Devices of home can still send 5{SWISS}000 reports to room.")
-            browser.says(f"0 of 2{SWISS}000 devices have nothing left to give.")
-            browser.says("The firmware allows Σε up to 8,")
-            assert barriers(browser) == []
-            browser.resize(360, dark=True)
-            browser.until(lambda: browser.overflow() <= 0, "it is too wide")
-            assert barriers(browser) == []
-            assert not [word for word in browser.text.split() if re.fullmatch(r"d\d+", word)]
-            ledger = remaining.read(store, "home", datetime.datetime.now(datetime.UTC).date())
-            assert sum(ledger.profiles.values()) == 2_000
-            assert not browser.errors()
+            asyncio.run(readers(store))
+
+    def test_leave_missing_store_to_frame(self, tmp_path):
+        path = tmp_path / "store.sqlite"
+
+        async def trouble() -> list[str]:
+            live = LiveStore(f"sqlite:///{path}")
+            await live.look()
+            said = [
+                await live.trouble(StoreError("of one row")),
+                await live.trouble(UsageError("no such name")),
+            ]
+            path.unlink()
+            said.append(await live.trouble(StoreError("there is no store")))  # before the page looked again
+            live.close()
+            return said
+
+        Store(f"sqlite:///{path}").close()
+        assert asyncio.run(trouble()) == ["of one row", "no such name", ""]
+
+
+class TestView:
+    def test_follows_growing_store(self, browser, tmp_path):
+        url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+        with Store(url) as store:
+            known = tmp_path / "policy.json"
+            known.write_text(json.dumps(plain(policy_for(8, 0, ("room",)))))
+            browser.renew("de-CH")
+            with paged(url, "--policy", known) as page:
+                browser.open(f"{page}/budget")
+                browser.says("This store has no fleet yet")
+                ask_fleet(store, "home", ROOM)
+                browser.says("No device has reported to room yet.")
+                browser.says("A new device gives at most 4 reports of ε = 1")
+                assert "nothing left to give" not in browser.text
+                report(store, range(2_000), 1)
+                browser.says(f"Devices of home can still send 6{SWISS}000 reports to room.")
+                report(store, range(1_000), 2)
+                browser.says(f"Devices of home can still send 5{SWISS}000 reports to room.")
+                browser.says(f"0 of 2{SWISS}000 devices have nothing left to give.")
+                browser.says("The firmware allows Σε up to 8,")
+                assert barriers(browser) == []
+                browser.resize(360, dark=True)
+                browser.until(lambda: browser.overflow() <= 0, "it is too wide")
+                assert barriers(browser) == []
+                assert not [word for word in browser.text.split() if re.fullmatch(r"d\d+", word)]
+                ledger = remaining.read(store, "home", datetime.datetime.now(datetime.UTC).date())
+                assert sum(ledger.profiles.values()) == 2_000
+                assert not browser.errors()
 
 
 class TestTimeAxis:

@@ -1,4 +1,4 @@
-"""`hushmote page --broker`: the HTTP door and the board in the browser are parts of the page."""
+"""`hushmote page --broker`: the page includes the HTTP door and the browser board."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""The view of one experiment in a real Chromium: read, drag, type, watch, compare, take along, mistakes."""
+"""The view of one experiment in a real Chromium: read, drag, type, watch, compare, download, mistakes."""
 
 import datetime
 import json
@@ -114,7 +114,7 @@ def drawn(browser: Browser, url: str) -> None:
 
 
 def commanded(browser: Browser, part: str, asked: str = "estimate") -> list[str]:
-    """What the page's command line asks `hushmote` for, once this is a part of it."""
+    """Return the arguments of the page's `hushmote` command once it contains `part`."""
     browser.until(lambda: part in browser.text_of(f"command-{asked}"))
     program, *command = shlex.split(browser.text_of(f"command-{asked}"))
     assert program == "hushmote"
@@ -143,214 +143,225 @@ def drag(browser: Browser, low: float, high: float, nth: int = 0) -> None:
     actions.release().perform()
 
 
-def test_dragging_over_histogram_shows_library_estimate(filled: Filled, page: str, browser: Browser):
-    drawn(browser, f"{page}/temp?ranges=1%3A2")
-    drag(browser, 16, 22)
-    estimate = filled.estimate()
+class TestRange:
+    def test_dragging_shows_library_estimate(self, filled: Filled, page: str, browser: Browser):
+        drawn(browser, f"{page}/temp?ranges=1%3A2")
+        drag(browser, 16, 22)
+        estimate = filled.estimate()
 
-    def chosen() -> tuple[float, float]:
-        fields = (browser.find(f"input[aria-label='{end} °C']") for end in ("From", "To"))
-        low, high = (float(str(field.get_property("value"))) for field in fields)
-        return low, high
+        def chosen() -> tuple[float, float]:
+            fields = (browser.find(f"input[aria-label='{end} °C']") for end in ("From", "To"))
+            low, high = (float(str(field.get_property("value"))) for field in fields)
+            return low, high
 
-    # The page follows the pointer: on the way it shows what has been dragged over so far.
-    browser.until(lambda: np.allclose(chosen(), (16, 22), rtol=0, atol=0.5), "not 16 to 22 °C")
-    low, high = chosen()
-    (row,) = estimate.share(f"{low}:{high}").rows
-    browser.until(lambda: said(row) in browser.text_of("share"), said(row))
-    # The command line on the page gives the same numbers.
-    command = commanded(browser, f"{low:g}:{high:g}")
-    (shown,) = json.loads(hushmote(*command, "--json", cwd=browser.folder))["answers"][1]["rows"]
-    assert (shown["value"], shown["low"], shown["high"]) == (row.value, row.low, row.high)
-    for answer in (*estimate.mean().rows, *estimate.quantile(0.05, 0.5, 0.95).rows):
-        assert in_locale(answer.name, ENGLISH) in browser.text_of("readings").lower()
-    assert not browser.errors()
+        # The page follows the pointer: on the way it shows what has been dragged over so far.
+        browser.until(lambda: np.allclose(chosen(), (16, 22), rtol=0, atol=0.5), "not 16 to 22 °C")
+        low, high = chosen()
+        (row,) = estimate.share(f"{low}:{high}").rows
+        browser.until(lambda: said(row) in browser.text_of("share"), said(row))
+        # The command line on the page gives the same numbers.
+        command = commanded(browser, f"{low:g}:{high:g}")
+        (shown,) = json.loads(hushmote(*command, "--json", cwd=browser.folder))["answers"][1]["rows"]
+        assert (shown["value"], shown["low"], shown["high"]) == (row.value, row.low, row.high)
+        for answer in (*estimate.mean().rows, *estimate.quantile(0.05, 0.5, 0.95).rows):
+            assert in_locale(answer.name, ENGLISH) in browser.text_of("readings").lower()
+        assert not browser.errors()
+
+    def test_is_typed_and_kept_while_store_grows(self, filled: Filled, page: str, browser: Browser):
+        drawn(browser, f"{page}/temp")
+        for end, value in (("From", "10"), ("To", "20")):
+            typed(browser.find(f"input[aria-label='{end} °C']"), value)
+        (before,) = filled.estimate().share("10:20").rows
+        browser.until(
+            lambda: browser.text_of("share").startswith(f"10 to 20 °C: {said(before)}, "), said(before)
+        )
+        browser.find("input[aria-label='To °C']").send_keys(Keys.ARROW_UP)  # one bin more
+        browser.until(lambda: browser.text_of("share").startswith("10 to 20.5 °C"))
+        filled.count("temp", DAYS[2], 15_000, bell(64, 60, 2))
+        (after,) = filled.estimate().share("10:20.5").rows
+        browser.until(
+            lambda: browser.text_of("share").startswith(f"10 to 20.5 °C: {said(after)}, "), said(after)
+        )
+        browser.until(lambda: "ranges=10%3A20.5" in browser.driver.current_url)
+        assert said(after) != said(before)
+        # What is wrong is said, and the answer stays.
+        field = browser.find("input[aria-label='From °C']")
+        typed(field, "24")
+        browser.until(
+            lambda: browser.text_of("range") == "From must be below To. The answer is still of 10 to 20.5 °C."
+        )
+        assert browser.text_of("share").startswith("10 to 20.5 °C")
+        typed(field, "10.1")
+        browser.until(lambda: browser.text_of("range").startswith("Drag over the bars"))
+        browser.until(lambda: field.get_property("value") == "10")
+        quantiles = browser.find("input[aria-label='Quantiles, %']")
+        typed(quantiles, "150")
+        browser.says(
+            "Type numbers above 0 and below 100, with commas between them. The page still shows 5, 50, 95."
+        )
+        # What is chosen elsewhere leaves it alone.
+        drag(browser, 1, 2, nth=1)
+        browser.until(lambda: browser.driver.current_url.count("windows=") == 2)
+        assert "ranges=10%3A20.5" in browser.driver.current_url
 
 
-def test_the_range_is_typed_too_and_stays_while_the_store_grows(filled: Filled, page: str, browser: Browser):
-    drawn(browser, f"{page}/temp")
-    for end, value in (("From", "10"), ("To", "20")):
-        typed(browser.find(f"input[aria-label='{end} °C']"), value)
-    (before,) = filled.estimate().share("10:20").rows
-    browser.until(lambda: browser.text_of("share").startswith(f"10 to 20 °C: {said(before)}, "), said(before))
-    browser.find("input[aria-label='To °C']").send_keys(Keys.ARROW_UP)  # one bin more
-    browser.until(lambda: browser.text_of("share").startswith("10 to 20.5 °C"))
-    filled.count("temp", DAYS[2], 15_000, bell(64, 60, 2))
-    (after,) = filled.estimate().share("10:20.5").rows
-    browser.until(lambda: browser.text_of("share").startswith(f"10 to 20.5 °C: {said(after)}, "), said(after))
-    browser.until(lambda: "ranges=10%3A20.5" in browser.driver.current_url)
-    assert said(after) != said(before)
-    # What is wrong is said, and the answer stays.
-    field = browser.find("input[aria-label='From °C']")
-    typed(field, "24")
-    browser.until(
-        lambda: browser.text_of("range") == "From must be below To. The answer is still of 10 to 20.5 °C."
-    )
-    assert browser.text_of("share").startswith("10 to 20.5 °C")
-    typed(field, "10.1")
-    browser.until(lambda: browser.text_of("range").startswith("Drag over the bars"))
-    browser.until(lambda: field.get_property("value") == "10")
-    quantiles = browser.find("input[aria-label='Quantiles, %']")
-    typed(quantiles, "150")
-    browser.says(
-        "Type numbers above 0 and below 100, with commas between them. The page still shows 5, 50, 95."
-    )
-    # What is chosen elsewhere leaves it alone.
-    drag(browser, 1, 2, nth=1)
-    browser.until(lambda: browser.driver.current_url.count("windows=") == 2)
-    assert "ranges=10%3A20.5" in browser.driver.current_url
-
-
-def test_windows_are_a_trend_and_any_two_sets_are_compared(filled: Filled, page: str, browser: Browser):
-    drawn(browser, f"{page}/temp?ranges=10%3A20&post=foo&windows=2026-13-99")
-    browser.says("This link asks for something that is not here (post foo, windows 2026-13-99)")
-    assert "Jan 1, 2026 to Jan 3, 2026, all 3 windows" in browser.text_of("share")
-    drawn(browser, f"{page}/temp?over=share&ranges=10%3A20&against={DAYS[0]}&windows={DAYS[1]}")
-    assert not browser.text_of("left-out")
-    browser.until(lambda: browser.text_of("trend").startswith("Jan 1, 2026 to Jan 3, 2026, all 3 windows."))
-    with StoreReader(filled.url) as reader:
-        asked = reader.fleet("home").experiment("temp")
-        shares, readings = asked.estimate(DAYS[1]).change_since(asked.estimate(DAYS[0]), "10:20")
-    (row,) = shares.rows
-    mean = readings.rows[0]
-    places = decimals(row.low * 100, row.high * 100)
-    browser.until(
-        lambda: f"10 to 20 °C fell by {-row.value * 100:.{places}f} points" in browser.text_of("change")
-    )
-    assert f"Mean rose by {mean.value:.{decimals(mean.low, mean.high)}f} °C" in browser.text_of("change")
-    clipped = """return [...document.querySelectorAll('.experiment-chart svg')].flatMap(svg => {
+class TestWindows:
+    def test_give_trend_and_comparison(self, filled: Filled, page: str, browser: Browser):
+        drawn(browser, f"{page}/temp?ranges=10%3A20&post=foo&windows=2026-13-99")
+        browser.says("This link asks for something that is not here (post foo, windows 2026-13-99)")
+        assert "Jan 1, 2026 to Jan 3, 2026, all 3 windows" in browser.text_of("share")
+        drawn(browser, f"{page}/temp?over=share&ranges=10%3A20&against={DAYS[0]}&windows={DAYS[1]}")
+        assert not browser.text_of("left-out")
+        browser.until(
+            lambda: browser.text_of("trend").startswith("Jan 1, 2026 to Jan 3, 2026, all 3 windows.")
+        )
+        with StoreReader(filled.url) as reader:
+            asked = reader.fleet("home").experiment("temp")
+            shares, readings = asked.estimate(DAYS[1]).change_since(asked.estimate(DAYS[0]), "10:20")
+        (row,) = shares.rows
+        mean = readings.rows[0]
+        places = decimals(row.low * 100, row.high * 100)
+        browser.until(
+            lambda: f"10 to 20 °C fell by {-row.value * 100:.{places}f} points" in browser.text_of("change")
+        )
+        assert f"Mean rose by {mean.value:.{decimals(mean.low, mean.high)}f} °C" in browser.text_of("change")
+        clipped = """return [...document.querySelectorAll('.experiment-chart svg')].flatMap(svg => {
       const [l, r] = [svg.getBoundingClientRect().left, svg.getBoundingClientRect().right];
       return [...svg.querySelectorAll('text')].filter(t => {
         const box = t.getBoundingClientRect();
         return box.left < l - 0.5 || box.right > r + 0.5;
       }).map(t => t.textContent);
     })"""
-    assert browser.script(clipped) == []
-    # Dragging over windows chooses them.
-    drag(browser, 1, 2, nth=1)
-    browser.until(lambda: browser.driver.current_url.count("windows=") == 2)
-    (both,) = filled.estimate(windows=DAYS[1:]).share("10:20").rows
-    browser.until(lambda: said(both) in browser.text_of("share"), said(both))
+        assert browser.script(clipped) == []
+        # Dragging over windows chooses them.
+        drag(browser, 1, 2, nth=1)
+        browser.until(lambda: browser.driver.current_url.count("windows=") == 2)
+        (both,) = filled.estimate(windows=DAYS[1:]).share("10:20").rows
+        browser.until(lambda: said(both) in browser.text_of("share"), said(both))
 
+    def test_button_of_period_and_link_agree(self, filled: Filled, page: str, browser: Browser):
+        def newest_is_shown() -> None:  # of the day that is running nothing is known for good
+            browser.until(lambda: browser.named("7 days").get_attribute("aria-pressed") == "true")
+            with StoreReader(filled.url) as reader:
+                completed = Selection("recent", "home", (filled.recent[1],))
+                said = "\n".join(find(Facts(reader.store), completed, ENGLISH).lines)
+            browser.until(lambda: browser.text_of("finding") == said, said)
 
-def test_a_period_is_a_button_and_its_link_shows_the_same(filled: Filled, page: str, browser: Browser):
-    def newest_is_shown() -> None:  # of the day that is running nothing is known for good
-        browser.until(lambda: browser.named("7 days").get_attribute("aria-pressed") == "true")
+        drawn(browser, f"{page}/recent?ranges=10%3A20")
+        newest_is_shown()
+        assert f"--window={filled.recent[1]}" in commanded(browser, "--window")
+        browser.named("30 days").click()
+        browser.until(lambda: "last=30d" in browser.driver.current_url)
+        span = f"--window={filled.recent[0]}..{filled.recent[1]}"
+        assert span in commanded(browser, "..")
+        drawn(browser, f"{page}/recent?last=30d#how-private")
+        assert span in commanded(browser, "..")
+        browser.until(lambda: browser.script("return scrollY") > 0, "the link leads to no part")
+        browser.named("The time just before, as long").click()  # in which no report came
+        browser.until(lambda: browser.text_of("left-out").startswith("No report came before this period"))
+        drawn(browser, f"{page}/recent?windows={filled.recent[1]}&against={filled.recent[0]}")
         with StoreReader(filled.url) as reader:
-            completed = Selection("recent", "home", (filled.recent[1],))
-            said = "\n".join(find(Facts(reader.store), completed, ENGLISH).lines)
-        browser.until(lambda: browser.text_of("finding") == said, said)
-
-    drawn(browser, f"{page}/recent?ranges=10%3A20")
-    newest_is_shown()
-    assert f"--window={filled.recent[1]}" in commanded(browser, "--window")
-    browser.named("30 days").click()
-    browser.until(lambda: "last=30d" in browser.driver.current_url)
-    span = f"--window={filled.recent[0]}..{filled.recent[1]}"
-    assert span in commanded(browser, "..")
-    drawn(browser, f"{page}/recent?last=30d#how-private")
-    assert span in commanded(browser, "..")
-    browser.until(lambda: browser.script("return scrollY") > 0, "the link leads to no part")
-    browser.named("The time just before, as long").click()  # in which no report came
-    browser.until(lambda: browser.text_of("left-out").startswith("No report came before this period"))
-    drawn(browser, f"{page}/recent?windows={filled.recent[1]}&against={filled.recent[0]}")
-    with StoreReader(filled.url) as reader:
-        asked = reader.fleet("home").experiment("recent")
-        week, before = asked.estimate(filled.recent[1]), asked.estimate(filled.recent[0])
-        mean = week.change_since(before)[-1].rows[0]
-    browser.until(
-        lambda: (
-            f"Mean fell by {-mean.value:.{decimals(mean.low, mean.high)}f} °C" in browser.text_of("change")
+            asked = reader.fleet("home").experiment("recent")
+            week, before = asked.estimate(filled.recent[1]), asked.estimate(filled.recent[0])
+            mean = week.change_since(before)[-1].rows[0]
+        browser.until(
+            lambda: (
+                f"Mean fell by {-mean.value:.{decimals(mean.low, mean.high)}f} °C"
+                in browser.text_of("change")
+            )
         )
-    )
-    command = commanded(browser, "--against", "change")
-    assert {f"--window={filled.recent[1]}", f"--against={filled.recent[0]}"} <= set(command)
-    browser.named("all").click()
-    browser.until(lambda: "last=all" in browser.driver.current_url)
-    assert not browser.errors()
+        command = commanded(browser, "--against", "change")
+        assert {f"--window={filled.recent[1]}", f"--against={filled.recent[0]}"} <= set(command)
+        browser.named("all").click()
+        browser.until(lambda: "last=all" in browser.driver.current_url)
+        assert not browser.errors()
 
 
-def test_labels_are_ticked_together_and_hostile_words_are_text(filled: Filled, page: str, browser: Browser):
-    drawn(browser, f"{page}/mode?ranges=idle")
-    browser.script("window.alerted = 0; window.alert = () => { window.alerted += 1 }")
-    browser.named("<b>door</b>", "[role=checkbox]").click()
-    row = filled.estimate("mode").together("idle", "<b>door</b>").rows[0]
-    browser.until(
-        lambda: browser.text_of("share").startswith(f"idle or <b>door</b>: {said(row)}, "), said(row)
-    )
-    assert HOSTILE in browser.find("h1").text
-    drawing = browser.find(".experiment-chart svg")
-    ActionChains(browser.driver).move_to_element(drawing).perform()
-    assert browser.script("return window.alerted") == 0
-    assert not browser.driver.find_elements(By.CSS_SELECTOR, "img[src=x], main b")
-    browser.resize(360)
-    browser.until(lambda: browser.overflow() <= 0, "it is too wide")
+class TestLabels:
+    def test_are_combined_and_escaped(self, filled: Filled, page: str, browser: Browser):
+        drawn(browser, f"{page}/mode?ranges=idle")
+        browser.script("window.alerted = 0; window.alert = () => { window.alerted += 1 }")
+        browser.named("<b>door</b>", "[role=checkbox]").click()
+        row = filled.estimate("mode").together("idle", "<b>door</b>").rows[0]
+        browser.until(
+            lambda: browser.text_of("share").startswith(f"idle or <b>door</b>: {said(row)}, "), said(row)
+        )
+        assert HOSTILE in browser.find("h1").text
+        drawing = browser.find(".experiment-chart svg")
+        ActionChains(browser.driver).move_to_element(drawing).perform()
+        assert browser.script("return window.alerted") == 0
+        assert not browser.driver.find_elements(By.CSS_SELECTOR, "img[src=x], main b")
+        browser.resize(360)
+        browser.until(lambda: browser.overflow() <= 0, "it is too wide")
 
 
-def test_nothing_bars_a_reader_and_a_finger_drags_too(filled: Filled, page: str, browser: Browser):
-    browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
-    browser.resize(360, dark=True)
-    drawn(browser, f"{page}/temp?ranges=1%3A2&against={DAYS[0]}&over=share")
-    browser.until(lambda: "compared with" in browser.text)
-    browser.find(".q-expansion-item .q-item").click()  # the table of the picture's numbers
-    browser.until(lambda: len(browser.driver.find_elements(By.CSS_SELECTOR, "table tbody tr")) >= 8)
-    assert barriers(browser) == []
-    browser.until(lambda: browser.overflow() <= 0, "it is too wide")
-    chart = browser.find(".experiment-chart")
-    browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
-    box = browser.script("const r = arguments[0].getBoundingClientRect(); return [r.x, r.y, r.width]", chart)
-    y = box[1] + 100
-    for kind, part in (("touchStart", 0.5), ("touchMove", 0.6), ("touchMove", 0.8), ("touchEnd", None)):
-        points = [] if part is None else [{"x": box[0] + part * box[2], "y": y}]
-        browser.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-    browser.until(lambda: not browser.text_of("share").startswith("1 to 2 "))
-    low, high = map(float, browser.text_of("share").partition(" °C")[0].split(" to "))
-    assert 10 < low < 18 < high < 29  # of 0 to 32, beside an axis
-    browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+class TestAccessibility:
+    def test_has_no_barriers_and_supports_touch(self, filled: Filled, page: str, browser: Browser):
+        browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+        browser.resize(360, dark=True)
+        drawn(browser, f"{page}/temp?ranges=1%3A2&against={DAYS[0]}&over=share")
+        browser.until(lambda: "compared with" in browser.text)
+        browser.find(".q-expansion-item .q-item").click()  # the table of the picture's numbers
+        browser.until(lambda: len(browser.driver.find_elements(By.CSS_SELECTOR, "table tbody tr")) >= 8)
+        assert barriers(browser) == []
+        browser.until(lambda: browser.overflow() <= 0, "it is too wide")
+        chart = browser.find(".experiment-chart")
+        browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
+        box = browser.script(
+            "const r = arguments[0].getBoundingClientRect(); return [r.x, r.y, r.width]", chart
+        )
+        y = box[1] + 100
+        for kind, part in (("touchStart", 0.5), ("touchMove", 0.6), ("touchMove", 0.8), ("touchEnd", None)):
+            points = [] if part is None else [{"x": box[0] + part * box[2], "y": y}]
+            browser.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        browser.until(lambda: not browser.text_of("share").startswith("1 to 2 "))
+        low, high = map(float, browser.text_of("share").partition(" °C")[0].split(" to "))
+        assert 10 < low < 18 < high < 29  # of 0 to 32, beside an axis
+        browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
 
 
-def test_shows_estimation_errors(filled: Filled, page: str, browser: Browser):
-    browser.open(f"{page}/empty")
-    browser.says("No report has been counted so far. An estimate needs 2 reports.")
-    filled.count("empty", DAYS[0], 500, np.ones(8) / 8)
-    browser.until(lambda: "A single bar" in browser.text_of("exact"))
-    drawn(browser, f"{page}/leaving?ranges=2%3A4")
-    with Store(filled.url) as store:
-        store.withdraw_experiment("home", "leaving")
-    browser.says("It was withdrawn")
-    assert " of devices (" in browser.text_of("share")  # what was learned is still shown
-    assert not browser.errors()
-    gone = Path(filled.url.removeprefix("sqlite:///"))
-    gone.rename(gone.with_suffix(".gone"))
-    try:
-        browser.until(lambda: "What you see is of " in browser.text_of("state"))
-        lines = [x for x in browser.text.splitlines() if gone.name in x and "hushmote estimate" not in x]
-        assert len(lines) == 1, lines  # the frame says it, once
-    finally:
-        gone.with_suffix(".gone").rename(gone)
-    browser.until(lambda: not browser.text_of("state"))
+class TestAnswers:
+    def test_show_estimation_errors(self, filled: Filled, page: str, browser: Browser):
+        browser.open(f"{page}/empty")
+        browser.says("No report has been counted so far. An estimate needs 2 reports.")
+        filled.count("empty", DAYS[0], 500, np.ones(8) / 8)
+        browser.until(lambda: "A single bar" in browser.text_of("exact"))
+        drawn(browser, f"{page}/leaving?ranges=2%3A4")
+        with Store(filled.url) as store:
+            store.withdraw_experiment("home", "leaving")
+        browser.says("It was withdrawn")
+        assert " of devices (" in browser.text_of("share")  # what was learned is still shown
+        assert not browser.errors()
+        gone = Path(filled.url.removeprefix("sqlite:///"))
+        gone.rename(gone.with_suffix(".gone"))
+        try:
+            browser.until(lambda: "What you see is of " in browser.text_of("state"))
+            lines = [x for x in browser.text.splitlines() if gone.name in x and "hushmote estimate" not in x]
+            assert len(lines) == 1, lines  # the frame says it, once
+        finally:
+            gone.with_suffix(".gone").rename(gone)
+        browser.until(lambda: not browser.text_of("state"))
 
-
-def test_files_are_those_of_the_library(filled: Filled, page: str, browser: Browser, tmp_path: Path):
-    drawn(browser, f"{page}/temp?windows={DAYS[0]}&ranges=5%3A9&post=nonnegative&rows=16")
-    assert "after nonnegative" in browser.text_of("processed")
-    command = commanded(browser, "nonnegative")
-    fetched = {}
-    for kind in ("csv", "json", "png"):
-        link = browser.find(f"a[aria-label='These numbers, {kind}']").get_attribute("href")
-        with urlopen(Request(str(link))) as answer:
-            fetched[kind] = answer.read()
-    for kind in ("csv", "json"):
-        hushmote(*command, "--output", f"same.{kind}", cwd=tmp_path)
-        assert fetched[kind] == (tmp_path / f"same.{kind}").read_bytes()
-    assert fetched["png"].startswith(b"\x89PNG")
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    with urlopen(page.replace("/experiment/", "/api/") + "/temp.json") as answer:
-        document = json.load(answer)
-    mean = filled.estimate().mean().rows[0]
-    assert document["statistics"][0]["value"] == pytest.approx(mean.value, rel=1e-5)
-    assert document["at"].startswith(today[:4])
-    assert document["epsilon"]["histogram"] is None  # the page is live
+    def test_files_match_library(self, filled: Filled, page: str, browser: Browser, tmp_path: Path):
+        drawn(browser, f"{page}/temp?windows={DAYS[0]}&ranges=5%3A9&post=nonnegative&rows=16")
+        assert "after nonnegative" in browser.text_of("processed")
+        command = commanded(browser, "nonnegative")
+        fetched = {}
+        for kind in ("csv", "json", "png"):
+            link = browser.find(f"a[aria-label='These numbers, {kind}']").get_attribute("href")
+            with urlopen(Request(str(link))) as answer:
+                fetched[kind] = answer.read()
+        for kind in ("csv", "json"):
+            hushmote(*command, "--output", f"same.{kind}", cwd=tmp_path)
+            assert fetched[kind] == (tmp_path / f"same.{kind}").read_bytes()
+        assert fetched["png"].startswith(b"\x89PNG")
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        with urlopen(page.replace("/experiment/", "/api/") + "/temp.json") as answer:
+            document = json.load(answer)
+        mean = filled.estimate().mean().rows[0]
+        assert document["statistics"][0]["value"] == pytest.approx(mean.value, rel=1e-5)
+        assert document["at"].startswith(today[:4])
+        assert document["epsilon"]["histogram"] is None  # the page is live
 
 
 class TestMissingExperiment:
@@ -366,13 +377,13 @@ class TestMissingExperiment:
         browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp"))
         browser.errors()
 
-    def test_hostile_names_are_text(self, page: str, browser: Browser):
+    def test_hostile_name_is_escaped(self, page: str, browser: Browser):
         browser.open(f"{page}/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
         browser.says("No experiment <img src=x onerror=alert(1)> in fleet home.")
         assert not browser.driver.find_elements(By.CSS_SELECTOR, "img[src=x]")
         browser.errors()
 
-    def test_one_of_a_hidden_fleet_is_a_404(self, filled: Filled, browser: Browser):
+    def test_hidden_fleet_is_a_404(self, filled: Filled, browser: Browser):
         with Store(filled.url) as store:
             store.add_fleet("work", keyed=False)
         with paged(filled.url, "--fleet", "work") as other:
@@ -381,7 +392,7 @@ class TestMissingExperiment:
             assert "temp of fleet" not in browser.text
             browser.errors()
 
-    def test_one_that_was_just_added_is_there(self, filled: Filled, page: str):
+    def test_new_experiment_is_found(self, filled: Filled, page: str):
         with Store(filled.url) as store:
             store.add_experiment("home", number_payload(8, 1, 0, 8_000, "fresh"))
         with urlopen(f"{page}/fresh") as answer:
@@ -397,7 +408,7 @@ def brushed(browser: Browser) -> int:
 
 
 class TestSelection:
-    def test_nothing_is_selected_until_a_reader_drags(self, page: str, browser: Browser):
+    def test_is_empty_until_dragging(self, page: str, browser: Browser):
         drawn(browser, f"{page}/temp")
         fields = [browser.find(f"input[aria-label='{end} °C']") for end in ("From", "To")]
         assert [field.get_property("value") for field in fields] == ["", ""]
@@ -411,7 +422,7 @@ class TestSelection:
         assert brushed(browser) == 1
         assert fields[0].get_property("value")
 
-    def test_a_click_beside_the_selection_ends_it(self, page: str, browser: Browser):
+    def test_click_outside_clears_it(self, page: str, browser: Browser):
         drawn(browser, f"{page}/temp?ranges=20%3A24")
         chart = browser.find(".experiment-chart")
         browser.until(lambda: brushed(browser) == 1)
@@ -422,14 +433,14 @@ class TestSelection:
         browser.until(lambda: "ranges=" not in browser.driver.current_url)
         assert brushed(browser) == 0
 
-    def test_one_number_alone_selects_nothing(self, page: str, browser: Browser):
+    def test_single_number_selects_nothing(self, page: str, browser: Browser):
         drawn(browser, f"{page}/temp")
         typed(browser.find("input[aria-label='From °C']"), "10")
         typed(browser.find("input[aria-label='To °C']"), "20")
         browser.until(lambda: browser.text_of("share").startswith("10 to 20 °C: "))
         assert browser.text_of("range").startswith("Drag over the bars")
 
-    def test_the_most_common_label_is_ticked(self, filled: Filled, page: str, browser: Browser):
+    def test_most_common_label_is_ticked(self, filled: Filled, page: str, browser: Browser):
         drawn(browser, f"{page}/mode")
         row = filled.estimate("mode").share("idle").rows[0]
         browser.until(lambda: browser.text_of("share").startswith(f"idle: {said(row)}, "))
@@ -442,7 +453,7 @@ class TestSelection:
             lambda: browser.named("heating", "[role=checkbox]").get_attribute("aria-checked") == "true"
         )
 
-    def test_an_experiments_own_question_is_selected(self, filled: Filled, page: str, browser: Browser):
+    def test_question_of_experiment_is_selected(self, filled: Filled, page: str, browser: Browser):
         with Store(filled.url) as store:
             words = Description("°C", asked="20:")
             store.add_experiment("home", number_payload(64, 2, 0, 32_000, "own"), description=words)

@@ -110,21 +110,22 @@ def page(store: str) -> Iterator[str]:
         yield url
 
 
-def test_a_mean_is_the_headline_and_its_trend_the_picture(store: str, page: str, browser: Browser):
-    browser.open(f"{page}/experiment/home/delay")
-    browser.until(lambda: " min (" in browser.text_of("mean"), "no mean")
-    with StoreReader(store) as reader:
-        row = reader.fleet("home").experiment("delay").estimate().mean().rows[0]
-    assert browser.text_of("mean").startswith(f"Mean: {amount(row, 'min')}, ")
-    browser.until(lambda: browser.text_of("trend").startswith("Nov 19, 2026 to Nov 21, 2026"), "no trend")
-    assert not browser.driver.find_elements(By.ID, "share")
-    assert "hushmote estimate delay --fleet home" in browser.text_of("command-estimate")
-    assert "--trend" in browser.text_of("command-trend")
-    first, last = min(WINDOWS), max(WINDOWS)
-    browser.open(f"{page}/experiment/home/delay?windows={last}&against={first}")
-    browser.until(lambda: browser.text_of("change").startswith("Mean "), "no change")
-    assert not barriers(browser)
-    assert not browser.errors()
+class TestMean:
+    def test_is_headline_with_chart_of_trend(self, store: str, page: str, browser: Browser):
+        browser.open(f"{page}/experiment/home/delay")
+        browser.until(lambda: " min (" in browser.text_of("mean"), "no mean")
+        with StoreReader(store) as reader:
+            row = reader.fleet("home").experiment("delay").estimate().mean().rows[0]
+        assert browser.text_of("mean").startswith(f"Mean: {amount(row, 'min')}, ")
+        browser.until(lambda: browser.text_of("trend").startswith("Nov 19, 2026 to Nov 21, 2026"), "no trend")
+        assert not browser.driver.find_elements(By.ID, "share")
+        assert "hushmote estimate delay --fleet home" in browser.text_of("command-estimate")
+        assert "--trend" in browser.text_of("command-trend")
+        first, last = min(WINDOWS), max(WINDOWS)
+        browser.open(f"{page}/experiment/home/delay?windows={last}&against={first}")
+        browser.until(lambda: browser.text_of("change").startswith("Mean "), "no change")
+        assert not barriers(browser)
+        assert not browser.errors()
 
 
 def bars(browser: Browser) -> list[str]:
@@ -138,8 +139,88 @@ def parts(browser: Browser) -> list[str]:
     return [link.text for link in links if link.is_displayed()]
 
 
+class TestMissing:
+    def test_is_a_share_of_all_devices(self, store: str, page: str, browser: Browser):
+        browser.open(f"{page}/experiment/home/door")
+        browser.until(lambda: browser.text_of("missing"), "no share")
+        with StoreReader(store) as reader:
+            estimate = reader.fleet("home").experiment("door").estimate()
+        assert estimate.missing is not None
+        assert abs(estimate.missing.value - 0.136) < 0.05
+        share = amount(estimate.missing, None)
+        assert browser.text_of("missing") == (
+            f"No reading: {share}. All other numbers are about devices with a reading."
+        )
+        axis = "return getElement(+document.querySelector('.experiment-chart').id.slice(1)).chart.getOption()"
+        bars = browser.until(lambda: browser.script(f"return ({axis[7:]}).series[0].data.length"))
+        assert bars == 16  # none of them is of missing readings
+        assert not barriers(browser)
+        assert not browser.errors()
+
+
+class TestHeadline:
+    @pytest.mark.parametrize("name", ["room", "delay"])
+    def test_matches_tables(self, store: str, page: str, browser: Browser, name: str):
+        browser.open(f"{page}/experiment/home/{name}")
+        with StoreReader(store) as reader:
+            first = reader.fleet("home").experiment(name).finding.findings[0]
+        row = Row(first.title, first.value or 0.0, first.low or 0.0, first.high or 0.0)
+        value, interval = format_estimate(row.value, row.low, row.high, "min")
+        browser.until(lambda: f": {value} ({interval})" in browser.text_of("finding"), "no headline")
+        place = "readings" if name == "room" else "mean"
+        browser.until(lambda: value.split()[0] in browser.text_of(place), "another number")
+        if name == "room":
+            tiles = browser.driver.find_elements(By.CSS_SELECTOR, "#readings li")
+            assert [tile.text.splitlines() for tile in tiles if tile.text.startswith("Median")] == [
+                ["Median", value, interval]
+            ]
+
+
+class TestParts:
+    def test_link_only_to_existing_sections(self, page: str, browser: Browser):
+        both = ["How private", "Export"]
+        for name, expected in (
+            ("room", ["Over time", "Compare", *both]),
+            ("delay", ["Over time", "Compare", *both]),
+            ("firmware", both[:1]),  # there is nothing to export before a text is named
+            ("listed", both),
+            ("crash", both),
+            ("crash_by_version", both),
+        ):
+            browser.open(f"{page}/experiment/home/{name}")
+            browser.until(lambda expected=expected: parts(browser) == expected, name)
+            for link in browser.driver.find_elements(By.CSS_SELECTOR, "nav[aria-label=Parts] a"):
+                place = str(link.get_attribute("href")).partition("#")[2]
+                there = any(e.is_displayed() for e in browser.driver.find_elements(By.ID, place))
+                assert there == link.is_displayed(), (name, place)
+
+
+class TestLayout:
+    def test_numbers_stay_on_one_line(self, page: str, browser: Browser):
+        browser.resize(360)
+        browser.open(f"{page}/experiment/home/crash_by_version")
+        browser.until(lambda: "version" in browser.text_of("tables"), "no tables")
+        lines = (
+            "return [...document.querySelectorAll('#tables td:not(:first-child), #tables th')].filter(e => {"
+            "  const range = document.createRange(); range.selectNodeContents(e);"
+            "  return range.getBoundingClientRect().height > 1.6 * parseFloat(getComputedStyle(e).fontSize);"
+            "}).map(e => e.textContent)"
+        )
+        assert browser.script(lines) == []
+        assert browser.overflow() <= 0
+
+    def test_text_field_shows_label(self, page: str, browser: Browser):
+        for width in (1440, 360):
+            browser.resize(width)
+            browser.open(f"{page}/experiment/home/firmware")
+            label = browser.find(".experiment-texts .q-field__label")
+            cut = "return arguments[0].scrollWidth - arguments[0].clientWidth"
+            assert browser.script(cut, label) <= 0
+            assert browser.overflow() <= 0
+
+
 class TestTexts:
-    def test_are_typed_one_on_each_line(self, store: str, page: str, browser: Browser):
+    def test_are_typed_one_per_line(self, store: str, page: str, browser: Browser):
         browser.open(f"{page}/experiment/home/firmware")
         browser.until(lambda: browser.text_of("command-ask").endswith("--candidates=FILE"), "no command")
         assert browser.text_of("answers") == "firmware answers only the shares of texts that you name."
@@ -166,7 +247,7 @@ class TestTexts:
         assert value in browser.text_of("tables")
         assert not browser.errors()
 
-    def test_of_the_file_are_there_at_once(self, page: str, browser: Browser):
+    def test_those_of_file_are_shown_at_once(self, page: str, browser: Browser):
         browser.open(f"{page}/experiment/home/listed")
         browser.until(lambda: "2.0.0-rc1" in browser.text_of("tables"), "no answer")
         field = browser.find("textarea[aria-label='Texts to look for, one on each line']")
@@ -176,107 +257,28 @@ class TestTexts:
         assert not barriers(browser)
         assert not browser.errors()
 
-
-class TestMissing:
-    def test_is_a_share_of_all_devices(self, store: str, page: str, browser: Browser):
-        browser.open(f"{page}/experiment/home/door")
-        browser.until(lambda: browser.text_of("missing"), "no share")
-        with StoreReader(store) as reader:
-            estimate = reader.fleet("home").experiment("door").estimate()
-        assert estimate.missing is not None
-        assert abs(estimate.missing.value - 0.136) < 0.05
-        share = amount(estimate.missing, None)
-        assert browser.text_of("missing") == (
-            f"No reading: {share}. All other numbers are about devices with a reading."
-        )
-        axis = "return getElement(+document.querySelector('.experiment-chart').id.slice(1)).chart.getOption()"
-        bars = browser.until(lambda: browser.script(f"return ({axis[7:]}).series[0].data.length"))
-        assert bars == 16  # none of them is of missing readings
+    def test_discovered_ones_are_in_a_table(self, page: str, browser: Browser):
+        browser.open(f"{page}/experiment/home/crash")
+        browser.until(lambda: "1.0.0" in browser.text_of("tables"), "nothing found")
+        assert browser.text_of("command-ask").startswith("hushmote estimate crash --fleet home --store ")
         assert not barriers(browser)
         assert not browser.errors()
 
 
-class TestHeadline:
-    @pytest.mark.parametrize("name", ["room", "delay"])
-    def test_has_the_number_of_the_tables(self, store: str, page: str, browser: Browser, name: str):
-        browser.open(f"{page}/experiment/home/{name}")
-        with StoreReader(store) as reader:
-            first = reader.fleet("home").experiment(name).finding.findings[0]
-        row = Row(first.title, first.value or 0.0, first.low or 0.0, first.high or 0.0)
-        value, interval = format_estimate(row.value, row.low, row.high, "min")
-        browser.until(lambda: f": {value} ({interval})" in browser.text_of("finding"), "no headline")
-        place = "readings" if name == "room" else "mean"
-        browser.until(lambda: value.split()[0] in browser.text_of(place), "another number")
-        if name == "room":
-            tiles = browser.driver.find_elements(By.CSS_SELECTOR, "#readings li")
-            assert [tile.text.splitlines() for tile in tiles if tile.text.startswith("Median")] == [
-                ["Median", value, interval]
-            ]
-
-
-class TestParts:
-    def test_link_only_to_sections_that_are_there(self, page: str, browser: Browser):
-        both = ["How private", "Export"]
-        for name, expected in (
-            ("room", ["Over time", "Compare", *both]),
-            ("delay", ["Over time", "Compare", *both]),
-            ("firmware", both[:1]),  # there is nothing to export before a text is named
-            ("listed", both),
-            ("crash", both),
-            ("crash_by_version", both),
-        ):
-            browser.open(f"{page}/experiment/home/{name}")
-            browser.until(lambda expected=expected: parts(browser) == expected, name)
-            for link in browser.driver.find_elements(By.CSS_SELECTOR, "nav[aria-label=Parts] a"):
-                place = str(link.get_attribute("href")).partition("#")[2]
-                there = any(e.is_displayed() for e in browser.driver.find_elements(By.ID, place))
-                assert there == link.is_displayed(), (name, place)
-
-
-class TestLayout:
-    def test_numbers_of_a_table_stay_on_one_line(self, page: str, browser: Browser):
-        browser.resize(360)
+class TestPair:
+    def test_is_shown_in_tables(self, page: str, browser: Browser):
         browser.open(f"{page}/experiment/home/crash_by_version")
         browser.until(lambda: "version" in browser.text_of("tables"), "no tables")
-        lines = (
-            "return [...document.querySelectorAll('#tables td:not(:first-child), #tables th')].filter(e => {"
-            "  const range = document.createRange(); range.selectNodeContents(e);"
-            "  return range.getBoundingClientRect().height > 1.6 * parseFloat(getComputedStyle(e).fontSize);"
-            "}).map(e => e.textContent)"
-        )
-        assert browser.script(lines) == []
-        assert browser.overflow() <= 0
-
-    def test_the_field_for_texts_shows_its_label(self, page: str, browser: Browser):
-        for width in (1440, 360):
-            browser.resize(width)
-            browser.open(f"{page}/experiment/home/firmware")
-            label = browser.find(".experiment-texts .q-field__label")
-            cut = "return arguments[0].scrollWidth - arguments[0].clientWidth"
-            assert browser.script(cut, label) <= 0
-            assert browser.overflow() <= 0
+        assert "crashed" in browser.text_of("tables")
+        assert {"version=1.0", "version=1.1", "version=1.2"} <= set(bars(browser))
+        assert browser.text_of("command-ask").startswith("hushmote estimate crash_by_version --fleet home")
+        assert not barriers(browser)
+        assert not browser.errors()
 
 
-def test_shows_discovered_texts_in_table(page: str, browser: Browser):
-    browser.open(f"{page}/experiment/home/crash")
-    browser.until(lambda: "1.0.0" in browser.text_of("tables"), "nothing found")
-    assert browser.text_of("command-ask").startswith("hushmote estimate crash --fleet home --store ")
-    assert not barriers(browser)
-    assert not browser.errors()
-
-
-def test_two_readings_together_are_tables(page: str, browser: Browser):
-    browser.open(f"{page}/experiment/home/crash_by_version")
-    browser.until(lambda: "version" in browser.text_of("tables"), "no tables")
-    assert "crashed" in browser.text_of("tables")
-    assert {"version=1.0", "version=1.1", "version=1.2"} <= set(bars(browser))
-    assert browser.text_of("command-ask").startswith("hushmote estimate crash_by_version --fleet home")
-    assert not barriers(browser)
-    assert not browser.errors()
-
-
-def test_the_first_view_has_every_kind(page: str, browser: Browser):
-    browser.open(page)
-    for name in ("crash", "crash_by_version", "delay", "firmware", "room"):
-        browser.says(name)
-    assert not browser.errors()
+class TestFirstView:
+    def test_has_every_kind(self, page: str, browser: Browser):
+        browser.open(page)
+        for name in ("crash", "crash_by_version", "delay", "firmware", "room"):
+            browser.says(name)
+        assert not browser.errors()

@@ -1,4 +1,4 @@
-"""The experiment view without a browser: addresses, ranges, sentences in a reader's locale, what is kept."""
+"""The experiment view without a browser: addresses, ranges, sentences in a reader's locale, caching."""
 
 import datetime
 from dataclasses import replace
@@ -84,97 +84,6 @@ def shown(asked: str, choices: Choices, of: Selected) -> Answers:
     return answer_question(of.facts, files.question(asked, choices, of).resolve(of.facts))[1]
 
 
-class TestAddress:
-    def test_keeps_all_choices(self):
-        question = TEMP.replace(
-            windows=DAYS[:2],
-            version="ab12",
-            ranges=("-1:12.5",),
-            quantiles=(0.1, 0.9),
-            confidence=0.99,
-            rows=64,
-            post="smooth",
-            against=(DAYS[2], "version=cd34"),
-        )
-        chosen = Choices(question, "0.1")
-        assert from_query(chosen.query(), TEMP) == chosen
-        assert (chosen.earlier, chosen.follows) == ("cd34", False)
-
-    def test_names_what_was_chosen_alone(self):
-        assert Choices(TEMP).query() == ""
-        month = Choices(TEMP.replace(last="30d"), windows=DAYS[:2])  # its windows are others tomorrow
-        assert month.query() == "last=30d"
-        assert from_query("last=30d&last=never", TEMP) == Choices(TEMP.replace(last="30d"))
-        follows = Choices(TEMP.replace(against=(BEFORE,)), since=DAYS[:1])
-        assert follows.query() == "against=before"
-        assert from_query("against=before", TEMP).follows
-
-    def test_a_wrong_choice_is_left_out(self):
-        wrong = "rows=many&confidence=7&post=evil&quantiles=2&over=%3Cscript%3E&windows=&x=1&delta=2&fleet=a"
-        assert from_query(wrong, TEMP) == Choices(TEMP)
-        assert from_query("a=1&" * 2000, TEMP) == Choices(TEMP)
-
-
-def test_a_range_is_whole_bins_and_open_at_the_ends(store):
-    url, _ = store
-    with StoreReader(url) as reader:
-        experiment = described(reader, "home", "temp").newest.experiment
-    assert range_between(experiment, 3.1, 9.8) == "3:10"
-    assert range_between(experiment, -100, 9.6) == ":9.5"
-    assert range_between(experiment, np.float64(20), np.float64(28)) == "20:"
-    for low, high in ((5, 5), (9, 3), (float("nan"), 3), (5.01, 5.1), (40, 50)):
-        with pytest.raises(UnitsError):
-            range_between(experiment, low, high)
-
-
-def test_choices_are_those_that_an_experiment_has(store):
-    url, grow = store
-    for day in DAYS[1:]:
-        grow("temp", day, 500)
-    with StoreReader(url) as reader:
-        of = described(reader, "home", "temp")
-        wrong = TEMP.replace(windows=DAYS, version="zz", ranges=("oops", "1:2", "3:4"), post="smooth")
-        right = TEMP.replace(windows=DAYS[1:], ranges=("1:2",), post="smooth")
-        assert fitting(Choices(wrong), of) == Choices(right, windows=DAYS[1:])
-        empty = fitting(Choices(wrong.replace(windows=("2025-01-01..2025-01-07",))), of)
-        assert empty == Choices(right.replace(windows=()))
-
-
-@pytest.mark.slow
-def test_sentences_are_in_the_readers_numbers(store):
-    url, grow = store
-    grow("temp", DAYS[0], 500)
-    with StoreReader(url) as reader:
-        experiment = described(reader, "home", "temp").newest.experiment
-    row = Row("18 to 22", 0.41234, 0.40123, 0.42345, None, 18.0, 22.5)
-    name = sentences.span(row, experiment, "°C", GERMAN)
-    assert name == "18 to 22,5 °C"
-    assert findings.amount(row, None, GERMAN) == "41\xa0% of devices (40 to 42\xa0%)"
-    first, last = replace(row, lower=-4.0), replace(row, upper=28.0)
-    assert sentences.span(first, experiment, "°C", ENGLISH) == "below 22.5 °C"
-    assert sentences.span(last, experiment, "°C", ENGLISH) == "18 °C and above"
-    change = ChangeRow(
-        "mean", -1234.5, -1300.4, -1168.6, before=2234.5, after=1000.0, p=1e-9, p_adjusted=1e-8
-    )
-    with StoreReader(url) as reader:
-        answer = reader.fleet("home").experiment("temp").estimate().mean()
-    said = sentences.change(change, "mean", answer, ENGLISH)
-    assert said.startswith("Mean fell by 1,234 °C, between 1,169 and 1,300: from 2,234 to 1,000.")
-    assert said.endswith("that much would be seen less than 1 time in 10,000. It changed.")
-    unsure = replace(change, low=-1300.4, high=200.0, p=0.3, p_adjusted=0.3)
-    said = sentences.change(unsure, "mean", answer, ENGLISH)
-    assert "somewhere between a fall of 1,300 and a rise of 200 °C" in said
-    assert said.endswith(
-        "If nothing had changed, that much would be seen 30 times in 100. That may be chance."
-    )
-    away = replace(change, p=0.03, p_adjusted=0.15)
-    said = sentences.change(away, "mean", replace(answer, rows=(away,) * 5), ENGLISH)
-    assert said.endswith(
-        "that much would be seen about 1 time in 33, looked at alone; with all 5 rows that are compared here "
-        "taken into account, 15 times in 100. That may be chance."
-    )
-
-
 class TestTrend:
     def trend(self, url: str, name: str, **chosen: Any) -> Answer:
         with StoreReader(url) as reader:
@@ -182,7 +91,7 @@ class TestTrend:
             question = Question(experiment=name, fleet="home", windows=DAYS, **chosen)
             return shown("trend", Choices(question, over), described(reader, "home", name))[0]
 
-    def test_is_the_lines_of_the_note(self, store):
+    def test_matches_lines_of_note(self, store):
         url, grow = store
         for day in DAYS[:2]:
             grow("temp", day, 1000)
@@ -195,7 +104,7 @@ class TestTrend:
             "Mean of 15\xa0%",
         ]
 
-    def test_a_label_stays_what_it_is_where_a_line_begins(self, store):
+    def test_label_at_start_of_line_is_unchanged(self, store):
         url, grow = store
         for day in DAYS[:2]:
             grow("mode", day, 1000)
@@ -256,198 +165,292 @@ class TestEpsilons:
         assert not [line for line in lines if "–" in line]
 
 
-def test_the_headline_names_its_windows():
-    assert words.period(DAYS, DAYS, ENGLISH) == "Jan 1, 2026 to Jan 3, 2026, all 3 windows"
-    assert words.period(DAYS[:2], DAYS, GERMAN) == "01.01.2026 to 02.01.2026, 2 of 3 windows"
-    assert words.period(DAYS[2:], DAYS, ENGLISH) == "Jan 3, 2026"
-    assert words.period(("2026-01-01T05",), ("2026-01-01T05",), ENGLISH) == "Jan 1, 2026, 05:00 UTC"
-    assert words.period(("all",), ("all",), ENGLISH) == "all reports"
+class TestRanges:
+    def test_are_whole_bins_and_open_at_ends(self, store):
+        url, _ = store
+        with StoreReader(url) as reader:
+            experiment = described(reader, "home", "temp").newest.experiment
+        assert range_between(experiment, 3.1, 9.8) == "3:10"
+        assert range_between(experiment, -100, 9.6) == ":9.5"
+        assert range_between(experiment, np.float64(20), np.float64(28)) == "20:"
+        for low, high in ((5, 5), (9, 3), (float("nan"), 3), (5.01, 5.1), (40, 50)):
+            with pytest.raises(UnitsError):
+                range_between(experiment, low, high)
+
+    def test_typed_ones_are_normalized_or_explained(self, store):
+        url, _ = store
+        with StoreReader(url) as reader:
+            experiment = described(reader, "home", "temp").newest.experiment  # -4 to 28 in halves
+        assert typed_range(experiment, 3.1, 9.8) == "3:10"
+        assert sentences.range_name(experiment, "3:10", "°C", GERMAN) == "3 to 10 °C"
+        assert sentences.range_name(experiment, ":9.5", "°C", GERMAN) == "below 9,5 °C"
+        for low, high, why in (
+            (24, 24, "From must be below To"),
+            (30, 10, "From must be below To"),
+            (None, 10, "numbers"),
+            (float("nan"), 10, "From must be below To"),
+            (40, 50, "from -4 to 28"),
+            (5.01, 5.1, "no whole row of 0.5"),
+        ):
+            with pytest.raises(UnitsError, match=why):
+                typed_range(experiment, low, high)
+        assert typed_quantiles("5; 50 %, 99.9") == (0.05, 0.5, 0.999)
+        for text in ("150", "abc", "", "5, 50, abc", "0", "nan", ", ".join(map(str, range(1, 11)))):
+            with pytest.raises(UnitsError, match="numbers"):
+                typed_quantiles(text)
 
 
-def test_normalizes_typed_ranges_and_explains_mistakes(store):
-    url, _ = store
-    with StoreReader(url) as reader:
-        experiment = described(reader, "home", "temp").newest.experiment  # -4 to 28 in halves
-    assert typed_range(experiment, 3.1, 9.8) == "3:10"
-    assert sentences.range_name(experiment, "3:10", "°C", GERMAN) == "3 to 10 °C"
-    assert sentences.range_name(experiment, ":9.5", "°C", GERMAN) == "below 9,5 °C"
-    for low, high, why in (
-        (24, 24, "From must be below To"),
-        (30, 10, "From must be below To"),
-        (None, 10, "numbers"),
-        (float("nan"), 10, "From must be below To"),
-        (40, 50, "from -4 to 28"),
-        (5.01, 5.1, "no whole row of 0.5"),
-    ):
-        with pytest.raises(UnitsError, match=why):
-            typed_range(experiment, low, high)
-    assert typed_quantiles("5; 50 %, 99.9") == (0.05, 0.5, 0.999)
-    for text in ("150", "abc", "", "5, 50, abc", "0", "nan", ", ".join(map(str, range(1, 11)))):
-        with pytest.raises(UnitsError, match="numbers"):
-            typed_quantiles(text)
-
-
-def test_explains_links_to_missing_data(store):
-    url, grow = store
-    grow("temp", DAYS[0], 100)
-    with StoreReader(url) as reader:
-        of = described(reader, "home", "temp")
-
-    def said(query: str) -> str:
-        return sentences.left_out(left_out(query, fitting(from_query(query, TEMP), of)))
-
-    right = TEMP.replace(windows=DAYS[:1], ranges=("3:10",), quantiles=(0.1, 0.9), confidence=0.99)
-    right = right.replace(rows=64, post="smooth", against=DAYS[:1])
-    assert said(Choices(right, "0.1").query()) == ""
-    assert said("last=7d") == ""
-    assert "(windows 2025-01-01..2025-01-07)" in said("windows=2025-01-01..2025-01-07")
-    assert said("") == ""
-    assert said("confidence=0.990&quantiles=.5&over=share") == ""
-    wrong = said("windows=2026-13-99&ranges=3%3A10")
-    assert wrong == "This link asks for something that is not here (windows 2026-13-99): it is left out."
-    wrong = said("ranges=5%3A1&post=foo&confidence=7&over=0.3")
-    assert "(ranges 5:1, post foo, confidence 7, over 0.3): they are left out." in wrong
-    assert "x 1, x 2, x 3, x 4, x 5 and 2 more" in said("&".join(f"x={n}" for n in range(1, 8)))
-    assert "more than 1000 choices" in said("a=1&" * 2000)
-
-
-def test_the_head_says_how_long_and_how_many(store):
-    url, grow = store
-    grow("temp", DAYS[0], 1500)
-    grow("temp", DAYS[1], 20)
-    with StoreReader(url) as reader:
-        of = described(reader, "home", "temp")
-
-        def head(day: int) -> str:
-            return sentences.head(of, datetime.date(2026, 1, day), ENGLISH)
-
-        assert head(2) == (
-            "temp of fleet home, asked by owner@example.org. 3 days left. 20 reports today, "
-            "1,520 reports in all."
+class TestAddress:
+    def test_keeps_all_choices(self):
+        question = TEMP.replace(
+            windows=DAYS[:2],
+            version="ab12",
+            ranges=("-1:12.5",),
+            quantiles=(0.1, 0.9),
+            confidence=0.99,
+            rows=64,
+            post="smooth",
+            against=(DAYS[2], "version=cd34"),
         )
-        assert "2 days left." in head(3)  # as the first view counts
-        ends = datetime.date(2026, 1, 4)
-        assert [days_left(ends, datetime.date(2026, 1, day)) for day in (3, 4, 5)] == [2, 1, 0]
-        assert "Today is its last day." in head(4)
-        assert "It ended on Jan 4, 2026." in head(5)
-        with Store(url) as writer:
-            writer.withdraw_experiment("home", "temp")
-        of = described(reader, "home", "temp")
-        assert "It was withdrawn: no device takes part any more." in head(2)
+        chosen = Choices(question, "0.1")
+        assert from_query(chosen.query(), TEMP) == chosen
+        assert (chosen.earlier, chosen.follows) == ("cd34", False)
+
+    def test_names_only_choices(self):
+        assert Choices(TEMP).query() == ""
+        month = Choices(TEMP.replace(last="30d"), windows=DAYS[:2])  # its windows are others tomorrow
+        assert month.query() == "last=30d"
+        assert from_query("last=30d&last=never", TEMP) == Choices(TEMP.replace(last="30d"))
+        follows = Choices(TEMP.replace(against=(BEFORE,)), since=DAYS[:1])
+        assert follows.query() == "against=before"
+        assert from_query("against=before", TEMP).follows
+
+    def test_leaves_out_wrong_choices(self):
+        wrong = "rows=many&confidence=7&post=evil&quantiles=2&over=%3Cscript%3E&windows=&x=1&delta=2&fleet=a"
+        assert from_query(wrong, TEMP) == Choices(TEMP)
+        assert from_query("a=1&" * 2000, TEMP) == Choices(TEMP)
+
+    def test_choices_fit_experiment(self, store):
+        url, grow = store
+        for day in DAYS[1:]:
+            grow("temp", day, 500)
+        with StoreReader(url) as reader:
+            of = described(reader, "home", "temp")
+            wrong = TEMP.replace(windows=DAYS, version="zz", ranges=("oops", "1:2", "3:4"), post="smooth")
+            right = TEMP.replace(windows=DAYS[1:], ranges=("1:2",), post="smooth")
+            assert fitting(Choices(wrong), of) == Choices(right, windows=DAYS[1:])
+            empty = fitting(Choices(wrong.replace(windows=("2025-01-01..2025-01-07",))), of)
+            assert empty == Choices(right.replace(windows=()))
+
+    def test_explains_missing_data(self, store):
+        url, grow = store
+        grow("temp", DAYS[0], 100)
+        with StoreReader(url) as reader:
+            of = described(reader, "home", "temp")
+
+        def said(query: str) -> str:
+            return sentences.left_out(left_out(query, fitting(from_query(query, TEMP), of)))
+
+        right = TEMP.replace(windows=DAYS[:1], ranges=("3:10",), quantiles=(0.1, 0.9), confidence=0.99)
+        right = right.replace(rows=64, post="smooth", against=DAYS[:1])
+        assert said(Choices(right, "0.1").query()) == ""
+        assert said("last=7d") == ""
+        assert "(windows 2025-01-01..2025-01-07)" in said("windows=2025-01-01..2025-01-07")
+        assert said("") == ""
+        assert said("confidence=0.990&quantiles=.5&over=share") == ""
+        wrong = said("windows=2026-13-99&ranges=3%3A10")
+        assert wrong == "This link asks for something that is not here (windows 2026-13-99): it is left out."
+        wrong = said("ranges=5%3A1&post=foo&confidence=7&over=0.3")
+        assert "(ranges 5:1, post foo, confidence 7, over 0.3): they are left out." in wrong
+        assert "x 1, x 2, x 3, x 4, x 5 and 2 more" in said("&".join(f"x={n}" for n in range(1, 8)))
+        assert "more than 1000 choices" in said("a=1&" * 2000)
 
 
-@pytest.mark.slow
-def test_a_window_without_new_reports_is_not_worked_out_again(store):
-    url, grow = store
-    for day in DAYS:
-        grow("temp", day, 3000)
-    kept = ResultCache()
-    with StoreReader(url) as reader:
-
-        def windows() -> dict:
-            return described(reader, "home", "temp", kept).by_window()
-
-        before = windows()
-        grow("temp", DAYS[2], 50)
-        after = windows()
-        assert [after[day] is before[day] for day in DAYS] == [True, True, False]
-        assert after[DAYS[2]].reports == before[DAYS[2]].reports + 50
-        # And what is kept is what the library says.
-        of = described(reader, "home", "temp")
-        trend = shown("trend", Choices(TEMP.replace(ranges=("3:10",)), over="share"), of)[0]
-        library = reader.fleet("home").experiment("temp").trend("3:10")[0]
-        plain = [replace(row, histogram_epsilon=None) for row in library.rows]
-        assert list(trend.rows) == plain
-        assert trend.p_values == library.p_values
-        estimate, answers = answer_question(
-            of.facts, Choices(TEMP.replace(rows=FINE)).estimate(of).resolve(of.facts)
+class TestSentences:
+    @pytest.mark.slow
+    def test_use_number_format_of_reader(self, store):
+        url, grow = store
+        grow("temp", DAYS[0], 500)
+        with StoreReader(url) as reader:
+            experiment = described(reader, "home", "temp").newest.experiment
+        row = Row("18 to 22", 0.41234, 0.40123, 0.42345, None, 18.0, 22.5)
+        name = sentences.span(row, experiment, "°C", GERMAN)
+        assert name == "18 to 22,5 °C"
+        assert findings.amount(row, None, GERMAN) == "41\xa0% of devices (40 to 42\xa0%)"
+        first, last = replace(row, lower=-4.0), replace(row, upper=28.0)
+        assert sentences.span(first, experiment, "°C", ENGLISH) == "below 22.5 °C"
+        assert sentences.span(last, experiment, "°C", ENGLISH) == "18 °C and above"
+        change = ChangeRow(
+            "mean", -1234.5, -1300.4, -1168.6, before=2234.5, after=1000.0, p=1e-9, p_adjusted=1e-8
         )
-        assert estimate.which == reader.fleet("home").experiment("temp").estimate().which
-        assert len(answers[0].rows) == 16  # few reports: 64 bins would be noise
-
-
-@pytest.mark.slow
-def test_without_a_choice_the_rest_is_compared_with(store):
-    url, grow = store
-    first, second = (number_payload(64, e, -4_000, 28_000, "temp") for e in (2, 1))
-    grow("temp", DAYS[0], 4000)
-    grow("temp", DAYS[1], 4000)
-    with Store(url) as opened:
-        opened.add_experiment("home", second)
-        version = opened.experiments("home")[-1]
-        counts = vectorised.histogram(version.experiment, np.full(64, 60), np.random.default_rng(1))
-        with opened.ingest() as transaction:
-            transaction.write({}, {(version.id, DAYS[2], c): int(n) for c, n in enumerate(counts) if n}, {})
-    old, new = (Experiment.parse(payload).digest.hex() for payload in (first, second))
-    with StoreReader(url) as reader:
-        of, experiment = described(reader, "home", "temp"), reader.fleet("home").experiment("temp")
-        cases: tuple[tuple[dict[str, Any], dict[str, Any], dict[str, Any]], ...] = (
-            ({"since": DAYS[:1]}, {"windows": DAYS[:1]}, {"windows": DAYS[1:]}),
-            ({}, {"version": old}, {"version": new}),
-            ({"since": DAYS[:1], "windows": DAYS[1:2]}, {"windows": DAYS[:1]}, {"windows": DAYS[1:2]}),
+        with StoreReader(url) as reader:
+            answer = reader.fleet("home").experiment("temp").estimate().mean()
+        said = sentences.change(change, "mean", answer, ENGLISH)
+        assert said.startswith("Mean fell by 1,234 °C, between 1,169 and 1,300: from 2,234 to 1,000.")
+        assert said.endswith("that much would be seen less than 1 time in 10,000. It changed.")
+        unsure = replace(change, low=-1300.4, high=200.0, p=0.3, p_adjusted=0.3)
+        said = sentences.change(unsure, "mean", answer, ENGLISH)
+        assert "somewhere between a fall of 1,300 and a rise of 200 °C" in said
+        assert said.endswith(
+            "If nothing had changed, that much would be seen 30 times in 100. That may be chance."
         )
-        for chosen, before, after in cases:
-            question = TEMP.replace(ranges=("3:10",))
-            if not chosen:
-                question = question.replace(against=(f"version={old}",))
-            choices = Choices(question, **chosen)
-            if not chosen:  # each version over its own windows of the period
-                assert shown("change", replace(choices, windows=DAYS), of) == shown("change", choices, of)
-            changed = shown("change", choices, of)
-            library = experiment.estimate(**after).change_since(
-                experiment.estimate(**before), "3:10", quantiles=choices.quantiles
+        away = replace(change, p=0.03, p_adjusted=0.15)
+        said = sentences.change(away, "mean", replace(answer, rows=(away,) * 5), ENGLISH)
+        assert said.endswith(
+            "that much would be seen about 1 time in 33, looked at alone; with all 5 rows that are compared "
+            "here taken into account, 15 times in 100. That may be chance."
+        )
+
+    def test_headline_names_windows(self):
+        assert words.period(DAYS, DAYS, ENGLISH) == "Jan 1, 2026 to Jan 3, 2026, all 3 windows"
+        assert words.period(DAYS[:2], DAYS, GERMAN) == "01.01.2026 to 02.01.2026, 2 of 3 windows"
+        assert words.period(DAYS[2:], DAYS, ENGLISH) == "Jan 3, 2026"
+        assert words.period(("2026-01-01T05",), ("2026-01-01T05",), ENGLISH) == "Jan 1, 2026, 05:00 UTC"
+        assert words.period(("all",), ("all",), ENGLISH) == "all reports"
+
+    def test_head_gives_duration_and_reports(self, store):
+        url, grow = store
+        grow("temp", DAYS[0], 1500)
+        grow("temp", DAYS[1], 20)
+        with StoreReader(url) as reader:
+            of = described(reader, "home", "temp")
+
+            def head(day: int) -> str:
+                return sentences.head(of, datetime.date(2026, 1, day), ENGLISH)
+
+            assert head(2) == (
+                "temp of fleet home, asked by owner@example.org. 3 days left. 20 reports today, "
+                "1,520 reports in all."
             )
-            assert changed == library
+            assert "2 days left." in head(3)  # as the first view counts
+            ends = datetime.date(2026, 1, 4)
+            assert [days_left(ends, datetime.date(2026, 1, day)) for day in (3, 4, 5)] == [2, 1, 0]
+            assert "Today is its last day." in head(4)
+            assert "It ended on Jan 4, 2026." in head(5)
+            with Store(url) as writer:
+                writer.withdraw_experiment("home", "temp")
+            of = described(reader, "home", "temp")
+            assert "It was withdrawn: no device takes part any more." in head(2)
 
 
-def test_command_line_hides_password_and_quotes_labels(store):
-    url, grow = store
-    today = datetime.datetime.now(datetime.UTC).date()
-    days = tuple(f"{today - datetime.timedelta(ago)}" for ago in (2, 1, 0))
-    for day in days:  # before the last 30 days no report came
-        grow("mode", day, 1000)
-    with StoreReader(url) as reader:
-        of = described(reader, "home", "mode")
-        choices = Choices(MODE.replace(ranges=("a", "b, c")))
-    line = files.command_line("estimate", choices, of, "postgresql+psycopg://u:s3cret@host/db")
-    assert "s3cret" not in line
-    assert line == "hushmote estimate mode --fleet home --range=a '--range=b, c' --together"
-    assert files.command_line("estimate", choices, of, url).endswith(f"--store {url}")
-    newest = replace(choices.asking(last="30d"), windows=days[1:], since=days[:1])
-    span = f"--window={days[1]}..{days[2]}"
-    assert f" {span} " in files.command_line("estimate", newest, of, url)
-    compared = files.command_line("change", newest, of, url)
-    assert f" {span} " in compared
-    assert f" --against={days[0]} " in compared
-    apart = replace(choices, windows=(days[0], days[2]))
-    assert f" --window={days[0]} --window={days[2]} " in files.command_line("estimate", apart, of, url)
+class TestCache:
+    @pytest.mark.slow
+    def test_unchanged_window_is_not_recomputed(self, store):
+        url, grow = store
+        for day in DAYS:
+            grow("temp", day, 3000)
+        kept = ResultCache()
+        with StoreReader(url) as reader:
+
+            def windows() -> dict:
+                return described(reader, "home", "temp", kept).by_window()
+
+            before = windows()
+            grow("temp", DAYS[2], 50)
+            after = windows()
+            assert [after[day] is before[day] for day in DAYS] == [True, True, False]
+            assert after[DAYS[2]].reports == before[DAYS[2]].reports + 50
+            # And what is kept is what the library says.
+            of = described(reader, "home", "temp")
+            trend = shown("trend", Choices(TEMP.replace(ranges=("3:10",)), over="share"), of)[0]
+            library = reader.fleet("home").experiment("temp").trend("3:10")[0]
+            plain = [replace(row, histogram_epsilon=None) for row in library.rows]
+            assert list(trend.rows) == plain
+            assert trend.p_values == library.p_values
+            estimate, answers = answer_question(
+                of.facts, Choices(TEMP.replace(rows=FINE)).estimate(of).resolve(of.facts)
+            )
+            assert estimate.which == reader.fleet("home").experiment("temp").estimate().which
+            assert len(answers[0].rows) == 16  # few reports: 64 bins would be noise
 
 
-def test_a_pictures_javascript_holds_nothing_of_the_store(store):
-    url, _ = store
-    hostile = "': alert(1) //"
-    with Store(url) as opened:
-        opened.add_experiment("home", choice_payload([hostile, "b"], 1).replace(b'"mode"', b'"evil"'))
-        (version,) = (v for v in opened.experiments("home") if v.experiment.name == "evil")
-        with opened.ingest() as transaction:
-            transaction.write({}, {(version.id, DAYS[0], code): 500 for code in range(3)}, {})
-    with StoreReader(url) as reader:
-        histogram = reader.fleet("home").experiment("evil").estimate().histogram()
-    scripts = []
+class TestComparison:
+    @pytest.mark.slow
+    def test_default_is_the_rest(self, store):
+        url, grow = store
+        first, second = (number_payload(64, e, -4_000, 28_000, "temp") for e in (2, 1))
+        grow("temp", DAYS[0], 4000)
+        grow("temp", DAYS[1], 4000)
+        with Store(url) as opened:
+            opened.add_experiment("home", second)
+            version = opened.experiments("home")[-1]
+            counts = vectorised.histogram(version.experiment, np.full(64, 60), np.random.default_rng(1))
+            with opened.ingest() as transaction:
+                transaction.write(
+                    {}, {(version.id, DAYS[2], c): int(n) for c, n in enumerate(counts) if n}, {}
+                )
+        old, new = (Experiment.parse(payload).digest.hex() for payload in (first, second))
+        with StoreReader(url) as reader:
+            of, experiment = described(reader, "home", "temp"), reader.fleet("home").experiment("temp")
+            cases: tuple[tuple[dict[str, Any], dict[str, Any], dict[str, Any]], ...] = (
+                ({"since": DAYS[:1]}, {"windows": DAYS[:1]}, {"windows": DAYS[1:]}),
+                ({}, {"version": old}, {"version": new}),
+                ({"since": DAYS[:1], "windows": DAYS[1:2]}, {"windows": DAYS[:1]}, {"windows": DAYS[1:2]}),
+            )
+            for chosen, before, after in cases:
+                question = TEMP.replace(ranges=("3:10",))
+                if not chosen:
+                    question = question.replace(against=(f"version={old}",))
+                choices = Choices(question, **chosen)
+                if not chosen:  # each version over its own windows of the period
+                    assert shown("change", replace(choices, windows=DAYS), of) == shown("change", choices, of)
+                changed = shown("change", choices, of)
+                library = experiment.estimate(**after).change_since(
+                    experiment.estimate(**before), "3:10", quantiles=choices.quantiles
+                )
+                assert changed == library
 
-    def look(options: object) -> None:
-        if isinstance(options, dict):
-            scripts.extend(v for k, v in options.items() if str(k).startswith(":"))
-            assert all(hostile not in str(k) for k in options)
-            for value in options.values():
-                look(value)
-        elif isinstance(options, list):
-            for value in options:
-                look(value)
 
-    look(charts.named_bars(histogram, (hostile,), "summary", "de-CH"))
-    assert scripts
-    assert not any("alert" in script for script in scripts)
+class TestCommand:
+    def test_hides_password_and_quotes_labels(self, store):
+        url, grow = store
+        today = datetime.datetime.now(datetime.UTC).date()
+        days = tuple(f"{today - datetime.timedelta(ago)}" for ago in (2, 1, 0))
+        for day in days:  # before the last 30 days no report came
+            grow("mode", day, 1000)
+        with StoreReader(url) as reader:
+            of = described(reader, "home", "mode")
+            choices = Choices(MODE.replace(ranges=("a", "b, c")))
+        line = files.command_line("estimate", choices, of, "postgresql+psycopg://u:s3cret@host/db")
+        assert "s3cret" not in line
+        assert line == "hushmote estimate mode --fleet home --range=a '--range=b, c' --together"
+        assert files.command_line("estimate", choices, of, url).endswith(f"--store {url}")
+        newest = replace(choices.asking(last="30d"), windows=days[1:], since=days[:1])
+        span = f"--window={days[1]}..{days[2]}"
+        assert f" {span} " in files.command_line("estimate", newest, of, url)
+        compared = files.command_line("change", newest, of, url)
+        assert f" {span} " in compared
+        assert f" --against={days[0]} " in compared
+        apart = replace(choices, windows=(days[0], days[2]))
+        assert f" --window={days[0]} --window={days[2]} " in files.command_line("estimate", apart, of, url)
+
+
+class TestChart:
+    def test_script_holds_no_text_of_store(self, store):
+        url, _ = store
+        hostile = "': alert(1) //"
+        with Store(url) as opened:
+            opened.add_experiment("home", choice_payload([hostile, "b"], 1).replace(b'"mode"', b'"evil"'))
+            (version,) = (v for v in opened.experiments("home") if v.experiment.name == "evil")
+            with opened.ingest() as transaction:
+                transaction.write({}, {(version.id, DAYS[0], code): 500 for code in range(3)}, {})
+        with StoreReader(url) as reader:
+            histogram = reader.fleet("home").experiment("evil").estimate().histogram()
+        scripts = []
+
+        def look(options: object) -> None:
+            if isinstance(options, dict):
+                scripts.extend(v for k, v in options.items() if str(k).startswith(":"))
+                assert all(hostile not in str(k) for k in options)
+                for value in options.values():
+                    look(value)
+            elif isinstance(options, list):
+                for value in options:
+                    look(value)
+
+        look(charts.named_bars(histogram, (hostile,), "summary", "de-CH"))
+        assert scripts
+        assert not any("alert" in script for script in scripts)
 
 
 class TestOpening:
@@ -464,19 +467,19 @@ class TestOpening:
         with Store(url) as opened:
             opened.add_experiment("home", payload[name], description=Description("°C", asked=questions))
 
-    def test_nothing_of_a_number_is_selected(self, store):
+    def test_selects_nothing_of_a_number(self, store):
         url, grow = store
         grow("temp", DAYS[0], 500)
         assert self.opened(url, "temp") == ()
 
-    def test_a_numbers_own_question_is_selected(self, store):
+    def test_selects_question_of_a_number(self, store):
         url, grow = store
         grow("temp", DAYS[0], 500)
         self.ask(url, "temp", "median\n20:\n:5")
         assert self.opened(url, "temp") == ("20:",)
         assert self.opened(url, "temp", Choices(TEMP.replace(ranges=("1:2",)))) == ("1:2",)
 
-    def test_the_most_common_label_is_selected(self, store):
+    def test_selects_most_common_label(self, store):
         url, _grow = store
         with Store(url) as opened:
             version = next(v for v in opened.experiments("home") if v.experiment.name == "mode")
@@ -486,7 +489,7 @@ class TestOpening:
         assert self.opened(url, "mode") == ("a",)
         assert self.opened(url, "mode", Choices(MODE, windows=DAYS[1:2])) == ("b, c",)
 
-    def test_a_label_that_the_file_asks_for_is_selected(self, store):
+    def test_selects_label_named_in_file(self, store):
         url, grow = store
         grow("mode", DAYS[0], 500)
         self.ask(url, "mode", "b, c")
@@ -494,10 +497,10 @@ class TestOpening:
 
 
 class TestTypedTexts:
-    def test_are_lines_each_once(self):
+    def test_are_distinct_lines(self):
         assert typed_texts("1.4.2\r\n\n1.4.1\n1.4.2\n") == ("1.4.2", "1.4.1")
 
-    def test_those_of_the_file_are_no_choice(self):
+    def test_those_of_file_are_not_a_choice(self):
         assert typed_texts("a\nb", ("a", "b")) == ()
 
     def test_rejects_too_many_and_too_long_ones(self):

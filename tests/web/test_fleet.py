@@ -1,4 +1,4 @@
-"""The first view in a real Chromium: what a store holds, while it changes, in a reader's own language."""
+"""The first view in a real Chromium: a store's contents as they change, in a reader's own language."""
 
 import contextlib
 import datetime
@@ -60,83 +60,6 @@ def url(store):
     return f"sqlite:///{store.where}"
 
 
-def test_follows_growing_store(browser, store):
-    count(store, [f"board-{i}" for i in range(1000)])
-    browser.renew("de-CH")
-    with paged(url(store)) as page:
-        browser.open(page)
-        browser.says(f"evil of fleet home, asked by {SCRIPT}")  # a stranger's words are words
-        # As the Swiss write it.
-        browser.says(f"2{SWISS}000 reports in all, 2{SWISS}000 today (UTC). Asked until ")
-        browser.says("temp of fleet home, asked by heating@example.org")
-        browser.says("Fleet home: it is open. Its reports have no tags, so anyone can forge some.")
-        browser.says("Fleet work: every report has a tag that only its own device can make.")
-        browser.says("Health: unknown.")
-        browser.says(
-            "Nothing monitors the aggregator: start the page with --aggregator URL. No reports were rejected"
-        )
-        swiss = Reader(Locale("de", "CH"))
-        for line in find(Facts(store), Selection("temp", "home"), swiss).lines:
-            browser.says(line)
-        assert "reports a day" not in browser.text  # today may have begun a minute ago
-        before = browser.script("window.same = true; return document.querySelectorAll('#main *').length")
-        count(store, ["one-more"])
-        browser.says(f"2{SWISS}002 reports in all")
-        browser.until(lambda: browser.find("#reports").text.startswith(f"2{SWISS}002 reports so far. "))
-        assert browser.script("return window.same && document.querySelectorAll('#main *').length") == before
-        sent = [(topics.report_topic("home", "board-1"), b"no")] * 3
-        pipeline.ingest(
-            store, sent, pipeline.fleets(store, names=["home"]), datetime.datetime.now(datetime.UTC)
-        )
-        browser.says("3 reports were rejected: they do not follow the wire format.")
-        browser.says("Something is wrong.")
-        store.withdraw_experiment("home", "temp")
-        browser.says("Withdrawn: no device is asked any more.")
-        assert "board-1" not in browser.driver.page_source
-        assert browser.driver.title == "Answers - Hushmote"
-        assert browser.errors() == []
-        browser.named("How warm is it?").click()
-        browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp"))
-
-
-def test_nothing_bars_anybody_in_light_and_in_dark(browser, store):
-    count(store, ["a"])
-    with store.writing() as connection:
-        row = {"experiment": 1, "window": "2026-11-21", "code": 5, "count": 5000}
-        connection.execute(schema.histogram.insert().values(**row))
-    with paged(url(store), "--aggregator", "http://127.0.0.1:1") as page:
-        for width, dark in ((1440, False), (360, True)):
-            browser.resize(width, dark=dark)
-            browser.open(page)
-            browser.says("Honest devices do not send this")
-            browser.says("The aggregator at http://127.0.0.1:1 does not answer: Connection refused.")
-            assert browser.overflow() <= 0
-            assert barriers(browser) == []
-
-
-@pytest.mark.parametrize("quiet", [3, 0])
-def test_marks_faulty_tile_but_not_spent_budget(browser, store, quiet):
-    last = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(quiet)
-    most = NumberSet()
-    for number in range(1, 5):  # all that the budget holds
-        most = most.add(number)
-    (version,) = (v for v in store.experiments("home") if v.experiment.name == "temp")
-    seen = {("home", "temp", f"d{n}"): most if n else NumberSet().add(1) for n in range(20)}
-    with store.ingest() as transaction:
-        transaction.write(seen, {(version.id, last.isoformat(), 0): 77}, {})
-    with paged(url(store)) as page:
-        browser.open(page)
-        browser.says("The budget is nearly spent: 5% of devices can still report.")
-        browser.says("The budget of 1 experiment is spent, or nearly.")
-        if quiet:
-            browser.says(f"No report has come since {Reader(Locale('en', 'US')).day(last)}.")
-            browser.says("Something is wrong.")
-            browser.says("1 of 2 experiments needs a look.")
-        else:
-            browser.says("Health: unknown.")
-        assert barriers(browser) == []
-
-
 def series(*rows):
     return tuple(TrendRow("yes", *row, window="2026-11-21", reports=9) for row in rows)
 
@@ -157,10 +80,11 @@ class TestSpark:
         assert spark(replace(first_day, value=None)) == ""
 
 
-def test_reports_a_day_are_over_all_days_between():
-    at = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
-    assert reports_a_day(("2026-11-01", "2026-11-04T05", "2026-11-10"), 104, at) == 10.4
-    assert reports_a_day(("all",), 104, at) == 0
+class TestReportsADay:
+    def test_are_averaged_over_all_days(self):
+        at = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
+        assert reports_a_day(("2026-11-01", "2026-11-04T05", "2026-11-10"), 104, at) == 10.4
+        assert reports_a_day(("all",), 104, at) == 0
 
 
 TODAY = datetime.datetime.now(datetime.UTC).date()
@@ -202,7 +126,7 @@ class TestHeadline:
         unsure = self.parts(replace(finding, change=replace(finding.change, chance=1 / 40)))
         assert (unsure.badge, unsure.certainty) == ("likely", "about 1 in 40 by chance")
 
-    def test_is_in_the_readers_numbers(self, answers):
+    def test_uses_number_format_of_reader(self, answers):
         parts = self.parts(answers("mode"), "de")
         assert parts.value.endswith("\xa0%")
         assert ", 95\xa0% interval " in parts.dates
@@ -221,7 +145,7 @@ class TestHeadline:
         assert parts.of.startswith("crashed=yes: version=1.0 less version=1.")
         assert spark(finding).count("<polygon") == 1
 
-    def test_is_none_with_too_few_reports(self, answers):
+    def test_is_empty_with_too_few_reports(self, answers):
         now = datetime.datetime.now(datetime.UTC)
         assert headline(answers("few"), now, Reader(Locale("en"))) is None
 
@@ -255,7 +179,7 @@ class TestTile:
                 assert browser.overflow() <= 0
                 assert barriers(browser) == []
 
-    def test_says_when_the_last_report_came(self, browser, tmp_path):
+    def test_shows_time_of_last_report(self, browser, tmp_path):
         with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
             fill(store, "home", number_payload(8, 2, 0, 8_000, "old"), dict.fromkeys(PAST[:9], 900))
             (*_, line) = find(Facts(store), Selection("old", "home"), Reader(Locale("en", "US"))).lines
@@ -265,6 +189,28 @@ class TestTile:
                 browser.says(line)
                 browser.open(f"{page}/experiment/home/old")
                 browser.says(line)
+
+    @pytest.mark.parametrize("quiet", [3, 0])
+    def test_marks_fault_but_not_spent_budget(self, browser, store, quiet):
+        last = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(quiet)
+        most = NumberSet()
+        for number in range(1, 5):  # all that the budget holds
+            most = most.add(number)
+        (version,) = (v for v in store.experiments("home") if v.experiment.name == "temp")
+        seen = {("home", "temp", f"d{n}"): most if n else NumberSet().add(1) for n in range(20)}
+        with store.ingest() as transaction:
+            transaction.write(seen, {(version.id, last.isoformat(), 0): 77}, {})
+        with paged(url(store)) as page:
+            browser.open(page)
+            browser.says("The budget is nearly spent: 5% of devices can still report.")
+            browser.says("The budget of 1 experiment is spent, or nearly.")
+            if quiet:
+                browser.says(f"No report has come since {Reader(Locale('en', 'US')).day(last)}.")
+                browser.says("Something is wrong.")
+                browser.says("1 of 2 experiments needs a look.")
+            else:
+                browser.says("Health: unknown.")
+            assert barriers(browser) == []
 
 
 class TestHealth:
@@ -284,7 +230,7 @@ class TestHealth:
                 browser.says("All is well.")
                 assert "well" in browser.find(".health-mark").get_attribute("class").split()
 
-    def test_is_unknown_where_nothing_monitors_it(self, browser, store):
+    def test_is_unknown_without_monitoring(self, browser, store):
         count(store, ["a"])
         with paged(url(store)) as page:
             browser.open(page)
@@ -296,7 +242,7 @@ class TestHealth:
             assert "All is well" not in browser.text
             assert barriers(browser) == []
 
-    def test_is_bad_where_the_aggregator_does_not_answer(self, browser, store):
+    def test_is_bad_if_aggregator_does_not_answer(self, browser, store):
         count(store, ["a"])
         with paged(url(store), "--aggregator", "http://127.0.0.1:1") as page:
             browser.open(page)
@@ -304,10 +250,66 @@ class TestHealth:
             assert "All is well" not in browser.text
 
 
-def test_one_fleet_of_several(browser, store):
-    count(store, ["a"])
-    with paged(url(store), "--fleet", "work") as page:
-        browser.open(page)
-        browser.says("Fleet work")
-        assert "Fleet home" not in browser.text
-        browser.says("0 reports so far")
+class TestView:
+    def test_follows_growing_store(self, browser, store):
+        count(store, [f"board-{i}" for i in range(1000)])
+        browser.renew("de-CH")
+        with paged(url(store)) as page:
+            browser.open(page)
+            browser.says(f"evil of fleet home, asked by {SCRIPT}")  # a stranger's words are words
+            # As the Swiss write it.
+            browser.says(f"2{SWISS}000 reports in all, 2{SWISS}000 today (UTC). Asked until ")
+            browser.says("temp of fleet home, asked by heating@example.org")
+            browser.says("Fleet home: it is open. Its reports have no tags, so anyone can forge some.")
+            browser.says("Fleet work: every report has a tag that only its own device can make.")
+            browser.says("Health: unknown.")
+            browser.says(
+                "Nothing monitors the aggregator: start the page with --aggregator URL. "
+                "No reports were rejected"
+            )
+            swiss = Reader(Locale("de", "CH"))
+            for line in find(Facts(store), Selection("temp", "home"), swiss).lines:
+                browser.says(line)
+            assert "reports a day" not in browser.text  # today may have begun a minute ago
+            before = browser.script("window.same = true; return document.querySelectorAll('#main *').length")
+            count(store, ["one-more"])
+            browser.says(f"2{SWISS}002 reports in all")
+            browser.until(lambda: browser.find("#reports").text.startswith(f"2{SWISS}002 reports so far. "))
+            assert (
+                browser.script("return window.same && document.querySelectorAll('#main *').length") == before
+            )
+            sent = [(topics.report_topic("home", "board-1"), b"no")] * 3
+            pipeline.ingest(
+                store, sent, pipeline.fleets(store, names=["home"]), datetime.datetime.now(datetime.UTC)
+            )
+            browser.says("3 reports were rejected: they do not follow the wire format.")
+            browser.says("Something is wrong.")
+            store.withdraw_experiment("home", "temp")
+            browser.says("Withdrawn: no device is asked any more.")
+            assert "board-1" not in browser.driver.page_source
+            assert browser.driver.title == "Answers - Hushmote"
+            assert browser.errors() == []
+            browser.named("How warm is it?").click()
+            browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp"))
+
+    def test_has_no_barriers_in_light_and_dark(self, browser, store):
+        count(store, ["a"])
+        with store.writing() as connection:
+            row = {"experiment": 1, "window": "2026-11-21", "code": 5, "count": 5000}
+            connection.execute(schema.histogram.insert().values(**row))
+        with paged(url(store), "--aggregator", "http://127.0.0.1:1") as page:
+            for width, dark in ((1440, False), (360, True)):
+                browser.resize(width, dark=dark)
+                browser.open(page)
+                browser.says("Honest devices do not send this")
+                browser.says("The aggregator at http://127.0.0.1:1 does not answer: Connection refused.")
+                assert browser.overflow() <= 0
+                assert barriers(browser) == []
+
+    def test_shows_one_fleet_of_several(self, browser, store):
+        count(store, ["a"])
+        with paged(url(store), "--fleet", "work") as page:
+            browser.open(page)
+            browser.says("Fleet work")
+            assert "Fleet home" not in browser.text
+            browser.says("0 reports so far")

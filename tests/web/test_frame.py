@@ -1,4 +1,4 @@
-"""The frame of the page in a real Chromium: navigation, colours, states of the store, what has no place."""
+"""The frame of the page in a real Chromium: navigation, colours, states of the store, missing views."""
 
 import os
 import sqlite3
@@ -43,111 +43,111 @@ def is_dark(browser) -> bool:
 FRAMED = (*(path for _, path in VIEWS if path != "/board/"), "/nowhere")
 
 
-def test_views_have_frame_at_all_widths_and_colors(browser, page):
-    for path in FRAMED:
-        browser.resize(1440)
-        browser.open(page + path)
-        browser.find("#frame-views")
+class TestLayout:
+    def test_views_have_frame_at_all_widths_and_colors(self, browser, page):
+        for path in FRAMED:
+            browser.resize(1440)
+            browser.open(page + path)
+            browser.find("#frame-views")
+            browser.settled()
+            for width, dark in ((1440, False), (360, True)):
+                browser.resize(width, dark=dark)
+                browser.until(lambda dark=dark: is_dark(browser) == dark, path)
+                browser.until(lambda: browser.overflow() <= 0, path)
+                assert len(browser.driver.find_elements("css selector", "main")) == 1
+                assert len(browser.driver.find_elements("css selector", "h1")) == 1
+                assert [e for e in browser.errors() if "404" not in e] == []
+            assert "Traceback" not in browser.text
+        browser.says("There is nothing at this address.")
+
+    def test_navigation_works_by_keyboard(self, browser, page):
+        browser.open(page)
+        browser.find("#frame-updated")
+        browser.says("updated ")
+        browser.script("document.activeElement.blur()")
+        keys = browser.driver.switch_to.active_element
+        keys.send_keys("\ue004")  # tab
+        assert browser.driver.switch_to.active_element.text == "Skip to the content"
+        browser.driver.switch_to.active_element.send_keys("\ue007")  # enter
+        assert browser.driver.switch_to.active_element.get_attribute("id") == "main"
+        browser.resize(360)
+        browser.find("#frame-menu").send_keys("\ue007")
+        browser.named("Plan").send_keys("\ue007")
+        browser.until(lambda: browser.driver.current_url.endswith("/plan"))
+        menu = browser.find("#frame-menu")
         browser.settled()
-        for width, dark in ((1440, False), (360, True)):
-            browser.resize(width, dark=dark)
-            browser.until(lambda dark=dark: is_dark(browser) == dark, path)
-            browser.until(lambda: browser.overflow() <= 0, path)
-            assert len(browser.driver.find_elements("css selector", "main")) == 1
-            assert len(browser.driver.find_elements("css selector", "h1")) == 1
-            assert [e for e in browser.errors() if "404" not in e] == []
-        assert "Traceback" not in browser.text
-    browser.says("There is nothing at this address.")
+        menu.send_keys("\ue007")
+        assert menu.get_attribute("aria-expanded") == "true"
+        browser.find("#frame-views a").send_keys("\ue00c")  # escape
+        assert menu.get_attribute("aria-expanded") == "false"
 
-
-def test_navigation_by_keyboard_alone(browser, page):
-    browser.open(page)
-    browser.find("#frame-updated")
-    browser.says("updated ")
-    browser.script("document.activeElement.blur()")
-    keys = browser.driver.switch_to.active_element
-    keys.send_keys("\ue004")  # tab
-    assert browser.driver.switch_to.active_element.text == "Skip to the content"
-    browser.driver.switch_to.active_element.send_keys("\ue007")  # enter
-    assert browser.driver.switch_to.active_element.get_attribute("id") == "main"
-    browser.resize(360)
-    browser.find("#frame-menu").send_keys("\ue007")
-    browser.named("Plan").send_keys("\ue007")
-    browser.until(lambda: browser.driver.current_url.endswith("/plan"))
-    menu = browser.find("#frame-menu")
-    browser.settled()
-    menu.send_keys("\ue007")
-    assert menu.get_attribute("aria-expanded") == "true"
-    browser.find("#frame-views a").send_keys("\ue00c")  # escape
-    assert menu.get_attribute("aria-expanded") == "false"
-
-
-def test_colours_are_kept_by_the_browser(browser, page):
-    browser.open(page)
-    browser.find("#frame-colours option[value=dark]").click()
-    browser.until(lambda: is_dark(browser))
-    browser.open(page + "/plan")
-    browser.until(lambda: is_dark(browser))
-    assert browser.find("#frame-colours").get_attribute("value") == "dark"
-    browser.find("#frame-colours option[value=auto]").click()
-    browser.until(lambda: not is_dark(browser))
-
-
-def test_a_store_that_comes_goes_and_is_too_old(browser, tmp_path, url):
-    path = tmp_path / "store.sqlite"
-
-    def remove_store():
-        for file in tmp_path.glob("store.sqlite*"):
-            file.unlink()
-
-    with paged(url) as page:
+    def test_browser_keeps_colours(self, browser, page):
         browser.open(page)
-        browser.says(f"There is no store at {path}: publish an experiment first, or correct the path.")
-        browser.says("Three steps to a first answer")
-        with Store(url) as store:
-            browser.until(lambda: "There is no store" not in browser.text)
+        browser.find("#frame-colours option[value=dark]").click()
+        browser.until(lambda: is_dark(browser))
+        browser.open(page + "/plan")
+        browser.until(lambda: is_dark(browser))
+        assert browser.find("#frame-colours").get_attribute("value") == "dark"
+        browser.find("#frame-colours option[value=auto]").click()
+        browser.until(lambda: not is_dark(browser))
+
+
+class TestStore:
+    def test_may_appear_vanish_and_be_too_old(self, browser, tmp_path, url):
+        path = tmp_path / "store.sqlite"
+
+        def remove_store():
+            for file in tmp_path.glob("store.sqlite*"):
+                file.unlink()
+
+        with paged(url) as page:
+            browser.open(page)
+            browser.says(f"There is no store at {path}: publish an experiment first, or correct the path.")
             browser.says("Three steps to a first answer")
-            assert "such as Mosquitto" in browser.text
-            assert "hushmote board" in browser.text
-            store.add_fleet("home", keyed=False)
-        browser.says("Fleet home")
-        browser.until(lambda: "There is no store" not in browser.text)
-        remove_store()
-        browser.says("There is no store at")
-        with closing(sqlite3.connect(path)) as connection:
-            connection.executescript((DATA / "store_v5.sql").read_text())
-        browser.says("`hushmote store upgrade sqlite:///")
-        Store(url, upgrade=True).close()
-        browser.until(lambda: "store upgrade" not in browser.text)
-        remove_store()  # a journal that a reader kept open would still hold the whole store
-        path.write_bytes(b"damaged" * 1000)
-        browser.says("it is not an SQLite database")
+            with Store(url) as store:
+                browser.until(lambda: "There is no store" not in browser.text)
+                browser.says("Three steps to a first answer")
+                assert "such as Mosquitto" in browser.text
+                assert "hushmote board" in browser.text
+                store.add_fleet("home", keyed=False)
+            browser.says("Fleet home")
+            browser.until(lambda: "There is no store" not in browser.text)
+            remove_store()
+            browser.says("There is no store at")
+            with closing(sqlite3.connect(path)) as connection:
+                connection.executescript((DATA / "store_v5.sql").read_text())
+            browser.says("`hushmote store upgrade sqlite:///")
+            Store(url, upgrade=True).close()
+            browser.until(lambda: "store upgrade" not in browser.text)
+            remove_store()  # a journal that a reader kept open would still hold the whole store
+            path.write_bytes(b"damaged" * 1000)
+            browser.says("it is not an SQLite database")
+
+    def test_may_appear_without_the_fleet(self, browser, url):
+        with paged(url, "--fleet", "nope") as page:
+            browser.open(page)
+            browser.says("There is no store at")
+            with Store(url) as store:
+                store.add_fleet("home", keyed=False)
+            browser.says("No fleet nope in this store; its fleets: home.")
+            browser.open(page + "/budget")
+            browser.says("No fleet nope in this store; its fleets: home.")
 
 
-def test_a_fleet_that_is_not_in_a_store_that_came_later(browser, url):
-    with paged(url, "--fleet", "nope") as page:
-        browser.open(page)
-        browser.says("There is no store at")
-        with Store(url) as store:
-            store.add_fleet("home", keyed=False)
-        browser.says("No fleet nope in this store; its fleets: home.")
-        browser.open(page + "/budget")
-        browser.says("No fleet nope in this store; its fleets: home.")
-
-
-@pytest.mark.parametrize(
-    ("words", "shown"),
-    [
-        ("no store, nowhere", "No store, nowhere."),
-        ("it's there!", "It's there!"),
-        ("old.sqlite is another program's database", "old.sqlite is another program's database."),
-        ("data/old is none", "data/old is none."),
-        ("room_temp is withdrawn", "room_temp is withdrawn."),
-        ("ε must be from 0.001 to 16", "ε must be from 0.001 to 16."),
-    ],
-)
-def test_capitalizes_sentences_unless_they_begin_with_a_name(words, shown):
-    assert sentence(words) == shown
+class TestMessages:
+    @pytest.mark.parametrize(
+        ("words", "shown"),
+        [
+            ("no store, nowhere", "No store, nowhere."),
+            ("it's there!", "It's there!"),
+            ("old.sqlite is another program's database", "old.sqlite is another program's database."),
+            ("data/old is none", "data/old is none."),
+            ("room_temp is withdrawn", "room_temp is withdrawn."),
+            ("ε must be from 0.001 to 16", "ε must be from 0.001 to 16."),
+        ],
+    )
+    def test_capitalizes_sentences_but_not_names(self, words, shown):
+        assert sentence(words) == shown
 
 
 # Of each view what is there while nothing is known, and what it says once it is.
@@ -159,58 +159,57 @@ SLOW = (
 )
 
 
-def test_every_view_is_there_before_any_answer_and_fills_later(browser, tmp_path, url):
-    with Store(url) as store:
-        fill(store, "home", payload_of(experiment()), {"2026-11-20": 200_000, "2026-11-21": 200_000})
-    gate = tmp_path / "gate"
-    with paged(url, program=(SLOW_PAGE, gate)) as page:
-        browser.open(f"{page}/fails")
-        browser.says("This view has failed, by a fault in Hushmote.")
-        assert "secret" not in browser.driver.page_source
-        assert "Traceback" not in browser.driver.page_source
-        browser.errors()
-        for path, words in SLOW:
-            browser.open(page + path)
-            assert browser.find(".skeleton span").size["width"] > 200  # it is to be seen
-            assert browser.find("h1").text
-            assert browser.find("#frame-views").is_displayed()
-            assert words not in browser.text
-            assert barriers(browser) == []
-            gate.touch()
-            browser.says(words)
-            browser.until(
-                lambda: not browser.driver.find_elements("css selector", ".skeleton:not(.hidden)"), path
-            )
-            assert browser.errors() == []
-            gate.unlink()
+class TestProcess:
+    def test_views_open_before_answers_are_ready(self, browser, tmp_path, url):
+        with Store(url) as store:
+            fill(store, "home", payload_of(experiment()), {"2026-11-20": 200_000, "2026-11-21": 200_000})
+        gate = tmp_path / "gate"
+        with paged(url, program=(SLOW_PAGE, gate)) as page:
+            browser.open(f"{page}/fails")
+            browser.says("This view has failed, by a fault in Hushmote.")
+            assert "secret" not in browser.driver.page_source
+            assert "Traceback" not in browser.driver.page_source
+            browser.errors()
+            for path, words in SLOW:
+                browser.open(page + path)
+                assert browser.find(".skeleton span").size["width"] > 200  # it is to be seen
+                assert browser.find("h1").text
+                assert browser.find("#frame-views").is_displayed()
+                assert words not in browser.text
+                assert barriers(browser) == []
+                gate.touch()
+                browser.says(words)
+                browser.until(
+                    lambda: not browser.driver.find_elements("css selector", ".skeleton:not(.hidden)"), path
+                )
+                assert browser.errors() == []
+                gate.unlink()
 
+    def test_page_reports_its_end(self, browser, url):
+        Store(url).close()
+        with paged(url) as page:
+            browser.open(page)
+            # "updated" comes with the HTML; a browser that is not yet connected would only reload the page.
+            browser.until(lambda: browser.script("return window.did_handshake"), "the page is not connected")
+        browser.says("The page's process does not answer. What you see is of ")
 
-def test_a_page_whose_process_has_ended_says_so(browser, url):
-    Store(url).close()
-    with paged(url) as page:
-        browser.open(page)
-        # "updated" comes with the HTML; a browser without a connection yet would only load the page again.
-        browser.until(lambda: browser.script("return window.did_handshake"), "the page is not connected")
-    browser.says("The page's process does not answer. What you see is of ")
-
-
-@pytest.mark.slow
-def test_prints_urls_without_password_and_writes_no_files(tmp_path, url):
-    """NiceGUI would keep things in the working folder, and prints a banner."""
-    Store(url).close()
-    folder = tmp_path / "here"
-    folder.mkdir()
-    command = [sys.executable, "-m", "hushmote", "page", "--store", url, "--http", "127.0.0.1:0"]
-    named = os.environ | {"HUSHMOTE_BROKER": "mqtt://me:secret@127.0.0.1:9"}
-    process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=named
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith("the page is at http://127.0.0.1:")
-    said = process.stdout.readline()
-    assert said == "its board in the browser reports to mqtt://127.0.0.1:9 (HUSHMOTE_BROKER)\n"
-    process.terminate()
-    out, _ = process.communicate(timeout=600)
-    assert out == ""
-    assert process.returncode == 0
-    assert list(folder.iterdir()) == []
+    @pytest.mark.slow
+    def test_prints_urls_without_password_and_writes_no_files(self, tmp_path, url):
+        """NiceGUI would keep things in the working folder, and prints a banner."""
+        Store(url).close()
+        folder = tmp_path / "here"
+        folder.mkdir()
+        command = [sys.executable, "-m", "hushmote", "page", "--store", url, "--http", "127.0.0.1:0"]
+        named = os.environ | {"HUSHMOTE_BROKER": "mqtt://me:secret@127.0.0.1:9"}
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=named
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("the page is at http://127.0.0.1:")
+        said = process.stdout.readline()
+        assert said == "its board in the browser reports to mqtt://127.0.0.1:9 (HUSHMOTE_BROKER)\n"
+        process.terminate()
+        out, _ = process.communicate(timeout=600)
+        assert out == ""
+        assert process.returncode == 0
+        assert list(folder.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Sentences of the command line with a reader's numbers and days; what a browser sends as a number."""
+"""Sentences of the command line in a reader's number and date formats, and numbers sent by a browser."""
 
 import pytest
 from babel import Locale
@@ -19,20 +19,24 @@ from hushmote.web.reader import Reader
         ("5 % quantile, 15%", "5\xa0% quantile, 15\xa0%"),
     ],
 )
-def test_numbers_and_days_are_the_readers_and_the_rest_stays(text, german):
+def test_converts_only_numbers_and_days(text, german):
     assert in_locale(text, Reader(Locale("de"))) == german
 
 
-def test_an_american_reader_reads_what_the_command_line_says():
+def test_american_text_is_unchanged():
     text = "Take 41,494 devices of ε = 1.425: ±2.88% of 0.0516 in 10,000"
     assert in_locale(text, Reader(Locale("en", "US"))) == text
     assert in_locale("5 % quantile", Reader(Locale("en", "US"))) == "5% quantile"
 
 
-@pytest.mark.parametrize("sent", [None, "5", True, [], {}, 10**400, float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "sent",
+    [None, "5", True, [], {}, 10**400, float("nan"), float("inf")],
+    ids=["nothing", "text", "boolean", "list", "object", "huge", "NaN", "infinity"],
+)
 def test_rejects_invalid_numbers(sent):
     assert number(sent) is None
 
 
-def test_a_number_is_one():
+def test_accepts_numbers():
     assert (number(5), number(-0.5)) == (5.0, -0.5)

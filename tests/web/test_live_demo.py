@@ -1,4 +1,4 @@
-"""`hushmote demo --page`: real clients go on reporting, and somebody drags over what is counted of them."""
+"""`hushmote demo --page`: real clients keep reporting while a reader drags over the counted reports."""
 
 import os
 import re
@@ -45,9 +45,7 @@ def reports(browser: Browser) -> int:
     return int(found[1].replace(",", ""))
 
 
-def test_one_command_leads_to_dragging_over_live_results(
-    demo: tuple[subprocess.Popen[str], str], browser: Browser
-):
+def test_live_results_can_be_selected(demo: tuple[subprocess.Popen[str], str], browser: Browser):
     process, url = demo
     browser.open(f"{url}/experiment/airports/air_temp")
     first = browser.until(lambda: reports(browser), "no reports")

@@ -1,4 +1,4 @@
-"""The one period of a view: its windows, its name in an address, and the control in a real Chromium."""
+"""The period of a view: its windows, its name in an address, and its control in a real Chromium."""
 
 import datetime
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ ENGLISH = Reader(Locale("en", "US"))
 
 
 class TestNames:
-    def test_an_address_keeps_the_period(self):
+    def test_address_keeps_period(self):
         for period in ("30d", ALL, "2026-11-02..2026-11-04"):
             assert period_in(query_of(period)) == period
         assert query_of(USUAL) == ""
@@ -89,13 +89,13 @@ class TestWindowsOf:
         with Store(store) as opened:
             assert windows_of(question, Facts(opened)) == tuple(windows)
 
-    def test_of_windows_chosen_one_by_one(self, store: str):
+    def test_may_be_chosen_one_by_one(self, store: str):
         question = Question(experiment="temp", fleet="home", windows=(WINDOWS[3], "2020-01-01"))
         assert period_of(question) == EXPLICIT
         with Store(store) as opened:
             assert windows_of(question, Facts(opened)) == (WINDOWS[3],)
 
-    def test_a_window_without_an_end_is_in_every_period(self, store: str):
+    def test_endless_window_is_in_every_period(self, store: str):
         question = Question(experiment="ever", fleet="home")
         with Store(store) as opened:
             for period in (USUAL, "30d", "2026-11-02..2026-11-04"):
@@ -131,7 +131,7 @@ class TestFleetView:
         assert pressed(browser) == ["7 days"]
         assert barriers(browser) == []
 
-    def test_a_button_governs_all_tiles_and_the_address(self, store, page, browser):
+    def test_button_changes_all_tiles_and_address(self, store, page, browser):
         browser.open(page)
         browser.named("30 days").click()
         browser.says(headline_of(store, WINDOWS[-29:]))
@@ -161,7 +161,7 @@ class TestFleetView:
 
 
 class TestExperimentView:
-    def test_one_control_governs_every_part(self, store, page, browser):
+    def test_control_changes_every_part(self, store, page, browser):
         browser.open(f"{page}/experiment/home/temp?last=30d&ranges=5%3A")
         browser.until(lambda: browser.text_of("finding") == headline_of(store, WINDOWS[-29:]))
         for place in ("share", "command-estimate"):

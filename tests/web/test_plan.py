@@ -1,4 +1,4 @@
-"""The Plan view: what its answers say, beside the command that says the same; and in a real Chromium."""
+"""The Plan view: its answers compared with those of the command, and the view in a real Chromium."""
 
 import datetime
 import json
@@ -78,184 +78,205 @@ def run(line: str):
     return CliRunner().invoke(app, arguments)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-def test_shown_command_gives_same_answer_and_file(setting, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    answer = answer_to(setting)
-    days = {datetime.datetime.now(datetime.UTC).date()}
-    result = run(f"{answer.plan_answer.command(NAMED.name)} --json")
-    days.add(datetime.datetime.now(datetime.UTC).date())  # midnight may have come meanwhile
-    assert result.exit_code == 0, result.output
-    written = (tmp_path / "room.toml").read_text()
-    files = [answer.plan_answer.file(replace(NAMED, today=day)) for day in days]
-    assert without_words(written) in map(without_words, files)
-    assert run("hushmote experiment show room.toml").exit_code == 0
-    told = json.loads(result.output)
-    assert told["answer"] == list(answer.plan_answer.lines)
-    histograms = told["histograms"] if setting.get("lasting") else [told["histogram"]]
-    shown = [w.histogram.epsilon for w in answer.plan_answer.windows] or [
-        answer.plan_answer.histograms["all of it"].epsilon
-    ]
-    assert [h["epsilon"] for h in histograms][: len(shown)] == shown
-
-
-def test_the_field_and_the_sentence_show_the_same_error():
-    answer = answer_to(SMALL)
-    assert f"±{answer.solved:g} points, 95 times in 100" in answer.plan_answer.lines[0]
-    assert answer.solved == pytest.approx(100 * answer.plan_answer.error, rel=0.01)
-
-
 AGAIN = {"answer": "devices", "lasting": True}
 
 
-@pytest.mark.slow
-def test_lifetime_device_count_reaches_target_error():
-    answer = answer_to(AGAIN)
-    assert answer.plan_answer.error <= 0.02
-    assert "are met" in answer.plan_answer.sentences[1]
-    assert answer.plan_answer.sentences[0].startswith(f"Take {answer.solved:,} devices. Let a device make ")
-    assert (answer.plan_answer.plan.devices, answer.plan_answer.not_met) == (answer.solved, "")
-    fewer = answer_to(AGAIN | {"answer": "error", "devices": answer.solved * 0.99 // 1})
-    assert fewer.plan_answer.error > 0.02
-    assert fewer.solved == pytest.approx(100 * fewer.plan_answer.error, rel=0.01)
+class TestLifetime:
+    @pytest.mark.slow
+    def test_device_count_reaches_target_error(self):
+        answer = answer_to(AGAIN)
+        assert answer.plan_answer.error <= 0.02
+        assert "are met" in answer.plan_answer.sentences[1]
+        assert answer.plan_answer.sentences[0].startswith(
+            f"Take {answer.solved:,} devices. Let a device make "
+        )
+        assert (answer.plan_answer.plan.devices, answer.plan_answer.not_met) == (answer.solved, "")
+        fewer = answer_to(AGAIN | {"answer": "error", "devices": answer.solved * 0.99 // 1})
+        assert fewer.plan_answer.error > 0.02
+        assert fewer.solved == pytest.approx(100 * fewer.plan_answer.error, rel=0.01)
+
+    @pytest.mark.slow
+    def test_missed_target_is_reported(self):
+        answer = answer_to(AGAIN | {"answer": "epsilon"})
+        assert answer.plan_answer.not_met.startswith("±2 points are not met by 30 days alone: that takes ")
+        assert answer.plan_answer.sentences[1].endswith(answer.plan_answer.not_met)
 
 
-@pytest.mark.slow
-def test_a_life_that_does_not_reach_what_was_asked_for_says_so():
-    answer = answer_to(AGAIN | {"answer": "epsilon"})
-    assert answer.plan_answer.not_met.startswith("±2 points are not met by 30 days alone: that takes ")
-    assert answer.plan_answer.sentences[1].endswith(answer.plan_answer.not_met)
+class TestAnswer:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+    def test_shown_command_gives_same_answer_and_file(self, setting, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        answer = answer_to(setting)
+        days = {datetime.datetime.now(datetime.UTC).date()}
+        result = run(f"{answer.plan_answer.command(NAMED.name)} --json")
+        days.add(datetime.datetime.now(datetime.UTC).date())  # midnight may have come meanwhile
+        assert result.exit_code == 0, result.output
+        written = (tmp_path / "room.toml").read_text()
+        files = [answer.plan_answer.file(replace(NAMED, today=day)) for day in days]
+        assert without_words(written) in map(without_words, files)
+        assert run("hushmote experiment show room.toml").exit_code == 0
+        told = json.loads(result.output)
+        assert told["answer"] == list(answer.plan_answer.lines)
+        histograms = told["histograms"] if setting.get("lasting") else [told["histogram"]]
+        shown = [w.histogram.epsilon for w in answer.plan_answer.windows] or [
+            answer.plan_answer.histograms["all of it"].epsilon
+        ]
+        assert [h["epsilon"] for h in histograms][: len(shown)] == shown
 
+    def test_field_and_sentence_show_same_error(self):
+        answer = answer_to(SMALL)
+        assert f"±{answer.solved:g} points, 95 times in 100" in answer.plan_answer.lines[0]
+        assert answer.solved == pytest.approx(100 * answer.plan_answer.error, rel=0.01)
 
-@pytest.mark.slow
-@pytest.mark.parametrize("answer", ["devices", "error"])
-@pytest.mark.parametrize("lasting", [False, True])
-def test_a_fixed_limit_is_said_to_take_fewer_devices(answer, lasting):
-    ranges = answer_to({"answer": answer, "lasting": lasting})
-    error = 2.0 if answer == "devices" else 100 * ranges.plan_answer.error
-    asked_so = answer_to({"form": "yes_no", "answer": "devices", "error": error, "lasting": lasting})
-    assert asked_so.solved < ranges.plan_answer.plan.devices
-    assert (
-        f"Asked as yes or no, the same takes {asked_so.solved:,} devices." in ranges.plan_answer.fixed_limit
-    )
-    assert asked_so.plan_answer.fixed_limit == ""
+    @pytest.mark.slow
+    @pytest.mark.parametrize("answer", ["devices", "error"])
+    @pytest.mark.parametrize("lasting", [False, True])
+    def test_fixed_limit_takes_fewer_devices(self, answer, lasting):
+        ranges = answer_to({"answer": answer, "lasting": lasting})
+        error = 2.0 if answer == "devices" else 100 * ranges.plan_answer.error
+        asked_so = answer_to({"form": "yes_no", "answer": "devices", "error": error, "lasting": lasting})
+        assert asked_so.solved < ranges.plan_answer.plan.devices
+        assert (
+            f"Asked as yes or no, the same takes {asked_so.solved:,} devices."
+            in ranges.plan_answer.fixed_limit
+        )
+        assert asked_so.plan_answer.fixed_limit == ""
 
+    @pytest.mark.parametrize("setting", [SMALL, AGAIN | {"domain": 8}], ids=["once", "lifetime"])
+    def test_curve_falls_and_passes_through_plan(self, setting):
+        """For a lifetime it is the curve of the longest window."""
+        answer = answer_to(setting)
+        devices, errors = zip(*answer.curve, strict=True)
+        assert errors[len(errors) // 2] == pytest.approx(100 * answer.plan_answer.error)
+        assert devices[len(devices) // 2] == pytest.approx(answer.plan_answer.plan.devices)
+        assert sorted(errors, reverse=True) == list(errors)
 
-@pytest.mark.parametrize("setting", [SMALL, AGAIN | {"domain": 8}], ids=["once", "a life"])
-def test_the_curve_goes_through_the_plan_and_falls(setting):
-    """Of a life it is that of its longest window."""
-    answer = answer_to(setting)
-    devices, errors = zip(*answer.curve, strict=True)
-    assert errors[len(errors) // 2] == pytest.approx(100 * answer.plan_answer.error)
-    assert devices[len(devices) // 2] == pytest.approx(answer.plan_answer.plan.devices)
-    assert sorted(errors, reverse=True) == list(errors)
-
-
-def test_both_epsilons_are_named_with_whom_they_hold_against():
-    facts = dict(answer_to(SMALL).facts)
-    assert facts["ε of a report"] == "ε = 2, against everybody, the broker included."
-    assert "not against the broker" in facts["ε of the histogram"]
-    assert "seen once" in facts["ε of the histogram"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "field", "text"),
-    [
-        ({"devices": None}, "devices", "whole number of devices"),
-        ({"devices": 1e30}, "devices", "whole number of devices"),
-        ({"devices": 1e13}, "devices", "devices must be from 2 to 1099511627776, not 10000000000000"),
-        ({"devices": 2.5}, "devices", "whole number"),
-        ({"devices": float("nan")}, "devices", "whole number"),
-        ({"epsilon": 1e30}, "epsilon", "ε must be from 0.001 to 16, not 1e+30"),
-        ({"epsilon": float("inf")}, "epsilon", "write a number"),
-        ({"answer": "devices", "error": 0.0}, "error", "above 0 and up to 30"),
-        ({"domain": 1e9}, "domain", "a domain has from 2 to 16777216 values"),
-        ({"low": 40.0}, "high", "write a number above the lowest reading, 40"),
-        ({"form": "labels", "labels": "a,,b"}, "values", "different, none empty"),
-        ({"form": "labels", "labels": "a,other"}, "values", "the label other is always there"),
-        ({"form": "yes_no", "answer": "domain"}, "domain", "can be computed only for a number"),
-        ({"kind": "quantile", "quantile": 100.0}, "quantile", "between 0 and 100"),
-        ({"lasting": True, "lifetime": None}, "lifetime", "from 0.001 to 1000"),
-        ({"lasting": True, "horizon": "soon"}, "horizon", "a time reads 10min"),
-        ({"lasting": True, "call": "0s"}, "call", "above 0"),
-    ],
-)
-def test_shows_invalid_field_in_one_line(fields, field, text):
-    with pytest.raises(PlanError) as caught:
-        answer_to(SMALL | fields)
-    assert caught.value.field == field
-    assert text in str(caught.value)
-    assert "\n" not in str(caught.value)
+    def test_names_both_epsilons_and_their_adversaries(self):
+        facts = dict(answer_to(SMALL).facts)
+        assert facts["ε of a report"] == "ε = 2, against everybody, the broker included."
+        assert "not against the broker" in facts["ε of the histogram"]
+        assert "seen once" in facts["ε of the histogram"]
 
 
 numbers = st.none() | st.floats() | st.sampled_from([0.0, -1.0, 1e30, 1e300, 2.0, 100.0])
 
 
-@pytest.mark.slow
-@settings(max_examples=80)
-@given(
-    st.fixed_dictionaries(
-        {
-            "answer": st.sampled_from(["devices", "epsilon", "domain", "error"]),
-            "devices": numbers,
-            "epsilon": numbers,
-            "error": numbers,
-            "form": st.sampled_from(["labels", "yes_no"]),
-            "labels": st.text(max_size=20),
-            "lifetime": numbers,
-            "horizon": st.text(max_size=10),
-            "call": st.text(max_size=10),
-            "lasting": st.booleans(),
-        }
+class TestFields:
+    @pytest.mark.parametrize(
+        ("fields", "field", "text"),
+        [
+            ({"devices": None}, "devices", "whole number of devices"),
+            ({"devices": 1e30}, "devices", "whole number of devices"),
+            ({"devices": 1e13}, "devices", "devices must be from 2 to 1099511627776, not 10000000000000"),
+            ({"devices": 2.5}, "devices", "whole number"),
+            ({"devices": float("nan")}, "devices", "whole number"),
+            ({"epsilon": 1e30}, "epsilon", "ε must be from 0.001 to 16, not 1e+30"),
+            ({"epsilon": float("inf")}, "epsilon", "write a number"),
+            ({"answer": "devices", "error": 0.0}, "error", "above 0 and up to 30"),
+            ({"domain": 1e9}, "domain", "a domain has from 2 to 16777216 values"),
+            ({"low": 40.0}, "high", "write a number above the lowest reading, 40"),
+            ({"form": "labels", "labels": "a,,b"}, "values", "different, none empty"),
+            ({"form": "labels", "labels": "a,other"}, "values", "the label other is always there"),
+            ({"form": "yes_no", "answer": "domain"}, "domain", "can be computed only for a number"),
+            ({"kind": "quantile", "quantile": 100.0}, "quantile", "between 0 and 100"),
+            ({"lasting": True, "lifetime": None}, "lifetime", "from 0.001 to 1000"),
+            ({"lasting": True, "horizon": "soon"}, "horizon", "a time reads 10min"),
+            ({"lasting": True, "call": "0s"}, "call", "above 0"),
+        ],
+        ids=[
+            "no devices",
+            "1e30 devices",
+            "too many devices",
+            "half a device",
+            "NaN devices",
+            "large epsilon",
+            "infinite epsilon",
+            "no error",
+            "large domain",
+            "low above high",
+            "empty label",
+            "reserved label",
+            "domain of yes or no",
+            "quantile",
+            "no lifetime",
+            "horizon",
+            "call",
+        ],
     )
-)
-def test_whatever_is_typed_gives_an_answer_or_one_line(setting):
-    refused = None
-    try:
-        answer_to(setting).plan_answer.command(NAMED.name)
-    except HushmoteError as e:
-        refused = str(e)
-    assert refused is None or "\n" not in refused
+    def test_invalid_one_gives_one_line(self, fields, field, text):
+        with pytest.raises(PlanError) as caught:
+            answer_to(SMALL | fields)
+        assert caught.value.field == field
+        assert text in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.slow
+    @settings(max_examples=80)
+    @given(
+        st.fixed_dictionaries(
+            {
+                "answer": st.sampled_from(["devices", "epsilon", "domain", "error"]),
+                "devices": numbers,
+                "epsilon": numbers,
+                "error": numbers,
+                "form": st.sampled_from(["labels", "yes_no"]),
+                "labels": st.text(max_size=20),
+                "lifetime": numbers,
+                "horizon": st.text(max_size=10),
+                "call": st.text(max_size=10),
+                "lasting": st.booleans(),
+            }
+        )
+    )
+    def test_any_input_gives_answer_or_one_line(self, setting):
+        refused = None
+        try:
+            answer_to(setting).plan_answer.command(NAMED.name)
+        except HushmoteError as e:
+            refused = str(e)
+        assert refused is None or "\n" not in refused
 
 
-@pytest.mark.parametrize(
-    ("setting", "changes", "field"),
-    [
-        (SMALL, {"name": "A room"}, "name"),
-        (SMALL, {"owner": ""}, "owner"),
-        (SMALL, {"purpose": "a\0b"}, "purpose"),
-        (SMALL | {"unit": "x" * 21}, {}, "unit"),
-        (SMALL | {"low": -1e16}, {}, "low"),
-        ({"form": "labels", "labels": "x" * 1200 + ",b"}, {}, ""),
-    ],
-)
-def test_a_file_that_would_be_refused_says_which_field(setting, changes, field):
-    with pytest.raises(FileRefused) as caught:
-        answer_to(setting).plan_answer.file(replace(NAMED, **changes))
-    assert caught.value.field == field
-    assert "\n" not in caught.value.reason
+class TestFile:
+    @pytest.mark.parametrize(
+        ("setting", "changes", "field"),
+        [
+            (SMALL, {"name": "A room"}, "name"),
+            (SMALL, {"owner": ""}, "owner"),
+            (SMALL, {"purpose": "a\0b"}, "purpose"),
+            (SMALL | {"unit": "x" * 21}, {}, "unit"),
+            (SMALL | {"low": -1e16}, {}, "low"),
+            ({"form": "labels", "labels": "x" * 1200 + ",b"}, {}, ""),
+        ],
+        ids=["name", "owner", "purpose", "unit", "low", "labels"],
+    )
+    def test_refusal_names_field(self, setting, changes, field):
+        with pytest.raises(FileRefused) as caught:
+            answer_to(setting).plan_answer.file(replace(NAMED, **changes))
+        assert caught.value.field == field
+        assert "\n" not in caught.value.reason
+
+    def test_number_needs_its_range(self):
+        with pytest.raises(PlanError, match="needs a number's range"):
+            answer_to(SMALL | {"low": None}).plan_answer.file(NAMED)
 
 
-def test_a_file_of_a_number_needs_its_range():
-    with pytest.raises(PlanError, match="needs a number's range"):
-        answer_to(SMALL | {"low": None}).plan_answer.file(NAMED)
+class TestSearch:
+    def test_ends_when_superseded(self):
+        class Superseded(Exception):
+            pass
 
+        seen = []
 
-def test_a_search_that_nobody_waits_for_ends():
-    class Superseded(Exception):
-        pass
+        def before_each() -> None:
+            seen.append(1)
+            if len(seen) == 3:
+                raise Superseded
 
-    seen = []
-
-    def before_each() -> None:
-        seen.append(1)
-        if len(seen) == 3:
-            raise Superseded
-
-    with pytest.raises(Superseded):
-        answer_to({"answer": "epsilon", "domain": 8}, before_each)
-    assert len(seen) == 3
+        with pytest.raises(Superseded):
+            answer_to({"answer": "epsilon", "domain": 8}, before_each)
+        assert len(seen) == 3
 
 
 @pytest.fixture(scope="module")
@@ -280,74 +301,79 @@ def typed(browser, name: str, text: str) -> None:
     field.send_keys(text)
 
 
-def test_sliders_move_the_answer_by_keyboard(page, browser):
-    browser.open(f"{page}/plan")
-    assert "20,000 devices" in said(browser)
-    browser.find("input[type=range][aria-label='Devices']").send_keys(Keys.ARROW_RIGHT)
-    browser.says("from each of 21,000 devices")
-    browser.find("[aria-label='ε, what one report may tell'] input[type=range]").send_keys(Keys.ARROW_LEFT)
-    browser.says(in_locale(belief(1.95), Reader(Locale("en", "US"))))
-    browser.find("[aria-label='Work out: Devices']").send_keys(Keys.SPACE)
-    browser.until(lambda: "Take one report" not in browser.text, "the answer is still the error")
-    error = browser.find("#quantity-error").get_attribute("value")
-    assert f"±{float(error):g} points, 95 times in 100" in said(browser)
-    assert browser.find("#quantity-devices").get_attribute("readonly")
-    assert barriers(browser) == []
-    browser.resize(360, dark=True)
-    browser.until(lambda: browser.overflow() <= 0, "it is too wide")
-    assert barriers(browser) == []
-    for y in (0, 600, 100_000):  # wherever one is, the answer is in sight
-        browser.script("window.scrollTo(0, arguments[0])", y)
-        top, bottom = browser.script(
-            "const r = document.querySelector('.plan-answer').getBoundingClientRect();"
-            "return [r.top, r.bottom - window.innerHeight]"
+class TestView:
+    def test_sliders_work_by_keyboard(self, page, browser):
+        browser.open(f"{page}/plan")
+        assert "20,000 devices" in said(browser)
+        browser.find("input[type=range][aria-label='Devices']").send_keys(Keys.ARROW_RIGHT)
+        browser.says("from each of 21,000 devices")
+        browser.find("[aria-label='ε, what one report may tell'] input[type=range]").send_keys(
+            Keys.ARROW_LEFT
         )
-        assert top >= 0 >= bottom, y
-    assert not browser.errors()
+        browser.says(in_locale(belief(1.95), Reader(Locale("en", "US"))))
+        browser.find("[aria-label='Work out: Devices']").send_keys(Keys.SPACE)
+        browser.until(lambda: "Take one report" not in browser.text, "the answer is still the error")
+        error = browser.find("#quantity-error").get_attribute("value")
+        assert f"±{float(error):g} points, 95 times in 100" in said(browser)
+        assert browser.find("#quantity-devices").get_attribute("readonly")
+        assert barriers(browser) == []
+        browser.resize(360, dark=True)
+        browser.until(lambda: browser.overflow() <= 0, "it is too wide")
+        assert barriers(browser) == []
+        for y in (0, 600, 100_000):  # wherever one is, the answer is in sight
+            browser.script("window.scrollTo(0, arguments[0])", y)
+            top, bottom = browser.script(
+                "const r = document.querySelector('.plan-answer').getBoundingClientRect();"
+                "return [r.top, r.bottom - window.innerHeight]"
+            )
+            assert top >= 0 >= bottom, y
+        assert not browser.errors()
 
+    def test_impossible_plans_give_one_line(self, page, browser):
+        browser.open(f"{page}/plan")
+        said(browser)
+        for text, line in (
+            ("1e30", "whole number of devices"),
+            ("-1", "from 2 to"),
+            ("e", "whole number of devices"),
+        ):
+            typed(browser, "devices", text)
+            browser.until(lambda line=line: line in browser.find("#quantity-devices-note").text, line)
+        browser.find("[aria-label='Work out: ε, what one report may tell']").click()
+        browser.until(
+            lambda: not browser.find("#quantity-error").get_attribute("readonly"), "no keys are taken"
+        )
+        typed(browser, "devices", "30")
+        typed(browser, "error", "0.1")
+        browser.says("No epsilon up to 16 gives ±0.001")
+        assert "Traceback" not in browser.text
+        assert not browser.errors()
 
-def test_impossible_plans_and_wild_numbers_are_one_line(page, browser):
-    browser.open(f"{page}/plan")
-    said(browser)
-    for text, line in (
-        ("1e30", "whole number of devices"),
-        ("-1", "from 2 to"),
-        ("e", "whole number of devices"),
-    ):
-        typed(browser, "devices", text)
-        browser.until(lambda line=line: line in browser.find("#quantity-devices-note").text, line)
-    browser.find("[aria-label='Work out: ε, what one report may tell']").click()
-    browser.until(lambda: not browser.find("#quantity-error").get_attribute("readonly"), "no keys are taken")
-    typed(browser, "devices", "30")
-    typed(browser, "error", "0.1")
-    browser.says("No epsilon up to 16 gives ±0.001")
-    assert "Traceback" not in browser.text
-    assert not browser.errors()
-
-
-def test_the_file_downloads_and_is_an_experiment(page, browser):
-    browser.open(f"{page}/plan")
-    said(browser)
-    browser.named("one of some labels", "[role=radio]").click()
-    labels = browser.find("[aria-label='Labels, with commas between them']")
-    browser.until(labels.is_displayed, "the field for labels is not there")
-    labels.send_keys(Keys.CONTROL, "a")
-    labels.send_keys("hot, <b>cold</b>")
-    browser.find("[aria-label='Owner: who answers for it']").send_keys("me@example.org")
-    browser.says("Write who owns the experiment and why it is asked")
-    browser.find("[aria-label='Purpose: why it is asked; people who take part read it']").send_keys("Warm?")
-    name = browser.find("[aria-label='Name of the experiment']")
-    name.send_keys(Keys.CONTROL, "a")
-    name.send_keys("A B")
-    browser.says("write 1 to 32 of a-z, 0-9, _ and -")
-    name.send_keys(Keys.CONTROL, "a")
-    name.send_keys("from_page")
-    browser.says('name = "from_page"')
-    browser.says('labels = ["hot", "<b>cold</b>"]')
-    browser.named("Download the file").click()
-    path: Path = browser.folder / "from_page.toml"
-    browser.until(path.exists, "no file")
-    assert tomllib.loads(path.read_text())["labels"] == ["hot", "<b>cold</b>"]
-    assert run(f"hushmote experiment show {path}").exit_code == 0
-    browser.resize(360)
-    browser.until(lambda: browser.overflow() <= 0, "it is too wide")
+    def test_downloads_valid_file(self, page, browser):
+        browser.open(f"{page}/plan")
+        said(browser)
+        browser.named("one of some labels", "[role=radio]").click()
+        labels = browser.find("[aria-label='Labels, with commas between them']")
+        browser.until(labels.is_displayed, "the field for labels is not there")
+        labels.send_keys(Keys.CONTROL, "a")
+        labels.send_keys("hot, <b>cold</b>")
+        browser.find("[aria-label='Owner: who answers for it']").send_keys("me@example.org")
+        browser.says("Write who owns the experiment and why it is asked")
+        browser.find("[aria-label='Purpose: why it is asked; people who take part read it']").send_keys(
+            "Warm?"
+        )
+        name = browser.find("[aria-label='Name of the experiment']")
+        name.send_keys(Keys.CONTROL, "a")
+        name.send_keys("A B")
+        browser.says("write 1 to 32 of a-z, 0-9, _ and -")
+        name.send_keys(Keys.CONTROL, "a")
+        name.send_keys("from_page")
+        browser.says('name = "from_page"')
+        browser.says('labels = ["hot", "<b>cold</b>"]')
+        browser.named("Download the file").click()
+        path: Path = browser.folder / "from_page.toml"
+        browser.until(path.exists, "no file")
+        assert tomllib.loads(path.read_text())["labels"] == ["hot", "<b>cold</b>"]
+        assert run(f"hushmote experiment show {path}").exit_code == 0
+        browser.resize(360)
+        browser.until(lambda: browser.overflow() <= 0, "it is too wide")

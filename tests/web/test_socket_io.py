@@ -1,4 +1,4 @@
-"""What NiceGUI's socket.io takes from clients that are no browser of the page; against the real process."""
+"""NiceGUI's socket.io and clients other than the page's browser, against the real process."""
 
 import contextlib
 import http.client
@@ -58,10 +58,10 @@ def is_closed(client: Connection) -> bool:
         {"Origin": "https://evil.example"},
         {"Upgrade": "websocket"},  # without Connection: Upgrade it is no WebSocket
     ],
-    ids=str,
+    ids=["plain", "foreign origin", "upgrade without connection"],
 )
 @pytest.mark.parametrize("transport", ["polling", "websocket", "polling&j=0"])
-def test_no_session_begins_without_a_websocket(page, method, headers, transport):
+def test_session_needs_websocket(page, method, headers, transport):
     with contextlib.closing(http.client.HTTPConnection(urlsplit(page).netloc, timeout=WAIT_S)) as connection:
         connection.request(method, PATH + transport, headers=headers)
         answer = connection.getresponse()
@@ -73,7 +73,7 @@ def test_no_session_begins_without_a_websocket(page, method, headers, transport)
     assert foreign or body == b"This is for WebSockets alone: let a proxy pass their Upgrade header.\n"
 
 
-def test_no_session_of_long_polling_begins_by_a_websocket(page):
+def test_websocket_starts_no_long_polling_session(page):
     with pytest.raises((ConnectionClosed, InvalidStatus)), opened(page, "polling") as client:
         client.recv(WAIT_S)
 

@@ -1,4 +1,4 @@
-"""Exactly once, whatever is killed: the short form of benchmarks/chaos.py, and verdicts that are bad."""
+"""Exactly-once counting, whatever is killed: the short form of benchmarks/chaos.py, and failing verdicts."""
 
 import datetime
 from dataclasses import replace
@@ -34,55 +34,6 @@ FAULTS = {
 }
 
 
-def test_counts_acknowledged_reports_once_whatever_is_killed(tmp_path):
-    url = f"sqlite:///{tmp_path}/store.sqlite"
-    verdict = run(tmp_path, url, plan(211, FAULTS, 11, gap_s=0.3), Setting(boards=20, least=1001))
-    assert verdict.exact, verdict
-    assert verdict.kills >= 6
-    assert verdict.told > 1000
-    assert verdict.duplicates > 0  # something was sent or delivered again
-    assert set(verdict.rejected) == {"duplicate"}
-    assert verdict.unanswered == 0  # a board that died leaves what it had under way
-
-
-def test_killed_group_counts_numbers_with_many_gaps(tmp_path):
-    url = f"sqlite:///{tmp_path}/store.sqlite"
-    setting = Setting(boards=4, gap_s=0.003, aggregators=2, share="chaos", least=4800)
-    faults = plan(7, {"kill aggregator": 3, "kill aggregator as it commits": 2, "cut boards": 1}, 4)
-    verdict = run(tmp_path, url, faults, setting)
-    assert verdict.exact, verdict
-    assert verdict.told >= 4800  # three of the boards skip 40 numbers, and then send hundreds in a row
-
-
-def test_database_failures_lose_and_duplicate_nothing(tmp_path):
-    faults = {"kill database": 2, "cut database": 2, "swallow database": 1, "kill aggregator": 1}
-    with Cluster() as postgres:
-        url = postgres.url(postgres.create())
-        verdict = run(tmp_path, url, plan(23, faults, 7, gap_s=0.3), Setting(boards=20), database=postgres)
-    assert verdict.exact, verdict
-    assert verdict.kills == 4
-    assert verdict.published == verdict.told == verdict.counted
-
-
-def test_a_killed_pooler_loses_and_doubles_nothing(tmp_path):
-    faults = {"kill database": 4, "kill aggregator": 4}
-    setting = Setting(boards=20, aggregators=2, share="pooled")
-    with Cluster(settings={"synchronous_commit": "off"}) as postgres, Pgbouncer(postgres) as pooler:
-        url = postgres.url(postgres.create())
-        verdict = run(tmp_path, url, plan(1, faults, 10, gap_s=0.3), setting, database=pooler)
-    assert verdict.exact, verdict
-    assert verdict.kills == 10
-    assert verdict.published == verdict.told == verdict.counted
-
-
-def test_broker_kill_loses_nothing_while_aggregator_keeps_up(tmp_path):
-    url = f"sqlite:///{tmp_path}/store.sqlite"
-    verdict = run(tmp_path, url, plan(1, {"kill broker while connected": 1}, 1), Setting(boards=10))
-    assert verdict.exact, verdict
-    assert verdict.kills == 1
-    assert verdict.published == verdict.counted
-
-
 # At some time reports are only at servers that are killed; then the aggregators that come back count them.
 NODES = ("kill nodes with no aggregator", "kill aggregator as it commits", "kill node", "kill all nodes")
 SITES = ("cut node", "unplug all nodes", "fill node")
@@ -91,44 +42,79 @@ SOON = ("-c", with_setting("ingest.nats.consumer", "ACK_WAIT_S", 5.0))
 CLUSTER = Setting(boards=10, gap_s=0.05, cluster=True, aggregators=2, between=600, program=SOON)
 
 
-@pytest.mark.long
-def test_counts_once_though_all_servers_and_aggregators_die(
-    tmp_path,
-):
-    url = f"sqlite:///{tmp_path}/store.sqlite"
-    verdict = run(tmp_path, url, [Fault(kind, 0.5, 0.0) for kind in NODES], CLUSTER)
-    assert verdict.exact, verdict
-    assert verdict.published == verdict.told == verdict.counted
-    assert verdict.unseen > 0  # told, and no aggregator had it, when servers were killed
-    assert verdict.servers >= 5
-    assert set(verdict.rejected) <= {"duplicate"}
+class TestFaults:
+    def test_counts_acknowledged_reports_once_whatever_is_killed(self, tmp_path):
+        url = f"sqlite:///{tmp_path}/store.sqlite"
+        verdict = run(tmp_path, url, plan(211, FAULTS, 11, gap_s=0.3), Setting(boards=20, least=1001))
+        assert verdict.exact, verdict
+        assert verdict.kills >= 6
+        assert verdict.told > 1000
+        assert verdict.duplicates > 0  # something was sent or delivered again
+        assert set(verdict.rejected) == {"duplicate"}
+        assert verdict.unanswered == 0  # a board that died leaves what it had under way
+
+    def test_killed_group_counts_numbers_with_many_gaps(self, tmp_path):
+        url = f"sqlite:///{tmp_path}/store.sqlite"
+        setting = Setting(boards=4, gap_s=0.003, aggregators=2, share="chaos", least=4800)
+        faults = plan(7, {"kill aggregator": 3, "kill aggregator as it commits": 2, "cut boards": 1}, 4)
+        verdict = run(tmp_path, url, faults, setting)
+        assert verdict.exact, verdict
+        assert verdict.told >= 4800  # three of the boards skip 40 numbers, and then send hundreds in a row
+
+    def test_database_failures_lose_and_duplicate_nothing(self, tmp_path):
+        faults = {"kill database": 2, "cut database": 2, "swallow database": 1, "kill aggregator": 1}
+        with Cluster() as postgres:
+            url = postgres.url(postgres.create())
+            verdict = run(
+                tmp_path, url, plan(23, faults, 7, gap_s=0.3), Setting(boards=20), database=postgres
+            )
+        assert verdict.exact, verdict
+        assert verdict.kills == 4
+        assert verdict.published == verdict.told == verdict.counted
+
+    def test_killed_pooler_loses_and_duplicates_nothing(self, tmp_path):
+        faults = {"kill database": 4, "kill aggregator": 4}
+        setting = Setting(boards=20, aggregators=2, share="pooled")
+        with Cluster(settings={"synchronous_commit": "off"}) as postgres, Pgbouncer(postgres) as pooler:
+            url = postgres.url(postgres.create())
+            verdict = run(tmp_path, url, plan(1, faults, 10, gap_s=0.3), setting, database=pooler)
+        assert verdict.exact, verdict
+        assert verdict.kills == 10
+        assert verdict.published == verdict.told == verdict.counted
+
+    def test_broker_kill_loses_nothing_while_aggregator_keeps_up(self, tmp_path):
+        url = f"sqlite:///{tmp_path}/store.sqlite"
+        verdict = run(tmp_path, url, plan(1, {"kill broker while connected": 1}, 1), Setting(boards=10))
+        assert verdict.exact, verdict
+        assert verdict.kills == 1
+        assert verdict.published == verdict.counted
+
+    @pytest.mark.long
+    def test_counts_once_though_all_servers_and_aggregators_die(
+        self,
+        tmp_path,
+    ):
+        url = f"sqlite:///{tmp_path}/store.sqlite"
+        verdict = run(tmp_path, url, [Fault(kind, 0.5, 0.0) for kind in NODES], CLUSTER)
+        assert verdict.exact, verdict
+        assert verdict.published == verdict.told == verdict.counted
+        assert verdict.unseen > 0  # told, and no aggregator had it, when servers were killed
+        assert verdict.servers >= 5
+        assert set(verdict.rejected) <= {"duplicate"}
+
+    @pytest.mark.long
+    def test_split_network_full_disk_and_power_cut_lose_nothing(self, tmp_path, needs_sites):
+        url = f"sqlite:///{tmp_path}/store.sqlite"
+        faults = [Fault(kind, 0.5, 0.0) for kind in SITES]
+        verdict = run(tmp_path, url, faults, replace(CLUSTER, aggregators=1, sites=True, sync="always"))
+        assert verdict.exact, verdict
+        assert verdict.published == verdict.told == verdict.counted
+        assert verdict.servers == 3
 
 
-@pytest.mark.long
-def test_split_network_full_disk_and_power_cut_lose_nothing(tmp_path, needs_sites):
-    url = f"sqlite:///{tmp_path}/store.sqlite"
-    faults = [Fault(kind, 0.5, 0.0) for kind in SITES]
-    verdict = run(tmp_path, url, faults, replace(CLUSTER, aggregators=1, sites=True, sync="always"))
-    assert verdict.exact, verdict
-    assert verdict.published == verdict.told == verdict.counted
-    assert verdict.servers == 3
-
-
-@pytest.mark.parametrize("cluster", [False, True])
-def test_detects_aggregator_that_acknowledges_before_commit(tmp_path, cluster):
-    url = f"sqlite:///{tmp_path}/store.sqlite"
-    hasty = Path(__file__).parent.parent / "support" / "hasty_serve.py"
-    faults = [Fault("kill aggregator between acknowledging and committing", 0.0, 0.0)]
-    program = (str(hasty), str(tmp_path / "hasty"))
-    setting = replace(CLUSTER, cluster=cluster, aggregators=1, program=program)
-    verdict = run(tmp_path, url, faults, setting)
-    assert verdict.lost > 0, verdict
-    assert not verdict.exact
-    assert verdict.kills == 1
-
-
-def test_a_plan_is_drawn_from_its_seed():
-    assert plan(1, FAULTS, 50) == plan(1, FAULTS, 50) != plan(2, FAULTS, 50)
+class TestPlan:
+    def test_is_drawn_from_its_seed(self):
+        assert plan(1, FAULTS, 50) == plan(1, FAULTS, 50) != plan(2, FAULTS, 50)
 
 
 NUMBERS = range(1, 11)
@@ -150,34 +136,44 @@ def counted(tmp_path):
         yield store, board
 
 
-def test_a_store_that_holds_what_was_published_is_exact(counted):
-    store, board = counted
-    board.told.remove(10)  # it may have arrived
-    verdict = judge(store, {"d": board})
-    assert verdict.exact
-    assert (verdict.published, verdict.told, verdict.counted, verdict.untold) == (10, 9, 10, 1)
+class TestVerdict:
+    @pytest.mark.parametrize("cluster", [False, True])
+    def test_detects_acknowledgement_before_commit(self, tmp_path, cluster):
+        url = f"sqlite:///{tmp_path}/store.sqlite"
+        hasty = Path(__file__).parent.parent / "support" / "hasty_serve.py"
+        faults = [Fault("kill aggregator between acknowledging and committing", 0.0, 0.0)]
+        program = (str(hasty), str(tmp_path / "hasty"))
+        setting = replace(CLUSTER, cluster=cluster, aggregators=1, program=program)
+        verdict = run(tmp_path, url, faults, setting)
+        assert verdict.lost > 0, verdict
+        assert not verdict.exact
+        assert verdict.kills == 1
 
+    def test_store_with_all_published_reports_is_exact(self, counted):
+        store, board = counted
+        board.told.remove(10)  # it may have arrived
+        verdict = judge(store, {"d": board})
+        assert verdict.exact
+        assert (verdict.published, verdict.told, verdict.counted, verdict.untold) == (10, 9, 10, 1)
 
-def test_acknowledged_but_uncounted_report_is_lost(counted):
-    store, board = counted
-    board.published[11] = board.published[10]
-    board.told.add(11)
-    verdict = judge(store, {"d": board})
-    assert verdict.lost == 1
-    assert not verdict.exact
+    def test_acknowledged_but_uncounted_report_is_lost(self, counted):
+        store, board = counted
+        board.published[11] = board.published[10]
+        board.told.add(11)
+        verdict = judge(store, {"d": board})
+        assert verdict.lost == 1
+        assert not verdict.exact
 
+    def test_unpublished_report_is_strange(self, counted):
+        store, board = counted
+        del board.published[10]
+        assert judge(store, {"d": board}).strange == 1
 
-def test_a_report_that_nobody_published_is_strange(counted):
-    store, board = counted
-    del board.published[10]
-    assert judge(store, {"d": board}).strange == 1
-
-
-@pytest.mark.parametrize(("change", "off"), [("count = 2", 1), ("code = 40", 2)])
-def test_report_counted_twice_or_under_wrong_code_is_miscounted(counted, change, off):
-    store, board = counted
-    with store.engine.begin() as connection:
-        connection.exec_driver_sql(f"UPDATE histogram SET {change} WHERE code = 7")
-    verdict = judge(store, {"d": board})
-    assert verdict.miscounted == off
-    assert not verdict.exact
+    @pytest.mark.parametrize(("change", "off"), [("count = 2", 1), ("code = 40", 2)])
+    def test_report_counted_twice_or_wrongly_is_miscounted(self, counted, change, off):
+        store, board = counted
+        with store.engine.begin() as connection:
+            connection.exec_driver_sql(f"UPDATE histogram SET {change} WHERE code = 7")
+        verdict = judge(store, {"d": board})
+        assert verdict.miscounted == off
+        assert not verdict.exact

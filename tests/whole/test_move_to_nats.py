@@ -34,7 +34,7 @@ def report_some(boards: LivingBoards, count: int) -> None:
 
 
 @pytest.mark.long
-def test_boards_that_report_all_the_time_lose_nothing(tmp_path: Path, postgres: Cluster):
+def test_boards_lose_nothing_during_the_move(tmp_path: Path, postgres: Cluster):
     """From its first second a new server is what the boards' old address leads to."""
 
     def run(*arguments: str) -> str:

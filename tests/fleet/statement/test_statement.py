@@ -204,11 +204,8 @@ class TestHowToAgree:
         asks_first = fleet_facts.Consent()
         unknown = tmp_path / "policy.json"  # of a firmware in C, say
         unknown.write_text(json.dumps(dataclasses.asdict(POLICY)))
-        assert (
-            fleet_facts.consent_of(folder, POLICY, unknown)
-            == fleet_facts.consent_of(None, POLICY, unknown)
-            == asks_first
-        )
+        for fleet_folder in (folder, None):
+            assert fleet_facts.consent_of(fleet_folder, POLICY, unknown) == asks_first
         signed = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",), consent="forms of study 7"))
         given = fleet_facts.consent_of(signed, POLICY, unknown)
         assert given == fleet_facts.Consent(True, "forms of study 7")

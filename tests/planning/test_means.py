@@ -1,4 +1,4 @@
-"""Plans of a mean: the worst population there can be, a stated one, and which mechanism is taken."""
+"""Plans for a mean: the worst population, a stated one, and the best design."""
 
 import math
 
@@ -52,7 +52,7 @@ def test_worst_population_is_at_both_ends_for_direct_codes():
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.05, 0.2])
-def test_a_stated_deviation_is_that_of_the_population(spread: float):
+def test_bell_has_the_stated_deviation(spread: float):
     shares = bell(256, spread)
     x = positions(256)
     mean = shares @ x
@@ -61,8 +61,10 @@ def test_a_stated_deviation_is_that_of_the_population(spread: float):
     assert math.sqrt(shares @ (x - mean) ** 2) == pytest.approx(spread, abs=0.01)
 
 
-@pytest.mark.parametrize("question", [Question("mean"), Question("mean", spread=0.1)])
-def test_mean_question_and_error_agree(question: Question):
+@pytest.mark.parametrize(
+    "question", [Question("mean"), Question("mean", spread=0.1)], ids=["worst", "stated"]
+)
+def test_question_and_error_agree(question: Question):
     design = best_design(32, 1_000_000, question)
     about = question_places(design, question)
     statistic = about.statistic(32, 0)
@@ -74,7 +76,7 @@ def test_mean_question_and_error_agree(question: Question):
 
 
 @pytest.mark.slow
-def test_the_design_is_the_best_of_those_that_answer_a_mean():
+def test_best_design_has_the_least_variance_of_the_mean():
     design = best_design(64, 1_000_000, Question("mean"))
     assert design.answers(Question("mean"))
     for other in (Question("range"), Question("quantile", 0.5), Question("frequency")):

@@ -35,7 +35,7 @@ QUESTIONS = {
 
 class TestExpectedError:
     @pytest.mark.parametrize("name", QUESTIONS)
-    def test_is_the_error_that_estimates_have(self, name: str):
+    def test_equals_that_of_estimates(self, name: str):
         domain, question = QUESTIONS[name]
         design = best_design(domain, 3_000_000, question)
         rng, reports, place = np.random.default_rng(2), 20_000, 0
@@ -120,7 +120,7 @@ class TestPlan:
         assert fields["bins"] == 63
         assert fields["planned"]["missing"] == 0.12
 
-    def test_says_what_is_missing_and_how_well_it_is_known(self):
+    def test_shows_the_missing_share_and_its_error(self):
         made = answer(self.REQUEST)
         fact = dict(made.facts)["no reading"]
         assert fact.startswith("12% of the devices, known to ±")
@@ -133,7 +133,7 @@ class TestPlan:
         request = PlanRequest(devices=20_000, epsilon=2.0, values=63, statistics="mean", missing=0.12)
         assert answer(request).plan.design.choice.mechanism != "sw"
 
-    def test_of_a_life_includes_it(self):
+    def test_of_a_lifetime_includes_it(self):
         request = PlanRequest(
             devices=20_000,
             values=15,
@@ -149,6 +149,6 @@ class TestPlan:
         assert made.error > answer(replace(request, missing=None)).error
 
     @pytest.mark.parametrize("share", [-0.1, 0.995, float("nan")])
-    def test_refuses_a_share_that_leaves_nobody(self, share: float):
+    def test_rejects_a_share_that_leaves_no_device(self, share: float):
         with fails(r"the share without a reading is from 0 to 0\.99, not", PlanError):
             answer(PlanRequest(devices=1000, epsilon=1.0, values=8, missing=share))

@@ -1,4 +1,4 @@
-"""Predicted errors against exact enumeration and drawn fleets; plans that meet what was wanted."""
+"""Predicted errors compared with exact enumeration and simulated fleets; plans that meet their targets."""
 
 import itertools
 import math
@@ -80,18 +80,6 @@ def enumerated_variance(design: Design, population: np.ndarray, asked: np.ndarra
     return total
 
 
-@pytest.mark.parametrize("choice", [TREE, HASH, DIRECT])
-@pytest.mark.parametrize(("low", "high"), [(0, 1), (2, 6), (0, 4)])
-def test_variances_are_those_of_the_boards_exact_distribution(choice: Choice, low: int, high: int) -> None:
-    design = Design(7, 1_500_000, choice)
-    asked = np.zeros(7)
-    asked[low:high] = 1
-    found = parabola(design, asked[:, None])
-    for share in (0.0, 0.3, 1.0):
-        population = share * asked / asked.sum() + (1 - share) * (1 - asked) / (1 - asked).sum()
-        assert found.at(share)[0] == pytest.approx(enumerated_variance(design, population, asked), rel=1e-9)
-
-
 def estimated_variance(design: Design, population: np.ndarray, low: int, high: int) -> float:
     """Variance, times reports, of what estimate() says of a range: by its answers to one code after another.
 
@@ -118,304 +106,317 @@ def estimated_variance(design: Design, population: np.ndarray, low: int, high: i
     return total
 
 
-def test_a_plan_promises_what_the_estimator_keeps() -> None:
-    """Levels that are direct and few reports on the last one: where other least squares would show most."""
-    plan = solve(Question(share=0.1, ranges=((25, 60),)), epsilon=4 * MICRO, domain=100, error=0.01)
-    population = np.full(100, 0.9 / 65)
-    population[25:60] = 0.1 / 35
-    kept = estimated_variance(plan.design, population, 25, 60)
-    assert 1.96 * math.sqrt(kept / plan.devices) == pytest.approx(0.01, rel=1e-4)
-    assert 10_400 < plan.devices < 10_500
+class TestVariance:
+    @pytest.mark.parametrize("choice", [TREE, HASH, DIRECT], ids=["tree", "hash", "direct"])
+    @pytest.mark.parametrize(("low", "high"), [(0, 1), (2, 6), (0, 4)])
+    def test_matches_the_exact_distribution_of_boards(self, choice: Choice, low: int, high: int) -> None:
+        design = Design(7, 1_500_000, choice)
+        asked = np.zeros(7)
+        asked[low:high] = 1
+        found = parabola(design, asked[:, None])
+        for share in (0.0, 0.3, 1.0):
+            population = share * asked / asked.sum() + (1 - share) * (1 - asked) / (1 - asked).sum()
+            assert found.at(share)[0] == pytest.approx(
+                enumerated_variance(design, population, asked), rel=1e-9
+            )
+
+    @pytest.mark.parametrize(
+        ("domain", "g"),
+        [(7, 3), (9, 3), (10, 3), (26, 5), (64, 7), (130, 11), (12, 2), (7, 5), (9, 9), (2, 2)],
+    )
+    @pytest.mark.parametrize("share", [0.0, 0.2, 1.0, None])
+    def test_of_one_direct_value_needs_no_enumeration(self, domain: int, g: int, share: float | None) -> None:
+        """Powers of g, one value beyond them, three digits, direct answers: lines are counted exactly."""
+        design = Design(domain, 1_500_000, flat(domain, g))
+        general = parabola(design, np.eye(domain)).mean().at(share)[0]
+        assert variance(design, Question("frequency", share)) == pytest.approx(general, rel=1e-9)
+
+    def test_is_largest_at_the_worst_share(self) -> None:
+        design = Design(7, 3_000_000, TREE)
+        found = parabola(design, np.array([[1], [1], [0], [0], [0], [0], [0]]))
+        worst = found.at(None)[0]
+        assert worst == pytest.approx(max(found.at(f)[0] for f in np.linspace(0, 1, 1001)), rel=1e-5)
+        assert worst > found.at(0.0)[0]
+
+    @pytest.mark.parametrize("choice", [TREE, HASH, DIRECT], ids=["tree", "hash", "direct"])
+    def test_of_several_statistics_is_their_mean(self, choice: Choice) -> None:
+        design = Design(9, 2_000_000, choice)
+        population = np.arange(1.0, 10) / 45
+        asked = np.eye(9)[:, 2:5] + np.eye(9)[:, 4:7]
+        each = [enumerated_variance(design, population, column) for column in asked.T]
+        assert mean_variance(design, population, asked) == pytest.approx(np.mean(each), rel=1e-9)
+
+    def test_of_ranges_is_averaged_at_the_given_share(self) -> None:
+        design = best_design(24, 3_000_000, Question())
+        pairs = [(a, b) for a, b in itertools.combinations(range(25), 2) if b - a < 24]
+        asked = np.array([[low <= i < high for low, high in pairs] for i in range(24)], float)
+        found = parabola(design, asked).at(0.5).mean()
+        assert variance(design, Question(share=0.5)) == pytest.approx(found)
+        assert found <= variance(design, Question()) < 1.1 * found
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        "question",
+        [Question(), Question("quantile", 0.5), Question(width=50)],
+        ids=["ranges", "median", "wide ranges"],
+    )
+    def test_of_a_sample_represents_all_statistics(self, question: Question) -> None:
+        design = best_design(128, 1_000_000, question)
+        whole = variance(design, question)
+        assert well_sampled(design, question)
+        few = 40 * design.classes
+        assert not well_sampled(design, question, few)
+        assert places(design, question, few).variance.mean() == pytest.approx(whole, rel=0.05)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [500_000, 2_000_000, 4_000_000, 7_000_000])
-@pytest.mark.parametrize(
-    ("domain", "low", "high", "share", "kind"),
-    [
-        (2, 1, 2, 0.3, "frequency"),
-        (7, 2, 3, 0.9, "frequency"),
-        (12, 0, 1, 0.0, "frequency"),
-        (20, 4, 9, 0.1, "range"),
-        (27, 9, 18, 0.5, "range"),
-        (20, 0, 10, 0.5, "quantile"),
-    ],
-)
-def test_every_kind_of_plan_promises_what_the_estimator_keeps(
-    epsilon: int, domain: int, low: int, high: int, share: float, kind: Kind
-) -> None:
-    ranges = ((low, high),) if kind == "range" else ()
-    design = best_design(domain, epsilon, Question(kind, share, None, ranges))
-    asked = np.zeros(domain)
-    asked[low:high] = 1
-    population = share * asked / asked.sum() + (1 - share) * (1 - asked) / (1 - asked).sum()
-    predicted = parabola(design, asked[:, None]).at(share)[0]
-    assert predicted == pytest.approx(estimated_variance(design, population, low, high), rel=1e-9)
+QUESTIONS = {
+    "frequency": Question("frequency"),
+    "rare frequency": Question("frequency", 0.05),
+    "ranges": Question("range"),
+    "ranges of one width": Question("range", width=5),
+    "two ranges": Question("range", 0.2, ranges=((3, 9), (0, 2))),
+    "quantile": Question("quantile", 0.9),
+    "mean": Question("mean", spread=0.1),
+}
 
 
-@pytest.mark.parametrize(
-    ("domain", "g"), [(7, 3), (9, 3), (10, 3), (26, 5), (64, 7), (130, 11), (12, 2), (7, 5), (9, 9), (2, 2)]
-)
-@pytest.mark.parametrize("share", [0.0, 0.2, 1.0, None])
-def test_one_value_asked_directly_needs_no_enumeration(domain: int, g: int, share: float | None) -> None:
-    """Powers of g, one value beyond them, three digits, direct answers: lines are counted exactly."""
-    design = Design(domain, 1_500_000, flat(domain, g))
-    general = parabola(design, np.eye(domain)).mean().at(share)[0]
-    assert variance(design, Question("frequency", share)) == pytest.approx(general, rel=1e-9)
+class TestPromise:
+    def test_is_kept_by_the_estimator(self) -> None:
+        """Direct levels with few reports on the last one, where other least squares would differ most."""
+        plan = solve(Question(share=0.1, ranges=((25, 60),)), epsilon=4 * MICRO, domain=100, error=0.01)
+        population = np.full(100, 0.9 / 65)
+        population[25:60] = 0.1 / 35
+        kept = estimated_variance(plan.design, population, 25, 60)
+        assert 1.96 * math.sqrt(kept / plan.devices) == pytest.approx(0.01, rel=1e-4)
+        assert 10_400 < plan.devices < 10_500
 
+    @pytest.mark.slow
+    @pytest.mark.parametrize("epsilon", [500_000, 2_000_000, 4_000_000, 7_000_000])
+    @pytest.mark.parametrize(
+        ("domain", "low", "high", "share", "kind"),
+        [
+            (2, 1, 2, 0.3, "frequency"),
+            (7, 2, 3, 0.9, "frequency"),
+            (12, 0, 1, 0.0, "frequency"),
+            (20, 4, 9, 0.1, "range"),
+            (27, 9, 18, 0.5, "range"),
+            (20, 0, 10, 0.5, "quantile"),
+        ],
+    )
+    def test_of_every_kind_is_kept_by_the_estimator(
+        self, epsilon: int, domain: int, low: int, high: int, share: float, kind: Kind
+    ) -> None:
+        ranges = ((low, high),) if kind == "range" else ()
+        design = best_design(domain, epsilon, Question(kind, share, None, ranges))
+        asked = np.zeros(domain)
+        asked[low:high] = 1
+        population = share * asked / asked.sum() + (1 - share) * (1 - asked) / (1 - asked).sum()
+        predicted = parabola(design, asked[:, None]).at(share)[0]
+        assert predicted == pytest.approx(estimated_variance(design, population, low, high), rel=1e-9)
 
-@pytest.mark.parametrize(("domain", "epsilon"), [(9, 100_000), (10, MICRO), (30, 1_500_000), (50, 2 * MICRO)])
-def test_cells_for_single_values_are_optimal_with_known_sum(domain: int, epsilon: int) -> None:
-    """Cases in which the variance of a lone support, which knows of no sum, is least with other cells."""
-    chosen = oracle.choose(domain, epsilon, FREQUENCIES)
-    exact: dict[int, float] = {}
-    for g in (*primes(domain), domain):
-        if flat_channel(domain, g, epsilon):
-            design = Design(domain, epsilon, flat(domain, g))
-            exact[g % domain] = parabola(design, np.eye(domain)).mean().at(0.0)[0]
-    assert chosen.variance == pytest.approx(min(exact.values()), rel=1e-9)
-    g = dict(chosen.parameters).get("g", 0)
-    assert exact[g] == min(exact.values())
-    lone = best_channel(domain, epsilon).g
-    assert exact[lone % domain] > exact[g] * 1.001
-
-
-def test_the_worst_share_is_the_worst() -> None:
-    design = Design(7, 3_000_000, TREE)
-    found = parabola(design, np.array([[1], [1], [0], [0], [0], [0], [0]]))
-    worst = found.at(None)[0]
-    assert worst == pytest.approx(max(found.at(f)[0] for f in np.linspace(0, 1, 1001)), rel=1e-5)
-    assert worst > found.at(0.0)[0]
-
-
-@pytest.mark.parametrize("choice", [TREE, HASH, DIRECT])
-def test_the_mean_over_statistics_in_any_population(choice: Choice) -> None:
-    design = Design(9, 2_000_000, choice)
-    population = np.arange(1.0, 10) / 45
-    asked = np.eye(9)[:, 2:5] + np.eye(9)[:, 4:7]
-    each = [enumerated_variance(design, population, column) for column in asked.T]
-    assert mean_variance(design, population, asked) == pytest.approx(np.mean(each), rel=1e-9)
-
-
-def test_ranges_are_averaged_with_given_share() -> None:
-    design = best_design(24, 3_000_000, Question())
-    pairs = [(a, b) for a, b in itertools.combinations(range(25), 2) if b - a < 24]
-    asked = np.array([[low <= i < high for low, high in pairs] for i in range(24)], float)
-    found = parabola(design, asked).at(0.5).mean()
-    assert variance(design, Question(share=0.5)) == pytest.approx(found)
-    assert found <= variance(design, Question()) < 1.1 * found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("question", [Question(), Question("quantile", 0.5), Question(width=50)])
-def test_a_sample_of_the_statistics_stands_for_all(question: Question) -> None:
-    design = best_design(128, 1_000_000, question)
-    whole = variance(design, question)
-    assert well_sampled(design, question)
-    few = 40 * design.classes
-    assert not well_sampled(design, question, few)
-    assert places(design, question, few).variance.mean() == pytest.approx(whole, rel=0.05)
-
-
-QUESTIONS = (
-    Question("frequency"),
-    Question("frequency", 0.05),
-    Question("range"),
-    Question("range", width=5),
-    Question("range", 0.2, ranges=((3, 9), (0, 2))),
-    Question("quantile", 0.9),
-    Question("mean", spread=0.1),
-)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_solution_meets_target_error_and_is_tight(question: Question) -> None:
-    error = 0.05
-    plan = solve(question, epsilon=MICRO, domain=16, error=error)
-    assert plan.error <= error < half_width(plan.devices - 1, plan.design, question)
-    plan = solve(question, devices=8000, domain=16, error=error)
-    assert plan.error <= error
-    assert half_width(8000, best_design(16, plan.design.epsilon - 1000, question), question) > error
-    if not question.ranges:
-        plan = solve(question, devices=8000, epsilon=MICRO, error=error)
+    @pytest.mark.slow
+    @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+    def test_meets_the_target_error_and_is_tight(self, question: Question) -> None:
+        error = 0.05
+        plan = solve(question, epsilon=MICRO, domain=16, error=error)
+        assert plan.error <= error < half_width(plan.devices - 1, plan.design, question)
+        plan = solve(question, devices=8000, domain=16, error=error)
         assert plan.error <= error
-    if question.all_ranges:  # of other questions there may be as many values as are planned at most
-        larger = best_design(plan.design.domain + 1, MICRO, question)
-        assert half_width(8000, larger, question) > error
+        assert half_width(8000, best_design(16, plan.design.epsilon - 1000, question), question) > error
+        if not question.ranges:
+            plan = solve(question, devices=8000, epsilon=MICRO, error=error)
+            assert plan.error <= error
+        if question.all_ranges:  # of other questions there may be as many values as are planned at most
+            larger = best_design(plan.design.domain + 1, MICRO, question)
+            assert half_width(8000, larger, question) > error
 
 
-def test_yes_or_no_is_randomized_response_at_its_worst_share() -> None:
-    plan = solve(Question("frequency"), devices=10_000, epsilon=MICRO, domain=2)
-    p = math.e / (1 + math.e)
-    assert plan.design.choice.mechanism == "rr"
-    assert plan.stderr == pytest.approx(0.5 / (2 * p - 1) / 100, rel=1e-6)
+class TestDesign:
+    @pytest.mark.parametrize(
+        ("domain", "epsilon"), [(9, 100_000), (10, MICRO), (30, 1_500_000), (50, 2 * MICRO)]
+    )
+    def test_cells_for_single_values_are_optimal(self, domain: int, epsilon: int) -> None:
+        """Cases in which the variance of a lone support, which knows of no sum, is least with other cells."""
+        chosen = oracle.choose(domain, epsilon, FREQUENCIES)
+        exact: dict[int, float] = {}
+        for g in (*primes(domain), domain):
+            if flat_channel(domain, g, epsilon):
+                design = Design(domain, epsilon, flat(domain, g))
+                exact[g % domain] = parabola(design, np.eye(domain)).mean().at(0.0)[0]
+        assert chosen.variance == pytest.approx(min(exact.values()), rel=1e-9)
+        g = dict(chosen.parameters).get("g", 0)
+        assert exact[g] == min(exact.values())
+        lone = best_channel(domain, epsilon).g
+        assert exact[lone % domain] > exact[g] * 1.001
 
+    def test_of_yes_or_no_is_randomized_response_at_the_worst_share(self) -> None:
+        plan = solve(Question("frequency"), devices=10_000, epsilon=MICRO, domain=2)
+        p = math.e / (1 + math.e)
+        assert plan.design.choice.mechanism == "rr"
+        assert plan.stderr == pytest.approx(0.5 / (2 * p - 1) / 100, rel=1e-6)
 
-def test_a_common_value_gets_other_cells_than_a_rare_one() -> None:
-    rare, common = (best_design(64, 4_000_000, Question("frequency", f)) for f in (0.0, 0.5))
-    assert rare.choice != common.choice
-    question = Question("frequency", 0.5)
-    assert variance(common, question) < 0.8 * variance(rare, question)
+    def test_of_a_common_value_has_other_cells_than_a_rare_one(self) -> None:
+        rare, common = (best_design(64, 4_000_000, Question("frequency", f)) for f in (0.0, 0.5))
+        assert rare.choice != common.choice
+        question = Question("frequency", 0.5)
+        assert variance(common, question) < 0.8 * variance(rare, question)
 
-
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ({"devices": 1000}, r"add two of epsilon \(2 is a common choice\) or values or error"),
-        ({"devices": 1000, "epsilon": MICRO, "domain": 8, "error": 0.1}, "one must be left open"),
-        ({"devices": 1, "epsilon": MICRO, "domain": 8}, "devices must be from 2"),
-        ({"devices": 1000, "epsilon": 999, "domain": 8}, "epsilon must be from 0.001 to 16, not 0.000999"),
-        ({"devices": 1000, "epsilon": 16_000_001, "domain": 8}, "epsilon must be from 0.001 to 16"),
-        ({"devices": 1000, "epsilon": MICRO, "domain": 1}, "from 2 to 16777216 values, not 1"),
-        ({"devices": 1000, "epsilon": MICRO, "domain": 70_000}, "up to 65536 values"),
-        ({"devices": 1000, "epsilon": MICRO, "error": 0.0}, "between 0 and 0.3"),
-        ({"devices": 1000, "epsilon": MICRO, "error": math.nan}, "between 0 and 0.3"),
-        ({"devices": 1000, "epsilon": MICRO, "error": 1e-200}, "at least 1e-09"),
-        ({"devices": 1000, "domain": 8, "error": 0.001}, "no epsilon up to 16 gives ±0.001"),
-        ({"devices": 1000, "epsilon": MICRO, "error": 0.001}, "not even 2 values"),
-        ({"epsilon": 1000, "domain": 8, "error": 1e-6}, "devices at epsilon 0.001: ask for less"),
-    ],
-)
-def test_plans_that_do_not_exist_say_what_is_possible(given: dict, text: str) -> None:
-    with fails(text.replace("±", "."), PlanError):
-        solve(Question(), **given)
-
-
-def test_alternatives_named_in_refusals_are_feasible() -> None:
-    with pytest.raises(PlanError, match="would do") as refused:
-        solve(Question(), devices=1000, domain=8, error=0.01)
-    needed = int(str(refused.value).split(";")[1].split()[0].replace(",", ""))
-    assert solve(Question(), devices=needed, domain=8, error=0.01).error <= 0.01
-
-
-@pytest.mark.parametrize(
-    "question", [Question("range", ranges=((5, 3),)), Question("range", width=8), Question(ranges=((0, 8),))]
-)
-def test_ranges_outside_the_domain_are_refused(question: Question) -> None:
-    with fails("8", PlanError):
-        solve(question, devices=1000, epsilon=MICRO, domain=8)
-
-
-def test_every_question_has_a_workload_inside_the_domain() -> None:
-    for question in QUESTIONS:
-        workload_of(question, 16).check(16)
-    assert len(workload_of(Question(width=10), 5000).ranges) <= 64
+    def test_every_question_has_a_workload_inside_the_domain(self) -> None:
+        for question in QUESTIONS.values():
+            workload_of(question, 16).check(16)
+        assert len(workload_of(Question(width=10), 5000).ranges) <= 64
 
 
 # A life of reports
 
 
-@pytest.mark.parametrize(
-    ("calls", "every", "cap"), [(0, 5, 2), (1, 1, 1), (7, 3, 2), (12, 4, 12), (9, 2, 20)]
-)
-def test_expected_reports_are_those_of_the_coin_and_the_cap(calls: int, every: int, cap: int) -> None:
-    made = np.arange(calls + 1)
-    exact = np.minimum(made, cap) @ stats.binom.pmf(made, calls, 1 / every)
-    assert reports_made(calls, every, cap) == pytest.approx(exact, abs=1e-12)
+class TestReportsMade:
+    @pytest.mark.parametrize(
+        ("calls", "every", "cap"), [(0, 5, 2), (1, 1, 1), (7, 3, 2), (12, 4, 12), (9, 2, 20)]
+    )
+    def test_match_the_coin_and_the_cap(self, calls: int, every: int, cap: int) -> None:
+        made = np.arange(calls + 1)
+        exact = np.minimum(made, cap) @ stats.binom.pmf(made, calls, 1 / every)
+        assert reports_made(calls, every, cap) == pytest.approx(exact, abs=1e-12)
+
+    @pytest.mark.parametrize(("cap", "share"), [(1, 0.632), (4, 0.805), (10, 0.875)])
+    def test_use_the_known_share_of_a_budget(self, cap: int, share: float) -> None:
+        assert float(reports_made(cap * 10_000, 10_000, cap)) / cap == pytest.approx(share, abs=5e-4)
 
 
-@pytest.mark.parametrize(("cap", "share"), [(1, 0.632), (4, 0.805), (10, 0.875)])
-def test_horizon_of_cap_times_every_uses_known_budget_share(cap: int, share: float) -> None:
-    assert float(reports_made(cap * 10_000, 10_000, cap)) / cap == pytest.approx(share, abs=5e-4)
+class TestDuration:
+    @pytest.mark.parametrize(
+        ("text", "seconds"),
+        [
+            ("10min", 600),
+            ("hour", 3600),
+            ("2 years", 63_072_000),
+            ("90d", 7_776_000),
+            ("30 s", 30),
+            ("s", 1),
+            ("1.5h", 5400),
+        ],
+    )
+    def test_is_parsed(self, text: str, seconds: float) -> None:
+        assert parse_duration(text) == seconds
 
-
-@pytest.mark.parametrize(("calls", "cap"), [(10, 3), (365, 1), (365, 2), (400, 30)])
-def test_every_gives_the_last_day_most_reports(calls: int, cap: int) -> None:
-    every = np.arange(1, 4 * calls)
-    last = reports_made(calls, every, cap) - reports_made(calls - 1, every, cap)
-    chosen = choose_every(Rhythm(86_400, calls * 86_400), cap)
-    assert last[chosen - 1] == pytest.approx(last.max(), rel=1e-5)
-
-
-def test_every_call_reports_where_the_budget_outlasts_them() -> None:
-    assert choose_every(Rhythm(86_400, 30 * 86_400), 30) == 1
-    assert choose_every(Rhythm(1, 3 * 365 * 86_400), 1) <= 1 << 24
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("10min", 600),
-        ("hour", 3600),
-        ("2 years", 63_072_000),
-        ("90d", 7_776_000),
-        ("30 s", 30),
-        ("s", 1),
-        ("1.5h", 5400),
-    ],
-)
-def test_times_are_read(text: str, seconds: float) -> None:
-    assert parse_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "soon", "10", "-1d", "0h", "101y", "2 fortnights"])
-def test_other_times_are_refused(text: str) -> None:
-    with fails("a time", PlanError):
-        parse_duration(text)
+    @pytest.mark.parametrize("text", ["", "soon", "10", "-1d", "0h", "101y", "2 fortnights"])
+    def test_rejects_other_texts(self, text: str) -> None:
+        with fails("a time", PlanError):
+            parse_duration(text)
 
 
 YEAR = Rhythm(86_400, 365 * 86_400)
 
 
-@pytest.mark.slow
-def test_few_large_reports_win_and_stay_within_the_budget() -> None:
-    life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(4 * MICRO, 1e-6), YEAR)
-    assert (life.best.cap, life.best.composition) == (1, "basic")
-    for s in life.spendings:
-        assert s.epsilon >= 1000
-        assert s.composition == "optimal" or s.cap * s.epsilon <= 4 * MICRO
-    basic, optimal = (
-        next(s for s in life.spendings if s.cap == 365 and s.composition == c) for c in ("basic", "optimal")
+class TestRhythm:
+    @pytest.mark.parametrize(("calls", "cap"), [(10, 3), (365, 1), (365, 2), (400, 30)])
+    def test_every_gives_the_last_day_the_most_reports(self, calls: int, cap: int) -> None:
+        every = np.arange(1, 4 * calls)
+        last = reports_made(calls, every, cap) - reports_made(calls - 1, every, cap)
+        chosen = choose_every(Rhythm(86_400, calls * 86_400), cap)
+        assert last[chosen - 1] == pytest.approx(last.max(), rel=1e-5)
+
+    def test_every_call_reports_if_the_budget_lasts(self) -> None:
+        assert choose_every(Rhythm(86_400, 30 * 86_400), 30) == 1
+        assert choose_every(Rhythm(1, 3 * 365 * 86_400), 1) <= 1 << 24
+
+    def test_windows_add_up_to_the_horizon(self) -> None:
+        rhythm = Rhythm(600, 28 * 86_400)
+        total = sum(rhythm.in_window(7, 1000, 2, 1008 * week) for week in (1, 2, 3, 4))
+        assert total == pytest.approx(float(reports_made(4032, 1000, 2)))
+
+    def test_weekly_calls_show_a_seventh_each_day(self) -> None:
+        rhythm = Rhythm(7 * 86_400, 365 * 86_400)
+        assert rhythm.in_window(1, 10, 1) == pytest.approx(rhythm.in_window(7, 10, 1) / 7)
+
+
+class TestLifetime:
+    @pytest.mark.slow
+    def test_few_large_reports_win_within_the_budget(self) -> None:
+        life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(4 * MICRO, 1e-6), YEAR)
+        assert (life.best.cap, life.best.composition) == (1, "basic")
+        for s in life.spendings:
+            assert s.epsilon >= 1000
+            assert s.composition == "optimal" or s.cap * s.epsilon <= 4 * MICRO
+        basic, optimal = (
+            next(s for s in life.spendings if s.cap == 365 and s.composition == c)
+            for c in ("basic", "optimal")
+        )
+        assert life.error(life.best, 1) < life.error(optimal, 1) < life.error(basic, 1)
+
+    @pytest.mark.slow
+    def test_no_report_costs_more_than_the_policy_allows(self) -> None:
+        life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(8 * MICRO), YEAR, limit=500_000)
+        assert max(s.epsilon for s in life.spendings) == 500_000
+        assert life.best.cap == 16
+
+    @pytest.mark.slow
+    def test_delta_helps_if_reports_must_be_small(self) -> None:
+        life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(4 * MICRO, 1e-6), YEAR, limit=50_000)
+        assert (life.best.composition, life.best.rule) == ("optimal", "count")
+        assert life.best.cap >= 284  # what optimal composition allows of ε = 0.05 within (4, 1e-6)
+
+    def test_first_day_is_more_accurate_than_the_last(self) -> None:
+        life = plan_lifetime(Question("frequency"), 20_000, 2, LifetimeBudget(2 * MICRO), YEAR)
+        assert life.error(life.best, 1, first=True) < life.error(life.best, 1)
+        assert life.best.per_device(365) == pytest.approx(life.best.used * life.best.cap)
+
+    @refusals(
+        (LifetimeBudget(999), YEAR, "lifetime epsilon"),
+        (LifetimeBudget(MICRO, 1.0), YEAR, "delta"),
+        (LifetimeBudget(MICRO), Rhythm(86_400, 3600), "holds no call"),
+        (LifetimeBudget(MICRO), Rhythm(1, 2 * 365 * 86_400), "every 2 seconds or more rarely"),
+        call=lambda budget, rhythm: plan_lifetime(Question(), 1000, 8, budget, rhythm),
+        error=PlanError,
     )
-    assert life.error(life.best, 1) < life.error(optimal, 1) < life.error(basic, 1)
+    def test_rejects_impossible_budgets(self, refusal: Refusal):
+        refusal.check()
 
 
-@pytest.mark.slow
-def test_no_report_costs_more_than_the_policy_allows() -> None:
-    life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(8 * MICRO), YEAR, limit=500_000)
-    assert max(s.epsilon for s in life.spendings) == 500_000
-    assert life.best.cap == 16
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("given", "text"),
+        [
+            ({"devices": 1000}, r"add two of epsilon \(2 is a common choice\) or values or error"),
+            ({"devices": 1000, "epsilon": MICRO, "domain": 8, "error": 0.1}, "one must be left open"),
+            ({"devices": 1, "epsilon": MICRO, "domain": 8}, "devices must be from 2"),
+            (
+                {"devices": 1000, "epsilon": 999, "domain": 8},
+                "epsilon must be from 0.001 to 16, not 0.000999",
+            ),
+            ({"devices": 1000, "epsilon": 16_000_001, "domain": 8}, "epsilon must be from 0.001 to 16"),
+            ({"devices": 1000, "epsilon": MICRO, "domain": 1}, "from 2 to 16777216 values, not 1"),
+            ({"devices": 1000, "epsilon": MICRO, "domain": 70_000}, "up to 65536 values"),
+            ({"devices": 1000, "epsilon": MICRO, "error": 0.0}, "between 0 and 0.3"),
+            ({"devices": 1000, "epsilon": MICRO, "error": math.nan}, "between 0 and 0.3"),
+            ({"devices": 1000, "epsilon": MICRO, "error": 1e-200}, "at least 1e-09"),
+            ({"devices": 1000, "domain": 8, "error": 0.001}, "no epsilon up to 16 gives ±0.001"),
+            ({"devices": 1000, "epsilon": MICRO, "error": 0.001}, "not even 2 values"),
+            ({"epsilon": 1000, "domain": 8, "error": 1e-6}, "devices at epsilon 0.001: ask for less"),
+        ],
+    )
+    def test_impossible_plan_says_what_is_possible(self, given: dict, text: str) -> None:
+        with fails(text.replace("±", "."), PlanError):
+            solve(Question(), **given)
 
+    def test_suggested_alternative_is_feasible(self) -> None:
+        with pytest.raises(PlanError, match="would do") as refused:
+            solve(Question(), devices=1000, domain=8, error=0.01)
+        needed = int(str(refused.value).split(";")[1].split()[0].replace(",", ""))
+        assert solve(Question(), devices=needed, domain=8, error=0.01).error <= 0.01
 
-@pytest.mark.slow
-def test_a_delta_pays_where_reports_must_be_small() -> None:
-    life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(4 * MICRO, 1e-6), YEAR, limit=50_000)
-    assert (life.best.composition, life.best.rule) == ("optimal", "count")
-    assert life.best.cap >= 284  # what optimal composition allows of ε = 0.05 within (4, 1e-6)
+    @pytest.mark.parametrize(
+        "question",
+        [Question("range", ranges=((5, 3),)), Question("range", width=8), Question(ranges=((0, 8),))],
+        ids=["reversed", "too wide", "everything"],
+    )
+    def test_ranges_outside_the_domain_are_rejected(self, question: Question) -> None:
+        with fails("8", PlanError):
+            solve(question, devices=1000, epsilon=MICRO, domain=8)
 
-
-def test_the_first_day_shows_more_than_the_last() -> None:
-    life = plan_lifetime(Question("frequency"), 20_000, 2, LifetimeBudget(2 * MICRO), YEAR)
-    assert life.error(life.best, 1, first=True) < life.error(life.best, 1)
-    assert life.best.per_device(365) == pytest.approx(life.best.used * life.best.cap)
-
-
-def test_windows_add_up_to_the_horizon() -> None:
-    rhythm = Rhythm(600, 28 * 86_400)
-    total = sum(rhythm.in_window(7, 1000, 2, 1008 * week) for week in (1, 2, 3, 4))
-    assert total == pytest.approx(float(reports_made(4032, 1000, 2)))
-
-
-def test_boards_that_call_weekly_show_a_seventh_each_day() -> None:
-    rhythm = Rhythm(7 * 86_400, 365 * 86_400)
-    assert rhythm.in_window(1, 10, 1) == pytest.approx(rhythm.in_window(7, 10, 1) / 7)
-
-
-@refusals(
-    (LifetimeBudget(999), YEAR, "lifetime epsilon"),
-    (LifetimeBudget(MICRO, 1.0), YEAR, "delta"),
-    (LifetimeBudget(MICRO), Rhythm(86_400, 3600), "holds no call"),
-    (LifetimeBudget(MICRO), Rhythm(1, 2 * 365 * 86_400), "every 2 seconds or more rarely"),
-    call=lambda budget, rhythm: plan_lifetime(Question(), 1000, 8, budget, rhythm),
-    error=PlanError,
-)
-def test_lives_that_make_no_sense_are_refused(refusal: Refusal):
-    refusal.check()
-
-
-def test_errors_beyond_what_floats_tell_of_fleets_are_answered() -> None:
-    design = solve(Question(), devices=100, epsilon=1000, domain=2).design
-    assert devices_for(design, Question(), 1e-9) > 1 << 53
-    with fails("ask for less", PlanError):
-        solve(Question(), epsilon=1000, domain=2, error=1e-9)
+    def test_fleets_too_large_for_floats_are_rejected(self) -> None:
+        design = solve(Question(), devices=100, epsilon=1000, domain=2).design
+        assert devices_for(design, Question(), 1e-9) > 1 << 53
+        with fails("ask for less", PlanError):
+            solve(Question(), epsilon=1000, domain=2, error=1e-9)

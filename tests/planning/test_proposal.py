@@ -1,4 +1,4 @@
-"""Readings that somebody has propose a plan."""
+"""Plans proposed from a column of readings."""
 
 import re
 from pathlib import Path
@@ -26,64 +26,61 @@ def data(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_column_proposes_type_range_bins_and_unit(data: Path):
-    request = propose(f"{data}:Temperatur (°C)", PlanRequest()).request
-    assert (request.values, request.low, request.high, request.unit) == (50, 15.0, 25.0, "°C")
-    assert (request.epsilon, request.error, request.devices) == (2.0, 0.05, None)
-    request = propose(f"{data}:temp_f", PlanRequest(devices=1000, low=0, high=200)).request
-    assert (request.low, request.high, request.unit, request.epsilon, request.error) == (
-        0,
-        200,
-        "°F",
-        2.0,
-        None,
+class TestColumn:
+    def test_proposes_type_range_bins_and_unit(self, data: Path):
+        request = propose(f"{data}:Temperatur (°C)", PlanRequest()).request
+        assert (request.values, request.low, request.high, request.unit) == (50, 15.0, 25.0, "°C")
+        assert (request.epsilon, request.error, request.devices) == (2.0, 0.05, None)
+        request = propose(f"{data}:temp_f", PlanRequest(devices=1000, low=0, high=200)).request
+        assert (request.low, request.high, request.unit, request.epsilon, request.error) == (
+            0,
+            200,
+            "°F",
+            2.0,
+            None,
+        )
+        request = propose(f"{data}:rooms", PlanRequest()).request
+        assert (request.values, request.low, request.high, request.unit) == (6, 1, 7, "")
+        assert propose(f"{data}:mode", PlanRequest()).request.values == ("heat", "idle")
+        assert propose(f"{data}:open", PlanRequest()).request.values == "yes-no"
+
+    def test_ignores_a_few_extreme_readings(self, tmp_path: Path):
+        file = tmp_path / "a.csv"
+        file.write_text("x\n" + "".join(f"{20 + i / 1000}\n" for i in range(999)) + "9999\n")
+        made = propose(f"{file}:x", PlanRequest())
+        assert (made.request.low, made.request.high) == (20.0, 21.0)
+        assert "1 reading beyond that" in made.words
+
+    def test_decimal_comma_is_read_unless_ambiguous(self, data: Path, tmp_path: Path):
+        assert read_column(data, "temp_f", "number", PlanError)[:2] == (60.5, 61.5)
+        quoted = tmp_path / "b.csv"
+        quoted.write_text('x,y\n"1,234",2\n')
+        with fails("not a number", PlanError):
+            read_column(quoted, "x", "number", PlanError)
+        thousands = tmp_path / "c.csv"
+        thousands.write_text("x;y\n1.234,5;2\n-0,5;2\n1.234;3\n")
+        assert read_column(thousands, "x", "number", PlanError) == (1234.5, -0.5, 1.234)
+
+    @pytest.mark.parametrize(
+        ("column", "bins", "says"),
+        [
+            (":none", None, "has no column 'none'; it has id, Temperatur"),
+            ("", None, "--input needs a column: --input "),
+            (":empty", None, "has no reading: all its cells are empty"),
+            *((":same", bins, "all readings in same of") for bins in (None, 64)),
+            (":note", None, "has 100 different texts, too many for labels"),
+            (":tiny", None, "boards tell thousandths apart"),
+        ],
     )
-    request = propose(f"{data}:rooms", PlanRequest()).request
-    assert (request.values, request.low, request.high, request.unit) == (6, 1, 7, "")
-    assert propose(f"{data}:mode", PlanRequest()).request.values == ("heat", "idle")
-    assert propose(f"{data}:open", PlanRequest()).request.values == "yes-no"
+    def test_unusable_data_is_one_line(self, data: Path, column: str, bins: int | None, says: str):
+        with fails(re.escape(says), PlanError):
+            propose(f"{data}{column}", PlanRequest(values=bins))
 
-
-def test_a_few_readings_far_away_are_no_part_of_the_range(tmp_path: Path):
-    file = tmp_path / "a.csv"
-    file.write_text("x\n" + "".join(f"{20 + i / 1000}\n" for i in range(999)) + "9999\n")
-    made = propose(f"{file}:x", PlanRequest())
-    assert (made.request.low, made.request.high) == (20.0, 21.0)
-    assert "1 reading beyond that" in made.words
-
-
-def test_a_decimal_comma_is_read_where_no_comma_stands_between(data: Path, tmp_path: Path):
-    assert read_column(data, "temp_f", "number", PlanError)[:2] == (60.5, 61.5)
-    quoted = tmp_path / "b.csv"
-    quoted.write_text('x,y\n"1,234",2\n')
-    with fails("not a number", PlanError):
-        read_column(quoted, "x", "number", PlanError)
-    thousands = tmp_path / "c.csv"
-    thousands.write_text("x;y\n1.234,5;2\n-0,5;2\n1.234;3\n")
-    assert read_column(thousands, "x", "number", PlanError) == (1234.5, -0.5, 1.234)
-
-
-@pytest.mark.parametrize(
-    ("column", "bins", "says"),
-    [
-        (":none", None, "has no column 'none'; it has id, Temperatur"),
-        ("", None, "--input needs a column: --input "),
-        (":empty", None, "has no reading: all its cells are empty"),
-        *((":same", bins, "all readings in same of") for bins in (None, 64)),
-        (":note", None, "has 100 different texts, too many for labels"),
-        (":tiny", None, "boards tell thousandths apart"),
-    ],
-)
-def test_rejects_unusable_data_in_one_line(data: Path, column: str, bins: int | None, says: str):
-    with fails(re.escape(says), PlanError):
-        propose(f"{data}{column}", PlanRequest(values=bins))
-
-
-def test_the_first_column_that_proposes_a_plan_is_named(data: Path, tmp_path: Path):
-    assert column_of(data) == "Temperatur (°C)"
-    (tmp_path / "none.csv").write_text("")
-    with fails(r"none.csv is empty$", PlanError):
-        column_of(tmp_path / "none.csv")
+    def test_first_usable_column_is_named(self, data: Path, tmp_path: Path):
+        assert column_of(data) == "Temperatur (°C)"
+        (tmp_path / "none.csv").write_text("")
+        with fails(r"none.csv is empty$", PlanError):
+            column_of(tmp_path / "none.csv")
 
 
 class TestMissing:
@@ -96,14 +93,14 @@ class TestMissing:
         assert propose(f"{file}:open", PlanRequest()).request.missing == 0.25
         assert propose(f"{file}:open", PlanRequest(missing=0.1)).request.missing == 0.1
 
-    def test_without_blanks_nothing_is_propose(self, tmp_path: Path):
+    def test_full_column_leaves_the_setting_out(self, tmp_path: Path):
         file = tmp_path / "a.csv"
         file.write_text("t\n" + "21.5\n20\n22.25\n" * 30)
         made = propose(f"{file}:t", PlanRequest())
         assert made.request.missing is None
         assert "missing" not in made.words
 
-    def test_a_power_of_two_of_bins_is_one_less(self, tmp_path: Path):
+    def test_reduces_a_power_of_two_of_bins_by_one(self, tmp_path: Path):
         file = tmp_path / "a.csv"
         file.write_text("t\n" + "".join(f"{i / 10}\n" for i in range(321)))
         bins = [

@@ -1,4 +1,4 @@
-"""What a plan's histograms give away, and the ε of a report that a wanted one of a histogram allows."""
+"""The ε of a plan's histograms, and the ε of a report for a given ε of a histogram."""
 
 import pytest
 
@@ -20,6 +20,7 @@ MONTHS = Rhythm(3600, 90 * 86_400)
         (Question("frequency"), 16, 0.05, 26_000),
         (Question(), 6, 0.5, 2_000),
     ],
+    ids=["yes or no", "16 labels", "ranges"],
 )
 def test_answer_keeps_wanted_epsilon_and_is_tight(
     question: Question, domain: int, wanted: float, devices: int
@@ -31,11 +32,11 @@ def test_answer_keeps_wanted_epsilon_and_is_tight(
     assert histogram(best_design(domain, epsilon + EPSILON_STEP, question), devices).epsilon > wanted
 
 
-def test_loose_wanted_epsilon_allows_largest() -> None:
+def test_loose_target_allows_the_largest_epsilon() -> None:
     assert epsilon_for_histogram(Question("frequency"), 100, 2, 20.0) == EPSILON_MAX
 
 
-def test_a_part_of_a_report_hides_nobody() -> None:
+def test_partial_report_hides_nobody() -> None:
     """Expected reports are rounded down, to the safe side; a single report has its own ε."""
     design = best_design(2, 2 * MICRO, Question("frequency"))
     seen = histogram(design, 999.9)
@@ -56,7 +57,7 @@ def test_reports_of_one_board_in_one_histogram_add_up() -> None:
     assert seen["a day"].epsilon > seen["30 days"].epsilon > seen["all of it"].epsilon
 
 
-def test_boards_that_call_once_a_day_have_one_report_in_a_day() -> None:
+def test_daily_calls_put_one_report_in_a_day() -> None:
     daily = Rhythm(86_400, 90 * 86_400)
     life = plan_lifetime(Question("frequency"), 50_000, 2, LifetimeBudget(4 * MICRO), daily, limit=MICRO)
     assert [one.own_reports for one in lifetime_histograms(life).values()] == [1, 4, 4, 4]

@@ -1,4 +1,4 @@
-"""Fake devices gain what theory says, no more than their cap, and are seen or not as the documents say."""
+"""Fake devices: their gain, its limits, and whether they are detected."""
 
 import json
 from pathlib import Path
@@ -27,156 +27,156 @@ TABLE = {
 """The experiments of the page's table, each a number from 0 to 64."""
 
 
-@pytest.mark.parametrize("kind", ["random:0.1", "promote:6.4:0.1", "shift:0:32:0.1", "flood:6.4:0.1"])
-@pytest.mark.parametrize("experiment", [*TABLE.values(), number(300, 3)], ids=[*TABLE, "hh, 3"])
-def test_the_gain_is_what_theory_says(experiment: Experiment, kind: str):
-    """200,000 reports, a tenth forged: within 6.5 standard errors of all reports' own estimate (1e-10 each).
+class TestGain:
+    @pytest.mark.parametrize("kind", ["random:0.1", "promote:6.4:0.1", "shift:0:32:0.1", "flood:6.4:0.1"])
+    @pytest.mark.parametrize("experiment", [*TABLE.values(), number(300, 3)], ids=[*TABLE, "hh, 3"])
+    def test_matches_theory(self, experiment: Experiment, kind: str):
+        """Forge a tenth of 200,000 reports: within 6.5 standard errors of their own estimate (1e-10 each).
 
-    The forged part varies no more than the honest one, and both are in that error.
-    """
-    rng = np.random.default_rng(1)
-    people = rng.multinomial(180_000, np.full(experiment.domain, 1 / experiment.domain))
-    truth = people / people.sum()
-    honest = vectorised.histogram(experiment, people, rng)
-    plan = attack.parse(experiment, kind)
-    outcome, counts = attack.run(experiment, plan, 20_000, 1, honest, truth, rng)
-    assert outcome.reports == counts.sum() == 200_000
-    assert outcome.share == 0.1
-    weights = plan.weights(experiment)
-    if plan.kind == "random":
-        weights[np.argmax(truth)] = 1
-    error = estimate(experiment, counts).linear(weights).stderr
-    assert abs(outcome.attacked - outcome.truth - outcome.theory) < 6.5 * error
+        The forged part varies no more than the honest one, and both are in that error.
+        """
+        rng = np.random.default_rng(1)
+        people = rng.multinomial(180_000, np.full(experiment.domain, 1 / experiment.domain))
+        truth = people / people.sum()
+        honest = vectorised.histogram(experiment, people, rng)
+        plan = attack.parse(experiment, kind)
+        outcome, counts = attack.run(experiment, plan, 20_000, 1, honest, truth, rng)
+        assert outcome.reports == counts.sum() == 200_000
+        assert outcome.share == 0.1
+        weights = plan.weights(experiment)
+        if plan.kind == "random":
+            weights[np.argmax(truth)] = 1
+        error = estimate(experiment, counts).linear(weights).stderr
+        assert abs(outcome.attacked - outcome.truth - outcome.theory) < 6.5 * error
 
+    def test_of_a_promoted_value_matches_the_paper(self):
+        """Cao, Jia, Gong 2021: the share times (1 - q) / (p - q) - f, exactly, for direct and hashed answers.
 
-def test_promoting_a_value_gains_what_the_paper_says():
-    """Cao, Jia, Gong 2021: the share times (1 - q) / (p - q) - f, exactly, for direct and hashed answers.
+        Where the domain is no power of g it is a little less: the known sum of all shares takes a part back.
+        """
+        powers = [designed("olh", 81, 1, g=3), designed("olh", 49, 2, g=7)]
+        flat = [experiment for experiment in TABLE.values() if experiment.mechanism != "hh"]
+        for experiment in flat + powers:
+            truth = np.full(experiment.domain, 1 / experiment.domain)
+            plan = attack.parse(experiment, "promote:0.1:0.1")
+            channel = level_channel(experiment.levels[0])
+            paper = 0.05 * ((1 - channel.q) / (channel.p - channel.q) - truth[0])
+            found = attack.gain(experiment, plan, 0.05, truth, plan.weights(experiment))
+            if experiment.mechanism == "olh" and experiment not in powers:
+                assert 0.98 * paper < found < paper
+            else:
+                assert found == pytest.approx(paper, rel=1e-9)
 
-    Where the domain is no power of g it is a little less: the known sum of all shares takes a part back.
-    """
-    powers = [designed("olh", 81, 1, g=3), designed("olh", 49, 2, g=7)]
-    flat = [experiment for experiment in TABLE.values() if experiment.mechanism != "hh"]
-    for experiment in flat + powers:
-        truth = np.full(experiment.domain, 1 / experiment.domain)
+    def test_is_largest_for_the_codes_that_are_sent(self):
+        experiment = designed("olh", 64, 1, g=3)
+        truth = np.full(64, 1 / 64)
+        plan = attack.parse(experiment, "shift:0.2:0.5:0.1")
+        best = attack.gain(experiment, plan, 0.05, truth, plan.weights(experiment))
+        rng = np.random.default_rng(1)
+        honest = np.zeros(experiment.code_count, int)
+        honest[0] = 2
+        for _ in range(50):
+            seeds = rng.multinomial(10_000, np.full(80, 1 / 80))
+            cells = rng.integers(0, 3, 80)
+            counts = np.zeros((80, 3), int)
+            counts[np.arange(80), cells] = seeds
+            value = estimate(experiment, counts.reshape(-1)).frequencies @ plan.weights(experiment)
+            assert 0.05 * (value - plan.weights(experiment) @ truth) < best
+
+    def test_is_limited_by_the_cap_of_each_device(self):
+        fields = {"budget": {"rule": "sum", "cap": 3_000_000}, "every": 10}
+        experiment = designed("grr", 16, 1, **fields)
+        honest = np.full(16, 100)
         plan = attack.parse(experiment, "promote:0.1:0.1")
-        channel = level_channel(experiment.levels[0])
-        paper = 0.05 * ((1 - channel.q) / (channel.p - channel.q) - truth[0])
-        found = attack.gain(experiment, plan, 0.05, truth, plan.weights(experiment))
-        if experiment.mechanism == "olh" and experiment not in powers:
-            assert 0.98 * paper < found < paper
-        else:
-            assert found == pytest.approx(paper, rel=1e-9)
+        for calls, reports in ((2, 2), (3, 3), (1000, 3)):
+            outcome, _ = attack.run(
+                experiment, plan, 10, calls, honest, np.full(16, 1 / 16), np.random.default_rng(1)
+            )
+            assert outcome.forged == 10 * reports
+            assert (outcome.uncapped > outcome.theory) == (calls > 3)
 
 
-def test_no_code_gains_more_than_those_that_are_sent():
-    experiment = designed("olh", 64, 1, g=3)
-    truth = np.full(64, 1 / 64)
-    plan = attack.parse(experiment, "shift:0.2:0.5:0.1")
-    best = attack.gain(experiment, plan, 0.05, truth, plan.weights(experiment))
-    rng = np.random.default_rng(1)
-    honest = np.zeros(experiment.code_count, int)
-    honest[0] = 2
-    for _ in range(50):
-        seeds = rng.multinomial(10_000, np.full(80, 1 / 80))
-        cells = rng.integers(0, 3, 80)
-        counts = np.zeros((80, 3), int)
-        counts[np.arange(80), cells] = seeds
-        value = estimate(experiment, counts.reshape(-1)).frequencies @ plan.weights(experiment)
-        assert 0.05 * (value - plan.weights(experiment) @ truth) < best
+class TestSpecification:
+    def test_rejects_malformed_text(self):
+        temperature, mode = designed("grr", 16, 1), choice(["a", "b"], 1)
+        for experiment, text, words in [
+            (temperature, "bribe", "an attack is random:SHARE, promote:VALUE:SHARE"),
+            (temperature, "promote", "not promote"),
+            (temperature, "promote:0.1", "not promote:0.1"),
+            (temperature, "random:0.1:0.1", "not random:0.1:0.1"),
+            (temperature, "random:1", "above 0 and below 1, not 1"),
+            (temperature, "random:nan", "above 0 and below 1, not nan"),
+            (temperature, "promote:warm:0.1", "a reading such as 21.5, not warm"),
+            (temperature, "promote:nan:0.1", "must be finite"),
+            (temperature, "shift:9:0.1", "a range reads low:high"),
+            (mode, "flood:c:0.1", "mode has no value c; it has a, b, other"),
+        ]:
+            with pytest.raises(AttackError, match=words):
+                attack.parse(experiment, text)
+        assert attack.parse(mode, "promote:b:0.1").low == 1
+        assert attack.parse(temperature, "shift:0.25:0.5:0.1").target == "0.25 to 0.5"
 
 
-def test_a_fake_device_sends_no_more_than_its_cap():
-    fields = {"budget": {"rule": "sum", "cap": 3_000_000}, "every": 10}
-    experiment = designed("grr", 16, 1, **fields)
-    honest = np.full(16, 100)
-    plan = attack.parse(experiment, "promote:0.1:0.1")
-    for calls, reports in ((2, 2), (3, 3), (1000, 3)):
-        outcome, _ = attack.run(
-            experiment, plan, 10, calls, honest, np.full(16, 1 / 16), np.random.default_rng(1)
-        )
-        assert outcome.forged == 10 * reports
-        assert (outcome.uncapped > outcome.theory) == (calls > 3)
+class TestPage:
+    @pytest.mark.parametrize("name", TABLE)
+    def test_matches_theory_and_the_checks(self, name: str):
+        """One fleet of 100,000 reports for each attack; who is not seen would be with a chance below 1e-9.
+
+        Shifts are left out of what is seen: some come near the alarm.
+        """
+        experiment, rng = TABLE[name], np.random.default_rng(2)
+        page = (Path(__file__).parents[2] / "docs" / "threat-model.md").read_text(encoding="utf-8")
+        row = next(line for line in page.splitlines() if line.startswith(f"| {name} |"))
+        _, worth, *cells = (cell.strip() for cell in row.strip("|").split("|"))
+        channel = level_channel(experiment.levels[-1])
+        assert float(worth) == pytest.approx((1 - channel.q) / (channel.p - channel.q), abs=0.006)
+        people = rng.multinomial(95_000, np.full(experiment.domain, 1 / experiment.domain))
+        truth = np.full(experiment.domain, 1 / experiment.domain)
+        honest = vectorised.histogram(experiment, people, rng)
+        attacks = ("promote:20", "shift:16:32", "flood:20", "random")
+        if experiment.domain == 2:
+            attacks = ("promote:40", "shift:32:64", "flood:40", "random")
+        for text, cell in zip(attacks, cells, strict=True):
+            plan = attack.parse(experiment, f"{text}:0.05")
+            outcome, _ = attack.run(experiment, plan, 5000, 1, honest, truth, rng)
+            if text != "random":  # its target is the most common of values that are equally common
+                theory = float(cell[cell.index("(") + 1 : cell.index(")")])
+                assert 100 * outcome.theory == pytest.approx(theory, abs=0.02)
+            if not text.startswith("shift"):
+                assert outcome.plausibility.implausible == ("**seen**" in cell)
 
 
-def test_an_attack_that_cannot_be_read_is_refused():
-    temperature, mode = designed("grr", 16, 1), choice(["a", "b"], 1)
-    for experiment, text, words in [
-        (temperature, "bribe", "an attack is random:SHARE, promote:VALUE:SHARE"),
-        (temperature, "promote", "not promote"),
-        (temperature, "promote:0.1", "not promote:0.1"),
-        (temperature, "random:0.1:0.1", "not random:0.1:0.1"),
-        (temperature, "random:1", "above 0 and below 1, not 1"),
-        (temperature, "random:nan", "above 0 and below 1, not nan"),
-        (temperature, "promote:warm:0.1", "a reading such as 21.5, not warm"),
-        (temperature, "promote:nan:0.1", "must be finite"),
-        (temperature, "shift:9:0.1", "a range reads low:high"),
-        (mode, "flood:c:0.1", "mode has no value c; it has a, b, other"),
-    ]:
-        with pytest.raises(AttackError, match=words):
-            attack.parse(experiment, text)
-    assert attack.parse(mode, "promote:b:0.1").low == 1
-    assert attack.parse(temperature, "shift:0.25:0.5:0.1").target == "0.25 to 0.5"
+class TestCommands:
+    @pytest.mark.slow
+    def test_simulate_shows_attack_and_honest_estimate(self, tmp_path: Path):
+        (tmp_path / "door.toml").write_text(DOOR)
+        base = ("simulate", "door.toml", "--population", "weights:7:3", "--calls", "1", "--seed", "1")
+        forge = (*base, "--attack", "promote:yes:0.1")
+        found = json.loads(hushmote(*forge, "--json", cwd=tmp_path))["attack"]
+        # 0.1 * ((1 - q) / (p - q) - 0.3) at ε = 2; the true share differs from 0.3 by 0.0015.
+        assert found["theory"] == pytest.approx(0.1 * (1.1565 - 0.3), abs=0.001)
+        assert (found["target"], found["forged"], found["reports"]) == ("yes", 10_000, 100_000)
+        assert not found["plausibility"]["implausible"]
+        text = hushmote(*forge, cwd=tmp_path)
+        assert "10,000 fake devices sent 10,000 of 100,000 reports (10.00 %)" in text
+        assert max(map(len, text.splitlines())) <= 80
+        for more, words in [
+            (("--attack", "random:1e-6"), "a share of 1e-06 of 100,000 devices is none"),
+            (("--attack", "random:0.1", "--faithful"), "use --attack without --faithful"),
+        ]:
+            assert words in hushmote(*base, *more, cwd=tmp_path, expect=1)
 
-
-@pytest.mark.slow
-def test_simulate_shows_the_attack_beside_the_honest_estimate(tmp_path: Path):
-    (tmp_path / "door.toml").write_text(DOOR)
-    base = ("simulate", "door.toml", "--population", "weights:7:3", "--calls", "1", "--seed", "1")
-    forge = (*base, "--attack", "promote:yes:0.1")
-    found = json.loads(hushmote(*forge, "--json", cwd=tmp_path))["attack"]
-    # 0.1 * ((1 - q) / (p - q) - 0.3) at ε = 2; the true share differs from 0.3 by 0.0015.
-    assert found["theory"] == pytest.approx(0.1 * (1.1565 - 0.3), abs=0.001)
-    assert (found["target"], found["forged"], found["reports"]) == ("yes", 10_000, 100_000)
-    assert not found["plausibility"]["implausible"]
-    text = hushmote(*forge, cwd=tmp_path)
-    assert "10,000 fake devices sent 10,000 of 100,000 reports (10.00 %)" in text
-    assert max(map(len, text.splitlines())) <= 80
-    for more, words in [
-        (("--attack", "random:1e-6"), "a share of 1e-06 of 100,000 devices is none"),
-        (("--attack", "random:0.1", "--faithful"), "use --attack without --faithful"),
-    ]:
-        assert words in hushmote(*base, *more, cwd=tmp_path, expect=1)
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_the_page_says_what_theory_and_the_checks_say(name: str):
-    """One fleet of 100,000 reports for each attack; who is not seen would be with a chance below 1e-9.
-
-    Shifts are left out of what is seen: some come near the alarm.
-    """
-    experiment, rng = TABLE[name], np.random.default_rng(2)
-    page = (Path(__file__).parents[2] / "docs" / "threat-model.md").read_text(encoding="utf-8")
-    row = next(line for line in page.splitlines() if line.startswith(f"| {name} |"))
-    _, worth, *cells = (cell.strip() for cell in row.strip("|").split("|"))
-    channel = level_channel(experiment.levels[-1])
-    assert float(worth) == pytest.approx((1 - channel.q) / (channel.p - channel.q), abs=0.006)
-    people = rng.multinomial(95_000, np.full(experiment.domain, 1 / experiment.domain))
-    truth = np.full(experiment.domain, 1 / experiment.domain)
-    honest = vectorised.histogram(experiment, people, rng)
-    attacks = ("promote:20", "shift:16:32", "flood:20", "random")
-    if experiment.domain == 2:
-        attacks = ("promote:40", "shift:32:64", "flood:40", "random")
-    for text, cell in zip(attacks, cells, strict=True):
-        plan = attack.parse(experiment, f"{text}:0.05")
-        outcome, _ = attack.run(experiment, plan, 5000, 1, honest, truth, rng)
-        if text != "random":  # its target is the most common of values that are equally common
-            theory = float(cell[cell.index("(") + 1 : cell.index(")")])
-            assert 100 * outcome.theory == pytest.approx(theory, abs=0.02)
-        if not text.startswith("shift"):
-            assert outcome.plausibility.implausible == ("**seen**" in cell)
-
-
-@pytest.mark.slow
-def test_status_warns_of_implausible_histogram(tmp_path: Path):
-    (tmp_path / "door.toml").write_text(DOOR)
-    hushmote("experiment", "add", "door.toml", "--fleet", "cold", "--open", cwd=tmp_path)
-    clean = json.loads(hushmote("status", "--json", cwd=tmp_path))["experiments"][0]["plausibility"]
-    assert clean["words"] == "0 reports are too few to tell; 100 are needed"
-    with Store("sqlite:///" + str(tmp_path / "hushmote.sqlite")) as store:
-        version = store.experiments()[0]
-        with store.ingest() as transaction:
-            transaction.write({}, {(version.id, "all", 1): 400}, {})
-    found = json.loads(hushmote("status", "--json", cwd=tmp_path))["experiments"][0]["plausibility"]
-    assert found["implausible"]
-    assert found["words"][1:] in " ".join(hushmote("status", cwd=tmp_path).split())
-    assert "implausible: door_open" in hushmote("status", "--verbose", cwd=tmp_path)
+    @pytest.mark.slow
+    def test_status_warns_of_implausible_histogram(self, tmp_path: Path):
+        (tmp_path / "door.toml").write_text(DOOR)
+        hushmote("experiment", "add", "door.toml", "--fleet", "cold", "--open", cwd=tmp_path)
+        clean = json.loads(hushmote("status", "--json", cwd=tmp_path))["experiments"][0]["plausibility"]
+        assert clean["words"] == "0 reports are too few to tell; 100 are needed"
+        with Store("sqlite:///" + str(tmp_path / "hushmote.sqlite")) as store:
+            version = store.experiments()[0]
+            with store.ingest() as transaction:
+                transaction.write({}, {(version.id, "all", 1): 400}, {})
+        found = json.loads(hushmote("status", "--json", cwd=tmp_path))["experiments"][0]["plausibility"]
+        assert found["implausible"]
+        assert found["words"][1:] in " ".join(hushmote("status", cwd=tmp_path).split())
+        assert "implausible: door_open" in hushmote("status", "--verbose", cwd=tmp_path)

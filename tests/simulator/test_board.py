@@ -1,4 +1,4 @@
-"""The board in software, where it must be like a board; which MicroPython may play one."""
+"""The board in software where it must behave like hardware, and the choice of its MicroPython."""
 
 import os
 import shlex
@@ -37,7 +37,7 @@ def test_unread_output_does_not_block_board(bench: Bench):
         assert on_board(board, "print(6 * 7)") == "42"
 
 
-def test_a_board_that_sleeps_is_woken_by_mpremote(bench: Bench):
+def test_mpremote_wakes_a_sleeping_board(bench: Bench):
     with bench.board() as board:
         run_main(board, "import machine\nprint('good night')\nmachine.deepsleep(3_600_000)\n")
         assert board.wait_for(b"good night", HANGS_S)
@@ -45,7 +45,7 @@ def test_a_board_that_sleeps_is_woken_by_mpremote(bench: Bench):
         assert board.sleeps_ms == [3_600_000]  # it was not put to sleep again by its application
 
 
-def test_a_ctrl_c_that_a_program_leaves_unheard_wakes_the_board(bench: Bench):
+def test_ignored_ctrl_c_still_wakes_the_board(bench: Bench):
     program = "import machine\nprint('up')\ntry:\n    while True: pass\nexcept KeyboardInterrupt: pass\n"
     sleep = "machine.deepsleep(3_600_000)\n"
     with bench.board() as board:
@@ -84,7 +84,7 @@ def test_console_shows_program_output_but_not_mpremote_traffic(bench: Bench):
 # --- Which MicroPython ------------------------------------------------------------------------------
 
 
-def test_one_with_tls_comes_before_one_without(monkeypatch: pytest.MonkeyPatch):
+def test_interpreter_with_tls_is_preferred(monkeypatch: pytest.MonkeyPatch):
     needs = interpreters.NEEDS
     here = {"plain": needs, "whole": needs | {"tls"}, "other": needs | {"tls"}, "small": needs - {"socket"}}
     answers = {name: interpreters.Interpreter(name, (name,), (1, 25, 0), has) for name, has in here.items()}
@@ -102,7 +102,7 @@ def test_one_with_tls_comes_before_one_without(monkeypatch: pytest.MonkeyPatch):
         interpreters.for_board()
 
 
-def test_the_one_that_is_named_is_taken_or_nothing(
+def test_named_interpreter_is_used_or_rejected(
     interpreter: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv(interpreters.VARIABLE, shlex.join(interpreter))

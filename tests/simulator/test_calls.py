@@ -1,4 +1,4 @@
-"""Reports of a fleet's calls: the coin of `every`, cut off where the budget is spent."""
+"""Reports of a fleet's calls: the coin of `every` and the end of budgets."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def asked(every: int = 3, **changes) -> Experiment:
     return Experiment.parse(experiment_json(every=every, **changes))
 
 
-def test_reports_match_coin_per_call_up_to_cap():
+def test_draws_match_a_coin_per_call_up_to_the_cap():
     """12 calls, each by a coin that is tossed here; means within 7 standard errors of their difference."""
     rng = np.random.default_rng(1)
     tossed = np.minimum((rng.random((N, 12)) < 1 / 3).sum(axis=1), 4)
@@ -27,7 +27,7 @@ def test_reports_match_coin_per_call_up_to_cap():
     assert (drawn.calls, drawn.calls_are_fixed, drawn.readings) == (12, True, 12 * N)
 
 
-def test_real_clients_make_as_many():
+def test_draws_match_real_clients():
     """300 clients, 6 calls each: within 7 standard errors of Binomial(6, 1/3) cut off at 4 (3e-12)."""
     rng = np.random.default_rng(2)
     fleet = SimulatedFleet("f", [experiment_json(every=3)], size=300, rng=rng, repeatable=True)
@@ -42,7 +42,7 @@ def test_real_clients_make_as_many():
     assert abs(len(fleet.acknowledged) - 300 * mean) < 7 * np.sqrt(300) * deviation
 
 
-def test_progress_tells_of_every_device_once():
+def test_progress_counts_each_device_once():
     for size in (1, 255, 256, 257, 600):
         rng, done = np.random.default_rng(3), list[int]()
         fleet = SimulatedFleet("f", [experiment_json()], size=size, rng=rng, repeatable=True)
@@ -51,14 +51,14 @@ def test_progress_tells_of_every_device_once():
         assert max(done) <= 256
 
 
-def test_every_call_is_a_report_where_every_is_1():
+def test_every_call_reports_if_every_is_one():
     drawn = calls.draw(asked(1), 1_000, 3, np.random.default_rng(4))
     assert (drawn.reports, drawn.spoke, drawn.spent) == (3_000, 1_000, 0)
     drawn = calls.draw(asked(1), 1_000, 300, np.random.default_rng(4))
     assert (drawn.reports, drawn.spoke, drawn.spent) == (4_000, 1_000, 1_000)
 
 
-def test_without_calls_budgets_are_spent():
+def test_all_budgets_are_spent_without_a_number_of_calls():
     rng = np.random.default_rng(5)
     drawn = calls.draw(asked(90), 1_000, None, rng)
     assert (drawn.reports, drawn.spoke, drawn.spent, drawn.calls) == (4_000, 1_000, 1_000, 360)
@@ -69,7 +69,7 @@ def test_without_calls_budgets_are_spent():
     assert (drawn.reports, drawn.spent, drawn.calls) == (1_000, 0, 7)
 
 
-def test_more_reports_than_can_be_drawn_are_refused():
+def test_rejects_more_reports_than_can_be_drawn():
     for number in (None, 1, 1_000):
         with pytest.raises(PopulationError, match="the limit is 1,000,000,000"):
             calls.draw(asked(), 10**15, number, np.random.default_rng(6))

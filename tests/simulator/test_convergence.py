@@ -1,4 +1,4 @@
-"""Estimates while reports come in: one fleet that grows, theory beside it, for every mechanism and type."""
+"""Estimates of one growing fleet, compared with theory for every mechanism and type."""
 
 import itertools
 import json
@@ -32,60 +32,63 @@ def drawn(experiment: Experiment, batches: list[int], rng: np.random.Generator) 
     return np.sum(held, axis=0) / sum(batches), list(histograms)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", DESIGNS)
-def test_error_matches_theory_at_start_and_end(name: str):
-    """400 or 2,000 fleets of 500, then 2,500 reports. A mean squared error is 8 of its standard errors off in
-    fewer than 1 of 10^10 runs: it is a mean over so many fleets that its law is near enough to normal.
-    Without the drawing of the fleet from the population theory would be off by 30 % or more for rr.
-    """
-    experiment, fleets = DESIGNS[name]
-    rng = np.random.default_rng(5)
-    squares, predicted = [], []
-    for _ in range(fleets):
-        truth, histograms = drawn(experiment, [500, 2000], rng)
-        steps = follow(experiment, histograms, truth).steps
-        squares.append([step.error**2 for step in steps])
-        predicted.append([step.predicted**2 for step in steps])
-    measured, theory = np.mean(squares, axis=0), np.mean(predicted, axis=0)
-    uncertainty = np.std(squares, axis=0, ddof=1) / np.sqrt(fleets)
-    assert (np.abs(measured - theory) < 8 * uncertainty).all(), (measured, theory, uncertainty)
-    assert (uncertainty < 0.05 * theory).all(), "else the comparison would find nothing"
+class TestSteps:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("name", DESIGNS)
+    def test_error_matches_theory_at_start_and_end(self, name: str):
+        """Draw 400 or 2,000 fleets of 500 and then 2,500 reports.
 
+        A mean squared error is 8 of its standard errors off in fewer than 1 of 10^10 runs: a mean over many
+        fleets is nearly normal. If theory did not draw the fleet from the population, it would be off by 30%
+        or more for rr.
+        """
+        experiment, fleets = DESIGNS[name]
+        rng = np.random.default_rng(5)
+        squares, predicted = [], []
+        for _ in range(fleets):
+            truth, histograms = drawn(experiment, [500, 2000], rng)
+            steps = follow(experiment, histograms, truth).steps
+            squares.append([step.error**2 for step in steps])
+            predicted.append([step.predicted**2 for step in steps])
+        measured, theory = np.mean(squares, axis=0), np.mean(predicted, axis=0)
+        uncertainty = np.std(squares, axis=0, ddof=1) / np.sqrt(fleets)
+        assert (np.abs(measured - theory) < 8 * uncertainty).all(), (measured, theory, uncertainty)
+        assert (uncertainty < 0.05 * theory).all(), "else the comparison would find nothing"
 
-def test_the_last_step_is_the_estimate_of_all_reports():
-    experiment, _ = DESIGNS["hh"]
-    truth, histograms = drawn(experiment, [300, 700, 3000], np.random.default_rng(1))
-    growth = follow(experiment, histograms, truth, showing=PictureContent((":0.25", "0.75:"), (0.25, 0.5)))
-    whole = estimate(experiment, histograms[-1])
-    assert [step.reports for step in growth.steps] == [300, 1000, 4000]
-    last = growth.steps[-1]
-    assert last.shares[0].value == pytest.approx(whole.range(0, experiment.domain // 4).value)
-    assert last.shares[0].truth == pytest.approx(truth[: experiment.domain // 4].sum())
-    assert [row.name for row in last.quantiles] == ["25 % quantile", "median"]
-    assert np.array_equal(growth.estimates.frequencies, whole.frequencies)
+    def test_last_one_is_the_estimate_of_all_reports(self):
+        experiment, _ = DESIGNS["hh"]
+        truth, histograms = drawn(experiment, [300, 700, 3000], np.random.default_rng(1))
+        growth = follow(
+            experiment, histograms, truth, showing=PictureContent((":0.25", "0.75:"), (0.25, 0.5))
+        )
+        whole = estimate(experiment, histograms[-1])
+        assert [step.reports for step in growth.steps] == [300, 1000, 4000]
+        last = growth.steps[-1]
+        assert last.shares[0].value == pytest.approx(whole.range(0, experiment.domain // 4).value)
+        assert last.shares[0].truth == pytest.approx(truth[: experiment.domain // 4].sum())
+        assert [row.name for row in last.quantiles] == ["25 % quantile", "median"]
+        assert np.array_equal(growth.estimates.frequencies, whole.frequencies)
 
+    def test_reports_accumulate_in_order_of_arrival(self):
+        payload = experiment_json(epsilon=2_000_000)
+        experiment = Experiment.parse(payload)
+        fleet = SimulatedFleet("f", [payload], size=500, rng=np.random.default_rng(2), repeatable=True)
+        for delivery in fleet.round({experiment.name: [i % 3 == 0 for i in range(500)]}):
+            fleet.acknowledge(delivery)
+        grown = [
+            counts.copy()
+            for counts in accumulate(experiment, codes_of(experiment, fleet.acknowledged.values()))
+        ]
+        assert [int(counts.sum()) for counts in grown] == sizes(500, 30)
+        assert all((after >= before).all() for before, after in itertools.pairwise(grown))
+        assert np.array_equal(grown[-1], fleet.histogram(experiment))
 
-def test_reports_accumulate_in_the_order_in_which_they_arrived():
-    payload = experiment_json(epsilon=2_000_000)
-    experiment = Experiment.parse(payload)
-    fleet = SimulatedFleet("f", [payload], size=500, rng=np.random.default_rng(2), repeatable=True)
-    for delivery in fleet.round({experiment.name: [i % 3 == 0 for i in range(500)]}):
-        fleet.acknowledge(delivery)
-    grown = [
-        counts.copy() for counts in accumulate(experiment, codes_of(experiment, fleet.acknowledged.values()))
-    ]
-    assert [int(counts.sum()) for counts in grown] == sizes(500, 30)
-    assert all((after >= before).all() for before, after in itertools.pairwise(grown))
-    assert np.array_equal(grown[-1], fleet.histogram(experiment))
-
-
-def test_sizes_rise_to_the_total():
-    for total, fewest in ((100, 30), (100, 500), (26_115, 180), (10**9, 30)):
-        steps = sizes(total, fewest)
-        assert steps == sorted(set(steps))
-        assert steps[-1] == total
-        assert steps[0] >= min(fewest, total // 2)
+    def test_sizes_rise_to_the_total(self):
+        for total, fewest in ((100, 30), (100, 500), (26_115, 180), (10**9, 30)):
+            steps = sizes(total, fewest)
+            assert steps == sorted(set(steps))
+            assert steps[-1] == total
+            assert steps[0] >= min(fewest, total // 2)
 
 
 @pytest.fixture
@@ -95,50 +98,67 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "population", "more"),
-    [
-        ("room", "normal:21:3", ("--range", "18:24", "--quantile", "0.1", "--quantile", "0.9")),
-        ("mode", "weights:5:3:1:1", ("--faithful",)),
-    ],
-)
-def test_the_command_writes_the_picture_of_every_type(folder: Path, name, population, more):
-    arguments = ("simulate", f"{name}.toml", "--population", population, "--devices", "900", "--seed", "3")
-    pictures = ("--output", "convergence.png", "--output", "convergence.svg")
-    shown = json.loads(hushmote(*arguments, *more, *pictures, "--json", cwd=folder))
-    assert (folder / "convergence.png").read_bytes().startswith(b"\x89PNG")
-    steps = shown["convergence"]
-    assert steps["reports"][-1] == shown["reports"]
-    assert steps["reports"] == sorted(steps["reports"])
-    assert steps["rms_error_in_theory"] == sorted(steps["rms_error_in_theory"], reverse=True)
-    assert (folder / "convergence.svg").read_text().count("<svg") == 1
-
-
-def test_the_same_seed_gives_the_same_estimate_as_its_last_step(folder: Path):
-    made = face.simulate(
-        folder / "room.toml", population="normal:21:3", devices=3000, seed=1, convergence=PictureContent()
+class TestSimulate:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("name", "population", "more"),
+        [
+            ("room", "normal:21:3", ("--range", "18:24", "--quantile", "0.1", "--quantile", "0.9")),
+            ("mode", "weights:5:3:1:1", ("--faithful",)),
+        ],
+        ids=["number", "choice by real clients"],
     )
-    assert made.convergence is not None
-    last = made.convergence.steps[-1]
-    assert last.reports == made.reports
-    assert last.quantiles[0] == made.quantile(0.5).rows[0]
-    rows = {row.name: row for row in made.histogram().rows}
-    for row in last.shares:
-        same = rows[row.name]
-        assert (row.value, row.low, row.high, row.truth) == (same.value, same.low, same.high, same.truth)
+    def test_writes_a_picture_of_every_type(self, folder: Path, name, population, more):
+        arguments = (
+            "simulate",
+            f"{name}.toml",
+            "--population",
+            population,
+            "--devices",
+            "900",
+            "--seed",
+            "3",
+        )
+        pictures = ("--output", "convergence.png", "--output", "convergence.svg")
+        shown = json.loads(hushmote(*arguments, *more, *pictures, "--json", cwd=folder))
+        assert (folder / "convergence.png").read_bytes().startswith(b"\x89PNG")
+        steps = shown["convergence"]
+        assert steps["reports"][-1] == shown["reports"]
+        assert steps["reports"] == sorted(steps["reports"])
+        assert steps["rms_error_in_theory"] == sorted(steps["rms_error_in_theory"], reverse=True)
+        assert (folder / "convergence.svg").read_text().count("<svg") == 1
 
+    def test_seed_gives_the_same_last_step(self, folder: Path):
+        made = face.simulate(
+            folder / "room.toml", population="normal:21:3", devices=3000, seed=1, convergence=PictureContent()
+        )
+        assert made.convergence is not None
+        last = made.convergence.steps[-1]
+        assert last.reports == made.reports
+        assert last.quantiles[0] == made.quantile(0.5).rows[0]
+        rows = {row.name: row for row in made.histogram().rows}
+        for row in last.shares:
+            same = rows[row.name]
+            assert (row.value, row.low, row.high, row.truth) == (same.value, same.low, same.high, same.truth)
 
-@pytest.mark.parametrize(
-    ("more", "text"),
-    [
-        (("--devices", "49"), "a picture of convergence needs 100 reports, not 98"),
-        (("--attack", "random:0.1"), "a picture of convergence has no fake devices: leave --attack out"),
-        (("--range", "yes") * 7, "a picture of convergence shows at most 6 ranges"),
-        (("--output", "c.txt"), "c.txt must end in .csv or .json or .png or .pdf or .svg"),
-    ],
-)
-def test_a_mistake_is_one_line(folder: Path, more, text):
-    arguments = ("simulate", "door.toml", "--population", "weights:7:3", "--output", "convergence.png", *more)
-    assert text in hushmote(*arguments, cwd=folder, expect=1)
-    assert not (folder / "convergence.png").exists()
+    @pytest.mark.parametrize(
+        ("more", "text"),
+        [
+            (("--devices", "49"), "a picture of convergence needs 100 reports, not 98"),
+            (("--attack", "random:0.1"), "a picture of convergence has no fake devices: leave --attack out"),
+            (("--range", "yes") * 7, "a picture of convergence shows at most 6 ranges"),
+            (("--output", "c.txt"), "c.txt must end in .csv or .json or .png or .pdf or .svg"),
+        ],
+    )
+    def test_error_is_one_line(self, folder: Path, more, text):
+        arguments = (
+            "simulate",
+            "door.toml",
+            "--population",
+            "weights:7:3",
+            "--output",
+            "convergence.png",
+            *more,
+        )
+        assert text in hushmote(*arguments, cwd=folder, expect=1)
+        assert not (folder / "convergence.png").exists()

@@ -1,4 +1,4 @@
-"""Days of a simulated fleet in a store: what boards would have left, and where it may not be written."""
+"""Days of a simulated fleet in a store, as real boards would have left them."""
 
 import datetime
 from collections.abc import Iterator
@@ -43,113 +43,111 @@ def filled(
     return fill(store, course, np.random.default_rng(seed))
 
 
-@pytest.mark.slow
-def test_boards_report_by_the_coin_until_their_budget_is_spent(empty: Store):
-    """Chi-square of 60,000 boards against Binomial(20, 1/3) cut off at 4; a false alarm has p below 1e-9."""
-    seen: dict[int, int] = {}
-    written = filled(empty, 1, devices=60_000)
-    for _, _, numbers in empty.accepted_numbers("sim"):
-        assert numbers == NumberSet(len(numbers))
-        seen[len(numbers)] = seen.get(len(numbers), 0) + 1
-    assert sum(n * boards for n, boards in seen.items()) == written.reports
-    expected = 60_000 * np.array([*stats.binom.pmf(range(4), 20, 1 / 3), stats.binom.sf(3, 20, 1 / 3)])
-    counts = [60_000 - sum(seen.values()), *(seen[n] for n in range(1, 5))]
-    assert set(seen) == {1, 2, 3, 4}
-    assert (written.spoke, written.spent) == (sum(seen.values()), seen[4])
-    assert stats.chisquare(counts, expected).pvalue > 1e-9
+class TestFilledStore:
+    @pytest.mark.slow
+    def test_boards_report_by_the_coin_until_budgets_are_spent(self, empty: Store):
+        """Test 60,000 boards by chi-square against Binomial(20, 1/3) cut off at 4 (false alarm 1e-9)."""
+        seen: dict[int, int] = {}
+        written = filled(empty, 1, devices=60_000)
+        for _, _, numbers in empty.accepted_numbers("sim"):
+            assert numbers == NumberSet(len(numbers))
+            seen[len(numbers)] = seen.get(len(numbers), 0) + 1
+        assert sum(n * boards for n, boards in seen.items()) == written.reports
+        expected = 60_000 * np.array([*stats.binom.pmf(range(4), 20, 1 / 3), stats.binom.sf(3, 20, 1 / 3)])
+        counts = [60_000 - sum(seen.values()), *(seen[n] for n in range(1, 5))]
+        assert set(seen) == {1, 2, 3, 4}
+        assert (written.spoke, written.spent) == (sum(seen.values()), seen[4])
+        assert stats.chisquare(counts, expected).pvalue > 1e-9
+
+    def test_equals_that_of_an_aggregator(self, store_url: str):
+        with Store(store_url) as store:
+            written = filled(store, 2, by=1)
+            found = check(store)
+            assert found.violations == ()
+            assert (found.devices, found.reports) == (written.spoke, written.reports)
+            (version,) = store.experiments("sim")
+            assert (version.current, version.unit, version.owner) == (True, "°C", "heating@example.org")
+            wanted = ("2026-11-18", "2026-11-19", "2026-11-20", "2026-11-21")
+            assert store.windows("sim", version.experiment.digest) == wanted
+            assert store.window_reports("sim") == {version.id: written.windows}
+            assert store.fleets() == {"sim": False}
+
+    @pytest.mark.parametrize(("window", "names"), [("hour", 48), ("all", 1)])
+    def test_has_windows_of_the_file(self, empty: Store, window: str, names: int):
+        asked = definition.parse(ROOM.replace('"day"', f'"{window}"'))
+        written = filled(empty, 4, asked, days=2, calls=6)
+        assert check(empty).violations == ()
+        assert len(written.windows) == names
+        assert window == "all" or list(written.windows)[::47] == ["2026-11-20T00", "2026-11-21T23"]
+
+    def test_rare_calls_spread_over_days(self, empty: Store):
+        """Each of 10 days has a tenth of 20,000 calls; 7 deviations of Binomial(20000, 0.1) are 297."""
+        asked = definition.parse(ROOM.replace("every = 3", "every = 1"))
+        written = filled(empty, 5, asked, 20_000, 10, 0.1)
+        assert written.reports == 20_000
+        assert all(abs(n - 2_000) < 297 for n in written.windows.values())
 
 
-def test_the_store_is_what_an_aggregator_would_have_left(store_url: str):
-    with Store(store_url) as store:
-        written = filled(store, 2, by=1)
-        found = check(store)
-        assert found.violations == ()
-        assert (found.devices, found.reports) == (written.spoke, written.reports)
-        (version,) = store.experiments("sim")
-        assert (version.current, version.unit, version.owner) == (True, "°C", "heating@example.org")
-        wanted = ("2026-11-18", "2026-11-19", "2026-11-20", "2026-11-21")
-        assert store.windows("sim", version.experiment.digest) == wanted
-        assert store.window_reports("sim") == {version.id: written.windows}
-        assert store.fleets() == {"sim": False}
-
-
-@pytest.mark.slow
-def test_the_truth_moves_from_day_to_day_and_estimates_follow(empty: Store):
-    """Means of three windows within 6.5 standard errors of the truth: one false alarm in 4e9."""
-    written = filled(empty, 3, devices=20_000, by=1)
-    first, last, together = written.truths
-    assert (first.window, last.window, together.window) == ("2026-11-18", "2026-11-21", "all")
-    assert together.reports == written.reports
-    assert first.row.truth == pytest.approx(14, abs=0.2)
-    assert last.row.truth == pytest.approx(17, abs=0.2)
-    for one in written.truths:
-        error = (one.row.high - one.row.low) / 2 / 1.96
-        assert one.row.truth is not None
-        assert abs(one.row.value - one.row.truth) < 6.5 * error
-
-
-@pytest.mark.parametrize(("window", "names"), [("hour", 48), ("all", 1)])
-def test_windows_are_those_of_the_file(empty: Store, window: str, names: int):
-    asked = definition.parse(ROOM.replace('"day"', f'"{window}"'))
-    written = filled(empty, 4, asked, days=2, calls=6)
-    assert check(empty).violations == ()
-    assert len(written.windows) == names
-    assert window == "all" or list(written.windows)[::47] == ["2026-11-20T00", "2026-11-21T23"]
-
-
-def test_rare_calls_spread_over_days(empty: Store):
-    """Each day of 10 has a tenth of 20,000 boards' one call; 7 deviations of Binomial(20000, 0.1) are 297."""
-    asked = definition.parse(ROOM.replace("every = 3", "every = 1"))
-    written = filled(empty, 5, asked, 20_000, 10, 0.1)
-    assert written.reports == 20_000
-    assert all(abs(n - 2_000) < 297 for n in written.windows.values())
-
-
-def test_simulated_reports_stay_out_of_real_fleets(empty: Store):
-    empty.add_fleet("sim-keyed", keyed=True)
-    with pytest.raises(SimulatedFleetError, match="such as simulated, not home: otherwise"):
-        filled(empty, 6, fleet="home")
-    with pytest.raises(SimulatedFleetError, match="is keyed"):
-        filled(empty, 6, fleet="sim-keyed")
-    assert empty.experiments() == ()
-    filled(empty, 6)
-    before = empty.window_reports("sim")
-    with pytest.raises(SimulatedFleetError, match="already has reports of room_temp"):
+class TestErrors:
+    def test_simulated_reports_stay_out_of_real_fleets(self, empty: Store):
+        empty.add_fleet("sim-keyed", keyed=True)
+        with pytest.raises(SimulatedFleetError, match="such as simulated, not home: otherwise"):
+            filled(empty, 6, fleet="home")
+        with pytest.raises(SimulatedFleetError, match="is keyed"):
+            filled(empty, 6, fleet="sim-keyed")
+        assert empty.experiments() == ()
         filled(empty, 6)
-    assert empty.window_reports("sim") == before
-    filled(empty, 6, definition.parse(DOOR), 500, 3, 1, 0.1, people=parse("weights:7:3"))
-    assert check(empty).violations == ()
+        before = empty.window_reports("sim")
+        with pytest.raises(SimulatedFleetError, match="already has reports of room_temp"):
+            filled(empty, 6)
+        assert empty.window_reports("sim") == before
+        filled(empty, 6, definition.parse(DOOR), 500, 3, 1, 0.1, people=parse("weights:7:3"))
+        assert check(empty).violations == ()
+
+    def test_more_reports_than_can_be_drawn_are_rejected(self, empty: Store):
+        with pytest.raises(PopulationError, match="the limit is 1,000,000,000"):
+            filled(empty, 7, devices=10**15)
+        assert empty.fleets() == {}
 
 
-def test_more_reports_than_can_be_drawn_are_refused(empty: Store):
-    with pytest.raises(PopulationError, match="the limit is 1,000,000,000"):
-        filled(empty, 7, devices=10**15)
-    assert empty.fleets() == {}
+class TestDrift:
+    @pytest.mark.slow
+    def test_is_followed_by_estimates(self, empty: Store):
+        """Means of three windows within 6.5 standard errors of the truth: one false alarm in 4e9."""
+        written = filled(empty, 3, devices=20_000, by=1)
+        first, last, together = written.truths
+        assert (first.window, last.window, together.window) == ("2026-11-18", "2026-11-21", "all")
+        assert together.reports == written.reports
+        assert first.row.truth == pytest.approx(14, abs=0.2)
+        assert last.row.truth == pytest.approx(17, abs=0.2)
+        for one in written.truths:
+            error = (one.row.high - one.row.low) / 2 / 1.96
+            assert one.row.truth is not None
+            assert abs(one.row.value - one.row.truth) < 6.5 * error
+
+    def test_moves_a_population_in_its_unit(self):
+        experiment = definition.parse(ROOM).experiment()
+        by = drift.shift_population(normal(14, 2), experiment, 1.5).probabilities(experiment)
+        assert by == pytest.approx(normal(15.5, 2).probabilities(experiment), abs=1e-12)
+        with pytest.raises(
+            PopulationError, match="only a population in the reading's unit, such as normal:21:3, can drift"
+        ):
+            drift.shift_population(zipf(1), experiment, 1.5)
+
+    def test_turns_boards_to_yes(self):
+        experiment = definition.parse(DOOR).experiment()
+        turned = drift.shift_population(parse("weights:7:3"), experiment, 0.5)
+        assert turned.probabilities(experiment) == pytest.approx([0.35, 0.65, 0])
+        sample = turned.sample(experiment, 4_000, np.random.default_rng(8))
+        assert abs(sum(map(bool, sample)) / 4_000 - 0.65) < 7 * 0.0076  # 7 deviations
+        with pytest.raises(PopulationError, match="from 0 to 1"):
+            drift.shift_population(parse("weights:7:3"), experiment, 1.2)
 
 
-def test_a_population_moves_in_its_unit():
-    experiment = definition.parse(ROOM).experiment()
-    by = drift.shift_population(normal(14, 2), experiment, 1.5).probabilities(experiment)
-    assert by == pytest.approx(normal(15.5, 2).probabilities(experiment), abs=1e-12)
-    with pytest.raises(
-        PopulationError, match="only a population in the reading's unit, such as normal:21:3, can drift"
-    ):
-        drift.shift_population(zipf(1), experiment, 1.5)
-
-
-def test_boards_turn_to_yes():
-    experiment = definition.parse(DOOR).experiment()
-    turned = drift.shift_population(parse("weights:7:3"), experiment, 0.5)
-    assert turned.probabilities(experiment) == pytest.approx([0.35, 0.65, 0])
-    sample = turned.sample(experiment, 4_000, np.random.default_rng(8))
-    assert abs(sum(map(bool, sample)) / 4_000 - 0.65) < 7 * 0.0076  # 7 deviations
-    with pytest.raises(PopulationError, match="from 0 to 1"):
-        drift.shift_population(parse("weights:7:3"), experiment, 1.2)
-
-
-def test_the_usual_rhythm_leaves_a_third_of_the_budget():
-    asked = definition.parse(ROOM)
-    assert days.usual_calls(asked.experiment(), 30) == pytest.approx(2 / 3 * 4 * 3 / 30, rel=0.05)
-    assert days.usual_calls(definition.parse(DOOR).experiment(), 30) == pytest.approx(
-        2 / 3 * 2 / 30, rel=0.05
-    )
+class TestUsualCalls:
+    def test_leave_a_third_of_the_budget(self):
+        asked = definition.parse(ROOM)
+        assert days.usual_calls(asked.experiment(), 30) == pytest.approx(2 / 3 * 4 * 3 / 30, rel=0.05)
+        assert days.usual_calls(definition.parse(DOOR).experiment(), 30) == pytest.approx(
+            2 / 3 * 2 / 30, rel=0.05
+        )

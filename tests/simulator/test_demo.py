@@ -1,4 +1,4 @@
-"""The demo on real temperatures: everything is counted, the truth is beside it, and its answer ends it."""
+"""The demo on real temperatures."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from command_line import hushmote
 
 
-def test_the_truth_stands_beside_the_answers(tmp_path: Path):
+def test_shows_the_truth_beside_the_answers(tmp_path: Path):
     """2,000 readings. Intervals of neighbouring ranges miss together: fewer than 3 of 10 hits have < 1e-9."""
     line = ("demo", "--devices", "2000", "--broker", "embedded", "--json")
     result = json.loads(hushmote(*line, cwd=tmp_path))
@@ -25,7 +25,7 @@ def test_too_few_devices_are_one_line(tmp_path: Path):
     assert line == "hushmote: --devices must be from 100 to 26115, the number of readings\n"
 
 
-def test_its_last_line_is_the_answer(tmp_path: Path):
+def test_last_line_is_the_answer(tmp_path: Path):
     shown = hushmote("demo", "--devices", "600", "--broker", "embedded", cwd=tmp_path).splitlines()
     answer = hushmote("estimate", "air_temp", "--store", "sqlite:///out/demo.sqlite", cwd=tmp_path)
     assert shown[-1] == answer.splitlines()[0]

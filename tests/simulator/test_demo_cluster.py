@@ -1,4 +1,4 @@
-"""The demo on three NATS servers: every report that a device was told of is counted."""
+"""The demo on three NATS servers."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,6 @@ from command_line import hushmote
 
 
 @pytest.mark.broker
-def test_everything_is_counted(tmp_path: Path):
+def test_counts_every_report(tmp_path: Path):
     line = ("demo", "--broker", "nats", "--devices", "600", "--json")
     assert json.loads(hushmote(*line, cwd=tmp_path))["reports"] == 600

@@ -1,4 +1,4 @@
-"""NATS servers as child processes: what they keep when they die, and what cannot start is one line."""
+"""NATS servers as child processes: messages survive crashes, and a failed start is one line."""
 
 import os
 import socket
@@ -101,7 +101,7 @@ def test_two_of_three_servers_acknowledge_and_one_does_not():
         publish(servers, 0, REPORTS[:1])
 
 
-def test_a_port_that_is_taken_is_one_line_and_nothing_is_lost():
+def test_port_in_use_is_one_line_and_loses_nothing():
     with NatsServers(1) as servers:
         publish(servers, 0, [RETAINED], retain=True)
         servers.terminate()
@@ -116,7 +116,7 @@ def test_a_port_that_is_taken_is_one_line_and_nothing_is_lost():
         until(lambda: is_retained(servers), "what is retained")
 
 
-def test_first_start_leaves_a_port_that_was_just_taken():
+def test_first_start_avoids_a_port_just_taken():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         s.listen()
@@ -127,7 +127,7 @@ def test_first_start_leaves_a_port_that_was_just_taken():
             until(lambda: servers.healthy(0), "health")
 
 
-def test_servers_that_cannot_start_leave_no_files(tmp_path, monkeypatch):
+def test_failed_start_leaves_no_files(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with fails(r"server 1 did not start: .*no_such_setting", BrokerError):
         NatsServers(1, settings=("no_such_setting: true",)).start()

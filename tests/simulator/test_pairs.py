@@ -1,4 +1,4 @@
-"""Populations over the cells of a pair: tables of counts, named distributions, the real client."""
+"""Populations over the cells of a pair: tables of counts, named distributions and the real client."""
 
 import numpy as np
 import pytest
@@ -51,76 +51,79 @@ def read(tmp_path, text: str) -> Recorded:
     return pairs.read_counts(tmp_path / "counts.csv", PARTS)
 
 
-def test_a_reading_of_every_index_is_a_tuple_that_falls_into_it():
-    e = experiment()
-    assert reading_in(e, 0) == ("1.2", False, 1.0)
-    for index in range(e.domain):
-        assert e.bucket(reading_in(e, index)) == index
-    sampled = even().sample(e, 50, np.random.default_rng(1))
-    assert all(isinstance(reading, tuple) and e.bucket(reading) is not None for reading in sampled)
+class TestReading:
+    def test_falls_into_its_index(self):
+        e = experiment()
+        assert reading_in(e, 0) == ("1.2", False, 1.0)
+        for index in range(e.domain):
+            assert e.bucket(reading_in(e, index)) == index
+        sampled = even().sample(e, 50, np.random.default_rng(1))
+        assert all(isinstance(reading, tuple) and e.bucket(reading) is not None for reading in sampled)
 
 
-def test_a_table_of_counts_has_the_shares_of_its_rows(tmp_path):
-    text = "delay,version,crashed,count\n1,1.2,no,30\n7.5,9.9,yes,10\n,1.3,no,5\n1.5,1.2,0,5\n"
-    people = read(tmp_path, text)
-    e = experiment()
-    chances = people.probabilities(e)
-    assert chances[e.bucket(("1.2", False, 1.0))] == pytest.approx(0.7)
-    assert chances[e.bucket(("x", True, 7.0))] == pytest.approx(0.2)
-    assert chances[-1] == pytest.approx(0.1)  # one part is missing: no reading
-    assert chances.sum() == pytest.approx(1)
-    sampled = people.sample(e, 4_000, np.random.default_rng(2))
-    none = sum(e.bucket(reading) is None for reading in sampled)
-    assert 200 < none < 600  # expected 400, within 10 standard deviations
+class TestTable:
+    def test_of_counts_gives_shares_of_rows(self, tmp_path):
+        text = "delay,version,crashed,count\n1,1.2,no,30\n7.5,9.9,yes,10\n,1.3,no,5\n1.5,1.2,0,5\n"
+        people = read(tmp_path, text)
+        e = experiment()
+        chances = people.probabilities(e)
+        assert chances[e.bucket(("1.2", False, 1.0))] == pytest.approx(0.7)
+        assert chances[e.bucket(("x", True, 7.0))] == pytest.approx(0.2)
+        assert chances[-1] == pytest.approx(0.1)  # one part is missing: no reading
+        assert chances.sum() == pytest.approx(1)
+        sampled = people.sample(e, 4_000, np.random.default_rng(2))
+        none = sum(e.bucket(reading) is None for reading in sampled)
+        assert 200 < none < 600  # expected 400, within 10 standard deviations
+
+    def test_without_counts_counts_each_row_once(self, tmp_path):
+        people = read(tmp_path, "version,crashed,delay\n1.2,no,1\n1.2,no,1\n1.3,yes,2\n")
+        assert people.weights == (2.0, 1.0)
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            ("version,crashed,count\n1.2,no,3\n", "has no column 'delay'"),
+            ("version,crashed,delay,count\n", "no rows below its heading"),
+            ("version,crashed,delay,count\n1.2,no,1,many\n", "line 2: count is 'many', not a number"),
+            ("version,crashed,delay,count\n1.2,no,1,-1\n", "line 2: count is '-1'"),
+            ("version,crashed,delay,count\n1.2,no,1,0\n", "counts.csv has no readings"),
+            ("version,crashed,delay\n1.2,perhaps,1\n", "line 2: crashed is 'perhaps', not one of"),
+            ("version,crashed,delay\n1.2,no,soon\n", "line 2: delay is 'soon', not a number"),
+        ],
+        ids=range(7),
+    )
+    def test_malformed_one_is_one_line(self, tmp_path, text, reason):
+        with fails(reason, PopulationError):
+            read(tmp_path, text)
+
+    def test_of_another_experiment_is_rejected(self, tmp_path):
+        (tmp_path / "c.csv").write_text("version,crashed,delay\n1.2,no,1\n")
+        people = pairs.read_counts(tmp_path / "c.csv", PARTS[:2])
+        with pytest.raises(PopulationError, match="e takes a pair or None"):
+            people.probabilities(experiment())
 
 
-def test_without_counts_each_row_counts_once(tmp_path):
-    people = read(tmp_path, "version,crashed,delay\n1.2,no,1\n1.2,no,1\n1.3,yes,2\n")
-    assert people.weights == (2.0, 1.0)
+class TestParse:
+    def test_reads_names_and_files(self, tmp_path):
+        (tmp_path / "c.csv").write_text("version,crashed\n1.2,no\n")
+        assert isinstance(pairs.parse(f"file:{tmp_path / 'c.csv'}", PARTS[:2]), Recorded)
+        assert pairs.parse("zipf:1", PARTS).probabilities(experiment())[0] > 0.2
+        with pytest.raises(PopulationError, match="cannot read"):
+            pairs.parse("file:nowhere.csv", PARTS)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("version,crashed,count\n1.2,no,3\n", "has no column 'delay'"),
-        ("version,crashed,delay,count\n", "no rows below its heading"),
-        ("version,crashed,delay,count\n1.2,no,1,many\n", "line 2: count is 'many', not a number"),
-        ("version,crashed,delay,count\n1.2,no,1,-1\n", "line 2: count is '-1'"),
-        ("version,crashed,delay,count\n1.2,no,1,0\n", "counts.csv has no readings"),
-        ("version,crashed,delay\n1.2,perhaps,1\n", "line 2: crashed is 'perhaps', not one of"),
-        ("version,crashed,delay\n1.2,no,soon\n", "line 2: delay is 'soon', not a number"),
-    ],
-    ids=range(7),
-)
-def test_a_table_that_does_not_fit_gets_one_line(tmp_path, text, reason):
-    with fails(reason, PopulationError):
-        read(tmp_path, text)
-
-
-def test_a_table_of_another_experiment_is_refused(tmp_path):
-    (tmp_path / "c.csv").write_text("version,crashed,delay\n1.2,no,1\n")
-    people = pairs.read_counts(tmp_path / "c.csv", PARTS[:2])
-    with pytest.raises(PopulationError, match="e takes a pair or None"):
-        people.probabilities(experiment())
-
-
-def test_named_distributions_and_files_by_their_text(tmp_path):
-    (tmp_path / "c.csv").write_text("version,crashed\n1.2,no\n")
-    assert isinstance(pairs.parse(f"file:{tmp_path / 'c.csv'}", PARTS[:2]), Recorded)
-    assert pairs.parse("zipf:1", PARTS).probabilities(experiment())[0] > 0.2
-    with pytest.raises(PopulationError, match="cannot read"):
-        pairs.parse("file:nowhere.csv", PARTS)
-
-
-@pytest.mark.parametrize("faults", [None, Faults()], ids=["vectorised", "real clients"])
-def test_both_ways_of_simulating_find_the_truth(toml, tmp_path, faults):
-    """20,000 or 600 reports of 2,000 or 300 boards; each row within 7 standard errors: 1e-11 by chance."""
-    (tmp_path / "c.csv").write_text("version,crashed,count\n1.2,no,5\n1.2,yes,2\n1.3,no,3\n,yes,1\n")
-    devices = 300 if faults else 10_000
-    found = simulate(toml, devices=devices, population=f"file:{tmp_path / 'c.csv'}", faults=faults, seed=3)
-    assert found.reports == 2 * devices
-    for answer in found.pairs.summary():
-        for row in answer.rows:
-            assert row.truth is not None
-            if abs(row.value) < 1.5:  # shares
-                assert abs(row.value - row.truth) < 7 / 1.96 * (row.high - row.low)
+class TestSimulate:
+    @pytest.mark.parametrize("faults", [None, Faults()], ids=["vectorised", "real clients"])
+    def test_finds_the_truth_either_way(self, toml, tmp_path, faults):
+        """Each row of 20,000 or 600 reports is within 7 standard errors: it fails with chance 1e-11."""
+        (tmp_path / "c.csv").write_text("version,crashed,count\n1.2,no,5\n1.2,yes,2\n1.3,no,3\n,yes,1\n")
+        devices = 300 if faults else 10_000
+        found = simulate(
+            toml, devices=devices, population=f"file:{tmp_path / 'c.csv'}", faults=faults, seed=3
+        )
+        assert found.reports == 2 * devices
+        for answer in found.pairs.summary():
+            for row in answer.rows:
+                assert row.truth is not None
+                if abs(row.value) < 1.5:  # shares
+                    assert abs(row.value - row.truth) < 7 / 1.96 * (row.high - row.low)

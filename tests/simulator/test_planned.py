@@ -1,4 +1,4 @@
-"""A file's planned case is simulated as it was planned."""
+"""A file's planned case, simulated."""
 
 import datetime
 
@@ -20,6 +20,7 @@ from hushmote.simulator.simulate import simulate
         PlanRequest(devices=20_000, epsilon=2, values=16, low=0, high=16, statistics="mean", deviation=2),
         PlanRequest(devices=2_000, lifetime=8, horizon="1y", call="1d", values="yes-no", share=0.05),
     ],
+    ids=["range", "labels", "quantile", "mean", "lifetime"],
 )
 def test_simulate_shows_the_planned_case(plan_request: PlanRequest):
     made = answer(plan_request)

@@ -1,4 +1,4 @@
-"""Populations: one distribution behind readings and counts; bad specifications and files, one line each.
+"""Populations: distributions of readings and counts, columns of files, and errors.
 
 Chi-square tests compare with the quantile of 1e-12 over cells that expect over 500 readings.
 """
@@ -58,103 +58,54 @@ def bucket_counts(experiment, readings):
     return np.array([indices.count(i) for i in range(experiment.domain)])
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_samples_follow_probabilities(spec):
-    people = population.parse(spec)
-    n = 100_000
-    readings = people.sample(NUMBER, n, np.random.default_rng(1))
-    counts = bucket_counts(NUMBER, readings)
-    probabilities = people.probabilities(NUMBER)
-    assert probabilities.shape == (49,)
-    assert probabilities.sum() == pytest.approx(1, abs=1e-12)
-    assert probabilities[-1] == 0
-    assert (counts[probabilities[:-1] == 0] == 0).all()
-    statistic, limit = merged_chi_square(counts, n * probabilities[:-1])
-    assert statistic < limit
+class TestDistribution:
+    @pytest.mark.parametrize("spec", SPECS)
+    def test_samples_follow_probabilities(self, spec):
+        people = population.parse(spec)
+        n = 100_000
+        readings = people.sample(NUMBER, n, np.random.default_rng(1))
+        counts = bucket_counts(NUMBER, readings)
+        probabilities = people.probabilities(NUMBER)
+        assert probabilities.shape == (49,)
+        assert probabilities.sum() == pytest.approx(1, abs=1e-12)
+        assert probabilities[-1] == 0
+        assert (counts[probabilities[:-1] == 0] == 0).all()
+        statistic, limit = merged_chi_square(counts, n * probabilities[:-1])
+        assert statistic < limit
 
+    def test_differs_detectably_from_another(self):
+        readings = population.parse("normal:21:3").sample(NUMBER, 100_000, np.random.default_rng(2))
+        counts = bucket_counts(NUMBER, readings)
+        statistic, limit = merged_chi_square(
+            counts, 100_000 * population.parse("normal:21.2:3").probabilities(NUMBER)[:-1]
+        )
+        assert statistic > limit
 
-def test_another_distribution_fails_the_same_comparison():
-    readings = population.parse("normal:21:3").sample(NUMBER, 100_000, np.random.default_rng(2))
-    counts = bucket_counts(NUMBER, readings)
-    statistic, limit = merged_chi_square(
-        counts, 100_000 * population.parse("normal:21.2:3").probabilities(NUMBER)[:-1]
-    )
-    assert statistic > limit
+    @pytest.mark.parametrize("experiment", [NUMBER, CHOICE, BOOL], ids=["number", "choice", "bool"])
+    @pytest.mark.parametrize("spec", ["uniform", "zipf:2", "concentrated:0.7:1"])
+    def test_weights_fit_every_type(self, spec, experiment):
+        people = population.parse(spec)
+        readings = people.sample(experiment, 30_000, np.random.default_rng(3))
+        counts = bucket_counts(experiment, readings)
+        statistic, limit = merged_chi_square(counts, 30_000 * people.probabilities(experiment)[:-1])
+        assert statistic < limit
 
+    def test_every_index_has_a_reading(self):
+        for experiment in (NUMBER, CHOICE, BOOL):
+            readings = [population.reading_in(experiment, i) for i in range(experiment.domain)]
+            assert [experiment.bucket(x) for x in readings] == list(range(experiment.domain))
 
-@pytest.mark.parametrize("experiment", [NUMBER, CHOICE, BOOL], ids=["number", "choice", "bool"])
-@pytest.mark.parametrize("spec", ["uniform", "zipf:2", "concentrated:0.7:1"])
-def test_weights_over_indices_serve_every_type(spec, experiment):
-    people = population.parse(spec)
-    readings = people.sample(experiment, 30_000, np.random.default_rng(3))
-    counts = bucket_counts(experiment, readings)
-    statistic, limit = merged_chi_square(counts, 30_000 * people.probabilities(experiment)[:-1])
-    assert statistic < limit
+    @given(st.integers(-60_000, 90_000), st.integers(-10, 10))
+    def test_constant_falls_into_one_bucket_of_the_board(self, wide, narrow):
+        """Also where bins are narrower than a thousandth."""
+        for experiment, milli in ((NUMBER, wide), (NARROW, narrow)):
+            probabilities = population.constant(milli / 1000).probabilities(experiment)
+            assert probabilities[experiment.bucket(milli / 1000)] == 1
 
-
-def test_every_index_has_a_reading():
-    for experiment in (NUMBER, CHOICE, BOOL):
-        readings = [population.reading_in(experiment, i) for i in range(experiment.domain)]
-        assert [experiment.bucket(x) for x in readings] == list(range(experiment.domain))
-
-
-@given(st.integers(-60_000, 90_000), st.integers(-10, 10))
-def test_constant_falls_into_one_board_bucket(wide, narrow):
-    """Also where bins are narrower than a thousandth."""
-    for experiment, milli in ((NUMBER, wide), (NARROW, narrow)):
-        probabilities = population.constant(milli / 1000).probabilities(experiment)
-        assert probabilities[experiment.bucket(milli / 1000)] == 1
-
-
-def test_explicit_weights_are_proportions():
-    people = population.parse("weights:1:2:1:0")
-    assert people.probabilities(CHOICE).tolist() == [0.25, 0.5, 0.25, 0, 0]
-    assert population.weighted([3, 1]).probabilities(BOOL).tolist() == [0.75, 0.25, 0]
-
-
-@refusals(
-    ("gauss:1:2", r"no distribution is called 'gauss'; there are uniform, normal"),
-    ("", r"no distribution is called ''"),
-    ("normal:21", r"'normal:21' must read normal:mean:deviation"),
-    ("normal:21:3:4", r"must read normal:mean:deviation"),
-    ("normal:21:warm", r"'normal:21:warm' must read normal:mean:deviation, all numbers finite"),
-    ("normal:21:inf", r"all numbers finite"),
-    ("normal:nan:1", r"all numbers finite"),
-    ("normal:21:0", r"needs a deviation above 0"),
-    ("uniform:3", r"must read uniform, or uniform:low:high"),
-    ("uniform:", r"must read uniform, or uniform:low:high"),
-    ("uniform:5:5", r"needs low below high"),
-    ("exponential:-1", r"needs a mean above 0"),
-    ("bimodal:1:2:3", "must read bimodal:mean:deviation:mean2:deviation2[:share]"),
-    ("bimodal:1:2:3:0", r"needs deviations above 0"),
-    ("bimodal:1:2:3:4:5", r"share, the last number, must be from 0 to 1"),
-    ("zipf:-1", r"exponent of 0 or more"),
-    ("concentrated:1.5", r"share from 0 to 1"),
-    ("concentrated:0.5:1.5", r"index must be whole"),
-    ("weights:1", r"must read weights:w0:w1"),
-    ("weights:1:-1", r"0 or more, not all 0"),
-    ("weights:0:0", r"0 or more, not all 0"),
-    call=population.parse,
-    error=PopulationError,
-)
-def test_a_wrong_specification_gets_one_line(refusal: Refusal):
-    refusal.check()
-
-
-def test_rejects_population_that_does_not_fit_experiment():
-    rng = np.random.default_rng(5)
-    with pytest.raises(PopulationError, match="normal is for number experiments; e is a choice"):
-        population.parse("normal:1:1").sample(CHOICE, 1, rng)
-    with pytest.raises(PopulationError, match="normal is for number experiments; e is a bool"):
-        population.parse("normal:1:1").probabilities(BOOL)
-    with pytest.raises(PopulationError, match="3 weights for an experiment with 4 indices"):
-        population.parse("weights:1:2:3").probabilities(CHOICE)
-    with pytest.raises(PopulationError, match=r"index 9 must be in range\(4\)"):
-        population.parse("concentrated:0.5:9").probabilities(CHOICE)
-    with pytest.raises(PopulationError, match="e takes a number or None"):
-        population.Recorded(("warm",)).sample(NUMBER, 1, rng)
-    with pytest.raises(PopulationError, match="narrower than a thousandth"):
-        population.parse("uniform").sample(NARROW, 1, rng)
+    def test_explicit_weights_are_proportions(self):
+        people = population.parse("weights:1:2:1:0")
+        assert people.probabilities(CHOICE).tolist() == [0.25, 0.5, 0.25, 0, 0]
+        assert population.weighted([3, 1]).probabilities(BOOL).tolist() == [0.75, 0.25, 0]
 
 
 @pytest.fixture
@@ -166,48 +117,96 @@ def table(tmp_path):
     return path
 
 
-def test_a_column_of_numbers_keeps_blanks_as_no_reading(table):
-    people = population.read_csv(table, "temp")
-    assert people.readings == (20.5, None, None, -30.0, 20.5)
-    counts = people.counts(NUMBER)
-    assert counts.sum() == 5
-    assert counts[-1] == 2
-    assert counts[NUMBER.bucket(20.5)] == 2
-    assert counts[0] == 1
-    assert people.probabilities(NUMBER)[-1] == 0.4
-    sample = people.sample(NUMBER, 2_000, np.random.default_rng(7))
-    assert set(sample) == {20.5, None, -30.0}
+class TestColumn:
+    def test_of_numbers_keeps_blanks_as_no_reading(self, table):
+        people = population.read_csv(table, "temp")
+        assert people.readings == (20.5, None, None, -30.0, 20.5)
+        counts = people.counts(NUMBER)
+        assert counts.sum() == 5
+        assert counts[-1] == 2
+        assert counts[NUMBER.bucket(20.5)] == 2
+        assert counts[0] == 1
+        assert people.probabilities(NUMBER)[-1] == 0.4
+        sample = people.sample(NUMBER, 2_000, np.random.default_rng(7))
+        assert set(sample) == {20.5, None, -30.0}
+
+    def test_may_be_labels_or_bools(self, table):
+        sky = population.read_csv(table, "sky", "choice")
+        assert sky.readings == ("red", "blue", "green", None, None)
+        assert sky.counts(CHOICE).tolist() == [1, 0, 1, 1, 2]
+        rain = population.read_csv(table, "rain", "bool")
+        assert rain.readings == (True, False, None, True, None)
 
 
-def test_columns_of_labels_and_bools(table):
-    sky = population.read_csv(table, "sky", "choice")
-    assert sky.readings == ("red", "blue", "green", None, None)
-    assert sky.counts(CHOICE).tolist() == [1, 0, 1, 1, 2]
-    rain = population.read_csv(table, "rain", "bool")
-    assert rain.readings == (True, False, None, True, None)
+class TestErrors:
+    @refusals(
+        ("gauss:1:2", r"no distribution is called 'gauss'; there are uniform, normal"),
+        ("", r"no distribution is called ''"),
+        ("normal:21", r"'normal:21' must read normal:mean:deviation"),
+        ("normal:21:3:4", r"must read normal:mean:deviation"),
+        ("normal:21:warm", r"'normal:21:warm' must read normal:mean:deviation, all numbers finite"),
+        ("normal:21:inf", r"all numbers finite"),
+        ("normal:nan:1", r"all numbers finite"),
+        ("normal:21:0", r"needs a deviation above 0"),
+        ("uniform:3", r"must read uniform, or uniform:low:high"),
+        ("uniform:", r"must read uniform, or uniform:low:high"),
+        ("uniform:5:5", r"needs low below high"),
+        ("exponential:-1", r"needs a mean above 0"),
+        ("bimodal:1:2:3", "must read bimodal:mean:deviation:mean2:deviation2[:share]"),
+        ("bimodal:1:2:3:0", r"needs deviations above 0"),
+        ("bimodal:1:2:3:4:5", r"share, the last number, must be from 0 to 1"),
+        ("zipf:-1", r"exponent of 0 or more"),
+        ("concentrated:1.5", r"share from 0 to 1"),
+        ("concentrated:0.5:1.5", r"index must be whole"),
+        ("weights:1", r"must read weights:w0:w1"),
+        ("weights:1:-1", r"0 or more, not all 0"),
+        ("weights:0:0", r"0 or more, not all 0"),
+        call=population.parse,
+        error=PopulationError,
+    )
+    def test_malformed_specification_is_one_line(self, refusal: Refusal):
+        refusal.check()
 
+    def test_rejects_a_population_of_another_type(self):
+        rng = np.random.default_rng(5)
+        with pytest.raises(PopulationError, match="normal is for number experiments; e is a choice"):
+            population.parse("normal:1:1").sample(CHOICE, 1, rng)
+        with pytest.raises(PopulationError, match="normal is for number experiments; e is a bool"):
+            population.parse("normal:1:1").probabilities(BOOL)
+        with pytest.raises(PopulationError, match="3 weights for an experiment with 4 indices"):
+            population.parse("weights:1:2:3").probabilities(CHOICE)
+        with pytest.raises(PopulationError, match=r"index 9 must be in range\(4\)"):
+            population.parse("concentrated:0.5:9").probabilities(CHOICE)
+        with pytest.raises(PopulationError, match="e takes a number or None"):
+            population.Recorded(("warm",)).sample(NUMBER, 1, rng)
+        with pytest.raises(PopulationError, match="narrower than a thousandth"):
+            population.parse("uniform").sample(NARROW, 1, rng)
 
-@pytest.mark.parametrize(
-    ("text", "column", "type", "line"),
-    [
-        ("a,b\n1,2\n", "c", "number", r"t\.csv has no column 'c'; it has a, b$"),
-        ("", "c", "number", r"t\.csv has no column 'c'; it has none$"),
-        ("a\n", "a", "number", r"t\.csv has no rows below its heading$"),
-        ("a\n1\nwarm\n", "a", "number", r"t\.csv, line 3: a is 'warm', not a number$"),
-        ("a\n1\nperhaps\n", "a", "bool", r"line 3: a is 'perhaps', not one of 1, true, yes, 0, false, no$"),
-        (b"a\n\xff\n", "a", "number", r"t\.csv is not a CSV file in UTF-8"),
-        (b"a\n1\0\n2\n", "a", "number", r"t\.csv"),
-    ],
-)
-def test_a_wrong_file_gets_one_line(tmp_path, text, column, type, line):
-    path = tmp_path / "t.csv"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with fails(line, PopulationError):
-        population.read_csv(path, column, type)
+    @pytest.mark.parametrize(
+        ("text", "column", "type", "line"),
+        [
+            ("a,b\n1,2\n", "c", "number", r"t\.csv has no column 'c'; it has a, b$"),
+            ("", "c", "number", r"t\.csv has no column 'c'; it has none$"),
+            ("a\n", "a", "number", r"t\.csv has no rows below its heading$"),
+            ("a\n1\nwarm\n", "a", "number", r"t\.csv, line 3: a is 'warm', not a number$"),
+            (
+                "a\n1\nperhaps\n",
+                "a",
+                "bool",
+                r"line 3: a is 'perhaps', not one of 1, true, yes, 0, false, no$",
+            ),
+            (b"a\n\xff\n", "a", "number", r"t\.csv is not a CSV file in UTF-8"),
+            (b"a\n1\0\n2\n", "a", "number", r"t\.csv"),
+        ],
+    )
+    def test_malformed_file_is_one_line(self, tmp_path, text, column, type, line):
+        path = tmp_path / "t.csv"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        with fails(line, PopulationError):
+            population.read_csv(path, column, type)
 
-
-def test_a_file_that_cannot_be_read_gets_one_line(tmp_path):
-    with pytest.raises(PopulationError, match=r"cannot read .*absent\.csv: No such file or directory$"):
-        population.read_csv(tmp_path / "absent.csv", "a")
-    with pytest.raises(PopulationError, match=r"cannot read .*: Is a directory$"):
-        population.read_csv(tmp_path, "a")
+    def test_unreadable_file_is_one_line(self, tmp_path):
+        with pytest.raises(PopulationError, match=r"cannot read .*absent\.csv: No such file or directory$"):
+            population.read_csv(tmp_path / "absent.csv", "a")
+        with pytest.raises(PopulationError, match=r"cannot read .*: Is a directory$"):
+            population.read_csv(tmp_path, "a")

@@ -1,4 +1,4 @@
-"""The vectorised path draws from the very channel that the shipped randomizer has.
+"""Vectorised draws from exactly the channel of the shipped randomizer.
 
 Chi-square tests: the statistic is compared with the quantile of 1e-12, and every cell expects over 500
 reports, so that the chi-square law holds far out. Below 200 comparisons in all: by chance one of them fails
@@ -59,47 +59,6 @@ def channel(experiment: Experiment, index: int | None) -> np.ndarray:
     return np.array([float(exact.get(code, 0)) for code in range(experiment.code_count)])
 
 
-@pytest.mark.parametrize("name", ["olh", "hh, weights, incomplete"])
-def test_a_histogram_follows_the_exact_channel(name):
-    """Of one index, or of none; codes are drawn as below, whatever the mechanism."""
-    experiment, rng = EXPERIMENTS[name], np.random.default_rng(2)
-    for index in (0, experiment.domain // 2, experiment.domain - 1, None):
-        held = np.zeros(experiment.domain + 1, int)
-        held[-1 if index is None else index] = N
-        counts = vectorised.histogram(experiment, held[:-1], rng, no_reading=int(held[-1]))
-        statistic, limit = chi_square(counts, N * channel(experiment, index))
-        assert statistic < limit
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_codes_follow_the_exact_channel_of_their_own_index(name):
-    # Over all pairs of index and code; the number of reports of each index is given.
-    experiment = EXPERIMENTS[name]
-    rng = np.random.default_rng(4)
-    n = 4 * N
-    indices = rng.integers(-1, experiment.domain, n)
-    codes = vectorised.codes(experiment, indices, rng)
-    assert codes.shape == (n,)
-    pairs = np.bincount((indices + 1) * experiment.code_count + codes, minlength=0)
-    pairs = np.append(pairs, np.zeros((experiment.domain + 1) * experiment.code_count - len(pairs), int))
-    held = np.bincount(indices + 1)
-    inputs = [None, *range(experiment.domain)]
-    expected = np.concatenate([m * channel(experiment, i) for m, i in zip(held, inputs, strict=True)])
-    statistic, limit = chi_square(pairs, expected)
-    assert statistic < limit
-
-
-def test_another_epsilon_or_index_fails_the_same_comparison():
-    # The statistic grows with N by over 350 for each 4 million: the test sees 2 % of epsilon.
-    held = np.zeros(27, int)
-    held[5] = 8 * N
-    counts = vectorised.histogram(EXPERIMENTS["olh"], held, np.random.default_rng(5))
-    wrong = channel(number(27, mechanism="olh", g=3, epsilon=1_020_000), 5)
-    for expected in (wrong, channel(EXPERIMENTS["olh"], 6)):
-        statistic, limit = chi_square(counts, 8 * N * expected)
-        assert statistic > limit
-
-
 class Truthful:
     """Primitives that choose a given seed and tell the truth."""
 
@@ -113,81 +72,119 @@ class Truthful:
         return self._seed if n > 300 else 0
 
 
-@pytest.mark.parametrize(("bins", "g"), [(1024, 2), (1024, 3), (1024, 23), (65_536, 3), (60_000, 251)])
-def test_large_hashes_are_the_boards_own(bins, g):
-    # The share of reports whose cell is the one that the board's code finds for the same seed is binomial
-    # with the truth's probability; a hash that differs anywhere gives less. 7 standard deviations: 3e-12.
-    experiment = number(bins, mechanism="olh", g=g, epsilon=6_000_000)
-    level = experiment.levels[0]
-    rng = np.random.default_rng(7)
-    indices = rng.integers(0, bins, 20_000)
-    codes = vectorised.codes(experiment, indices, rng)
-    same = sum(
-        experiment.randomize(index, Truthful(code // g)) == code
-        for index, code in zip(indices.tolist(), codes.tolist(), strict=True)
-    )
-    p = level.threshold / ONE
-    assert abs(same - 20_000 * p) < 7 * (20_000 * p * (1 - p)) ** 0.5
-    assert codes.max() < experiment.code_count
+class TestCodes:
+    @pytest.mark.parametrize("name", EXPERIMENTS)
+    def test_follow_the_exact_channel_of_their_index(self, name):
+        # Over all pairs of index and code; the number of reports of each index is given.
+        experiment = EXPERIMENTS[name]
+        rng = np.random.default_rng(4)
+        n = 4 * N
+        indices = rng.integers(-1, experiment.domain, n)
+        codes = vectorised.codes(experiment, indices, rng)
+        assert codes.shape == (n,)
+        pairs = np.bincount((indices + 1) * experiment.code_count + codes, minlength=0)
+        pairs = np.append(pairs, np.zeros((experiment.domain + 1) * experiment.code_count - len(pairs), int))
+        held = np.bincount(indices + 1)
+        inputs = [None, *range(experiment.domain)]
+        expected = np.concatenate([m * channel(experiment, i) for m, i in zip(held, inputs, strict=True)])
+        statistic, limit = chi_square(pairs, expected)
+        assert statistic < limit
+
+    def test_of_another_epsilon_or_index_differ(self):
+        # The statistic grows with N by over 350 for each 4 million: the test sees 2 % of epsilon.
+        held = np.zeros(27, int)
+        held[5] = 8 * N
+        counts = vectorised.histogram(EXPERIMENTS["olh"], held, np.random.default_rng(5))
+        wrong = channel(number(27, mechanism="olh", g=3, epsilon=1_020_000), 5)
+        for expected in (wrong, channel(EXPERIMENTS["olh"], 6)):
+            statistic, limit = chi_square(counts, 8 * N * expected)
+            assert statistic > limit
+
+    @pytest.mark.parametrize(("bins", "g"), [(1024, 2), (1024, 3), (1024, 23), (65_536, 3), (60_000, 251)])
+    def test_of_large_hashes_equal_those_of_the_board(self, bins, g):
+        # The share of reports whose cell is the one that the board's code finds for the same seed is binomial
+        # with the truth's probability; a hash that differs anywhere gives less. 7 standard deviations: 3e-12.
+        experiment = number(bins, mechanism="olh", g=g, epsilon=6_000_000)
+        level = experiment.levels[0]
+        rng = np.random.default_rng(7)
+        indices = rng.integers(0, bins, 20_000)
+        codes = vectorised.codes(experiment, indices, rng)
+        same = sum(
+            experiment.randomize(index, Truthful(code // g)) == code
+            for index, code in zip(indices.tolist(), codes.tolist(), strict=True)
+        )
+        p = level.threshold / ONE
+        assert abs(same - 20_000 * p) < 7 * (20_000 * p * (1 - p)) ** 0.5
+        assert codes.max() < experiment.code_count
 
 
-def test_histogram_counts_every_report_once_whatever_the_chunks():
-    few, many = (number(bins, mechanism="olh", g=3) for bins in (1024, 65_536))
-    rng = np.random.default_rng(8)
-    held = rng.integers(0, 300, 1024)
-    held[17] = 100_000  # more than a chunk
-    held[900:950] = 0
-    counts = vectorised.histogram(few, held, rng, no_reading=70_001)
-    assert counts.sum() == held.sum() + 70_001
-    assert many.code_count > 500_000  # too many for a pass over all of them for each chunk
-    counts = vectorised.histogram(many, np.full(65_536, 2), rng)
-    assert counts.shape == (many.code_count,)
-    assert counts.sum() == 2 * 65_536
+class TestHistogram:
+    @pytest.mark.parametrize("name", ["olh", "hh, weights, incomplete"])
+    def test_follows_the_exact_channel(self, name):
+        """Of one index, or of none; codes are drawn as below, whatever the mechanism."""
+        experiment, rng = EXPERIMENTS[name], np.random.default_rng(2)
+        for index in (0, experiment.domain // 2, experiment.domain - 1, None):
+            held = np.zeros(experiment.domain + 1, int)
+            held[-1 if index is None else index] = N
+            counts = vectorised.histogram(experiment, held[:-1], rng, no_reading=int(held[-1]))
+            statistic, limit = chi_square(counts, N * channel(experiment, index))
+            assert statistic < limit
+
+    def test_counts_every_report_once_in_any_chunks(self):
+        few, many = (number(bins, mechanism="olh", g=3) for bins in (1024, 65_536))
+        rng = np.random.default_rng(8)
+        held = rng.integers(0, 300, 1024)
+        held[17] = 100_000  # more than a chunk
+        held[900:950] = 0
+        counts = vectorised.histogram(few, held, rng, no_reading=70_001)
+        assert counts.sum() == held.sum() + 70_001
+        assert many.code_count > 500_000  # too many for a pass over all of them for each chunk
+        counts = vectorised.histogram(many, np.full(65_536, 2), rng)
+        assert counts.shape == (many.code_count,)
+        assert counts.sum() == 2 * 65_536
+
+    @pytest.mark.slow
+    def test_takes_memory_independent_of_reports(self):
+        experiment = number(1024, mechanism="olh", g=3)
+
+        def peak_bytes(each: int) -> int:
+            tracemalloc.start()
+            vectorised.histogram(experiment, np.full(1024, each), np.random.default_rng(11), no_reading=each)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            return peak
+
+        peak_bytes(100)  # tables are made once
+        assert peak_bytes(8_000) < 1.2 * peak_bytes(500) < 16 << 20
 
 
-@pytest.mark.slow
-def test_memory_does_not_grow_with_the_number_of_reports():
-    experiment = number(1024, mechanism="olh", g=3)
+class TestArguments:
+    def test_rejects_invalid_counts_and_indices(self):
+        experiment = EXPERIMENTS["grr"]
+        rng = np.random.default_rng(12)
+        with pytest.raises(ValueError, match=r"integers of shape \(7,\)"):
+            vectorised.histogram(experiment, np.ones(8, int), rng)
+        with pytest.raises(ValueError, match=r"integers of shape \(7,\)"):
+            vectorised.histogram(experiment, np.ones(7), rng)
+        with pytest.raises(ValueError, match="negative"):
+            vectorised.histogram(experiment, np.array([1, 1, -1, 1, 1, 1, 1]), rng)
+        with pytest.raises(ValueError, match="negative"):
+            vectorised.histogram(experiment, np.ones(7, int), rng, no_reading=-1)
+        for index in (-2, 7):
+            with pytest.raises(ValueError, match=r"range\(7\), or -1"):
+                vectorised.codes(experiment, np.array([0, index]), rng)
 
-    def peak_bytes(each: int) -> int:
-        tracemalloc.start()
-        vectorised.histogram(experiment, np.full(1024, each), np.random.default_rng(11), no_reading=each)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return peak
+    def test_no_devices_give_no_codes(self):
+        experiment = EXPERIMENTS["hh"]
+        rng = np.random.default_rng(14)
+        assert vectorised.codes(experiment, np.array([], int), rng).shape == (0,)
+        assert vectorised.histogram(experiment, np.zeros(16, int), rng).sum() == 0
 
-    peak_bytes(100)  # tables are made once
-    assert peak_bytes(8_000) < 1.2 * peak_bytes(500) < 16 << 20
-
-
-def test_counts_and_indices_that_do_not_fit_are_refused():
-    experiment = EXPERIMENTS["grr"]
-    rng = np.random.default_rng(12)
-    with pytest.raises(ValueError, match=r"integers of shape \(7,\)"):
-        vectorised.histogram(experiment, np.ones(8, int), rng)
-    with pytest.raises(ValueError, match=r"integers of shape \(7,\)"):
-        vectorised.histogram(experiment, np.ones(7), rng)
-    with pytest.raises(ValueError, match="negative"):
-        vectorised.histogram(experiment, np.array([1, 1, -1, 1, 1, 1, 1]), rng)
-    with pytest.raises(ValueError, match="negative"):
-        vectorised.histogram(experiment, np.ones(7, int), rng, no_reading=-1)
-    for index in (-2, 7):
-        with pytest.raises(ValueError, match=r"range\(7\), or -1"):
-            vectorised.codes(experiment, np.array([0, index]), rng)
-
-
-def test_no_devices_give_no_codes():
-    experiment = EXPERIMENTS["hh"]
-    rng = np.random.default_rng(14)
-    assert vectorised.codes(experiment, np.array([], int), rng).shape == (0,)
-    assert vectorised.histogram(experiment, np.zeros(16, int), rng).sum() == 0
-
-
-def test_no_reading_is_the_last_index_where_it_has_one():
-    exp = Experiment.parse(experiment_json(mechanism="grr", missing=1, epsilon=16_000_000))
-    codes = vectorised.codes(exp, np.full(1000, vectorised.NO_READING), np.random.default_rng(1))
-    # At epsilon 16 a lie has a chance of 2e-7: 1,000 reports have 5 with one below 1e-19.
-    assert (codes == 2).sum() > 995
-    counts = vectorised.histogram(exp, np.array([500, 0, 100]), np.random.default_rng(1), no_reading=400)
-    assert counts[0] > 495
-    assert counts[2] > 495
+    def test_no_reading_is_the_last_index_if_there_is_one(self):
+        exp = Experiment.parse(experiment_json(mechanism="grr", missing=1, epsilon=16_000_000))
+        codes = vectorised.codes(exp, np.full(1000, vectorised.NO_READING), np.random.default_rng(1))
+        # At epsilon 16 a lie has a chance of 2e-7: 1,000 reports have 5 with one below 1e-19.
+        assert (codes == 2).sum() > 995
+        counts = vectorised.histogram(exp, np.array([500, 0, 100]), np.random.default_rng(1), no_reading=400)
+        assert counts[0] > 495
+        assert counts[2] > 495

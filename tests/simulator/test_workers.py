@@ -1,4 +1,4 @@
-"""Parts of a simulation on workers: the same numbers from all of them, and what if one is lost."""
+"""Simulations divided among workers: equal results, lost workers and errors."""
 
 import contextlib
 import json
@@ -84,153 +84,110 @@ def children() -> list[psutil.Process]:
     return [p for p in found if p in ours and "spawn_main" in " ".join(p.info["cmdline"] or ())]
 
 
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("study", [fleet, years, check])
-def test_the_same_numbers_from_any_number_of_workers(crew: Workers, study: Callable[[Workers], object]):
-    assert study(crew) == study(THIS_PROCESS)
+class TestLostWorker:
+    @pytest.mark.slow
+    @pytest.mark.long
+    def test_changes_no_number(self, crew: Workers):
+        before = {p.pid for p in children()}
+        killed: list[int] = []
 
+        def kill(part: int) -> None:
+            if not killed:
+                killed.append(min(before))
+                os.kill(killed[0], signal.SIGKILL)
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_pool_has_one_thread_each_and_gives_the_same_numbers(crew: Workers):
-    """Least squares on two threads differ in the last digits, so that these studies have a pool at least."""
-    wanted = [cell for cell in cells(QUICK, default_series, 1) if cell.cost < 1_000][:4]
-    assert len(wanted) == 4
-    for count in (1, 2):
-        with workers(count, cores=True) as pool:
-            ran = [pickle.dumps(result) for result in pool.map(run_cell, wanted)]
-            (process, threads), *_ = pool.map(worker_parts.surroundings, [1, 2])
-        assert (process != os.getpid(), threads) == (True, "1")
-        assert ran == [pickle.dumps(result) for result in crew.map(run_cell, wanted)]
+        made = crew.map(worker_parts.product, range(30), 7, 0.1, advance=kill)
+        assert list(made) == [7 * part for part in range(30)]
+        assert killed
+        until(lambda: len({p.pid for p in children()} - before) == 1, "none came in its place")
+        assert fleet(crew) == fleet(THIS_PROCESS)
 
+    @pytest.mark.slow
+    @pytest.mark.long
+    def test_repeatedly_ended_by_one_part_is_one_line(self, crew: Workers):
+        with pytest.raises(
+            WorkersError, match="one part of the work ended every worker that ran it: it needs"
+        ):
+            list(crew.map(worker_parts.deadly, range(6), 3))
+        assert list(crew.map(worker_parts.deadly, range(6), 9)) == list(range(6))
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_results_keep_part_order_and_progress_counts_each_once(crew: Workers):
-    for engine in (crew, THIS_PROCESS):
-        told: list[int] = []
-        made = engine.map(worker_parts.product, range(20), 3, advance=told.append)
-        assert list(made) == [3 * part for part in range(20)]
-        assert sorted(told) == list(range(20))
-    shares: list[float] = []
-    fleet(crew, shares.append)
-    assert sum(shares) == pytest.approx(1)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_worker_that_is_killed_changes_no_number(crew: Workers):
-    before = {p.pid for p in children()}
-    killed: list[int] = []
-
-    def kill(part: int) -> None:
-        if not killed:
-            killed.append(min(before))
-            os.kill(killed[0], signal.SIGKILL)
-
-    made = crew.map(worker_parts.product, range(30), 7, 0.1, advance=kill)
-    assert list(made) == [7 * part for part in range(30)]
-    assert killed
-    until(lambda: len({p.pid for p in children()} - before) == 1, "none came in its place")
-    assert fleet(crew) == fleet(THIS_PROCESS)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_part_that_ends_its_workers_is_one_line(crew: Workers):
-    with pytest.raises(WorkersError, match="one part of the work ended every worker that ran it: it needs"):
-        list(crew.map(worker_parts.deadly, range(6), 3))
-    assert list(crew.map(worker_parts.deadly, range(6), 9)) == list(range(6))
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_raises_error_of_a_part(crew: Workers):
-    beyond = experiment_json(epsilon=5_000_000, budget={"rule": "sum", "cap": 5_000_000})
-    clients = RealClients(beyond, parse("weights:7:3"), Faults(), 1, repeatable=True)
-    with pytest.raises(ExperimentRefused, match="epsilon is above the policy's 4000000"):
-        faithful_parts.run(clients, 40, 1, True, crew, lambda more: None)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_nobody_else_reaches_a_local_cluster(crew: Workers):
-    surroundings = list(crew.map(worker_parts.surroundings, range(8)))
-    assert {threads for _, threads in surroundings} == {"1"}
-    processes = [psutil.Process(), *children()]
-    assert {pid for pid, _ in surroundings} <= {p.pid for p in processes}
-    listening = [c for p in processes for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
-    assert len(listening) >= 3
-    assert {c.laddr.ip for c in listening} == {"127.0.0.1"}
-    clients: list[Any] = [c for c in Client._instances if c.status == "running"]
-    (address,) = {c.scheduler.address for c in clients}
-    with pytest.raises(OSError, match="TLS certificate does not match"):
-        Client(address, security=Security.temporary(), timeout=60, set_as_default=False)
+    @pytest.mark.slow
+    @pytest.mark.long
+    def test_raises_the_error_of_a_part(self, crew: Workers):
+        beyond = experiment_json(epsilon=5_000_000, budget={"rule": "sum", "cap": 5_000_000})
+        clients = RealClients(beyond, parse("weights:7:3"), Faults(), 1, repeatable=True)
+        with pytest.raises(ExperimentRefused, match="epsilon is above the policy's 4000000"):
+            faithful_parts.run(clients, 40, 1, True, crew, lambda more: None)
 
 
 # --- The command line ----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("command", "line"),
-    [
-        (("simulate", "room.toml", "--workers", "2"), "only real clients (--faithful) are divided"),
-        (("simulate", "room.toml", "--faithful", "--workers", "room"), "'room' is neither a number of"),
-        (("simulate", "room.toml", "--faithful", "--workers", "-3"), "workers must be 1 or more, not -3"),
-        (("study", "lifetime", "--quick", "--workers", "tls://127.0.0.1:1"), "tls:// needs certificates"),
-        (("study", "lifetime", "--quick", "--workers", "tcp://127.0.0.1:99999"), "is neither"),
-        (("study", "lifetime", "--quick", "--workers", "99999"), "each worker is a process"),
-    ],
-)
-def test_rejects_unusable_workers_option(tmp_path: Path, command: tuple[str, ...], line: str):
-    (tmp_path / "room.toml").write_text(ROOM, encoding="utf-8")
-    assert line in hushmote(*command, cwd=tmp_path, expect=1)
-
-
-@pytest.mark.slow
-def test_rejects_address_that_is_not_a_dask_scheduler():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        greeting = b'INFO {"server_id":"N"}\r\n'  # as a NATS server says
-        Thread(target=lambda: server.accept()[0].sendall(greeting), daemon=True).start()
-        with pytest.raises(WorkersError, match="is not a Dask scheduler"):
-            workers(f"tcp://127.0.0.1:{port}").__enter__()
-
-
-def test_without_dask_one_process_works_alone(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    for alone in (workers(), workers(1), workers(cores=True)):
-        with alone as one:
-            assert [pid for pid, _ in one.map(worker_parts.surroundings, [1])] == [os.getpid()]
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
-def test_workers_end_with_their_command(tmp_path: Path, ending: signal.Signals):
-    (tmp_path / "room.toml").write_text(ROOM, encoding="utf-8")
-    command = ("simulate", "room.toml", "--faithful", "--devices", "1000000", "--workers", "2")
-    run = subprocess.Popen(
-        [sys.executable, "-m", "hushmote", *command],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # a terminal's Ctrl-C is for all of its processes
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+class TestOption:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("command", "line"),
+        [
+            (("simulate", "room.toml", "--workers", "2"), "only real clients (--faithful) are divided"),
+            (("simulate", "room.toml", "--faithful", "--workers", "room"), "'room' is neither a number of"),
+            (("simulate", "room.toml", "--faithful", "--workers", "-3"), "workers must be 1 or more, not -3"),
+            (("study", "lifetime", "--quick", "--workers", "tls://127.0.0.1:1"), "tls:// needs certificates"),
+            (("study", "lifetime", "--quick", "--workers", "tcp://127.0.0.1:99999"), "is neither"),
+            (("study", "lifetime", "--quick", "--workers", "99999"), "each worker is a process"),
+        ],
     )
-    ours = psutil.Process(run.pid)
-    # Two workers and Python's resource tracker.
-    until(lambda: len(ours.children(recursive=True)) == 3, "no workers")
-    begun = ours.children(recursive=True)
-    os.killpg(run.pid, ending) if ending == signal.SIGINT else run.kill()
-    error = run.communicate(timeout=WAIT_S)[1]
-    if ending == signal.SIGINT:
-        assert (run.returncode, error) == (130, "hushmote: stopped by Ctrl-C\n")
-    gone, alive = psutil.wait_procs(begun, timeout=WAIT_S)
-    assert (len(gone), alive) == (3, [])
+    def test_rejects_unusable_workers(self, tmp_path: Path, command: tuple[str, ...], line: str):
+        (tmp_path / "room.toml").write_text(ROOM, encoding="utf-8")
+        assert line in hushmote(*command, cwd=tmp_path, expect=1)
+
+
+class TestCluster:
+    @pytest.mark.slow
+    @pytest.mark.long
+    def test_is_not_reachable_from_outside(self, crew: Workers):
+        surroundings = list(crew.map(worker_parts.surroundings, range(8)))
+        assert {threads for _, threads in surroundings} == {"1"}
+        processes = [psutil.Process(), *children()]
+        assert {pid for pid, _ in surroundings} <= {p.pid for p in processes}
+        listening = [c for p in processes for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+        assert len(listening) >= 3
+        assert {c.laddr.ip for c in listening} == {"127.0.0.1"}
+        clients: list[Any] = [c for c in Client._instances if c.status == "running"]
+        (address,) = {c.scheduler.address for c in clients}
+        with pytest.raises(OSError, match="TLS certificate does not match"):
+            Client(address, security=Security.temporary(), timeout=60, set_as_default=False)
+
+    def test_is_one_process_without_dask(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setitem(sys.modules, "distributed", None)
+        for alone in (workers(), workers(1), workers(cores=True)):
+            with alone as one:
+                assert [pid for pid, _ in one.map(worker_parts.surroundings, [1])] == [os.getpid()]
+
+    @pytest.mark.slow
+    @pytest.mark.long
+    @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+    def test_ends_with_its_command(self, tmp_path: Path, ending: signal.Signals):
+        (tmp_path / "room.toml").write_text(ROOM, encoding="utf-8")
+        command = ("simulate", "room.toml", "--faithful", "--devices", "1000000", "--workers", "2")
+        run = subprocess.Popen(
+            [sys.executable, "-m", "hushmote", *command],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # a terminal's Ctrl-C is for all of its processes
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        ours = psutil.Process(run.pid)
+        # Two workers and Python's resource tracker.
+        until(lambda: len(ours.children(recursive=True)) == 3, "no workers")
+        begun = ours.children(recursive=True)
+        os.killpg(run.pid, ending) if ending == signal.SIGINT else run.kill()
+        error = run.communicate(timeout=WAIT_S)[1]
+        if ending == signal.SIGINT:
+            assert (run.returncode, error) == (130, "hushmote: stopped by Ctrl-C\n")
+        gone, alive = psutil.wait_procs(begun, timeout=WAIT_S)
+        assert (len(gone), alive) == (3, [])
 
 
 # --- A scheduler elsewhere -----------------------------------------------------------------------------
@@ -268,82 +225,125 @@ def connected(address: str) -> Iterator[Workers]:
         yield crews[0]
 
 
-@pytest.mark.slow
-def test_one_worker_of_a_scheduler_gives_the_same_numbers():
-    port = free_port()
-    address = f"tcp://127.0.0.1:{port}"
-    worker = ("worker", address, "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny")
-    with (
-        dask_process("scheduler", "--host", "127.0.0.1", "--port", str(port)),
-        dask_process(*worker),
-        connected(address) as crew,
-    ):
-        assert fleet(crew) == fleet(THIS_PROCESS)
+class TestResults:
+    @pytest.mark.slow
+    @pytest.mark.long
+    @pytest.mark.parametrize("study", [fleet, years, check])
+    def test_are_equal_for_any_number_of_workers(self, crew: Workers, study: Callable[[Workers], object]):
+        assert study(crew) == study(THIS_PROCESS)
 
+    @pytest.mark.slow
+    @pytest.mark.long
+    def test_are_equal_in_a_pool_of_single_threads(self, crew: Workers):
+        """Least squares on two threads differ in the last digits, so these studies have a pool at least."""
+        wanted = [cell for cell in cells(QUICK, default_series, 1) if cell.cost < 1_000][:4]
+        assert len(wanted) == 4
+        for count in (1, 2):
+            with workers(count, cores=True) as pool:
+                ran = [pickle.dumps(result) for result in pool.map(run_cell, wanted)]
+                (process, threads), *_ = pool.map(worker_parts.surroundings, [1, 2])
+            assert (process != os.getpid(), threads) == (True, "1")
+            assert ran == [pickle.dumps(result) for result in crew.map(run_cell, wanted)]
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_workers_of_a_scheduler_are_checked_used_and_missed(tmp_path: Path):
-    (tmp_path / "hushmote-9.9.dist-info").mkdir()
-    (tmp_path / "hushmote-9.9.dist-info" / "METADATA").write_text("Name: hushmote\nVersion: 9.9\n")
-    port = free_port()
-    address = f"tcp://127.0.0.1:{port}"
-    (tmp_path / "room.toml").write_text(ROOM, encoding="utf-8")
-    command = [
-        "simulate",
-        "room.toml",
-        "--faithful",
-        "--devices",
-        "60",
-        "--calls",
-        "2",
-        "--seed",
-        "2",
-        "--json",
-    ]
-    worker = ("worker", address, "--host", "127.0.0.1", "--nthreads", "1")
-    with dask_process("scheduler", "--host", "127.0.0.1", "--port", str(port)) as scheduler:
-        refused = r"the worker tcp://\S+ has hushmote 9\.9, not \S+: numbers would differ"
+    @pytest.mark.slow
+    @pytest.mark.long
+    def test_keep_order_and_count_progress_once(self, crew: Workers):
+        for engine in (crew, THIS_PROCESS):
+            told: list[int] = []
+            made = engine.map(worker_parts.product, range(20), 3, advance=told.append)
+            assert list(made) == [3 * part for part in range(20)]
+            assert sorted(told) == list(range(20))
+        shares: list[float] = []
+        fleet(crew, shares.append)
+        assert sum(shares) == pytest.approx(1)
+
+    @pytest.mark.slow
+    def test_are_equal_on_a_worker_of_a_scheduler(self):
+        port = free_port()
+        address = f"tcp://127.0.0.1:{port}"
+        worker = ("worker", address, "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny")
         with (
-            dask_process(*worker, "--no-nanny", path=tmp_path),
-            pytest.raises(WorkersError, match=refused),
-            connected(address),
+            dask_process("scheduler", "--host", "127.0.0.1", "--port", str(port)),
+            dask_process(*worker),
+            connected(address) as crew,
+        ):
+            assert fleet(crew) == fleet(THIS_PROCESS)
+
+
+class TestScheduler:
+    @pytest.mark.slow
+    def test_rejects_another_server_at_its_address(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            greeting = b'INFO {"server_id":"N"}\r\n'  # as a NATS server says
+            Thread(target=lambda: server.accept()[0].sendall(greeting), daemon=True).start()
+            with pytest.raises(WorkersError, match="is not a Dask scheduler"):
+                workers(f"tcp://127.0.0.1:{port}").__enter__()
+
+    @pytest.mark.slow
+    @pytest.mark.long
+    def test_workers_are_checked_used_and_missed(self, tmp_path: Path):
+        (tmp_path / "hushmote-9.9.dist-info").mkdir()
+        (tmp_path / "hushmote-9.9.dist-info" / "METADATA").write_text("Name: hushmote\nVersion: 9.9\n")
+        port = free_port()
+        address = f"tcp://127.0.0.1:{port}"
+        (tmp_path / "room.toml").write_text(ROOM, encoding="utf-8")
+        command = [
+            "simulate",
+            "room.toml",
+            "--faithful",
+            "--devices",
+            "60",
+            "--calls",
+            "2",
+            "--seed",
+            "2",
+            "--json",
+        ]
+        worker = ("worker", address, "--host", "127.0.0.1", "--nthreads", "1")
+        with dask_process("scheduler", "--host", "127.0.0.1", "--port", str(port)) as scheduler:
+            refused = r"the worker tcp://\S+ has hushmote 9\.9, not \S+: numbers would differ"
+            with (
+                dask_process(*worker, "--no-nanny", path=tmp_path),
+                pytest.raises(WorkersError, match=refused),
+                connected(address),
+            ):
+                pass
+            with dask_process(*worker, "--no-nanny"), connected(address) as crew:
+                assert fleet(crew) == fleet(THIS_PROCESS)
+                alone = hushmote(*command, cwd=tmp_path)
+                assert json.loads(alone)["reports"] > 10
+                assert hushmote(*command, "--workers", address, cwd=tmp_path) == alone
+                with pytest.raises(WorkersError, match=f"the Dask scheduler at {address} is gone"):
+                    list(
+                        crew.map(
+                            worker_parts.product, range(500), 2, 0.1, advance=lambda part: scheduler.kill()
+                        )
+                    )
+        with (
+            pytest.raises(WorkersError, match=f"the Dask scheduler at {address} does not answer"),
+            workers(address),
         ):
             pass
-        with dask_process(*worker, "--no-nanny"), connected(address) as crew:
-            assert fleet(crew) == fleet(THIS_PROCESS)
-            alone = hushmote(*command, cwd=tmp_path)
-            assert json.loads(alone)["reports"] > 10
-            assert hushmote(*command, "--workers", address, cwd=tmp_path) == alone
-            with pytest.raises(WorkersError, match=f"the Dask scheduler at {address} is gone"):
-                list(
-                    crew.map(worker_parts.product, range(500), 2, 0.1, advance=lambda part: scheduler.kill())
-                )
-    with (
-        pytest.raises(WorkersError, match=f"the Dask scheduler at {address} does not answer"),
-        workers(address),
-    ):
-        pass
 
+    @pytest.mark.slow
+    def test_rejects_workers_with_other_package_versions(self):
+        here = {"packages": {"python": "3.11.7.final.0", "numpy": "2.4.6", "hushmote": "0.1.0"}}
 
-@pytest.mark.slow
-def test_rejects_workers_with_other_package_versions():
-    here = {"packages": {"python": "3.11.7.final.0", "numpy": "2.4.6", "hushmote": "0.1.0"}}
+        def checked(**changed: str | None) -> None:
+            there = {"packages": here["packages"] | changed}
+            dask_workers._check({"client": here, "scheduler": here, "workers": {"tcp://a:1": there}})
+            dask_workers._check({"client": here, "scheduler": there, "workers": {}})
 
-    def checked(**changed: str | None) -> None:
-        there = {"packages": here["packages"] | changed}
-        dask_workers._check({"client": here, "scheduler": here, "workers": {"tcp://a:1": there}})
-        dask_workers._check({"client": here, "scheduler": there, "workers": {}})
-
-    checked()
-    checked(python="3.11.9.final.0", numpy="2.4.7")
-    for package, has, said in (
-        ("hushmote", None, "no hushmote: install hushmote 0.1.0 there"),
-        ("hushmote", "0.1.1", "hushmote 0.1.1, not 0.1.0: numbers would differ"),
-        ("python", "3.12.7.final.0", "python 3.12, not 3.11: numbers would differ"),
-        ("numpy", "2.3.6", "numpy 2.3, not 2.4: numbers would differ"),
-    ):
-        with pytest.raises(WorkersError, match=re.escape(f"the worker tcp://a:1 has {said}")):
-            checked(**{package: has})
-    with pytest.raises(WorkersError, match="Dask's scheduler has no hushmote"):
-        dask_workers._check({"client": here, "scheduler": {"packages": {}}, "workers": {}})
+        checked()
+        checked(python="3.11.9.final.0", numpy="2.4.7")
+        for package, has, said in (
+            ("hushmote", None, "no hushmote: install hushmote 0.1.0 there"),
+            ("hushmote", "0.1.1", "hushmote 0.1.1, not 0.1.0: numbers would differ"),
+            ("python", "3.12.7.final.0", "python 3.12, not 3.11: numbers would differ"),
+            ("numpy", "2.3.6", "numpy 2.3, not 2.4: numbers would differ"),
+        ):
+            with pytest.raises(WorkersError, match=re.escape(f"the worker tcp://a:1 has {said}")):
+                checked(**{package: has})
+        with pytest.raises(WorkersError, match="Dask's scheduler has no hushmote"):
+            dask_workers._check({"client": here, "scheduler": {"packages": {}}, "workers": {}})

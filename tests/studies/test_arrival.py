@@ -1,4 +1,4 @@
-"""The simulation of boards that all come back at once, against what can be worked out by hand."""
+"""The simulation of boards that reconnect at once, compared with results worked by hand."""
 
 from dataclasses import replace
 
@@ -14,82 +14,79 @@ SERVER = Server(0.002, 0.004, 0.001, 0.001, 0.002)
 QUICK = Boards(200, boot_s=(0.0, 0.0), crypto_s=0.0, round_trip_s=0.0)
 
 
-def test_a_board_alone_takes_its_own_time_and_the_brokers():
-    board = Boards(1, boot_s=(5.0, 5.0), crypto_s=1.0, round_trip_s=0.1, spread_s=1)
-    run = simulate(board, SERVER, 1)
-    # TCP and the first flight take 1.5 trips, four more answers one each, the last half a trip.
-    least = 5.0 + 1.0 + 0.010 + 0.1 * 6
-    assert least <= run.all_s <= least + 1.0
-    assert run.attempts.tolist() == [1]
-    assert run.busy.sum() == pytest.approx(SERVER.board_s)
-    assert run.wasted == pytest.approx(0, abs=1e-9)
+class TestSimulate:
+    def test_single_board_takes_its_own_time_and_the_broker_s(self):
+        board = Boards(1, boot_s=(5.0, 5.0), crypto_s=1.0, round_trip_s=0.1, spread_s=1)
+        run = simulate(board, SERVER, 1)
+        # TCP and the first flight take 1.5 trips, four more answers one each, the last half a trip.
+        least = 5.0 + 1.0 + 0.010 + 0.1 * 6
+        assert least <= run.all_s <= least + 1.0
+        assert run.attempts.tolist() == [1]
+        assert run.busy.sum() == pytest.approx(SERVER.board_s)
+        assert run.wasted == pytest.approx(0, abs=1e-9)
+
+    def test_spread_boards_cost_the_broker_one_connection_each(self):
+        run = simulate(replace(QUICK, spread_s=10), SERVER, 1)
+        assert run.connections.sum() == run.tries.sum() == 200
+        assert run.busy.sum() == pytest.approx(200 * SERVER.board_s)
+        assert run.wasted == pytest.approx(0, abs=1e-9)
+
+    def test_simultaneous_boards_take_as_long_as_the_work(self):
+        # 200 boards come within 2 s, and there are 2 s of work: the queue is never empty for long.
+        run = simulate(replace(QUICK, backoff_s=1), SERVER, 1)
+        assert 2.0 <= run.all_s < 3.5
+
+    @pytest.mark.slow
+    def test_timeouts_waste_work_unless_boards_are_spread(self):
+        boards = replace(QUICK, count=2000, timeout_s=3)
+        at_once = simulate(boards, SERVER, 1)
+        spread = simulate(replace(boards, spread_s=spread_for(2000, SERVER)), SERVER, 1)
+        assert at_once.attempts.mean() > 2
+        assert at_once.wasted > 0.2
+        assert at_once.busy.sum() * (1 - at_once.wasted) == pytest.approx(2000 * SERVER.board_s)
+        assert spread.attempts.mean() == 1
+        assert spread.wasted == pytest.approx(0, abs=1e-9)
+        assert spread.tries.max() < at_once.tries.max() / 5
+        assert spread.all_s < at_once.all_s
+
+    @pytest.mark.slow
+    def test_backlog_rejects_boards_before_they_cost_anything(self):
+        boards = replace(QUICK, count=1500, timeout_s=3)
+        turned_away = simulate(boards, replace(SERVER, backlog=20), 1)
+        let_in = simulate(boards, SERVER, 1)
+        assert turned_away.wasted < let_in.wasted / 2
+
+    def test_waits_are_those_of_the_reporter(self, monkeypatch: pytest.MonkeyPatch):
+        asked: list[int] = []
+
+        def wait_ms(attempt: int, first_s: int, most_s: int, below: object) -> int:
+            asked.append(attempt)
+            assert (first_s, most_s) == (3, 40)
+            return 1_000
+
+        monkeypatch.setattr(reporter_base, "_wait_ms", wait_ms)
+        slow = Server(0.5, 0.5, 0.1, 0.1, 0.1)
+        run = simulate(
+            replace(QUICK, count=20, backoff_s=3, backoff_max_s=40, timeout_s=4), slow, 1, most_s=60
+        )
+        assert {0, 1} <= set(asked)
+        assert len(asked) >= run.attempts.sum() - 20
+
+    def test_unconnected_board_has_infinite_time(self):
+        run = simulate(replace(QUICK, count=50), Server(10.0, 10.0, 0, 0, 0), 1, most_s=100)
+        assert np.isinf(run.all_s)
+        assert numbers_of(run)["all_s"] is None
+
+    def test_seed_repeats_arrivals_and_progress_adds_up(self):
+        told: list[float] = []
+        one = simulate(QUICK, SERVER, 7, advance=told.append)
+        two = simulate(QUICK, SERVER, 7)
+        np.testing.assert_array_equal(one.connected_s, two.connected_s)
+        assert sum(told) == pytest.approx(1)
 
 
-def test_a_broker_with_time_enough_is_busy_for_each_board_once():
-    run = simulate(replace(QUICK, spread_s=10), SERVER, 1)
-    assert run.connections.sum() == run.tries.sum() == 200
-    assert run.busy.sum() == pytest.approx(200 * SERVER.board_s)
-    assert run.wasted == pytest.approx(0, abs=1e-9)
-
-
-def test_all_at_once_take_as_long_as_the_work_does():
-    # 200 boards come within 2 s, and there are 2 s of work: the queue is never empty for long.
-    run = simulate(replace(QUICK, backoff_s=1), SERVER, 1)
-    assert 2.0 <= run.all_s < 3.5
-
-
-@pytest.mark.slow
-def test_time_outs_make_work_for_nothing_and_a_spread_ends_that():
-    boards = replace(QUICK, count=2000, timeout_s=3)
-    at_once = simulate(boards, SERVER, 1)
-    spread = simulate(replace(boards, spread_s=spread_for(2000, SERVER)), SERVER, 1)
-    assert at_once.attempts.mean() > 2
-    assert at_once.wasted > 0.2
-    assert at_once.busy.sum() * (1 - at_once.wasted) == pytest.approx(2000 * SERVER.board_s)
-    assert spread.attempts.mean() == 1
-    assert spread.wasted == pytest.approx(0, abs=1e-9)
-    assert spread.tries.max() < at_once.tries.max() / 5
-    assert spread.all_s < at_once.all_s
-
-
-@pytest.mark.slow
-def test_a_backlog_turns_boards_away_before_they_cost_anything():
-    boards = replace(QUICK, count=1500, timeout_s=3)
-    turned_away = simulate(boards, replace(SERVER, backlog=20), 1)
-    let_in = simulate(boards, SERVER, 1)
-    assert turned_away.wasted < let_in.wasted / 2
-
-
-def test_waits_are_the_shipped_reporters(monkeypatch: pytest.MonkeyPatch):
-    asked: list[int] = []
-
-    def wait_ms(attempt: int, first_s: int, most_s: int, below: object) -> int:
-        asked.append(attempt)
-        assert (first_s, most_s) == (3, 40)
-        return 1_000
-
-    monkeypatch.setattr(reporter_base, "_wait_ms", wait_ms)
-    slow = Server(0.5, 0.5, 0.1, 0.1, 0.1)
-    run = simulate(replace(QUICK, count=20, backoff_s=3, backoff_max_s=40, timeout_s=4), slow, 1, most_s=60)
-    assert {0, 1} <= set(asked)
-    assert len(asked) >= run.attempts.sum() - 20
-
-
-def test_board_not_connected_by_end_has_infinite_time():
-    run = simulate(replace(QUICK, count=50), Server(10.0, 10.0, 0, 0, 0), 1, most_s=100)
-    assert np.isinf(run.all_s)
-    assert numbers_of(run)["all_s"] is None
-
-
-def test_seed_repeats_arrivals_and_progress_adds_up():
-    told: list[float] = []
-    one = simulate(QUICK, SERVER, 7, advance=told.append)
-    two = simulate(QUICK, SERVER, 7)
-    np.testing.assert_array_equal(one.connected_s, two.connected_s)
-    assert sum(told) == pytest.approx(1)
-
-
-@pytest.mark.parametrize(("boards", "most_s"), [(0, 60.0), (3_000_000, 60.0), (10, 0.0), (10, 1e6)])
-def test_rejects_invalid_arrivals(boards: int, most_s: float):
-    with pytest.raises(ArrivalError, match="an arrival"):
-        simulate(Boards(boards), SERVER, most_s=most_s)
+class TestArguments:
+    @pytest.mark.parametrize(("boards", "most_s"), [(0, 60.0), (3_000_000, 60.0), (10, 0.0), (10, 1e6)])
+    def test_rejects_invalid_arrivals(self, boards: int, most_s: float):
+        with pytest.raises(ArrivalError, match="an arrival"):
+            simulate(Boards(boards), SERVER, most_s=most_s)

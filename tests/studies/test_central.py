@@ -1,4 +1,4 @@
-"""The study of a curator's answers as someone who decides meets it: a risk in, a number out."""
+"""`hushmote study central`: an ε for a curator's answers from a risk."""
 
 import json
 import math
@@ -17,95 +17,94 @@ def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return runner("study", tmp_path, monkeypatch)
 
 
-def test_the_central_form_prints_the_paper_s_numbers(hushmote):
-    arguments = (
-        "central",
-        "--records=1,2,3,10",
-        "--risk=1/3",
-        "--queries=mean",
-        "--epsilon=2",
-        "--answer=2.20131",
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            (("--records=", "--risk=1/3"), "universe is empty"),
+            (("--records=1,2,3", "--risk=1/2", "--queries=mode"), "no statistic is called mode"),
+            (("--records=1,2,x", "--risk=1/2"), "a record is a number"),
+            (("--records=1,2,3", "--risk=1/2", "--epsilon=-1"), "epsilon is a number above 0"),
+            (("--records=1,2,3", "--risk=1/2", "--answer=1"), "--answer needs --epsilon"),
+            (
+                ("--records=1,2,3", "--risk=1/2", "--prior=0.5,0.5"),
+                "the prior has 2 numbers, there are 3 records",
+            ),
+            (("--records=1,2,3", "--risk=3/4", "--prior=0.5,0.4,0.3"), "sums to 1.2, not 1"),
+            (("--records=1,2,3", "--risk=3/4", "--prior=a,b,c"), "a prior's probability is a number"),
+            (("--records=1,2,3,4", "--risk=3/4", "--prior=0.5,0.5,0,0", "--size=2"), "leave --size out"),
+            (("--records=1,2,3", "--records=5", "--risk=1/2"), "universe of one record"),
+            (("--records=1,2,3", "--risk=1/2", "--plot", "x.txt"), "x.txt must end in .png or .pdf or .svg"),
+        ],
     )
-    text = hushmote(*arguments)
-    for number in ("0.382939", "0.431720", "0.618024", "0.158170", "0.125008", "0.098798"):
-        assert number in text
-    (found,) = json.loads(hushmote(*arguments, "--json"))
-    assert found["worlds"] == 4
-    assert max(found["posteriors"]) == pytest.approx(0.618024, abs=5e-7)
-    assert found["confidence"] == pytest.approx(0.368024, abs=5e-7)
-    assert [f"{x:.4f}" for x in found["densities"]] == ["0.0489", "0.0619", "0.0784", "0.3062"]
-    assert "0.306188" in text
+    def test_invalid_arguments_are_one_line(self, hushmote, arguments: tuple[str, ...], says: str):
+        assert says in hushmote("central", *arguments, expect=1)
 
 
-def test_the_central_form_takes_a_prior_and_several_universes(hushmote):
-    arguments = ("--risk=1/2", "--queries=mean", "--epsilon=2", "--answer=2.20131", "--json")
-    first, second = json.loads(hushmote("central", "--records=1,2,3,4", "--records=1,2,3,10", *arguments))
-    assert (first["universe"], second["universe"]) == ("1,2,3,4", "1,2,3,10")
-    assert max(first["posteriors"]) == pytest.approx(0.400316, abs=5e-7)
-    prior = ("--prior=0.4,0.3,0.2,0.1",)
-    (found,) = json.loads(hushmote("central", "--records=1,2,3,10", *prior, *arguments))
-    assert found["priors"] == pytest.approx([0.4, 0.3, 0.2, 0.1])
-    weighed = np.array(found["priors"]) * np.array(found["densities"])
-    assert found["posteriors"] == pytest.approx((weighed / weighed.sum()).tolist())
-    spread = 0.4 * math.exp(2 * found["spread"] / found["sensitivity"])
-    assert found["upper_posterior"] == pytest.approx(spread / (0.6 + spread))
-    assert found["tight_posterior"] < found["upper_posterior"]
-    text = hushmote("central", "--records=1,2,3,4", "--records=1,2,3,10", *arguments[:-1])
-    assert text.index("1,2,3,4: the largest") < text.index("1,2,3,10: the largest")
+class TestCommand:
+    def test_prints_the_numbers_of_the_paper(self, hushmote):
+        arguments = (
+            "central",
+            "--records=1,2,3,10",
+            "--risk=1/3",
+            "--queries=mean",
+            "--epsilon=2",
+            "--answer=2.20131",
+        )
+        text = hushmote(*arguments)
+        for number in ("0.382939", "0.431720", "0.618024", "0.158170", "0.125008", "0.098798"):
+            assert number in text
+        (found,) = json.loads(hushmote(*arguments, "--json"))
+        assert found["worlds"] == 4
+        assert max(found["posteriors"]) == pytest.approx(0.618024, abs=5e-7)
+        assert found["confidence"] == pytest.approx(0.368024, abs=5e-7)
+        assert [f"{x:.4f}" for x in found["densities"]] == ["0.0489", "0.0619", "0.0784", "0.3062"]
+        assert "0.306188" in text
+
+    def test_accepts_a_prior_and_several_universes(self, hushmote):
+        arguments = ("--risk=1/2", "--queries=mean", "--epsilon=2", "--answer=2.20131", "--json")
+        first, second = json.loads(hushmote("central", "--records=1,2,3,4", "--records=1,2,3,10", *arguments))
+        assert (first["universe"], second["universe"]) == ("1,2,3,4", "1,2,3,10")
+        assert max(first["posteriors"]) == pytest.approx(0.400316, abs=5e-7)
+        prior = ("--prior=0.4,0.3,0.2,0.1",)
+        (found,) = json.loads(hushmote("central", "--records=1,2,3,10", *prior, *arguments))
+        assert found["priors"] == pytest.approx([0.4, 0.3, 0.2, 0.1])
+        weighed = np.array(found["priors"]) * np.array(found["densities"])
+        assert found["posteriors"] == pytest.approx((weighed / weighed.sum()).tolist())
+        spread = 0.4 * math.exp(2 * found["spread"] / found["sensitivity"])
+        assert found["upper_posterior"] == pytest.approx(spread / (0.6 + spread))
+        assert found["tight_posterior"] < found["upper_posterior"]
+        text = hushmote("central", "--records=1,2,3,4", "--records=1,2,3,10", *arguments[:-1])
+        assert text.index("1,2,3,4: the largest") < text.index("1,2,3,10: the largest")
+
+    def test_reads_a_column_and_names_refusals(self, hushmote, tmp_path: Path):
+        rng = np.random.default_rng(2)
+        (tmp_path / "ages.csv").write_text("age\n" + "\n".join(f"{x:.3f}" for x in rng.exponential(size=300)))
+        text = hushmote("central", "--records=ages.csv:age", "--risk=0.05", "--size=150")
+        assert "median: no tight ε: 10^89.0 possible worlds" in text
+        assert "count: no tight" not in text
+        exact = json.loads(
+            hushmote("central", "--records=ages.csv:age", "--risk=0.05", "--neighbours=bounded", "--json")
+        )
+        assert all(row["tight_refused"] == "" for row in exact)
+
+    def test_summarizes_many_statistics_in_one_sentence(self, hushmote):
+        text = hushmote("central", "--records=1,2,3,10", "--risk=1/3")
+        says = "ε = 0.431 is right for one answer of any of these, as mean allows least"
+        assert says in " ".join(text.split("\n\n")[0].split())
+
+    @pytest.mark.slow
+    def test_draws_pictures(self, hushmote, tmp_path: Path):
+        two = ("--records=1,2,3,10", "--records=1,2,3,4", "--risk=1/3", "--queries=mean")
+        hushmote("central", *two, "--plot", "two.png")
+        assert (tmp_path / "two.png").stat().st_size > 10_000
+        hushmote("central", "--records=1,2,3,10", "--risk=1/3", "--queries=mean,median", "--plot", "both.svg")
+        assert "<svg" in (tmp_path / "both.svg").read_text("utf-8")
 
 
-def test_central_command_reads_column_and_names_refusals(hushmote, tmp_path: Path):
-    rng = np.random.default_rng(2)
-    (tmp_path / "ages.csv").write_text("age\n" + "\n".join(f"{x:.3f}" for x in rng.exponential(size=300)))
-    text = hushmote("central", "--records=ages.csv:age", "--risk=0.05", "--size=150")
-    assert "median: no tight ε: 10^89.0 possible worlds" in text
-    assert "count: no tight" not in text
-    exact = json.loads(
-        hushmote("central", "--records=ages.csv:age", "--risk=0.05", "--neighbours=bounded", "--json")
-    )
-    assert all(row["tight_refused"] == "" for row in exact)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--records=", "--risk=1/3"), "universe is empty"),
-        (("--records=1,2,3", "--risk=1/2", "--queries=mode"), "no statistic is called mode"),
-        (("--records=1,2,x", "--risk=1/2"), "a record is a number"),
-        (("--records=1,2,3", "--risk=1/2", "--epsilon=-1"), "epsilon is a number above 0"),
-        (("--records=1,2,3", "--risk=1/2", "--answer=1"), "--answer needs --epsilon"),
-        (
-            ("--records=1,2,3", "--risk=1/2", "--prior=0.5,0.5"),
-            "the prior has 2 numbers, there are 3 records",
-        ),
-        (("--records=1,2,3", "--risk=3/4", "--prior=0.5,0.4,0.3"), "sums to 1.2, not 1"),
-        (("--records=1,2,3", "--risk=3/4", "--prior=a,b,c"), "a prior's probability is a number"),
-        (("--records=1,2,3,4", "--risk=3/4", "--prior=0.5,0.5,0,0", "--size=2"), "leave --size out"),
-        (("--records=1,2,3", "--records=5", "--risk=1/2"), "universe of one record"),
-        (("--records=1,2,3", "--risk=1/2", "--plot", "x.txt"), "x.txt must end in .png or .pdf or .svg"),
-    ],
-)
-def test_a_mistake_about_a_curator_is_one_line(hushmote, arguments: tuple[str, ...], says: str):
-    assert says in hushmote("central", *arguments, expect=1)
-
-
-def test_the_answer_of_many_statistics_is_one_sentence(hushmote):
-    text = hushmote("central", "--records=1,2,3,10", "--risk=1/3")
-    says = "ε = 0.431 is right for one answer of any of these, as mean allows least"
-    assert says in " ".join(text.split("\n\n")[0].split())
-
-
-@pytest.mark.slow
-def test_pictures_are_drawn(hushmote, tmp_path: Path):
-    two = ("--records=1,2,3,10", "--records=1,2,3,4", "--risk=1/3", "--queries=mean")
-    hushmote("central", *two, "--plot", "two.png")
-    assert (tmp_path / "two.png").stat().st_size > 10_000
-    hushmote("central", "--records=1,2,3,10", "--risk=1/3", "--queries=mean,median", "--plot", "both.svg")
-    assert "<svg" in (tmp_path / "both.svg").read_text("utf-8")
-
-
-def test_the_page_shows_what_its_commands_print(hushmote):
-    pairs = shown(PAGE.read_text("utf-8"), "study")
-    assert len(pairs) == 4
-    for (_, *arguments), expected in pairs:
-        assert [line.rstrip() for line in hushmote(*arguments).rstrip().splitlines()] == expected
+class TestPage:
+    def test_shows_the_output_of_its_commands(self, hushmote):
+        pairs = shown(PAGE.read_text("utf-8"), "study")
+        assert len(pairs) == 4
+        for (_, *arguments), expected in pairs:
+            assert [line.rstrip() for line in hushmote(*arguments).rstrip().splitlines()] == expected

@@ -1,4 +1,4 @@
-"""`hushmote study composition`: exact views, the theorem's numbers, and the misprint's beside them."""
+"""`hushmote study composition`: exact views, the theorem's numbers and the misprint's."""
 
 import json
 import math
@@ -32,7 +32,7 @@ def test_reproduces_tutorial_example_and_its_misprint():
     assert root**2 == pytest.approx(37.3, abs=0.05)
 
 
-def test_a_view_is_the_exact_distribution_of_answers():
+def test_view_is_the_exact_distribution_of_answers():
     epsilon = 1_098_612  # e^ε = 3 to six digits: the truth is told three times in four
     seen = view(epsilon, 3)
     exact = [Fraction(comb(3, i) * 3**i, 64) for i in range(4)]
@@ -50,7 +50,7 @@ def test_best_guess_is_majority_with_total_variation_success():
     assert view(100_000, 3_000).right > 0.996
 
 
-def test_reports_until_the_budget_is_spent():
+def test_counts_reports_until_the_budget_is_spent():
     row = until_spent(100_000, 8, 1e-6)
     wrong = row.pop("misprint")
     assert row == {"epsilon": 0.1, "basic": 80, "zcdp": 181, "optimal": 238, "advanced": 149}
@@ -58,7 +58,7 @@ def test_reports_until_the_budget_is_spent():
 
 
 @pytest.mark.slow
-def test_the_command_says_what_is_misprinted_and_draws(tmp_path):
+def test_command_shows_the_misprint_and_draws(tmp_path):
     path = tmp_path / "composition.svg"
     result = CliRunner().invoke(app, ["study", "composition", "--output", str(path)])
     assert result.exit_code == 0, result.output
@@ -74,7 +74,9 @@ def test_the_command_says_what_is_misprinted_and_draws(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--total=0"], ["--delta=0"], ["--delta=1"], ["--epsilon=0"], ["--output", "x.txt"]]
+    "arguments",
+    [["--total=0"], ["--delta=0"], ["--delta=1"], ["--epsilon=0"], ["--output", "x.txt"]],
+    ids=" ".join,
 )
 def test_rejects_invalid_arguments_in_one_line(arguments):
     result = CliRunner().invoke(app, ["study", "composition", *arguments])

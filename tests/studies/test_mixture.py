@@ -1,4 +1,4 @@
-"""Optimal composition of different ε: enumeration at 60 digits, one ε's own sum, other accountants."""
+"""Optimal composition of different ε compared with enumeration at 60 digits and another accountant."""
 
 import math
 from typing import Any
@@ -24,28 +24,6 @@ any_epsilon = st.integers(1_000, 4_000_000)
 coarse_epsilon = st.integers(1, 40).map(lambda n: n * 100_000)
 
 
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(st.lists(st.one_of(any_epsilon, coarse_epsilon), min_size=1, max_size=8), st.floats(0.001, 1.05))
-@example([1382, 901382, 899792, 902176, 902150, 200000, 200000, 3700000], 0.47968850010126135)
-def test_delta_is_never_below_the_enumeration_and_hardly_above(epsilons, share):
-    """A split over two cells on one side of the total changes nothing: 1 - e^(total - loss) is linear in what
-    it keeps, 1 and e^-loss. One over both sides adds a quarter of a cell at most."""
-    total = max(1, round(sum(epsilons) * share))
-    exact: Any = composition.mixed_delta(epsilons, total)
-    delta = mixed_delta(epsilons, total / 1e6)
-    assert delta >= exact
-    if total >= sum(epsilons):
-        assert delta == 0
-        return
-    law, over = LossLaw.of(epsilons), 0.0
-    if law.rounded:
-        assert law.step <= 2 * sum(epsilons) / MOST_CELLS + 1
-        near = chance_near(epsilons, total, len(epsilons) * law.step)
-        over = 1.01 * len(epsilons) * law.step / 4e6 * near
-    assert delta <= exact * (1 + 1e-6) + over + 1e-15
-
-
 def chance_near(epsilons, total, width):
     """The chance of a loss within that many micro-nats of the total."""
     losses, chances = np.zeros(1), np.ones(1)
@@ -56,38 +34,17 @@ def chance_near(epsilons, total, width):
     return float(chances[abs(losses - total) <= width].sum())
 
 
-@pytest.mark.slow
-@settings(max_examples=30)
-@given(st.lists(any_epsilon, min_size=2, max_size=7), st.sampled_from([1e-2, 1e-5, 1e-9]))
-def test_smallest_total_keeps_delta_and_is_tight(epsilons, delta):
-    total = mixed_total(epsilons, delta)
-    micro = math.ceil(total * 10**6)
-    assert composition.mixed_delta(epsilons, micro) <= delta
-    if micro > 2:
-        assert composition.mixed_delta(epsilons, micro - 3) > delta
-
-
-def test_a_grid_that_rounds_is_as_good_as_one_that_does_not():
-    """The same releases on their own grid, and split over cells that fit none of their ε."""
-    history = History(((ReportCost(100_000), 300), (ReportCost(250_000), 40)))
-    exact = LossLaw.of(history)
-    rounded = LossLaw.of(history, cells=301)
-    assert not exact.rounded
-    assert rounded.rounded
-    for delta in (1e-3, 1e-6, 1e-10):
-        ours = float(rounded.total(delta))
-        assert float(exact.total(delta)) <= ours < 1.005 * float(exact.total(delta))
-
-
-@pytest.mark.parametrize(("epsilon", "count"), [(10_000, 562), (100_000, 238), (500_000, 16), (3_000_001, 7)])
-def test_reports_of_one_epsilon_are_those_of_the_closed_sum(epsilon, count):
-    equal = History.equal(epsilon, count)
-    for total in (0.3, 1.0, 7.9):
-        expected = optimal_delta(epsilon / 1e6, count, total)
-        assert mixed_delta(equal, total) == pytest.approx(expected, rel=1e-7)
-    assert float(mixed_total(equal, 1e-6)) == pytest.approx(
-        optimal_total(epsilon / 1e6, count, 1e-6), abs=2e-9
-    )
+class TestGrid:
+    def test_that_rounds_is_as_good_as_one_that_does_not(self):
+        """The same releases on their own grid, and split over cells that fit none of their ε."""
+        history = History(((ReportCost(100_000), 300), (ReportCost(250_000), 40)))
+        exact = LossLaw.of(history)
+        rounded = LossLaw.of(history, cells=301)
+        assert not exact.rounded
+        assert rounded.rounded
+        for delta in (1e-3, 1e-6, 1e-10):
+            ours = float(rounded.total(delta))
+            assert float(exact.total(delta)) <= ours < 1.005 * float(exact.total(delta))
 
 
 def randomized_response(epsilon: float, step: float, pessimistic: bool):
@@ -96,62 +53,112 @@ def randomized_response(epsilon: float, step: float, pessimistic: bool):
     )
 
 
-@pytest.mark.slow
-def test_it_lies_between_the_two_estimates_of_another_accountant():
-    rng = np.random.default_rng(11)
-    for _ in range(3):
-        kinds = [
-            (int(e), int(n)) for e, n in zip(rng.integers(5_000, 800_000, 4), (3, 10, 40, 5), strict=True)
-        ]
-        history = History(tuple((ReportCost(e), n) for e, n in kinds))
-        between = []
-        for pessimistic in (False, True):
-            parts = [randomized_response(e / 1e6, 1e-4, pessimistic).self_compose(n) for e, n in kinds]
-            whole = parts[0]
-            for part in parts[1:]:
-                whole = whole.compose(part)
-            between.append(whole)
-        for total in (0.5, 2.0, 5.0):
-            low, high = (x.get_delta_for_epsilon(total) for x in between)
-            # their Fourier transform is good to some 1e-13
-            assert low - 1e-12 <= mixed_delta(history, total) <= high + 1e-12
-            assert high - low < 0.02 * high + 1e-12
+class TestOtherAccountant:
+    @pytest.mark.slow
+    def test_has_estimates_on_both_sides(self):
+        rng = np.random.default_rng(11)
+        for _ in range(3):
+            kinds = [
+                (int(e), int(n)) for e, n in zip(rng.integers(5_000, 800_000, 4), (3, 10, 40, 5), strict=True)
+            ]
+            history = History(tuple((ReportCost(e), n) for e, n in kinds))
+            between = []
+            for pessimistic in (False, True):
+                parts = [randomized_response(e / 1e6, 1e-4, pessimistic).self_compose(n) for e, n in kinds]
+                whole = parts[0]
+                for part in parts[1:]:
+                    whole = whole.compose(part)
+                between.append(whole)
+            for total in (0.5, 2.0, 5.0):
+                low, high = (x.get_delta_for_epsilon(total) for x in between)
+                # their Fourier transform is good to some 1e-13
+                assert low - 1e-12 <= mixed_delta(history, total) <= high + 1e-12
+                assert high - low < 0.02 * high + 1e-12
 
 
-@pytest.mark.slow
-def test_3_000_releases_stay_below_other_theorems_on_any_grid():
-    epsilons = np.random.default_rng(3).integers(10_000, 500_000, 3_000).tolist()
-    total = float(mixed_total(epsilons, 1e-6))
-    assert 1 < float(LossLaw.of(epsilons, 1 << 14).total(1e-6)) / total < 1.0006
-    squares = sum((e / 1e6) ** 2 for e in epsilons)
-    assert total < squares / 2 + math.sqrt(2 * squares * math.log(1e6))
-    mean = sum(e / 1e6 * math.tanh(e / 2e6) for e in epsilons)
-    spread = math.sqrt(sum((e / 1e6) ** 2 / math.cosh(e / 2e6) ** 2 for e in epsilons))
-    assert total == pytest.approx(mean + 4.7 * spread, rel=0.05)  # nearly normal, and δ is less than the tail
+class TestDelta:
+    @pytest.mark.slow
+    @settings(max_examples=60)
+    @given(st.lists(st.one_of(any_epsilon, coarse_epsilon), min_size=1, max_size=8), st.floats(0.001, 1.05))
+    @example([1382, 901382, 899792, 902176, 902150, 200000, 200000, 3700000], 0.47968850010126135)
+    def test_is_never_below_the_enumeration_and_barely_above(self, epsilons, share):
+        """A split over two cells on one side of the total changes nothing; over both it adds a quarter cell.
+
+        On one side, 1 - e^(total - loss) is linear in what the split keeps, 1 and e^-loss.
+        """
+        total = max(1, round(sum(epsilons) * share))
+        exact: Any = composition.mixed_delta(epsilons, total)
+        delta = mixed_delta(epsilons, total / 1e6)
+        assert delta >= exact
+        if total >= sum(epsilons):
+            assert delta == 0
+            return
+        law, over = LossLaw.of(epsilons), 0.0
+        if law.rounded:
+            assert law.step <= 2 * sum(epsilons) / MOST_CELLS + 1
+            near = chance_near(epsilons, total, len(epsilons) * law.step)
+            over = 1.01 * len(epsilons) * law.step / 4e6 * near
+        assert delta <= exact * (1 + 1e-6) + over + 1e-15
+
+    @pytest.mark.parametrize(
+        ("epsilon", "count"), [(10_000, 562), (100_000, 238), (500_000, 16), (3_000_001, 7)]
+    )
+    def test_of_one_epsilon_equals_the_closed_sum(self, epsilon, count):
+        equal = History.equal(epsilon, count)
+        for total in (0.3, 1.0, 7.9):
+            expected = optimal_delta(epsilon / 1e6, count, total)
+            assert mixed_delta(equal, total) == pytest.approx(expected, rel=1e-7)
+        assert float(mixed_total(equal, 1e-6)) == pytest.approx(
+            optimal_total(epsilon / 1e6, count, 1e-6), abs=2e-9
+        )
+
+    def test_of_reports_themselves_is_included(self):
+        history = History(((ReportCost(500_000), 2), (ReportCost(1_000_000, 0.01), 3)))
+        pure = History(((ReportCost(500_000), 2), (ReportCost(1_000_000), 3)))
+        kept = 0.99**3
+        assert mixed_delta(history, 2.0) == pytest.approx(1 - (1 - mixed_delta(pure, 2.0)) * kept)
+        assert mixed_delta(history, 4.0) == pytest.approx(1 - kept)
+        assert mixed_delta(history, 4.0) >= 1 - kept
 
 
-def test_delta_of_their_own_is_not_forgotten():
-    history = History(((ReportCost(500_000), 2), (ReportCost(1_000_000, 0.01), 3)))
-    pure = History(((ReportCost(500_000), 2), (ReportCost(1_000_000), 3)))
-    kept = 0.99**3
-    assert mixed_delta(history, 2.0) == pytest.approx(1 - (1 - mixed_delta(pure, 2.0)) * kept)
-    assert mixed_delta(history, 4.0) == pytest.approx(1 - kept)
-    assert mixed_delta(history, 4.0) >= 1 - kept
+class TestTotal:
+    @pytest.mark.slow
+    @settings(max_examples=30)
+    @given(st.lists(any_epsilon, min_size=2, max_size=7), st.sampled_from([1e-2, 1e-5, 1e-9]))
+    def test_is_the_smallest_that_keeps_delta(self, epsilons, delta):
+        total = mixed_total(epsilons, delta)
+        micro = math.ceil(total * 10**6)
+        assert composition.mixed_delta(epsilons, micro) <= delta
+        if micro > 2:
+            assert composition.mixed_delta(epsilons, micro - 3) > delta
+
+    @pytest.mark.slow
+    def test_of_3_000_releases_is_below_other_theorems(self):
+        epsilons = np.random.default_rng(3).integers(10_000, 500_000, 3_000).tolist()
+        total = float(mixed_total(epsilons, 1e-6))
+        assert 1 < float(LossLaw.of(epsilons, 1 << 14).total(1e-6)) / total < 1.0006
+        squares = sum((e / 1e6) ** 2 for e in epsilons)
+        assert total < squares / 2 + math.sqrt(2 * squares * math.log(1e6))
+        mean = sum(e / 1e6 * math.tanh(e / 2e6) for e in epsilons)
+        spread = math.sqrt(sum((e / 1e6) ** 2 / math.cosh(e / 2e6) ** 2 for e in epsilons))
+        assert total == pytest.approx(
+            mean + 4.7 * spread, rel=0.05
+        )  # nearly normal, and δ is less than the tail
+
+    def test_handles_certain_losses_and_a_delta_of_0(self):
+        assert float(mixed_total([700_000_000, 1_000_000], 0)) == 701
+        assert mixed_delta([700_000_000, 1_000_000], 701) == 0
+        assert mixed_delta([700_000_000, 1_000_000], 699) > 0.6
+        assert float(mixed_total([1_000, 2_000], 0.5)) == 0
 
 
-def test_losses_that_are_certain_and_delta_of_zero():
-    assert float(mixed_total([700_000_000, 1_000_000], 0)) == 701
-    assert mixed_delta([700_000_000, 1_000_000], 701) == 0
-    assert mixed_delta([700_000_000, 1_000_000], 699) > 0.6
-    assert float(mixed_total([1_000, 2_000], 0.5)) == 0
-
-
-@refusals(
-    ([], "1 to 10,000,000"),
-    (History.equal(1_000, 10_000_001), "1 to 10,000,000"),
-    (History.equal(10**13 + 1, 1), "that many nats"),
-    call=lambda releases: mixed_delta(releases, 1.0),
-    error=AccountingError,
-)
-def test_rejects_oversized_input(refusal: Refusal):
-    refusal.check()
+class TestArguments:
+    @refusals(
+        ([], "1 to 10,000,000"),
+        (History.equal(1_000, 10_000_001), "1 to 10,000,000"),
+        (History.equal(10**13 + 1, 1), "that many nats"),
+        call=lambda releases: mixed_delta(releases, 1.0),
+        error=AccountingError,
+    )
+    def test_rejects_oversized_input(self, refusal: Refusal):
+        refusal.check()

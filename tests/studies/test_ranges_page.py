@@ -1,4 +1,4 @@
-"""studies/README.md: its tables and numbers, made anew from cells of the very run that its command makes.
+"""The tables and numbers of studies/README.md, computed again from some cells of the full run.
 
 A cell of a study has a seed of its own, so that a part of `hushmote study ranges --seed 1` is exactly that
 part of the whole.
@@ -99,7 +99,7 @@ def said(*sentences: str) -> None:
     assert not missing, "the page should say:\n" + "\n".join(missing)
 
 
-def test_the_tables_are_those_of_the_run(ran: Ran):
+def test_tables_are_those_of_the_run(ran: Ran):
     held(tables.results(ran.chosen, FULL.middle))
     held(tables.lengths(findings.length_fits(ran.chosen, FULL.middle)))
     series = [default_series(days) for days in SIZES if days >= FULL.even_days]
@@ -111,7 +111,7 @@ def test_the_tables_are_those_of_the_run(ran: Ran):
     said(*error_sentences(ran))
 
 
-def test_the_table_and_the_sentences_of_theory():
+def test_flaws_and_sentences_match_theory():
     held(tables.flaws(FULL, default_series(FULL.flaw_days)))
     said(*theory_sentences())
 

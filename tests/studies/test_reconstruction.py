@@ -1,4 +1,4 @@
-"""The reconstruction study: its theory against its own runs, and its page against its command."""
+"""The reconstruction study: theory compared with its runs, and its page with its command."""
 
 import json
 import math
@@ -76,129 +76,128 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return Ran(once(tmp_path_factory, "reconstruction", make))
 
 
-def test_the_page_has_what_its_command_prints(ran: Ran):
-    shown = [line.rstrip() for line in ran.text.splitlines() if not line.startswith("written: ")]
-    assert "\n".join(shown).rstrip() in PAGE.read_text(encoding="utf-8"), ran.text
-    assert max(map(len, shown)) <= 80
-    assert ran.picture.read_bytes().startswith(b"\x89PNG")
+class TestPage:
+    def test_has_the_output_of_its_command(self, ran: Ran):
+        shown = [line.rstrip() for line in ran.text.splitlines() if not line.startswith("written: ")]
+        assert "\n".join(shown).rstrip() in PAGE.read_text(encoding="utf-8"), ran.text
+        assert max(map(len, shown)) <= 80
+        assert ran.picture.read_bytes().startswith(b"\x89PNG")
+
+    def test_sentences_have_the_numbers_of_the_tables(self, ran: Ran):
+        page = " ".join(PAGE.read_text(encoding="utf-8").split())
+        subsets = {line.questions: line.measured for line in ran.of("subsets")}
+        assert subsets[8192] == 100.0
+        for sentence in (
+            f"the attacker has {subsets[4096]:.1f} % of the records right, after 8,192 all",
+            f"the first 256, and {ran.of('kept')[0].measured:.1f} % of the records.",
+            f"cannot be asked again: {ran.of('boards')[0].measured:.1f} %.",
+            f"ranges begin at {ran.of('ranges')[0].measured:.1f} %.",
+            f"errs by {ran.of('kept', days=True)[0].measured:.1f} records",
+            f"and boards by {ran.of('boards', days=True)[0].measured:,.0f},",
+            f"errs by {ran.of('repeat', days=True)[0].measured:.1f} at the first question",
+            f"e^ε / (1 + e^ε) = {100 * ALLOWED:.1f} %",
+            f"{flights().cut(128).counts.mean():.0f} a day on average",
+        ):
+            assert sentence in page, sentence
 
 
-def test_the_sentences_have_the_tables_numbers(ran: Ran):
-    page = " ".join(PAGE.read_text(encoding="utf-8").split())
-    subsets = {line.questions: line.measured for line in ran.of("subsets")}
-    assert subsets[8192] == 100.0
-    for sentence in (
-        f"the attacker has {subsets[4096]:.1f} % of the records right, after 8,192 all",
-        f"the first 256, and {ran.of('kept')[0].measured:.1f} % of the records.",
-        f"cannot be asked again: {ran.of('boards')[0].measured:.1f} %.",
-        f"ranges begin at {ran.of('ranges')[0].measured:.1f} %.",
-        f"errs by {ran.of('kept', days=True)[0].measured:.1f} records",
-        f"and boards by {ran.of('boards', days=True)[0].measured:,.0f},",
-        f"errs by {ran.of('repeat', days=True)[0].measured:.1f} at the first question",
-        f"e^ε / (1 + e^ε) = {100 * ALLOWED:.1f} %",
-        f"{flights().cut(128).counts.mean():.0f} a day on average",
-    ):
-        assert sentence in page, sentence
+class TestAttacks:
+    def test_match_theory(self, ran: Ran):
+        """10 runs; every line is off with a chance below 10^-11, and there are 40.
+
+        A share of 256 records has a standard deviation of at most 4 points in one run, even if its records
+        depend on one another: 1.3 points in ten runs, and 9 points are 7 of them. The root of a mean of
+        1,280 squares of nearly normal errors has a relative deviation of 0.02; of 128 in ten runs that depend
+        on one another in pairs, 0.03: 25% are more than 8.
+        """
+        assert (len(ran.records), len(ran.days)) == (26, 14)
+        for line in ran.records:
+            assert abs(line.measured - line.predicted) < 9, line
+        for line in ran.days:
+            assert abs(line.measured - line.predicted) < 0.25 * line.predicted, line
+
+    def test_fresh_noise_reveals_everything_and_kept_noise_nothing(self, ran: Ran):
+        assert ran.of("subsets")[-1].measured > 99
+        assert ran.of("repeat")[-1].measured > 97
+        (kept,), (boards,) = ran.of("kept"), ran.of("boards")
+        assert kept.predicted < 100 * ALLOWED
+        assert boards.predicted == pytest.approx(100 * ALLOWED, abs=0.1)
+        assert kept.spent == boards.spent == 0.2
+        for attack in ("repeat", "ranges", "subsets"):
+            lines = ran.of(attack)
+            assert [line.spent for line in lines] == pytest.approx([0.2 * line.questions for line in lines])
+            assert [line.predicted for line in lines] == sorted(line.predicted for line in lines)
+
+    def test_many_random_sets_follow_the_closed_form(self, ran: Ran):
+        many = [line for line in ran.of("subsets") if line.questions >= 8 * RECORDS]
+        assert len(many) == 4
+        for line in many:
+            closed = ndtr(math.sqrt((line.questions - RECORDS) / noise_variance(1, EPSILON)) / 4)
+            assert line.predicted == pytest.approx(100 * closed, abs=1)
 
 
-def test_every_attack_does_as_well_as_theory_says(ran: Ran):
-    """10 runs; every line is off with a chance below 10^-11, and there are 40.
+class TestChance:
+    def test_of_repeated_answers_is_that_of_their_noise(self):
+        """200,000 means of 5 numbers: 0.008 is more than 7 standard deviations, by chance once in 10^12.
 
-    A share of 256 records has a standard deviation of at most 4 points in one run, for which its records may
-    well depend on one another: 1.3 points in ten, and 9 points are 7 of them. The root of a mean of 1,280
-    squares of nearly normal errors has a relative deviation of 0.02, of 128 in ten runs that depend on one
-    another in pairs 0.03: 25 % are more than 8.
-    """
-    assert (len(ran.records), len(ran.days)) == (26, 14)
-    for line in ran.records:
-        assert abs(line.measured - line.predicted) < 9, line
-    for line in ran.days:
-        assert abs(line.measured - line.predicted) < 0.25 * line.predicted, line
+        A mean of 5 whole numbers is never 1/2; one of 4 may be, and counts half.
+        """
+        noise = SeededNoise(np.random.default_rng(3))
+        for times in (4, 5):
+            sums = noise.draw(200_000 * times, 1, 0.7).reshape(-1, times).sum(axis=1)
+            right = np.mean(sums < times / 2) + np.mean(sums == times / 2) / 2
+            assert averaged_right(0.7, times) == pytest.approx(right, abs=0.008)
+        assert averaged_right(0.2, 1) == pytest.approx(math.exp(0.2) / (1 + math.exp(0.2)), rel=1e-9)
+        assert averaged_right(0.2, 1024) == pytest.approx(
+            ndtr(32 / 2 / math.sqrt(noise_variance(1, 0.2))), abs=1e-3
+        )
 
-
-def test_fresh_noise_reveals_everything_and_kept_noise_nothing(ran: Ran):
-    assert ran.of("subsets")[-1].measured > 99
-    assert ran.of("repeat")[-1].measured > 97
-    (kept,), (boards,) = ran.of("kept"), ran.of("boards")
-    assert kept.predicted < 100 * ALLOWED
-    assert boards.predicted == pytest.approx(100 * ALLOWED, abs=0.1)
-    assert kept.spent == boards.spent == 0.2
-    for attack in ("repeat", "ranges", "subsets"):
-        lines = ran.of(attack)
-        assert [line.spent for line in lines] == pytest.approx([0.2 * line.questions for line in lines])
-        assert [line.predicted for line in lines] == sorted(line.predicted for line in lines)
-
-
-def test_many_random_sets_follow_the_closed_form(ran: Ran):
-    many = [line for line in ran.of("subsets") if line.questions >= 8 * RECORDS]
-    assert len(many) == 4
-    for line in many:
-        closed = ndtr(math.sqrt((line.questions - RECORDS) / noise_variance(1, EPSILON)) / 4)
-        assert line.predicted == pytest.approx(100 * closed, abs=1)
+    @pytest.mark.parametrize("epsilon", [0.5, 4.0])
+    def test_under_kept_noise_is_that_of_the_tree(self, epsilon: float):
+        """Guess 400 fits of 64 records, at worst as dependent as 6,400 guesses; 0.045 is 7 deviations."""
+        structure, bits = CentralHierarchy(4), column(64)
+        source = seeded_source(5)
+        at = np.arange(64)
+        fits = [structure.fit(bits, epsilon, source).answer(at, at + 1) for _ in range(400)]
+        right = np.mean((np.array(fits) > 0.5) == (bits == 1))
+        assert kept_right(structure, 64, epsilon) == pytest.approx(right, abs=0.045)
 
 
-def test_the_chance_of_repeated_answers_is_that_of_their_noise():
-    """200,000 means of 5 numbers: 0.008 is more than 7 standard deviations, by chance once in 10^12.
-
-    A mean of 5 whole numbers is never 1/2; one of 4 may be, and counts half.
-    """
-    noise = SeededNoise(np.random.default_rng(3))
-    for times in (4, 5):
-        sums = noise.draw(200_000 * times, 1, 0.7).reshape(-1, times).sum(axis=1)
-        right = np.mean(sums < times / 2) + np.mean(sums == times / 2) / 2
-        assert averaged_right(0.7, times) == pytest.approx(right, abs=0.008)
-    assert averaged_right(0.2, 1) == pytest.approx(math.exp(0.2) / (1 + math.exp(0.2)), rel=1e-9)
-    assert averaged_right(0.2, 1024) == pytest.approx(
-        ndtr(32 / 2 / math.sqrt(noise_variance(1, 0.2))), abs=1e-3
-    )
+class TestColumn:
+    def test_is_real_and_half_yes(self):
+        counts = flights().cut(RECORDS).counts
+        assert column().sum() == RECORDS // 2
+        assert counts[column() == 1].min() > counts[column() == 0].max() - 1
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 4.0])
-def test_the_chance_under_noise_that_is_kept_is_that_of_the_tree(epsilon: float):
-    """400 fits of 64 records: 25,600 guesses, at worst as dependent as 6,400 alone; 0.045 is 7 deviations."""
-    structure, bits = CentralHierarchy(4), column(64)
-    source = seeded_source(5)
-    at = np.arange(64)
-    fits = [structure.fit(bits, epsilon, source).answer(at, at + 1) for _ in range(400)]
-    right = np.mean((np.array(fits) > 0.5) == (bits == 1))
-    assert kept_right(structure, 64, epsilon) == pytest.approx(right, abs=0.045)
+class TestStudy:
+    @pytest.mark.slow
+    @mock.patch.object(reconstruction, "SOLVED", FEW)
+    def test_repeats_with_a_seed_and_limits_epsilon(self, tmp_path: Path):
+        once, again, other = (study(0.5, RunContext(seed), runs=2) for seed in (2, 2, 3))
+        assert once == again != other
+        with pytest.raises(StudyError):
+            study(0.0, RunContext(1))
+        text = hushmote("study", "reconstruction", "--epsilon=99", cwd=tmp_path, expect=1)
+        assert "99" in text
 
+    @pytest.mark.long
+    def test_unseeded_noise_is_from_opendp_and_follows_theory(self):
+        """Two runs: 18 points are at least 6 standard deviations (4 points / √2) of a share, as above."""
+        made = study(EPSILON, RunContext(), runs=2)
+        for row in made:
+            if row["target"] == "records":
+                assert abs(row["measured"] - row["predicted"]) < 0.18, row
+        assert made != study(EPSILON, RunContext(1), runs=2)
 
-def test_the_column_is_real_and_half_of_it_is_yes():
-    counts = flights().cut(RECORDS).counts
-    assert column().sum() == RECORDS // 2
-    assert counts[column() == 1].min() > counts[column() == 0].max() - 1
-
-
-@pytest.mark.slow
-@mock.patch.object(reconstruction, "SOLVED", FEW)
-def test_a_seed_repeats_and_epsilon_has_bounds(tmp_path: Path):
-    once, again, other = (study(0.5, RunContext(seed), runs=2) for seed in (2, 2, 3))
-    assert once == again != other
-    with pytest.raises(StudyError):
-        study(0.0, RunContext(1))
-    text = hushmote("study", "reconstruction", "--epsilon=99", cwd=tmp_path, expect=1)
-    assert "99" in text
-
-
-@pytest.mark.long
-def test_unseeded_noise_is_from_opendp_and_follows_theory():
-    """Two runs: 18 points are at least 6 standard deviations (4 points / √2) of a share, as above."""
-    made = study(EPSILON, RunContext(), runs=2)
-    for row in made:
-        if row["target"] == "records":
-            assert abs(row["measured"] - row["predicted"]) < 0.18, row
-    assert made != study(EPSILON, RunContext(1), runs=2)
-
-
-@pytest.mark.slow
-@mock.patch.object(reconstruction, "SOLVED", FEW)
-@mock.patch.object(reconstruction, "RUNS", 2)
-def test_json_has_every_line_and_what_epsilon_allows():
-    asked = catalogue.parameters("reconstruction", {})
-    shown = json.loads(json.dumps(catalogue.run("reconstruction", asked, RunContext(1)).json))
-    assert shown["allowed_share"] == pytest.approx(ALLOWED)
-    assert {(o["target"], o["attack"]) for o in shown["outcomes"]} == {
-        *(("records", attack) for attack in ("repeat", "ranges", "subsets", "kept", "boards")),
-        *(("days", attack) for attack in ("repeat", "ranges", "kept", "boards")),
-    }
+    @pytest.mark.slow
+    @mock.patch.object(reconstruction, "SOLVED", FEW)
+    @mock.patch.object(reconstruction, "RUNS", 2)
+    def test_json_has_every_line_and_the_allowed_share(self):
+        asked = catalogue.parameters("reconstruction", {})
+        shown = json.loads(json.dumps(catalogue.run("reconstruction", asked, RunContext(1)).json))
+        assert shown["allowed_share"] == pytest.approx(ALLOWED)
+        assert {(o["target"], o["attack"]) for o in shown["outcomes"]} == {
+            *(("records", attack) for attack in ("repeat", "ranges", "subsets", "kept", "boards")),
+            *(("days", attack) for attack in ("repeat", "ranges", "kept", "boards")),
+        }

@@ -1,4 +1,4 @@
-"""The first privacy filter against its formula at 60 digits."""
+"""The first privacy filter compared with its formula at 60 digits."""
 
 import pytest
 import reference_composition as composition
@@ -13,7 +13,7 @@ from hushmote.studies.rogers import RogersFilter
 @pytest.mark.parametrize(
     ("total", "epsilon", "reports"), [(1, 10_000, 147), (4, 50_000, 90), (8, 100_000, 86), (8, 500_000, 3)]
 )
-def test_known_numbers_of_reports(total: float, epsilon: int, reports: int):
+def test_matches_known_numbers_of_reports(total: float, epsilon: int, reports: int):
     assert RogersFilter(total, 1e-6).most_reports(epsilon) == reports
 
 
@@ -32,7 +32,7 @@ def test_cap_is_exact(total: int, epsilon: int, delta: str):
     assert composition.rogers(epsilon, reports + 1, total, delta) > allowed
 
 
-def test_sets_half_of_delta_aside_for_the_reports_own():
+def test_reserves_half_of_delta_for_the_deltas_of_reports():
     assert RogersFilter(8, 1e-6).allowed([ReportCost(100_000, 1e-7)] * 5)
     assert not RogersFilter(8, 1e-6).allowed([ReportCost(100_000, 1e-7)] * 6)
 

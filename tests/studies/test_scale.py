@@ -1,4 +1,4 @@
-"""The model of what a fleet needs: its constants are those of the results, and it says what runs measured."""
+"""The model of what a fleet needs: constants, predictions, pages and commands."""
 
 import json
 import re
@@ -22,115 +22,122 @@ WEEK = 7 * scale.DAY_S
 EIGHT = 5 * scale.YEAR_S / 8  # from one report to the next of a board that makes 8 in 5 years
 
 
-def test_every_constant_is_what_the_results_say():
-    assert (ROOT / "studies/scale.csv").read_text() == benchmark.text()
-    for constant in scale.constants().values():
-        assert (ROOT / constant.source).exists()
-        assert constant.value >= 0
+class TestConstants:
+    def test_are_those_of_the_results(self):
+        assert (ROOT / "studies/scale.csv").read_text() == benchmark.text()
+        for constant in scale.constants().values():
+            assert (ROOT / constant.source).exists()
+            assert constant.value >= 0
+
+    def test_predict_measurements_within_a_quarter(self):
+        off = {check.what: check.ratio for check in benchmark.checks() if not 0.75 <= check.ratio <= 1.25}
+        assert off == {}
 
 
-def test_predictions_are_within_a_quarter_of_measurements():
-    off = {check.what: check.ratio for check in benchmark.checks() if not 0.75 <= check.ratio <= 1.25}
-    assert off == {}
+class TestPages:
+    def test_have_the_tables_of_the_model(self):
+        pages = [path.read_text() for path in benchmark.PAGES]
+        assert pages == [benchmark.page(page) for page in pages]
+        assert sum(page.count(": made by benchmarks/scale.py") for page in pages) == len(benchmark.TABLES)
 
 
-def test_the_pages_have_the_tables_that_the_model_gives():
-    pages = [path.read_text() for path in benchmark.PAGES]
-    assert pages == [benchmark.page(page) for page in pages]
-    assert sum(page.count(": made by benchmarks/scale.py") for page in pages) == len(benchmark.TABLES)
+class TestSetup:
+    def test_is_the_smallest_sufficient_and_the_largest_is_split(self):
+        assert smallest(Fleet(1_000, WEEK)).setup is ONE
+        assert smallest(Fleet(10**6, 60.0)).setup is not ONE  # 17,000 reports a second
+        huge = smallest(Fleet(10**9, EIGHT, stays=True))
+        assert huge.setup is CLUSTER
+        assert huge.regions > 1
+        each = needs(Fleet(10**9 // huge.regions, EIGHT, stays=True), CLUSTER)
+        assert each.first.load <= 1.01
+        assert huge.brokers >= 3 * huge.regions
+
+    def test_is_limited_by_its_most_loaded_part(self):
+        found = needs(Fleet(10**7, EIGHT, stays=True), GROUP)
+        assert [limit.load for limit in found.limits] == sorted((x.load for x in found.limits), reverse=True)
+        assert found.first.what.startswith("mosquitto")
+        small = needs(Fleet(10**7, EIGHT, stays=True), GROUP, Machine(memory_gib=1))
+        assert small.first.what == "mosquitto's memory"
+
+    @pytest.mark.parametrize("setup", scale.SETUPS, ids=lambda setup: setup.name)
+    @pytest.mark.parametrize("stays", [False, True], ids=["sleeps", "stays"])
+    def test_is_sufficient_for_one_board_fewer_than_breaks_it(self, setup: scale.Setup, stays: bool):
+        fleet = Fleet(7, WEEK, stays=stays)
+        found = scale.breaks_at(fleet, setup)
+        assert found is not None
+        assert needs(replace(fleet, boards=found[0]), setup).regions == 2
+        assert needs(replace(fleet, boards=found[0] - 1), setup).regions == 1
 
 
-def test_twice_the_boards_ask_for_twice_as_much():
-    for setup in scale.SETUPS:
-        one, two = needs(Fleet(10**6, WEEK), setup), needs(Fleet(2 * 10**6, WEEK), setup)
-        for name in ("reports_per_s", "standing", "arriving", "broker_cores", "broker_gib", "network_mbit"):
-            assert getattr(two, name) == pytest.approx(2 * getattr(one, name))
+class TestNeeds:
+    def test_double_with_the_number_of_boards(self):
+        for setup in scale.SETUPS:
+            one, two = needs(Fleet(10**6, WEEK), setup), needs(Fleet(2 * 10**6, WEEK), setup)
+            for name in (
+                "reports_per_s",
+                "standing",
+                "arriving",
+                "broker_cores",
+                "broker_gib",
+                "network_mbit",
+            ):
+                assert getattr(two, name) == pytest.approx(2 * getattr(one, name))
+
+    def test_are_smaller_for_boards_that_sleep(self):
+        for boards in (10**6, 10**8, 10**9):
+            sleep, stay = (smallest(Fleet(boards, EIGHT, stays=stays)) for stays in (False, True))
+            assert sleep.machines < stay.machines
+            assert sleep.broker_gib < stay.broker_gib / 3
+
+    def test_fall_for_the_broker_with_a_wider_spread(self):
+        fleet = Fleet(10**6, EIGHT, stays=True, region=1.0)
+        quick, slow = (needs(replace(fleet, spread_s=s), CLUSTER) for s in (60.0, 3600.0))
+        assert quick.arriving == pytest.approx(60 * slow.arriving)
+        assert quick.broker_cores > 10 * slow.broker_cores
+
+    @pytest.mark.parametrize(
+        "fleet",
+        [Fleet(0, WEEK), Fleet(10**11, WEEK), Fleet(10, 0.1)],
+        ids=["no boards", "too many boards", "too often"],
+    )
+    def test_invalid_fleets_are_rejected(self, fleet: Fleet):
+        with pytest.raises(ScaleError):
+            needs(fleet, ONE)
+
+    def test_include_the_list_of_all_boards_on_every_server(self):
+        found = needs(Fleet(10**6, EIGHT, stays=True), CLUSTER)
+        of = scale.constants()
+        each = of["nats 3 retained"].value / 3 + of["nats listed"].value
+        assert found.every_gib * scale.GIB == pytest.approx(10**6 * each)
+        assert found.broker_gib == pytest.approx(found.divided_gib + found.brokers * found.every_gib)
 
 
-def test_boards_that_sleep_need_less_than_boards_that_stay():
-    for boards in (10**6, 10**8, 10**9):
-        sleep, stay = (smallest(Fleet(boards, EIGHT, stays=stays)) for stays in (False, True))
-        assert sleep.machines < stay.machines
-        assert sleep.broker_gib < stay.broker_gib / 3
+class TestCommand:
+    def test_recommends_a_setup(self):
+        done = CliRunner().invoke(app, ["study", "scale", "--boards=2000000", "--every=1w", "--json"])
+        assert done.exit_code == 0, done.output
+        said = json.loads(done.stdout)
+        assert said["chosen"] == smallest(Fleet(2_000_000, WEEK)).setup.name
+        assert [row["setup"] for row in said["setups"]] == [setup.name for setup in scale.SETUPS]
+        done = CliRunner().invoke(app, ["study", "scale", "--boards=2000000", "--every=1w"])
+        assert re.search(r"^take, by size alone: ", done.stdout, re.MULTILINE)
+        assert max(map(len, done.stdout.splitlines())) <= 110
 
+    @pytest.mark.parametrize("boards", ["1", "50000", "1000000000"])
+    @pytest.mark.parametrize("way", [["--stay"], []], ids=["stays", "sleeps"])
+    def test_table_is_readable_and_has_80_columns(self, boards: str, way: list[str]):
+        done = CliRunner().invoke(app, ["study", "scale", f"--boards={boards}", *way], env={"COLUMNS": "80"})
+        table, _, said = done.stdout.partition("\n\n")
+        assert max(map(len, table.splitlines())) <= 80
+        assert not re.search(r"e-\d|0\.00\d", table)
+        assert "breaks first: " in said
 
-def test_selects_smallest_sufficient_setup_and_splits_largest():
-    assert smallest(Fleet(1_000, WEEK)).setup is ONE
-    assert smallest(Fleet(10**6, 60.0)).setup is not ONE  # 17,000 reports a second
-    huge = smallest(Fleet(10**9, EIGHT, stays=True))
-    assert huge.setup is CLUSTER
-    assert huge.regions > 1
-    each = needs(Fleet(10**9 // huge.regions, EIGHT, stays=True), CLUSTER)
-    assert each.first.load <= 1.01
-    assert huge.brokers >= 3 * huge.regions
-
-
-def test_first_limit_is_most_loaded_part():
-    found = needs(Fleet(10**7, EIGHT, stays=True), GROUP)
-    assert [limit.load for limit in found.limits] == sorted((x.load for x in found.limits), reverse=True)
-    assert found.first.what.startswith("mosquitto")
-    small = needs(Fleet(10**7, EIGHT, stays=True), GROUP, Machine(memory_gib=1))
-    assert small.first.what == "mosquitto's memory"
-
-
-def test_a_wider_spread_asks_less_of_the_broker():
-    fleet = Fleet(10**6, EIGHT, stays=True, region=1.0)
-    quick, slow = (needs(replace(fleet, spread_s=s), CLUSTER) for s in (60.0, 3600.0))
-    assert quick.arriving == pytest.approx(60 * slow.arriving)
-    assert quick.broker_cores > 10 * slow.broker_cores
-
-
-@pytest.mark.parametrize("fleet", [Fleet(0, WEEK), Fleet(10**11, WEEK), Fleet(10, 0.1)])
-def test_rejects_invalid_fleets(fleet: Fleet):
-    with pytest.raises(ScaleError):
-        needs(fleet, ONE)
-
-
-def test_the_command_says_what_to_take():
-    done = CliRunner().invoke(app, ["study", "scale", "--boards=2000000", "--every=1w", "--json"])
-    assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
-    assert said["chosen"] == smallest(Fleet(2_000_000, WEEK)).setup.name
-    assert [row["setup"] for row in said["setups"]] == [setup.name for setup in scale.SETUPS]
-    done = CliRunner().invoke(app, ["study", "scale", "--boards=2000000", "--every=1w"])
-    assert re.search(r"^take, by size alone: ", done.stdout, re.MULTILINE)
-    assert max(map(len, done.stdout.splitlines())) <= 110
-
-
-@pytest.mark.parametrize("boards", ["1", "50000", "1000000000"])
-@pytest.mark.parametrize("way", [["--stay"], []])
-def test_the_command_s_table_is_readable_and_has_80_columns(boards: str, way: list[str]):
-    done = CliRunner().invoke(app, ["study", "scale", f"--boards={boards}", *way], env={"COLUMNS": "80"})
-    table, _, said = done.stdout.partition("\n\n")
-    assert max(map(len, table.splitlines())) <= 80
-    assert not re.search(r"e-\d|0\.00\d", table)
-    assert "breaks first: " in said
-
-
-@pytest.mark.parametrize("setup", scale.SETUPS)
-@pytest.mark.parametrize("stays", [False, True])
-def test_one_board_fewer_than_breaks_it_is_enough(setup: scale.Setup, stays: bool):
-    fleet = Fleet(7, WEEK, stays=stays)
-    found = scale.breaks_at(fleet, setup)
-    assert found is not None
-    assert needs(replace(fleet, boards=found[0]), setup).regions == 2
-    assert needs(replace(fleet, boards=found[0] - 1), setup).regions == 1
-
-
-def test_every_server_has_the_list_of_all_boards():
-    found = needs(Fleet(10**6, EIGHT, stays=True), CLUSTER)
-    of = scale.constants()
-    each = of["nats 3 retained"].value / 3 + of["nats listed"].value
-    assert found.every_gib * scale.GIB == pytest.approx(10**6 * each)
-    assert found.broker_gib == pytest.approx(found.divided_gib + found.brokers * found.every_gib)
-
-
-@pytest.mark.slow
-def test_the_command_simulates_with_and_without_a_spread(tmp_path):
-    picture = tmp_path / "arrival.png"
-    arguments = ["study", "arrival", "--boards=500", "--seed", "1", "--output", str(picture), "--json"]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
-    assert [row["spread_s"] for row in said["ways"]] == [None, said["enough_s"]]
-    assert picture.stat().st_size > 10_000
+    @pytest.mark.slow
+    def test_simulates_with_and_without_a_spread(self, tmp_path):
+        picture = tmp_path / "arrival.png"
+        arguments = ["study", "arrival", "--boards=500", "--seed", "1", "--output", str(picture), "--json"]
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+        said = json.loads(done.stdout)
+        assert [row["spread_s"] for row in said["ways"]] == [None, said["enough_s"]]
+        assert picture.stat().st_size > 10_000

@@ -1,4 +1,4 @@
-"""What an attacker can believe after reports: against exact enumeration of the board's own randomizer."""
+"""An attacker's beliefs after reports, compared with exact enumeration of the board's randomizer."""
 
 import itertools
 import math
@@ -54,76 +54,55 @@ def enumerated(experiment: Experiment, prior: np.ndarray, members: tuple[int, ..
     return max(sum((js[v] for v in members), Fraction(0)) / sum(js) for js in joint.values() if sum(js))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [uniform, lopsided])
-def test_beliefs_match_enumerated_randomizer(experiment: Experiment, make):
-    prior = make(experiment.domain)
-    found = disclosure.worst_posteriors(experiment, prior)
-    expected = [float(enumerated(experiment, prior, (v,))) for v in range(experiment.domain)]
-    assert found == pytest.approx(expected, rel=1e-12)
-    bound = [disclosure.posterior_bound(p, experiment.epsilon / MICRO) for p in prior]
-    assert (found <= np.array(bound) * (1 + 1e-15)).all()
-
-
-def test_beliefs_in_sets_are_those_of_the_board_s_own_randomizer(experiment: Experiment):
-    prior = lopsided(experiment.domain)
-    for members in ((0, 1), tuple(range(1, experiment.domain, 2)), (experiment.domain - 1,)):
-        found = disclosure.worst_posterior(experiment, prior, Target("set", members))
-        assert found == pytest.approx(float(enumerated(experiment, prior, members)), rel=1e-12)
-
-
-def test_direct_responses_reach_bound_and_hashed_stay_below():
-    prior = uniform(64)
-    bound = disclosure.posterior_bound(1 / 64, 1.0)
-    direct = disclosure.worst_posteriors(designed("grr", 64, 1.0), prior)
-    hashed = disclosure.worst_posteriors(designed("olh", 64, 1.0, g=3), prior)
-    assert direct == pytest.approx(np.full(64, bound), rel=1e-6)
-    assert (hashed < 0.85 * bound).all()
-
-
-@pytest.mark.parametrize("about", [None, (0, 3)])
-@pytest.mark.parametrize("risk", [Risk(most=Fraction(3, 5)), Risk(factor=Fraction(5, 4))])
-def test_one_micro_nat_more_breaks_the_risk(experiment: Experiment, about, risk: Risk):
-    prior = uniform(experiment.domain)
-    targets = None if about is None else [Target("some", about[: experiment.domain // 2])]
-    at = disclosure.fixed_mechanism(experiment)
-    found = disclosure.largest_epsilon(at, prior, targets, risk)
-    assert found is not None
-    assert disclosure.keeps_risk(at(found), prior, targets, risk)
-    if found < 16_000_000:
-        assert not disclosure.keeps_risk(at(found + 1), prior, targets, risk, 1e-12)
-    allowed = disclosure.allowed_loss(prior, targets or disclosure.singles(prior, ["v"] * len(prior)), risk)
-    assert allowed.total is not None
-    assert found >= allowed.total
-
-
-def test_mechanism_independent_bound_is_rounded_down():
-    for prior, most in ((0.1, Fraction(1, 4)), (1 / 1024, Fraction(1, 1000)), (0.3, Fraction(99, 100))):
-        total = disclosure.allowed_loss(np.array([prior, 1 - prior]), [Target("a", (0,))], Risk(most)).total
-        assert total is not None
-        with exact_arithmetic():
-            pi, ceiling = Decimal(prior), Decimal(most.numerator) / Decimal(most.denominator)
-            for nats, kept in ((total, True), (total + 1, False)):
-                e = (Decimal(nats) / MICRO).exp()
-                assert (pi * e / (1 - pi + pi * e) <= ceiling) is kept
-
-
-def test_a_factor_is_hardest_to_keep_for_the_rarest_value():
-    prior = np.array([0.6, 0.3, 0.1, 0.0])
-    targets = disclosure.singles(prior, ["a", "b", "c", "d"])
-    allowed = disclosure.allowed_loss(prior, targets, Risk(factor=Fraction(3, 2)))
-    assert (allowed.target, allowed.ceiling) == ("c", pytest.approx(0.15))
-    assert allowed.total == int(math.log(0.15 * 0.9 / (0.1 * 0.85)) * MICRO)
-    assert disclosure.allowed_loss(prior, targets[:1], Risk(factor=Fraction(2))).total is None  # 1.2: any ε
-
-
-def test_a_prior_above_the_risk_is_refused_in_one_line():
-    with fails(r"^b: before any report the belief is 0.5 already.*no ε can", DisclosureError):
-        disclosure.allowed_loss(
-            np.array([0.2, 0.5, 0.3]),
-            disclosure.singles(np.array([0.2, 0.5, 0.3]), ["a", "b", "c"]),
-            Risk(Fraction(2, 5)),
+class TestLargestEpsilon:
+    @pytest.mark.parametrize("about", [None, (0, 3)], ids=["every value", "a set"])
+    @pytest.mark.parametrize(
+        "risk", [Risk(most=Fraction(3, 5)), Risk(factor=Fraction(5, 4))], ids=["most", "factor"]
+    )
+    def test_breaks_the_risk_with_one_micro_nat_more(self, experiment: Experiment, about, risk: Risk):
+        prior = uniform(experiment.domain)
+        targets = None if about is None else [Target("some", about[: experiment.domain // 2])]
+        at = disclosure.fixed_mechanism(experiment)
+        found = disclosure.largest_epsilon(at, prior, targets, risk)
+        assert found is not None
+        assert disclosure.keeps_risk(at(found), prior, targets, risk)
+        if found < 16_000_000:
+            assert not disclosure.keeps_risk(at(found + 1), prior, targets, risk, 1e-12)
+        allowed = disclosure.allowed_loss(
+            prior, targets or disclosure.singles(prior, ["v"] * len(prior)), risk
         )
+        assert allowed.total is not None
+        assert found >= allowed.total
+
+    def test_without_a_mechanism_is_rounded_down(self):
+        for prior, most in ((0.1, Fraction(1, 4)), (1 / 1024, Fraction(1, 1000)), (0.3, Fraction(99, 100))):
+            total = disclosure.allowed_loss(
+                np.array([prior, 1 - prior]), [Target("a", (0,))], Risk(most)
+            ).total
+            assert total is not None
+            with exact_arithmetic():
+                pi, ceiling = Decimal(prior), Decimal(most.numerator) / Decimal(most.denominator)
+                for nats, kept in ((total, True), (total + 1, False)):
+                    e = (Decimal(nats) / MICRO).exp()
+                    assert (pi * e / (1 - pi + pi * e) <= ceiling) is kept
+
+    def test_of_a_factor_is_limited_by_the_rarest_value(self):
+        prior = np.array([0.6, 0.3, 0.1, 0.0])
+        targets = disclosure.singles(prior, ["a", "b", "c", "d"])
+        allowed = disclosure.allowed_loss(prior, targets, Risk(factor=Fraction(3, 2)))
+        assert (allowed.target, allowed.ceiling) == ("c", pytest.approx(0.15))
+        assert allowed.total == int(math.log(0.15 * 0.9 / (0.1 * 0.85)) * MICRO)
+        assert (
+            disclosure.allowed_loss(prior, targets[:1], Risk(factor=Fraction(2))).total is None
+        )  # 1.2: any ε
+
+    def test_rejects_a_prior_above_the_risk(self):
+        with fails(r"^b: before any report the belief is 0.5 already.*no ε can", DisclosureError):
+            disclosure.allowed_loss(
+                np.array([0.2, 0.5, 0.3]),
+                disclosure.singles(np.array([0.2, 0.5, 0.3]), ["a", "b", "c"]),
+                Risk(Fraction(2, 5)),
+            )
 
 
 # --- Many reports ---------------------------------------------------------------------------------
@@ -136,122 +115,144 @@ def tail(n: int, epsilon: float, loss: float) -> float:
     return math.fsum(math.comb(n, i) * lie**i * (1 - lie) ** (n - i) for i in lies)
 
 
-@pytest.mark.parametrize(("n", "total", "fails"), [(100, 1.0, 1e-6), (30, 2.0, 1e-3), (10, 1.1, 0.01)])
-def test_no_theorem_lets_a_belief_pass_more_often_than_it_says(n: int, total: float, fails: float):
-    rows = disclosure_budget.budget_rows(round(total * MICRO), n, fails)
-    assert [row.theorem for row in rows] == [*THEOREMS]
-    for row in rows:
-        if row.fails is not None:
-            assert row.epsilon is not None
-            assert tail(n, row.epsilon, total) <= row.fails
+class TestTheorems:
+    @pytest.mark.parametrize(("n", "total", "fails"), [(100, 1.0, 1e-6), (30, 2.0, 1e-3), (10, 1.1, 0.01)])
+    def test_fail_no_more_often_than_stated(self, n: int, total: float, fails: float):
+        rows = disclosure_budget.budget_rows(round(total * MICRO), n, fails)
+        assert [row.theorem for row in rows] == [*THEOREMS]
+        for row in rows:
+            if row.fails is not None:
+                assert row.epsilon is not None
+                assert tail(n, row.epsilon, total) <= row.fails
+
+    def test_epsilon_delta_guarantee_fails_more_often_than_delta(self):
+        epsilon = optimal_epsilon(100, 1.0, 1e-6)
+        assert tail(100, epsilon, 1.0) == pytest.approx(2.68e-5, rel=0.01)  # 27 δ
+        (row,) = (r for r in disclosure_budget.budget_rows(MICRO, 100, 1e-6) if r.theorem == "optimal")
+        assert row.epsilon is not None
+        assert row.total is not None
+        assert row.epsilon < epsilon
+        assert row.delta <= 1e-6 * -math.expm1(row.total - 1.0)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("epsilon", "n"), [(0.1, 100), (1.0, 8), (0.02, 400)])
+    def test_losses_hold_except_with_stated_chance(self, epsilon: float, n: int):
+        rows = disclosure_budget.loss_rows(round(epsilon * MICRO), n, 1e-4)
+        assert {row.theorem for row in rows} == {"basic", "zcdp", "optimal", "advanced"}
+        for row in rows:
+            assert row.loss <= n * epsilon
+            assert tail(n, epsilon, row.loss) <= row.fails
+        losses = {row.theorem: row.loss for row in rows}
+        assert losses["optimal"] <= losses["zcdp"] <= losses["basic"]
+
+    def test_only_certain_ones_remain_without_delta(self):
+        assert [r.theorem for r in disclosure_budget.budget_rows(MICRO, 10, 0.0)] == ["basic", "none"]
+        assert [r.theorem for r in disclosure_budget.loss_rows(MICRO, 10, 0.0)] == ["basic"]
 
 
-def test_epsilon_delta_guarantee_fails_more_often_than_delta():
-    epsilon = optimal_epsilon(100, 1.0, 1e-6)
-    assert tail(100, epsilon, 1.0) == pytest.approx(2.68e-5, rel=0.01)  # 27 δ
-    (row,) = (r for r in disclosure_budget.budget_rows(MICRO, 100, 1e-6) if r.theorem == "optimal")
-    assert row.epsilon is not None
-    assert row.total is not None
-    assert row.epsilon < epsilon
-    assert row.delta <= 1e-6 * -math.expm1(row.total - 1.0)
+class TestRepeatedReports:
+    def test_match_every_sequence_of_answers(self):
+        prior, odds, n = np.array([0.5, 0.3, 0.2]), Fraction(3), 4
+        keep, lie = odds / (odds + 2), 1 / (odds + 2)
+        ceilings = np.array([0.8, 0.6, 0.5])
+        pi = [Fraction(1, 2), Fraction(3, 10), Fraction(1, 5)]
+        worst, passes, mean, guess = [Fraction(0)] * 3, [Fraction(0)] * 3, Fraction(0), Fraction(0)
+        for answers in itertools.product(range(3), repeat=n):
+            likely = [keep ** answers.count(v) * lie ** (n - answers.count(v)) for v in range(3)]
+            joint = [p * x for p, x in zip(pi, likely, strict=True)]
+            belief = [j / sum(joint) for j in joint]
+            guess += max(joint)
+            for v in range(3):
+                worst[v] = max(worst[v], belief[v])
+                passes[v] += likely[v] if belief[v] > Fraction(float(ceilings[v])) else 0
+                mean += joint[v] * belief[v]
+        found = disclosure_budget.repeated_reports(prior, 3.0, n, ceilings)
+        assert found.worst == pytest.approx([float(x) for x in worst], rel=1e-12)
+        assert found.passes == pytest.approx([float(x) for x in passes], rel=1e-12)
+        assert (found.mean, found.guess) == (pytest.approx(float(mean)), pytest.approx(float(guess)))
+
+    @pytest.mark.slow
+    def test_of_one_value_satisfy_the_theorems(self):
+        values = epsilon_local.bare_values(4)
+        prior = np.array([0.4, 0.3, 0.2, 0.1])
+        at = epsilon_local.choose_mechanism(4, "grr")
+        found = epsilon_local.from_risk(
+            epsilon_local.Attacker(values, at, prior, None, 40, 0.01), Risk(Fraction(3, 5))
+        )
+        chances = dict(zip((r.theorem for r in found.rows), found.passes, strict=True))
+        for row in found.rows:
+            p = chances[row.theorem]
+            assert row.theorem == "none" or p is not None
+            assert row.fails is None or p is None or p <= row.fails
+        far = at(round((found.rows[0].epsilon or 0) * MICRO))
+        level = far.levels[0]
+        odds = level.threshold * 3 / (ONE - level.threshold)
+        worst = disclosure_budget.repeated_reports(prior, odds, 40, np.ones(4)).worst
+        assert worst.max() <= 0.6
+        assert worst.max() == pytest.approx(0.6, abs=1e-4)
+
+    def test_too_many_outcomes_are_rejected_with_their_number(self):
+        with fails(r"1,000 reports over 64 values have .* outcomes, and 300,000", DisclosureError):
+            disclosure_budget.repeated_reports(uniform(64), 3.0, 1000, np.ones(64))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "n"), [(0.1, 100), (1.0, 8), (0.02, 400)])
-def test_losses_hold_except_with_stated_chance(epsilon: float, n: int):
-    rows = disclosure_budget.loss_rows(round(epsilon * MICRO), n, 1e-4)
-    assert {row.theorem for row in rows} == {"basic", "zcdp", "optimal", "advanced"}
-    for row in rows:
-        assert row.loss <= n * epsilon
-        assert tail(n, epsilon, row.loss) <= row.fails
-    losses = {row.theorem: row.loss for row in rows}
-    assert losses["optimal"] <= losses["zcdp"] <= losses["basic"]
+class TestPosterior:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("make", [uniform, lopsided])
+    def test_matches_the_enumerated_randomizer(self, experiment: Experiment, make):
+        prior = make(experiment.domain)
+        found = disclosure.worst_posteriors(experiment, prior)
+        expected = [float(enumerated(experiment, prior, (v,))) for v in range(experiment.domain)]
+        assert found == pytest.approx(expected, rel=1e-12)
+        bound = [disclosure.posterior_bound(p, experiment.epsilon / MICRO) for p in prior]
+        assert (found <= np.array(bound) * (1 + 1e-15)).all()
 
+    def test_in_a_set_matches_the_enumerated_randomizer(self, experiment: Experiment):
+        prior = lopsided(experiment.domain)
+        for members in ((0, 1), tuple(range(1, experiment.domain, 2)), (experiment.domain - 1,)):
+            found = disclosure.worst_posterior(experiment, prior, Target("set", members))
+            assert found == pytest.approx(float(enumerated(experiment, prior, members)), rel=1e-12)
 
-def test_without_a_delta_only_what_never_fails_is_left():
-    assert [r.theorem for r in disclosure_budget.budget_rows(MICRO, 10, 0.0)] == ["basic", "none"]
-    assert [r.theorem for r in disclosure_budget.loss_rows(MICRO, 10, 0.0)] == ["basic"]
+    def test_of_direct_responses_reaches_the_bound(self):
+        prior = uniform(64)
+        bound = disclosure.posterior_bound(1 / 64, 1.0)
+        direct = disclosure.worst_posteriors(designed("grr", 64, 1.0), prior)
+        hashed = disclosure.worst_posteriors(designed("olh", 64, 1.0, g=3), prior)
+        assert direct == pytest.approx(np.full(64, bound), rel=1e-6)
+        assert (hashed < 0.85 * bound).all()
 
-
-def test_repeated_reports_are_those_of_every_sequence_of_answers():
-    prior, odds, n = np.array([0.5, 0.3, 0.2]), Fraction(3), 4
-    keep, lie = odds / (odds + 2), 1 / (odds + 2)
-    ceilings = np.array([0.8, 0.6, 0.5])
-    pi = [Fraction(1, 2), Fraction(3, 10), Fraction(1, 5)]
-    worst, passes, mean, guess = [Fraction(0)] * 3, [Fraction(0)] * 3, Fraction(0), Fraction(0)
-    for answers in itertools.product(range(3), repeat=n):
-        likely = [keep ** answers.count(v) * lie ** (n - answers.count(v)) for v in range(3)]
-        joint = [p * x for p, x in zip(pi, likely, strict=True)]
-        belief = [j / sum(joint) for j in joint]
-        guess += max(joint)
-        for v in range(3):
-            worst[v] = max(worst[v], belief[v])
-            passes[v] += likely[v] if belief[v] > Fraction(float(ceilings[v])) else 0
-            mean += joint[v] * belief[v]
-    found = disclosure_budget.repeated_reports(prior, 3.0, n, ceilings)
-    assert found.worst == pytest.approx([float(x) for x in worst], rel=1e-12)
-    assert found.passes == pytest.approx([float(x) for x in passes], rel=1e-12)
-    assert (found.mean, found.guess) == (pytest.approx(float(mean)), pytest.approx(float(guess)))
-
-
-@pytest.mark.slow
-def test_direct_reports_of_one_value_keep_what_the_theorems_say():
-    values = epsilon_local.bare_values(4)
-    prior = np.array([0.4, 0.3, 0.2, 0.1])
-    at = epsilon_local.choose_mechanism(4, "grr")
-    found = epsilon_local.from_risk(
-        epsilon_local.Attacker(values, at, prior, None, 40, 0.01), Risk(Fraction(3, 5))
-    )
-    chances = dict(zip((r.theorem for r in found.rows), found.passes, strict=True))
-    for row in found.rows:
-        p = chances[row.theorem]
-        assert row.theorem == "none" or p is not None
-        assert row.fails is None or p is None or p <= row.fails
-    far = at(round((found.rows[0].epsilon or 0) * MICRO))
-    level = far.levels[0]
-    odds = level.threshold * 3 / (ONE - level.threshold)
-    worst = disclosure_budget.repeated_reports(prior, odds, 40, np.ones(4)).worst
-    assert worst.max() <= 0.6
-    assert worst.max() == pytest.approx(0.6, abs=1e-4)
-
-
-def test_too_many_outcomes_are_refused_with_their_number():
-    with fails(r"1,000 reports over 64 values have .* outcomes, and 300,000", DisclosureError):
-        disclosure_budget.repeated_reports(uniform(64), 3.0, 1000, np.ones(64))
-
-
-def test_computes_beliefs_of_65_536_hashed_values_fast():
-    experiment = designed("olh", 1 << 16, 1.0, g=3)
-    found = disclosure.worst_posteriors(experiment, uniform(1 << 16))
-    bound = disclosure.posterior_bound(2.0**-16, 1.0)
-    assert 0.5 * bound < found.min() <= found.max() < bound
+    def test_of_65_536_hashed_values_is_fast(self):
+        experiment = designed("olh", 1 << 16, 1.0, g=3)
+        found = disclosure.worst_posteriors(experiment, uniform(1 << 16))
+        bound = disclosure.posterior_bound(2.0**-16, 1.0)
+        assert 0.5 * bound < found.min() <= found.max() < bound
 
 
 # --- Input ----------------------------------------------------------------------------------------
 
 
-@refusals(
-    ([0.5, 0.4], 2, "sums to 0.9, not 1"),
-    ([1.5, -0.5], 2, "0 or more"),
-    ([0.5, math.nan], 2, "0 or more"),
-    ([0.5, 0.5], 3, "2 numbers, there are 3"),
-    ([1.0], 1, "at least 2 values"),
-    ([], 0, "at least 2 values"),
-    call=disclosure.normalize_prior,
-    error=DisclosureError,
-)
-def test_priors_that_make_no_sense_are_one_line(refusal: Refusal):
-    refusal.check()
+class TestErrors:
+    @refusals(
+        ([0.5, 0.4], 2, "sums to 0.9, not 1"),
+        ([1.5, -0.5], 2, "0 or more"),
+        ([0.5, math.nan], 2, "0 or more"),
+        ([0.5, 0.5], 3, "2 numbers, there are 3"),
+        ([1.0], 1, "at least 2 values"),
+        ([], 0, "at least 2 values"),
+        call=disclosure.normalize_prior,
+        error=DisclosureError,
+    )
+    def test_invalid_prior_is_one_line(self, refusal: Refusal):
+        refusal.check()
 
-
-@refusals(
-    ({"most": Fraction(0)}, "between 0 and 1"),
-    ({"most": Fraction(1)}, "between 0 and 1"),
-    ({"most": Fraction(-1, 3)}, "between 0 and 1"),
-    ({"factor": Fraction(1)}, "above 1"),
-    ({}, "one of the two"),
-    call=lambda given: Risk(**given),
-    error=DisclosureError,
-)
-def test_risks_that_make_no_sense_are_one_line(refusal: Refusal):
-    refusal.check()
+    @refusals(
+        ({"most": Fraction(0)}, "between 0 and 1"),
+        ({"most": Fraction(1)}, "between 0 and 1"),
+        ({"most": Fraction(-1, 3)}, "between 0 and 1"),
+        ({"factor": Fraction(1)}, "above 1"),
+        ({}, "one of the two"),
+        call=lambda given: Risk(**given),
+        error=DisclosureError,
+    )
+    def test_invalid_risk_is_one_line(self, refusal: Refusal):
+        refusal.check()

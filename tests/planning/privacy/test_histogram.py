@@ -1,4 +1,4 @@
-"""Beliefs of who sees histograms only: against every histogram of a small fleet, and the table of its ε."""
+"""Beliefs of observers of histograms, compared with every histogram of a small fleet."""
 
 import itertools
 import math
@@ -35,96 +35,95 @@ def histograms(rows: list[np.ndarray]) -> dict[tuple[int, ...], float]:
     return law
 
 
-@pytest.mark.parametrize("delta", [0.2, 0.05, 0.01, 1e-3])
-@pytest.mark.parametrize("own", [1, 2])
-def test_beliefs_pass_the_bound_no_more_often_than_delta(delta, own):
-    """All histograms of 7 reports over 3 values, whatever the other boards hold: nothing is drawn."""
-    epsilon, reports = 1.0, 7
-    experiment = choose_mechanism(3, "grr")(MICRO)
-    odds = mechanism_of(experiment).odds
-    laws = (np.ones((3, 3)) + (odds - 1) * np.eye(3)) / (odds + 2)
-    view = histogram_view(experiment, [Belief("a", 0.3, 0, 0)], reports, own, delta)
-    assert view.epsilon <= view.loss <= own * epsilon + 1e-12
-    worst = 0.0
-    for others in itertools.combinations_with_replacement(range(3), reports - own):
-        rest = [laws[v] for v in others]
-        true, false = (histograms([*rest, *[laws[v]] * own]) for v in (0, 1))
-        beliefs = {h: 0.3 * p / (0.3 * p + 0.7 * false[h]) for h, p in true.items()}
-        limit = posterior_bound(0.3, view.loss) * (1 + 1e-12)
-        worst = max(worst, math.fsum(p for h, p in true.items() if beliefs[h] > limit))
-    assert worst <= delta
-    assert view.beliefs == (("a", 0.3, posterior_bound(0.3, view.loss)),)
-
-
-def test_loss_exceeds_epsilon_and_is_certain_without_delta():
-    def at(delta: float) -> float:
-        return 4.0 if not delta else min(4.0, 0.1 * math.sqrt(-math.log(delta)))
-
-    loss = likely_loss(at, 1e-6)
-    assert at(1e-6) < loss < 1.5 * at(1e-6)
-    assert likely_loss(at, 0.0) == 4.0
-    assert likely_loss(lambda _: 0.5, 1e-6) == 0.5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("domain", "name", "epsilon", "expected"),
-    [(16, "grr", 2.0, 0.0404), (2, "rr", 2.0, 0.0686), (256, "hh", 1.0, 0.0210)],
-)
-def test_the_epsilon_of_a_histogram_of_26000_reports(domain, name, epsilon, expected):
-    rows = {row.mechanism: row for row in for_reports(domain, 26_000, round(epsilon * MICRO), 1e-6)}
-    assert rows[name].local == epsilon
-    assert rows[name].histogram == pytest.approx(expected, rel=0.02)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("domain", [5, pytest.param(16, marks=pytest.mark.long)])
-def test_allowed_report_epsilon_is_tight_for_histogram(domain):
-    """Of 5 values for a few mechanisms, of 16 for all that there are."""
-    own = 3
-    rows = for_histogram(domain, 5_000, 0.2, 1e-6, own)
-    assert rows
-    for row in rows:
-        assert row.local is not None
-        assert row.histogram is not None
-        assert row.histogram <= 0.2
-        at = choose_mechanism(domain, row.mechanism)
-        more = histogram_epsilon(at(round(row.local * 1.005 * MICRO)), 5_000 * own, 1e-6, own)
-        assert more > 0.2
-
-
-def test_too_few_boards_allow_no_report():
-    rows = for_histogram(2, 1, 0.0005, 1e-6)
-    assert [(row.local, row.histogram) for row in rows] == [(None, None)]
-    (row,) = for_reports(2, 1, MICRO, 1e-6)
-    assert row.histogram == pytest.approx(1.0, abs=1e-5)
-
-
-@pytest.mark.slow
-def test_risk_gives_epsilon_against_histogram_observer():
-    at = choose_mechanism(16, "grr")
-    loss, reports, delta = math.log(5), 2_000, 1e-6
-    view = histogram_view(
-        at(MICRO), [Belief("a", 1 / 16, 0, 0)], reports, 1, delta, (fixed_mechanism(at(MICRO)), loss)
+class TestTable:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("domain", "name", "epsilon", "expected"),
+        [(16, "grr", 2.0, 0.0404), (2, "rr", 2.0, 0.0686), (256, "hh", 1.0, 0.0210)],
     )
-    assert view.local is not None
-    assert view.local > loss
-    kept = histogram_view(at(round(view.local * MICRO)), [], reports, 1, delta)
-    assert kept.loss <= loss
+    def test_of_26000_reports_matches_known_epsilons(self, domain, name, epsilon, expected):
+        rows = {row.mechanism: row for row in for_reports(domain, 26_000, round(epsilon * MICRO), 1e-6)}
+        assert rows[name].local == epsilon
+        assert rows[name].histogram == pytest.approx(expected, rel=0.02)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("domain", [5, pytest.param(16, marks=pytest.mark.long)])
+    def test_allowed_report_epsilon_is_tight(self, domain):
+        """Of 5 values for a few mechanisms, of 16 for all that there are."""
+        own = 3
+        rows = for_histogram(domain, 5_000, 0.2, 1e-6, own)
+        assert rows
+        for row in rows:
+            assert row.local is not None
+            assert row.histogram is not None
+            assert row.histogram <= 0.2
+            at = choose_mechanism(domain, row.mechanism)
+            more = histogram_epsilon(at(round(row.local * 1.005 * MICRO)), 5_000 * own, 1e-6, own)
+            assert more > 0.2
+
+    def test_too_few_boards_allow_no_report(self):
+        rows = for_histogram(2, 1, 0.0005, 1e-6)
+        assert [(row.local, row.histogram) for row in rows] == [(None, None)]
+        (row,) = for_reports(2, 1, MICRO, 1e-6)
+        assert row.histogram == pytest.approx(1.0, abs=1e-5)
 
 
-def test_rejects_invalid_arguments():
-    experiment = choose_mechanism(4, "grr")(MICRO)
-    with fails("reports in the histogram", AccountingError):
-        histogram_view(experiment, [], 0, 1, 1e-6)
-    with fails("does not hold 3 of one board", DisclosureError):
-        histogram_view(experiment, [], 2, 3, 1e-6)
-    with fails("ε of the histogram is a number above 0", AccountingError):
-        for_histogram(4, 100, 0.0, 1e-6)
-    with fails("number of devices", AccountingError):
-        for_histogram(4, 0, 1.0, 1e-6)
-    with fails("2 to 16,777,216 values", DisclosureError):
-        for_reports(1, 10, MICRO, 1e-6)
+class TestBelief:
+    @pytest.mark.parametrize("delta", [0.2, 0.05, 0.01, 1e-3])
+    @pytest.mark.parametrize("own", [1, 2])
+    def test_exceeds_the_bound_no_more_often_than_delta(self, delta, own):
+        """All histograms of 7 reports over 3 values, whatever the other boards hold: nothing is drawn."""
+        epsilon, reports = 1.0, 7
+        experiment = choose_mechanism(3, "grr")(MICRO)
+        odds = mechanism_of(experiment).odds
+        laws = (np.ones((3, 3)) + (odds - 1) * np.eye(3)) / (odds + 2)
+        view = histogram_view(experiment, [Belief("a", 0.3, 0, 0)], reports, own, delta)
+        assert view.epsilon <= view.loss <= own * epsilon + 1e-12
+        worst = 0.0
+        for others in itertools.combinations_with_replacement(range(3), reports - own):
+            rest = [laws[v] for v in others]
+            true, false = (histograms([*rest, *[laws[v]] * own]) for v in (0, 1))
+            beliefs = {h: 0.3 * p / (0.3 * p + 0.7 * false[h]) for h, p in true.items()}
+            limit = posterior_bound(0.3, view.loss) * (1 + 1e-12)
+            worst = max(worst, math.fsum(p for h, p in true.items() if beliefs[h] > limit))
+        assert worst <= delta
+        assert view.beliefs == (("a", 0.3, posterior_bound(0.3, view.loss)),)
+
+    def test_loss_exceeds_epsilon_and_is_certain_without_delta(self):
+        def at(delta: float) -> float:
+            return 4.0 if not delta else min(4.0, 0.1 * math.sqrt(-math.log(delta)))
+
+        loss = likely_loss(at, 1e-6)
+        assert at(1e-6) < loss < 1.5 * at(1e-6)
+        assert likely_loss(at, 0.0) == 4.0
+        assert likely_loss(lambda _: 0.5, 1e-6) == 0.5
+
+    @pytest.mark.slow
+    def test_risk_gives_epsilon_against_observers_of_a_histogram(self):
+        at = choose_mechanism(16, "grr")
+        loss, reports, delta = math.log(5), 2_000, 1e-6
+        view = histogram_view(
+            at(MICRO), [Belief("a", 1 / 16, 0, 0)], reports, 1, delta, (fixed_mechanism(at(MICRO)), loss)
+        )
+        assert view.local is not None
+        assert view.local > loss
+        kept = histogram_view(at(round(view.local * MICRO)), [], reports, 1, delta)
+        assert kept.loss <= loss
+
+
+class TestArguments:
+    def test_rejects_invalid_values(self):
+        experiment = choose_mechanism(4, "grr")(MICRO)
+        with fails("reports in the histogram", AccountingError):
+            histogram_view(experiment, [], 0, 1, 1e-6)
+        with fails("does not hold 3 of one board", DisclosureError):
+            histogram_view(experiment, [], 2, 3, 1e-6)
+        with fails("ε of the histogram is a number above 0", AccountingError):
+            for_histogram(4, 100, 0.0, 1e-6)
+        with fails("number of devices", AccountingError):
+            for_histogram(4, 0, 1.0, 1e-6)
+        with fails("2 to 16,777,216 values", DisclosureError):
+            for_reports(1, 10, MICRO, 1e-6)
 
 
 class TestShuffledTotal:

@@ -1,4 +1,4 @@
-"""The public contract test: it passes what is whole, and says in a line with numbers what is not."""
+"""The public contract test: correct mechanisms pass, and a fault is one line with numbers."""
 
 import math
 import re
@@ -23,20 +23,6 @@ from hushmote.simulator.contract.exact import EnumerationError, distribution, lo
 
 Write = Callable[[str, str], str]
 Coin = Callable[..., str]
-
-
-@pytest.mark.slow
-def test_a_whole_channel_keeps_everything(own_coin: Coin):
-    found = cases(own_coin())
-    assert [name for name in check.PROPERTIES if check.check_property(name, found).holds is False] == []
-
-
-@pytest.mark.micropython
-def test_the_documents_example_keeps_everything(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(wire, "FOLDERS", [str(EXAMPLES)])
-    found = list(check.check("unary:Unary"))
-    assert [one.name for one in found] == [*check.PROPERTIES, check.SAME_CODES]
-    assert [one.words for one in found if one.holds is not True] == []
 
 
 FAULTS = {
@@ -72,116 +58,130 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FAULTS)
-def test_finds_and_names_faults(own_coin: Coin, name: str):
-    whole, broken, property_ = FAULTS[name]
-    found = check.check_property(property_, cases(own_coin((whole, broken))))
-    assert found.holds is False, found
-    assert "\n" not in found.words
-    assert "values, ε = " in found.words
+class TestPrivacy:
+    @pytest.mark.parametrize(("excess", "holds"), [(0, True), (1, False), (100_000, False)])
+    def test_tiny_excess_over_epsilon_is_found(self, own_coin: Coin, excess: int, holds: bool):
+        """The truth by a first coin or, where that fails, by two small ones: chances in steps of 2**-58."""
+        epsilon = EPSILONS[0]
+        first = truth_threshold(epsilon, 2)
+        with localcontext() as context:
+            context.prec = 60
+            odds = (Decimal(epsilon) / 1_000_000).exp()
+            missing = odds / (1 + odds) * ONE - first
+            last = math.floor(missing * ONE * ONE / (ONE - first) / 4) + excess
+        coins = f"rng.bernoulli(exp.threshold) | rng.bernoulli(4) & rng.bernoulli({last})"
+        (case, *_) = cases(own_coin(("rng.bernoulli(exp.threshold)", coins)))
+        private = check.check_property("private", (case,))
+        assert private.holds is holds
+        chance = case.exact[1][1]
+        over = float(log(chance / (1 - chance)) * 1_000_000 - epsilon) / 1e6
+        assert abs(over) < 1e-12
+        assert (over > 0) is not holds
+        if not holds:
+            assert f"e^(ε + {over:.2g})" in private.words
+
+    @pytest.mark.parametrize(
+        ("wrong", "words"),
+        [
+            ("exp.epsilon", "at most e^(ε - 7e-10); at ε 0.001, 0.5, 2, 4, 8 and 16, 1 example, 2 values"),
+            ("exp.epsilon + 100 * (exp.epsilon == 8_000_000)", "2 values, ε = 8: code 0 is e^(ε + "),
+            ("exp.epsilon + (exp.epsilon == 1_000)", "2 values, ε = 0.001: code 0 is e^(ε + "),
+            ("exp.epsilon if exp.epsilon < 4_000_000 else 0", "; at ε 0.001, 0.5 and 2, 1 example, 2 values"),
+        ],
+    )
+    def test_is_proved_at_small_and_large_epsilons(self, own_coin: Coin, wrong: str, words: str):
+        word = own_coin(("(exp.epsilon, 2)", f"({wrong}, 2)"))
+        assert check.check_property("private", cases(word)).holds
+        found = check.check_privacy(cases(word), further_cases(word))
+        assert found.holds is ("code" not in words)
+        assert words in found.words
+        assert found.to_dict()["words"] == found.words
 
 
-@pytest.mark.parametrize(("excess", "holds"), [(0, True), (1, False), (100_000, False)])
-def test_finds_tiny_excess_over_e_to_epsilon(own_coin: Coin, excess: int, holds: bool):
-    """The truth by a first coin or, where that fails, by two small ones: chances in steps of 2**-58."""
-    epsilon = EPSILONS[0]
-    first = truth_threshold(epsilon, 2)
-    with localcontext() as context:
-        context.prec = 60
-        odds = (Decimal(epsilon) / 1_000_000).exp()
-        missing = odds / (1 + odds) * ONE - first
-        last = math.floor(missing * ONE * ONE / (ONE - first) / 4) + excess
-    coins = f"rng.bernoulli(exp.threshold) | rng.bernoulli(4) & rng.bernoulli({last})"
-    (case, *_) = cases(own_coin(("rng.bernoulli(exp.threshold)", coins)))
-    private = check.check_property("private", (case,))
-    assert private.holds is holds
-    chance = case.exact[1][1]
-    over = float(log(chance / (1 - chance)) * 1_000_000 - epsilon) / 1e6
-    assert abs(over) < 1e-12
-    assert (over > 0) is not holds
-    if not holds:
-        assert f"e^(ε + {over:.2g})" in private.words
+class TestBlanket:
+    @pytest.mark.parametrize(
+        ("said", "holds"),
+        [
+            ("self.odds, lie, 2 * lie", True),
+            ("1.1 * self.odds, lie / 1.1, 1.9 * lie", True),
+            ("self.odds, 1.001 * lie, 2 * 1.001 * lie", False),
+            ("self.odds, 0.9 * lie, 2 * lie", False),
+            ("self.odds, 0.5, 1.0", False),
+            ("self.odds - 0.1, 0.1, 0.2", False),
+        ],
+    )
+    def test_may_be_understated_but_not_overstated(self, own_coin: Coin, said: str, holds: bool):
+        """The lie of randomized response, either way, is what two readings have in common."""
+        lines = ("    def blanket(self):", "    lie = 1 - self.experiment.truth", f"    return {said}")
+        own = "\n    ".join(lines) + "\n\n    def draw("
+        found = check.check_property("blanket", cases(own_coin(("    def draw(", own))))
+        assert found.holds is holds, found.words
+
+    def test_of_the_mechanism_itself_is_ignored(self, own_coin: Coin):
+        """The ε of a histogram is that of the clones of a report's ε: 0.0685 of 26,000 reports at ε = 2."""
+        own = "    odds = 1.5\n\n    def blanket(self):\n        return 7.4, 0.5, 1.0\n\n    def draw("
+        case = cases(own_coin(("    def draw(", own)))[-1]
+        assert histogram_epsilon(case.experiment, 26_000) == pytest.approx(0.0685, abs=2e-4)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ("exp.epsilon", "at most e^(ε - 7e-10); at ε 0.001, 0.5, 2, 4, 8 and 16, 1 example, 2 values"),
-        ("exp.epsilon + 100 * (exp.epsilon == 8_000_000)", "2 values, ε = 8: code 0 is e^(ε + "),
-        ("exp.epsilon + (exp.epsilon == 1_000)", "2 values, ε = 0.001: code 0 is e^(ε + "),
-        ("exp.epsilon if exp.epsilon < 4_000_000 else 0", "; at ε 0.001, 0.5 and 2, 1 example, 2 values"),
-    ],
-)
-def test_proves_privacy_at_small_and_large_epsilons(own_coin: Coin, wrong: str, words: str):
-    word = own_coin(("(exp.epsilon, 2)", f"({wrong}, 2)"))
-    assert check.check_property("private", cases(word)).holds
-    found = check.check_privacy(cases(word), further_cases(word))
-    assert found.holds is ("code" not in words)
-    assert words in found.words
-    assert found.to_dict()["words"] == found.words
+class TestProperties:
+    @pytest.mark.slow
+    def test_hold_for_a_correct_mechanism(self, own_coin: Coin):
+        found = cases(own_coin())
+        assert [name for name in check.PROPERTIES if check.check_property(name, found).holds is False] == []
+
+    @pytest.mark.micropython
+    def test_hold_for_the_example_of_the_documentation(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(wire, "FOLDERS", [str(EXAMPLES)])
+        found = list(check.check("unary:Unary"))
+        assert [one.name for one in found] == [*check.PROPERTIES, check.SAME_CODES]
+        assert [one.words for one in found if one.holds is not True] == []
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("name", FAULTS)
+    def test_faults_are_found_and_named(self, own_coin: Coin, name: str):
+        whole, broken, property_ = FAULTS[name]
+        found = check.check_property(property_, cases(own_coin((whole, broken))))
+        assert found.holds is False, found
+        assert "\n" not in found.words
+        assert "values, ε = " in found.words
+
+    def test_too_many_codes_skip_checks_by_name(self, own_coin: Coin):
+        """Nothing of their size is made: of 2**24 codes two are drawn."""
+        found = cases(own_coin(("exp.code_count = 2", "exp.code_count = 1 << 24")))
+        tracemalloc.start()
+        looked = {property_: check.check_property(property_, found) for property_ in check.PROPERTIES}
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < 1 << 26
+        assert looked["private"].holds
+        assert looked["draws"].holds
+        assert looked["codes"].words.endswith(
+            "16,777,214 of 16,777,216 codes are never drawn, such as code 2"
+        )
+        left = [one for key, one in looked.items() if key not in ("private", "draws", "codes")]
+        assert {one.holds for one in left} == {None}
+        assert all("not at 2 values, ε = 2: 16,777,216 codes are too many" in one.words for one in left)
 
 
-@pytest.mark.parametrize(
-    ("said", "holds"),
-    [
-        ("self.odds, lie, 2 * lie", True),
-        ("1.1 * self.odds, lie / 1.1, 1.9 * lie", True),
-        ("self.odds, 1.001 * lie, 2 * 1.001 * lie", False),
-        ("self.odds, 0.9 * lie, 2 * lie", False),
-        ("self.odds, 0.5, 1.0", False),
-        ("self.odds - 0.1, 0.1, 0.2", False),
-    ],
-)
-def test_a_blanket_may_say_less_than_there_is_and_no_more(own_coin: Coin, said: str, holds: bool):
-    """The lie of randomized response, either way, is what two readings have in common."""
-    lines = ("    def blanket(self):", "    lie = 1 - self.experiment.truth", f"    return {said}")
-    own = "\n    ".join(lines) + "\n\n    def draw("
-    found = check.check_property("blanket", cases(own_coin(("    def draw(", own))))
-    assert found.holds is holds, found.words
+class TestTake:
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ("exp.epsilon *= 2", "example 1: mechanism .* its take changes epsilon from 500000 to 1000000"),
+            ('fields["every"] = 7', "its take changes every from 1 to 7"),
+            ('fields["budget"] = {"rule": "sum", "cap": 9}', "its take changes rule from unlimited to 'sum'"),
+        ],
+    )
+    def test_is_rejected_if_it_changes_the_experiment(self, own_coin: Coin, change: str, words: str):
+        word = own_coin(("    exp.code_count = 2", f"    {change}\n    exp.code_count = 2"))
+        with pytest.raises(ContractError, match=words):
+            cases(word)
 
-
-def test_ignores_custom_blanket_of_mechanism(own_coin: Coin):
-    """The ε of a histogram is that of the clones of a report's ε: 0.0685 of 26,000 reports at ε = 2."""
-    own = "    odds = 1.5\n\n    def blanket(self):\n        return 7.4, 0.5, 1.0\n\n    def draw("
-    case = cases(own_coin(("    def draw(", own)))[-1]
-    assert histogram_epsilon(case.experiment, 26_000) == pytest.approx(0.0685, abs=2e-4)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ("exp.epsilon *= 2", "example 1: mechanism .* its take changes epsilon from 500000 to 1000000"),
-        ('fields["every"] = 7', "its take changes every from 1 to 7"),
-        ('fields["budget"] = {"rule": "sum", "cap": 9}', "its take changes rule from unlimited to 'sum'"),
-    ],
-)
-def test_a_take_that_changes_what_was_asked_is_refused(own_coin: Coin, change: str, words: str):
-    word = own_coin(("    exp.code_count = 2", f"    {change}\n    exp.code_count = 2"))
-    with pytest.raises(ContractError, match=words):
-        cases(word)
-
-
-def test_names_checks_skipped_for_too_many_codes(own_coin: Coin):
-    """Nothing of their size is made: of 2**24 codes two are drawn."""
-    found = cases(own_coin(("exp.code_count = 2", "exp.code_count = 1 << 24")))
-    tracemalloc.start()
-    looked = {property_: check.check_property(property_, found) for property_ in check.PROPERTIES}
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert most < 1 << 26
-    assert looked["private"].holds
-    assert looked["draws"].holds
-    assert looked["codes"].words.endswith("16,777,214 of 16,777,216 codes are never drawn, such as code 2")
-    left = [one for key, one in looked.items() if key not in ("private", "draws", "codes")]
-    assert {one.holds for one in left} == {None}
-    assert all("not at 2 values, ε = 2: 16,777,216 codes are too many" in one.words for one in left)
-
-
-def test_exception_at_further_epsilon_is_not_a_refusal(own_coin: Coin):
-    word = own_coin(("exp.code_count = 2", "exp.code_count = 2 // (exp.epsilon < 16_000_000)"))
-    with pytest.raises(ContractError, match=r"example 1: mechanism .* its take raises ZeroDivisionError"):
-        further_cases(word)
+    def test_exception_at_further_epsilon_is_not_a_refusal(self, own_coin: Coin):
+        word = own_coin(("exp.code_count = 2", "exp.code_count = 2 // (exp.epsilon < 16_000_000)"))
+        with pytest.raises(ContractError, match=r"example 1: mechanism .* its take raises ZeroDivisionError"):
+            further_cases(word)
 
 
 BOARD = """
@@ -202,67 +202,77 @@ def randomize(exp, index, rng):
 """
 
 
-@pytest.mark.micropython
-def test_codes_that_differ_on_micropython_are_found(own_folder: Write, tmp_path: Path):
-    runtime = runtimes.Runtime("MicroPython", find_runtime())
-    for number, (board, text) in enumerate([
-        (BOARD, "index 0: code 1 on CPython, 0 on MicroPython"),
-        (BOARD.replace("swapped =", "swapped = False and"), ""),
-        (BOARD.replace("    swapped =", "    import decimal\n    swapped ="), "finish: ImportError: no"),
-    ]):  # fmt: skip
-        name = f"two_files_{number}"
-        own_folder(name + "_board", board + f'\nldp_client.MECHANISMS["{name}:Coin"] = (take, randomize)\n')
-        path = f"Path({str(tmp_path / (name + '_board.py'))!r})"
-        word = own_folder(name, COIN.replace("Path(__file__)", path) + f"\nimport {name}_board\n")
-        found = check.compare_runtimes(word, cases(word), runtime)
-        assert found.holds is (not text), found.words
-        assert text in found.words
+class TestRuntimes:
+    @pytest.mark.micropython
+    def test_different_codes_on_micropython_are_found(self, own_folder: Write, tmp_path: Path):
+        runtime = runtimes.Runtime("MicroPython", find_runtime())
+        for number, (board, text) in enumerate([
+            (BOARD, "index 0: code 1 on CPython, 0 on MicroPython"),
+            (BOARD.replace("swapped =", "swapped = False and"), ""),
+            (BOARD.replace("    swapped =", "    import decimal\n    swapped ="), "finish: ImportError: no"),
+        ]):  # fmt: skip
+            name = f"two_files_{number}"
+            own_folder(
+                name + "_board", board + f'\nldp_client.MECHANISMS["{name}:Coin"] = (take, randomize)\n'
+            )
+            path = f"Path({str(tmp_path / (name + '_board.py'))!r})"
+            word = own_folder(name, COIN.replace("Path(__file__)", path) + f"\nimport {name}_board\n")
+            found = check.compare_runtimes(word, cases(word), runtime)
+            assert found.holds is (not text), found.words
+            assert text in found.words
+
+    def test_are_not_compared_without_micropython(self, own_coin: Coin):
+        word = own_coin()
+        found = check.compare_runtimes(word, cases(word), None)
+        assert (found.holds, found.name) == (None, check.SAME_CODES)
+        assert "MicroPython is not installed" in found.words
+        with pytest.raises(ContractError, match="/bin/true is not MicroPython"):
+            list(check.check(word, "/bin/true"))
 
 
-def test_without_a_micropython_codes_are_not_compared(own_coin: Coin):
-    word = own_coin()
-    found = check.compare_runtimes(word, cases(word), None)
-    assert (found.holds, found.name) == (None, check.SAME_CODES)
-    assert "MicroPython is not installed" in found.words
-    with pytest.raises(ContractError, match="/bin/true is not MicroPython"):
-        list(check.check(word, "/bin/true"))
+class TestErrors:
+    def test_bad_input_is_one_line(self, own_folder: Write):
+        for word, text in [
+            ("foo", "there is no mechanism 'foo': take rr"),
+            (
+                "no_such.module:Coin",
+                "there is no module no_such: run hushmote in the folder that contains it",
+            ),
+            (own_folder("no_class", "x = 1"), "no_class has no Coin"),
+            (own_folder("no_type", "Coin = 3"), "no_type:Coin is not a mechanism: make it a subclass of"),
+            (
+                own_folder("raises_at_once", "1 / 0"),
+                "cannot be imported: ZeroDivisionError: division by zero",
+            ),
+            (own_folder("leaves", "raise SystemExit(3)"), "leaves cannot be imported: SystemExit: 3"),
+            (own_folder("no_syntax", "def"), "no_syntax cannot be imported: SyntaxError"),
+            (own_folder("needs_more", "import nothing_of_it"), "imported: No module named 'nothing_of_it'"),
+            (
+                own_folder("half", COIN.replace("def law", "def raw")),
+                "half:Coin is not a complete mechanism: it lacks law",
+            ),
+            (own_folder("unknown", COIN), 'enters no such word: ldp_client.MECHANISMS["unknown:Coin"] ='),
+        ]:
+            with fails(re.escape(text), MechanismError):
+                cases(word)
 
+    def test_examples_must_be_fields_that_boards_accept(self, own_coin: Coin):
+        whole = 'examples = ({"type": "bool"},)'
+        for examples, text in [
+            ("", ":Coin has no examples: add the fields of small"),
+            (
+                'examples = ({"type": "bool"}, {"type": "number"})',
+                "boards reject its example 2: low is missing",
+            ),
+            ("examples = (5,)", ":Coin has examples that are not a sequence of dictionaries: add"),
+            ('examples = {"type": "bool"}', ":Coin has examples that are not a sequence of dict"),
+            ('examples = ({"type": "bool", "g": {1}},)', "its example 1: Object of type set is not"),
+        ]:
+            word = own_coin((whole, examples))
+            with pytest.raises(ContractError, match=text):
+                cases(word)
 
-def test_bad_input_is_one_line(own_folder: Write):
-    for word, text in [
-        ("foo", "there is no mechanism 'foo': take rr"),
-        ("no_such.module:Coin", "there is no module no_such: run hushmote in the folder that contains it"),
-        (own_folder("no_class", "x = 1"), "no_class has no Coin"),
-        (own_folder("no_type", "Coin = 3"), "no_type:Coin is not a mechanism: make it a subclass of"),
-        (own_folder("raises_at_once", "1 / 0"), "cannot be imported: ZeroDivisionError: division by zero"),
-        (own_folder("leaves", "raise SystemExit(3)"), "leaves cannot be imported: SystemExit: 3"),
-        (own_folder("no_syntax", "def"), "no_syntax cannot be imported: SyntaxError"),
-        (own_folder("needs_more", "import nothing_of_it"), "imported: No module named 'nothing_of_it'"),
-        (
-            own_folder("half", COIN.replace("def law", "def raw")),
-            "half:Coin is not a complete mechanism: it lacks law",
-        ),
-        (own_folder("unknown", COIN), 'enters no such word: ldp_client.MECHANISMS["unknown:Coin"] ='),
-    ]:
-        with fails(re.escape(text), MechanismError):
-            cases(word)
-
-
-def test_examples_are_needed_and_must_be_what_boards_take(own_coin: Coin):
-    whole = 'examples = ({"type": "bool"},)'
-    for examples, text in [
-        ("", ":Coin has no examples: add the fields of small"),
-        ('examples = ({"type": "bool"}, {"type": "number"})', "boards reject its example 2: low is missing"),
-        ("examples = (5,)", ":Coin has examples that are not a sequence of dictionaries: add"),
-        ('examples = {"type": "bool"}', ":Coin has examples that are not a sequence of dict"),
-        ('examples = ({"type": "bool", "g": {1}},)', "its example 1: Object of type set is not"),
-    ]:
-        word = own_coin((whole, examples))
-        with pytest.raises(ContractError, match=text):
-            cases(word)
-
-
-def test_rejects_too_many_branches():
-    with pytest.raises(EnumerationError, match="more than 100 branches"):
-        distribution(lambda rng: rng.below(101), 100)
-    assert distribution(lambda rng: rng.below(100), 100)[3] == Fraction(1, 100)
+    def test_too_many_branches_are_rejected(self):
+        with pytest.raises(EnumerationError, match="more than 100 branches"):
+            distribution(lambda rng: rng.below(101), 100)
+        assert distribution(lambda rng: rng.below(100), 100)[3] == Fraction(1, 100)

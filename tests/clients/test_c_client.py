@@ -56,7 +56,7 @@ WORDS = {
 
 
 def word(text: str | None) -> str | None:
-    """The C client's code for a text of the MicroPython client's."""
+    """Return the C client's code for a text of the MicroPython client."""
     if text is None:
         return None
     return next((code for start, code in WORDS.items() if text.startswith(start)), "REFUSED")
@@ -177,7 +177,7 @@ class Twins(RuleBasedStateMachine):
         assert self.twin.begun == 0
 
     def both(self, call: Any) -> Any:
-        """What call(client) gave, or the word for what it raised: of both the same."""
+        """Return the result of call(client), or the word for its error, which must match for both."""
 
         def outcome(client: Any) -> Any:
             try:
@@ -383,7 +383,7 @@ class TestConcurrentCall:
 
 
 class TestNoDuringAnotherCall:
-    """The call that is under way writes it: after a restart nothing is left to send."""
+    """The running call writes it: after a restart nothing is left to send."""
 
     CALLS: ClassVar = {
         "report": (lambda made: made.report("e", True), 2),

@@ -113,7 +113,7 @@ class TestPrivacy:
     @pytest.mark.slow
     @pytest.mark.parametrize("name", SHAPES)
     def test_runs_same_code_for_truth_lie_and_every_index(self, name: str, core: c.Core):
-        """The compiled basic blocks, in their order, depend on the level alone, which the report shows."""
+        """The sequence of compiled basic blocks depends only on the level, which the report shows."""
         payload = published(SHAPES[name])
         experiment, python = parsed(core, payload), ldp_client.Experiment.parse(payload)
         levels = [level for level in core.levels(experiment) if level.weight or experiment.level_count == 1]
@@ -154,7 +154,7 @@ def one_of(rng: np.random.Generator, options: Any) -> Any:
 
 
 def changed(value: Any, rng: np.random.Generator) -> Any:
-    """A value near this one, or another."""
+    """Return a value near this one, or a different one."""
     kind = rng.integers(8)
     if kind == 0 and isinstance(value, list) and value:
         at = int(rng.integers(len(value)))
@@ -267,7 +267,7 @@ def candidates(rng: np.random.Generator, count: int) -> list[bytes]:
 
 
 def by_python(payload: bytes) -> Any:
-    """The MicroPython client's experiment, None where it is refused or is no JSON, as NaN and Infinity."""
+    """Return the MicroPython client's experiment; None if refused or not JSON (such as NaN)."""
     try:
         experiment = ldp_client.Experiment.parse(payload)
         json.loads(payload, parse_constant=_no_json)

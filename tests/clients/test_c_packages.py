@@ -86,7 +86,7 @@ class TestPackages:
 
 @pytest.fixture(scope="module")
 def arduino(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sketch's program for this machine."""
+    """Build a sketch's program for this machine."""
     mqtt, api = ARDUINO / "arduino-mqtt" / "src", ARDUINO / "ArduinoCore-API"
     if not (mqtt.exists() and api.exists()) or shutil.which("g++") is None:
         pytest.skip("HUSHMOTE_ARDUINO names no folder with ArduinoCore-API and MQTT")
@@ -308,7 +308,7 @@ class TestPorts:
             assert heard
 
             def told(last: str, count: int = 1) -> list[str]:
-                """The reports up to so many lines of this beginning."""
+                """Return the reports up to that many lines with this beginning."""
                 reports = []
                 for line in itertools.islice(iter(heard.readline, ""), 300):
                     count -= line.startswith(last)

@@ -491,7 +491,7 @@ class TestAskingEach:
         assert board.take("e", PAYLOAD) == self.UNASKED
 
     def test_concurrent_opt_out_ends_the_question(self):
-        """A no that comes while a signature is verified, as from an interrupt."""
+        """The opt-out comes while a signature is verified, as from an interrupt."""
         board = self.agreed(ANNOUNCE, signed("e", PAYLOAD, 3))
         verify = board._verify
 
@@ -560,7 +560,7 @@ class TestAskingEach:
         assert Board().agree("e") == -8
 
     def test_asks_about_refused_version_once_consent_has_ended(self):
-        """What was refused once is not looked at again, but for the question."""
+        """A refused version is not examined again except for the question."""
         pinned = experiment_json(budget={"rule": "count", "cap": 4})
         for end in ("no", "withdrawal", "another yes"):
             board = self.agreed()

@@ -118,7 +118,7 @@ class TestButton:
         assert self.counts(button, [0, *[1, 0] * 200]) == []
 
     def test_two_touches_between_polls_are_not_one_press(self, button: ctypes.CDLL):
-        """As where the loop waits 4.8 s for a network."""
+        """The loop may wait 4.8 s for a network."""
         assert self.counts(button, [0, 1, 1, 1], step_ms=4800) == []
         assert self.counts(button, [0, 1, 1, 1, 1], step_ms=1000) == [4]
 

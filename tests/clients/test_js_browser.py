@@ -55,7 +55,7 @@ class Page:
         self.browser.open(self.url + "package.json")
 
     def run(self, text: str, *, wait: bool = True) -> Any:
-        """What JavaScript returns; wait=False: nothing, it goes on."""
+        """Return the result of JavaScript; with wait=False, return at once while it runs."""
         done = "arguments[arguments.length - 1]" if wait else "() => {}"
         body = f"const done = {done}, a = arguments; (async () => {{ {OPEN} {text} }})()"
         script = body + ".then((v) => done({v}), (e) => done({e: String(e)}));"
@@ -152,7 +152,7 @@ QUESTIONS = [
 
 @contextlib.contextmanager
 def door(port: int, broker: MosquittoBroker, origin: str) -> Iterator[None]:
-    """A process of `hushmote door`, once it takes reports; killed at the end."""
+    """Run `hushmote door` until it accepts reports, and kill it at the end."""
     command = [sys.executable, "-m", "hushmote", "door", "--http", f"127.0.0.1:{port}", "--origin", origin]
     command += ["--broker", f"mqtt://127.0.0.1:{broker.port}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -166,7 +166,7 @@ def door(port: int, broker: MosquittoBroker, origin: str) -> Iterator[None]:
 
 
 class Form:
-    """The example in the browser, an aggregator that counts, and how often each question was answered."""
+    """The example in the browser, an aggregator, and the number of answers to each question."""
 
     def __init__(self, page: Page, store: Store, port: int) -> None:
         self.page, self.store, self.port = page, store, port

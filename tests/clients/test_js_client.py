@@ -57,7 +57,7 @@ def coded(x: Any) -> Any:
 
 
 def start() -> subprocess.Popen[str]:
-    """The rig, once it waits for its requests."""
+    """Start the rig, which then waits for requests."""
     assert NODE
     process = subprocess.Popen([NODE, RIG], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout
@@ -77,7 +77,7 @@ def answered() -> Iterator[None]:
 
 
 def ask(requests: list[Any]) -> list[Any]:
-    """What the client answers to each [job, argument, ...]."""
+    """Return the client's answer to each [job, argument, ...]."""
     process = answering()
     assert process.stdin
     assert process.stdout
@@ -246,7 +246,7 @@ def play(*arguments: Any, **more: Any) -> dict[str, Any]:
 
 
 def sealed(number: int, **state: Any) -> list[Any]:
-    """A record of the ledger."""
+    """Return a record of the ledger."""
     whole = {"format": 1, "number": number, "device": DEVICE, "consent": True, "sum": "0", "squares": "0"}
     text = json.dumps(whole | {"entries": {}, "serials": {}, "unsent": []} | state)
     return [number, hashlib.sha256(text.encode()).hexdigest() + text]
@@ -257,7 +257,7 @@ def keys(case: dict[str, Any], **names: str) -> dict[str, Any]:
 
 
 def life_before(case: dict[str, Any]) -> list[Any]:
-    """The record that a board had before, written as this client's, and the report of the vector."""
+    """Return a life with the board's earlier record in this client's form, and the vector's report."""
     old, now = (parse_record(bytes.fromhex(r)) for r in sorted(case["before"], key=lambda r: r[4:12]))
     entry = now["entries"].get(hashlib.sha256(b"e").digest()[:4])
     spent = {".e": [*entry[:2], *map(str, entry[2:])]} if entry else {}
@@ -424,7 +424,7 @@ class TestNodeRed:
         assert ask([["node", config, sent]])[0] == [answers for *_, answers in messages]
 
     def test_messages_from_mqtt_cannot_opt_in(self, tmp_path):
-        """As an MQTT-in node makes them, of a broker on this machine, in MQTT 3.1.1 and 5."""
+        """The messages are those of an MQTT-in node with a local broker, in MQTT 3.1.1 and 5."""
         config = {"fleet": "home", "experiments": "e", "folder": str(tmp_path), "epsilon": 1, "sum": 9}
         refused = "a message from MQTT can say no, but neither yes nor provision"
         mqtt = {"qos": 0, "retain": False, "_msgid": "f2a1"}
@@ -521,7 +521,7 @@ class TestReport:
 
 
 def steps(rng: Random) -> tuple[dict[str, Any], list[Any]]:
-    """A policy, and calls of one life: versions that come and go, and readings."""
+    """Return a policy and the calls of one life: versions that come and go, and readings."""
     policy = {
         "sum": rng.choice((3_000_000, 9_000_000, 2**47)),
         "squares": rng.choice((0, 6 * 10**12, 2**53 - 1)),
@@ -545,7 +545,7 @@ def steps(rng: Random) -> tuple[dict[str, Any], list[Any]]:
 
 
 def on_a_board(client: Any, call: list[Any]) -> Any:
-    """What a board's client answers: a report's number, or the text of a refusal."""
+    """Return the answer of a board's client: a report's number, or the text of a refusal."""
     try:
         answer = getattr(client, call[0])(*call[1:])
     except ExperimentRefused as e:

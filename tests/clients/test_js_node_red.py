@@ -54,7 +54,7 @@ def flow(broker: MosquittoBroker, ledger: Path) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def node_red(folder: Path, port: int) -> Iterator[None]:
-    """A process of Node-RED, once its flow runs; killed at the end."""
+    """Run Node-RED until its flow has started, and kill it at the end."""
     assert NODE_RED
     command = [NODE_RED, "--userDir", str(folder), "--port", str(port), "flows.json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -44,7 +44,7 @@ def board(policy=None, storage: Any = None, **arguments) -> Any:
 
 
 def asked(payload, policy=None, **arguments) -> Any:
-    """A board that has enrolled in an experiment."""
+    """Return a board that has enrolled in an experiment."""
     client = board(policy, **arguments)
     client.enroll(payload)
     return client
@@ -555,7 +555,7 @@ class TestSerial:
 
 
 class CallsBack(MemoryStorage):
-    """As a timer or a button does it: in the middle of a commit."""
+    """Storage that calls back in the middle of a commit, as a timer or a button does."""
 
     then: Any = staticmethod(lambda: None)
 

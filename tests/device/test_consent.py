@@ -30,7 +30,7 @@ TEMPERATURE = {"type": "number", "low": 0, "high": 40_000, "bins": 100, "mechani
 
 
 class NoDraws:
-    """A random source that nobody may ask."""
+    """A random source that must not be used."""
 
     def bernoulli(self, threshold: int) -> bool:
         raise AssertionError("a coin was drawn")
@@ -131,7 +131,7 @@ class TestQuestion:
         slots = slots_of(board())
 
         def make(**policy: Any) -> KeptExperiments:
-            """A board's start."""
+            """Start a board."""
             policy = POLICY | {"ask": "each"} | policy
             client = Client(policy, memory(slots), device_id="board-1", fleet="home")
             client.consent = True
@@ -324,7 +324,7 @@ class TestQuestion:
 
     @pytest.mark.parametrize("agreeing", [False, True])
     def test_concurrent_opt_out_ends_it(self, start: Any, agreeing: bool):
-        """A no that comes while a payload is taken leaves nothing in force."""
+        """An opt-out that arrives while a payload is processed leaves nothing in force."""
         kept = start()
         if not agreeing:
             kept = self.agreed(start)
@@ -355,7 +355,7 @@ class TestQuestion:
         assert start()._client.report("room_temp", 21.4) is not None
 
     def test_asks_again_after_power_cut_or_damage(self, start: Any, tmp_path: Path):
-        """Of both files, cut at each byte or with a bit changed: never a question that got no yes."""
+        """Truncating or changing either file never accepts a question without consent."""
         self.agreed(start)
         for path in (tmp_path / "room_temp", tmp_path / "room_temp.yes"):
             whole = path.read_bytes()
@@ -424,7 +424,7 @@ class TestQuestion:
 
 
 class TestButton:
-    """A board's button, by looks at its pin 20 ms apart: 1 is up, 0 is down."""
+    """A board's button, whose pin is polled every 20 ms: 1 is up, 0 is down."""
 
     HELD = (*[1] * 3, *[0] * 200, 1)
 

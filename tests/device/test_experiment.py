@@ -140,7 +140,7 @@ RR = experiment_json()
 
 
 def strict_loads(text):
-    """The standard library's reading of JSON, less the constants that RFC 8259 does not know."""
+    """Parse JSON with the standard library, without the constants that RFC 8259 lacks."""
 
     def no_constant(name):
         raise ValueError(name)

@@ -57,7 +57,7 @@ class Fleet:
         self._umqtt = umqtt
 
     def settings(self, device: str, host: str = "localhost", *, login: bool = False, **changes) -> Path:
-        """What `hushmote provision device --folder` writes; changes: fields that are spoilt afterwards."""
+        """Write the settings of `hushmote provision device --folder`, with `changes` made afterwards."""
         folder = self.folder
         path = provision.settings_path(device, folder.path / "devices")
         password = folder.issue_login(device) if login else None
@@ -80,7 +80,7 @@ class Fleet:
         return path
 
     def fleet_keys(self) -> keys.FleetKeys | None:
-        """The keys that count, with the one that signs."""
+        """Return the counting keys and the signing key."""
         return master_key.load_keys(self.folder.master_file(), signing=self.folder.signing_file())
 
     def board(self, settings: Path, make: bool = True, bundled: bool = False) -> dict:
@@ -133,7 +133,7 @@ def umqtt() -> Path:
 
 @contextlib.contextmanager
 def whole_fleet(path: Path, runtime: tuple[str, ...], umqtt: Path):
-    """A fleet's folder, its broker, and a store with one experiment."""
+    """Run a fleet: its folder, its broker, and a store with one experiment."""
     folder = make_fleet(path / "folder", passwords=True)
     with running(folder) as broker, Store(f"sqlite:///{path}/store.sqlite") as store:
         ask_fleet(store, folder.fleet.fleet, experiment(), keyed=True)
@@ -142,7 +142,7 @@ def whole_fleet(path: Path, runtime: tuple[str, ...], umqtt: Path):
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory, runtime: tuple[str, ...], umqtt: Path):
-    """That of all tests that leave its keys alone, with an aggregator."""
+    """Run one fleet with an aggregator for all tests that do not change its keys."""
     with whole_fleet(tmp_path_factory.mktemp("fleet"), runtime, umqtt) as fleet, fleet.aggregator():
         yield fleet
 
@@ -254,7 +254,7 @@ class TestRotation:
         assert before is not None
 
         def deliver(device: str) -> None:
-            """A report under the old key that had waited in another board's flash."""
+            """Publish a report under the old key, as if it had waited in another board's flash."""
             pem = tmp_path / f"{device}.pem"
             pem.write_bytes(folder.issue_device(device, now_utc()).to_pem())
             key = keys.device_key(before.masters[0], folder.fleet.fleet, device)
@@ -280,7 +280,7 @@ class TestRotation:
         assert fleet.counted() == 3
 
     def test_of_signing_key_requires_renewed_settings(self, own_fleet: Fleet):
-        """The first, where a fleet of before is upgraded."""
+        """The first new key comes from upgrading an older fleet."""
         fleet, path = own_fleet, own_fleet.folder.path / "aggregator/master.key"
         signing = own_fleet.folder.path / "authority/signing.key"
         signing.unlink()

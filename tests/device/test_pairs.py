@@ -154,7 +154,7 @@ class TestDefinition:
 
     @pytest.mark.parametrize("payload", DESIGNS, ids=range(len(DESIGNS)))
     def test_view_has_codes_of_its_cells(self, payload: bytes):
-        """The truth, with the first seed, of every index on every view that is drawn."""
+        """Check the true code, with the first seed, of every index on every view that can be drawn."""
         e = Experiment.parse(payload)
         fields = {"of": [{"type": p.type, "labels": list(p.labels), "bins": p.domain} for p in parts_of(e)]}
         assert e.domain == domain_of({"type": "pair"} | fields)

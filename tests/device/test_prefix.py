@@ -101,7 +101,7 @@ def test_weights_default_to_equal():
 
 
 def test_all_slots_of_all_levels_fit_in_an_index():
-    """The widest there is: 16 levels of 2**20 slots, whose codes alone are too many for most q."""
+    """The widest case has 16 levels of 2**20 slots, whose codes alone are too many for most q."""
     experiment = Experiment.parse(prefix_json(slots=2, prefixes=[1] * 16, q=2))
     indices = {experiment.bucket(bytes([a, b])) for a, b in product(range(40), range(2))}
     assert len(indices) == 40

@@ -217,7 +217,7 @@ class Board:
         return longest
 
     def silence(self, proxy: Proxy, *ways: str) -> None:
-        """The proxy falls silent, and what it owes is overdue after a second; without ways it works again."""
+        """Silence the proxy, so that answers are overdue after a second; without ways it works again."""
         self.ask("timeout", 1000 if ways else 60_000)
         proxy.silence(*ways)
 
@@ -274,7 +274,7 @@ def board(watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any) -> Board
 
 
 class Counting:
-    """What the aggregator has counted of one fleet that has keys."""
+    """The reports that an aggregator has counted for one keyed fleet."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -311,7 +311,7 @@ def held(board: Board, fed: int) -> None:
 
 @pytest.fixture
 def tls_port(tmp_path: Path):
-    """The ports of a broker: with TLS, and plain."""
+    """Return the ports of a broker: with TLS, and plain."""
     certificate, key = Authority(tmp_path).sign("127.0.0.1", "127.0.0.1")
     port = free_port()
     tls = (f"certfile {certificate}", f"keyfile {key}")
@@ -821,7 +821,7 @@ def signed(name: str, serial: int, key: bytes = SIGNING, epsilon: int = 1_000_00
 
 
 def message(name: str, payload: bytes) -> bytes:
-    """The packet in which a broker brings an experiment."""
+    """Return the packet in which a broker delivers an experiment."""
     topic = topics.experiment_topic(FLEET, name).encode()
     size = 2 + len(topic) + len(payload)
     return bytes((0x31, 0x80 | size & 127, size >> 7)) + len(topic).to_bytes(2, "big") + topic + payload
@@ -1149,7 +1149,7 @@ class TestPacketIds:
 
 
 def compiled(folder: Path, umqtt: Path, *modules: str) -> Path:
-    """The board's modules as .mpy files in a folder."""
+    """Compile the board's modules to .mpy files in a folder."""
     files = {name: ROOT / "device" / f"{name}.py" for name in modules}
     (folder / "umqtt").mkdir()
     files["umqtt/simple"] = umqtt / "umqtt" / "simple.py"

@@ -12,7 +12,7 @@ SETTINGS = {"wifi_ssid": "home", "wifi_password": "secret"}
 
 
 class Radio:
-    """A Pico W's WLAN near two access points of one network; those of gone do not answer."""
+    """A Pico W's WLAN near two access points of one network; those in `gone` do not answer."""
 
     STAT_WRONG_PASSWORD = -3
 
@@ -89,7 +89,7 @@ def names(answers: bool) -> Any:
 
 
 def test_looks_up_time_server_like_the_broker(monkeypatch: pytest.MonkeyPatch):
-    """By what feeds the watchdog."""
+    """The lookup is the one that feeds the watchdog."""
     asked: list[str] = []
     clock = SimpleNamespace(host="pool.ntp.org", settime=lambda: asked.append(clock.host))
     monkeypatch.setitem(sys.modules, "ntptime", clock)

@@ -19,7 +19,7 @@ CHECKER = Path(__file__).parents[2] / "firmware_tests" / "check_vectors.py"
 
 @pytest.fixture(scope="module")
 def checker():
-    """The board's own checking code, with the module under test in place of the board's."""
+    """Load the board's checking code with the module under test in place of the board's."""
     before = sys.modules.get("ldp_client")
     sys.modules["ldp_client"] = ldp_client
     spec = importlib.util.spec_from_file_location("check_vectors", CHECKER)
@@ -85,7 +85,7 @@ class TestFile:
 
 
 def altered(value):
-    """The same value with one thing different."""
+    """Return the value with one change."""
     if isinstance(value, bool) or value is None:
         return "altered"
     if isinstance(value, int):

@@ -43,7 +43,7 @@ def parsed(fields: dict[str, Any], **changes: Any) -> Experiment:
 class TestHadamardSketch:
     @each_case
     def test_estimates_are_unbiased_except_for_shared_cells(self, mechanism, fields):
-        """The mean of what codes weigh: 1 of the item itself, and of others what their common cells take."""
+        """Compare the mean weight of codes: 1 for the item, and the share of common cells for others."""
         experiment = parsed(fields)
         server = mechanism(experiment)
         alone = np.eye(experiment.domain)
@@ -61,7 +61,7 @@ class TestHadamardSketch:
         np.testing.assert_allclose(law.T @ w / law.sum(axis=0)[:, None] + constant, expected, atol=1e-9)
 
     def test_items_share_cells_as_often_as_chance_predicts(self):
-        """Of 4,096 functions and 40 pairs: no pair's mean is 7 standard deviations off, 1e-10 by chance."""
+        """For 4,096 functions and 40 pairs, a mean is 7 standard deviations off with a chance of 1e-10."""
         sketch = hcms.Sketch(4096, 64, 3 << 28)
         rng = np.random.default_rng(2)
         a, b = rng.integers(0, 1 << 20, (2, 40))
@@ -115,7 +115,7 @@ class TestIntervals:
         assert by_noise < 0.7 * 1500 < least
 
     def test_include_collisions_with_many_values(self):
-        """The short way for many values: at least 0.9 and at most 1.5 of the general one's errors."""
+        """The shortcut for many values gives at least 0.9 and at most 1.5 of the general errors."""
         experiment = parsed(HCMS | {"type": "number", "low": 0, "high": 1000, "bins": 2100, "hashes": 8})
         server = hcms.HadamardSketch(experiment)
         population = 1 / np.arange(1.0, 2101)

@@ -165,7 +165,7 @@ class TestExactEvent:
 
     @pytest.mark.parametrize("name", SHAPES)
     def test_excludes_codes_equally_likely_for_both_inputs(self, name):
-        """The event is what the enumerated chances say, to the code: rounding must not add equal ones."""
+        """The event must match the enumerated chances exactly: rounding must not add equal codes."""
         audited = subject(SHAPES[name], False)
         first, second = (
             distribution(lambda rng, i=i: audited.experiment.randomize(i, rng)) for i in audited.indices

@@ -29,7 +29,7 @@ HEAD = b"POST /v1/open/report/d1 HTTP/1.1\r\nHost: localhost\r\nContent-Type: ap
 
 
 class Watched(NamedTuple):
-    """Where a broker is, and what a subscriber to its reports has seen."""
+    """A broker's address and the messages that a subscriber to its reports has received."""
 
     host: str
     port: int
@@ -38,7 +38,7 @@ class Watched(NamedTuple):
 
 @pytest.fixture(scope="module")
 def broker():
-    """A broker with an experiment and a result of the fleet open, and a subscriber to reports."""
+    """Run a broker with an experiment and a result of the fleet open, and a subscriber to reports."""
     with MosquittoBroker() as broker, visit(broker.port, None, host="127.0.0.1") as visitor:
         assert visitor.connected()
         visitor.subscribe("hushmote/v1/+/report/+")
@@ -58,7 +58,7 @@ def door(broker):
 
 @pytest.fixture(autouse=True)
 def _nothing_yet(broker):
-    """What earlier tests had published has come, and is gone: a marker comes behind it."""
+    """Clear what earlier tests published, after a marker shows that everything has arrived."""
     marker = ("hushmote/v1/between/report/tests", time.monotonic_ns().to_bytes(8))
     publish(broker, [marker])
     until(lambda: marker in broker.messages, "the marker has come")
@@ -199,7 +199,7 @@ class TestRates:
                 assert [statuses(door.raw(sent)) for sent in asked] == [[200], [200], [429]]
 
     def test_flooding_client_exhausts_only_its_own(self, broker):
-        """Nothing proves that a request speaks for the device it names, so nobody uses up another's rate."""
+        """A request does not prove which device sent it, so nobody can use up another's rate."""
         with opened(
             broker, rates=Rates(Rate(0.01, 2), WIDE.address, WIDE.total), access=Access(trust_proxy=True)
         ) as door:

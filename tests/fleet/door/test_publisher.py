@@ -70,7 +70,7 @@ class TestAggregatorAway:
 
 @contextlib.contextmanager
 def hanging(broker):
-    """The broker's process stands still: what is sent to it arrives, and nothing is answered."""
+    """Stop the broker's process: packets still arrive, but nothing is answered."""
     os.kill(broker.pid, signal.SIGSTOP)
     try:
         yield

@@ -239,7 +239,7 @@ class TestLedger:
 
 
 def quick(bench: Bench, **changes: str) -> Path:
-    """The example application without its ten seconds for ctrl-C."""
+    """Write the example application without its ten seconds for Ctrl-C."""
     source = (ROOT / "device" / "main.py").read_text()
     for name, value in {"START_DELAY_S": "0", "START_SPREAD_S": "1", **changes}.items():
         source, count = re.subn(rf"(?m)^{name} = \d+", f"{name} = {value}", source)

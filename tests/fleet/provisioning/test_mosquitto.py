@@ -38,7 +38,7 @@ PLAN = FleetSpec(FLEET, HOSTS, 8883, 8884, "/etc/mosquitto/hushmote", aggregator
 
 
 class Site:
-    """A broker that runs, and certificates of clients of its fleet."""
+    """A running broker and certificates of clients of its fleet."""
 
     def __init__(self, folder: FleetFolder, broker: FleetBroker) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class Site:
         self.aggregator_port = folder.fleet.aggregator_port
 
     def board(self, device: str) -> ssl.SSLContext:
-        """A board of the fleet, with the certificate that it gets the first time it is asked for."""
+        """Return the TLS context of a board of the fleet, with a certificate issued once."""
         if not self.pem(device).exists():
             self.pem(device).write_bytes(self.folder.issue_device(device, now_utc()).to_pem())
         return context(self.folder, self.pem(device))
@@ -59,7 +59,7 @@ class Site:
         return self.folder.path / "devices" / f"{name}.pem"
 
     def named(self, name: str, until: datetime.datetime | None = None) -> ssl.SSLContext:
-        """A client with a certificate of the fleet's authority for any name."""
+        """Return the TLS context of a client with a certificate of the fleet's authority for any name."""
         now = now_utc() if until is None else until - datetime.timedelta(days=1)
         issued = authority.issue_client(self.folder.signer(), name, now, 1)
         self.pem(name).write_bytes(issued.to_pem())
@@ -290,7 +290,7 @@ class TestBoardRights:
 
     @pytest.mark.parametrize("name", ["+", "#", "k3f9/+", "+/report/k3f9"])
     def test_wildcard_certificate_grants_nothing(self, site: Site, name: str):
-        """None is ever issued; this is what mosquitto would make of one."""
+        """No such certificate is ever issued; this shows how mosquitto would treat one."""
         with pytest.raises(NameRefused):
             site.folder.issue_device(name, now_utc())
         with pytest.raises(authority.AuthorityError):
@@ -377,7 +377,7 @@ class TestAggregatorRights:
         assert re.fullmatch(r"[0-9a-f]{32}", secret)
 
         def arrived(thief_joins: str) -> int:
-            """How many of 20 reports reach the aggregator while a board is in a share, too."""
+            """Return how many of 20 reports reach the aggregator while a board has joined a share."""
             with (
                 visit(site.port, site.aggregator()) as aggregator,
                 visit(site.port, site.board("thief")) as thief,

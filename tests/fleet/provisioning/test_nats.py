@@ -57,7 +57,7 @@ class Site:
         return self.folder.path / "devices" / f"{name}.pem"
 
     def arrives(self, aggregator: Visitor, board: Visitor, device: str) -> list[tuple[str, bytes]]:
-        """What came to the aggregator until a last, allowed report of the board did."""
+        """Return the messages that reach the aggregator before a last, allowed report of the board."""
         board.publish(f"{TOPIC}/report/{device}", b"last")
         until(lambda: aggregator.messages[-1:] == [(f"{TOPIC}/report/{device}", b"last")], "a last report")
         return aggregator.messages[:-1]
@@ -82,7 +82,7 @@ def refused(site: Site, pem: Path | None, **options) -> bool:
 
 
 def over_nats(folder: FleetFolder, pem: Path | None, act: Callable[[Client], Awaitable[object]]) -> object:
-    """What comes of an act as a client of NATS itself; raises its error."""
+    """Return the result of an action as a native NATS client, or raise its error."""
 
     async def run() -> object:
         said: list[Exception] = []
@@ -410,7 +410,7 @@ DEEDS: dict[str, Callable[[Client], Awaitable[object]]] = {
 
 
 def bounded(deed: Callable[[Client], Awaitable[object]]) -> Callable[[Client], Awaitable[object]]:
-    """The deed without its wait: a request that is refused is never answered."""
+    """Return the action with a short timeout, as a refused request is never answered."""
 
     async def act(client: Client) -> None:
         try:
@@ -500,7 +500,7 @@ class TestAggregatorRights:
 
 class TestServers:
     def test_full_store_rejects_report_and_keeps_acknowledged_ones(self, tmp_path: Path):
-        """The limit is lowered, so that a flood of seconds reaches it. An aggregator pulls over NATS."""
+        """With a lowered limit, a flood of seconds reaches it. An aggregator pulls over NATS."""
         folder = make_nats_fleet(tmp_path / "folder")
         conf = folder.path / "broker/1/nats.conf"
         shipped = f"max_file_store: {servers_config.MOST_STORE_BYTES}"

@@ -94,7 +94,7 @@ class TestServers:
 
     @pytest.mark.parametrize("shown", ["aggregator", "another authority", "nothing"])
     def test_outsider_cannot_join(self, servers: FleetServers, tmp_path: Path, shown: str):
-        """A fourth that has their configuration and a client's certificate."""
+        """The outsider is a fourth server with their configuration and a client's certificate."""
         program, folder = find_nats_server(), servers.folder
         assert program is not None
         shutil.copytree(
@@ -126,7 +126,7 @@ class TestServers:
             process.wait()
 
     def test_restarted_member_joins_again(self, servers: FleetServers):
-        """What the test above would see of one that does."""
+        """Show that the test above would detect a server that joins."""
         servers.kill(3)
         until(lambda: joined(servers.folder, 1) == {"home_2"}, "the third is gone")
         servers.start(3)
@@ -198,7 +198,7 @@ class TestClients:
         config = ConsumerConfig("counted", "counted", filter_subject=report_subject(FLEET), ack_wait=10)
 
         async def ask(host: str, wanted: int) -> set[int]:
-            """What that many reports said; servers that have just come back leave requests unanswered."""
+            """Return that many reports; servers that have just restarted may not answer requests."""
             url, found, end = f"tls://{host}:{folder.fleet.nats_port}", set(), time.monotonic() + WAIT_S
             while time.monotonic() < end:
                 client = await nats.connect(url, tls=context(folder, aggregator(folder)), connect_timeout=10)

@@ -97,7 +97,7 @@ def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, house
 
 
 def test_hostile_text_stays_text(store: Store, broker: MosquittoBroker, house: HomeAssistant):
-    """Whoever writes an experiment or a store has no word in Home Assistant's templates."""
+    """The author of an experiment or a store cannot inject text into Home Assistant's templates."""
     fill(store, "two", mode_of(*HOSTILE), DAYS)
     fill(store, "two", TEMP, DAYS, unit="{{ 7 * 7 }}\n'\"}}{% x %}")
     now = datetime.datetime.now(datetime.UTC)

@@ -45,7 +45,7 @@ def days() -> dict[str, int]:
 def published(
     url: str, broker: MosquittoBroker, *more: str, protocol: str = "auto"
 ) -> Iterator[tuple[Served, Visitor]]:
-    """A served process on a store, and somebody who reads all results and discoveries."""
+    """Run `hushmote serve` on a store, and a client that reads all results and discoveries."""
     with visit(broker.port, None, host="127.0.0.1") as reader:
         reader.connected()
         for topic in ("hushmote/v1/+/result/+", "homeassistant/#"):
@@ -58,12 +58,12 @@ def published(
 
 
 def last(reader: Visitor) -> dict[str, bytes]:
-    """What each topic holds."""
+    """Return the last message of each topic."""
     return dict(reader.messages)
 
 
 def _worker(process: Served) -> int:
-    """The process id of the worker, once there is one."""
+    """Return the process id of the worker once it runs."""
     children = Path(f"/proc/{process.process.pid}/task")
 
     def pids() -> list[int]:

@@ -48,7 +48,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def _plain(result: Result) -> dict:
-    """As a stranger reads it: strict JSON, in which there is no NaN."""
+    """Parse it as strict JSON, which has no NaN."""
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is not JSON")
@@ -250,7 +250,7 @@ class TestVersions:
         )
 
     def test_answer_only_what_all_of_them_can(self, store: Store) -> None:
-        """The older version has a histogram, the newer one a mean alone: pooled there is the mean."""
+        """The older version has a histogram and the newer one only a mean, so the pool has only a mean."""
         fill(store, "home", at_mechanism("grr"), {"2026-11-20": 3_000})
         fill(store, "home", at_mechanism("sw"), {"2026-11-21": 3_000})
         both = _plain(result_of(store, "home", "delay", NOON))

@@ -51,7 +51,7 @@ def english(phrase: Value) -> str:
 
 
 def label_of(made: dict[str, Any]) -> dict[str, str]:
-    """The label's answers as one text each, by the name of their question."""
+    """Return the label's answers as one text each, by the name of their question."""
     headings = words.words_in(made["language"]).texts
     return {question: " ".join(made["label"][headings[question]]) for question in words.QUESTIONS}
 
@@ -167,7 +167,7 @@ class TestLabel:
 
 
 class TestHowToAgree:
-    """The label says how someone says yes, and how to see that nobody has."""
+    """The label states how to opt in, and how to see that nobody has."""
 
     def yes(self, button: bool | None, light: bool | None, *, each: bool = False) -> str:
         return " ".join(map(english, words.consent(False, "", False, each, button, light)))
@@ -220,7 +220,7 @@ class TestHowToAgree:
 
 
 class TestErasing:
-    """The label says whom to ask, and where the device shows its id."""
+    """The label states whom to ask, and where the device shows its id."""
 
     def test_location_of_id_comes_from_firmware(self, store: Store, tmp_path: Path):
         ask(store)

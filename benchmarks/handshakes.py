@@ -226,7 +226,6 @@ async def retained_bytes(port: int, pids: list[int], count: int) -> float:
 
 async def hello_us(port: int, pids: list[int], context: ssl.SSLContext, count: int) -> float:
     """Return the processor µs for a board that leaves once the broker has signed its answer."""
-
     before = cpu_s(pids)
     await each([Board(i) for i in range(count)], lambda _: handshake(port, context, whole=False))
     await asyncio.sleep(1)

@@ -82,7 +82,12 @@ def measure(
     """Publish one report of every device for k absent members, and let them count.
 
     Args:
-        part: Largest share of a core for each of them.
+        kind: The broker, as for brokers().
+        members: How many aggregators count as one consumer group.
+        reports: The fleet and its reports.
+        folder: Where a store's file may be written.
+        store: The kind of database.
+        part: Largest share of a core for each aggregator; None for no limit.
     """
     count = len(reports.names)
     with database(store, folder, f"members{members}") as (url, server), brokers(kind) as (where, ports, pids):

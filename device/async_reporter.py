@@ -101,7 +101,7 @@ class _Packets:
 
 
 class AsyncReporter(base.BaseReporter):
-    """One board's connection to the broker, for asyncio; what BaseReporter takes, and:
+    """One board's connection to the broker, for asyncio. It takes what BaseReporter takes, and more.
 
     host, port      the broker's; port 1883, or 8883 with ssl, where none is given. Of a cluster all that
                     serve boards, as "a,b:1884,c": each attempt to connect takes the next
@@ -230,7 +230,7 @@ class AsyncReporter(base.BaseReporter):
                 raise ValueError(NOT_MQTT)
 
     async def _receive(self, ms):
-        """The next packet that is no message, (kind, body); None where none comes within ms."""
+        """Return the next packet that is no message, (kind, body), or None if none comes within ms."""
         until_ms = ticks_add(ticks_ms(), ms)
         while True:
             packet = self._packets.next()

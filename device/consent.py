@@ -67,6 +67,7 @@ class Button:
 
 
 def blink(light, pattern, feed):
+    """Switch the light on and off in turn, for each of the pattern's times in ms, and leave it off."""
     on = 1
     for ms in pattern:
         light(on)
@@ -176,7 +177,7 @@ _NO_QUESTION = ("v", "epsilon", "every", "budget", "window", "g", "q", "reach", 
 
 
 def _canonical(value):
-    """A JSON value as text: names sorted, without spaces. Its strings have no quotes or backslashes."""
+    """Return a JSON value as text, names sorted, without spaces; its strings need no escapes."""
     if isinstance(value, dict):
         pairs = ['"%s":%s' % (name, _canonical(value[name])) for name in sorted(value)]
         return "{" + ",".join(pairs) + "}"

@@ -15,7 +15,7 @@ class Disk:
     """A folder that is locked until this object is gone, for the process that made it."""
 
     def __init__(self, folder: str) -> None:
-        """Raises OSError where the folder cannot be opened, or another client has it."""
+        """Raise OSError if the folder cannot be opened, or another client has it."""
         self._folder, self._process = folder, os.getpid()
         self._lock = None
         if fcntl and os.path.isdir(folder):  # one that is missing has no ledger, and gives no report

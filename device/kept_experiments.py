@@ -48,7 +48,7 @@ def load_further(names):
 
 
 def _name_in(payload):
-    """The name in an experiment's JSON; None where it cannot be read, which enroll() refuses."""
+    """Return the name in an experiment's JSON, or None if it cannot be read, which enroll() refuses."""
     end = payload.find(b"\x00")
     try:
         name = json.loads(payload if end < 0 else payload[:end])["name"]
@@ -58,7 +58,7 @@ def _name_in(payload):
 
 
 def beside_ledger(client):
-    """The KeptExperiments of a client whose storage is a folder: in its folder "experiments"."""
+    """Return the KeptExperiments of a client whose storage is a folder: in its folder "experiments"."""
     storage = client._ledger._storage
     folder = storage if isinstance(storage, str) else getattr(storage, "_folder", None)
     ldp_client.check(
@@ -176,7 +176,7 @@ class KeptExperiments:
         return name, why
 
     def absent(self, name):
-        """The broker does not repeat it: a withdrawal in an open fleet, nothing in a keyed one."""
+        """Remove an experiment that the broker does not repeat: a withdrawal in an open fleet."""
         if self._client._announce_key is None:
             self.take(name, b"")
 

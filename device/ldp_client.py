@@ -38,6 +38,8 @@ try:
 except ImportError:  # a port without threads: a callback that comes between has ended when this goes on
 
     class allocate_lock:
+        """A lock for one thread: a call from within another is refused, since waiting would never end."""
+
         locked = False
 
         def acquire(self, wait):
@@ -62,7 +64,7 @@ _RULES = ("unlimited", "sum", "squares", "count")  # the order is the ledger's e
 
 
 def _beside(name):
-    """A module that lies beside this file: in its package on CPython, in the same folder on a board."""
+    """Return a module beside this file: in its package on CPython, in the same folder on a board."""
     path = __name__[:-10] + name  # without "ldp_client"
     module = __import__(path, None, None, ("*",))
     if path == name:
@@ -136,6 +138,7 @@ def truth_threshold(epsilon, g, inside=1):  # type: (int, int, int) -> int
 
 
 def is_prime(n):
+    """Return whether n is prime, by trial division; n is at least 0."""
     i = 2
     while i * i <= n and n % i:
         i += 1
@@ -169,7 +172,7 @@ _PIECE_BYTES = const(32)
 
 
 def _entropy(n):
-    """n bytes of os.urandom; EntropyError where the source is missing or stuck.
+    """Return n bytes of os.urandom; raise EntropyError if the source is missing or stuck.
 
     A stuck source repeats itself, though not byte by byte: an RP2040 whose oscillator stands still gives a
     cycle of 93. So the first piece must not come again, nor the last one be there before.
@@ -206,7 +209,7 @@ class DRBG:
         self._pool = b""
 
     def generate(self, n):
-        """n random bytes, at most 8,096."""
+        """Return n random bytes, at most 8,096."""
         key = self._key
         self._key = _sha256(b"\x01" + key)
         out = b""
@@ -223,7 +226,7 @@ class DRBG:
         return (p[0] & 0x3F) << 24 | p[1] << 16 | p[2] << 8 | p[3]
 
     def bernoulli(self, threshold):
-        """True with probability threshold / ONE, exactly."""
+        """Return True with probability threshold / ONE, exactly."""
         return self._bits() < threshold
 
     def below(self, n):
@@ -244,17 +247,20 @@ class DRBG:
 
 def check(good, text, error=ExperimentRefused):
     # type: (object, str | None, type[LDPError]) -> None
+    """Raise the error with this text unless good."""
     if not good:
         raise error(text)
 
 
 def take(fields, name, default=None):
+    """Remove a field and return its value, or the default if it is missing."""
     value = fields.pop(name, default)
     check(value is not None, name + " is missing")
     return value
 
 
 def take_int(fields, name, low, high, default=None):
+    """Take a field that must be an integer from low to high."""
     value = take(fields, name, default)
     good = type(value) is int and low <= value <= high
     check(good, "%s must be an integer from %d to %d" % (name, low, high))
@@ -262,6 +268,7 @@ def take_int(fields, name, low, high, default=None):
 
 
 def take_ints(fields, name, count, low, high, default=None):
+    """Take a field that must be a list of count integers from low to high."""
     value = take(fields, name, default)
     good = type(value) is list and len(value) == count
     for x in value if good else ():
@@ -271,6 +278,7 @@ def take_ints(fields, name, count, low, high, default=None):
 
 
 def take_choice(fields, name, choices):
+    """Take a field that must be one of the texts in choices."""
     value = take(fields, name)
     value = value if type(value) is str else "?"  # text of what is nested deep would end in RuntimeError
     check(value in choices, "no %s %s on this board" % (name, value))
@@ -278,6 +286,7 @@ def take_choice(fields, name, choices):
 
 
 def take_no_more(fields, where=""):
+    """Refuse the experiment if a field is left that nothing has taken."""
     for name in fields:
         raise ExperimentRefused("unknown field %s%s" % (name, where))
 
@@ -373,7 +382,7 @@ class Level:
 
 
 def pick(exp, rng):
-    """The level that a report is about: drawn by weight, without a look at the reading."""
+    """Return the level of the report, drawn by weight without looking at the reading."""
     level = exp.levels[0]
     if len(exp.levels) > 1:
         draw = rng.below(exp.weight_sum)
@@ -445,7 +454,7 @@ class Experiment:
 
     @classmethod
     def parse(cls, payload):  # type: (bytes | bytearray | memoryview) -> Experiment
-        """The Experiment in a JSON object of at most 1 KiB; ExperimentRefused for what is not understood."""
+        """Return the Experiment in a JSON object of at most 1 KiB, or raise ExperimentRefused."""
         return cls(payload)
 
     def __init__(self, payload):
@@ -485,7 +494,7 @@ class Experiment:
         take_no_more(fields)
 
     def cost(self):
-        """What one report takes from the cap: micro-nats, micro-nats squared, or 1."""
+        """Return what one report takes from the cap: micro-nats, micro-nats squared, or 1."""
         return self.epsilon ** (_RULES.index(self.rule) % 3)  # its place in _RULES, but for count
 
     def bucket(self, value):
@@ -552,7 +561,7 @@ class FileStorage:
         self._disk = _beside("disk").Disk(folder) if hasattr(os, "fsync") else None
 
     def read(self, slot):
-        """The slot's bytes, None where it was never written; OSError where it cannot be read."""
+        """Return the slot's bytes, or None if it was never written; raise OSError if it cannot be read."""
         try:
             with open("%s/ledger%d" % (self._folder, slot), "rb") as f:
                 return f.read()
@@ -602,7 +611,7 @@ class _State:
         return new
 
     def encode(self):
-        """The record's bytes."""
+        """Return the record's bytes."""
         out = bytes((_FORMAT + _CONSENT.index(self.consent), len(self.entries)))
         out += self.sequence.to_bytes(4, "big") + self.seed
         out += self.sum.to_bytes(6, "big") + self.squares.to_bytes(8, "big")
@@ -615,7 +624,7 @@ class _State:
 
     @classmethod
     def decode(cls, record):
-        """The state in a record, None unless every byte of it is right."""
+        """Return the state in a record, or None unless every byte of it is right."""
         if len(record) < _HEAD_BYTES + 4 or _crc(record[:-4]) != record[-4:]:
             return None
         consent, count = record[0] - _FORMAT, record[1]
@@ -900,7 +909,7 @@ class Client:
             self._release()
 
     def _entry(self, exp):
-        """The experiment's line in the ledger, or the one that its first report will write."""
+        """Return the experiment's line in the ledger, or the one that its first report will write."""
         new = (0, exp.rule, exp.cap, exp.epsilon if exp.rule == "count" else 0)
         return self._ledger.state.entries.get(exp.key, new)
 
@@ -935,7 +944,7 @@ class Client:
         return report
 
     def outbox(self):
-        """Reports that no broker has acknowledged, oldest first; send them again as they are."""
+        """Return the reports that no broker has acknowledged, oldest first; send them again as they are."""
         return list(self._ledger.state.unsent) if self.consent and not self._ledger.locked else []
 
     def sent(self, report):
@@ -1008,7 +1017,7 @@ class Client:
                 return
 
     def status(self):
-        """What this board does and why, as a dict of plain values.
+        """Return what this board does and why, as a dict of plain values.
 
         locked, error: None or a line of text; consent; pending: unsent reports; sum, squares: spent in the
         board's life; experiments: name -> state (reporting, spent, refused, absent), reports made, left

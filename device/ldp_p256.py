@@ -73,7 +73,7 @@ def _double(x, y, z):
 
 
 def _add(point, other):
-    """The sum of a point and another one, which is given as (x, y)."""
+    """Return the sum of a point and another one, which is given as (x, y)."""
     x, y, z = point
     if not z:
         return other + (1,)

@@ -57,7 +57,7 @@ def take(reading, fields):
 
 
 def bucket(reading, value):
-    """The index of a tuple or list; None where a part has no reading, -1 for another type or length."""
+    """Return the index of a tuple or list: None if a part has no reading, -1 for another type or length."""
     parts = reading.parts
     if not isinstance(value, (tuple, list)) or len(value) != len(parts):
         return -1
@@ -106,7 +106,7 @@ def take_views(exp, fields):
 
 
 def randomize_views(exp, index, rng):
-    """The code of one view's cell that an index lies in.
+    """Return the code of the cell of one view in which an index lies.
 
     Privacy: each view is randomized response at e^epsilon over its cells, and which one is drawn does not
     depend on the index. Utility: docs/estimates.md. Cost: at most 5 draws, a step for each part and one for

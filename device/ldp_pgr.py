@@ -51,7 +51,7 @@ class Points:
         self.threshold = ldp_client.truth_threshold(epsilon, self.outside + 1, inside)  # type: int
 
     def respond(self, node, rng):
-        """A code for a node in range(domain)."""
+        """Return a code for a node in range(domain)."""
         q = self.q
         # All is drawn in any case: the time taken does not tell where the code is.
         out = 1 - rng.bernoulli(self.threshold)

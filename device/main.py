@@ -62,7 +62,7 @@ EXPERIMENTS = "/experiments"
 
 
 def chip_thermometer():
-    """The function that reads the chip's own temperature in °C; None where the chip cannot tell."""
+    """Return the function that reads the chip's own temperature in °C, or None if the chip has no sensor."""
     if hasattr(esp32, "mcu_temperature"):  # ESP32-C3, -S2, -S3 and later
         return esp32.mcu_temperature
     if hasattr(esp32, "raw_temperature"):  # ESP32, in °F
@@ -89,7 +89,7 @@ READINGS = {"room_temp": chip_thermometer()}
 
 
 def beside(name):
-    """A module that is needed for a moment; garbage must not fill the memory that it is read into."""
+    """Import a module that is needed for a moment; garbage must not fill the memory that it is read into."""
     tidy()
     return ldp_client._beside(name)
 
@@ -102,7 +102,7 @@ class Outage(Exception):
 
 
 def load_settings():
-    """The settings that `hushmote flash` has put here."""
+    """Return the settings that `hushmote flash` has written."""
     try:
         blocks = os.statvfs("/")[2]
     except OSError:
@@ -123,7 +123,7 @@ def load_settings():
 
 
 def key_bytes(settings, name, size):
-    """A key of size bytes from its hex digits; None in an open fleet."""
+    """Return a key of size bytes from its hex digits, or None in an open fleet."""
     text = settings.get(name)
     if text is None:
         return None
@@ -138,7 +138,7 @@ def key_bytes(settings, name, size):
 
 
 def make_client(settings):
-    """The client with this board's ledger, which must be there already."""
+    """Return the client with this board's ledger, which must exist already."""
     key = key_bytes(settings, "key", 32)
     announce_key = key_bytes(settings, "announce_key", 64)
     try:
@@ -185,6 +185,7 @@ def last():
 
 
 def button():
+    """Return the pin of the button, which is low while it is pressed."""
     return machine.Pin(BUTTON, machine.Pin.IN, machine.Pin.PULL_UP)
 
 
@@ -202,7 +203,7 @@ def pressed():
 
 
 def make_mqtt_maker(settings):
-    """The function that Reporter calls for a new MQTT client object."""
+    """Return the function that Reporter calls for a new MQTT client object."""
     try:
         from umqtt.simple import MQTTClient
     except ImportError:
@@ -256,7 +257,7 @@ def look_up(getaddrinfo, host, *more):
 
 
 def read(name):
-    """A sensor's reading; None where it failed: the report is then made of no reading."""
+    """Return a sensor's reading, or None if it failed: the report is then made of no reading."""
     try:
         return READINGS[name]()
     except Exception as e:  # drivers raise what they like; silence must not depend on a reading

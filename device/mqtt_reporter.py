@@ -202,7 +202,7 @@ def _no_watchdog():
 
 
 class Reporter(base.BaseReporter):
-    """One board's connection to the broker, over umqtt.simple; what BaseReporter takes, and:
+    """One board's connection to the broker, over umqtt.simple. It takes what BaseReporter takes, and more.
 
     make_mqtt   a function without arguments that returns a new client object with umqtt.simple's
                 interface, not yet connected; called once per attempt. Not umqtt.robust's, which

@@ -38,7 +38,7 @@ def _remaining_words(client, exp):
 
 
 def preview(client, name, reading):
-    """Returns what report(name, reading) would send, in lines of text; draws and spends nothing.
+    """Return what report(name, reading) would send, in lines of text; draw and spend nothing.
 
     Raises TypeError for a reading of the wrong type, SettingsError for a name that is not in the policy.
     """
@@ -98,7 +98,7 @@ def show(on_report, client, report):
 
 
 def timed(text, at=None):
-    """A text behind a time (UTC) where the clock is right: at, as time.time() has it, or now."""
+    """Return a text followed by a time (UTC) if the clock is right: at, as time.time() has it, or now."""
     then = time.gmtime(at)
     if then[0] < 2025:
         return text

@@ -31,15 +31,19 @@ try:
 except AttributeError:  # CPython
 
     def ticks_ms():
+        """Return milliseconds since some moment, as MicroPython does."""
         return int(time.monotonic() * 1000)
 
     def ticks_add(ticks, ms):
+        """Return the moment ms later."""
         return ticks + ms
 
     def ticks_diff(ticks, since):
+        """Return the milliseconds between two moments."""
         return ticks - since
 
     def sleep_ms(ms):
+        """Sleep for ms milliseconds."""
         time.sleep(ms / 1000)
 
 
@@ -265,7 +269,7 @@ class BaseReporter:
     # The broker's side
 
     def _health(self, state):
-        """The status topic's content: "online" or "offline", then what a person should see to.
+        """Return the status topic's content: "online" or "offline", then what a person should see to.
 
         locked; fault: the flash or the random source failed; spent:NAME; refused:NAME; more where there
         would be over 8 words. None of these depends on a reading: a budget is spent by coins alone.
@@ -287,7 +291,7 @@ class BaseReporter:
         return " ".join(words).encode()
 
     def _news(self):
-        """Returns what the status topic should hold by now; None where it holds that."""
+        """Return what the status topic should hold by now, or None if it holds that."""
         if not self._unsure:
             return None
         self._unsure = False
@@ -298,7 +302,7 @@ class BaseReporter:
         return health
 
     def _take(self, topic, payload):
-        """Called by the client object, also while it waits for an acknowledgement: it must not take long."""
+        """Put a message aside; quick, since the client object calls it even while it waits for an answer."""
         for name in self._names:
             if topic == self._experiment_prefix + name.encode():
                 self._heard.add(name)
@@ -313,7 +317,7 @@ class BaseReporter:
             self.refused[name] = why
 
     def _is_connected(self):
-        """The connection stands, and has every subscription."""
+        """Start the session, once the connection has every subscription."""
         now = ticks_ms()
         self.connected = True
         self.error = None
@@ -348,7 +352,7 @@ class BaseReporter:
                 self._kept.absent(name)
 
     def _due(self, now):
-        """The report to be sent next, where one is due; now: without the random delay."""
+        """Return the report to send next, if one is due; now: without the random delay."""
         if self._acknowledged is not None and not self._confirm():
             return None
         reports = self._client.outbox()
@@ -363,7 +367,7 @@ class BaseReporter:
         return reports[0]
 
     def _delivered(self, report):
-        """The broker acknowledged a report; returns whether it is out of the flash as well."""
+        """Handle the broker's acknowledgement; return whether the report is out of the flash as well."""
         self.sent += 1
         self._due_ms = None
         self._acknowledged = report
@@ -390,7 +394,7 @@ class BaseReporter:
         return left_ms(self._next_ms, self._most_wait_ms)
 
     def _is_lost(self, why):
-        """The connection, or the attempt at one, is over; the next attempt waits."""
+        """End the connection, or the attempt at one; the next attempt waits."""
         if self.connected and not self._attempt:  # it had lasted
             wait_ms = self._below(self._spread_ms)
         else:

@@ -1,6 +1,7 @@
 # ruff: noqa: E501 (lines of prose)
-"""Measure what the C client costs a chip, and write its part of clients/c/README.md: sizes by the compilers, time and stack
-on the emulated RP2040.
+"""Measure what the C client costs a chip, and write its part of clients/c/README.md.
+
+The sizes are the compilers', time and stack those of the emulated RP2040.
 
 python firmware_tests/measure_c.py      prints the targets; exits 1 where one is missed
 """
@@ -35,8 +36,13 @@ FLEET = "house"
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of flash on one chip: each file with everything; the core with everything, and without LEAN and LEANEST;
-    then all of these with the reporter. linked: with what they take of the C library and the compiler's own."""
+    """Bytes of flash on one chip.
+
+    Attributes:
+        files: Each file with everything.
+        whole: The core with everything, and without LEAN and LEANEST; then all of these with the reporter.
+        linked: The same with what they take of the C library and the compiler's own.
+    """
 
     files: dict[str, int]
     whole: list[int]

@@ -1,6 +1,7 @@
 # ruff: noqa: E501 (lines of prose)
-"""Measure what the client costs a board, and write its part of docs/reporter.md: memory on the runtime that is most like one,
-time and frozen modules on the emulated Pico (make pico).
+"""Measure what the client costs a board, and write its part of docs/reporter.md.
+
+Memory is measured on the runtime that is most like a board's, time and frozen modules on the emulated Pico (make pico).
 
 python firmware_tests/write_cost.py      prints the targets; exits 1 where one is missed
 """

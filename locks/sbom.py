@@ -46,7 +46,7 @@ class Installed:
 
 
 def normal(name: str) -> str:
-    """A distribution's name as registries compare it."""
+    """Return a distribution's name as registries compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -79,7 +79,7 @@ def installed(found: Iterable[Distribution]) -> list[Installed]:
 
 
 def _classified(fields: Mapping[str, Any]) -> str:
-    """The licence that a distribution's classifiers name, else nothing."""
+    """Return the licence that a distribution's classifiers name, else nothing."""
     named = [c.rpartition(" :: ")[2] for c in fields.get("classifier", ()) if c.startswith("License ::")]
     return named[0] if named else ""
 

@@ -116,8 +116,13 @@ def run(
     server refuses its reports.
 
     Args:
+        experiment: The experiment under attack.
+        attack: What the fake devices send.
+        fake_devices: How many there are.
+        calls: How many times each could report.
         honest: Histogram of the honest reports, shape (code_count,).
         truth: Shares among honest devices, shape (domain,).
+        rng: The source of the fake devices' codes.
 
     Raises:
         EstimateError: If the honest reports alone are too few for an estimate.
@@ -204,6 +209,8 @@ def gain(experiment: Experiment, attack: Attack, share: float, truth: Floats, ta
     """Return how much forged reports add to the expected estimate of a weighted sum of shares.
 
     Args:
+        experiment: The experiment under attack.
+        attack: What the fake devices send.
         share: Share of all reports that is forged, 0 to below 1.
         truth: Shares of the values among honest devices, shape (domain,).
         target: Weights of the sum, shape (domain,).

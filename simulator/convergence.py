@@ -119,8 +119,12 @@ def follow(
     """Estimate each of the growing histograms of one fleet.
 
     Args:
+        experiment: The fleet's experiment.
         histograms: Of codes, shape (code_count,), each including the reports of those before it.
         truth: Shares of the indices among all reports, shape (domain,).
+        unit: The readings' unit, for the picture's axis.
+        confidence: Coverage of the intervals, between 0 and 1.
+        showing: The ranges and quantiles to follow; by default the mean or the largest shares.
 
     Raises:
         ConvergenceError: For too few reports, or more than 6 ranges or quantiles.

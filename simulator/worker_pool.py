@@ -41,7 +41,8 @@ class Workers:
         Args:
             function: Defined at a module's top level, without side effects: a part whose worker died is run
                 again.
-            common: Further arguments, the same for all parts.
+            parts: The first arguments of the calls.
+            *common: Further arguments, the same for all parts.
             advance: Called with each part when it is done, in order of completion.
 
         Raises:

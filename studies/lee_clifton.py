@@ -267,6 +267,7 @@ def _check_sensitivity(sensitivity: float, gap: float) -> None:
 
 
 def check_epsilon(epsilon: float) -> None:
+    """Raise DisclosureError unless ε (nats) is finite and above 0."""
     if not 0 < epsilon < math.inf:
         raise DisclosureError(f"epsilon is a number above 0 (nats), not {epsilon}")
 

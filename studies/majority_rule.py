@@ -96,7 +96,7 @@ def _half(n: npt.ArrayLike) -> np.ndarray:
 
 
 def _odd(n: np.ndarray) -> np.ndarray:
-    """n where it is odd, n + 1 where it is even."""
+    """Return n if it is odd, else n + 1."""
     return n + (n % 2 == 0)
 
 

@@ -27,7 +27,7 @@ _KEPT_S = 86_400  # then answers may look otherwise
 
 
 def page(notebook: Path, kept: Path) -> str:
-    """The notebook in Markdown, every cell run; kept: the folder that has the page of an earlier run."""
+    """Return the notebook in Markdown, every cell run; kept: the folder that has an earlier run's page."""
     digest = hashlib.sha256(notebook.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16]
     found = kept / f"tour-{digest}.md"
     if not found.is_file() or found.stat().st_mtime < time.time() - _KEPT_S:
@@ -66,7 +66,7 @@ def _parts(cells: list[dict[str, list[str]]]) -> Iterator[str]:
 
 
 def _shown(source: str, names: dict[str, object]) -> Iterator[str]:
-    """What Jupyter would show below a cell: what it prints, and the value of its last line."""
+    """Return what Jupyter would show below a cell: what it prints, and the value of its last line."""
     tree = ast.parse(source)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     value, printed = None, io.StringIO()

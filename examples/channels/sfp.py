@@ -97,7 +97,7 @@ class FragmentPuzzle(Mechanism):
         return TextSearch(texts, complete, shares[: len(tried)], shares[len(tried) :], needs)
 
     def _assembled(self, parts, pairs):
-        """Indices of the words whose pieces all have the word's own hash."""
+        """Return indices of the words whose pieces all have the word's own hash."""
         tried = []
         for number in range(sketch_board.PUZZLE):
             pieces = [part[part // pairs == number] % pairs for part in parts]
@@ -108,7 +108,7 @@ class FragmentPuzzle(Mechanism):
         return tried
 
     def word(self, index):
-        """The letters of an index."""
+        """Return the letters of an index."""
         letters, base = "", len(self.experiment.alphabet) + 1
         for _ in range(self.experiment.length):
             index, digit = divmod(index, base)

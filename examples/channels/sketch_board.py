@@ -31,7 +31,7 @@ def coefficients(number):
 
 
 def bit_of(sketch, item, rng):
-    """A code for an item in range(PRIME), under a sketch of hashes, width and threshold."""
+    """Return a code for an item in range(PRIME), under a sketch of hashes, width and threshold."""
     number = rng.below(sketch.hashes)
     place = rng.below(sketch.width)
     a, b, c = coefficients(number)
@@ -52,7 +52,7 @@ def take_sketch(exp, fields):
 
 
 def take_hcms(exp, fields):
-    """hashes and width: of the sketch."""
+    """Set up a sketch of hashes and width."""
     if exp.domain > 1 << 24:
         raise ldp_client.ExperimentRefused("hcms is for at most 16777216 values")
     take_sketch(exp, fields)
@@ -77,7 +77,7 @@ def take_letters(reading, fields):
 
 
 def bucket_letters(reading, value):
-    """The word as a number, its first letter the lowest digit; 0 stands for the end and for other letters."""
+    """Return the word as a number, its first letter the lowest digit; 0 is the end and other letters."""
     if not isinstance(value, str):
         return -1
     index = 0
@@ -99,7 +99,7 @@ def pieces_of(exp, index):
 
 
 def take_sfp(exp, fields):
-    """hashes and width: of each sketch; weights: how often each piece is asked for, the whole word last."""
+    """Set up sketches of hashes and width; weights: the frequency of each piece, the whole word last."""
     if exp.type != "letters":
         raise ldp_client.ExperimentRefused("sfp is for letters")
     take_sketch(exp, fields)

@@ -22,7 +22,7 @@ _SAME = 1e-9
 
 
 def unbiased(case: Case) -> str:
-    """The mean of the weights over a reading's codes is exactly the statistic.
+    """Check that the mean of the weights over a reading's codes is exactly the statistic.
 
     For an approximate mechanism it is the statistic plus the bias.
     """

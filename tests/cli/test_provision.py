@@ -68,7 +68,7 @@ def test_a_c_header_gives_a_c_program_all_that_the_settings_say(tmp_path: Path):
 
 
 def read_by_c(folder: Path, header: Path) -> list[str]:
-    """What a C99 program sees in a header: keys and texts in hex, the others as they are."""
+    """Return what a C99 program reads from a header: keys and texts in hex, the others as they are."""
     if shutil.which("gcc") is None:
         pytest.skip("there is no C compiler (gcc)")
     (folder / "read.c").write_text(READ.replace("HEADER", str(header)))

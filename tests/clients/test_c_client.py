@@ -56,7 +56,7 @@ WORDS = {
 
 
 def word(text: str | None) -> str | None:
-    """The C client's code for a text of the MicroPython client's."""
+    """Return the C client's code for a text of the MicroPython client's."""
     if text is None:
         return None
     return next((code for start, code in WORDS.items() if text.startswith(start)), "REFUSED")
@@ -237,7 +237,7 @@ class Twins(RuleBasedStateMachine):
         assert self.twin.begun == 0
 
     def both(self, call: Any) -> Any:
-        """What call(client) gave, or the word for what it raised: of both the same."""
+        """Return the result of call(client), or the word for its error, which both clients share."""
 
         def outcome(client: Any) -> Any:
             try:
@@ -420,7 +420,7 @@ PAYLOAD = experiment_json(budget={"rule": "sum", "cap": CAP * EPSILON})
 
 
 def life(made: CBoard, witness: Witness) -> None:
-    """Reports, an outage, acknowledgements out of order, a no and a yes."""
+    """Play reports, an outage, acknowledgements out of order, an opt-out and an opt-in."""
 
     def acknowledge(reports: list[bytes]) -> None:
         for report in reports:

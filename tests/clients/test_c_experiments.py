@@ -79,7 +79,7 @@ def test_every_vector_is_answered_under_the_sanitizers(tmp_path: Path):
 
 
 def check_privacy(core: c.Core, shape: dict[str, Any], epsilon: int) -> dict[int | None, dict[int, Fraction]]:
-    """Returns the exact chance of every code, for no reading and for each index."""
+    """Check the odds, and return the exact chance of every code, for no reading and for each index."""
     payload = published(shape, epsilon)
     experiment, python = parsed(core, payload), ldp_client.Experiment.parse(payload)
     indices = (None, *range(python.domain))
@@ -159,7 +159,7 @@ def one_of(rng: np.random.Generator, options: Any) -> Any:
 
 
 def changed(value: Any, rng: np.random.Generator) -> Any:
-    """A value near this one, or another."""
+    """Return a value near this one, or another."""
     kind = rng.integers(8)
     if kind == 0 and isinstance(value, list) and value:
         at = int(rng.integers(len(value)))
@@ -272,7 +272,7 @@ def candidates(rng: np.random.Generator, count: int) -> list[bytes]:
 
 
 def by_python(payload: bytes) -> Any:
-    """The MicroPython client's experiment, None where it is refused or is no JSON, as NaN and Infinity."""
+    """Return the MicroPython client's experiment, or None if it is refused or is not JSON (NaN, Infinity)."""
     try:
         experiment = ldp_client.Experiment.parse(payload)
         json.loads(payload, parse_constant=_no_json)
@@ -341,7 +341,7 @@ def check_codes(core: c.Core, experiment: c.Experiment, python: Any, rng: np.ran
 
 
 def readings(python: Any, rng: np.random.Generator) -> list[Any]:
-    """Readings of all types, many of the experiment's own."""
+    """Return readings of all types, many of the experiment's own."""
     some: list[Any] = [None, True, False, 0, 1, -1, 10**30, -(10**30), b"off", [], (1, 2), *TEXTS]
     low, high = -(2**41), 2**41
     for part in (python, *getattr(python, "parts", ())):
@@ -356,7 +356,7 @@ def readings(python: Any, rng: np.random.Generator) -> list[Any]:
 
 
 def check_readings(core: c.Core, experiment: c.Experiment, python: Any, rng: np.random.Generator) -> None:
-    """Indices of readings are the MicroPython client's; those of thousandths are by the page's formula."""
+    """Check that indices match the MicroPython client's, and those of thousandths the page's formula."""
     for value in readings(python, rng):
         index = core.bucket(experiment, value)
         some = value if isinstance(value, list) else [value]
@@ -468,7 +468,7 @@ def test_refuses_experiments_that_build_options_exclude(
 
 
 def seeds() -> list[bytes]:
-    """Inputs of fuzz.c: experiments, signed messages, and pairs of slots, whole and damaged."""
+    """Return inputs of fuzz.c: experiments, signed messages, and pairs of slots, whole and damaged."""
     found = [b"\x00" + payload for payload in SOURCES]
     found += [b"\x80" + SOURCES[0] + b"\0\xff\xff\xff" + bytes((last,)) + bytes(64) for last in (254, 255)]
     found += [b"\x80" + bytes.fromhex(case["payload"]) for case in make_vectors.signatures()]

@@ -133,7 +133,7 @@ def test_psa_hashes_and_accepts_valid_signatures(tmp_path: Path):
 
 @pytest.fixture(scope="module")
 def arduino(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sketch's program for this machine."""
+    """Build a sketch's program for this machine."""
     mqtt, api = ARDUINO / "arduino-mqtt" / "src", ARDUINO / "ArduinoCore-API"
     if not (mqtt.exists() and api.exists()) or shutil.which("g++") is None:
         pytest.skip("HUSHMOTE_ARDUINO names no folder with ArduinoCore-API and MQTT")
@@ -287,7 +287,7 @@ def test_emulated_pico_reports_up_to_cap_across_restart(tmp_path: Path):
         assert heard
 
         def told(last: str, count: int = 1) -> list[str]:
-            """The reports up to so many lines of this beginning."""
+            """Return the reports up to the count-th line that begins like this."""
             reports = []
             for line in itertools.islice(iter(heard.readline, ""), 300):
                 count -= line.startswith(last)

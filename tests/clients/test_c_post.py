@@ -91,7 +91,7 @@ class Post:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[subprocess.Popen[str]]:
-        """The program with an open input; killed at the end where it still runs."""
+        """Run the program with an open input, and kill it at the end if it still runs."""
         command, pipe = [self.program, self.folder, "run", "0"], subprocess.PIPE
         with subprocess.Popen(command, text=True, bufsize=1, stdin=pipe, stdout=pipe) as process:
             try:
@@ -102,7 +102,7 @@ class Post:
 
 @contextlib.contextmanager
 def counting(folder: Path, broker: MosquittoBroker) -> Iterator[Store]:
-    """A store with an aggregator that counts for it, of an open and a keyed fleet."""
+    """Provide a store with an aggregator that counts an open and a keyed fleet for it."""
     url = f"sqlite:///{folder}/store.sqlite"
     (folder / "master.key").write_text(to_text(FLEET_KEYS))
     (folder / "master.key").chmod(0o600)
@@ -316,7 +316,7 @@ class TestNoDuringRun:
 
     @pytest.fixture
     def waiting(self, program: Path, tmp_path: Path) -> Iterator[tuple[Post, subprocess.Popen[str]]]:
-        """A device whose broker is away, with a report that waits, and its process."""
+        """Provide a device whose broker is away, with a report that waits, and its process."""
         with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
             device = Post(program, tmp_path / "c", broker.port).ready()
             device("run", "0", text="temp 21.4\n")

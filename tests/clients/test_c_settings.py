@@ -20,7 +20,7 @@ def source(_context, _target, _count):
 
 
 def said(library: ctypes.CDLL, changes: dict[str, Any]) -> int:
-    """The code for settings that fit, but for changes: of the policy those whose name begins with policy_."""
+    """Return the code for valid settings with changes; names that begin with policy_ are the policy's."""
     policy = Policy(sum=1, squares=0, epsilon=1000, rules=2, name_count=1, names=NAMES)
     config = Config(read=NOWHERE, write=NOWHERE, entropy=source, device_id=b"d", experiments=NOWHERE)
     config.records, config.record_bytes, config.unsent_max = NOWHERE, 40 + 22 + 21, 1

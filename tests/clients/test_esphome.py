@@ -105,7 +105,7 @@ def counting(folder: Path, broker: MosquittoBroker, *payloads: bytes) -> Iterato
 
 @contextlib.contextmanager
 def listening(broker: MosquittoBroker) -> Iterator[list[tuple[str, int]]]:
-    """What devices of the fleet say at the broker: topic, and the number of a report or 0."""
+    """Collect what devices publish at the broker: topic, and the number of a report or 0."""
     heard: list[tuple[str, int]] = []
 
     def take(_client: object, _userdata: object, message: paho.MQTTMessage) -> None:

@@ -55,7 +55,7 @@ class Page:
         self.browser.open(self.url + "package.json")
 
     def run(self, text: str, *, wait: bool = True) -> Any:
-        """What JavaScript returns; wait=False: nothing, it goes on."""
+        """Return the result of JavaScript; with wait=False return None at once."""
         done = "arguments[arguments.length - 1]" if wait else "() => {}"
         body = f"const done = {done}, a = arguments; (async () => {{ {OPEN} {text} }})()"
         script = body + ".then((v) => done({v}), (e) => done({e: String(e)}));"
@@ -154,7 +154,7 @@ QUESTIONS = [
 
 @contextlib.contextmanager
 def door(port: int, broker: MosquittoBroker, origin: str) -> Iterator[None]:
-    """A process of `hushmote door`, once it takes reports; killed at the end."""
+    """Run `hushmote door` until the end, once it takes reports."""
     command = [sys.executable, "-m", "hushmote", "door", "--http", f"127.0.0.1:{port}", "--origin", origin]
     command += ["--broker", f"mqtt://127.0.0.1:{broker.port}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -181,7 +181,7 @@ class Form:
             self.page.browser.until(lambda css=css: self.page.browser.find(css).click() or True)
 
     def asked(self) -> list[str]:
-        """Requests to the door."""
+        """Return the requests to the door."""
         names = "return performance.getEntriesByType('resource').map((entry) => entry.name)"
         return [name for name in self.page.browser.script(names) if f":{self.port}/" in name]
 

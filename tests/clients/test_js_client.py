@@ -57,7 +57,7 @@ def coded(x: Any) -> Any:
 
 
 def start() -> subprocess.Popen[str]:
-    """The rig, once it waits for its requests."""
+    """Start the rig, and return it once it waits for requests."""
     assert NODE
     process = subprocess.Popen([NODE, RIG], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout
@@ -77,7 +77,7 @@ def answered() -> Iterator[None]:
 
 
 def ask(requests: list[Any]) -> list[Any]:
-    """What the client answers to each [job, argument, ...]."""
+    """Return the client's answer to each [job, argument, ...]."""
     process = answering()
     assert process.stdin
     assert process.stdout
@@ -188,7 +188,7 @@ def test_texts_are_hashed_as_on_boards():
 
 
 def test_its_own_draws_are_even_and_keep_their_chances():
-    """n = 30,000 each, 7 standard deviations: each of 37 outcomes is a false alarm in 1e-11 of the runs."""
+    """Draw 30,000 each: at 7 standard deviations, each of 37 outcomes is a false alarm in 1e-11 of runs."""
     n, chances = 30_000, [("below", k, [1 / k] * k) for k in (1, 2, 3, 5, 24)]
     chances.append(("bernoulli", 2**30 // 10, [0.9, 0.1]))
     found = ask([["frequencies", n, name, argument, len(p)] for name, argument, p in chances])
@@ -311,7 +311,7 @@ def play(*arguments: Any, **more: Any) -> dict[str, Any]:
 
 
 def sealed(number: int, **state: Any) -> list[Any]:
-    """A record of the ledger."""
+    """Return a record of the ledger."""
     whole = {"format": 1, "number": number, "device": DEVICE, "consent": True, "sum": "0", "squares": "0"}
     text = json.dumps(whole | {"entries": {}, "serials": {}, "unsent": []} | state)
     return [number, hashlib.sha256(text.encode()).hexdigest() + text]
@@ -332,7 +332,7 @@ def test_settings_of_the_vectors_are_refused():
 
 
 def life_before(case: dict[str, Any]) -> list[Any]:
-    """The record that a board had before, written as this client's, and the report of the vector."""
+    """Return the record that a board had before, written as this client's, and the report of the vector."""
     old, now = (parse_record(bytes.fromhex(r)) for r in sorted(case["before"], key=lambda r: r[4:12]))
     entry = now["entries"].get(hashlib.sha256(b"e").digest()[:4])
     spent = {".e": [*entry[:2], *map(str, entry[2:])]} if entry else {}
@@ -582,7 +582,7 @@ def test_names_that_objects_have_are_names_like_others():
 
 
 def steps(rng: Random) -> tuple[dict[str, Any], list[Any]]:
-    """A policy, and calls of one life: versions that come and go, and readings."""
+    """Return a policy, and calls of one life: versions that come and go, and readings."""
     policy = {
         "sum": rng.choice((3_000_000, 9_000_000, 2**47)),
         "squares": rng.choice((0, 6 * 10**12, 2**53 - 1)),
@@ -606,7 +606,7 @@ def steps(rng: Random) -> tuple[dict[str, Any], list[Any]]:
 
 
 def on_a_board(client: Any, call: list[Any]) -> Any:
-    """What a board's client answers: a report's number, or the text of a refusal."""
+    """Return what a board's client answers: a report's number, or the text of a refusal."""
     try:
         answer = getattr(client, call[0])(*call[1:])
     except ExperimentRefused as e:

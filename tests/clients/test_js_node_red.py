@@ -30,7 +30,7 @@ pytestmark = [
 
 
 def flow(broker: MosquittoBroker, ledger: Path) -> list[dict[str, Any]]:
-    """Readings by HTTP and experiments by MQTT go to the node; what MQTT out has done comes back."""
+    """Return a flow: readings by HTTP and experiments by MQTT to the node, and back what MQTT out did."""
     mqtt = {"broker": "broker", "qos": "", "retain": "", "topic": ""}
     read = (
         "const {topic, value, ...own} = msg.payload; Object.assign(msg, own, {topic, payload: value});"
@@ -54,7 +54,7 @@ def flow(broker: MosquittoBroker, ledger: Path) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def node_red(folder: Path, port: int) -> Iterator[None]:
-    """A process of Node-RED, once its flow runs; killed at the end."""
+    """Run Node-RED until the end, once its flow runs."""
     assert NODE_RED
     command = [NODE_RED, "--userDir", str(folder), "--port", str(port), "flows.json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -128,7 +128,7 @@ class TestQuestion:
         slots = slots_of(board())
 
         def make(**policy: Any) -> KeptExperiments:
-            """A board's start."""
+            """Start the board."""
             policy = POLICY | {"ask": "each"} | policy
             client = Client(policy, memory(slots), device_id="board-1", fleet="home")
             client.consent = True

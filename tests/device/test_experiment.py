@@ -232,7 +232,7 @@ def test_deep_nesting_is_refused():
 
 
 def strict_loads(text):
-    """The standard library's reading of JSON, less the constants that RFC 8259 does not know."""
+    """Return the standard library's reading of JSON, less the constants that RFC 8259 does not know."""
 
     def no_constant(name):
         raise ValueError(name)

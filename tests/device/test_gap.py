@@ -27,7 +27,7 @@ def board(every: tuple[int, ...], rng: Any = None, cap: int = 4_000_000, consent
 
 
 def independent(every: tuple[int, ...], calls: int) -> dict[Calls, Fraction]:
-    """The law of coins of their own for each experiment at each call."""
+    """Return the law if each experiment drew its own coin at each call."""
     law = {}
     says = list(itertools.product((True, False), repeat=len(every)))
     for course in itertools.product(says, repeat=calls):

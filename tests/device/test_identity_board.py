@@ -57,7 +57,7 @@ class Fleet:
         self._umqtt = umqtt
 
     def settings(self, device: str, host: str = "localhost", *, login: bool = False, **changes) -> Path:
-        """What `hushmote provision device --folder` writes; changes: fields that are spoilt afterwards."""
+        """Return what `hushmote provision device --folder` writes, with changes to its fields."""
         folder = self.folder
         path = provision.settings_path(device, folder.path / "devices")
         password = folder.issue_login(device) if login else None
@@ -80,7 +80,7 @@ class Fleet:
         return path
 
     def fleet_keys(self) -> keys.FleetKeys | None:
-        """The keys that count, with the one that signs."""
+        """Return the valid keys, with the one that signs."""
         return master_key.load_keys(self.folder.master_file(), signing=self.folder.signing_file())
 
     def board(self, settings: Path, make: bool = True, bundled: bool = False) -> dict:
@@ -99,7 +99,7 @@ class Fleet:
 
     @contextlib.contextmanager
     def aggregator(self):
-        """An aggregator as `hushmote serve` runs it, with the folder's certificate and master keys."""
+        """Run an aggregator as `hushmote serve` does, with the folder's certificate and master keys."""
         own = self.folder.path / "aggregator/aggregator_1.pem"
         aggregator = Aggregator(
             self.store,
@@ -133,7 +133,7 @@ def umqtt() -> Path:
 
 @contextlib.contextmanager
 def whole_fleet(path: Path, runtime: tuple[str, ...], umqtt: Path):
-    """A fleet's folder, its broker, and a store with one experiment."""
+    """Provide a fleet's folder, its broker, and a store with one experiment."""
     folder = make_fleet(path / "folder", passwords=True)
     with running(folder) as broker, Store(f"sqlite:///{path}/store.sqlite") as store:
         ask_fleet(store, folder.fleet.fleet, experiment(), keyed=True)
@@ -142,7 +142,7 @@ def whole_fleet(path: Path, runtime: tuple[str, ...], umqtt: Path):
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory, runtime: tuple[str, ...], umqtt: Path):
-    """That of all tests that leave its keys alone, with an aggregator."""
+    """Provide the fleet of all tests that do not change its keys, with an aggregator."""
     with whole_fleet(tmp_path_factory.mktemp("fleet"), runtime, umqtt) as fleet, fleet.aggregator():
         yield fleet
 
@@ -255,7 +255,7 @@ def test_master_key_rotation_counts_reports_under_either_key(own_fleet: Fleet, t
     assert before is not None
 
     def deliver(device: str) -> None:
-        """A report under the old key that had waited in another board's flash."""
+        """Deliver a report under the old key that had waited in another board's flash."""
         pem = tmp_path / f"{device}.pem"
         pem.write_bytes(folder.issue_device(device, now_utc()).to_pem())
         key = keys.device_key(before.masters[0], folder.fleet.fleet, device)

@@ -58,7 +58,7 @@ def withdrawn(serial: int, **changes: Any) -> bytes:
 def start(
     folder: Path | None, key: bytes | None = SIGNING, fleet: str = FLEET, **policy: Any
 ) -> KeptExperiments:
-    """A board's start."""
+    """Start the board."""
     storage = memory()
     ldp_client.provision(storage, consent=True)
     announce = None if key is None else keys.public_key_bytes(key)

@@ -49,7 +49,7 @@ def exhaust(client, witness):
 
 
 def life(client, witness):
-    """Reports, an outage, acknowledgements out of order, and all of it again: some 20 writes."""
+    """Play reports, an outage, acknowledgements out of order, and all of it again: some 20 writes."""
 
     def acknowledge(reports):
         for report in reports:
@@ -100,7 +100,7 @@ def check_life_with(fault, at, keep=0, forever=False):
 
 
 def check_damaged(slots):
-    """A board that starts on these slots is locked and hands nothing out."""
+    """Check that a board that starts on these slots is locked and returns no report."""
     client = boot(MemoryStorage(slots))
     assert client.status()["locked"] == "locked: the ledger is damaged; provision again"
     assert client.outbox() == []

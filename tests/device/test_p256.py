@@ -133,7 +133,7 @@ def test_additions_of_equal_opposite_and_no_points_are_right(monkeypatch: pytest
 
 @pytest.mark.parametrize("secret", [1, 2, 5, ORDER - 1, ORDER - 2, ORDER // 2, ORDER // 2 + 1])
 def test_a_sum_at_infinity_is_no_signature(secret: int):
-    """u * G + v * key = 0: whatever r, there is no x to compare it with."""
+    """Build u * G + v * key = 0: whatever r is, there is no x to compare it with."""
     key = keys.public_key_bytes(secret.to_bytes(32, "big"))
     for r in (1, 2, 12345, ORDER - 1):
         digest = -r * secret % ORDER

@@ -220,7 +220,7 @@ class Board:
         return longest
 
     def silence(self, proxy: Proxy, *ways: str) -> None:
-        """The proxy falls silent, and what it owes is overdue after a second; without ways it works again."""
+        """Silence the proxy; what it owes is overdue after a second. Without ways, it works again."""
         self.ask("timeout", 1000 if ways else 60_000)
         proxy.silence(*ways)
 
@@ -438,7 +438,7 @@ def test_a_client_whose_connect_takes_a_timeout_is_given_one(
 
 @pytest.fixture
 def tls_port(tmp_path: Path):
-    """The ports of a broker: with TLS, and plain."""
+    """Provide the ports of a broker: with TLS, and plain."""
     certificate, key = Authority(tmp_path).sign("127.0.0.1", "127.0.0.1")
     port = free_port()
     tls = (f"certfile {certificate}", f"keyfile {key}")
@@ -947,7 +947,7 @@ def signed(name: str, serial: int, key: bytes = SIGNING, epsilon: int = 1_000_00
 
 
 def message(name: str, payload: bytes) -> bytes:
-    """The packet in which a broker brings an experiment."""
+    """Return the packet in which a broker brings an experiment."""
     topic = topics.experiment_topic(FLEET, name).encode()
     size = 2 + len(topic) + len(payload)
     return bytes((0x31, 0x80 | size & 127, size >> 7)) + len(topic).to_bytes(2, "big") + topic + payload
@@ -1129,7 +1129,7 @@ def test_honors_withdrawal_after_any_pause(
 
 @pytest.fixture
 def many(runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker) -> Callable[..., dict[str, Any]]:
-    """Runs many.py with a count, a kind and a folder in place of umqtt.simple 1.3.4's; returns its answer."""
+    """Run many.py with a count, a kind and a folder in place of umqtt.simple 1.3.4's; return its answer."""
 
     def run(count: int, kind: str, modules: Path = umqtt) -> dict[str, Any]:
         done = subprocess.run(
@@ -1182,7 +1182,7 @@ def test_replaces_client_with_hidden_packet_counter_in_time(many: Any) -> None:
 
 
 def compiled(folder: Path, umqtt: Path, *modules: str) -> Path:
-    """The board's modules as .mpy files in a folder."""
+    """Compile the board's modules to .mpy files in a folder."""
     files = {name: ROOT / "device" / f"{name}.py" for name in modules}
     (folder / "umqtt").mkdir()
     files["umqtt/simple"] = umqtt / "umqtt" / "simple.py"

@@ -145,7 +145,7 @@ def counting(source: str) -> str:
 
 
 def stage(folder: Path, change: tuple[str, str] = ("", "")) -> dict[str, bytes]:
-    """The counting copies and the script; change: a text of ldp_client.py, and what takes its place."""
+    """Write the counting copies and the script; change: a text of ldp_client.py and its replacement."""
     payloads = {name: experiment_json(epsilon=8_000_000, **shape) for name, shape in SHAPES.items()}
     for name in NAMES:
         source = (DEVICE / f"{name}.py").read_text()

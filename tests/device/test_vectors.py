@@ -19,7 +19,7 @@ CHECKER = Path(__file__).parents[2] / "firmware_tests" / "check_vectors.py"
 
 @pytest.fixture(scope="module")
 def checker():
-    """The board's own checking code, with the module under test in place of the board's."""
+    """Provide the board's own checking code, with the module under test in place of the board's."""
     before = sys.modules.get("ldp_client")
     sys.modules["ldp_client"] = ldp_client
     spec = importlib.util.spec_from_file_location("check_vectors", CHECKER)
@@ -102,7 +102,7 @@ def test_the_file_suits_small_boards():
 
 
 def altered(value):
-    """The same value with one thing different."""
+    """Return the same value with one thing different."""
     if isinstance(value, bool) or value is None:
         return "altered"
     if isinstance(value, int):

@@ -187,7 +187,7 @@ def test_the_proof_can_fail(broken: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What main.py prints on a board that is asked for room_temp."""
+    """Return what main.py prints on a board that has the experiment room_temp."""
     air = Air()
     air.experiment("room_temp", experiment_json(name="room_temp", **EXPERIMENTS["grr"], epsilon=100_000))
     install(monkeypatch, air, tmp_path, memory(provisioned()), {"room_temp": 21.4})

@@ -55,7 +55,7 @@ def test_each_command_stands_in_a_block_that_can_be_pasted(path: Path):
 
 @pytest.fixture(scope="session")
 def runner() -> Iterator[subprocess.Popen[str]]:
-    """Runs one page after another: the commands are loaded once for all."""
+    """Run one page after another; the commands are loaded once for all."""
     command = [sys.executable, run_page.__file__, "-", *["--slow"] * LONG]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
@@ -109,7 +109,7 @@ def test_the_examples_of_the_help_are_understood():
 
 
 def misunderstood(words: list[str]) -> str:
-    """What the command line has against a command of ours, "" where nothing or where it is none of ours."""
+    """Return the command line's error for a command of ours, "" if there is none or it is not ours."""
     if words[:1] == ["runuser"]:
         words = words[words.index("--") + 1 :]
     at = next((i for i, word in enumerate(words) if "=" not in word and word not in ("sudo", "env")), None)

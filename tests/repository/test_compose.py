@@ -36,7 +36,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give fil
 
 
 def composed(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What the file says, its variables replaced as compose does."""
+    """Return the file's content, its variables replaced as compose does."""
     values = environment or {"STATE": "/srv/hushmote"}
     text = VARIABLE.sub(lambda found: values.get(found[1], found[2] or DIGEST), COMPOSE.read_text())
     return yaml.safe_load(text)
@@ -135,7 +135,7 @@ def test_compose_itself_takes_the_file():
 
 
 def prepared(folder: Path, *hosts: str) -> Path:
-    """A fleet's folder, and beside it what deploy/prepare.sh makes of it, which is returned."""
+    """Make a fleet's folder and, beside it, what deploy/prepare.sh writes, and return that."""
     named = [part for host in ("broker", *hosts) for part in ("--host", host)]
     command = "provision fleet home --fleet home --broker-folder /mosquitto/hushmote"
     hushmote(*command.split(), *named, cwd=folder)
@@ -206,7 +206,7 @@ class Machine:
             path.write_text(self.here(path.read_text()))
 
     def here(self, text: str) -> str:
-        """A text of the file with what is different here."""
+        """Return a text of the file with this machine's values."""
         for there, here in self._names.items():
             text = text.replace(there, here)
         return text
@@ -217,7 +217,7 @@ class Machine:
 
     @contextmanager
     def running(self, name: str) -> Iterator[Path]:
-        """A container's command as a process; yields its log, which is what it says on both outputs."""
+        """Run a container's command as a process; yield its log, both outputs in one."""
         command = [self.here(part) for part in SERVICES[name]["command"]]
         if name in OURS:
             command = [sys.executable, "-m", "hushmote", *command]
@@ -242,7 +242,7 @@ class Machine:
         return False
 
     def is_healthy(self, name: str) -> bool:
-        """What the container's health check says."""
+        """Return what the container's health check reports."""
         kind, *check = (self.here(part) for part in SERVICES[name]["healthcheck"]["test"])
         command = ["sh", "-c", *check] if kind == "CMD-SHELL" else check
         if command[0] == "python":
@@ -252,7 +252,7 @@ class Machine:
 
 @contextmanager
 def with_roles(state: Path) -> Iterator[Cluster]:
-    """A PostgreSQL that wants passwords, after deploy/postgres/roles.sql."""
+    """Run a PostgreSQL that requires passwords, after deploy/postgres/roles.sql."""
     with Cluster() as cluster:
         roles = (DEPLOY / "postgres" / "roles.sql").read_text().replace("/run/secrets", f"{state}/secrets")
         (state / "roles.sql").write_text(roles)
@@ -301,7 +301,7 @@ def test_the_containers_commands_count_a_report_and_show_it(tmp_path, monkeypatc
 
 
 def send_report(fleet: Path, port: int, store: Store) -> None:
-    """A report of a board that the fleet's folder has made, over TLS with its certificate."""
+    """Send a report of a board that the fleet's folder has made, over TLS with its certificate."""
     folder, (version,) = fleet_folder.find(fleet), store.experiments("home")
     pem = fleet / "k3f9.pem"
     pem.write_bytes(folder.issue_device("k3f9", fleet_folder.now_utc()).to_pem())
@@ -316,7 +316,7 @@ def send_report(fleet: Path, port: int, store: Store) -> None:
 
 
 def get_with_token(page: str, token: str) -> int:
-    """The status of a page for who has logged in."""
+    """Return the status of a page for someone who has logged in."""
     browser = build_opener(HTTPCookieProcessor())
     with browser.open(f"{page}?token={token}", timeout=WAIT_S) as answer:
         return answer.status

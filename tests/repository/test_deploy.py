@@ -33,7 +33,7 @@ needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reas
 
 
 def settings(unit: str) -> list[tuple[str, str]]:
-    """A unit's (name, value) lines."""
+    """Return a unit's (name, value) lines."""
     lines = (DEPLOY / unit).read_text().splitlines()
     split = [line.partition("=") for line in lines if not line.startswith("#")]
     return [(name, value) for name, equals, value in split if equals]
@@ -51,7 +51,7 @@ def test_systemd_finds_no_fault_and_little_exposure_in_a_unit(unit, tmp_path):
 
 
 def verified(unit: Path) -> str:
-    """What systemd says of a unit in which it finds no fault."""
+    """Return systemd's messages on a unit in which it finds no fault."""
     command = ["systemd-analyze", "verify", "--man=no", unit]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -182,7 +182,7 @@ def test_the_pages_unit_shows_a_store_to_who_has_the_token(tmp_path):
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The container file's (instruction, rest), its continued lines joined."""
+    """Return the container file's (instruction, rest), its continued lines joined."""
     text = re.sub(r"\\\n\s*", "", (DEPLOY / "Containerfile").read_text())
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines)]

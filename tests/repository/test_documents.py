@@ -16,7 +16,7 @@ TEST = re.compile(r"^(test_\w+)(?:::(\w+))?$")
 
 
 def missing(document: Path) -> Iterator[str]:
-    """What a document names and nobody finds."""
+    """Return the names in a document that do not exist."""
     text = document.read_text()
     for target in re.findall(r"\]\(([^)#\s]+)", text):
         if "://" not in target and not (document.parent / target).exists():

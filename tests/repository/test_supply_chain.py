@@ -27,7 +27,7 @@ ENTRY = re.compile(
 
 
 def script(name: str) -> ModuleType:
-    """A script of locks/, which is no package: it runs where nothing of ours is installed."""
+    """Return a script of locks/, which is no package: it runs where nothing of ours is installed."""
     module = ModuleType(name)
     path = ROOT / "locks" / f"{name}.py"
     sys.modules[name] = module  # where dataclasses look for it
@@ -37,7 +37,7 @@ def script(name: str) -> ModuleType:
 
 
 def pinned(lock: str) -> dict[str, set[Version]]:
-    """A lock's versions of each distribution: more than one where they differ by Python's version."""
+    """Return a lock's versions of each distribution: more than one where they differ by Python's version."""
     versions: dict[str, set[Version]] = {}
     for entry in ENTRY.finditer(LOCKS[lock]):
         name = canonicalize_name(entry["name"].partition("[")[0])
@@ -46,7 +46,7 @@ def pinned(lock: str) -> dict[str, set[Version]]:
 
 
 def wanted(*extras: str) -> list[Requirement]:
-    """What pyproject.toml asks for with some of its extras, which may name others."""
+    """Return the requirements in pyproject.toml with some of its extras, which may name others."""
     texts = list(PROJECT["project"]["dependencies"])
     texts += [text for extra in extras for text in PROJECT["project"]["optional-dependencies"][extra]]
     requirements = list(map(Requirement, texts))
@@ -91,7 +91,7 @@ def test_the_container_has_the_versions_that_are_tested():
 
 
 def commands(of: str) -> list[str]:
-    """The calls of pip in a shell's lines."""
+    """Return the calls of pip in a shell's lines."""
     return [
         part.strip()
         for part in re.split(r"&&|\n", of)

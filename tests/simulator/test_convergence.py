@@ -25,7 +25,7 @@ DESIGNS = {
 
 
 def drawn(experiment: Experiment, batches: list[int], rng: np.random.Generator) -> tuple[np.ndarray, list]:
-    """The shares of a fleet that grows by these batches, and its histogram after each."""
+    """Return the shares of a fleet that grows by these batches, and its histogram after each."""
     shares = bell(experiment.domain, experiment.domain / 3, experiment.domain / 6)
     held = [rng.multinomial(n, shares) for n in batches]
     histograms = np.cumsum([vectorised.histogram(experiment, counts, rng) for counts in held], axis=0)
@@ -35,9 +35,11 @@ def drawn(experiment: Experiment, batches: list[int], rng: np.random.Generator) 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DESIGNS)
 def test_error_matches_theory_at_start_and_end(name: str):
-    """400 or 2,000 fleets of 500, then 2,500 reports. A mean squared error is 8 of its standard errors off in
-    fewer than 1 of 10^10 runs: it is a mean over so many fleets that its law is near enough to normal.
-    Without the drawing of the fleet from the population theory would be off by 30 % or more for rr.
+    """Compare 400 or 2,000 fleets of 500, then 2,500 reports.
+
+    A mean squared error is 8 of its standard errors off in fewer than 1 of 10^10 runs: it is a mean over so
+    many fleets that its law is near enough to normal. Without the drawing of the fleet from the population,
+    theory would be off by 30% or more for rr.
     """
     experiment, fleets = DESIGNS[name]
     rng = np.random.default_rng(5)

@@ -29,8 +29,11 @@ coarse_epsilon = st.integers(1, 40).map(lambda n: n * 100_000)
 @given(st.lists(st.one_of(any_epsilon, coarse_epsilon), min_size=1, max_size=8), st.floats(0.001, 1.05))
 @example([1382, 901382, 899792, 902176, 902150, 200000, 200000, 3700000], 0.47968850010126135)
 def test_delta_is_never_below_the_enumeration_and_hardly_above(epsilons, share):
-    """A split over two cells on one side of the total changes nothing: 1 - e^(total - loss) is linear in what
-    it keeps, 1 and e^-loss. One over both sides adds a quarter of a cell at most."""
+    """A split over two cells on one side of the total changes nothing.
+
+    1 - e^(total - loss) is linear in what it keeps, 1 and e^-loss. A split over both sides adds a quarter of
+    a cell at most.
+    """
     total = max(1, round(sum(epsilons) * share))
     exact: Any = composition.mixed_delta(epsilons, total)
     delta = mixed_delta(epsilons, total / 1e6)
@@ -47,7 +50,7 @@ def test_delta_is_never_below_the_enumeration_and_hardly_above(epsilons, share):
 
 
 def chance_near(epsilons, total, width):
-    """The chance of a loss within that many micro-nats of the total."""
+    """Return the chance of a loss within that many micro-nats of the total."""
     losses, chances = np.zeros(1), np.ones(1)
     for epsilon in epsilons:
         truth = 1 / (1 + math.exp(-epsilon / 1e6))

@@ -20,7 +20,7 @@ POLICY = policy.policy_for(8, 1e-6, ["room_temp"])
 
 
 def firmware(folder: Path) -> Path:
-    """An application of one's own, with POLICY."""
+    """Return an application of one's own, with POLICY."""
     path = folder / "main.py"
     path.write_text(policy.replace_policy(flash.EXAMPLE.read_text(), policy.policy_statement(POLICY)))
     return path
@@ -41,5 +41,5 @@ def ask(
 
 
 def facts_of(store: Store, folder: Path) -> FleetFacts:
-    """The facts of fleet home at AT, for boards with firmware()."""
+    """Return the facts of fleet home at AT, for boards with firmware()."""
     return facts.read(store, "home", None, firmware(folder), AT)

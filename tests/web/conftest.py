@@ -14,6 +14,6 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(chromium: Browser) -> Browser:
-    """It shows nothing, in English, 1,440 px wide and light, and knows nothing of the test before."""
+    """Provide an empty browser, in English, 1,440 px wide and light, without state of the test before."""
     chromium.renew()
     return chromium

@@ -87,7 +87,7 @@ class Filled:
 
 
 def said(row: Row) -> str:
-    """The end of the sentence on a share, as an English reader has it."""
+    """Return the end of the sentence on a share, as an English reader has it."""
     return amount(row, None)
 
 
@@ -114,7 +114,7 @@ def drawn(browser: Browser, url: str) -> None:
 
 
 def commanded(browser: Browser, part: str, asked: str = "estimate") -> list[str]:
-    """What the page's command line asks `hushmote` for, once this is a part of it."""
+    """Return the page's command line for `hushmote`, once this is a part of it."""
     browser.until(lambda: part in browser.text_of(f"command-{asked}"))
     program, *command = shlex.split(browser.text_of(f"command-{asked}"))
     assert program == "hushmote"

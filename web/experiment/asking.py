@@ -87,7 +87,7 @@ class Asking:
         return replace(of.selection, windows=windows)
 
     async def with_opening(self, choices: Choices, of: Selected) -> Choices:
-        """Return the choices with a view's defaults, as with_opening()."""
+        """Return the choices with a view's defaults, like the module's function."""
         question = "with opening", of.selection, choices
         return await self.live.ask(question, lambda _: with_opening(choices, of))
 

@@ -38,7 +38,7 @@ class Watched(NamedTuple):
 
 @pytest.fixture(scope="module")
 def broker():
-    """A broker with an experiment and a result of the fleet open, and a subscriber to reports."""
+    """Provide a broker with an experiment and a result of the fleet open, and a subscriber to reports."""
     with MosquittoBroker() as broker, visit(broker.port, None, host="127.0.0.1") as visitor:
         assert visitor.connected()
         visitor.subscribe("hushmote/v1/+/report/+")
@@ -58,7 +58,7 @@ def door(broker):
 
 @pytest.fixture(autouse=True)
 def _nothing_yet(broker):
-    """What earlier tests had published has come, and is gone: a marker comes behind it."""
+    """Wait until what earlier tests published has arrived (a marker follows it), and drop it."""
     marker = ("hushmote/v1/between/report/tests", time.monotonic_ns().to_bytes(8))
     publish(broker, [marker])
     until(lambda: marker in broker.messages, "the marker has come")
@@ -66,7 +66,7 @@ def _nothing_yet(broker):
 
 
 def published(broker, door: Opened, **headers):
-    """What has been published, once everything has come; headers: of the last report, which shows that."""
+    """Return everything that was published; headers: those of the last report, which marks the end."""
     last = reports("last", EXPERIMENT, 1)[0]
     assert door.report("last", last, **headers).status == 204
     until(lambda: broker.messages and broker.messages[-1][1] == last, "the last report has come")

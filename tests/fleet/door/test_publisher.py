@@ -172,7 +172,7 @@ def test_reports_refused_login_and_recovers_after_fix(tmp_path, caplog):
 
 @contextlib.contextmanager
 def hanging(broker):
-    """The broker's process stands still: what is sent to it arrives, and nothing is answered."""
+    """Stop the broker's process: what is sent to it arrives, and nothing is answered."""
     os.kill(broker.pid, signal.SIGSTOP)
     try:
         yield

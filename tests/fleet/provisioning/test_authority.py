@@ -37,7 +37,7 @@ def pem(*certificates: x509.Certificate) -> bytes:
 def verify(
     folder: Path, leaf: authority.CertifiedKey, *trusted: x509.Certificate, purpose: str, more: tuple = ()
 ):
-    """What `openssl verify` says, with what a strict reading of RFC 5280 asks for."""
+    """Return the output of `openssl verify` under a strict reading of RFC 5280."""
     (folder / "ca.pem").write_bytes(pem(*trusted))
     (folder / "leaf.pem").write_bytes(pem(leaf.certificate))
     (folder / "chain.pem").write_bytes(pem(*leaf.chain) or pem(leaf.certificate))

@@ -36,7 +36,7 @@ ROOT = os.geteuid() == 0
 
 @pytest.fixture
 def outside() -> Iterator[Path]:
-    """A folder that only its owner may enter, as homes are; pytest's own closes behind others' backs."""
+    """Provide a folder that only its owner may enter, as homes are, unlike those of tmp_path."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
@@ -63,7 +63,7 @@ def shell(command: str, cwd: Path) -> str:
 
 @contextlib.contextmanager
 def running(command: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """A command in a terminal of its own, ended as by Ctrl-C."""
+    """Run a command in a terminal of its own, and end it with Ctrl-C."""
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(
             ["sh", "-c", "exec " + command],
@@ -84,7 +84,7 @@ def running(command: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def printed(text: str) -> list[str]:
-    """The commands in what was printed, in their order."""
+    """Return the printed commands in their order."""
     lines = text[text.index("next") :].replace("\\\n", " ").splitlines()
     return [line.strip() for line in lines if line.startswith("     ")]
 
@@ -100,7 +100,7 @@ def allowed(port: int, tls: ssl.SSLContext, broker: subprocess.Popen) -> bool:
 
 
 def board_of(folder: fleet_folder.FleetFolder, work: Path) -> tuple[settings.DeviceSettings, Path]:
-    """The only board of a folder, and the file with what it shows the broker."""
+    """Return the only board of a folder, and the file with its credentials."""
     (path,) = (folder.path / "devices").glob("*.settings.json")
     board = settings.load_settings(path)
     assert board.mqtt_cert is not None
@@ -111,7 +111,7 @@ def board_of(folder: fleet_folder.FleetFolder, work: Path) -> tuple[settings.Dev
 
 
 def one_report(board: settings.DeviceSettings, experiment: bytes) -> bytes:
-    """What a board with these settings reports to the experiment as the broker retains it."""
+    """Return what a board with these settings reports for the experiment that the broker retains."""
     slots = MemoryStorage()
     ldp_client.provision(slots, consent=True)
     assert board.key is not None
@@ -126,7 +126,7 @@ def one_report(board: settings.DeviceSettings, experiment: bytes) -> bytes:
 
 
 def reports_and_counts(visitor: Visitor, board: settings.DeviceSettings, store: Path) -> None:
-    """The board gets the experiment and reports; returns once the store has counted its report."""
+    """Let the board receive the experiment and report; return once the store has counted its report."""
     with Store(f"sqlite:///{store}", create=False) as counted:
         (version,) = counted.experiments()
         visitor.subscribe(topics.experiment_topic("home", version.experiment.name))

@@ -340,7 +340,7 @@ def test_refuses_settings_of_another_board(used: Bench):
 
 
 def quick(bench: Bench, **changes: str) -> Path:
-    """The example application without its ten seconds for ctrl-C."""
+    """Return the example application without its ten seconds for ctrl-C."""
     source = (ROOT / "device" / "main.py").read_text()
     for name, value in {"START_DELAY_S": "0", "START_SPREAD_S": "1", **changes}.items():
         source, count = re.subn(rf"(?m)^{name} = \d+", f"{name} = {value}", source)

@@ -38,7 +38,7 @@ def payload() -> bytes:
 
 
 def asked(board, first: str = "") -> str:
-    """What a board says of an experiment that takes unary, and of what it could not import."""
+    """Return a board's answer to an experiment by unary, and the modules that it could not import."""
     return on_board(board, f"{first}PAYLOAD = {payload()!r}\n{ASK}")
 
 

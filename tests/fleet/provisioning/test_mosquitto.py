@@ -50,7 +50,7 @@ class Site:
         self.aggregator_port = folder.fleet.aggregator_port
 
     def board(self, device: str) -> ssl.SSLContext:
-        """A board of the fleet, with the certificate that it gets the first time it is asked for."""
+        """Return a board of the fleet, with the certificate that is made at its first use."""
         if not self.pem(device).exists():
             self.pem(device).write_bytes(self.folder.issue_device(device, now_utc()).to_pem())
         return context(self.folder, self.pem(device))
@@ -59,7 +59,7 @@ class Site:
         return self.folder.path / "devices" / f"{name}.pem"
 
     def named(self, name: str, until: datetime.datetime | None = None) -> ssl.SSLContext:
-        """A client with a certificate of the fleet's authority for any name."""
+        """Return a client with a certificate of the fleet's authority for any name."""
         now = now_utc() if until is None else until - datetime.timedelta(days=1)
         issued = authority.issue_client(self.folder.signer(), name, now, 1)
         self.pem(name).write_bytes(issued.to_pem())
@@ -69,7 +69,7 @@ class Site:
         return context(self.folder, self.folder.path / "aggregator/aggregator_1.pem")
 
     def arrives(self, aggregator: Visitor, board: Visitor, device: str) -> list[tuple[str, bytes]]:
-        """Reports and status that came to the aggregator until a last, allowed report of the board did."""
+        """Return reports and status that the aggregator got up to a last, allowed report of the board."""
         board.publish(f"{TOPIC}/report/{device}", b"last")
         until(lambda: aggregator.messages[-1:] == [(f"{TOPIC}/report/{device}", b"last")], "a last report")
         return [m for m in aggregator.messages[:-1] if "/experiment/" not in m[0]]

@@ -53,7 +53,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def board(folder: FleetFolder, name: str, **options):
-    """A client with a board's certificate."""
+    """Return a client with a board's certificate."""
     pem = folder.path / f"{name}.pem"
     if not pem.exists():
         pem.write_bytes(folder.issue_device(name, now_utc()).to_pem())
@@ -69,7 +69,7 @@ def counting(folder: FleetFolder, broker: FleetBroker, store: Store) -> Iterator
 
 
 def send(folder: FleetFolder, names: range) -> None:
-    """A report each of honest boards, acknowledged."""
+    """Send a report of each honest board, and wait for the acknowledgements."""
     for i in names:
         with board(folder, f"honest{i}") as honest:
             honest.publish(topics.report_topic(FLEET, f"honest{i}"), report.encode(experiment(), 1, 0))

@@ -57,7 +57,7 @@ class Site:
         return self.folder.path / "devices" / f"{name}.pem"
 
     def arrives(self, aggregator: Visitor, board: Visitor, device: str) -> list[tuple[str, bytes]]:
-        """What came to the aggregator until a last, allowed report of the board did."""
+        """Return what the aggregator got up to a last, allowed report of the board."""
         board.publish(f"{TOPIC}/report/{device}", b"last")
         until(lambda: aggregator.messages[-1:] == [(f"{TOPIC}/report/{device}", b"last")], "a last report")
         return aggregator.messages[:-1]
@@ -82,7 +82,7 @@ def refused(site: Site, pem: Path | None, **options) -> bool:
 
 
 def over_nats(folder: FleetFolder, pem: Path | None, act: Callable[[Client], Awaitable[object]]) -> object:
-    """What comes of an act as a client of NATS itself; raises its error."""
+    """Return the result of an act as a client of NATS itself, or raise its error."""
 
     async def run() -> object:
         said: list[Exception] = []
@@ -440,7 +440,7 @@ def test_an_aggregator_may_do_nothing_else_over_nats(site: Site, deed: str):
 
 
 def bounded(deed: Callable[[Client], Awaitable[object]]) -> Callable[[Client], Awaitable[object]]:
-    """The deed without its wait: a request that is refused is never answered."""
+    """Run the deed with a time limit: a request that is refused is never answered."""
 
     async def act(client: Client) -> None:
         try:

@@ -195,7 +195,7 @@ def test_acknowledged_reports_survive_sigkill_of_all_servers(servers: FleetServe
     config = ConsumerConfig("counted", "counted", filter_subject=report_subject(FLEET), ack_wait=10)
 
     async def ask(host: str, wanted: int) -> set[int]:
-        """What that many reports said; servers that have just come back leave requests unanswered."""
+        """Return that many answers; servers that have just come back leave requests unanswered."""
         url, found, end = f"tls://{host}:{folder.fleet.nats_port}", set(), time.monotonic() + WAIT_S
         while time.monotonic() < end:
             client = await nats.connect(url, tls=context(folder, aggregator(folder)), connect_timeout=10)

@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def scraped(collector) -> dict[tuple[str, ...], float]:
-    """What Prometheus reads: (name, values of the labels) -> number."""
+    """Return what Prometheus reads: (name, values of the labels) to number."""
     registry = CollectorRegistry()
     registry.register(collector)
     families = text_string_to_metric_families(generate_latest(registry).decode())

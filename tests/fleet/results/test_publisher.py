@@ -45,7 +45,7 @@ def days() -> dict[str, int]:
 def published(
     url: str, broker: MosquittoBroker, *more: str, protocol: str = "auto"
 ) -> Iterator[tuple[Served, Visitor]]:
-    """A served process on a store, and somebody who reads all results and discoveries."""
+    """Provide a served process on a store, and a reader of all results and discoveries."""
     with visit(broker.port, None, host="127.0.0.1") as reader:
         reader.connected()
         for topic in ("hushmote/v1/+/result/+", "homeassistant/#"):
@@ -58,7 +58,7 @@ def published(
 
 
 def last(reader: Visitor) -> dict[str, bytes]:
-    """What each topic holds."""
+    """Return what each topic holds."""
     return dict(reader.messages)
 
 
@@ -151,7 +151,7 @@ def test_a_worker_that_dies_is_one_line_and_comes_back(tmp_path: Path):
 
 
 def _worker(process: Served) -> int:
-    """The process id of the worker, once there is one."""
+    """Return the process id of the worker, once there is one."""
     children = Path(f"/proc/{process.process.pid}/task")
 
     def pids() -> list[int]:

@@ -20,7 +20,7 @@ NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
 
 
 def shown(runtime: tuple[str, ...], port: int, name: str) -> str:
-    """What the board prints."""
+    """Return what the board prints."""
     script = f"import read_result; read_result.show('127.0.0.1', 'home', {name!r}, port={port})"
     path = f"{ROOT / 'examples'}:{ROOT / 'device'}"
     board = subprocess.run(

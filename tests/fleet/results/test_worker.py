@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[datetime.datetime]:
-    """The times of all looks, which are made as ever."""
+    """Record the times of all looks, which are made as usual."""
     made, take_snapshot = [], worker.take_snapshot
 
     def counted(store, publication, at):

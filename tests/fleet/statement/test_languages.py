@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def numbers_in(text: str, language: Language) -> Counter[float]:
-    """The numbers of a text in a language, as a reader of it reads them."""
+    """Return the numbers in a text, parsed by the rules of its language."""
     decimal, thousands = (".", ",") if language == "en" else (",", "\u202f" if language == "fr" else ".")
     plain = (n.replace(thousands, "").replace(decimal, ".") for n in NUMBER.findall(text))
     return Counter(map(float, plain))

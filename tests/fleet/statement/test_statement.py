@@ -54,7 +54,7 @@ def english(phrase: Value) -> str:
 
 
 def label_of(made: dict[str, Any]) -> dict[str, str]:
-    """The label's answers as one text each, by the name of their question."""
+    """Return the label's answers as one text each, by the name of their question."""
     headings = words.words_in(made["language"]).texts
     return {question: " ".join(made["label"][headings[question]]) for question in words.QUESTIONS}
 

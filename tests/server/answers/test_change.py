@@ -89,8 +89,10 @@ def medians(moved: float, reports: int, rng: np.random.Generator) -> list[Estima
 @pytest.mark.slow
 @pytest.mark.parametrize(("moved", "reports"), [pytest.param(1, 20_000, marks=pytest.mark.long), (2, 5_000)])
 def test_median_change_is_detected_with_expected_power(moved: float, reports: int):
-    """100 pairs each, found in no fewer than a power of 0.74 leaves with chance 1e-10 (44 of 100). Where one
-    side's interval has to leave the other's, 10 and 36 of 100 are found."""
+    """Of 100 pairs each, at least 44 are found: what a power of 0.74 leaves with chance 1e-10.
+
+    Where one side's interval has to leave the other's, 10 and 36 of 100 are found.
+    """
     rng = np.random.default_rng(11)
     fleets = (medians(moved, reports, rng) for _ in range(100))
     rows = [changes(change.changed_readings(before, after, [0.5]))[2] for before, after in fleets]
@@ -100,8 +102,10 @@ def test_median_change_is_detected_with_expected_power(moved: float, reports: in
 
 @pytest.mark.slow
 def test_a_median_that_did_not_move_is_rarely_called_moved():
-    """200 pairs: as many p below 5 % as 5.5 % exceed with chance 1e-10 (of 20 edges, that of the least p is
-    below in twice as many)."""
+    """Of 200 pairs, as many have p below 5% as 5.5% exceed with chance 1e-10.
+
+    Of 20 edges, that of the least p is below in twice as many.
+    """
     rng = np.random.default_rng(12)
     pairs = (medians(0, 2_000, rng) for _ in range(200))
     rows = [changes(change.changed_readings(before, after, [0.5]))[2] for before, after in pairs]

@@ -41,8 +41,10 @@ def test_variance_error_includes_error_of_mean():
 @pytest.mark.slow
 @pytest.mark.parametrize("reports", [pytest.param(300, marks=pytest.mark.long), 20_000])
 def test_means_and_deviations_are_unbiased_with_correct_errors(reports: int):
-    """400 fleets: the mean of z² has a chi-squared distribution, a 6 % band on either side is allowed for
-    what is not normal; and the mean of z is below 6.5 of its errors (1e-10 each)."""
+    """In 400 fleets, the mean of z² has a chi-squared distribution, the mean of z is below 6.5 errors.
+
+    A band of 6% on either side is allowed for what is not normal. False alarms: 1e-10 each.
+    """
     experiment, f = number(64, 1), bell(64, 25, 9)
     x = np.arange(0.5, 64)
     mean = f @ x

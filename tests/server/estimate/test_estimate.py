@@ -30,7 +30,7 @@ each_experiment = pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda 
 
 
 def population(domain: int) -> np.ndarray:
-    """A skewed one with a peak."""
+    """Return a skewed population with a peak."""
     shares = 1 / (1 + np.arange(domain)) ** 1.2
     shares[domain // 2] += 0.5
     return shares / shares.sum()
@@ -93,7 +93,7 @@ def dense_weights(experiment: Experiment, counts: np.ndarray) -> tuple[np.ndarra
 
 
 def dense_stderr(experiment: Experiment, counts: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Standard errors by the rule, over the codes' true distribution; weights as of dense_weights."""
+    """Return the rule's standard errors over the codes' true distribution; weights as of dense_weights."""
     variance = np.zeros(weights.shape[1])
     for level in experiment.levels:
         part = slice(level.offset, level.offset + level.code_count)
@@ -298,8 +298,10 @@ def test_pool_by_reports_is_the_estimate_of_the_merged_histogram() -> None:
 
 
 def test_pooling_methods_agree_and_inverse_variance_errs_less() -> None:
-    """One pair of versions with 60,000 reports each; the two pools differ by less than 6.5 standard errors
-    (1e-10 for each of three statistics: their difference has a smaller error than either)."""
+    """Two versions with 60,000 reports each: the two pools differ by less than 6.5 standard errors.
+
+    The chance is 1e-10 for each of three statistics: their difference has a smaller error than either.
+    """
     rng = np.random.default_rng(11)
     weak, strong = designed("hh", 64, 0.5, fanout=4, cells=[4, 3, 3]), HH
     parts = [estimate(weak, fleet(weak, 60_000, rng)), estimate(strong, fleet(strong, 60_000, rng))]

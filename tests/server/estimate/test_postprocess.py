@@ -170,9 +170,12 @@ def test_projects_hierarchy_by_family_and_pool_by_largest_tree():
 
 
 def test_projection_does_not_harm_the_ranges_of_a_hierarchy():
-    """60 fleets of 30,000 reports over a narrow bell. The logarithm of the ratio of squared errors of all
-    ranges is on average 18 of its standard errors below that of 1.05: a fresh seed brings it above with a
-    chance of less than 1e-9. Projected on the simplex, which knows no tree, it is 36 above."""
+    """Compare 60 fleets of 30,000 reports over a narrow bell.
+
+    The logarithm of the ratio of squared errors of all ranges is on average 18 of its standard errors below
+    that of 1.05: a fresh seed brings it above with a chance of less than 1e-9. Projected on the simplex,
+    which knows no tree, it is 36 above.
+    """
     exp = designed("hh", 64, 1, fanout=2, cells=[2, 2, 2, 3, 3, 3])
     rng = np.random.default_rng(11)
     f = np.exp(-0.5 * ((np.arange(64) - 28.8) / 4) ** 2)
@@ -193,8 +196,11 @@ def test_projection_does_not_harm_the_ranges_of_a_hierarchy():
 @pytest.mark.slow
 @pytest.mark.parametrize("exp", [OLH, pytest.param(HH, marks=pytest.mark.long)], ids=["olh", "hh"])
 def test_smoothing_and_projection_reduce_error_if_smooth(exp):
-    """24 fleets of 3,000 reports. The mean logarithm of the ratio of squared errors is 7 to 25 of its
-    standard errors above 0: a fresh seed brings it below with a chance of less than 1e-9."""
+    """Compare 24 fleets of 3,000 reports.
+
+    The mean logarithm of the ratio of squared errors is 7 to 25 of its standard errors above 0: a fresh seed
+    brings it below with a chance of less than 1e-9.
+    """
     rng = np.random.default_rng(7)
     f = bell(exp.domain)
     errors = {name: [] for name in OF_ALL}
@@ -208,8 +214,11 @@ def test_smoothing_and_projection_reduce_error_if_smooth(exp):
 
 
 def test_projection_moves_missing_share_to_empty_bins():
-    """100 fleets of 1,000 reports, all boards with one value. The bias is 13 standard errors of the mean:
-    a fresh seed brings it above 0 with less than 1e-9, and raw's beyond the bound below as rarely."""
+    """Average 100 fleets of 1,000 reports, all boards with one value.
+
+    The bias is 13 standard errors of the mean: a fresh seed brings it above 0 with less than 1e-9, and raw's
+    beyond the bound below as rarely.
+    """
     rng = np.random.default_rng(8)
     one = np.eye(40)[11]
     found = []
@@ -224,7 +233,8 @@ def test_projection_moves_missing_share_to_empty_bins():
 def test_smooth_makes_shares_of_codes_without_any():
     """Squared distances to a bell, over that of an even guess: means of 20 fleets of 20,000 reports.
 
-    Of 1,000 fleets of other seeds the mean is 0.15, with a standard deviation of 0.2."""
+    Of 1,000 fleets of other seeds the mean is 0.15, with a standard deviation of 0.2.
+    """
     rng = np.random.default_rng(11)
     f = bell(50)
     off = [((smooth(draw(SW, f, 20_000, rng)).frequencies - f) ** 2).sum() for _ in range(20)]

@@ -116,8 +116,10 @@ def published(fanout: int) -> tuple[Level, ...]:
 
 @pytest.mark.parametrize(("fanout", "printed"), [(2, 0.557), (4, 0.531), (16, 0.663)])
 def test_hierarchies_match_or_beat_published_accuracy(fanout: int, printed: float) -> None:
-    """D = 256, e^ε = 3, N = 2^26, units of 1e-6, errors independent and of rare values; the collisions
-    counted exactly give up to 7 % less."""
+    """Compare at D = 256, e^ε = 3, N = 2^26, in units of 1e-6, errors independent and of rare values.
+
+    The collisions counted exactly give up to 7% less.
+    """
     levels = published(fanout)
     variances = [level_channel(level).variance * len(levels) for level in levels]
     got = mean_range_variance(hierarchy.tree(256, fanout, variances), variances) / 2**26 * 1e6
@@ -125,7 +127,7 @@ def test_hierarchies_match_or_beat_published_accuracy(fanout: int, printed: floa
 
 
 def levels_of(choice: Choice, domain: int, epsilon: int) -> list[Level]:
-    """What a board makes of a tree that was chosen."""
+    """Return the levels that a board builds from a chosen tree."""
     fields = {"v": 1, "name": "e", "type": "number", "low": 0, "high": 1000, "bins": domain, "window": "all"}
     fields |= choice.fields() | {"epsilon": epsilon}
     payload = json.dumps(fields | {"budget": {"rule": "unlimited"}}, separators=(",", ":")).encode()

@@ -43,7 +43,7 @@ def views(shape: tuple[int, ...], *asked: tuple[list[int], int, int]) -> Views:
 
 
 def indicator(shape: tuple[int, ...], parts: Parts) -> Floats:
-    """The share of the first cell of a marginal, shape (domain, 1)."""
+    """Return the share of the first cell of a marginal, shape (domain, 1)."""
     return factors.spread_out(np.eye(factors.size(shape, parts), 1), shape, parts)
 
 
@@ -150,8 +150,10 @@ def test_16_by_16_at_epsilon_2_reaches_documented_errors():
 )
 @pytest.mark.parametrize("epsilon", [1_000_000, 4_000_000])
 def test_no_other_weights_of_the_views_have_less_mean_variance(workload, epsilon):
-    """Over a grid of weights with the same cells, by exact variances of an even population; 2 % for rounding
-    and for errors that are taken as equal."""
+    """Search a grid of weights with the same cells, by exact variances of an even population.
+
+    2% are allowed for rounding and for errors that are taken as equal.
+    """
     statistics = np.stack(list(asked_by(workload)), axis=1)
     (choice,) = [c for c in designs(18, epsilon, workload) if c.mechanism == "views"]
     cells = {tuple(v): g for v, g in zip(choice.fields()["views"], choice.fields()["cells"], strict=True)}
@@ -177,7 +179,7 @@ def test_no_other_weights_of_the_views_have_less_mean_variance(workload, epsilon
 
 
 def asked_by(workload: Workload):
-    """A workload's statistics one by one, on 6 x 3 values."""
+    """Return a workload's statistics one by one, for 6 x 3 values."""
     shape = (6, 3)
     a = factors.spread_out(np.eye(6), shape, (0,)).T
     b = factors.spread_out(np.eye(3), shape, (1,)).T

@@ -49,7 +49,7 @@ def url(folder: Path) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path):
-    """A folder with a store in it that nobody has open."""
+    """Provide a folder with a store that no process has open."""
     made(f"sqlite:///{tmp_path / 'store.sqlite'}").close()
     return tmp_path
 
@@ -207,7 +207,7 @@ class TestReadOnly:
 
 
 def _as_nobody(url: str) -> str:
-    """What a child process without root's rights sees: the state, and how many reports."""
+    """Return what a child process without root's rights sees: the state, and how many reports."""
     reads, writes = os.pipe()
     child = os.fork()
     if not child:

@@ -23,7 +23,8 @@ def _here(
 class Workers:
     """Workers that run a function on each of some parts.
 
-    run  like _here(), which uses this process: yields each part's number and result, in any order
+    Args:
+        run: Like _here(), which uses this process: yields each part's number and result, in any order.
     """
 
     def __init__(self, run: Callable[..., Iterator[tuple[int, Any]]] = _here) -> None:

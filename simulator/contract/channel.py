@@ -24,7 +24,7 @@ class NotApplicable(Exception):
 
 
 def private(case: Case) -> str:
-    """No code is more than e^ε times likelier for one index, or for no reading, than for another."""
+    """Check that no code is more than e^ε times likelier for one index, or for no reading, than another."""
     most = case.experiment.epsilon
     try:
         pair = worst(case.exact)
@@ -47,7 +47,7 @@ def _input(index: int | None) -> str:
 
 
 def codes(case: Case) -> str:
-    """Every code is an integer in range(code_count), and each that has a chance is drawn."""
+    """Check that every code is an integer in range(code_count), and is drawn if it has a chance."""
     count = case.experiment.code_count
     possible = {code for chances in case.exact.values() for code in chances}
     for code in possible:
@@ -79,7 +79,7 @@ def _lengths(sequences: dict[Any, Fraction]) -> str:
 
 
 def law(case: Case) -> str:
-    """Check that the law is the exact distribution, for each index and for no reading."""
+    """Check that the mechanism's law is the exact distribution, for each index and for no reading."""
     mechanism, domain = case.mechanism, case.experiment.domain
     off = 0.0
     for index in range(domain + 1):
@@ -99,7 +99,7 @@ def law(case: Case) -> str:
 
 
 def odds(case: Case) -> str:
-    """Check that odds is the exact worst-case ratio of two readings, and at most e^ε."""
+    """Check that the odds are the exact worst-case ratio of two readings, and at most e^ε."""
     ratio = worst({index: case.exact[index] for index in case.indices}).ratio
     if ratio is None:
         raise PropertyBroken("odds cannot be finite: a code is impossible for some index")
@@ -146,7 +146,7 @@ def blanket(case: Case) -> str:
 
 
 def classes(case: Case) -> str:
-    """Strata and runs do not depend on the reading; codes of one class are equally likely."""
+    """Check that strata and runs do not depend on the reading, and codes of a class are equally likely."""
     mechanism, count = case.mechanism, case.experiment.code_count
     total = sum(mechanism.stratum_chances)
     if abs(total - 1) > _SAME:
@@ -198,7 +198,7 @@ def lift(case: Case) -> str:
 
 
 def fields(case: Case) -> str:
-    """Check that the fields make the same experiment again, and that it has words and answers."""
+    """Check that the fields make the same experiment again, with words and something to answer."""
     from ...server.experiments.payload import at_epsilon
 
     mechanism, experiment = case.mechanism, case.experiment

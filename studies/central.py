@@ -73,7 +73,6 @@ def run(parameters: CentralParameters, context: RunContext) -> StudyResult:
 
 
 def _choices(text: str, parameters: CentralParameters, risk: float) -> list[EpsilonChoice]:
-    """Return the result for each statistic of one universe."""
     data = _records(text)
     universe = Universe(
         data, len(data) - 1 if parameters.size is None and len(data) > 1 else parameters.size or 0
@@ -90,7 +89,7 @@ def _choices(text: str, parameters: CentralParameters, risk: float) -> list[Epsi
 
 
 def _prior(text: str, universe: Universe) -> Floats | None:
-    """Return the chance of each record to be the missing one, shape (records,), or None if uniform."""
+    """Return the chance of each record of being the missing one, shape (records,), or None if uniform."""
     if text == "uniform":
         return None
     count = len(universe.records)
@@ -191,7 +190,9 @@ def _after(row: Row, parameters: CentralParameters) -> list[TextTable | str]:
 def draw(path: Path, figure_data: tuple[list[tuple[str, list[EpsilonChoice]]], float]) -> None:
     """Write both bounds on the posterior against ε, a panel for each statistic, with the risk's line.
 
-    figure_data: universes, each with its name and the choices for the same statistics; and the risk.
+    Args:
+        path: The image.
+        figure_data: Universes, each with its name and the choices for the same statistics; and the risk.
     """
     from .drawing import COLOURS, heading, legend_below, panel, panels
 

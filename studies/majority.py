@@ -21,7 +21,7 @@ class MajorityParameters(StudyParameters):
 
 
 def run(parameters: MajorityParameters, context: RunContext) -> StudyResult:
-    """Work out the curve and the envelope for one report fewer, as many and one more."""
+    """Compute the curve and the envelope for one report fewer, as many and one more."""
     total = positive("the total", parameters.total)
     n = whole("the number of reports", parameters.reports, high=MOST_REPORTS - 1)
     rows = []

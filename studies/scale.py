@@ -52,7 +52,7 @@ _NUMBERS = (*(name for name, _ in _ROWS.values()), "regions", "brokers", "aggreg
 
 
 def run(parameters: ScaleParameters, context: RunContext) -> StudyResult:
-    """Work out a fleet's needs with each set-up, and the smallest set-up that suffices."""
+    """Compute a fleet's needs with each set-up, and the smallest set-up that suffices."""
     fleet = Fleet(
         parameters.boards,
         parse_duration(parameters.every),

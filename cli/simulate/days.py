@@ -21,7 +21,6 @@ DEVICES = 100_000
 
 
 def _course(options: SimulateOptions) -> tuple[Course, list[str]]:
-    """Return the course to simulate, and two lines that describe it."""
     days = DAYS if options.days is None else options.days
     definition = load(options.file)
     people, population = moving.choose_population(definition, options.population)
@@ -82,7 +81,6 @@ def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> N
 
 
 def _describe_calls(per_day: float) -> str:
-    """Describe how often a board calls report()."""
     if per_day == 1:
         return "each calls report() once a day"
     if per_day > 1:
@@ -91,7 +89,6 @@ def _describe_calls(per_day: float) -> str:
 
 
 def _describe_drift(definition: Definition, by: float) -> str:
-    """Describe how the truth moves."""
     if not by:
         return "the truth does not move"
     if definition.type == "number":

@@ -83,7 +83,7 @@ class Witness:
             self.drop()
 
     def drop(self):
-        """Record that a no is in force: no earlier report may reappear."""
+        """Record that an opt-out is in force: no earlier report may reappear."""
         self.dropped = list(self.reports.values())
 
     def handed_out(self, report):
@@ -144,7 +144,7 @@ class Board:
 
 
 def life(client_class, storage, witness):
-    """Provision, enroll, report, send, have an outage, a no and a yes, reboot, report more."""
+    """Provision, enroll, report, send, have an outage, an opt-out and an opt-in, reboot, report more."""
     try:
         ldp_client.provision(storage)
     except LedgerError:

@@ -63,10 +63,11 @@ class Times:
 class Costs:
     """The measurements.
 
-    ram             number of experiments -> bytes of static RAM on Cortex-M0+, by unsent reports
-    reporter_ram    static RAM that the reporter adds
-    stack           call -> bytes at the deepest point
-    reporter_stack  the same for the reporter's calls
+    Attributes:
+        ram: Number of experiments -> bytes of static RAM on Cortex-M0+, by unsent reports.
+        reporter_ram: Static RAM that the reporter adds.
+        stack: Call -> bytes at the deepest point.
+        reporter_stack: The same for the reporter's calls.
     """
 
     sizes: dict[str, Sizes]
@@ -101,7 +102,7 @@ def compiled(target: Target, folder: Path, source: Path, parts: Sequence[str]) -
 
 
 def linked(target: Target, folder: Path, objects: Sequence[Path]) -> int:
-    """Flash of a program of these objects that takes every public function, and of the libraries what they need."""
+    """Return the flash of a program with all public functions of these objects, and their libraries."""
     defined = subprocess.run(
         [target.compiler.replace("gcc", "nm"), "--defined-only", *map(str, objects)],
         capture_output=True,
@@ -163,7 +164,6 @@ def _ram(*lines: str) -> int:
 
 
 def _header(experiments: dict[str, bytes]) -> str:
-    """Return costs.h for cost.c."""
     signing_key = bytes(range(32))
     topic = f"hushmote/v1/{FLEET}/experiment/rr"
     signed = keys.sign_experiment(signing_key, topic, experiments["rr"], 1)

@@ -1,11 +1,11 @@
 """The site's files: the pages of docs/, and what they link to beside it.
 
-MkDocs knows one folder of pages. Here a page keeps its path from the project's folder, so that the links
+MkDocs supports one folder of pages. Here a page keeps its path from the project's folder, so that the links
 between docs/, benchmarks/ and the files at the top are the same on the site as in a clone.
 
-[a] [b] stays text, as elsewhere: mkdocstrings would take it for a link to a name of the code.
+[a] [b] stays text, as elsewhere: mkdocstrings would take it for a link to a name in the code.
 
-A comment stands for what a page has on the site alone: <!-- buttons --> makes the next line's links buttons,
+A comment marks content that only the site has: <!-- buttons --> makes the next line's links buttons,
 <!-- board --> is the board in the browser. Links to the notebook lead to a page that has its answers, too.
 """
 

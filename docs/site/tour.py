@@ -1,7 +1,7 @@
-"""examples/tour.ipynb with what it shows: run on the store of a demo, as a page in Markdown.
+"""examples/tour.ipynb with its outputs: run on the store of a demo, as a page in Markdown.
 
 Jupyter's converter and kernel would be twenty packages more. A cell here is a few lines of Python, and every
-answer knows how it is shown: as HTML, a picture, or text.
+answer can display itself: as HTML, a picture, or text.
 """
 
 import ast
@@ -27,7 +27,12 @@ _KEPT_S = 86_400  # then answers may look otherwise
 
 
 def page(notebook: Path, kept: Path) -> str:
-    """Return the notebook in Markdown, every cell run; kept: the folder that has an earlier run's page."""
+    """Return the notebook in Markdown, every cell run.
+
+    Args:
+        notebook: The file.
+        kept: The folder that has an earlier run's page.
+    """
     digest = hashlib.sha256(notebook.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16]
     found = kept / f"tour-{digest}.md"
     if not found.is_file() or found.stat().st_mtime < time.time() - _KEPT_S:

@@ -25,7 +25,7 @@ def hadamard(values):
 
 
 class Sketch:
-    """Hash functions, each with a row of `width` cells, and the bit that a report tells of one of them."""
+    """Hash functions, each with a row of `width` cells; a report reveals a bit of one of them."""
 
     def __init__(self, hashes, width, threshold):
         self.hashes, self.width = hashes, width
@@ -41,7 +41,7 @@ class Sketch:
         return ((((a * x + b) % prime * x + c) % prime) & np.uint64(self.width - 1)).astype(np.int64)
 
     def law(self, items, shares):
-        """Chance of each code where items have these shares, shape (items, n) to (codes, n)."""
+        """Return the chance of each code if items have these shares, shape (items, n) to (codes, n)."""
         total = shares.sum(axis=0)
         rows = []
         for row in range(self.hashes):
@@ -58,7 +58,7 @@ class Sketch:
         )
 
     def bias(self, items, statistic):
-        """Return the bias of sums of items' shares where every device holds one item, shape (items, n)."""
+        """Return the bias of sums of items' shares if every device holds one item, shape (items, n)."""
         together = np.zeros(statistic.shape)
         for row in range(self.hashes):
             places = self.cells(items, row), np.arange(len(items))
@@ -72,7 +72,7 @@ class Sketch:
         return -statistic.sum(axis=0) / (self.width - 1)
 
     def shares(self, counts, items):
-        """Apple's estimate of the share of each item, from the reports of each code."""
+        """Return Apple's estimate of the share of each item, from the reports of each code."""
         told = counts.reshape(self.hashes, self.width, 2)
         rows = hadamard(told[..., 0] - told[..., 1])
         means = np.zeros(len(items))
@@ -160,7 +160,8 @@ class SketchDecoded(Decoded):
     def _collisions(self):
         """Return each share's bias in the implied population, and its mean square over other hash functions.
 
-        The second has what the value's own hash functions add: the squares of what shares a cell with it.
+        The second adds the contribution of the value's own hash functions: the squares of what shares a cell
+        with it.
         """
         sketch, held = self.mechanism.sketch, self.implied
         items, hashes, width = np.arange(len(held)), sketch.hashes, sketch.width

@@ -97,7 +97,7 @@ def _hex(count):
 
 
 def _micro(low, high):
-    """Epsilon as people write it, or its square, in millionths."""
+    """Return a validator of an epsilon as people write it, or its square, in millionths."""
 
     def check(value):
         value = Decimal(str(cv.float_(value))) * 1_000_000

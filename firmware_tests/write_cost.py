@@ -51,7 +51,7 @@ class Report:
 
     mechanism: str
     domain: int
-    modules: str  # with commas: the files beside ldp_client.py that it needs
+    modules: str  # the files beside ldp_client.py that it needs, separated by commas
     kept: int
     room: int
     garbage: int

@@ -47,7 +47,7 @@ FLEET, DEVICE = "home", "desk"
 NAME = "room_temp"  # the experiment that the example application for boards knows
 FOLDER = Path("hushmote-try")
 _SPEED = 1800  # an hour of the board's sleep passes in two seconds
-_MQTT_PORT = 1883  # of what docs/first-report.md starts, which finds the board's settings fit
+_MQTT_PORT = 1883  # the port in docs/first-report.md, so that the board's settings fit it
 _WAIT_S = 120.0  # for a process that has started, and for reports that the broker has
 _QUESTION = """name = "room_temp"
 purpose = "A first try: how warm is it at this desk?"
@@ -112,7 +112,7 @@ def run(place: Place, consent: Callable[[bool], bool]) -> BoardResult:
     interpreter = interpreters.for_board()  # before anything is made
     broker = open_broker(place.broker)
     _check_off(place.folder)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the processes below would outlive it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or the processes below would outlive it
     folder = place.folder
     output_folder(folder)
     keys = _keys(folder / "master.key")

@@ -229,7 +229,7 @@ def _first_line(running: subprocess.Popen[str]) -> str:
 
     def read() -> None:
         lines.put(stream.readline().strip())
-        for _ in stream:  # else a full pipe would stop the process
+        for _ in stream:  # otherwise a full pipe would stop the process
             pass
 
     Thread(target=read, daemon=True).start()

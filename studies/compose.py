@@ -17,9 +17,9 @@ from .curves import FIGURE_THEOREMS, line_style
 from .frame import RunContext, StudyParameters, StudyResult
 from .mixed_list import TITLES, ComposedRow, compose
 
-_NEXT_TO_NOTHING = 0.5  # a δ from which on nothing of worth is promised
+_NEXT_TO_NOTHING = 0.5  # from this δ on, a guarantee is worthless
 _LDP = (Kind.PURE, Kind.APPROXIMATE)
-_PREFIXES, _FEW_PREFIXES = 40, 10  # that are drawn; the fewer where there are more than _MANY different ε
+_PREFIXES, _FEW_PREFIXES = 40, 10  # numbers of points to draw; the lower one for more than _MANY different ε
 _MANY = 50
 _SLACKS = np.geomspace(1e-12, 0.3, 13)
 

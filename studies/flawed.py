@@ -177,7 +177,7 @@ def _believed(domain: int, epsilon: float, fanout: int, no_hash: bool) -> Experi
 def _ran(domain: int, epsilon: float, fanout: int, no_hash: bool, lie: bool) -> Experiment:
     experiment = _believed(domain, epsilon, fanout, no_hash)
     if lie:
-        experiment = copy.deepcopy(experiment)  # the one that is shared stays private
+        experiment = copy.deepcopy(experiment)  # the shared one must stay unchanged
         for level in experiment.levels:
             level.threshold += round((ONE - level.threshold) / level.g)
     return experiment

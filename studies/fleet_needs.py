@@ -23,8 +23,8 @@ GIB = 2.0**30
 TB = 1e12
 _IP_TCP = 40  # bytes of the headers of a packet, IPv4 without options
 _TLS_RECORD = 29  # of a record of TLS 1.2 with AES-GCM: header, nonce, tag
-_OPEN_PACKETS = 12  # of TCP and TLS until both ends are done
-_CONNECTED_S = 5.0  # how long a board that sleeps stays: Wi-Fi is up, its reports go out, it goes
+_OPEN_PACKETS = 12  # packets of TCP and TLS until both ends are finished
+_CONNECTED_S = 5.0  # how long a sleeping board stays connected to send its reports, once Wi-Fi is up
 
 MOSQUITTO, NATS = "mosquitto", "nats 3"
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
@@ -225,7 +225,7 @@ def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
     broker_us = arriving * opened + pings * of[f"{kind} ping"] + report * of[f"{kind} report"]
     broker_us += report * of.get(f"{kind} deliver", 0.0)
     divided, every = standing * of[f"{kind} connection"], 0.0
-    if kind == NATS:  # a status is in all three servers, and an entry in each server's list
+    if kind == NATS:  # each of three servers has a status, and an entry in its list
         every = fleet.boards * (of[f"{kind} retained"] / 3 + of["nats listed"])
     else:
         divided += fleet.boards * of[f"{kind} retained"]

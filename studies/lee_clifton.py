@@ -33,7 +33,7 @@ from .sensitivity import (
     world_values,
 )
 
-_FEW = 256  # distinct values; above it sums go along the sorted values
+_FEW = 256  # distinct values; for more, sums run along the sorted values
 MOST_WORLDS = 1_000_000
 """Possible worlds whose posteriors are computed one by one, at most."""
 
@@ -281,7 +281,7 @@ def choose_epsilon(
         if prior is not None:
             raise
         gap = spread(query, universe)
-        refused = str(e) if gap else ""  # worlds that no answer tells apart need no going through
+        refused = str(e) if gap else ""  # worlds that no answer distinguishes need not be enumerated
         _check_sensitivity(sensitivity, gap)
     largest = None if worlds is None or worlds.prior is None else float(worlds.prior.max())
     most = upper_epsilon(risk, universe.worlds, gap / sensitivity if sensitivity else 0.0, largest)

@@ -81,7 +81,7 @@ def _raw(n: np.ndarray, total: float) -> np.ndarray:
     needed, goal = n - _half(n) + 1, special.expit(-total)
     lie = np.maximum(special.betaincinv(needed, _half(n), goal), np.finfo(float).tiny)
     epsilon = np.where(lie < 0.5, np.log1p((1 - 2 * lie) / lie), 0.0)
-    # The library's inverse goes astray here and there where the goal is tiny (n = 5 at a total of 300).
+    # The library's inverse is sometimes wrong if the goal is tiny (n = 5 at a total of 300).
     right = np.abs(special.betainc(needed, _half(n), lie) - goal) <= _ROUNDING * goal
     epsilon = np.where(right, epsilon, _by_bisection(np.where(right, 1.0, n), total))
     return np.where(n == 1, total, epsilon * (1 - _ROUNDING))

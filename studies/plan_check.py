@@ -33,13 +33,13 @@ from ..simulator import vectorised
 from ..simulator.worker_pool import THIS_PROCESS, Workers
 from .frame import Row, RunContext, StudyParameters, StudyResult, table
 
-FALSE_ALARM = 1e-4  # chance that a row says no where the prediction is right
+FALSE_ALARM = 1e-4  # chance that a row disagrees although the prediction is right
 MOST_REPORTS = 50_000_000  # in all fleets of one row
-_FEWEST_REPORTS = 30  # of a level: below, the prediction takes too much for granted
+_FEWEST_REPORTS = 30  # reports of a level; below, the prediction's assumptions fail
 _MANY_REPORTS = 300  # of a level, in a part of a fleet
-_SLACK = 0.01  # of the error: that much a right prediction may be off, being one for many reports
+_SLACK = 0.01  # part of the error: a right prediction may be off by this much, since it assumes many reports
 _AT_ONCE = 25  # fleets of a part that a worker draws
-_TAILS = 16  # places whose fourth moments are looked at
+_TAILS = 16  # places whose fourth moments are computed
 
 _DrawReports = Callable[[np.random.Generator], int]
 

@@ -19,13 +19,22 @@ from numpy.typing import NDArray
 from ..device import reporter_base
 from ..server.errors import HushmoteError
 
-_SYN_AGAIN_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # TCP's own waits where nobody takes it
+_SYN_AGAIN_S = (
+    1.0,
+    2.0,
+    4.0,
+    8.0,
+    16.0,
+    32.0,
+    64.0,
+    128.0,
+)  # TCP's own waits if nobody accepts
 
-# Events: a board's next attempt, its SYN, work that has come in, a core that is done, a deadline.
+# Events: a board's next attempt, its SYN, work that has arrived, a core that has finished, a deadline.
 _ATTEMPT, _SYN, _CAME, _DONE, _DEADLINE = range(5)
 # Parts of a connection, in order; the first is the system's, the others each wait their turn at the broker.
 _TCP, _HELLO, _FINISH, _CONNECT, _SUBSCRIBE, _STATUS, _THERE = range(7)
-_NOWHERE = -1  # given up; all that is under way for it is void
+_NOWHERE = -1  # given up; all work for it is void
 
 
 class ArrivalError(HushmoteError):
@@ -172,7 +181,7 @@ class _Simulation:
         self._part = [_TCP] * n
         self._attempt = [0] * n  # attempts begun; another attempt's events are void
         self._waiting: deque[tuple[int, int, float]] = deque()  # in the backlog
-        self._work: list[tuple[int, int, int]] = []  # board -1: accept what waits
+        self._work: list[tuple[int, int, int]] = []  # board -1: accept the waiting connections
         self._free = max(int(server.cores), 1)
         self._open = self._most_open = 0
         self._connected = np.full(n, math.inf)
@@ -262,7 +271,7 @@ class _Simulation:
             chosen = int(self._rng.integers(len(work)))
             work[chosen], work[-1] = work[-1], work[chosen]
             board, attempt, part = work.pop()
-            if board < 0:  # all that wait are accepted in one go
+            if board < 0:  # all waiting connections are accepted at once
                 for one, its, when in self._waiting:
                     self._at(max(now, when), _CAME, one, its, _HELLO)
                 self._waiting.clear()

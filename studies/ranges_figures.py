@@ -162,7 +162,7 @@ def example(study: RangeStudy, path: Path) -> None:
     edges = np.arange(len(truth) + 1) - 0.5
     with figure(path, 2, 2) as (_, all_axes):
         for axes, (family, colour) in zip(all_axes, COLOUR.items(), strict=True):
-            # As many bars take ten times as long.
+            # That many bars would take ten times as long.
             axes.stairs(study.example[family], edges, fill=True, color=colour, label="estimate")
             axes.step(days, truth, where="mid", color="#000000", linewidth=1.2, label="counts")
             off = findings.number(findings.rms(study.example[family] - truth))

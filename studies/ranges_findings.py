@@ -19,9 +19,9 @@ from .structures import Structure
 # A point this far from its prediction disagrees: by chance once in 1.7 million points.
 DISAGREES = 5.0
 
-_RANGES = 47  # of a length, where only theory is asked; a prime, so that they do not fall in step with a tree
+_RANGES = 47  # ranges of a length in theory alone; a prime, so that they do not align with a tree
 
-# What is switched on to find a surprise's cause: one at a time, and as the thesis had them.
+# The flaws to find a surprise's cause: one at a time, and all together, as in the thesis.
 CASES = {
     "all correct": CORRECT,
     "lie from all cells": Flaws(lie=True),

@@ -31,8 +31,8 @@ LENGTHS = {
 FLAW_SHARES = (1 / 512, 1 / 128, 1 / 32, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95)
 EVEN_LENGTHS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128)
 FAMILIES: tuple[str, ...] = ("central flat", "central hierarchy", "local flat", "local hierarchy")
-BINS = np.linspace(-5.1, 5.1, 52)  # of standardised errors; one is about 0, where whole numbers pile up
-_MOST_REPORTS = 20_000_000  # of local structures at one ε; where records are more, there are fewer fits
+BINS = np.linspace(-5.1, 5.1, 52)  # one bin is around 0, where whole numbers accumulate
+_MOST_REPORTS = 20_000_000  # reports of local structures at one ε; with more records, there are fewer fits
 _FEWEST_FITS = 3
 
 
@@ -315,13 +315,13 @@ def run_design(design: RangeDesign, own: Daily | None, context: RunContext) -> R
         StudyError: If the series is too short.
     """
     if context.seed is None:
-        safe_source()  # says at once where OpenDP is missing
+        safe_source()  # fails at once if OpenDP is missing
     if own is not None:
         design = fitting_design(design, own)
     series_for = own.cut if own is not None else default_series
     todo = cells(design, series_for, context.seed)
     total = sum(cell.cost for cell in todo)
-    order = sorted(range(len(todo)), key=lambda i: -todo[i].cost)  # so that none is late
+    order = sorted(range(len(todo)), key=lambda i: -todo[i].cost)  # so that no long cell is left for the end
     work = [todo[i] for i in order]
     done = context.workers.map(run_cell, work, advance=lambda cell: context.advance(cell.cost / total))
     results = dict(zip(order, done, strict=True))

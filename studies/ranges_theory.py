@@ -116,7 +116,7 @@ def channel_law(
         w = butterfly.class_weights(level, r) * scale
         w -= law_of_codes @ w
         second += (w.T * law_of_codes) @ w / chance
-        # What a value adds to the answer on average, whatever the level's code: own support and others'.
+        # A value's mean contribution to the answer, whatever the level's code: its own support and others'.
         own = (true.p - true.q) * scale * r
         base = (true.q - used.q) * scale * r.sum(axis=0)
         by_value += np.repeat(own, level.width, axis=0)[:domain] + base

@@ -49,7 +49,7 @@ _WORDS: dict[Attack, str] = {
     "kept": "noise drawn once and kept",
     "boards": "reports of boards",
 }
-_ONCE: tuple[Attack, ...] = ("kept", "boards")  # the same answers, or none, however often one asks
+_ONCE: tuple[Attack, ...] = ("kept", "boards")  # the same answers, or none, however often he asks
 
 
 def attack_label(attack: Attack) -> str:
@@ -270,7 +270,7 @@ def run(parameters: ReconstructionParameters, context: RunContext) -> StudyResul
     """Run all attacks."""
     check_epsilon(micro_nats(parameters.epsilon, StudyError), StudyError, original=parameters.epsilon)
     epsilon, outcomes = parameters.epsilon, study(parameters.epsilon, context, RUNS)
-    # What ε lets anybody get right who knows nothing before: e^ε / (1 + e^ε).
+    # What ε lets someone without prior knowledge get right: e^ε / (1 + e^ε).
     allowed, per_day = float(special.expit(epsilon)), float(flights().cut(DAYS).counts.mean())
     json = {"epsilon": epsilon, "records": RECORDS, "days": DAYS, "runs": RUNS, "allowed_share": allowed}
     output: list[TextTable | str] = []

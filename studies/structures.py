@@ -217,7 +217,7 @@ class CentralHierarchy(Structure):
         noise = source.noise.draw(sum(tree.nodes), self.sensitivity(tree), epsilon)
         parts = np.split(noise, np.cumsum(tree.nodes)[:-1])
         noisy = [(c + z).astype(float) for c, z in zip(node_counts(tree, counts), parts, strict=True)]
-        # Where the root is private its level takes no part of what is missing: solve() ignores the 0.
+        # A private root's level takes no part of the difference: solve() ignores the 0.
         root = float(counts.sum()) if self.public_root else 0.0
         return fitted(hierarchy.solve(tree, noisy, root)[-1])
 

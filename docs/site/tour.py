@@ -23,7 +23,7 @@ _TOP = """*Run when this site was built, on the store that `make demo` leaves.
 [The notebook itself](tour.ipynb) is for Jupyter.*"""
 
 _STYLED = re.compile(r'<style scoped>.*?</style>|( border="1")? class="dataframe"')  # of pandas
-_KEPT_S = 86_400  # then answers may look otherwise
+_KEPT_S = 86_400  # by then answers may look different
 
 
 def page(notebook: Path, kept: Path) -> str:

@@ -9,11 +9,11 @@ from hcms import Sketch
 
 from hushmote.server.mechanisms import Mechanism, Stratum, TextSearch
 
-_COMMON = 80  # pieces of each place that words are put together of
+_COMMON = 80  # pieces of each place from which words are assembled
 _MOST_WORDS = 100_000  # of one hash
-_SURE = 1.9  # standard deviations by which a piece is among them about 97 times in 100
+_SURE = 1.9  # in standard deviations: a piece is among them about 97 times in 100
 _CHANCE = 50  # random items for each word that is tried
-_INSIDE = "·"  # a letter inside a word that is not of the alphabet
+_INSIDE = "·"  # a letter inside a word that is not in the alphabet
 
 
 class FragmentPuzzle(Mechanism):

@@ -115,7 +115,7 @@ def randomize_sfp(exp, index, rng):
     while draw >= exp.weights[piece]:
         draw -= exp.weights[piece]
         piece += 1
-    item = rng.below(1 << 24) if exp.domain > 1 << 24 else 0  # drawn in any case, of no reading
+    item = rng.below(1 << 24) if exp.domain > 1 << 24 else 0  # always drawn, for no reading
     if index is not None:
         item = pieces_of(exp, index)[piece]
     return piece * 2 * exp.hashes * exp.width + bit_of(exp, item, rng)

@@ -375,7 +375,7 @@ class BaseReporter:
                 self._kept.absent(name)
 
     def _due(self, now):
-        """Return the report to send next, if one is due; now: without the random delay."""
+        """Return the report to send next, if one is due. With `now`, the random delay is left out."""
         if self._acknowledged is not None and not self._confirm():
             return None
         reports = self._client.outbox()

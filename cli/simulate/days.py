@@ -64,7 +64,6 @@ def fill_store(options: SimulateOptions, url: str) -> None:
 
 
 def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> None:
-    """Print rows of a window, its reports, the truth, and the estimate with its interval."""
     scale, unit = (1.0, definition.unit) if definition.type == "number" else (100.0, "%")
     headings = ("window", "reports", "truth", "estimate", "95% interval")
     heading = f"{title}{f', {unit}' if unit else ''}"

@@ -5,9 +5,9 @@
 300 and 200 boards, mosquitto and a NATS server: ten minutes. --quick: 60 boards, mosquitto.
 
 The boards are the shipped AsyncReporter with its own back-off and time-outs, in one process; the broker
-speaks TLS 1.2 with certificates on either side. So that a few hundred boards are too many for it, a
-control group of Linux lets the broker run for a small part of a core only (it needs root). First boards that
-meet the whole broker say what one of them costs it; then all come at once, and then within spread_s. The
+speaks TLS 1.2 with certificates on either side. To make a few hundred boards too many for it, a control group
+of Linux lets the broker run for a small part of a core only (it needs root). First, boards that connect to
+the whole broker measure the cost of one of them; then all come at once, and then within spread_s. The
 simulation gets those costs and that part of a core. Loopback only.
 
 Writes benchmarks/results/arrival.json.
@@ -90,7 +90,14 @@ def rows_of(kind: str) -> list[dict]:
 
 
 def server_of(kind: str, cost: float, hello: float, share: float) -> Server:
-    """Return the simulated broker; cost, hello: processor seconds of a board, and of a first answer."""
+    """Return the simulated broker.
+
+    Args:
+        kind: "mosquitto" or "nats".
+        cost: Processor seconds of a board.
+        hello: Processor seconds of a first answer.
+        share: The part of them until the first answer.
+    """
     # Division of the work after the broker's signature, in µs: TLS, CONNECT, SUBSCRIBE, status.
     plain, tls = rows_of(kind)
     parts = [tls["connect_us"] - tls["hello_us"] - plain["connect_us"], plain["connect_us"]]

@@ -3,11 +3,11 @@
     python benchmarks/broker_kills.py [--broker nats] [--kills 15] [--quick]
 
 30 boards publish at QoS 1, 1,500 reports a second together, and mosquitto is killed again and again: while
-the aggregator is away, so that all waits in its queue, and while it is connected. Lost is what a board was
-told was received - by its PUBACK, or by a PINGRESP after it - and what is not in the store at the end. With
---broker nats three servers are killed, and lose their power at once with all that was not synced, beside one
-of mosquitto's cases. Then the cost: how many reports a second 40 boards get acknowledged at full speed, at
-best, while many wait in the queue already. Writes benchmarks/results/broker_kills.json or
+the aggregator is offline, so that all reports wait in its queue, and while it is connected. A report is lost
+if its board got an acknowledgement (a PUBACK, or a PINGRESP after it) and it is not in the store at the end.
+With --broker nats three servers are killed, and lose their power at once with all that was not synced, beside
+one of mosquitto's cases. Then the cost is measured: the largest number of reports per second that 40 boards
+get acknowledged, while many wait in the queue already. Writes benchmarks/results/broker_kills.json or
 broker_kills_nats.json.
 """
 
@@ -38,9 +38,10 @@ _ROUNDS = 3
 class Case:
     """A broker's settings, and the boards' wait for it.
 
-    settings  lines of mosquitto.conf
-    hold_s    a board's wait beyond the PUBACK, see Board
-    sync      how often NATS servers sync; None: it is mosquitto
+    Attributes:
+        settings: Lines of mosquitto.conf.
+        hold_s: A board's wait beyond the PUBACK, see Board.
+        sync: How often NATS servers sync; None: it is mosquitto.
     """
 
     name: str
@@ -93,7 +94,7 @@ def faults(kills: int, away: bool, seed: int, nats: bool) -> list[Fault]:
 
 
 def lost(setting: Setting, plan: list[Fault]) -> dict:
-    """Kill and count."""
+    """Kill the broker again and again, and count the lost reports."""
     with tempfile.TemporaryDirectory() as folder:
         verdict = chaos_run.run(Path(folder), f"sqlite:///{folder}/store.sqlite", plan, setting)
     assert not verdict.strange, verdict

@@ -71,8 +71,9 @@ def brokers(
 
     Args:
         kind: "mosquitto", or "nats" and the number of servers.
-        settings: Of mosquitto.
-        ca, own: Certificates, if it requires them from boards; None without TLS.
+        settings: Lines of mosquitto's configuration.
+        ca: The authority's certificate, if the broker requires certificates from boards; None without TLS.
+        own: The broker's certificate and key in one file; None without TLS.
     """
     if kind == "mosquitto":
         lines = (f"cafile {ca}", f"certfile {own}", f"keyfile {own}", "require_certificate true")
@@ -171,10 +172,16 @@ def drain(
 ) -> dict[str, Any]:
     """Run bare(), aggregate() or similar until they have counted `count`.
 
-    Returns seconds, their CPU seconds, and for aggregators the peak memory and the seconds of commits.
-
     Args:
+        target: The function that each process runs.
+        broker: Its address: a port, or a URL of NATS servers.
+        count: How many reports they have to count together.
+        *rest: Further arguments of the function.
+        members: How many processes run it.
         part: Largest share of a core for each; None for no limit.
+
+    Returns:
+        Seconds, CPU seconds, and for aggregators the peak memory and the seconds of commits.
     """
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []

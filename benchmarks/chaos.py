@@ -2,11 +2,11 @@
 
     python benchmarks/chaos.py [--broker nats] [--kills 240] [--seed 1] [--jobs 1] [--quick]
 
-The long form of tests/whole/test_chaos.py; tests/support/chaos_run.py says what is disturbed and what must
-hold. Each campaign runs series of faults against new stores, with other seeds and batch sizes, until it has
-had its share of the kills. A kill is a SIGKILL of an aggregator, of mosquitto, of PostgreSQL or of NATS
-servers, of several at once too, or their power cut; what else disturbs is told beside. Writes
-benchmarks/results/chaos.json or chaos_nats.json, and exits with 1 where anything was lost or counted twice.
+The long form of tests/whole/test_chaos.py; tests/support/chaos_run.py defines the disturbances and
+conditions. Each campaign runs series of faults against new stores, with other seeds and batch sizes, until it
+has had its share of the kills. A kill is a SIGKILL of an aggregator, of mosquitto, of PostgreSQL or of NATS
+servers, of several at once too, or their power cut; other disturbances are counted apart. Writes
+benchmarks/results/chaos.json or chaos_nats.json, and exits with 1 if anything was lost or counted twice.
 """
 
 import sys
@@ -54,10 +54,11 @@ _AT_SITES = replace(_CLUSTER, sites=True, sync="always")
 class Campaign:
     """A part of the kills: their faults, and the setting that they disturb.
 
-    share     of the kills
-    weights   of the faults
-    postgres  whether the store is PostgreSQL, otherwise SQLite
-    promised  whether nothing may be lost
+    Attributes:
+        share: Of the kills.
+        weights: Of the faults.
+        postgres: Whether the store is PostgreSQL, otherwise SQLite.
+        promised: Whether nothing may be lost.
     """
 
     name: str

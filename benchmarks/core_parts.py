@@ -11,7 +11,7 @@ NEEDS = "it needs root, and control groups of Linux at /sys/fs/cgroup"
 
 
 def possible() -> bool:
-    """Return whether this machine allows it."""
+    """Return whether this machine supports it."""
     if _old():
         return os.access(_V1, os.W_OK)
     return os.access(_V2, os.W_OK) and "cpu" in _read(_V2 / "cgroup.subtree_control").split()

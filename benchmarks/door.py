@@ -1,17 +1,17 @@
-"""Reports a second through the HTTP door and by MQTT directly, and the effect of a flood of requests.
+"""Reports per second through the HTTP door and by MQTT directly, and the effect of a flood of requests.
 
     python benchmarks/door.py [--quick]
 
 Side by side: a real mosquitto, `hushmote serve` on SQLite and `hushmote door`, each a process of its own. A
 client publishes reports of as many devices with QoS 1, CLIENTS of them unacknowledged at a time; then the
 same number go through the door over CLIENTS kept connections, each waiting for its 204. Three rounds in turn;
-the median is told. Every 204 must be counted once at the end.
+the result is the median. Every 204 must be counted once at the end.
 
-Flood: a door with its usual limits, 200 requests a second of one address, is offered FLOOD a second over
-FLOODING connections for some seconds, by a client that waits for no answer, while /healthz of door and
-aggregator are asked every 0.1 s. Told are how many the door's connections took, the answers by status, the
-door's memory before and its peak, the slowest /healthz, and the longest time that the aggregator's loop did
-not come round. Writes benchmarks/results/door.json.
+Flood: a door with its usual limits, 200 requests per second from one address, receives FLOOD per second over
+FLOODING connections for some seconds, from a client that does not wait for answers, while /healthz of door
+and aggregator are asked every 0.1 s. The results are how many the door's connections took, the answers by
+status, the door's memory before and its peak, the slowest /healthz, and the longest time that the
+aggregator's loop was blocked. Writes benchmarks/results/door.json.
 """
 
 import asyncio

@@ -3,12 +3,12 @@
     python benchmarks/findings.py [--quick] [constant] [rhythm] [steps] [differences]
 
 4,000 fleets, 500 of each further kind without a change, with randomized response at ε = 1 and 4,000 reports
-a day if nothing else is said. "constant": fleets in which nothing changes for 365 days, over one question,
+a day unless stated otherwise. "constant": fleets in which nothing changes for 365 days, over one question,
 three questions, two versions, a median, a mean, a pair's shares, few and rare answers. "rhythm": day and
 night, weekdays and weekends, for six weeks. "steps": half the width of a day's interval, on seven days; the
-interval of the reported size; and the step that is said to be detectable. "differences": a pair's two shares,
-which do not differ, compared each day over the newest seven days, for 365 days and 400 fleets. Writes
-benchmarks/results/findings.json.
+interval of the reported size; and the smallest step that is stated to be detectable. "differences": a pair's
+two shares, which do not differ, compared each day over the newest seven days, for 365 days and 400 fleets.
+Writes benchmarks/results/findings.json.
 """
 
 import datetime
@@ -243,7 +243,7 @@ def step_rows(options: Options) -> list[dict]:
 
 
 def difference_rows(options: Options) -> list[dict]:
-    """Return how often pairs without a difference are said to differ within a year."""
+    """Return how often pairs without a difference are reported to differ within a year."""
     rng, fleets = np.random.default_rng(), 4 if options.quick else FLEETS // 10
     crash = np.array([0.9, 0.1])
     shares = np.concatenate([np.outer([0.5, 0.45], crash).ravel(), [0.025, 0.025]])

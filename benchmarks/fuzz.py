@@ -5,7 +5,7 @@
 The long form of tests/device/test_fuzz.py and tests/fleet/door/test_fuzz.py: the inputs and checks of
 tests/support/fuzz_inputs.py and fuzz_requests.py, from a generator's choices. One in twenty is a request to
 the HTTP door. Prints outcomes, exceptions and growth of memory, writes benchmarks/results/fuzz.json, and
-exits with 1 where anything undocumented came out.
+exits with 1 if there was an undocumented exception.
 """
 
 import asyncio

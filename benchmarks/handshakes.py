@@ -2,15 +2,15 @@
 
     python benchmarks/handshakes.py [--quick] [rows | retained]
 
-rows: up to 2,000 connections to mosquitto, 1 and 3 NATS servers: minutes. retained: what a board's status
-takes while it is away. --quick: 100 connections.
+rows: up to 2,000 connections to mosquitto, 1 and 3 NATS servers: minutes. retained: the memory for a board's
+status while it is offline. --quick: 100 connections.
 
-Each client does what a board does at a start: TCP, TLS 1.2 with P-256 certificates on both sides and no
-session taken up again, CONNECT with a last will, SUBSCRIBE to one retained experiment, its status at QoS 1
-and retained. Then it sends pings, and reports at QoS 1 that the broker keeps for an aggregator that is
-away: in a session (mosquitto), for a durable pull consumer (NATS, streams on all servers). Eight boards
-are at it at a time. The processor time is that of all servers together. hello: a board that goes after the
-first answer of the broker, whose signature was for nothing. Loopback only.
+Each client does what a board does at a start: TCP, TLS 1.2 with P-256 certificates on both sides and without
+session resumption, CONNECT with a last will, SUBSCRIBE to one retained experiment, its status at QoS 1 and
+retained. Then it sends pings, and reports at QoS 1 that the broker keeps for an absent aggregator: in a
+session (mosquitto), for a durable pull consumer (NATS, streams on all servers). Eight boards work at a time.
+The processor time is that of all servers together. hello: a board that leaves after the first answer of the
+broker, whose signature was wasted. Loopback only.
 
 Writes benchmarks/results/handshakes.json.
 """
@@ -143,7 +143,12 @@ async def each(boards: list[Board], what) -> None:
 
 
 async def keep_reports(where: int | str, context: ssl.SSLContext | None) -> None:
-    """Let the broker keep reports for an absent aggregator; where: an MQTT port, or NATS' URL."""
+    """Let the broker keep reports for an absent aggregator.
+
+    Args:
+        where: An MQTT port, or NATS' URL.
+        context: TLS with the aggregator's certificate, or None.
+    """
     if isinstance(where, int):
         aggregator = Board(-1, 0x2C)
         await aggregator.connect(where, context)
@@ -226,7 +231,6 @@ async def retained_bytes(port: int, pids: list[int], count: int) -> float:
 
 async def hello_us(port: int, pids: list[int], context: ssl.SSLContext, count: int) -> float:
     """Return the processor µs for a board that leaves once the broker has signed its answer."""
-
     before = cpu_s(pids)
     await each([Board(i) for i in range(count)], lambda _: handshake(port, context, whole=False))
     await asyncio.sleep(1)

@@ -1,9 +1,9 @@
-"""Reports a second: one aggregator beside a bare subscriber, and several of a share.
+"""Reports per second: one aggregator beside a bare subscriber, and several of a share.
 
     python benchmarks/ingest.py [--quick] [--reports N] [part ...]
 
-A fleet with keys has sent one authenticated report of each device, at QoS 1, while all that count were away.
-Then those that count connect at once, each in a process of its own, and drain what waits. Nobody publishes
+A fleet with keys has sent one authenticated report of each device, at QoS 1, while all counting processes
+were offline. Then they connect at once, each in a process of its own, and drain the queue. Nobody publishes
 meanwhile: the publishers take no share of the cores.
 
 bare: a paho subscriber of mosquitto that only counts and acknowledges, and the whole aggregator on SQLite
@@ -13,15 +13,16 @@ sqlite, postgresql: 1, 2 and 4 members of a shared subscription of mosquitto, on
 those of all servers, of all aggregators and of the database. What the cores of this machine hide is modelled
 from them, see modelled().
 members: the same on NATS servers beside mosquitto, on PostgreSQL with fsync on. Three processes publish, each
-1,000 at a time, to one server each where there are three. `sync` is how often a server syncs its files: with
+1,000 at a time, to one server each if there are three. `sync` is how often a server syncs its files: with
 "always", which `hushmote provision fleet` writes, a PUBACK outlives a power cut.
 parts: on three servers, where each aggregator has a tenth of a core and no more. So the machine has cores to
 spare for four of them, and servers and database have their relation to one another as on a machine with ten
-times as many: what two and four hinder each other at the consumer and in the store shows.
+times as many: this shows how much two and four aggregators slow each other down at the consumer and in the
+store.
 publishing: the store has ten experiments with 30 days each. `--publish` looks once in the time;
-`--publish-live 1` works them out all the time, in the process that `hushmote serve` uses. Three rounds;
-medians of the ratios to the same round without. CPU seconds are the aggregator's own process's. Where others
-use the machine only these can be compared.
+`--publish-live 1` computes the results all the time, in the process that `hushmote serve` uses. Three rounds;
+medians of the ratios to the same round without. CPU seconds are the aggregator's own process's. On a busy
+machine only these can be compared.
 
 Writes benchmarks/results/ingest.json, ingest_scale.json, ingest_nats.json and publishing.json.
 """
@@ -82,7 +83,12 @@ def measure(
     """Publish one report of every device for k absent members, and let them count.
 
     Args:
-        part: Largest share of a core for each of them.
+        kind: The broker, as for brokers().
+        members: How many aggregators count as one consumer group.
+        reports: The fleet and its reports.
+        folder: Where a store's file may be written.
+        store: The kind of database.
+        part: Largest share of a core for each aggregator; None for no limit.
     """
     count = len(reports.names)
     with database(store, folder, f"members{members}") as (url, server), brokers(kind) as (where, ports, pids):
@@ -109,7 +115,7 @@ def measure(
 
 
 def modelled(one: dict[str, float], members: int) -> float:
-    """Return the reports a second of k members if each process has its own core.
+    """Return the reports per second of k members if each process has its own core.
 
     k members do k times the work of one, whose own time and its database's are sequential, until the busiest
     server uses a core fully, or SQLite's commits, which are sequential, do.

@@ -5,11 +5,11 @@
 Designs grr (16 values), olh and hh (128), rr at ε 0.5 to 7 with 1,000 to 1,000,000 reports; wide and thin,
 olh and hh (4,096) at ε 1 to 4 with 1,000 and 3,000 reports. Populations uniform, skewed, Zipf 1.5,
 concentrated, sparse (five values), two spikes, a sawtooth, all in the last bin and real (air temperatures).
-Every fleet is drawn from the population, so the intervals are judged as what they are: the population's.
+Every fleet is drawn from the population, so the intervals are compared with the population.
 
-A configuration has few fleets, so that some of its kinds of intervals fall below 92 % by chance. Those are
-drawn again with fresh seeds, lowest first, until 92 % are clearly reached (2.6 standard errors) or 600 fleets
-are through, for as long as --minutes allow; the fresh fleets alone count there.
+A configuration has few fleets, so that some of its kinds of intervals fall below 92% by chance. Those are
+drawn again with fresh seeds, lowest first, until 92% are clearly reached (2.6 standard errors) or 600 fleets
+are drawn, for as long as --minutes allow; only the fresh fleets count there.
 
 Writes benchmarks/results/interval_coverage.json; --quick takes a tenth of the fleets and draws none again.
 """
@@ -165,10 +165,11 @@ def rates(pooled: dict[str, Tally], kinds: Sequence[str]) -> dict[str, dict[str,
 def covered(
     todo: list[tuple[Configuration, int]], kinds: Sequence[str], options: Options
 ) -> tuple[dict[str, Tally], list[list[str]], list[dict]]:
-    """Draw all fleets; what fell below 92 % again, the lowest first, unless it is to be quick.
+    """Draw all fleets; unless --quick, draw again what fell below 92%, the lowest first.
 
-    Returns all together, and by population, N, ε and design; the kinds of each configuration that fell below;
-    and what was drawn again.
+    Returns:
+        All together, and by population, N, ε and design; the kinds of each configuration that fell below; and
+        what was drawn again.
     """
     until, seeds = time.time() + 60 * options.minutes, np.random.SeedSequence(20_262).spawn(2 * len(todo))
     cases = [(*case, seed) for case, seed in zip(todo, seeds, strict=False)]

@@ -2,31 +2,31 @@
 
     python benchmarks/labels.py [--quick] [methods | mistaken | lists]
 
-The words are 2,000 of 6 letters, drawn anew for each fleet out of 64 letters (36 bits), by Zipf's law of
-exponent 1.2. Two methods are given all of them as a list, two know nothing but the letters:
+The words are 2,000 of 6 letters, drawn for each fleet out of 64 letters (36 bits), by Zipf's law of
+exponent 1.2. Two methods get all of them as a list, two know nothing but the letters:
 
     text    slots, a salted hash; 65,536 of them by pgr (server/estimate/candidates.py)
     hcms    Apple's Hadamard count mean sketch (examples/channels)
     prefix  levels of beginnings (server/estimate/discovery.py)
     sfp     Apple's sequence-fragment puzzle over Hadamard sketches (examples/channels)
 
-Each lists a word where it is above what noise shows, with a chance of 4 % at most that any word is listed
-which nobody sent (Bonferroni for the sketches, Holm for text). Recall is the part of the true 20 most common
-that is listed; the error is the root mean square over what is listed. Time is that of a histogram's answer.
+Each lists a word if it is above the noise, with a chance of 4% at most that any word is listed which nobody
+sent (Bonferroni for the sketches, Holm for text). Recall is the part of the true 20 most common that is
+listed; the error is the root mean square over the listed words. Time is that of a histogram's answer.
 
-A second table counts the fleets, out of 2,000 each, in which discovery lists what nobody sent: supports of
-slots are drawn as binomials, which they are one by one; words have 6 of 8 letters, in 8,192 slots or fewer,
-where more of them share one. It also has the part of the texts with at least the promised share that are
-listed (found_from_least), and how many texts are left out of a list because they share a slot.
+A second table counts the fleets, out of 2,000 each, in which discovery lists a text that nobody sent:
+supports of slots are drawn as binomials, which they are one by one; words have 6 of 8 letters, in 8,192 slots
+or fewer, where more of them share one. It also has the part of the texts with at least the promised share
+that are listed (found_from_least), and how many texts are left out of a list because they share a slot.
 
-lists: errors of shares by a list beside theory's, and how often intervals hold the truth, over salts. Listed
-are all words, or all but so many of the most common, whose slots are then unknown: the worst that a list can
-lack. The error is the root mean square over rows; noise and hash are what theory says of each:
+lists: errors of shares by a list beside theory's, and how often intervals contain the truth, over salts. The
+list has all words, or lacks some of the most common, whose slots are then unknown: the worst case of an
+incomplete list. The error is the root mean square over rows; noise and hash are its two parts in theory:
 sqrt(q (1 - q) / N) / (p - q), and the root of the sum of f^2 / m over the words that are not listed
-(hash_of_all: over all, as for a list of one word). Coverage is of intervals of 95 % for the population's
+(hash_of_all: over all, as for a list of one word). Coverage is of intervals of 95% for the population's
 shares: of all rows, and of all other words together.
 
-Writes benchmarks/results/labels.json and, of the third, candidates.json.
+Writes benchmarks/results/labels.json and, for the third, candidates.json.
 """
 
 import sys

@@ -6,11 +6,11 @@ Devices report once each, uniform readings of 64 bins by grr at epsilon 1, in ba
 real ingest into a real PostgreSQL. Two observers guess each device's code:
 
     rows      reads the database once, afterwards: a device's row and the counts that carry the same xmin
-    journal   sees every commit apart, as whoever holds the log of transactions or its archive does: the
+    journal   sees every commit separately, as someone with the log of transactions or its archive does: the
               devices that changed in it, and by how much each count grew
 
 "guessed" is the share of devices whose code the observer gets right by its best guess, "certain" the share
-that it knows for sure. A code is not a reading: what it says of one is bounded by epsilon, as ever.
+that it knows for sure. A code is not a reading: epsilon still bounds what it reveals about one.
 
 Writes benchmarks/results/linkage.json.
 """

@@ -1,8 +1,8 @@
 """Check that the tests notice small errors: mutants of the product, which their tests should kill.
 
 A mutant is one small change that a tired engineer could make. `mutants.toml` lists them by file. Each is made
-in a copy of this tree and tested there. A test that fails or takes too long kills it. Exit status: 1 where
-fewer than 95 % die, 2 where the table is stale or its tests do not pass without any mutant.
+in a copy of this tree and tested there. A test that fails or takes too long kills it. Exit status: 1 if fewer
+than 95% die, 2 if the table is stale or its tests do not pass without any mutant.
 """
 
 import argparse
@@ -30,7 +30,7 @@ _PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
 
 
 class Stale(Exception):
-    """An entry of the table that does not fit the code any more."""
+    """An entry of the table does not fit the code any more."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Mutant:
         return f"{self.file} {self.function}: {old!r} -> {new!r}"
 
     def applied(self, source: str) -> str:
-        """Return the source with the change; raises Stale where the old text is not there, or not once."""
+        """Return the source with the change; raises Stale unless the old text is there exactly once."""
         times = source.count(self.old)
         if times != 1:
             raise Stale(f"the old text must be in the file once, and is there {times} times: {self.words}")
@@ -132,9 +132,12 @@ class Copy:
         return done.stdout.strip()
 
     def check(self, tests: Sequence[str], *, slow: bool = False, keep: bool = False) -> str | None:
-        """Run tests, of whole files slow ones only if wanted; return None where all pass, else what it says.
+        """Run tests; return None if all pass, else their output.
 
-        keep: whether compiled files are kept. A mutant's must not be: the next could be taken for it.
+        Args:
+            tests: Files and names of tests.
+            slow: Also run slow tests of whole files.
+            keep: Keep compiled files. A mutant's must not be kept: the next could be taken for it.
         """
         quick = () if slow or all("::" in test for test in tests) else ("-m", "not slow")
         environment = self._environment | ({} if keep else {"PYTHONDONTWRITEBYTECODE": "1"})

@@ -2,10 +2,10 @@
 
     python benchmarks/nats_fleet.py [--quick]
 
-One server with that many boards in users.conf, of which one connects: to start, to take the list in again at
-SIGHUP, and for each connection. Beside it the same list with users named as their certificates' subjects,
-which NATS would also take: it compares a subject with every entry. --quick: up to 1,000 boards.
-What a subscription costs is measured by handshakes.py, syncing by ingest.py and broker_kills.py.
+One server with that many boards in users.conf, of which one connects: the cost of the start, of reading the
+list again at SIGHUP, and of each connection. Beside it the same list with users named as their certificates'
+subjects, which NATS also accepts: it compares a subject with every entry. --quick: up to 1,000 boards.
+handshakes.py measures the cost of a subscription, ingest.py and broker_kills.py that of syncing.
 Writes benchmarks/results/nats_fleet.json.
 """
 
@@ -57,7 +57,7 @@ def list_boards(folder: FleetFolder, boards: int, *, by_subject: bool) -> float:
 
 
 def connecting(folder: FleetFolder, name: str) -> float:
-    """Return the median seconds from TCP to the server's answer, yes or no."""
+    """Return the median seconds from TCP to the server's answer, whether it accepts or not."""
     times = []
     for i in range(CONNECTIONS):
         begin, answers = time.perf_counter(), []

@@ -4,16 +4,16 @@
 
 The store is that of `hushmote simulate`: a number over 1,024 bins (hh, ε = 1), a report or a few of each of
 4.1 million boards on 30 days. First view: a new Chromium each time, with nothing in its cache, opens the
-experiment with all 1,024 bins; from the start of the navigation to the end of the histogram's drawing, as the
-browser's own clock has it. The first of them finds a page that has just started, with nothing worked out.
-The same of the page's first view, to the findings of all its tiles, and the CPU seconds that a finding takes
-anew after a commit into its newest window. Beside it what Chromium needs for a page of NiceGUI with nothing
-on it but a word.
+experiment with all 1,024 bins; from the start of the navigation to the end of the histogram's drawing, by the
+browser's own clock. The first of them opens a page that has just started, with nothing computed. The same is
+measured for the page's first view, to the findings of all its tiles, and the CPU seconds that a finding takes
+after a commit into its newest window. Beside it is the time that Chromium needs for a page of NiceGUI with
+only a word on it.
 
 Readers: an aggregator drains a queue of the broker into another experiment of that fleet and store, alone,
 then while 20 readers follow the view over WebSockets as browsers do; four rounds, alternating which is first;
-each reader's updates are counted, so that readers who see nothing do not pass for cheap ones. Told is the
-median ratio of the aggregator's rates. It runs on this machine together with the broker, the page and the
+each reader's updates are counted, so that readers who see nothing do not pass for cheap ones. The result is
+the median ratio of the aggregator's rates. It runs on this machine together with the broker, the page and the
 readers, so that with 2 cores they share what the aggregator needs.
 
 Writes benchmarks/results/page.json.

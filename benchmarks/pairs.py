@@ -3,11 +3,11 @@
     python benchmarks/pairs.py [--quick] [--processes 2]
 
 The first table is computed, not drawn: variance per report over 16 x 16 values at ε = 2, of an even
-population and of a cell that nobody has. The second is coverage of 95 % intervals over fleets drawn anew:
-crashes by version (5 versions and "other", crash rates from 2 to 12 %) and delay by airline (8 airlines and
+population and of a cell that nobody has. The second is coverage of 95% intervals over newly drawn fleets:
+crashes by version (5 versions and "other", crash rates from 2 to 12%) and delay by airline (8 airlines and
 "other", 16 bins), each with the mechanism planned for the joint table, for one part given the other, and for
-all tables alike; ε 1, 2 and 4; 3,000, 30,000 and 300,000 reports. Ratios are counted by how many standard
-errors their denominator is above 0; those below the bound are not shown to anybody, and counted apart.
+all tables alike; ε 1, 2 and 4; 3,000, 30,000 and 300,000 reports. Ratios are grouped by how many standard
+errors their denominator is above 0; those below the bound are never shown, and counted separately.
 
 Writes benchmarks/results/pairs.json; --quick takes a twentieth of the fleets of a sixth of them.
 """
@@ -117,7 +117,7 @@ class Configuration:
 
     @property
     def of(self) -> tuple[dict, dict]:
-        """Its two readings."""
+        """The two readings."""
         return (VERSIONS, CRASHED) if self.question == "crashes" else (AIRLINES, DELAY)
 
     def experiment(self) -> Experiment:

@@ -1,4 +1,4 @@
-"""Published mechanisms that Hushmote does not have, on the axes of its own, and why it lacks them.
+"""Published mechanisms that Hushmote does not have, with comparable formulas, and why it lacks them.
 
 peer_formulas.toml lists them; here are their errors and codes, by the formulas of their papers. A variance is
 times reports, of a population of shares, shape (D,), and ε in nats, the population's sampling included; of
@@ -24,14 +24,15 @@ Asked = Literal["frequency", "range", "quantile", "mean", "labels", "pairs"]
 class Peer:
     """A mechanism that is not here.
 
-    name      as papers call it
-    asked     the question that it answers
-    variance  times reports, of a population's shares, shape (D,), and ε in nats: of the share of value 0; of
-              the mean, readings from 0 to 1; of ranges and quantiles the mean over all of them; of pairs,
-              two such readings that know nothing of each other, the mean over both and over pairs
-    bits      of a report, of D and ε
-    citation  paper and section
-    missing   why it is not here
+    Attributes:
+        name: As papers call it.
+        asked: The question that it answers.
+        variance: A function of a population's shares, shape (D,), and ε in nats, to the variance times
+            reports: of the share of value 0; of the mean, readings from 0 to 1; of ranges and quantiles the
+            mean over all of them; of pairs, two such independent readings, the mean over both and over pairs.
+        bits: Of a report, by D and ε.
+        citation: Paper and section.
+        missing: Why it is not here.
     """
 
     name: str
@@ -61,7 +62,7 @@ def oue(shares: Floats, epsilon: float) -> float:
 
 
 def she(shares: Floats, epsilon: float) -> float:
-    """Laplace noise of scale 2/ε on each of the D numbers; the one of value 0 is what counts."""
+    """Return the variance for Laplace noise of scale 2/ε on each of the D numbers, for value 0."""
     return 8 / epsilon**2 + shares[0] * (1 - shares[0])
 
 
@@ -125,7 +126,7 @@ def hadamard_bits(domain: int, epsilon: float) -> float:
 
 
 def haar(shares: Floats, epsilon: float, prefixes: bool = False) -> float:
-    """Mean over all ranges, or all that a quantile is read off, of a population of equal shares.
+    """Return the mean over all ranges, or all prefixes for a quantile, for a population of equal shares.
 
     A report is about one coefficient of one level: the difference of a node's halves, whose weight in the
     share below t falls from 1/2 in the node's middle to 0 at its ends.
@@ -183,7 +184,7 @@ def piecewise(shares: Floats, epsilon: float) -> float:
 
 
 def hybrid(shares: Floats, epsilon: float) -> float:
-    """Piecewise with chance 1 - e^(-ε/2), else one bit; below ε = 0.61 one bit alone."""
+    """Return the variance of piecewise with chance 1 - e^(-ε/2), else one bit; one bit below ε = 0.61."""
     if epsilon <= _LEAST_HYBRID:
         return one_bit(shares, epsilon)
     part = -math.expm1(-epsilon / 2)
@@ -234,7 +235,7 @@ def hcms(shares: Floats, epsilon: float) -> float:
 
 
 def split(shares: Floats, epsilon: float) -> float:
-    """OUE of each reading at half of ε; a share of both is the product of the two reports' supports."""
+    """Return the variance of OUE of each reading at half of ε; a share of both multiplies the supports."""
     p, q = 0.5, 1 / (math.exp(epsilon / 2) + 1)
     domain = len(shares)
     square = (q * (1 - q) + (p * (1 - p) + (p - q) ** 2 - q * (1 - q)) / domain) / (p - q) ** 2
@@ -242,7 +243,7 @@ def split(shares: Floats, epsilon: float) -> float:
 
 
 def joint(shares: Floats, epsilon: float) -> float:
-    """OUE of both readings together; a share of one is a sum of cells."""
+    """Return the variance of OUE of both readings together; a share of one is a sum of cells."""
     p, q = 0.5, 1 / (math.exp(epsilon) + 1)
     domain = len(shares)
     own = p * (1 - p) - q * (1 - q)  # what the reading's own bit varies by more than another
@@ -251,7 +252,7 @@ def joint(shares: Floats, epsilon: float) -> float:
 
 
 def one_of_two(shares: Floats, epsilon: float) -> float:
-    """Return the variance if a report is about one reading: none is about both together."""
+    """Return the variance if a report is about one reading, so that none is about both."""
     return math.inf
 
 

@@ -4,13 +4,13 @@
 
 N in 10^4, 10^5, 10^6; D in 16, 128, 1024; ε in 0.5, 1, 2, 4. Every method sees the same sample: the counts of
 a Zipf population (exponent 1.3), in every run the same but in a new random order of the values, so that an
-error is the mechanism's and no value's luck. Each library's own clients make the reports and its own server
-reads them, one core, in memory.
+error is due to the mechanism and not to a value. Each library's own clients make the reports and its own
+server reads them, one core, in memory.
 
 errors: squared error, a mean over all D values against the sample's frequencies. The number of runs is fixed
-beforehand: as many as a relative Monte Carlo error of 4 % takes in theory, where the D errors of a run are
+beforehand: as many as a relative Monte Carlo error of 4% takes in theory, if the D errors of a run are
 normal and independent (2 / (D 0.04²)), and at least 20. Its standard error is that of the runs. Beside it
-the formula's. What is not measured in full is marked:
+is the formula's. What is not measured in full is marked:
 
     *  an unbiased estimator's error on fewer reports, scaled by 1/N (exact for such an estimator)
     ~  support counts or reports drawn from the mechanism's distribution, read by the peer's own estimator
@@ -19,7 +19,7 @@ times: all methods in turn, round after round, so that a busy machine slows all 
 
     >  a time on fewer reports, scaled linearly: each report is hashed against each value
 
-Writes benchmarks/results/peers.json, whose numbers results/peers.md tells.
+Writes benchmarks/results/peers.json; results/peers.md describes its numbers.
 """
 
 import math
@@ -67,11 +67,13 @@ Work = Callable[[], object]
 class Method:
     """A library's mechanism: reports from values, and frequencies from reports.
 
-    server      makes the function that turns reports into frequencies; what it sets up is not timed
-    draw        frequencies from what the mechanism's distribution gives for sizes[v] people, or None
-    theory      mean squared error for sizes[v] people, in random order over the values; None: no formula
-    unbiased    its error scales with 1/N
-    quadratic   its time is reports times values
+    Attributes:
+        server: Makes the function that turns reports into frequencies; its set-up is not timed.
+        draw: Returns frequencies drawn from the mechanism's distribution for sizes[v] people, or None.
+        theory: Returns the mean squared error for sizes[v] people, in random order over the values; None
+            without a formula.
+        unbiased: Whether its error scales with 1/N.
+        quadratic: Whether its time is reports times values.
     """
 
     name: str
@@ -91,7 +93,11 @@ def pure_mse(p: float, q: float, domain: int) -> float:
 def pool_mse(matrix: np.ndarray, cells: int, truth_probability: float, shares: np.ndarray) -> float:
     """Return the squared error of a fixed pool of hash functions that no number of reports reduces.
 
-    matrix: cell of each value, shape (functions, domain). shares: in random order over the values.
+    Args:
+        matrix: Cell of each value, shape (functions, domain).
+        cells: Number of cells.
+        truth_probability: Chance of the true cell.
+        shares: In random order over the values.
     """
     domain = matrix.shape[1]
     together = np.zeros((domain, domain))
@@ -236,10 +242,10 @@ def our_experiments(domain: int, epsilon: float) -> dict[str, Experiment]:
 
 
 def exact_mse(exp: Experiment) -> float:
-    """Squared error against the sample, times reports, for a sample in random order over the values.
+    """Return the squared error against the sample, times reports, in random order over the values.
 
-    By enumeration of every class of codes: a weight's second moment under an even population, less that of
-    what a report's owner contributes to the sample itself.
+    It enumerates every class of codes: a weight's second moment under an even population, less that of what a
+    report's owner contributes to the sample itself.
     """
     mechanism = mechanism_of(exp)
     law = mechanism.law(np.full(exp.domain, 1 / exp.domain))[0]

@@ -3,12 +3,12 @@
     python benchmarks/plans.py [--quick]
 
 Questions of a value, a range (all, of a width, a list) and a quantile, at stated and at worst shares; 2 to
-1,024 values, powers and others; ε 0.5 to 7; rr, grr, olh and trees, each also asked what it was not chosen
-for; as many devices as the plan asks for at ±0.5 to ±3 %. A fleet is asked at one of the places that the
-question is about, in the population that is stated there. Its levels' numbers of reports are drawn, then its
-histogram of classes of codes from the channel's exact law, and the estimate is made of that with the
-estimator's own weights for these numbers, to which tests/contracts holds estimate() itself. The squared error
-is taken in parts of the variance that is predicted at the fleet's place.
+1,024 values, powers and others; ε 0.5 to 7; rr, grr, olh and trees, each also asked a question that it was
+not chosen for; as many devices as the plan asks for at ±0.5 to ±3%. A fleet is asked at one of the places
+that the question is about, in the population that is stated there. Its levels' numbers of reports are drawn,
+then its histogram of classes of codes from the channel's exact law. The estimate is made from that with the
+estimator's own weights for these numbers; tests/contracts check that estimate() uses the same. The squared
+error is taken in parts of the variance that is predicted at the fleet's place.
 Writes benchmarks/results/plans.json; --quick takes a tenth of the plans and a fifth of the fleets.
 """
 
@@ -80,7 +80,8 @@ def _plan(domain: int, epsilon: float, chosen_for: Question, question: Question,
 def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> dict:
     """Draw a plan's fleets; half-widths are shares of devices.
 
-    fewest: expected reports of the level that gets fewest. uncertainty: standard error of measured.
+    In the row, fewest is the expected number of reports of the level that gets the fewest; uncertainty is the
+    standard error of measured.
     """
     design, mechanism = plan.design, plan.design.mechanism
     places = expected_error.question_places(design, plan.question)
@@ -109,7 +110,7 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> di
 
 
 def _means(law: np.ndarray, weights: np.ndarray, reports: int, rng: np.random.Generator) -> np.ndarray:
-    """Means of a weight over the reports of FLEETS fleets; classes alike in chance and weight are one."""
+    """Return the means of a weight over the reports of FLEETS fleets; classes alike in both are merged."""
     scale = np.abs(weights).max() or 1.0
     alike = np.round(law / law.max(), 12) + 1j * np.round(weights / scale, 12)
     _, first, number = np.unique(alike, return_index=True, return_inverse=True)

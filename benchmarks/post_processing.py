@@ -4,8 +4,8 @@
 
 1. Ten populations. distortion: bias on empty bins and on the most common one, squared errors and Wasserstein
    distance of raw, nonnegative and smooth, against the population. ranges: squared error of all ranges of
-   hierarchies, of nonnegative and of two ways that are not taken: the projection on the simplex, which knows
-   no tree, and least squares in the tree's metric with no share below zero.
+   hierarchies, of nonnegative and of two rejected methods: the projection on the simplex, which ignores the
+   tree, and least squares in the tree's metric with no share below zero.
 2. Part of a fleet forges reports that support one value: what that value gains and what the others lose.
    Cao, Jia, Gong, "Data poisoning attacks to local differential privacy protocols", USENIX Security 2021.
 

@@ -3,8 +3,8 @@
     python benchmarks/quantile_change.py [--quick]
 
 A number of 64 bins at ε = 2, a bell of 8 bins' standard deviation whose centre is anywhere between two edges;
-without a change also a flat population, two bells far apart, and sides of different ε. Called changed is p
-below 5 %. Writes benchmarks/results/quantile_change.json; --quick draws a tenth.
+without a change also a flat population, two bells far apart, and sides of different ε. A median counts as
+changed if p is below 5%. Writes benchmarks/results/quantile_change.json; --quick draws a tenth.
 """
 
 import numpy as np
@@ -46,7 +46,7 @@ def shares(population: str, centre: float) -> np.ndarray:
 def result(
     population: str, moved: int, reports: int, epsilons: tuple[float, float], pairs: int, rng: Rng
 ) -> dict:
-    """Return how many pairs were called changed, and in how many of these the interval has both signs."""
+    """Return how many pairs were called changed, and how many of these have an interval of both signs."""
     called = both_signs = 0
     for _ in range(pairs):
         centre, sides = 31.5 + rng.random(), []

@@ -88,9 +88,9 @@ def haar(sizes: Floats, rng: np.random.Generator) -> Floats:
 
 
 def measure(fleet: Fleet, shares: Floats, runs: int, rng: np.random.Generator) -> Floats:
-    """Mean squared error over all ranges of two and more values, times reports, shape (3,).
+    """Return the mean squared error over all ranges of two and more values, times reports, shape (3,).
 
-    Against the sample, against the population, and the first one's standard error.
+    The three are against the sample, against the population, and the first one's standard error.
     """
     errors = np.empty((runs, 2))
     for row in errors:

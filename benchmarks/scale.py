@@ -3,8 +3,8 @@
     python benchmarks/scale.py              write studies/scale.csv and the tables; print the checks
     python benchmarks/scale.py --quick      print the checks; write nothing
 
-Nothing is typed twice: each constant is read from a file of benchmarks/results, or docs/reporter.md. What
-the model is checked against are runs that gave it no constant.
+Nothing is typed twice: each constant is read from a file of benchmarks/results, or docs/reporter.md. The
+model is checked against runs that provided no constant.
 """
 
 import csv
@@ -234,7 +234,7 @@ def big(n: float) -> str:
 
 
 def fleets_table() -> str:
-    """8 reports in 5 years, of boards that sleep and of boards that stay; the smallest set-up of each."""
+    """Return a table of 8 reports in 5 years, for boards that sleep and boards that stay, with set-ups."""
     rows = []
     for stays, boards in product((False, True), (10**6, 10**8, 10**9)):
         n = scale.smallest(scale.Fleet(boards, 5 * scale.YEAR_S / 8, stays=stays))

@@ -4,11 +4,11 @@
 
 A real `hushmote serve` on SQLite and a real mosquitto. 50,000 devices of a fleet with keys report round after
 round, one report each, signed, at QoS 1, through a connection that publishes whenever fewer than BACKLOG
-reports wait: the queue is never empty, so that the aggregator always has as much to do as it can. Every
-5 seconds (--quick: every second) the process's private memory, its descriptors and the log's size are read.
+reports wait: the queue is never empty, so that the aggregator is always fully busy. Every 5 seconds (--quick:
+every second) the process's private memory, its descriptors and the log's size are read.
 
 The trend is the least squares line through the second half's samples, averaged in 12 blocks so that they are
-nearly independent; its 95 % interval is told in MiB an hour. At the end everything published must be counted,
+nearly independent; its 95% interval is in MiB per hour. At the end everything published must be counted,
 once. Writes benchmarks/results/soak.json; --quick runs a minute and writes nothing.
 """
 

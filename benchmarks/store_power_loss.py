@@ -2,10 +2,10 @@
 
     python benchmarks/store_power_loss.py [--draws 4] [--jobs 1] [--quick]
 
-The long form of tests/server/store/test_power_loss.py; tests/support/write_log.py says what may be lost.
+The long form of tests/server/store/test_power_loss.py; tests/support/write_log.py defines what may be lost.
 Here a cut comes at every write, truncation, name and sync of a process that makes a store and counts, with a
 checkpoint each 4, 8 and 1,000 pages; of one that upgrades a store; and of one that backs it up. Writes
-benchmarks/results/store_power_loss.json, and exits with 1 where anything was lost, counted twice or damaged.
+benchmarks/results/store_power_loss.json, and exits with 1 if anything was lost, counted twice or damaged.
 """
 
 import argparse

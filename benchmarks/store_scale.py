@@ -1,4 +1,4 @@
-"""Reports a second with many devices in the dedupe table: SQLite, and PostgreSQL with ten million.
+"""Reports per second with many devices in the dedupe table: SQLite, and PostgreSQL with ten million.
 
     python benchmarks/store_scale.py [--quick] [million | devices]
 
@@ -6,7 +6,7 @@ Stores of different sizes take turns within one run; the devices that report are
 reports wait at mosquitto, one aggregator counts them; its memory is the peak of its own process.
 
 million: SQLite with 100,000 and 1,000,000 devices. devices: PostgreSQL with ten times as many, fsync on;
-its CPU seconds are those of all its processes. Then what reads all of it is timed.
+its CPU seconds are those of all its processes. Then reading the whole table is timed.
 
 Writes its part of benchmarks/results/ingest_scale.json, and benchmarks/results/store_scale.json.
 """
@@ -41,7 +41,7 @@ Row = dict[str, Any]
 def in_turn(
     urls: dict[int, str], count: int, rounds: int, also: Callable[[], np.ndarray] = lambda: np.zeros(2)
 ) -> Iterator[tuple[Row, dict[str, float], np.ndarray]]:
-    """Count so many reports in each store: its row, what drain() says, and what was spent `also`."""
+    """Count so many reports in each store; yield its row, drain()'s result, and the cost of `also`."""
     reports, rng = Reports(0), np.random.default_rng()
     order = {size: rng.permutation(size)[: rounds * count] for size in urls}
     for number in range(rounds):

@@ -3,8 +3,8 @@
     python benchmarks/workers.py [--quick] [--boards 1000000]
 
 1. One process against two workers of Dask, in turns: the ratio of the times, with and without start.
-2. One to eight workers: where there are fewer cores, processor time per board says what more cores would do.
-   It stays the same if workers do not hinder each other, and this process's own says how many it can feed.
+2. One to eight workers: with fewer cores, processor time per board shows what more cores would do. It stays
+   the same if workers do not slow each other down, and this process's own shows how many it can feed.
 
 Every run has the same seed and must give the same histogram. Boards draw with their own generator otherwise;
 here NumPy does, for the seed. Writes benchmarks/results/workers.json; --quick runs 20,000 boards, once.
@@ -37,10 +37,11 @@ def costed(part: FleetPart, clients: RealClients) -> tuple[float, float, int]:
 
 
 def run(count: int, boards: int) -> dict[str, Any]:
-    """One report of each board, by so many workers.
+    """Run one report of each board, by so many workers.
 
-    seconds: without their start; started_s: with their start and end. parts_cpu_s: of the parts themselves;
-    own_cpu_s: of the process that divides and adds up; peak_bytes: of the largest worker.
+    In the result, seconds are without their start, and started_s with their start and end. parts_cpu_s is of
+    the parts themselves, own_cpu_s of the process that divides and adds up, and peak_bytes of the largest
+    worker.
     """
     published = payload("hh", 256, 1_000_000, budget={"rule": "sum", "cap": 4_000_000})
     clients = RealClients(published, normal(500, 120), Faults(), rounds=1, repeatable=True)

@@ -90,8 +90,10 @@ class Connection:
 def settings(broker: str) -> Connection:
     """Return the connection settings from a URL or a FILE.toml, and from the environment.
 
-    The file takes precedence over the environment. Paths in the file are relative to it. Raises UsageError
-    if the file cannot be used.
+    The file takes precedence over the environment. Paths in the file are relative to it.
+
+    Raises:
+        UsageError: If the file cannot be used.
     """
     from_environment = {key: os.environ[name] for key, name in VARIABLES.items() if os.environ.get(name)}
     if not broker.endswith(".toml"):

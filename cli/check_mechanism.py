@@ -97,7 +97,6 @@ def check_mechanism_command(
 
 
 def _print_property(one: Property) -> Property:
-    """Print a property as soon as it has been checked."""
     style = "red" if one.holds is False else ""
     show.out.print(f"{one.name:<10}  {_WORDS[one.holds]}: {one.words}", style=style, soft_wrap=True)
     return one
@@ -106,7 +105,8 @@ def _print_property(one: Property) -> Property:
 def example_payloads(name: str | None) -> list[bytes]:
     """Return a TOML file's experiment, an example of a mechanism, or one example of each core mechanism.
 
-    Raises HushmoteError for an unknown mechanism.
+    Raises:
+        HushmoteError: For an unknown mechanism.
     """
     if name is not None and name.endswith(".toml"):
         return [load(Path(name)).payload()]
@@ -126,8 +126,8 @@ def _audit(
 ) -> None:
     """Run a board's randomizer on two inputs many times; print lower bounds of ε.
 
-    more: further keys of the JSON output, or None to print a table. Raises PrivacyViolated if a bound is
-    above the nominal ε.
+    Raises:
+        PrivacyViolated: If a bound is above the nominal ε.
     """
     board = serial_port.connect(port)
     subjects = [subject(payload, whole) for payload in experiments for whole in (False, True)]

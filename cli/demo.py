@@ -108,12 +108,12 @@ def _try_board(broker: str, out: Path | None, yes: bool, as_json: bool) -> None:
 
 
 def _consent_of_script(unanswered: bool) -> bool:
-    """Return yes for a board without an answer; only someone at the board can change a no."""
+    """Opt in for a board without an answer; only someone at the board can change an opt-out."""
     return unanswered
 
 
 def _ask_people(unanswered: bool) -> bool:
-    """Ask the people at the board; Enter means yes, unless they said no before."""
+    """Ask the people at the board; Enter opts in, unless they opted out before."""
     question = "Do the people whom this board measures agree to take part?"
     if not unanswered:
         question = "Someone refused at this board before. Do the people whom it measures agree now?"

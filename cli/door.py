@@ -108,7 +108,6 @@ def door_command(
 
 
 def _rates(texts: Sequence[str]) -> Rates:
-    """Return the rates; raises UsageError for an invalid one."""
     from ..fleet.door.limits import Rate, Rates
 
     usual = Rates()

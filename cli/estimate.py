@@ -120,7 +120,6 @@ def _with_candidates(question: Question, file: Path, versions: "tuple[Version, .
 
 
 def _parameters() -> list[inspect.Parameter]:
-    """Return the options: the fields of Question and those of the command itself."""
     beside: dict[str, list[inspect.Parameter]] = {
         "experiment": [keyword("store", StoreUrl, DEFAULT_STORE)],
         "post": [keyword("candidates", _Candidates, None)],

@@ -12,9 +12,11 @@ from ..server.answers import tables as show
 def progress(doing: str, total: float | None) -> Iterator[Callable[[float], None]]:
     """Yield a function to call with each further part of the total that is done.
 
-    total: the whole work, or None if it is unknown.
+    It shows nothing if standard error is not a terminal.
 
-    Shows nothing if standard error is not a terminal.
+    Args:
+        doing: The label, such as "Simulating".
+        total: The whole work, or None if it is unknown.
     """
     columns = (
         TextColumn("{task.description}", markup=False),

@@ -25,7 +25,6 @@ study_app = typer.Typer()
 
 
 def _run(name: str, values: dict[str, Any]) -> None:
-    """Run a study with the values of its command's options, and print and write its result."""
     study = STUDIES[name]
     as_json, division = values.pop("as_json"), values.pop("workers", None)
     paths = check_paths(values.pop("output", None), *study.suffixes)
@@ -63,7 +62,6 @@ def _option(key: str, field: FieldInfo) -> Any:
 
 
 def _command(name: str) -> Callable[..., None]:
-    """Return the command of a study: its parameters as options, and the common options that it takes."""
     study = STUDIES[name]
     hints = {key: _option(key, field) for key, field in catalogue.model(name).model_fields.items()}
     hints |= {"seed": Seed} if study.takes_seed else {}

@@ -1,4 +1,4 @@
-"""What runs on boards. On CPython importing it imports every file `ldp_*.py`, so that all words are known."""
+"""The code that runs on boards. On CPython, importing it imports every `ldp_*.py`, and so all mechanisms."""
 
 from importlib import import_module
 from pathlib import Path

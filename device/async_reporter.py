@@ -1,4 +1,4 @@
-"""Hushmote's reporter for applications on asyncio: what mqtt_reporter does, as a task beside yours.
+"""Hushmote's reporter for applications on asyncio: mqtt_reporter's work, as a task beside yours.
 
     reporter = AsyncReporter(client, "broker.example.org", user=DEVICE_ID, password=PASSWORD)
     asyncio.create_task(reporter.run())
@@ -6,9 +6,9 @@
         reporter.report("room_temp", read())   on a fixed rhythm, never because a reading changed
         await asyncio.sleep(3600)
 
-umqtt.simple waits in its calls, and an application on asyncio must not. So this file has the part of MQTT
-3.1.1 that Hushmote needs: one packet of its own in flight, QoS 1, clean sessions. Only the firmware's name
-look-up, the arithmetic of TLS and signatures, and the flash hold the other tasks up.
+umqtt.simple blocks in its calls, which an application on asyncio cannot afford. So this file has the part of
+MQTT 3.1.1 that Hushmote needs: one packet of its own in flight, QoS 1, clean sessions. Other tasks wait only
+for the firmware's name look-up, for the arithmetic of TLS and signatures, and for the flash.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
@@ -24,8 +24,8 @@ else:
 NOT_MQTT, const, reason = base.NOT_MQTT, base.const, base.reason
 left_ms, ticks_add, ticks_ms = base.left_ms, base.ticks_add, base.ticks_ms
 
-_SLICE_MS = const(500)  # how often it looks for reports where nothing comes in
-_MAX_BODY_BYTES = const(1300)  # an experiment with its topic; of anything longer the end gets no memory
+_SLICE_MS = const(500)  # how often to look for reports if nothing comes in
+_MAX_BODY_BYTES = const(1300)  # an experiment with its topic; the end of a longer packet is not stored
 
 _CONNACK = const(0x20)
 _PUBLISH = const(0x30)
@@ -59,22 +59,26 @@ async def _within(ms, awaitable):
 
 
 class _Packets:
-    """Cuts a stream into whole packets."""
+    """A splitter of a byte stream into whole packets."""
 
     def __init__(self):
         self._data = b""
         self._skip = 0  # bytes of a packet that is too long, still to come
-        self.since_ms = None  # when the packet began that is not whole yet
+        self.since_ms = None  # when the incomplete packet began
 
     def feed(self, data):
         skipped = min(self._skip, len(data))
         self._skip -= skipped
         self._data += data[skipped:]
-        if self.since_ms is None or (skipped and not self._skip):  # at rest, or what was too long is over
+        if self.since_ms is None or (skipped and not self._skip):  # at rest, or a packet too long has ended
             self.since_ms = ticks_ms() if self._data or self._skip else None
 
     def next(self):
-        """(First byte, body) of the next packet, None before it is whole; ValueError if it is not MQTT."""
+        """Return the next packet's (first byte, body), or None before it is whole.
+
+        Raises:
+            ValueError: If it is not MQTT.
+        """
         data = self._data
         if data and data[0] & 0xF0 != _PUBLISH and data[0] not in _ANSWERS:
             raise ValueError(NOT_MQTT)
@@ -101,12 +105,18 @@ class _Packets:
 
 
 class AsyncReporter(base.BaseReporter):
-    """One board's connection to the broker, for asyncio; what BaseReporter takes, and:
+    """One board's connection to the broker, for asyncio.
 
-    host, port      the broker's; port 1883, or 8883 with ssl, where none is given. Of a cluster all that
-                    serve boards, as "a,b:1884,c": each attempt to connect takes the next
-    user, password  the login, where the broker wants one
-    ssl             an SSLContext that checks the broker's certificate for host; None without TLS
+    Args:
+        client: As for BaseReporter.
+        host: The broker's, or all of a cluster's that serve boards, as "a,b:1884,c": each attempt to connect
+            takes the next.
+        port: The broker's, where host has none; by default 1883, or 8883 with ssl.
+        user: The login, if the broker requires one.
+        password: The login's password.
+        ssl: An SSLContext that checks the broker's certificate for host; None without TLS.
+        kept: As for BaseReporter.
+        **settings: As for BaseReporter.
     """
 
     def __init__(self, client, host, port=None, user=None, password=None, ssl=None, kept=None, **settings):
@@ -123,7 +133,7 @@ class AsyncReporter(base.BaseReporter):
     async def run(self):
         """Connect and report until stop(), while there is consent.
 
-        A task that is cancelled leaves "offline" to the last will.
+        If the task is cancelled, the broker publishes "offline" by the last will.
         """
         self._stopping = False
         try:
@@ -139,14 +149,14 @@ class AsyncReporter(base.BaseReporter):
                     await self._publish(self._status_topic, self._health("offline"), True)
                     await self._write(b"\xe0\x00")
                     self._next_ms = ticks_ms()
-                except Exception as e:  # whatever it is: this connection is over, and nothing is lost
+                except Exception as e:  # whatever it is, this connection is over, and nothing is lost
                     self._is_lost(reason(e))
                 await self._shut()
         finally:
             await self._shut()
 
     def stop(self):
-        """Say "offline" and disconnect; run() returns within half a second, and may be run again."""
+        """Publish "offline" and disconnect; run() returns within half a second, and may be called again."""
         self._stopping = True
 
     async def _connect(self):
@@ -209,7 +219,7 @@ class AsyncReporter(base.BaseReporter):
         await self._exchange(0x33 if retain else 0x32, _PUBACK, _text(topic), message)
 
     async def _exchange(self, kind, answer, before, after):
-        """Send a packet with an id, the id between two parts; returns the body of its acknowledgement."""
+        """Send a packet with an id, which goes between two parts; return the body of its acknowledgement."""
         self._pid = self._pid % 65_535 + 1
         pid = self._pid.to_bytes(2, "big")
         await self._write(_packet(kind, before, pid, after))
@@ -230,7 +240,7 @@ class AsyncReporter(base.BaseReporter):
                 raise ValueError(NOT_MQTT)
 
     async def _receive(self, ms):
-        """The next packet that is no message, (kind, body); None where none comes within ms."""
+        """Return the next packet that is not a message, (kind, body), or None if none comes within ms."""
         until_ms = ticks_add(ticks_ms(), ms)
         while True:
             packet = self._packets.next()
@@ -241,7 +251,7 @@ class AsyncReporter(base.BaseReporter):
                 await self._message(*packet)
             since_ms = self._packets.since_ms
             if since_ms is not None and not left_ms(ticks_add(since_ms, self._timeout_ms), self._timeout_ms):
-                raise OSError(errno.ETIMEDOUT)  # the rest of a packet does not come
+                raise OSError(errno.ETIMEDOUT)  # the rest of a packet is missing
             still_ms = left_ms(until_ms, ms)
             if not still_ms:  # even where messages keep coming: reports are due as well
                 return None
@@ -252,7 +262,7 @@ class AsyncReporter(base.BaseReporter):
                     return None
 
     async def _fetch(self):
-        """Read and keep in one step: MicroPython's wait_for() drops a result that comes at its deadline."""
+        """Read and keep the result in one step: MicroPython's wait_for() drops a result at its deadline."""
         data = await self._reader.read(512)
         if not data:
             raise OSError(errno.ECONNRESET)
@@ -271,7 +281,7 @@ class AsyncReporter(base.BaseReporter):
     # The end of a connection
 
     async def _shut(self):
-        """Forget the connection. A socket that is not closed stays taken until the board restarts."""
+        """Forget the connection. A socket that is not closed stays in use until the board restarts."""
         writer = self._writer
         self._reader = self._writer = None
         self.connected = False
@@ -279,5 +289,5 @@ class AsyncReporter(base.BaseReporter):
             try:
                 writer.close()
                 await writer.wait_closed()
-            except Exception:  # it may be closed already: all the same
+            except Exception:  # it may be closed already, which is fine
                 pass

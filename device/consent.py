@@ -1,9 +1,9 @@
-"""Asking first: how somebody at a board says yes or no, and what the network may say.
+"""Consent: how someone at a board opts in or out, and what the network may change.
 
-attend(client, 14, "LED", feed)     the button on a pin is pressed, or nobody has said yes
-offer(kept, 14, "LED", feed)        a question waits for a yes of its own
-from_network(client, False)         a stop that came over the network
-question(fields)                    what a yes applies to under the policy's "ask": "each"
+attend(client, 14, "LED", feed)     the button on a pin is pressed, or nobody has opted in
+offer(kept, 14, "LED", feed)        a question waits for consent of its own
+from_network(client, False)         an opt-out that came over the network
+question(fields)                    what consent covers under the policy's "ask": "each"
 """
 
 # pyright: reportMissingImports=false, reportOptionalMemberAccess=false
@@ -25,8 +25,8 @@ except ImportError:  # CPython
 
 _HOLD_MS = 3_000
 _ASKS = (80, 120, 80, 0)  # on, off, on, off
-_LOOKS, _LOOK_MS = 86, 20  # at the button, between two of these
-_OFFERS = 5  # so often it asks about a question that waits
+_LOOKS, _LOOK_MS = 86, 20  # at the button, between two rounds of flashes
+_OFFERS = 5  # how often it flashes for a question that waits
 _YES = (1_000, 0)
 _NO = (120, 120, 120, 120, 120, 0)
 
@@ -36,9 +36,11 @@ def _dark(on):
 
 
 class Button:
-    """A button that pulls its pin to 0. One that is stuck, or wired the other way round, is never pressed.
+    """A button that pulls its pin to 0. A stuck one, or one wired the other way round, is never pressed.
 
-    pin: None where there is no button. released: whether it was seen released since it was last pressed.
+    Args:
+        pin: Its number, or None if there is no button.
+        released: Whether it was seen released since it was last pressed.
     """
 
     def __init__(self, pin, released):
@@ -46,7 +48,7 @@ class Button:
         self._released = released
 
     def was_held(self, feed):
-        """Return whether it is pressed now and for 3 s; True once for each press.
+        """Return whether the button is pressed now and for 3 s; True once for each press.
 
         A pin that reads "down" counts only after it was seen released.
         """
@@ -67,6 +69,7 @@ class Button:
 
 
 def blink(light, pattern, feed):
+    """Switch the light on and off in turn, for each of the pattern's times in ms, and leave it off."""
     on = 1
     for ms in pattern:
         light(on)
@@ -77,7 +80,7 @@ def blink(light, pattern, feed):
 
 
 def asks(button, light, feed):
-    """Ask by the light, and watch the button until it is time to ask again; returns whether it was held."""
+    """Flash the light, and watch the button until it is time to flash again; return whether it was held."""
     blink(light, _ASKS, feed)
     for _ in range(_LOOKS):
         if button.was_held(feed):
@@ -88,23 +91,23 @@ def asks(button, light, feed):
 
 
 def turn(client, light, feed):
-    """Say no where there was a yes, else yes."""
+    """Opt out if there is consent, else opt in."""
     client.consent = not client.consent
     print("hushmote: this board %s part" % ("takes" if client.consent else "no longer takes"))
     blink(light, _YES if client.consent else _NO, feed)
 
 
 def offer(kept, button, led, feed):
-    """Ask by the light for 10 s about a question that waits: a hold that begins meanwhile is a yes to it.
+    """Flash the light for 10 s about a question that waits: a hold that begins meanwhile consents to it.
 
-    A hold at any other time is a no, as ever: nobody says yes to a question that the light has not shown.
+    A hold at any other time opts out, as always: nobody consents to a question that the light has not shown.
     """
     light = machine.Pin(led, machine.Pin.OUT).value
     button = Button(machine.Pin(button, machine.Pin.IN, machine.Pin.PULL_UP), False)
     name = list(kept.asking)[0]
     payload = kept.asking[name]
     print("hushmote: %s waits for a yes of its own: hold the button for 3 s" % name)
-    button.was_held(feed)  # one that is down now was pressed before
+    button.was_held(feed)  # a button that is down now was pressed before
     for _ in range(_OFFERS):
         if asks(button, light, feed):
             agreed = accept(kept, name, payload)
@@ -113,7 +116,7 @@ def offer(kept, button, led, feed):
 
 
 def accept(kept, name, payload=None):
-    """Say yes to the question that waits for a name, and print what came of it; returns whether it counts."""
+    """Consent to the question that waits for a name, and print the result; return whether it counts."""
     try:
         ldp_client.check(name in kept.asking, "no question waits")
         kept.agree(name, payload)
@@ -125,10 +128,16 @@ def accept(kept, name, payload=None):
 
 
 def attend(client, button, led, feed, released=False):
-    """Serve somebody at a board: its button is pressed, or nobody has said yes.
+    """Serve someone at a board: its button is pressed, or nobody has opted in.
 
-    button, led: pins, or None. released: whether the button was seen released since it was last pressed.
-    Waits for a yes where there is a button; else returns what to do.
+    If there is a button, wait until someone opts in; else return a text that says what to do.
+
+    Args:
+        client: The board's Client.
+        button: The button's pin, or None.
+        led: The light's pin, or None.
+        feed: Called while it waits, to feed a watchdog.
+        released: Whether the button was seen released since it was last pressed.
     """
     light, pin = _dark, None
     if led is not None:
@@ -153,16 +162,18 @@ def attend(client, button, led, feed, released=False):
 
 
 def answer(client, value):
-    """Set what somebody said at the prompt."""
+    """Set the consent that someone gave or withdrew at the prompt."""
     client.consent = value
     print("hushmote: " + ("yes: ctrl-D starts the board" if value else "no: this board is silent"))
 
 
 def from_network(client, value):
-    """Set consent by what came over the network.
+    """Set consent by a message from the network.
 
-    False always stops a board. True starts one where its policy has "consent_from": "network", else
-    SettingsError: only somebody at the board can say yes.
+    False always stops a board. True starts one only if its policy has "consent_from": "network".
+
+    Raises:
+        ldp_client.SettingsError: For True under any other policy: only someone at the board can opt in.
     """
     allowed = value is False or client._policy.get("consent_from") == "network"
     ldp_client.check(allowed, "only somebody at the board can say yes", ldp_client.SettingsError)
@@ -170,13 +181,13 @@ def from_network(client, value):
 
 
 _YES_FILE, _ASKING_FILE = ".yes", ".ask"  # no name of an experiment has a dot
-# Fields of an experiment that change nothing about what is asked: how often, what it may cost, how its codes
-# are laid out. Epsilon is compared as a number.
+# Fields of an experiment that do not change its question: how often it is asked, what it may cost, how its
+# codes are laid out. Epsilon is compared as a number.
 _NO_QUESTION = ("v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights")
 
 
 def _canonical(value):
-    """A JSON value as text: names sorted, without spaces. Its strings have no quotes or backslashes."""
+    """Return a JSON value as text, names sorted, without spaces; its strings need no escapes."""
     if isinstance(value, dict):
         pairs = ['"%s":%s' % (name, _canonical(value[name])) for name in sorted(value)]
         return "{" + ",".join(pairs) + "}"
@@ -190,16 +201,18 @@ def _canonical(value):
 
 
 def question(fields):
-    """Return 12 bytes: the first 8 of the SHA-256 of what these fields ask, and their epsilon.
+    """Return 12 bytes: the first 8 of the question's SHA-256, and its epsilon.
 
-    Hashed is the experiment's JSON without the fields of _NO_QUESTION: its names sorted, without spaces.
-    Raises ldp_client.ExperimentRefused where no experiment has such fields.
+    The hash is over the experiment's JSON without the fields of _NO_QUESTION, names sorted, without spaces.
+
+    Raises:
+        ldp_client.ExperimentRefused: If no experiment has such fields.
     """
     content = {name: fields[name] for name in fields if name not in _NO_QUESTION}
     try:
         digest = hashlib.sha256(_canonical(content).encode()).digest()
         return digest[:8] + ldp_client.take_int(dict(fields), "epsilon", 0, 0xFFFFFFFF).to_bytes(4, "big")
-    except (TypeError, RuntimeError):  # a value that no experiment has
+    except (TypeError, RuntimeError):  # no experiment has such a value
         raise ldp_client.ExperimentRefused("its fields cannot be read")
 
 
@@ -213,11 +226,11 @@ def _question(payload):
     return question(fields)
 
 
-# What KeptExperiments asks of this file, where the policy has "ask": "each".
+# What KeptExperiments uses under the policy's "ask": "each".
 
 
 def load(kept, names):
-    """Read the last yes to each name, and the question that waits; a board that says no has no yes."""
+    """Read the last consent for each name, and the question that waits; an opt-out clears both."""
     kept._client._on_no = lambda: forget_all(kept)
     if kept._client.consent is False:
         forget_all(kept)
@@ -235,12 +248,12 @@ def load(kept, names):
 
 
 def _write(kept, file, data):
-    """Write data into a file of the folder, if there is one; fault says why it cannot be kept."""
+    """Write data into a file of the folder, if there is one; set fault if that fails."""
     if kept._folder is None:
         return
     try:
         kept._put(file, data)
-    except OSError as e:  # full, or worn: asked again after the next start
+    except OSError as e:  # full, or worn: the question is asked again after the next start
         kept.fault = "a yes cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
 
 
@@ -250,7 +263,7 @@ def _remove(kept, file):
 
 
 def ask(kept, name, payload):
-    """Let a payload wait in kept.asking, and raise, unless the last yes was to its question and epsilon."""
+    """Keep a payload in kept.asking, and raise, unless the last consent was to its question and epsilon."""
     new, agreed = _question(payload), kept._agreed.get(name, b"")
     if new[:8] != agreed[:8] or new[8:] > agreed[8:]:
         if kept.asking.get(name) != payload:
@@ -260,7 +273,7 @@ def ask(kept, name, payload):
 
 
 def agree(kept, name, payload):
-    """Take the question that waits; after a no to everything somebody says yes to that first."""
+    """Accept the question that waits; after an opt-out someone must opt in first."""
     ldp_client.check(kept._client.consent is not False, "somebody said no to everything")
     same = payload is None or kept.asking.get(name) == payload
     ldp_client.check(same, "another question waits now")
@@ -270,9 +283,12 @@ def agree(kept, name, payload):
 
 
 def settle(kept, name, payload):
-    """Let nothing wait any more, as an experiment is in force; keep the yes to a payload, None for no yes.
+    """Let no question wait any longer, since an experiment is in force; keep the consent to a payload.
 
-    Raises ldp_client.ExperimentRefused if somebody said no to everything meanwhile.
+    None as the payload keeps no consent.
+
+    Raises:
+        ldp_client.ExperimentRefused: If someone has opted out in the meantime.
     """
     if kept._client._no is not kept._no:
         kept._client._experiments.pop(name, None)
@@ -287,14 +303,14 @@ def settle(kept, name, payload):
 
 
 def forget(kept, name):
-    """Forget the last yes to a name, and what waits: its question was withdrawn."""
+    """Forget the last consent for a name, and the question that waits: it was withdrawn."""
     kept._agreed.pop(name, None)
     for file in (_YES_FILE, _ASKING_FILE):
         _remove(kept, name + file)
 
 
 def forget_all(kept):
-    """Forget every yes, as somebody said no to everything: what the broker repeats is asked about again."""
+    """Forget all consent, since someone opted out: repeated experiments need new consent."""
     for table in (kept._client._experiments, kept.digests, kept._last, kept._refused):
         table.clear()
     for name in kept._client._policy["experiments"]:

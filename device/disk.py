@@ -1,24 +1,24 @@
-"""A ledger's folder where processes share a disk, as on CPython: a lock, and writes that last.
+"""A ledger's folder where processes share a disk, as on CPython: a lock, and durable writes.
 
-ldp_client.FileStorage uses it wherever there is os.fsync, which no board has.
+ldp_client.FileStorage uses it wherever there is os.fsync, which boards lack.
 """
 
 import os
 
 try:
     import fcntl
-except ImportError:  # Windows: there two clients on one ledger are noticed, but not at the same instant
+except ImportError:  # Windows, where two clients on one ledger are noticed only at the next write
     fcntl = None
 
 
 class Disk:
-    """A folder that is locked until this object is gone, for the process that made it."""
+    """A folder, locked for the process that made this object, as long as the object exists."""
 
     def __init__(self, folder: str) -> None:
-        """Raises OSError where the folder cannot be opened, or another client has it."""
+        """Raise OSError if the folder cannot be opened, or another client has it."""
         self._folder, self._process = folder, os.getpid()
         self._lock = None
-        if fcntl and os.path.isdir(folder):  # one that is missing has no ledger, and gives no report
+        if fcntl and os.path.isdir(folder):  # a missing one has no ledger, and makes no report
             self._lock = os.open(folder, os.O_RDONLY)
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -30,7 +30,7 @@ class Disk:
             os.close(self._lock)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Replace a file's bytes: a file is empty once it is opened, so a new one takes its place."""
+        """Replace a file's bytes, by way of a new file: opening the old one for writing would empty it."""
         if os.getpid() != self._process:
             raise OSError("1, a forked process has no client")
         with open(path + ".new", "wb") as f:

@@ -1,8 +1,8 @@
 """The experiments that a board takes part in, kept in flash from one start to the next.
 
-A board that knows its experiments tosses the coins of `every` ahead, and needs its radio only when there is
-something to send. What the broker repeats byte by byte costs nothing: no parsing, no signature
-to verify, no write.
+A board that knows its experiments tosses the coins of `every` in advance, and needs its radio only when there
+is something to send. A message that the broker repeats byte by byte costs nothing: no parsing, no
+verification of a signature, no write.
 
     kept = KeptExperiments(client, "/experiments")      takes part in what the folder holds
     kept.take("room_temp", payload)                     a retained message of the experiment's topic
@@ -12,11 +12,11 @@ A file has the experiment's name and holds, big-endian:
 The CRC covers the fleet and its announce key as well, so that another fleet's files are ignored. So is a
 damaged file; the broker's next message makes a new one.
 
-With "ask": "each" in the policy a yes applies to one question. The name's file with ".yes" appended holds it:
+With "ask": "each" in the policy, consent covers one question. The name's file with ".yes" appended holds it:
     8 first bytes of the question's SHA-256   4 epsilon   4 CRC-32
-question() in consent.py makes the first two of an experiment's JSON. A new yes is needed if the question
-changes or epsilon is above that of the yes, after a withdrawal, after a no to everything, and after damage to
-the file. With ".ask" appended, the file holds the payload that waits for a yes, and its CRC-32.
+question() in consent.py makes the first two from an experiment's JSON. New consent is needed if the question
+changes or epsilon is above that of the last consent, after a withdrawal, after an opt-out, and after damage
+to the file. With ".ask" appended, the file holds the payload that waits for consent, and its CRC-32.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalOperand=false
@@ -34,21 +34,21 @@ else:
 
 
 def load_further(names):
-    """Import files that enter further mechanisms; a text for each that cannot be.
+    """Import files with further mechanisms; return a text for each that fails.
 
-    Experiments that need it are then refused by name, and the others go on.
+    Experiments that need it are then refused by name, and the others continue.
     """
     faults = []
     for name in names or ():
         try:
             __import__(name)
-        except Exception as e:  # whatever an imported file raises
+        except Exception as e:  # an imported file may raise anything
             faults.append("%s.py: %s: %s: flash it again" % (name, type(e).__name__, e))
     return faults
 
 
 def _name_in(payload):
-    """The name in an experiment's JSON; None where it cannot be read, which enroll() refuses."""
+    """Return the name in an experiment's JSON, or None if it cannot be read, which enroll() refuses."""
     end = payload.find(b"\x00")
     try:
         name = json.loads(payload if end < 0 else payload[:end])["name"]
@@ -58,7 +58,7 @@ def _name_in(payload):
 
 
 def beside_ledger(client):
-    """The KeptExperiments of a client whose storage is a folder: in its folder "experiments"."""
+    """Return a client's KeptExperiments in the folder "experiments" of its storage, which is a folder."""
     storage = client._ledger._storage
     folder = storage if isinstance(storage, str) else getattr(storage, "_folder", None)
     ldp_client.check(
@@ -68,16 +68,23 @@ def beside_ledger(client):
 
 
 def tidy():
-    """Collect garbage on a board, so that what stays lies close together and free memory is in one piece."""
+    """Collect garbage on a board, so that free memory is in one piece."""
     if hasattr(gc, "mem_free"):  # MicroPython
         gc.collect()
 
 
 class KeptExperiments:
-    """A client's experiments and, in folder, what they were when the power went.
+    """A client's experiments and, in a folder, their state when the power went.
 
-    folder: made if missing; None to keep nothing in flash. digests: name -> SHA-256 of the payload in
-    force. fault: None, or why the flash could not be written; the board goes on without it.
+    Args:
+        client: The board's Client.
+        folder: Made if missing; None to keep nothing in flash.
+
+    Attributes:
+        digests: name -> SHA-256 of the payload in force.
+        fault: None, or why the flash could not be written; the board continues without it.
+        asking: name -> payload that waits for consent of its own.
+        waiting: [name, payload], the newest message of each topic, until consider() takes it.
     """
 
     def __init__(self, client, folder: "str | None" = "/experiments"):
@@ -87,11 +94,11 @@ class KeptExperiments:
         self._last = {}  # like digests, but withdrawals as well
         self.fault = None
         self.waiting = []  # [name, payload]: the newest message of each topic, until consider() takes it
-        self._refused = {}  # name -> SHA-256 of the last payload that was refused, and why
+        self._refused = {}  # name -> SHA-256 of the last payload that was refused, and the reason
         self._each = client._policy.get("ask") == "each"
-        self._agreed = {}  # name -> consent.question() of the last yes
-        self.asking = {}  # name -> payload that waits for a yes of its own
-        self._no = None  # the client's last no as a message was taken
+        self._agreed = {}  # name -> consent.question() of the last consent
+        self.asking = {}  # name -> payload that waits for consent of its own
+        self._no = None  # the client's last opt-out when a message was taken
         names = client._policy["experiments"]
         if self._each:
             ldp_client._beside("consent").load(self, names)
@@ -108,10 +115,15 @@ class KeptExperiments:
                 self._remove(name)
 
     def take(self, name, payload, agreed=False):
-        """Take part in the experiment of a retained message, or no longer: it may be a withdrawal.
+        """Take part in the experiment of a retained message, or stop: it may be a withdrawal.
 
-        agreed: somebody has said yes to this very question. Raises ldp_client.ExperimentRefused with the
-        reason; the version before it then stays in force.
+        Args:
+            name: The experiment's name, of its topic.
+            payload: The message.
+            agreed: Whether someone has consented to this very question.
+
+        Raises:
+            ldp_client.ExperimentRefused: With the reason; the version before it then stays in force.
         """
         self._no = self._client._no
         digest = hashlib.sha256(payload).digest()
@@ -129,7 +141,7 @@ class KeptExperiments:
         else:
             called = _name_in(payload)
             if called is not None and called != name:
-                # Else it could take the place of another one, and outlive its own topic.
+                # Otherwise it could replace another one, and outlive its own topic.
                 raise ldp_client.ExperimentRefused("it calls itself %s" % called)
             if self._each and not agreed:
                 ldp_client._beside("consent").ask(self, name, payload)
@@ -141,14 +153,19 @@ class KeptExperiments:
         self._write(name, payload)
 
     def agree(self, name, payload=None):
-        """Somebody at the board says yes to a question that waits in asking; raises as take() does.
+        """Consent to a question that waits in asking, for someone at the board.
 
-        payload: what was shown, which must wait still; None for whatever waits.
+        Args:
+            name: The experiment's name.
+            payload: What was shown, which must still wait; None for whatever waits.
+
+        Raises:
+            ldp_client.ExperimentRefused: As for take().
         """
         ldp_client._beside("consent").agree(self, name, payload)
 
     def put_aside(self, name, payload):
-        """Let a message wait for consider(), in place of an older one; quick, however many come."""
+        """Let a message wait for consider(), replacing an older one; quick, however many come."""
         for message in self.waiting:
             if message[0] == name:
                 message[1] = payload
@@ -156,9 +173,9 @@ class KeptExperiments:
         self.waiting.append([name, payload])
 
     def consider(self):
-        """take() the message that has waited longest; returns its name, and why it is refused or None.
+        """Take the message that has waited longest; return its name, and why it is refused or None.
 
-        A signature takes a Pico more than a second. Bytes that were refused are not looked at again.
+        A signature takes a Pico more than a second. Refused bytes are not looked at again.
         """
         name, payload = self.waiting.pop(0)
         tidy()  # a signature's numbers need room
@@ -176,7 +193,7 @@ class KeptExperiments:
         return name, why
 
     def absent(self, name):
-        """The broker does not repeat it: a withdrawal in an open fleet, nothing in a keyed one."""
+        """Remove an experiment that the broker does not repeat: a withdrawal in an open fleet."""
         if self._client._announce_key is None:
             self.take(name, b"")
 
@@ -184,12 +201,12 @@ class KeptExperiments:
         try:
             self._client.enroll(payload, verified)
         except ldp_client.ExperimentRefused as e:
-            # By its topic: the client has no name for an experiment that it cannot read.
+            # Under the topic's name: the client has none for an experiment that it cannot read.
             self._client._refusals[name] = str(e)
             raise
 
     def _seal(self, name, data):
-        """CRC-32 of data, and of whose it is."""
+        """Return CRC-32 of data and of the fleet, the key and the name that it belongs to."""
         whose = (self._client.fleet + "/" + name).encode() + (self._client._announce_key or b"")
         return binascii.crc32(data, binascii.crc32(whose))
 
@@ -210,7 +227,7 @@ class KeptExperiments:
                 if self._each:
                     ldp_client._beside("consent").ask(self, name, payload)
                 self._enroll(name, payload, True)
-            except ldp_client.LDPError:  # the policy has changed; status() says what does not fit
+            except ldp_client.LDPError:  # the policy has changed; status() has the reason
                 return
             self.digests[name] = hashlib.sha256(payload).digest()
         self._last[name] = hashlib.sha256(payload).digest()
@@ -230,7 +247,6 @@ class KeptExperiments:
             self.fault = "experiments cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
 
     def _put(self, file, data):
-        """Write data and its CRC into a file of the folder."""
         try:
             os.mkdir(self._folder)  # pyright: ignore[reportArgumentType]
         except OSError:  # it is there; or open() says what is wrong

@@ -1,15 +1,15 @@
-"""Hushmote's board side: randomize a reading, debit the privacy budget, hand over a report.
+"""Hushmote's board side: randomize a reading, debit the privacy budget, return a report.
 
-All that ever sees a reading is this file, and those beside it that the application imports: ldp_*.py. Read
-top to bottom: arithmetic, randomness, experiments (value -> index -> code), the budget ledger, the client. It
-knows nothing of networks, needs only modules of stock MicroPython, and runs unchanged on CPython.
+Only this file sees a reading, and the files beside it that the application imports: ldp_*.py. Read it from
+top to bottom: arithmetic, randomness, experiments (value -> index -> code), the budget ledger, the client.
+It does no networking, needs only modules of stock MicroPython, and runs unchanged on CPython.
 
-Units: epsilon is an integer number of micro-nats (1_000_000 is epsilon = 1), squares of it are micro-nats
-squared, numbers are milli-units. From index to code, and in the budget, there is no float.
+Units: epsilon is an integer number of micro-nats (1_000_000 is epsilon = 1), its squares are micro-nats
+squared, numbers are in milli-units. There is no float from index to code, nor in the budget.
 
-    provision("/ldp")                      once, by somebody who holds the board
+    provision("/ldp")                      once, by someone who has the board in hand
     client = Client(POLICY, "/ldp", device_id="k3f9x1")
-    client.consent = True                  somebody at the board says yes; until then it is silent
+    client.consent = True                  someone at the board opts in; until then it is silent
     client.enroll(payload)                 an experiment, as the server published it
     report = client.report("room_temp", 21.4)      bytes to publish, or None
     client.sent(report)                    the broker acknowledged it
@@ -35,9 +35,11 @@ except ImportError:  # CPython, or a port without one
 
 try:
     from _thread import allocate_lock  # pyright: ignore[reportAssignmentType]
-except ImportError:  # a port without threads: a callback that comes between has ended when this goes on
+except ImportError:  # a port without threads: a callback that interrupts a call ends before it continues
 
     class allocate_lock:
+        """A lock for a port without threads: a nested call is refused, since waiting would never end."""
+
         locked = False
 
         def acquire(self, wait):
@@ -62,7 +64,7 @@ _RULES = ("unlimited", "sum", "squares", "count")  # the order is the ledger's e
 
 
 def _beside(name):
-    """A module that lies beside this file: in its package on CPython, in the same folder on a board."""
+    """Return a module beside this file: in its package on CPython, in the same folder on a board."""
     path = __name__[:-10] + name  # without "ldp_client"
     module = __import__(path, None, None, ("*",))
     if path == name:
@@ -71,23 +73,23 @@ def _beside(name):
 
 
 class LDPError(Exception):
-    """Base of every error this file raises, TypeError for a reading of the wrong type excepted."""
+    """Base of all errors that this file raises, except TypeError for a reading of the wrong type."""
 
 
 class ExperimentRefused(LDPError):
-    """An experiment that is malformed, unsigned, or outside the policy; the text says why."""
+    """The experiment is malformed, unsigned, or outside the policy; the text gives the reason."""
 
 
 class SettingsError(LDPError):
-    """The firmware's own settings (policy, device id, keys) do not fit; the text says which."""
+    """The firmware's own settings (policy, device id, keys) are wrong; the text names the one."""
 
 
 class EntropyError(LDPError):
-    """There is no random source, or it is stuck; nothing was reported or spent."""
+    """The random source is missing or stuck; nothing was reported or spent."""
 
 
 class LedgerExists(LDPError):
-    """provision() found a ledger, whole or damaged, and left it alone."""
+    """provision() found a ledger, whole or damaged, and did not change it."""
 
 
 class LedgerError(LDPError):
@@ -98,7 +100,7 @@ class LedgerError(LDPError):
 
 
 def _exp_bounds(epsilon, bits):
-    """Integers low <= e^-(epsilon / 10^6) * 2^bits <= high."""
+    """Return integers low and high with low <= e^-(epsilon / 10^6) * 2^bits <= high."""
     halvings = 0
     while epsilon << 4 >= 1_000_000 << halvings:  # until epsilon / 2^halvings is below 1/16
         halvings += 1
@@ -109,7 +111,7 @@ def _exp_bounds(epsilon, bits):
         i += 1
         term = (term * x >> bits) // i
         total += -term if i & 1 else term
-    # Each term is short by less than 2 units, and so are x and the terms left out together.
+    # Each term is less than 2 units too small, and so are x and the sum of the terms left out.
     low, high = total - 2 * i - 4, total + 2 * i + 4
     for _ in range(halvings):
         low = low * low >> bits
@@ -118,10 +120,18 @@ def _exp_bounds(epsilon, bits):
 
 
 def truth_threshold(epsilon, g, inside=1):  # type: (int, int, int) -> int
-    """Return exactly floor(p * ONE) for p = inside e^eps / (inside e^eps + g - 1), on every runtime.
+    """Return floor(p * ONE) for p = inside e^eps / (inside e^eps + g - 1), exactly, on every runtime.
 
-    epsilon in micro-nats, 1_000 to 16_000_000; 2 <= g <= 2**24, else ExperimentRefused. inside codes share
-    p, g - 1 the rest: rounding p down keeps their ratio below e^eps. It is irrational, so the bounds meet.
+    inside codes share p, the other g - 1 share the rest: rounding p down keeps the ratio below e^eps. p is
+    irrational, so the bounds agree once they have enough bits.
+
+    Args:
+        epsilon: In micro-nats, 1_000 to 16_000_000.
+        g: 2 to 2**24.
+        inside: The number of codes that share p.
+
+    Raises:
+        ExperimentRefused: If epsilon or g is out of range.
     """
     check(EPSILON_MIN <= epsilon <= EPSILON_MAX and 2 <= g <= _MAX_CODES, "epsilon or g out of range")
     bits = 96
@@ -136,6 +146,7 @@ def truth_threshold(epsilon, g, inside=1):  # type: (int, int, int) -> int
 
 
 def is_prime(n):
+    """Return whether n is prime, by trial division; n is at least 0."""
     i = 2
     while i * i <= n and n % i:
         i += 1
@@ -147,7 +158,7 @@ def _sha256(data):
 
 
 def _hmac(key, data):
-    """HMAC-SHA256 (RFC 2104) with a key of 32 bytes."""
+    """Return HMAC-SHA256 (RFC 2104) for a key of 32 bytes."""
     key += bytes(32)
     return _sha256(bytes([k ^ 0x5C for k in key]) + _sha256(bytes([k ^ 0x36 for k in key]) + data))
 
@@ -158,21 +169,21 @@ def _valid_name(name, chars):
 
 # --- Randomness -----------------------------------------------------------------------------------
 
-# os.urandom is not enough by itself: raw ring-oscillator bits on a Pico W before MicroPython 1.28, a
-# plain generator on an ESP32 whose radio is off. So plenty of it is condensed, together with a seed
-# that lives in the ledger and the board's id, and a little more is mixed in at every call.
+# os.urandom is not enough by itself: it returns raw ring-oscillator bits on a Pico W before MicroPython 1.28,
+# and a plain generator's on an ESP32 whose radio is off. So a lot of it is hashed, together with a seed that
+# is kept in the ledger and the board's id, and a little more is mixed in at every call.
 _ENTROPY_BYTES = const(384)
 _RESEED_BYTES = const(128)
-# A source with 1 bit of entropy per byte repeats a piece of this length, where it is looked for, less than
-# once in 2^22 calls, and then makes no report that time; a good source never does.
+# With 1 bit of entropy per byte, a source repeats a piece of this length, where it is looked for, in less
+# than one of 2^22 calls, and that call makes no report; a good source never repeats one.
 _PIECE_BYTES = const(32)
 
 
 def _entropy(n):
-    """n bytes of os.urandom; EntropyError where the source is missing or stuck.
+    """Return n bytes of os.urandom; raise EntropyError if the source is missing or stuck.
 
-    A stuck source repeats itself, though not byte by byte: an RP2040 whose oscillator stands still gives a
-    cycle of 93. So the first piece must not come again, nor the last one be there before.
+    A stuck source repeats itself, but not necessarily every byte: an RP2040 whose oscillator has stopped
+    returns a cycle of 93 bytes. So the first piece must not occur again, nor the last one earlier.
     """
     try:
         data = os.urandom(n)
@@ -186,13 +197,13 @@ def _entropy(n):
 
 
 class DRBG:
-    """SHA-256 with fast key erasure behind the two primitives.
+    """A deterministic random bit generator: SHA-256 with fast key erasure, and two primitives on top.
 
-    The state is a 32-byte key. SHA-256 of byte 1 and the key is the next key, which takes its place; of byte
-    2, 3, ... and the key is what is handed out; of byte 0, the key and entropy is the key after a reseed.
-    First byte and length keep these apart, so SHA-256 serves as a keyed random function, as in HMAC-DRBG
-    (SP 800-90A), and gives what that gives: what was drawn before cannot be computed from the state, and
-    entropy makes a known state unknown again. It takes a fifth of the hashing.
+    The state is a 32-byte key. SHA-256 of byte 1 and the key is the next key, which replaces it; SHA-256 of
+    byte 2, 3, ... and the key is the output; SHA-256 of byte 0, the key and entropy is the key after a
+    reseed. The first byte and the length keep these inputs apart, so SHA-256 acts as a keyed random function.
+    The guarantees are those of HMAC-DRBG (SP 800-90A), for a fifth of the hashing: earlier output cannot be
+    computed from the state, and entropy makes a known state unknown again.
     Citation: Bernstein, "Fast-key-erasure random-number generators", 2017.
     """
 
@@ -201,12 +212,12 @@ class DRBG:
         self.reseed(seed)
 
     def reseed(self, entropy):
-        """Mix entropy in; bits drawn ahead are thrown away."""
+        """Mix entropy into the state, and discard the bits drawn ahead."""
         self._key = _sha256(b"\x00" + self._key + entropy)
         self._pool = b""
 
     def generate(self, n):
-        """n random bytes, at most 8,096."""
+        """Return n random bytes, at most 8,096."""
         key = self._key
         self._key = _sha256(b"\x01" + key)
         out = b""
@@ -217,17 +228,17 @@ class DRBG:
         return out[:n]
 
     def _bits(self):
-        """30 uniform bits: what fits a small integer on every board."""
+        """Return 30 uniform bits, which fit into a small integer on every board."""
         p = self._pool or self.generate(32)
         self._pool = p[4:]
         return (p[0] & 0x3F) << 24 | p[1] << 16 | p[2] << 8 | p[3]
 
     def bernoulli(self, threshold):
-        """True with probability threshold / ONE, exactly."""
+        """Return True with probability threshold / ONE, exactly."""
         return self._bits() < threshold
 
     def below(self, n):
-        """Uniform over range(n), 1 <= n <= 2**24, exactly: by rejection, never by modulo."""
+        """Return a number uniform over range(n), 1 <= n <= 2**24, exactly: by rejection, never by modulo."""
         if not 1 <= n <= _MAX_CODES:
             raise ValueError("n is 1 to 16777216")
         mask = 0
@@ -244,17 +255,20 @@ class DRBG:
 
 def check(good, text, error=ExperimentRefused):
     # type: (object, str | None, type[LDPError]) -> None
+    """Raise the error with this text unless good."""
     if not good:
         raise error(text)
 
 
 def take(fields, name, default=None):
+    """Remove a field and return its value, or the default if it is missing."""
     value = fields.pop(name, default)
     check(value is not None, name + " is missing")
     return value
 
 
 def take_int(fields, name, low, high, default=None):
+    """Take a field that must be an integer from low to high."""
     value = take(fields, name, default)
     good = type(value) is int and low <= value <= high
     check(good, "%s must be an integer from %d to %d" % (name, low, high))
@@ -262,6 +276,7 @@ def take_int(fields, name, low, high, default=None):
 
 
 def take_ints(fields, name, count, low, high, default=None):
+    """Take a field that must be a list of count integers from low to high."""
     value = take(fields, name, default)
     good = type(value) is list and len(value) == count
     for x in value if good else ():
@@ -271,13 +286,15 @@ def take_ints(fields, name, count, low, high, default=None):
 
 
 def take_choice(fields, name, choices):
+    """Take a field that must be one of the texts in choices."""
     value = take(fields, name)
-    value = value if type(value) is str else "?"  # text of what is nested deep would end in RuntimeError
+    value = value if type(value) is str else "?"  # formatting a deeply nested value would raise RuntimeError
     check(value in choices, "no %s %s on this board" % (name, value))
     return value
 
 
 def take_no_more(fields, where=""):
+    """Refuse the experiment if a field is left that nothing has taken."""
     for name in fields:
         raise ExperimentRefused("unknown field %s%s" % (name, where))
 
@@ -325,13 +342,17 @@ def _bucket(reading, value):
 
 
 class Level:
-    """A domain and its g-ary randomized response: the whole of rr, grr and olh, one level of hh.
+    """A domain and its g-ary randomized response: all of rr, grr and olh, or one level of hh.
 
-    domain     number of nodes; a node stands for width neighbouring indices (1 but in hh)
-    g, t       cells; base-g digits of the hash, 0 where the node itself is the cell (g == domain)
-    seeds      g**t - 1 nonzero hash seeds, 1 where there is no hash
-    threshold  the truth is told with probability threshold / ONE
-    offset     of its codes in the experiment's; weight: how often it is drawn, out of the weight_sum
+    Attributes:
+        domain: Number of nodes.
+        width: How many neighbouring indices a node stands for; 1 except in hh.
+        g: Number of cells.
+        t: Number of base-g digits of the hash; 0 if the node itself is the cell (g == domain).
+        seeds: Number of nonzero hash seeds, g**t - 1; 1 if there is no hash.
+        threshold: The code tells the truth with probability threshold / ONE.
+        offset: Index of the level's first code among the experiment's codes.
+        weight: How often the level is drawn, out of the experiment's weight_sum.
     """
 
     def __init__(self, epsilon, domain, g, width, offset, weight):
@@ -350,7 +371,7 @@ class Level:
         self.seeds = size - 1 if t else 1  # type: int
         self.code_count = self.seeds * g  # type: int
         self.threshold = truth_threshold(epsilon, g)  # type: int
-        # At or below 1/g the truth is no likelier than each lie: e^eps would bound the wrong ratio.
+        # At or below 1/g the truth is not likelier than each lie: e^eps would bound the wrong ratio.
         check(self.threshold * g > ONE, "epsilon is too small for so many cells")
 
     def respond(self, node, rng):
@@ -366,14 +387,14 @@ class Level:
                 cell += node % g * (seed % g)
                 node //= g
                 seed //= g
-        # Both are drawn and one expression takes either: time does not tell a lie from the truth.
+        # Both are always drawn and one expression takes either, so timing does not tell a lie from the truth.
         lie = not rng.bernoulli(self.threshold)
         other = 1 + rng.below(g - 1)  # one of the g - 1 *other* cells: with all g, epsilon would be larger
         return code + (cell + lie * other) % g
 
 
 def pick(exp, rng):
-    """The level that a report is about: drawn by weight, without a look at the reading."""
+    """Return the level of the report, drawn by weight without looking at the reading."""
     level = exp.levels[0]
     if len(exp.levels) > 1:
         draw = rng.below(exp.weight_sum)
@@ -393,7 +414,7 @@ def _take_levels(exp, fields):
     elif exp.mechanism == "hh":
         exp.fanout = take_int(fields, "fanout", 2, domain)
         height, nodes = 0, 1
-        while nodes < domain and height < 24:  # more than 2**24 leaves have too many codes anyway
+        while nodes < domain and height < 24:  # more than 2**24 leaves would have too many codes anyway
             nodes *= exp.fanout
             height += 1
         cells = take_ints(fields, "cells", height, 2, _MAX_CODES)
@@ -409,9 +430,9 @@ def _take_levels(exp, fields):
 
 
 def _randomize(exp, index, rng):
-    """rr, grr, olh and hh.
+    """Randomize an index by rr, grr, olh or hh.
 
-    Privacy: for every code and every two indices (None included) the probabilities' ratio is at most
+    Privacy: for every code and every two indices (None included), the ratio of the probabilities is at most
     e^epsilon. Utility: docs/mathematics.md; local hashing is best for g near e^epsilon + 1. Cost: at most
     5 draws and t multiplications of numbers below g, whatever the index. Citation: Wang, Blocki, Li, Jha,
     "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017, 4.1, 4.4; for
@@ -421,20 +442,26 @@ def _randomize(exp, index, rng):
     return level.respond(index // level.width, rng)
 
 
-# What this board can read, and how it can randomize, by words that experiments have. A file of its own adds
-# lines when it is imported. Types: take(exp, fields) sets domain, and missing if no reading has an index of
-# its own; bucket(exp, value) is an index, None for no reading, -1 for a wrong type. Mechanisms: take(exp,
-# fields) sets code_count; randomize(exp, index, rng) is a code.
+# The types of readings and the mechanisms of this board, by their words in experiments. Further files add
+# theirs when they are imported. Types: take(exp, fields) sets domain, and missing if no reading has an index
+# of its own; bucket(exp, value) returns an index, None for no reading, -1 for a wrong type. Mechanisms:
+# take(exp, fields) sets code_count; randomize(exp, index, rng) returns a code.
 TYPES = dict.fromkeys(["bool", "choice", "number"], (_take_type, _bucket))
 MECHANISMS = dict.fromkeys(["rr", "grr", "olh", "hh"], (_take_levels, _randomize))
 
 
 class Experiment:
-    """What is asked, how it is randomized, and what it may cost; made by Experiment.parse().
+    """An experiment's question, its randomization and its cost; immutable, made by Experiment.parse().
 
-    Immutable. Its fields (low, high in milli-units, epsilon in micro-nats per report), domain, levels,
-    weight_sum, code_count, code_bytes, sha256 and digest (its first 4 bytes) of the JSON as published.
-    missing: the index of no reading, or None if the experiment does not set it.
+    Attributes:
+        name, type, labels, mechanism, every, window, rule, cap: The fields of the JSON.
+        low, high: The range of a number, in milli-units.
+        epsilon: Per report, in micro-nats.
+        domain: Number of indices.
+        missing: The index of no reading, or None if the experiment does not set it.
+        levels, weight_sum: The levels of randomized response, and the sum of their weights.
+        code_count, code_bytes: Number of codes, and how many bytes a code takes in a report.
+        sha256, digest: SHA-256 of the JSON as it was published, and its first 4 bytes.
     """
 
     labels = ()
@@ -445,7 +472,7 @@ class Experiment:
 
     @classmethod
     def parse(cls, payload):  # type: (bytes | bytearray | memoryview) -> Experiment
-        """The Experiment in a JSON object of at most 1 KiB; ExperimentRefused for what is not understood."""
+        """Return the Experiment in a JSON object of at most 1 KiB, or raise ExperimentRefused."""
         return cls(payload)
 
     def __init__(self, payload):
@@ -453,7 +480,7 @@ class Experiment:
         check(len(payload) <= 1024, "larger than 1024 bytes")
         for c in payload:
             check(32 <= c < 127 and c != 92, "must be printable ASCII without a backslash")
-        # MicroPython's json takes more than JSON is (no commas, numbers as keys). That opens nothing: each
+        # MicroPython's json accepts more than JSON (missing commas, numbers as keys). That does no harm: each
         # field is checked below, and no server counts under the digest of bytes that it did not write.
         try:
             fields = json.loads(payload.decode())
@@ -485,29 +512,34 @@ class Experiment:
         take_no_more(fields)
 
     def cost(self):
-        """What one report takes from the cap: micro-nats, micro-nats squared, or 1."""
+        """Return the cost of one report against the cap: micro-nats, micro-nats squared, or 1."""
         return self.epsilon ** (_RULES.index(self.rule) % 3)  # its place in _RULES, but for count
 
     def bucket(self, value):
-        """Return the index of a reading, in range(domain).
+        """Return the index of a reading, in range(domain), or None.
 
-        bool takes bool or int (a pin's value), choice str, number int or float in whole units. Numbers beyond
-        low..high, infinities included, fall into the end bins; a label that is not listed is "other". No
-        reading (None, NaN) is the last index if the experiment sets missing, otherwise None. Raises TypeError
-        for another type, for nothing else.
+        A bool takes a bool or an int (a pin's value), a choice a str, a number an int or float in whole
+        units. Numbers outside of low to high, infinities included, are counted in the end bins; a label that
+        is not listed is "other". No reading (None, NaN) is the last index if the experiment sets missing,
+        else None.
+
+        Raises:
+            TypeError: If the reading is of another type, and in no other case.
         """
         if value is None or (isinstance(value, float) and value != value):
             return self.missing
         index = self._bucket(self, value)
-        if index == -1:  # of the wrong type: a mistake of the application's
+        if index == -1:  # of the wrong type: a mistake in the application
             raise TypeError("%s takes a %s or None" % (self.name, self.type))
         return index
 
     def randomize(self, index, rng):
-        """Return a code in range(code_count) for an index in range(domain), or None for no reading.
+        """Return a code in range(code_count).
 
-        rng: an object with bernoulli(threshold) and below(n). None is an index that is drawn evenly, by the
-        mechanism where below() does not reach so far.
+        Args:
+            index: In range(domain); None for no reading, for which an index is drawn evenly, by the mechanism
+                itself if the domain is too large for below().
+            rng: An object with bernoulli(threshold) and below(n).
         """
         if index is None:
             if self.domain <= _MAX_CODES:
@@ -519,17 +551,18 @@ class Experiment:
 
 # --- The budget ledger ----------------------------------------------------------------------------
 
-# Storage has two slots, written in turn, so a write that fails leaves the record in force alone. A record,
-# big-endian:
+# Storage has two slots, written in turn, so a write that fails does not touch the record in force. A record
+# is big-endian:
 #     1 format + consent (0 not asked, 1 no, 2 yes)   1 number of experiments   4 sequence number
 #     16 seed   6 sum of epsilon   8 sum of epsilon**2, over the board's whole life
 #     per experiment: 4 first bytes of SHA-256(name)   4 last report number
 #                     7 rule << 54 | pinned cap   7 spent (rule count: the pinned epsilon)
 #     per unsent report, oldest first: 1 length   the report
 #     4 CRC-32
-# Format - 1 is of clients that did not ask: enabled << 7 | number. An opt-out stays, others are asked anew.
-# That is 127 bytes with 3 experiments and one unsent report. littlefs stores up to 128 inline, which wears
-# the flash 20 to 40 times less than a block of its own; in an outage the record is longer.
+# Format - 1 was written by clients that did not ask for consent: its second byte is enabled << 7 | number. An
+# opt-out is kept; others are asked again.
+# A record has 127 bytes with 3 experiments and one unsent report. littlefs stores up to 128 inline, which
+# wears the flash 20 to 40 times less than a block of its own; in an outage the record is longer.
 _FORMAT = const(0x4E)
 _CONSENT = (None, False, True)
 _HEAD_BYTES = const(36)
@@ -542,9 +575,10 @@ _MAX_UINT32 = const((1 << 32) - 1)
 
 
 class FileStorage:
-    """Two slots as files in a folder: read(slot) -> bytes or None, write(slot, data).
+    """Two slots, as files in a folder.
 
-    Where processes share a disk it locks the folder until it is gone; OSError where another client has it.
+    Where processes share a disk, the object locks the folder as long as it exists; making one raises OSError
+    if another client has the lock.
     """
 
     def __init__(self, folder):
@@ -552,17 +586,17 @@ class FileStorage:
         self._disk = _beside("disk").Disk(folder) if hasattr(os, "fsync") else None
 
     def read(self, slot):
-        """The slot's bytes, None where it was never written; OSError where it cannot be read."""
+        """Return the slot's bytes, or None if it was never written; raise OSError if it cannot be read."""
         try:
             with open("%s/ledger%d" % (self._folder, slot), "rb") as f:
                 return f.read()
         except OSError as e:
-            if e.args and e.args[0] in (2, 44):  # ENOENT, and WebAssembly's. No other is an empty slot
+            if e.args and e.args[0] in (2, 44):  # ENOENT, and WebAssembly's: no other error is an empty slot
                 return None
             raise
 
     def write(self, slot, data):
-        """Replace the slot's bytes; OSError where that fails."""
+        """Replace the slot's bytes; raise OSError if that fails."""
         path = "%s/ledger%d" % (self._folder, slot)
         if self._disk:
             self._disk.replace(path, data)
@@ -580,18 +614,18 @@ def _uint(data, at, n):
 
 
 def _key(name):
-    """How the ledger calls an experiment. Two names with one key would share a line, not split it."""
+    """Return the ledger's key of an experiment. Two names with one key would share an entry, not split it."""
     return _sha256(name.encode())[:4]
 
 
 class _State:
-    """What a ledger record says. Changes are made to a copy, and hold once the copy is in flash."""
+    """The content of a ledger record. Changes are made to a copy, and hold once that is in flash."""
 
     def __init__(self, seed):
         self.consent = None
         self.seed = seed
         self.sequence = self.sum = self.squares = 0
-        # key -> (number of the last report, rule, pinned cap, spent); a line of the record above
+        # key -> (number of the last report, rule, pinned cap, spent)
         self.entries = {}
         self.unsent = ()  # reports, oldest first
 
@@ -602,7 +636,6 @@ class _State:
         return new
 
     def encode(self):
-        """The record's bytes."""
         out = bytes((_FORMAT + _CONSENT.index(self.consent), len(self.entries)))
         out += self.sequence.to_bytes(4, "big") + self.seed
         out += self.sum.to_bytes(6, "big") + self.squares.to_bytes(8, "big")
@@ -615,7 +648,7 @@ class _State:
 
     @classmethod
     def decode(cls, record):
-        """The state in a record, None unless every byte of it is right."""
+        """Return the state in a record, or None unless every byte of it is right."""
         if len(record) < _HEAD_BYTES + 4 or _crc(record[:-4]) != record[-4:]:
             return None
         consent, count = record[0] - _FORMAT, record[1]
@@ -637,7 +670,7 @@ class _State:
             report = record[at + 1 : at + 1 + record[at]]
             self.unsent += (report,)
             at += 1 + len(report) if report else end
-        if before:  # what was made before anybody said yes is not sent
+        if before:  # reports made before anyone consented are not sent
             self.unsent = ()
         return self if at == end else None
 
@@ -647,13 +680,15 @@ def _crc(data):
 
 
 class _Ledger:
-    """The two slots: the record with the higher sequence number is in force, the other is written next.
+    """The two slots: the record with the higher sequence number is in force, the other is overwritten next.
 
-    Both must be whole, and one commit apart: a slot that is lost or damaged could be the newest, and going
-    on from the other would take a debit back. littlefs leaves no such slot after a power cut.
+    Both must be whole, and one commit apart: a slot that is lost or damaged could be the newest, and to
+    continue from the other would undo a debit. littlefs leaves no such slot after a power cut.
 
-    state: what is in force; locked: None, or why nothing may be spent; unfinished: whether there is nothing
-    but what provision() leaves behind when it is cut short, None where a slot cannot be read.
+    Attributes:
+        state: The state in force.
+        locked: None, or the reason why nothing may be spent.
+        unfinished: Whether there is at most what an interrupted provision() leaves; None if unreadable.
     """
 
     def __init__(self, storage: object):
@@ -678,7 +713,7 @@ class _Ledger:
             self.state = odd if odd.sequence > even.sequence else even
 
     def commit(self, state):
-        """Put a state in force; LedgerError, and the old one stays, where storage fails or forgets."""
+        """Put a state in force; if storage fails or forgets, raise LedgerError and keep the old state."""
         check(not self.locked, self.locked, LedgerError)
         slot = self.state.sequence & 1  # odd numbers are in slot 0
         state.sequence = self.state.sequence + 1
@@ -694,7 +729,7 @@ class _Ledger:
             try:
                 storage.write(slot, record)
             finally:
-                slots[slot] = storage.read(slot)  # also what a write that failed has left
+                slots[slot] = storage.read(slot)  # also what a failed write has left
         except OSError as e:
             raise _storage_failed(e)
         check(slots[slot] == record, "storage failed: it reads back otherwise", LedgerError)
@@ -702,24 +737,31 @@ class _Ledger:
 
 
 def provision(storage: object, replace=False, consent=None):
-    """Make the empty ledger, once, with the board in hand; raises LedgerExists where there is one.
+    """Make the empty ledger, once, with the board in hand.
 
-    storage: as Client's. replace=True overwrites a ledger, whole or damaged. That starts the privacy bound
-    again for whoever this board measures, so it needs a new device id and a reason. consent=True: whoever
-    is measured has said yes already, as on a signed form.
+    Args:
+        storage: As for Client.
+        replace: Overwrite a ledger, whole or damaged. This restarts the privacy bound of the people whom the
+            board measures, so it needs a new device id and a reason.
+        consent: True if they have consented already, as on a signed form.
+
+    Raises:
+        LedgerExists: If there is a ledger, and replace is False.
+        EntropyError: If the random source is missing or stuck.
+        LedgerError: If the storage fails.
     """
     if isinstance(storage, str):
         try:
             os.mkdir(storage)
         except OSError:
-            pass  # it is there; or it cannot be made, and the first write says why
+            pass  # it exists; or it cannot be made, and the first write raises the reason
     state = _State(DRBG(_entropy(_ENTROPY_BYTES) + unique_id()).generate(_SEED_BYTES))
     ledger = _Ledger(storage)
     check(ledger.unfinished is not None, ledger.locked, LedgerError)
     if not (replace or ledger.unfinished):
-        ledger = None  # lets the folder go, for who catches this
+        ledger = None  # unlock the folder: whoever catches the error may use it
         raise LedgerExists("a ledger is there; replace=True starts its bound again")
-    # Both slots, numbers 1 and 2: the first report has 3, so a ledger that lost it is no fresh one.
+    # Write both slots, as numbers 1 and 2: the first report has 3, so a ledger that lost it is not a new one.
     ledger.locked = None
     ledger.state = _State(b"")
     state.consent = consent
@@ -733,25 +775,31 @@ def provision(storage: object, replace=False, consent=None):
 class Client:
     """One board: its experiments, its budget, its unsent reports.
 
-    policy        what this firmware allows, whatever a server asks. sum, squares: reports go on while the
-                  life's sum of epsilon <= sum, or that of epsilon**2 <= squares; epsilon: the most one
-                  report may cost; rules, experiments: names that may be asked for. It may
-                  have ask and consent_from, of which the files beside this one know
-    storage       a folder, or an object with read(slot) and write(slot, data), slots 0 and 1
-    device_id     1 to 32 of a-z, 0-9 and -; new whenever the board is provisioned, never a MAC
-    key           the device's 32-byte key; None in an open fleet
-    announce_key  the fleet's 64-byte public key, which signed experiments are checked with; it needs fleet
-    fleet         the fleet's name
+    One client uses a ledger, from one thread. A call of report() or sent(), or an opt-in, that comes during
+    another call (from a timer's callback, a second thread) spends nothing and does nothing; an opt-out is
+    written by that other call before it ends. Where processes share a disk, a folder has one client at a
+    time; elsewhere, of two clients the one that notices the other locks itself.
 
-    One client on one ledger, used by one thread. A call of report() or sent(), or a yes, that comes during
-    another call (from a timer's callback, a second thread) spends nothing and does nothing; a no is written
-    by that other call before it ends. Where processes share a disk a folder has one client at a time;
-    elsewhere, of two the one that notices locks.
+    Args:
+        policy: A dict of what this firmware allows, whatever a server publishes. sum and squares: reports
+            continue while the lifetime sum of epsilon <= sum, or that of epsilon**2 <= squares; epsilon: the
+            highest cost of one report; rules and experiments: the allowed names. The files beside this one
+            read its optional ask and consent_from.
+        storage: A folder, or an object with read(slot) and write(slot, data), slots 0 and 1.
+        device_id: 1 to 32 of a-z, 0-9 and -; new whenever the board is provisioned, never a MAC.
+        key: The device's 32-byte key; None in an open fleet.
+        announce_key: The fleet's 64-byte public key, which verifies signed experiments; it needs fleet.
+        fleet: The fleet's name.
 
-    rng draws for reports, an object with bernoulli and below; only tests and simulations replace it.
-    serials: name -> least serial number that is accepted of a signed experiment; whoever keeps experiments
-    in flash keeps it too. Raises SettingsError and EntropyError. A ledger that is missing or damaged raises
-    nothing: the client is locked (status() says why) and the application goes on.
+    Attributes:
+        rng: Draws for reports, with bernoulli and below; only tests and simulations replace it.
+        serials: The lowest serial number accepted of each signed experiment, by name. The application that
+            keeps experiments in flash must keep it, too.
+
+    Raises:
+        SettingsError: If an argument is wrong.
+        EntropyError: If the random source is missing or stuck. A ledger that is missing or damaged raises
+            nothing: the client is locked (status() gives the reason) and the application continues.
     """
 
     def __init__(
@@ -760,7 +808,7 @@ class Client:
         good = type(policy) is dict and len(policy) - ("ask" in policy) - ("consent_from" in policy) == 5
         for name in ("sum", "squares", "epsilon"):
             good = good and type(policy.get(name)) is int
-        for name in ("rules", "experiments"):  # in the str ("bath"), a forgotten comma, "at" would be found
+        for name in ("rules", "experiments"):  # in ("bath"), a str by a forgotten comma, "at" would be found
             good = good and type(policy.get(name)) in (tuple, list)
         text = "policy: int sum, squares, epsilon; tuple rules, experiments; no more"
         check(good, text, SettingsError)
@@ -780,9 +828,9 @@ class Client:
         self._refusals = {}
         self.serials = {}
         self._error = None
-        # The last no since the start, each its own object, and the last in flash.
+        # The last opt-out since the start, each its own object, and the last one in flash.
         self._no = self._stored_no = None
-        self._on_no = None  # called as a no is written, or a yes after one that could not be
+        self._on_no = None  # called as an opt-out is written, or an opt-in after one that could not be
         self._lock = allocate_lock()  # held during a call
         self._ledger = _Ledger(storage)
         seed = _entropy(_ENTROPY_BYTES) + self._ledger.state.seed + unique_id()
@@ -792,12 +840,17 @@ class Client:
     # Experiments
 
     def enroll(self, payload, verified=False, parsed=None):
-        """Take part in a retained experiment, signed or not; returns the Experiment.
+        """Take part in a retained experiment, signed or not; return the Experiment.
 
-        verified: this payload was kept in flash after enroll() had taken it; its signature is not computed
-        again. parsed: what Experiment.parse() made of this JSON; of any other it is not used. Raises
-        ExperimentRefused with the reason, which status() shows as well; a version that is refused changes
-        nothing.
+        Args:
+            payload: The message's bytes.
+            verified: This payload was kept in flash after enroll() had accepted it: its signature is not
+                verified again.
+            parsed: The result of Experiment.parse() for this JSON; ignored if it is of another.
+
+        Raises:
+            ExperimentRefused: With the reason, which status() shows as well; the version before stays in
+                force.
         """
         payload = bytes(payload)
         body = payload.partition(b"\x00")[0]
@@ -826,9 +879,10 @@ class Client:
         check(good, "its epsilon was pinned as %d" % spent)
 
     def _check_signature(self, name, payload, end, verified=False):
-        """After the JSON and a zero byte: 4 bytes of serial number, 64 of signature over all before.
+        """Check the serial and the signature of a message.
 
-        The serial is compared first: an old message that is played back costs no signature.
+        After the JSON and a zero byte come 4 bytes of serial number and 64 of signature over all before. The
+        serial is compared first: a replayed old message costs no verification.
         """
         key = self._announce_key
         good = key is not None and payload[end : end + 1] == b"\x00" and len(payload) == end + 69
@@ -842,11 +896,17 @@ class Client:
         self.serials[name] = serial
 
     def withdraw(self, name, payload=None):
-        """Take part no longer. What was spent stays spent; unsent reports stay in the outbox.
+        """Stop taking part. Spent budget stays spent; unsent reports stay in the outbox.
 
-        payload: the retained message that asks for it, empty in an open fleet, else a signed experiment
-        without JSON; ExperimentRefused for any other. None: the application's own decision, which holds
-        until the next start. No version that was published before is taken again.
+        Versions of a signed experiment that were published earlier are refused from then on.
+
+        Args:
+            name: The experiment's name.
+            payload: The retained message that withdraws it: empty in an open fleet, else a signed experiment
+                without JSON. None for the application's own decision, which holds until the next start.
+
+        Raises:
+            ExperimentRefused: If the payload is not a withdrawal of this experiment.
         """
         if payload is None:
             if name in self._experiments and name in self.serials:
@@ -859,20 +919,26 @@ class Client:
     # Reports
 
     def report(self, name, value, drawn=None):
-        """Randomize a reading; returns a report to publish, already debited, or None.
+        """Randomize a reading; return a report to publish, already debited, or None.
 
-        None: nobody said yes, or somebody says no meanwhile, the coin of `every` said no, the budget is
-        spent, the outbox is full, the experiment is not there, the client is locked, another call is under
-        way, or the storage failed (status() says which). Which of these it is never depends on the value.
-        Raises TypeError for a value of the wrong type, EntropyError for a stuck source; nothing was spent.
+        None means that there is no consent, or it ended during the call, that the coin of `every` said no,
+        the budget is spent, the outbox is full, the experiment is absent, the client is locked, another call
+        is under way, or the storage failed (status() says which). The cause never depends on the value.
 
-        drawn: the digest of the version whose coin said yes to this call beforehand, in gap.py.
+        Args:
+            name: The experiment's name.
+            value: The reading, or None for no reading.
+            drawn: The digest of the version whose coin gap.py tossed for this call in advance, with a yes.
+
+        Raises:
+            TypeError: If the value is of the wrong type; nothing was spent.
+            EntropyError: If the random source is missing or stuck; nothing was spent.
         """
         if not self._lock.acquire(False):
             return None
         try:
             exp = self._experiments.get(name)
-            if exp is None or not self.consent:  # before a coin, and before the value is looked at
+            if exp is None or not self.consent:  # before the coin, and before the value is looked at
                 return None
             self._drbg.reseed(_entropy(_RESEED_BYTES))
             # The coin is tossed before the value is looked at.
@@ -893,34 +959,37 @@ class Client:
             new.unsent += (report,)
             self._error = None
             self._ledger.commit(new)
-            return report if self.consent else None  # somebody may have said no meanwhile
+            return report if self.consent else None  # someone may have opted out in the meantime
         except LedgerError as e:
             self._error = str(e)
         finally:
             self._release()
 
     def _entry(self, exp):
-        """The experiment's line in the ledger, or the one that its first report will write."""
+        """Return the experiment's entry in the ledger, or the one that its first report will write."""
         new = (0, exp.rule, exp.cap, exp.epsilon if exp.rule == "count" else 0)
         return self._ledger.state.entries.get(exp.key, new)
 
     def _remaining(self, exp):
-        """How many more reports at this epsilon keep every bound: most n with spent + n * cost <= cap."""
+        """Return how many more reports at this epsilon keep every bound.
+
+        That is the largest n with spent + n * cost <= cap, for every cap.
+        """
         state = self._ledger.state
         epsilon = exp.epsilon
         square = epsilon * epsilon
         number, rule, cap, spent = self._entry(exp)
         full = len(state.entries) >= _MAX_ENTRIES and exp.key not in state.entries
-        # It may have been pinned otherwise since this version was checked, by a call that was under way.
+        # A call that was under way may have pinned another rule since this version was checked.
         if self._ledger.locked or full or rule != exp.rule or (rule == "count" and spent != epsilon):
             return 0
-        # For the board's life: while the sum is within its bound, or the squares are within theirs.
+        # For the board's life: while the sum or the squares are within their bound.
         count = (self._policy["sum"] - state.sum) // epsilon
         count = max(count, (self._policy["squares"] - state.squares) // square)
         # For this experiment: within the smaller of the pinned cap and the version's.
         if rule != "unlimited":
             count = min(count, (min(cap, exp.cap) - (number if rule == "count" else spent)) // exp.cost())
-        # And no more than the ledger's fields can hold.
+        # At most what the ledger's fields can hold.
         count = min(
             count, (_MAX_SUM - 1 - state.sum) // epsilon, (_MAX_SQUARES - 1 - state.squares) // square
         )
@@ -935,11 +1004,11 @@ class Client:
         return report
 
     def outbox(self):
-        """Reports that no broker has acknowledged, oldest first; send them again as they are."""
+        """Return the reports that no broker has acknowledged, oldest first; send them again as they are."""
         return list(self._ledger.state.unsent) if self.consent and not self._ledger.locked else []
 
     def sent(self, report):
-        """Drop a report that the broker acknowledged; LedgerError where the storage fails: then it stays."""
+        """Drop a report that the broker acknowledged; if the storage fails, keep it and raise LedgerError."""
         if self._lock.acquire(False):
             try:
                 new = self._ledger.state.copy()
@@ -955,12 +1024,14 @@ class Client:
 
     @property
     def consent(self):
-        """Whether this board takes part: None where nobody was asked, else True or False. Kept in flash.
+        """Whether this board takes part: None if nobody was asked, else True or False. Kept in flash.
 
-        Only True makes reports. Somebody at the board sets it, to True or False, which drops what was not
-        sent. A False that comes during another call is written by that call. Raises LedgerError where the
-        ledger is locked or cannot be written, and for a True during another call. After a False that could
-        not be written the client is silent all the same, and its next calls try to write it again.
+        Only with True are reports made. Someone at the board sets it, to True or False, which drops unsent
+        reports. A False that comes during another call is written by that call. If a False could not be
+        written, the client is silent all the same, and its next calls try to write it again.
+
+        Raises:
+            LedgerError: If the ledger is locked or cannot be written, or for a True during another call.
         """
         return self._no is self._stored_no and self._ledger.state.consent
 
@@ -972,16 +1043,16 @@ class Client:
         no = self._no
         if not self._lock.acquire(False):
             check(not value, "another call is under way", LedgerError)
-            return  # the call that holds the lock writes the no
+            return  # the call that holds the lock writes the opt-out
         try:
-            if value and self._no is no:  # no no has come since
+            if value and self._no is no:  # no opt-out has come since
                 self._answer(True, no)
         finally:
             self._release()
         check(value or self._no is self._stored_no, self._error, LedgerError)
 
     def _answer(self, value, no):
-        """Write an answer that is newer than this no, or is this no."""
+        """Write an answer that is newer than this opt-out, or is this opt-out."""
         if self._on_no and no is not self._stored_no:
             self._on_no()
         new = self._ledger.state.copy()
@@ -993,7 +1064,7 @@ class Client:
         self._error = None
 
     def _release(self):
-        """Write a no that came during this call, or that could not be written before; release the lock."""
+        """Write an opt-out that came during this call, or could not be written before; release the lock."""
         while True:
             no = self._no
             try:
@@ -1003,17 +1074,18 @@ class Client:
                 self._error = str(e)
             finally:
                 self._lock.release()
-            # A no that came after the look at it, but before the release, has left itself to this call.
+            # An opt-out that came after it was read above, but before the release, relies on this call.
             if self._no is no or not self._lock.acquire(False):
                 return
 
     def status(self):
-        """What this board does and why, as a dict of plain values.
+        """Return the board's state and its reasons, as a dict of plain values.
 
-        locked, error: None or a line of text; consent; pending: unsent reports; sum, squares: spent in the
-        board's life; experiments: name -> state (reporting, spent, refused, absent), reports made, left
-        (reports the budget still holds), digest, epsilon, reason (of a refusal); refused: why the last
-        experiment that is not among these was refused, or None.
+        Returns:
+            locked, error: None or a line of text; consent; pending: unsent reports; sum, squares: spent in
+            the board's life; experiments: name -> state (reporting, spent, refused, absent), reports made,
+            left (reports that the budget still allows), digest, epsilon, reason (of a refusal); refused: why
+            the last experiment that is not among these was refused, or None.
         """
         state = self._ledger.state
         experiments = {}

@@ -1,9 +1,9 @@
 """ECDSA signatures over P-256 with SHA-256, verified on a board: who signs a fleet's experiments.
 
-Only public numbers are handled here, so nothing has to take the same time for all of them. A point is
-(x, y, z), which stands for (x / z**2, y / z**3); z is 0 for the point at infinity. References: FIPS 186-5,
-6.4.2, and SEC 1, 4.1.4, for the scheme; hyperelliptic.org/EFD, "Jacobian coordinates with a4=-3 for
-short Weierstrass curves", for the formulas.
+All numbers here are public, so their timing need not be constant. A point is (x, y, z), which stands for
+(x / z**2, y / z**3); z is 0 for the point at infinity. References: FIPS 186-5, 6.4.2, and SEC 1, 4.1.4, for
+the scheme; hyperelliptic.org/EFD, "Jacobian coordinates with a4=-3 for short Weierstrass curves", for the
+formulas.
 """
 
 # The curve is y**2 = x**3 - 3*x + _B modulo the prime _P; its base point _G has the prime order _N.
@@ -18,10 +18,15 @@ _INFINITY = (1, 1, 0)
 
 
 def verify(public_key, digest, signature):
-    """Whether a signature, 64 bytes r and s, is the key's for a SHA-256 digest of 32 bytes.
+    """Return whether a signature is the key's for a digest; it never raises on bytes.
 
-    public_key: 64 bytes x and y. All numbers are big-endian. s must be in the lower half of its range, so
-    that nobody can make a second signature from a first one. Never raises on bytes.
+    All numbers are big-endian. s must be in the lower half of its range, so that nobody can make a second
+    signature from a first one.
+
+    Args:
+        public_key: x and y, 64 bytes.
+        digest: SHA-256, 32 bytes.
+        signature: r and s, 64 bytes.
     """
     if len(public_key) != 64 or len(digest) != 32 or len(signature) != 64:
         return False
@@ -44,7 +49,7 @@ def verify(public_key, digest, signature):
         if term:
             point = _add(point, term)
     x, y, z = point
-    # Whether the point's x, which is below _P, is r modulo _N.
+    # The point's x, which is below _P, must be r modulo _N.
     zz = z * z
     return z != 0 and ((r * zz - x) % _P == 0 or (r + _N < _P and ((r + _N) * zz - x) % _P == 0))
 
@@ -54,7 +59,7 @@ def _two_numbers(data):
 
 
 def _affine(point):
-    """(x, y) of a point, None for infinity."""
+    """Return (x, y) of a point, or None for infinity."""
     x, y, z = point
     inverse = pow(z, _P - 2, _P)
     square = inverse * inverse % _P
@@ -62,7 +67,7 @@ def _affine(point):
 
 
 def _double(x, y, z):
-    # Reduced after each product: on a board whose memory is in pieces, three factors found no room.
+    # Reduce after each product: on a board with fragmented memory, products of three factors did not fit.
     # No point of this curve has y = 0; infinity stays infinity, as its z is 0.
     zz = z * z % _P
     slope = 3 * (x - zz) * (x + zz) % _P
@@ -73,7 +78,7 @@ def _double(x, y, z):
 
 
 def _add(point, other):
-    """The sum of a point and another one, which is given as (x, y)."""
+    """Return the sum of a point and an affine one, (x, y)."""
     x, y, z = point
     if not z:
         return other + (1,)
@@ -81,7 +86,7 @@ def _add(point, other):
     dx = (other[0] * zz - x) % _P
     dy = (other[1] * z % _P * zz - y) % _P
     if not dx:
-        # The same point, for which the formula below does not hold, or its opposite.
+        # The same point, for which the formula below is wrong, or its opposite.
         return _INFINITY if dy else _double(x, y, z)
     square = dx * dx % _P
     cube = square * dx % _P

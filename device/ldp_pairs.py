@@ -1,9 +1,9 @@
 """Readings of several parts, `report("crash_by_version", (version, crashed))`, and views, their mechanism.
 
-A file of its own beside ldp_client.py. The type "pair" has 2 or 3 parts, each a bool, a choice or a number;
-a tuple or list of their readings is the index (a * D_B + b) * D_C + c. grr, olh and pgr ask for that joint
-table as it is; "views" asks for tables of some of the parts besides. A part that sets `missing` has one more
-value, no reading; where a part without it has no reading, no part has.
+This file goes beside ldp_client.py. The type "pair" has 2 or 3 parts, each a bool, a choice or a number;
+a tuple or list of their readings is the index (a * D_B + b) * D_C + c. grr, olh and pgr report this joint
+table as it is; "views" also reports tables of some of the parts. A part that sets `missing` has one more
+value, no reading; if a part without it has no reading, the whole pair has none.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
@@ -20,7 +20,11 @@ def _check(good, text):
 
 
 class Part:
-    """One of a pair's readings: name, type, labels, low, high, domain, missing as an Experiment has them."""
+    """One of a pair's readings, with the fields of an Experiment.
+
+    Attributes:
+        name, type, labels, low, high, domain, missing: As of an Experiment.
+    """
 
     labels = ()  # type: tuple[str, ...]
     low = high = 0
@@ -37,7 +41,7 @@ class Part:
 
 
 def take(reading, fields):
-    """Set parts, a tuple of Part, domain and missing; ExperimentRefused where they do not fit."""
+    """Set parts (a tuple of Part), domain and missing, or raise ExperimentRefused."""
     of = ldp_client.take(fields, "of")
     _check(type(of) is list and 2 <= len(of) <= 3, "of must be 2 or 3 objects")
     parts = ()
@@ -53,11 +57,11 @@ def take(reading, fields):
         parts += (part,)
     reading.parts = parts
     reading.domain = domain
-    reading.missing = bucket(reading, [None] * len(of))  # of every part, which None for the pair means
+    reading.missing = bucket(reading, [None] * len(of))  # None for the pair means None for every part
 
 
 def bucket(reading, value):
-    """The index of a tuple or list; None where a part has no reading, -1 for another type or length."""
+    """Return the index of a tuple or list: None if a part has no reading, -1 for another type or length."""
     parts = reading.parts
     if not isinstance(value, (tuple, list)) or len(value) != len(parts):
         return -1
@@ -71,7 +75,7 @@ def bucket(reading, value):
 
 
 def take_views(exp, fields):
-    """Set views, levels, weight_sum and code_count; ExperimentRefused where they do not fit."""
+    """Set views, levels, weight_sum and code_count, or raise ExperimentRefused."""
     views = ldp_client.take(fields, "views")
     _check(exp.type == "pair" and type(views) is list, "views must be lists of a pair's parts")
     n = len(views)
@@ -91,8 +95,8 @@ def take_views(exp, fields):
                 numbers.append(i)
             steps.append((stride, size))
             nodes *= size
-        # Rising numbers of parts and nothing else; "true" is 1 in Python, and no number here.
-        # Compared before they are made text: what is nested deep would end in RuntimeError.
+        # Only rising numbers of parts are valid; "true" is 1 in Python, but not a number here.
+        # They are compared before they are formatted: deeply nested values would raise RuntimeError.
         good = numbers and view == numbers and repr(view) == repr(numbers) and view not in earlier
         _check(good, "views must differ and rise")
         earlier.append(view)
@@ -106,16 +110,16 @@ def take_views(exp, fields):
 
 
 def randomize_views(exp, index, rng):
-    """The code of one view's cell that an index lies in.
+    """Return the code of the cell of one view in which an index lies.
 
-    Privacy: each view is randomized response at e^epsilon over its cells, and which one is drawn does not
+    Privacy: each view is randomized response at e^epsilon over its cells, and the draw of the view does not
     depend on the index. Utility: docs/estimates.md. Cost: at most 5 draws, a step for each part and one for
     each digit of the hash, whatever the index. Citation: Yang, Wang, Li, Cheng, Su, "Answering
     Multi-Dimensional Range Queries under Local Differential Privacy", VLDB 2021.
     """
     level = ldp_client.pick(exp, rng)
     node = 0
-    for stride, size in level.steps:  # a part that the view leaves out has size 1, which adds 0
+    for stride, size in level.steps:  # a part outside of the view has size 1, which adds 0
         node = node * size + index // stride % size
     return level.respond(node, rng)
 

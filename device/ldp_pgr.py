@@ -1,13 +1,13 @@
-"""pgr: local hashing of least codes, by projective geometry.
+"""pgr: local hashing with the fewest codes, by projective geometry.
 
 A value is a point of the projective space over the integers mod q, q prime, and so is a code: a vector of t
-digits whose highest digit but zeros is 1, so that no point is a multiple of another. A code is likelier, by
+digits whose highest nonzero digit is 1, so that no point is a multiple of another. A code is likelier, by
 e^epsilon, for the values whose dot product with it is 0: they are *inside*.
 
 Privacy: a code's chance inside is at most e^epsilon times that outside; threshold / ONE is the chance of all
 inside, rounded down. tests/device/test_pgr.py enumerates it. Utility: any two values are inside together for
-the same number of codes, so that estimates are without bias; they err as those of olh. Cost:
-(q**t - 1) / (q - 1) codes, q - 1 times fewer than olh has that tells as many values apart; 3 draws, and
+the same number of codes, so that estimates are unbiased; their errors are those of olh. Cost:
+(q**t - 1) / (q - 1) codes, q - 1 times fewer than an olh that distinguishes as many values; 3 draws, and
 steps whose number depends on q and t alone. Citation: Feldman, Nelson, Nguyen, Talwar, "Private Frequency
 Estimation via Projective Geometry", ICML 2022.
 """
@@ -21,14 +21,18 @@ else:
 
 
 class Points:
-    """A domain and its randomized response over the points: the whole of pgr, or one level of many.
+    """A domain and its randomized response over the points: all of pgr, or one level of several.
 
-    domain     number of nodes: the first `domain` points
-    q, t       a point has t digits mod q, as few as there can be
-    inside     codes inside for a node, outside the others: code_count of them, the first at offset
-    seeds      the same as inside, by the name that other levels have for it
-    threshold  the code is inside with probability threshold / ONE
-    weight     how often the level is drawn, out of the experiment's weight_sum
+    Attributes:
+        domain: Number of nodes, which are the first points.
+        q: The prime modulus.
+        t: Number of a point's digits mod q, as few as possible.
+        code_count: Number of codes.
+        offset: Index of the first code among the experiment's.
+        inside: Number of codes inside for a node; the others are outside.
+        seeds: The same as inside, by the name that other levels have for it.
+        threshold: The code is inside with probability threshold / ONE.
+        weight: How often the level is drawn, out of the experiment's weight_sum.
     """
 
     def __init__(self, epsilon, domain, q, offset, weight):
@@ -51,11 +55,11 @@ class Points:
         self.threshold = ldp_client.truth_threshold(epsilon, self.outside + 1, inside)  # type: int
 
     def respond(self, node, rng):
-        """A code for a node in range(domain)."""
+        """Return a code for a node in range(domain)."""
         q = self.q
-        # All is drawn in any case: the time taken does not tell where the code is.
+        # Everything is always drawn: timing does not tell whether the code is inside.
         out = 1 - rng.bernoulli(self.threshold)
-        rest = 1 + rng.below(self.outside - 1)  # digits but the one that is solved for; inside not all are 0
+        rest = 1 + rng.below(self.outside - 1)  # digits but the one solved for; inside, not all are 0
         rest += out * (rng.below(self.outside) - rest)
         digits = []
         at = dot = 0
@@ -72,7 +76,7 @@ class Points:
         digit = digits[at]
         digits[-1] = digit
         digits[at] = (digit + out - dot) % q
-        # Divided by its highest digit but zeros, by Fermat's little theorem.
+        # Divide by the highest nonzero digit, by Fermat's little theorem.
         top = 0
         for digit in digits:
             top += (digit - top) * (digit > 0)
@@ -92,7 +96,7 @@ class Points:
 
 
 def _take(exp, fields):
-    # So products of two digits, and sums of t of them, stay small integers on every board, and threshold is
+    # Then products of two digits, and sums of t of them, are small integers on every board, and threshold is
     # so large that rounding it down leaves a code inside likelier than one outside at every epsilon.
     exp.points = Points(exp.epsilon, exp.domain, ldp_client.take_int(fields, "q", 2, 4096), 0, 1)
     exp.code_count = exp.points.code_count

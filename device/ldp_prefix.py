@@ -1,11 +1,11 @@
-"""prefix: levels of a text's beginnings, of which a report answers for one, to find texts nobody listed.
+"""prefix: levels of a text's beginnings, one of which a report is about, to discover unlisted texts.
 
-A file of its own beside ldp_client.py, ldp_text.py and ldp_pgr.py. The index has a slot for each of the
-text's `prefixes`; a level is drawn by `weights`, and its slot is reported by pgr.
+This file goes beside ldp_client.py, ldp_text.py and ldp_pgr.py. The index has a slot for each of the text's
+`prefixes`; a level is drawn by `weights`, and its slot is reported by pgr.
 
 Privacy: that of pgr over one level's slots; the level is drawn without looking at the reading, so that a
-report tells of one prefix alone. tests/device/test_prefix.py enumerates it. Utility: a server that knows a
-prefix tries each character behind it, so that what is common is found without a list. Cost: the codes of
+report is about one prefix alone. tests/device/test_prefix.py enumerates it. Utility: a server that knows a
+prefix tries each character after it, so that it discovers common texts without a list. Cost: the codes of
 all levels; 2 draws more than pgr. Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter
 Identification", IEEE TDSC 2021; Bassily, Nissim, Stemmer, Thakurta, "Practical Locally Private Heavy
 Hitters", NIPS 2017.
@@ -44,7 +44,7 @@ def _take(exp, fields):
 
 def _randomize(exp, index, rng):
     level = ldp_client.pick(exp, rng)
-    slot = rng.below(exp.slots)  # of no reading; drawn in any case
+    slot = rng.below(exp.slots)  # for no reading; always drawn
     if index is not None:
         slot = index >> level.shift & (exp.slots - 1)
     return level.respond(slot, rng)

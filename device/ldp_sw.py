@@ -1,10 +1,10 @@
-"""sw, a board's mechanism for means: a square wave over integers. One more file beside ldp_client.py.
+"""sw, a board's mechanism for means: a square wave over integers. This file goes beside ldp_client.py.
 
-Privacy: codes index .. index + 2 reach are equally likely, and so are all others, which are domain - 1
+Privacy: codes index .. index + 2 reach are equally likely, and so are all others, which number domain - 1
 whatever the index. A code's chance among the first is at most e^epsilon times its chance among the others,
 because the threshold is rounded down. Three draws, whatever the reading.
-Utility: docs/mathematics.md; the mean with a third of the reports that a tree takes, and no histogram.
-Cost: domain + 2 reach codes; no multiplication but by 0 or 1.
+Utility: docs/mathematics.md; the mean with a third of the reports that a tree needs, but no histogram.
+Cost: domain + 2 reach codes; no multiplication except by 0 or 1.
 Citation: Li, Wang, Lopuhaa-Zwakenberg, Skoric, Li, "Estimating Numerical Distributions under Local
 Differential Privacy", SIGMOD 2020, section 5.2.
 """
@@ -25,14 +25,14 @@ def _take(exp, fields):
     exp.code_count = domain + 2 * exp.reach
     inside = 2 * exp.reach + 1
     exp.threshold = ldp_client.truth_threshold(exp.epsilon, domain, inside)
-    # Else a code inside is no likelier than one outside: e^epsilon would bound the wrong ratio.
+    # Otherwise a code inside is not likelier than one outside: e^epsilon would bound the wrong ratio.
     if exp.threshold * (domain - 1) <= (ldp_client.ONE - exp.threshold) * inside:
         raise ldp_client.ExperimentRefused("epsilon is too small for so many codes")
 
 
 def _randomize(exp, index, rng):
     inside = 2 * exp.reach + 1
-    # All three are always drawn: the time taken does not tell a code inside from one outside.
+    # All three are always drawn: timing does not tell a code inside from one outside.
     truthful = rng.bernoulli(exp.threshold)
     near = index + rng.below(inside)
     far = rng.below(exp.domain - 1)

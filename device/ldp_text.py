@@ -1,15 +1,15 @@
 """Texts that nobody listed beforehand: the index of a text is its slot, a salted hash of its bytes.
 
-A file of its own beside ldp_client.py. It adds the type "text", for labels such as firmware versions:
+This file goes beside ldp_client.py. It adds the type "text", for labels such as firmware versions:
 
     slot   first 8 bytes of SHA-256(salt, byte 0, text), an integer, modulo `slots`, a power of 2
-    text   a str in UTF-8, or bytes; of a longer one the first 255 bytes
+    text   a str in UTF-8, or bytes; only the first 255 bytes of a longer one
 
 With `prefixes`, lengths in bytes, a text has a slot for each: level l, from 1, hashes salt, byte l and the
-text's first bytes, zeros where it is shorter. The index is the sum of slot_l * slots**(l - 1).
+text's first bytes, padded with zeros. The index is the sum of slot_l * slots**(l - 1).
 
-Every text has a slot, so that whether a report is made never depends on what it says. Texts that share a slot
-cannot be told apart; which do so differs from one salt to the next.
+Every text has a slot, so that whether a report is made never depends on the text. Texts that share a slot
+cannot be told apart; which ones do differs from one salt to the next.
 """
 
 # pyright: reportMissingImports=false
@@ -23,7 +23,7 @@ else:
 
 
 def take(reading, fields):
-    """Set salt, slots, prefixes (a tuple, mostly empty), domain; ExperimentRefused where they do not fit."""
+    """Set salt, slots, prefixes (a tuple, usually empty) and domain, or raise ExperimentRefused."""
     if "missing" in fields:
         raise ldp_client.ExperimentRefused("a text cannot have missing")
     salt = ldp_client.take(fields, "salt")
@@ -45,12 +45,12 @@ def take(reading, fields):
 
 
 def bucket(reading, value):
-    """Return the index of a str or bytes, -1 for another type."""
+    """Return the index of a str or bytes, or -1 for another type."""
     if isinstance(value, str):
         value = value[:255]
         try:
             value = value.encode()
-        except ValueError:  # half of a surrogate pair, which MicroPython encodes as it is
+        except ValueError:  # half of a surrogate pair, which MicroPython encodes unchanged
             value = value.encode("utf-8", "surrogatepass")
     elif not isinstance(value, (bytes, bytearray)):
         return -1

@@ -1,11 +1,11 @@
-"""Hushmote's example application for an ESP32 or a Pico W: wake, read, report, toss coins ahead, sleep.
+"""Hushmote's example application for an ESP32 or a Pico W: wake, read, report, toss coins in advance, sleep.
 
-It sleeps until a report is due, or a coin says so that falls about once a day: then it switches its radio on,
-fetches experiments and shows that it is well.
+It sleeps until a report is due, or a coin that comes up about once a day: then it switches its radio on,
+fetches experiments and publishes its status.
 
-Copy it and make it yours: POLICY, INTERVAL_S and READINGS are all that most boards need to change. What
-differs from board to board (fleet, keys, Wi-Fi, broker) is in /settings.json, written by `hushmote provision`
-and `hushmote flash`; the privacy budget is in /ldp and is never copied.
+Copy it and adapt it: POLICY, INTERVAL_S and READINGS are all that most boards need to change. The settings
+that differ from board to board (fleet, keys, Wi-Fi, broker) are in /settings.json, written by
+`hushmote provision` and `hushmote flash`; the privacy budget is in /ldp and is never copied.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
@@ -38,7 +38,7 @@ def _where_there(name):
 
 machine, esp32, network = _where_there("machine"), _where_there("esp32"), _where_there("network")
 
-# What this firmware allows, whatever a server asks: micro-nats, for the board's whole life. Reports go on
+# What this firmware allows, whatever a server asks: micro-nats, for the board's whole life. Reports continue
 # while the sum of epsilon <= sum or the sum of epsilon**2 <= squares; both together give (8, 1e-6)-LDP.
 POLICY = {
     "sum": 8_000_000,
@@ -47,13 +47,13 @@ POLICY = {
     "rules": ("sum", "squares", "count"),
     "experiments": ("room_temp",),
 }
-BUTTON = None  # pin of a button to ground: held for 3 s it says yes, and held again no
-LED = None  # pin of a light that asks: two flashes; a long one for yes, three short ones for no
+BUTTON = None  # pin of a button to ground: hold it for 3 s to opt in, and again to opt out
+LED = None  # pin of a light: two flashes ask for consent; a long one confirms it, three short ones an opt-out
 # ID_AT = "on the sticker underneath"  # where people find the board's id: for the label, not for the board
 INTERVAL_S = 3600  # from one reading to the next: by the clock, never because something changed
-REFRESH_S = 86_400  # from one connection that has nothing to send to the next, on average
-START_DELAY_S = 10  # after power-up, so that ctrl-C and `hushmote flash` can take hold of the board
-MOST_SLEEP_S = 500_000  # the chips' counters of milliseconds hold 6 days
+REFRESH_S = 86_400  # mean time between connections that have nothing to send
+START_DELAY_S = 10  # after power-up, so that Ctrl-C and `hushmote flash` can interrupt the board
+MOST_SLEEP_S = 500_000  # the chips' millisecond counters wrap after 6 days
 START_SPREAD_S = 60  # a board without experiments starts at a random moment within these seconds
 
 SETTINGS = "/settings.json"
@@ -62,7 +62,7 @@ EXPERIMENTS = "/experiments"
 
 
 def chip_thermometer():
-    """The function that reads the chip's own temperature in °C; None where the chip cannot tell."""
+    """Return the function that reads the chip's own temperature in °C, or None if the chip has no sensor."""
     if hasattr(esp32, "mcu_temperature"):  # ESP32-C3, -S2, -S3 and later
         return esp32.mcu_temperature
     if hasattr(esp32, "raw_temperature"):  # ESP32, in °F
@@ -73,36 +73,36 @@ def chip_thermometer():
     return None
 
 
-# Kept from one reading to the next, deep sleeps included: a broker's name -> its address of last time; "rssi"
-# -> dBm of the last connection; "cause" -> machine.reset_cause() of the last start that ended no sleep;
-# "up" -> seconds slept since; "released" -> True where the button was seen released since its last press.
+# Kept from one reading to the next, also during deep sleep: a broker's name -> its last address; "rssi" ->
+# dBm of the last connection; "cause" -> machine.reset_cause() of the last start that was not the end of a
+# sleep; "up" -> seconds slept since; "released" -> True if the button was seen released since its last press.
 _last = {}
 
 
 def board_health():
-    """For examples/board_health.toml: why it started, its last connection's dBm, KiB of free heap."""
+    """Return the reading of examples/board_health.toml: cause of the start, last dBm, KiB of free heap."""
     return beside("station").health(machine, _last)
 
 
-# Experiment's name -> the function that reads its sensor. What it raises counts as no reading.
+# Experiment's name -> the function that reads its sensor. An error counts as no reading.
 READINGS = {"room_temp": chip_thermometer()}
 
 
 def beside(name):
-    """A module that is needed for a moment; garbage must not fill the memory that it is read into."""
+    """Import a module that is needed only for a moment, after collecting garbage to make room for it."""
     tidy()
     return ldp_client._beside(name)
 
 
-NeedsPerson = ldp_client.SettingsError  # only a person can put it right: the board stops and says what to do
+NeedsPerson = ldp_client.SettingsError  # only a person can help: the board stops and prints what to do
 
 
 class Outage(Exception):
-    """Something that may be better at the next wake-up; the text says what is missing."""
+    """A problem that may have gone by the next wake-up; the text says what is missing."""
 
 
 def load_settings():
-    """The settings that `hushmote flash` has put here."""
+    """Return the settings that `hushmote flash` has written."""
     try:
         blocks = os.statvfs("/")[2]
     except OSError:
@@ -123,7 +123,7 @@ def load_settings():
 
 
 def key_bytes(settings, name, size):
-    """A key of size bytes from its hex digits; None in an open fleet."""
+    """Return a key of size bytes from its hex digits, or None in an open fleet."""
     text = settings.get(name)
     if text is None:
         return None
@@ -138,7 +138,7 @@ def key_bytes(settings, name, size):
 
 
 def make_client(settings):
-    """The client with this board's ledger, which must be there already."""
+    """Return the client with this board's ledger, which must exist already."""
     key = key_bytes(settings, "key", 32)
     announce_key = key_bytes(settings, "announce_key", 64)
     try:
@@ -154,17 +154,17 @@ def make_client(settings):
 
 
 def yes():
-    """Somebody at the prompt says yes: this board takes part."""
+    """Opt in, for someone at the prompt: this board takes part."""
     beside("consent").answer(make_client(load_settings()), True)
 
 
 def no():
-    """Somebody at the prompt says no: what was not sent is dropped, and the board is silent."""
+    """Opt out, for someone at the prompt: unsent reports are dropped, and the board is silent."""
     beside("consent").answer(make_client(load_settings()), False)
 
 
 def agree(name):
-    """Somebody at the prompt says yes to the question that waits for a name, under "ask": "each"."""
+    """Consent to the question that waits for a name, for someone at the prompt, under "ask": "each"."""
     beside("consent").accept(KeptExperiments(make_client(load_settings()), EXPERIMENTS), name)
 
 
@@ -172,26 +172,27 @@ _reports = []  # the last 8 reports: the time, and the words on it
 
 
 def show_report(words):
-    """Print a report that was made, and keep the words for last()."""
+    """Print a report as it is made, and keep the line for last()."""
     print("hushmote: " + words)
     _reports[:] = _reports[-7:] + [(time.time(), words)]
 
 
 def last():
-    """Print for somebody at the prompt the last 8 reports since the power came, or since a deep sleep."""
+    """Print the last 8 reports since the power came, or since a deep sleep, for someone at the prompt."""
     timed = beside("preview").timed
     for at, words in _reports:
         print(timed(words, at))
 
 
 def button():
+    """Return the pin of the button, which is low while it is pressed."""
     return machine.Pin(BUTTON, machine.Pin.IN, machine.Pin.PULL_UP)
 
 
 def pressed():
     """Return whether the button is down and was seen released before; None while it is up.
 
-    One that was never seen released is stuck, or wired the other way round.
+    A button that was never seen released is stuck, or wired the other way round.
     """
     if BUTTON is None:
         return False
@@ -202,7 +203,7 @@ def pressed():
 
 
 def make_mqtt_maker(settings):
-    """The function that Reporter calls for a new MQTT client object."""
+    """Return the function that Reporter calls for a new MQTT client object."""
     try:
         from umqtt.simple import MQTTClient
     except ImportError:
@@ -221,7 +222,7 @@ def make_mqtt_maker(settings):
             ssl=context,
         )
         if context is not None and hasattr(mqtt, "ssl_params"):
-            # umqtt.simple before 1.4 passes these on, and not the server's name.
+            # umqtt.simple before 1.4 passes these on, but not the server's name.
             mqtt.ssl_params = {"server_hostname": host}
         return mqtt
 
@@ -229,11 +230,11 @@ def make_mqtt_maker(settings):
 
 
 def look_up(getaddrinfo, host, *more):
-    """getaddrinfo(host, *more), or the answer of last time where no name server gives one."""
+    """Return getaddrinfo(host, *more), or its last answer if no name server responds."""
     timer = None
     if sys.platform == "rp2":
-        # lwIP asks each of two servers for 7 s, and the watchdog waits for 8. Timers go on meanwhile; not for
-        # ever, so that what hangs is ended.
+        # lwIP asks each of two servers for 7 s, and the watchdog waits for 8. So a timer feeds it meanwhile,
+        # but not for ever, so that the watchdog can still end a look-up that hangs.
         seconds = [30]
 
         def tick(_):
@@ -256,17 +257,21 @@ def look_up(getaddrinfo, host, *more):
 
 
 def read(name):
-    """A sensor's reading; None where it failed: the report is then made of no reading."""
+    """Return a sensor's reading, or None if it failed: the report is then made of no reading."""
     try:
         return READINGS[name]()
-    except Exception as e:  # drivers raise what they like; silence must not depend on a reading
+    except Exception as e:  # drivers raise anything; whether a report is made must not depend on a reading
         text = e.args[0] if e.args and type(e.args[0]) in (int, str) else ""
         print("hushmote: %s: the sensor failed: %s %s" % (name, type(e).__name__, text))
         return None
 
 
 class Application:
-    """What runs here: its client, experiments and reporter; NeedsPerson where one of them cannot be made."""
+    """The board's application: its client, experiments and reporter.
+
+    Raises:
+        NeedsPerson: If one of them cannot be made.
+    """
 
     def __init__(self):
         tidy()  # after the imports
@@ -285,37 +290,37 @@ class Application:
         self.reporter = Reporter(self.client, lambda: self.make_mqtt(), self.kept, feed, brokers)
         self.reporter.on_report = show_report
         self.reporter.look_up = look_up
-        self.due = None  # what plan() found, until that reading has come
+        self.due = None  # plan()'s result, until that reading has come
         self.access_point = []
 
     def attend(self):
-        """Serve somebody at the board: a button that is held, and whether anybody has said yes."""
-        if not self.client.consent or pressed():  # or there is no need of the module
+        """Serve someone at the board: a button that is held, and whether anyone has opted in."""
+        if not self.client.consent or pressed():  # otherwise the module is not needed
             was_up = _last.pop("released", False)  # once for each press
             text = beside("consent").attend(self.client, BUTTON, LED, feed, was_up)
             if text:
                 raise NeedsPerson(text)
 
     def ask(self):
-        """Ask at the board about a question that waits for a yes of its own."""
+        """Ask at the board about a question that waits for consent of its own."""
         if self.client.consent and self.kept.asking and BUTTON is not None and LED is not None:
             beside("consent").offer(self.kept, BUTTON, LED, feed)
             _last.pop("released", None)  # it may be down still
             pressed()
 
     def first_wait_s(self):
-        """How long a start that was not planned waits for its first reading."""
-        # At a random moment of an interval: however often the power goes, there is at most one reading an
-        # interval on average, and a fleet does not come back in step.
+        """Return how long an unplanned start waits for its first reading, in seconds."""
+        # At a random moment of an interval: however often the power fails, there is on average at most one
+        # reading per interval, and a fleet does not restart in step.
         if not self.kept.digests:
             return self.client.rng.below(START_SPREAD_S)
         if machine.reset_cause() == getattr(machine, "WDT_RESET", None):
-            return INTERVAL_S  # or whatever hangs would make a reading each time
+            return INTERVAL_S  # otherwise each watchdog reset would make a reading
         return self.client.rng.below(INTERVAL_S)
 
     def plan(self, most=1):
-        """Toss the coins of the next readings, at most so many; returns at which of them one says yes."""
-        # Coins alone decide whether the radio goes on: neither a reading nor a failed sensor can.
+        """Toss the coins of the next readings, `most` at most; return at which of them one says yes."""
+        # Only coins decide whether the radio goes on, never a reading or a failed sensor.
         refresh, calls = False, 0
         while calls < most and not refresh:
             calls += 1
@@ -327,7 +332,7 @@ class Application:
         return first
 
     def wake_up(self):
-        """Read what reports, make the reports; the radio only where it is needed."""
+        """Read the sensors that are due and make their reports; use the radio only if it is needed."""
         client = self.client
         if not client.consent:
             return
@@ -338,7 +343,7 @@ class Application:
         for name in digests:
             self.reporter.report(name, read(name), digests[name])
         if refresh or not self.kept.digests or client.outbox():
-            # What is unknown so far, the broker may have.
+            # The broker may have the experiments that are still unknown.
             self.connect(
                 {name: read(name) for name in POLICY["experiments"] if name not in self.kept.digests}
             )
@@ -346,7 +351,7 @@ class Application:
         self.ask()
 
     def sleep_s(self):
-        """Seconds from this reading to the next that is needed, by coins tossed ahead; INTERVAL_S without."""
+        """Return the seconds to the next reading that is needed, by coins; without any, INTERVAL_S."""
         if (
             not beside("station").remembers(machine)
             or not self.client.consent
@@ -358,7 +363,7 @@ class Application:
         return INTERVAL_S * self.plan(max(min(MOST_SLEEP_S // INTERVAL_S, 1_000), 1))
 
     def connect(self, unknown):
-        """Fetch experiments, give these readings their chance, send what waits."""
+        """Fetch experiments, report these readings, send what waits."""
         if self.make_mqtt is None:
             self.make_mqtt = make_mqtt_maker(self.settings)
         wlan = network.WLAN(network.STA_IF)
@@ -383,7 +388,7 @@ class Application:
             wlan.active(False)
 
     def tell(self):
-        """Print what this wake-up did, one line per experiment and problem."""
+        """Print the results of this wake-up, one line per experiment and problem."""
         status = self.client.status()
         reporter = self.reporter
         for name, line in status["experiments"].items():
@@ -424,19 +429,19 @@ def watch(timeout_ms=60_000):
 
 
 def feed():
-    """Everything that waits calls this, at least once a second."""
+    """Feed the watchdog; whatever waits calls this at least once a second."""
     for dog in _watchdog:
         dog.feed()
 
 
 def planned():
-    """Whether this start is the end of a sleep that had its time."""
+    """Return whether this start is the end of a sleep that lasted its time."""
     woke = machine.reset_cause() == getattr(machine, "DEEPSLEEP_RESET", None)
     return woke and (not hasattr(machine, "wake_reason") or machine.wake_reason() == machine.TIMER_WAKE)
 
 
 def sleep(ms, board=None):
-    """Sleep; a board that can start again from deep sleep does not return."""
+    """Sleep; a board that can restart from deep sleep does not return."""
     if "up" in _last:
         _last["up"] += ms // 1000
     if hasattr(machine, "DEEPSLEEP_RESET"):
@@ -445,12 +450,12 @@ def sleep(ms, board=None):
         if board is not None:
             beside("station").keep(machine, board.due, _last)
         machine.deepsleep(ms)
-    # An RP2040 cannot tell such a start from others, sleeps 4,294 s at most, less where its radio stirs.
+    # An RP2040 cannot tell such a start from others, and sleeps 4,294 s at most, less if its radio wakes it.
     while ms > 0:
         feed()
         if board is not None and pressed():
             board.attend()
-            board.ask()  # after a touch, and after a yes to all
+            board.ask()  # after a touch, and after an opt-in
         since = ticks_ms()
         nap_ms = min(ms, 5_000 if BUTTON is None else 1_000)
         machine.lightsleep(nap_ms)
@@ -460,7 +465,7 @@ def sleep(ms, board=None):
 
 
 def main():
-    """Wake up, then sleep until the next reading; back to the REPL where a person is needed."""
+    """Wake up, then sleep until the next reading; return to the REPL if a person is needed."""
     board = None
     first = not planned()
     due = beside("station").recall(machine, _last, first)
@@ -474,7 +479,7 @@ def main():
             if board is None:
                 board = Application()
                 board.due = due
-                board.attend()  # before the watchdog: it would restart a board at whose prompt somebody types
+                board.attend()  # before the watchdog, which would restart a board while someone types
                 watch()
                 if first:
                     board.ask()
@@ -494,7 +499,7 @@ def main():
             watch(3_600_000)
             print("hushmote: if the watchdog restarts the board, press ctrl-C within %d s" % START_DELAY_S)
             raise
-        except Exception as e:  # a board in the field has nobody to restart it
+        except Exception as e:  # nobody is there to restart a board in the field
             why = e if isinstance(e, Outage) else "%s: %s" % (type(e).__name__, e)
             print("hushmote: %s; next try in %d s" % (why, next_s))
         sleep(max(next_s * 1000 - ticks_diff(ticks_ms(), since), 1000), board)

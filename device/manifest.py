@@ -1,5 +1,8 @@
-# Freezes Hushmote into the firmware: make BOARD=RPI_PICO_W FROZEN_MANIFEST=/path/to/device/manifest.py
-# main.py and the settings stay in the file system: they differ from board to board.
+"""Freeze Hushmote into the firmware: make BOARD=RPI_PICO_W FROZEN_MANIFEST=/path/to/device/manifest.py.
+
+main.py and the settings stay in the file system: they differ from board to board.
+"""
+
 import os
 
 # ruff: noqa: F821

@@ -2,8 +2,8 @@
 
 It joins an ldp_client.Client to a client object with umqtt.simple's interface. Experiments come in as
 retained messages, reports go out at QoS 1, oldest first, and leave the flash only once the broker has
-acknowledged them. It sees no reading but on its way to Client.report(), makes no bytes of its own,
-and never touches Wi-Fi: bring the network up, and keep it up, beside it.
+acknowledged them. It only passes readings on to Client.report(), makes no report bytes of its own, and never
+touches Wi-Fi: bring the network up, and keep it up, beside it.
 
     def make_mqtt():
         return MQTTClient(DEVICE_ID, "broker.example.org")
@@ -15,10 +15,10 @@ and never touches Wi-Fi: bring the network up, and keep it up, beside it.
 
     reporter.flush(20_000, {"room_temp": read()})        deep sleep: one call between two sleeps
 
-Topics: hushmote/v1/<fleet>/experiment/<name>, .../report/<device>, .../status/<device>, which holds
-"online" or "offline" and what is wrong with the board, retained, the latter also as the last will.
+Topics: hushmote/v1/<fleet>/experiment/<name>, .../report/<device>, .../status/<device>. The last one holds
+"online" or "offline" and the board's problems, retained; "offline" is also the last will.
 
-An application on asyncio takes async_reporter instead.
+An application on asyncio uses async_reporter instead.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
@@ -38,25 +38,25 @@ sleep_ms, ticks_add, ticks_diff, ticks_ms = base.sleep_ms, base.ticks_add, base.
 
 # An experiment has at most 1024 bytes, a zero byte, a serial and a signature.
 _MAX_MESSAGE_BYTES = const(1100)
-_QUIET_MS = const(500)  # flush(): this long without a message means that there are no more
+_QUIET_MS = const(500)  # flush(): after this long without a message, no more are expected
 _MESSAGES_PER_POLL = const(8)  # a flood of messages must not starve the application
 _SLICE_MS = const(1000)  # a wait is interrupted this often, to feed a watchdog
 # umqtt.simple numbers its QoS 1 packets with a counter that only grows. MQTT's packet ids have 16 bits:
 # after 65,535 packets of one client object the id on the wire starts again at 0, which MQTT forbids, and
 # the id that comes back never equals the counter again, so publish() waits for ever. One packet is in
-# flight at a time, so an id may be used again as soon as publish() or subscribe() is back.
+# flight at a time, so an id may be used again as soon as publish() or subscribe() has returned.
 _LAST_PACKET_ID = 65_000
 
 
 class _Link:
     """A socket as umqtt.simple uses it, which gives up where umqtt.simple would wait for ever.
 
-    The socket below never blocks: what has to be waited for is waited for here, in slices, until deadline(),
-    a value of the millisecond counter, as it was at the last begin(). TLS shakes hands at the first write,
-    in slices as well.
+    The socket below never blocks: the link waits instead, in slices, until deadline(), a value of the
+    millisecond counter, as it was at the last begin(). TLS shakes hands at the first write, in slices as
+    well.
 
-    It also gathers what umqtt.simple writes in five pieces, and sends it when an answer is read: one TCP
-    segment and one TLS record per packet. In pieces each publication took 44 ms on one machine: Nagle's
+    The link also gathers umqtt.simple's five writes per packet, and sends them when an answer is read: one
+    TCP segment and one TLS record per packet. In pieces, each publication took 44 ms on one machine: Nagle's
     algorithm at one end waits for the acknowledgement that the other end delays.
     """
 
@@ -71,11 +71,11 @@ class _Link:
         self.heard = False  # something came in since this was last set to False
 
     def begin(self):
-        """Before every exchange: it may take until the deadline."""
+        """Note the deadline, before every exchange."""
         self._until_ms = self._deadline()
 
     def settimeout(self, seconds):
-        """umqtt.simple's own idea of a timeout; ours is the deadline."""
+        """Do nothing: the deadline takes the place of umqtt.simple's timeout."""
 
     def connect(self, address):
         try:
@@ -98,7 +98,7 @@ class _Link:
         return self
 
     def _wait(self, event):
-        """Until the socket is ready for event, or raise at the deadline."""
+        """Wait until the socket is ready for the event, or raise at the deadline."""
         poller = select.poll()
         poller.register(self._sock, event)
         while True:
@@ -126,13 +126,13 @@ class _Link:
 
     def read(self, n):
         self._send()
-        # More than one wait: a broker that keeps talking, but never says what is waited for.
+        # A second wait in one exchange: the broker keeps sending, but not the expected answer.
         if ticks_diff(self._until_ms, ticks_ms()) < 0:
             raise OSError(errno.ETIMEDOUT)
-        if n < 0:  # a length that contradicts itself; read(-1) would wait for the end of the stream
+        if n < 0:  # a contradictory length; read(-1) would wait for the end of the stream
             raise ValueError(NOT_MQTT)
         if n > _MAX_MESSAGE_BYTES:
-            # Nothing that is ours. The start is enough to refuse it by; the rest never gets memory.
+            # No message of ours is so long: its start is enough to refuse it, and the rest gets no memory.
             data = self.read(_MAX_MESSAGE_BYTES)
             n -= _MAX_MESSAGE_BYTES
             while n:
@@ -159,7 +159,7 @@ class _Link:
 
     def close(self):
         sock = self._sock
-        if sock is not None:  # once: a second close could hit somebody else's socket
+        if sock is not None:  # only once: a second close could hit another socket
             try:
                 if self._out[-2:] == b"\xe0\0":  # DISCONNECT; anything else is half a packet
                     self._send()
@@ -169,7 +169,7 @@ class _Link:
 
 
 class _Sockets:
-    """Stands in for umqtt.simple's socket module during connect(): its sockets are links."""
+    """A replacement for umqtt.simple's socket module during connect(), whose sockets are links."""
 
     def __init__(self, module, look_up, *how):
         self._module = module
@@ -188,7 +188,7 @@ class _Sockets:
 
 
 class _Tls:
-    """Stands in for what umqtt.simple makes TLS with, an SSLContext or a module, during connect()."""
+    """A replacement for umqtt.simple's TLS, an SSLContext or a module, during connect()."""
 
     def __init__(self, real):
         self._real = real
@@ -202,15 +202,19 @@ def _no_watchdog():
 
 
 class Reporter(base.BaseReporter):
-    """One board's connection to the broker, over umqtt.simple; what BaseReporter takes, and:
+    """One board's connection to the broker, over umqtt.simple.
 
-    make_mqtt   a function without arguments that returns a new client object with umqtt.simple's
-                interface, not yet connected; called once per attempt. Not umqtt.robust's, which
-                tries for ever inside one call
-    feed        a function without arguments, called at least once a second while something is waited
-                for; the name look-up alone has no such calls
-    brokers     how many brokers make_mqtt goes through, such as by reporter_base.Brokers: where one does
-                not answer, flush() goes on with the next
+    Args:
+        client: As for BaseReporter.
+        make_mqtt: A function without arguments that returns a new client object with umqtt.simple's
+            interface, not yet connected; called once per attempt. umqtt.robust's will not do: it retries for
+            ever inside one call.
+        feed: A function without arguments, called at least once a second during waits, except during the name
+            look-up.
+        kept: As for BaseReporter.
+        brokers: How many brokers make_mqtt goes through, such as by reporter_base.Brokers: if one does not
+            answer, flush() tries the next.
+        **settings: As for BaseReporter.
     """
 
     def __init__(self, client, make_mqtt, kept=None, feed=_no_watchdog, brokers=1, **settings):
@@ -222,17 +226,16 @@ class Reporter(base.BaseReporter):
         self._link = None
         self._packets = 0
         self._end_ms = None  # of flush()
-        self.look_up = None  # called with getaddrinfo and its arguments, in its place
+        self.look_up = None  # called in place of getaddrinfo, with it and its arguments
 
     # The application's side
 
     def poll(self):
-        """Do what is due: connect, receive, keep alive, send one report; returns whether connected.
+        """Do what is due: connect, receive, keep alive, send one report; return whether connected.
 
-        Without consent it says "offline" where it is connected, and no more.
-
-        Call it in the main loop. Without work it takes well under a millisecond; a publication waits
-        one round trip, and a broker that has gone silent may hold it for timeout_s, once per outage.
+        Call it in the main loop. Without work it takes well under a millisecond; a publication waits one
+        round trip, and a broker that has become silent may hold it up for timeout_s, once per outage. Without
+        consent it only publishes "offline" if it is connected.
         """
         if not self._client.consent:
             if self.connected:
@@ -240,8 +243,8 @@ class Reporter(base.BaseReporter):
             return False
         if not self.connected and self._wait_ms() > 0:
             return False
-        # umqtt.simple meets what it does not expect with AssertionError, IndexError or TypeError as well
-        # as OSError and its MQTTException. Whatever it is: this connection is over, and nothing is lost.
+        # On unexpected input umqtt.simple raises AssertionError, IndexError or TypeError as well as OSError
+        # and its MQTTException. Whatever it is, this connection is over, and nothing is lost.
         try:
             if not self.connected:
                 self._connect()
@@ -258,10 +261,16 @@ class Reporter(base.BaseReporter):
     def flush(self, timeout_ms=20_000, readings=None):
         """Connect, fetch the experiments, report the readings, send all, disconnect: between two sleeps.
 
-        readings: experiment's name -> value. Everything ends within timeout_ms, but for the name look-up
-        and what the connection itself takes (at most timeout_s). Returns whether nothing is left to send;
-        what is left stays in flash. There is no random delay here: when a report comes tells when the board
-        woke, so wake it by the clock, never by what it measures. Without consent it does nothing.
+        There is no random delay here: a report's arrival tells when the board woke, so wake it by the clock,
+        never by what it measures. Without consent it does nothing. Unsent reports stay in flash.
+
+        Args:
+            timeout_ms: The limit for everything except the name look-up and the connection itself, which
+                takes at most timeout_s.
+            readings: Experiment's name -> value.
+
+        Returns:
+            Whether nothing is left to send.
         """
         if not self._client.consent:
             self.close()
@@ -282,7 +291,7 @@ class Reporter(base.BaseReporter):
             self._settle(True)
         except Exception as e:  # as in poll()
             self._lost(reason(e))
-        # Without a connection as well: a board that only dozed still knows its experiments.
+        # Even without a connection: a board after light sleep still knows its experiments.
         readings = readings or {}
         for name in readings:
             self.report(name, readings[name])
@@ -296,12 +305,12 @@ class Reporter(base.BaseReporter):
         return not self._client.outbox()
 
     def close(self):
-        """Say "offline" and disconnect; poll() connects again."""
+        """Publish "offline" and disconnect; poll() connects again."""
         if self.connected:
             try:
                 self._publish(self._status_topic, self._health("offline"), True)
                 self._mqtt.disconnect()
-            except Exception as e:  # as in poll(); the last will says it instead
+            except Exception as e:  # as in poll(); the last will takes its place
                 self.error = reason(e)
             else:
                 self._mqtt = None  # it is closed
@@ -329,7 +338,7 @@ class Reporter(base.BaseReporter):
         self._link = None
         self._packets = 0
         self._open(mqtt)
-        # No session is kept at the broker: all that matters is retained there, or in this flash.
+        # The broker keeps no session: everything that matters is retained there, or in this flash.
         self._heard.clear()
         self._kept.waiting.clear()
         for name in self._names:
@@ -362,7 +371,7 @@ class Reporter(base.BaseReporter):
                 mqtt.connect(True, timeout=self._timeout_ms // 1000)
             except TypeError:  # umqtt.simple 1.3.4 has no timeout
                 if getattr(mqtt, "sock", None) is not None:
-                    raise  # it was not about the argument
+                    raise  # another TypeError
                 mqtt.connect(True)
         finally:
             if sockets is not None:
@@ -384,7 +393,7 @@ class Reporter(base.BaseReporter):
         return until_ms
 
     def _begin(self):
-        """Before every packet with an id."""
+        """Prepare for a packet with an id."""
         self._packets += 1
         mqtt = self._mqtt
         if type(getattr(mqtt, "pid", None)) is int and mqtt.pid >= _LAST_PACKET_ID:
@@ -395,32 +404,32 @@ class Reporter(base.BaseReporter):
     def _publish(self, topic, message, retain):
         self._begin()
         self._mqtt.publish(topic, message, retain, 1)
-        self._pinged = False  # an answer came, and the ping's may have been read with it
+        self._pinged = False  # the ping's answer may have been read with this one
 
     def _subscribe(self, name):
         self._begin()
         try:
-            # QoS 0 loses nothing: experiments are retained, and each connection subscribes anew. At QoS 1 a
-            # cluster of NATS servers keeps a queue of its own for each board.
+            # QoS 0 loses nothing: experiments are retained, and each connection subscribes again. At QoS 1 a
+            # cluster of NATS servers would keep a queue for each board.
             self._mqtt.subscribe(self._experiment_prefix + name.encode(), 0)
         except Exception as e:
-            # 0x80 in the broker's answer, which is read to its end: this name is forbidden, the rest goes on.
+            # 0x80 in the broker's answer, which was read to its end: only this name is forbidden.
             if isinstance(e, OSError) or not e.args or e.args[0] != 0x80:
                 raise
             self.refused[name] = "the broker forbids the subscription"
 
     def _receive(self):
-        """Take messages that are there; returns whether there were any."""
+        """Take the messages that have arrived; return whether there were any."""
         link = self._link
         if link is None:
-            self._mqtt.check_msg()  # it does not tell whether there was one: one per poll
+            self._mqtt.check_msg()  # it does not tell whether there was one, so one per poll
             return False
         link.begin()
         for i in range(_MESSAGES_PER_POLL):
             link.heard = False
             kind = self._mqtt.check_msg()
             if type(kind) is int and kind & 0xF0 != 0x30:
-                raise ValueError(NOT_MQTT)  # nothing else is due, and the rest of it was left unread
+                raise ValueError(NOT_MQTT)  # no other packet is due, and the rest of it was not read
             if not link.heard:
                 return i > 0
             self._pinged = False
@@ -429,10 +438,10 @@ class Reporter(base.BaseReporter):
     def _keep_alive(self):
         if self._must_ping():
             self._mqtt.ping()
-            self._pinged = self._link is not None  # without the socket nobody sees the answer
+            self._pinged = self._link is not None  # without the link the answer goes unnoticed
 
     def _look(self):
-        """Take one experiment that came, and no more: others' signatures wait for the next poll()."""
+        """Take one experiment that came, and no more: the signatures of others wait for the next poll()."""
         if not self._kept.waiting:
             return False
         self._feed()
@@ -445,12 +454,12 @@ class Reporter(base.BaseReporter):
             self._publish(self._status_topic, news, True)
 
     def _send(self, now):
-        """Send the oldest report where one is due; returns whether another may follow."""
+        """Send the oldest report if it is due; return whether another may follow."""
         report = self._due(now)
         if report is None:
             return False
         if self._packets >= _LAST_PACKET_ID and type(getattr(self._mqtt, "pid", None)) is not int:
-            self.close()  # a client object that hides its counter: start with a new one
+            self.close()  # the client object hides its counter, so start with a new one
             return False
         self._publish(self._report_topic, report, False)
         return self._delivered(report)
@@ -460,7 +469,7 @@ class Reporter(base.BaseReporter):
         self._drop()
 
     def _drop(self):
-        """Forget the connection. A socket that is not closed stays taken until the board restarts."""
+        """Forget the connection. A socket that is not closed stays in use until the board restarts."""
         mqtt = self._mqtt
         self._mqtt = self._link = None
         self.connected = False
@@ -470,5 +479,5 @@ class Reporter(base.BaseReporter):
                 sock.close()
             elif mqtt is not None:
                 mqtt.disconnect()
-        except Exception:  # it may be closed already, or never have been open: all the same
+        except Exception:  # it may be closed already, or never have been open
             pass

@@ -27,7 +27,7 @@ def _epsilon(exp):
 
 
 def _times(exp):
-    """e^epsilon, rounded up to a tenth."""
+    """Return e^epsilon, rounded up to a tenth."""
     low = ldp_client._exp_bounds(exp.epsilon, 64)[0]
     return _tenths(-(-(10 << 64) // low))
 
@@ -38,9 +38,11 @@ def _remaining_words(client, exp):
 
 
 def preview(client, name, reading):
-    """Returns what report(name, reading) would send, in lines of text; draws and spends nothing.
+    """Return what report(name, reading) would send, in lines of text; draw and spend nothing.
 
-    Raises TypeError for a reading of the wrong type, SettingsError for a name that is not in the policy.
+    Raises:
+        TypeError: For a reading of the wrong type.
+        ldp_client.SettingsError: For a name that is not in the policy.
     """
     ldp_client.check(
         name in client._policy["experiments"], "%s is not in the policy" % name, ldp_client.SettingsError
@@ -54,7 +56,7 @@ def preview(client, name, reading):
     if index is None:
         lines.append("No reading: a value drawn evenly takes its place.")
     elif exp.levels:
-        # A level's seeds each have one code that is the truth, drawn with the level's threshold.
+        # Each of a level's seeds has one code that is the truth, drawn with the level's threshold.
         speak = sum(level.seeds for level in exp.levels if level.weight)
         truth = sum(level.weight * level.threshold for level in exp.levels)
         whole = exp.weight_sum * ldp_client.ONE
@@ -72,7 +74,7 @@ def preview(client, name, reading):
 
 
 def words(client, report):
-    """One line on a report that was made: its question, code, bytes and cost, and what is left."""
+    """Return one line on a report: its question, code, bytes and cost, and what is left of the budget."""
     for name, exp in client._experiments.items():
         if exp.digest == report[1:5]:
             code = int.from_bytes(report[9 : 9 + exp.code_bytes], "big")
@@ -89,16 +91,21 @@ def words(client, report):
 
 
 def show(on_report, client, report):
-    """Call an application's function with words(); returns what it raised, in one line, or None."""
+    """Call an application's function with words(); return the error that it raised, in one line, or None."""
     try:
         on_report(words(client, report))
-    except Exception as e:  # a display that fails does not change what is sent
+    except Exception as e:  # a failed display must not change what is sent
         return "on_report: %s: %s" % (type(e).__name__, e)
     return None
 
 
 def timed(text, at=None):
-    """A text behind a time (UTC) where the clock is right: at, as time.time() has it, or now."""
+    """Return a text followed by a time (UTC), if the clock is right.
+
+    Args:
+        text: The text.
+        at: The time as time.time() returns it; None for now.
+    """
     then = time.gmtime(at)
     if then[0] < 2025:
         return text
@@ -108,7 +115,8 @@ def timed(text, at=None):
 class LastReports:
     """The last 8 reports in words, newest last; an object for a reporter's on_report.
 
-    lines: a list of text, with the time (UTC) where the board's clock knows it.
+    Attributes:
+        lines: A list of text, with the time (UTC) if the board's clock is set.
     """
 
     def __init__(self):

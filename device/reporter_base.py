@@ -1,8 +1,8 @@
-"""What Hushmote's two reporters share: everything but the sockets.
+"""Everything that Hushmote's two reporters share except the sockets.
 
-mqtt_reporter.Reporter (umqtt.simple, blocking) and async_reporter.AsyncReporter (asyncio) move bytes; which
-bytes, in which order, when to try again, and what to say of it stands here. Time is the millisecond counter's
-alone: no wall clock, so a wrong one changes nothing here.
+mqtt_reporter.Reporter (umqtt.simple, blocking) and async_reporter.AsyncReporter (asyncio) move bytes; this
+file decides which bytes, in which order, when to retry, and what to publish as status. Time is the
+millisecond counter's: without a wall clock, a wrong one changes nothing here.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
@@ -31,20 +31,24 @@ try:
 except AttributeError:  # CPython
 
     def ticks_ms():
+        """Return milliseconds since some moment, as MicroPython does."""
         return int(time.monotonic() * 1000)
 
     def ticks_add(ticks, ms):
+        """Return the moment ms later."""
         return ticks + ms
 
     def ticks_diff(ticks, since):
+        """Return the milliseconds between two moments."""
         return ticks - since
 
     def sleep_ms(ms):
+        """Sleep for ms milliseconds."""
         time.sleep(ms / 1000)
 
 
 def left_ms(until_ms, most_ms):
-    """Milliseconds to a moment that was at most most_ms ahead when it was set; 0 once it has come.
+    """Return the milliseconds to a moment that was at most most_ms ahead when it was set, 0 once it has come.
 
     A board's counter wraps: 6.2 to 12.4 days after a moment, ticks_diff says that it is far ahead.
     """
@@ -54,7 +58,7 @@ def left_ms(until_ms, most_ms):
 
 NOT_MQTT = "the broker sent what is not MQTT"
 _MAX_WAIT_S = const(16_000)  # in milliseconds it must fit DRBG.below()
-_STEADY_MS = const(30_000)  # a connection that lasted this long was a good one
+_STEADY_MS = const(30_000)  # after a connection that lasted this long, the backoff starts again
 _STORAGE_RETRY_MS = const(60_000)
 _MAX_HEALTH_WORDS = const(8)
 
@@ -68,18 +72,18 @@ _CONNACK = (
 
 
 class ConnectionRefused(Exception):
-    """The broker's CONNACK says no; its code, 1 to 5, is the argument."""
+    """The broker's CONNACK refuses the connection; its code, 1 to 5, is the argument."""
 
 
 def reason(e):
-    """One line of text for what a connection raised."""
+    """Return one line of text on an error of a connection."""
     code = e.args[0] if e.args else None
     if isinstance(e, OSError):
         if code == errno.ETIMEDOUT:
             return "the broker did not answer in time"
         if code == errno.ECONNREFUSED:
             return "nothing listens at the broker's address and port"
-        # -1 is umqtt.simple's own, 32 is EPIPE; mbedTLS hands a socket's errors on with the other sign.
+        # -1 is umqtt.simple's own, 32 is EPIPE; mbedTLS passes a socket's errors on with the sign changed.
         if code in (errno.ECONNRESET, -errno.ECONNRESET, 32, -32, -1):
             return "the broker closed the connection"
         if code in (errno.EHOSTUNREACH, errno.ECONNABORTED, errno.ENOTCONN, 101):  # 101: ENETUNREACH
@@ -103,7 +107,10 @@ def reason(e):
 
 
 def _wait_ms(attempt, first_s, most_s, below):
-    """Full jitter: uniform over 0 up to first_s doubled at every attempt (0, 1, ...), at most most_s."""
+    """Return a wait with full jitter: uniform over 0 up to first_s doubled at every attempt, at most most_s.
+
+    The first attempt is number 0.
+    """
     return below(min(first_s << min(attempt, 14), most_s) * 1000)
 
 
@@ -114,11 +121,17 @@ def _seconds(name, value, low, high):
 
 
 class Brokers:
-    """A cluster's brokers, of which each attempt to connect takes the next.
+    """A cluster's brokers; each attempt to connect takes the next.
 
-    text: "host" or "host:port", several with commas between; port: of those that name none. Boards begin
-    anywhere and go round either way, so that those of a broker that dies are shared among the others.
-    Raises ldp_client.SettingsError.
+    Boards begin anywhere and go round in either direction, so that the others share the boards of a broker
+    that is down.
+
+    Args:
+        text: "host" or "host:port", several separated by commas.
+        port: For those without one.
+
+    Raises:
+        ldp_client.SettingsError: If the text is malformed.
     """
 
     def __init__(self, text, port):
@@ -139,7 +152,7 @@ class Brokers:
         self._step = entropy[1] % 2 or -1
 
     def next(self):
-        """(Host, port) of the next."""
+        """Return the next (host, port)."""
         self._at = (self._at + self._step) % len(self._all)
         return self._all[self._at]
 
@@ -147,27 +160,38 @@ class Brokers:
 class BaseReporter:
     """One board's experiments and reports, and the state of its connection.
 
-    client      an ldp_client.Client with fleet
-    kept        a KeptExperiments of the same client; None: in the folder "experiments" of the client's
-                storage. Where that is no folder, say KeptExperiments(client, None) to keep nothing: after
-                each start any version ever signed is then accepted again, and status() says so
-    keepalive_s 2 to 40,000; call poll() at least three times in it
-    timeout_s   1 to 300: how long the broker may be silent where an answer is due. Looking up its name
-                has the firmware's own limit, which nothing here can shorten
-    delay_s     0 to 16,000: each report waits for a time drawn from this range before it is sent, so
-                that when it comes does not tell when it was made
-    backoff_s, backoff_max_s   attempts to connect: the wait is drawn from 0 up to backoff_s, doubled at
-                each failure, at most backoff_max_s (1 to 16,000)
-    spread_s    1 to 16,000: the first attempt after a start, and after a connection that had lasted, waits
-                for a time drawn from this range instead, for what ended it may have ended a whole
-                region's; None: backoff_s
-    settle_s    1 to 16,000: a known experiment that the broker has not repeated this long after a
-                reconnect was withdrawn meanwhile
+    Nothing that a broker, a network or a reading does raises an error after the start.
 
-    connected, error (of the network) and fault (of the flash or the random source; each None or a line of
-    text), connects, sent, refused and mistyped (name -> reason) may be read, on_report be set. Raises
-    ldp_client.SettingsError for settings out of range; later on nothing that a broker, a network or a
-    reading does raises anything.
+    Args:
+        client: An ldp_client.Client with fleet.
+        kept: A KeptExperiments of the same client; None for the folder "experiments" of the client's storage.
+            If that is not a folder, pass KeptExperiments(client, None) to keep nothing: after each start any
+            version ever signed is then accepted again, and status() says so.
+        keepalive_s: 2 to 40,000; call poll() at least three times in it.
+        timeout_s: 1 to 300: how long the broker may be silent if an answer is due. The look-up of its name
+            has the firmware's own limit, which nothing here can shorten.
+        delay_s: 0 to 16,000: each report waits for a time drawn from this range before it is sent, so that
+            its arrival does not tell when it was made.
+        backoff_s: The wait before an attempt to connect is drawn from 0 up to this, doubled at each failure.
+        backoff_max_s: The longest such wait, 1 to 16,000.
+        spread_s: 1 to 16,000: the first attempt after a start, and after a connection that had lasted, waits
+            for a time drawn from this range instead, since the same outage may have hit a whole region; None
+            for backoff_s.
+        settle_s: 1 to 16,000: a known experiment that the broker has not repeated this long after a reconnect
+            was withdrawn meanwhile.
+
+    Attributes:
+        connected: Whether the session is up.
+        error: The network's last problem, None or a line of text.
+        fault: The flash's or the random source's, None or a line of text.
+        connects: Number of connections so far.
+        sent: Number of reports sent so far.
+        refused: name -> reason, of experiments.
+        mistyped: name -> reason, of readings of the wrong type.
+        on_report: None, or a function that is called with each report in words; may be set.
+
+    Raises:
+        ldp_client.SettingsError: If a setting is out of range.
     """
 
     def __init__(
@@ -194,7 +218,7 @@ class BaseReporter:
         self._spread_ms = _seconds("spread_s", spread_s, 1, _MAX_WAIT_S) * 1000
         self._most_wait_ms = max(spread_s, backoff_max_s) * 1000
         self._client = client
-        # Not the client's: everybody sees these waits, so no report may ever share a draw with them.
+        # Not the client's generator: these waits are visible, so no report may share a draw with them.
         self._below = ldp_client.DRBG(os.urandom(32) + client.device_id.encode()).below
         self._kept = kept or beside_ledger(client)
         prefix = "hushmote/v1/%s/" % client.fleet
@@ -202,12 +226,12 @@ class BaseReporter:
         self._report_topic = (prefix + "report/" + client.device_id).encode()
         self._status_topic = (prefix + "status/" + client.device_id).encode()
         self._names = sorted(client.status()["experiments"])  # the policy's: nothing else is subscribed to
-        self._heard = set()  # names that this connection has brought something for
+        self._heard = set()  # names for which this connection has brought a message
         self._attempt = 0
         self._steady_ms = self._settled_ms = self._due_ms = self._storage_ms = None
         self._ping_ms = self._next_ms = self._acknowledged = None
-        self._last_status = b""  # what the status topic holds
-        self._unsure = False  # whether it may hold something else by now
+        self._last_status = b""  # the status topic's content
+        self._unsure = False  # whether it should be another one by now
         self.connected = self._pinged = False
         self.error = self.fault = None
         self.connects = self.sent = 0
@@ -219,11 +243,14 @@ class BaseReporter:
     def report(self, name, value, drawn=None):
         """Make a report of a reading, as Client.report() does, and send it some time later.
 
-        Returns it, or None. A value of the wrong type counts as no reading, and is named in mistyped:
-        silence must not depend on what a sensor gave. Where the random source or the flash fails nothing
-        is spent, and status() says so.
+        A value of the wrong type counts as no reading, and its name is in mistyped: silence must not depend
+        on what a sensor returned. If the random source or the flash fails, nothing is spent, and status()
+        says so.
+
+        Returns:
+            The report, or None.
         """
-        self._unsure = True  # a budget may be spent now
+        self._unsure = True  # a budget may be exhausted now
         self.mistyped.pop(name, None)
         try:
             try:
@@ -242,7 +269,7 @@ class BaseReporter:
         return report
 
     def status(self):
-        """One line: whether connected, what waits, and what went wrong last, in the order of urgency."""
+        """Return one line: whether connected, what waits, and the last problems, the most urgent first."""
         client = self._client.status()
         waiting = "; %d sent, %d waiting" % (self.sent, client["pending"])
         if self.connected:
@@ -265,10 +292,10 @@ class BaseReporter:
     # The broker's side
 
     def _health(self, state):
-        """The status topic's content: "online" or "offline", then what a person should see to.
+        """Return the status topic's content: "online" or "offline", then what a person should attend to.
 
-        locked; fault: the flash or the random source failed; spent:NAME; refused:NAME; more where there
-        would be over 8 words. None of these depends on a reading: a budget is spent by coins alone.
+        locked; fault: the flash or the random source failed; spent:NAME; refused:NAME; more if there would be
+        over 8 words. None of these depends on a reading: a budget is spent by coins alone.
         """
         status = self._client.status()
         words = [state]
@@ -287,7 +314,7 @@ class BaseReporter:
         return " ".join(words).encode()
 
     def _news(self):
-        """Returns what the status topic should hold by now; None where it holds that."""
+        """Return what the status topic should hold by now, or None if it holds that already."""
         if not self._unsure:
             return None
         self._unsure = False
@@ -298,14 +325,14 @@ class BaseReporter:
         return health
 
     def _take(self, topic, payload):
-        """Called by the client object, also while it waits for an acknowledgement: it must not take long."""
+        """Put a message aside; quick, since the client object calls it even while it waits for an answer."""
         for name in self._names:
             if topic == self._experiment_prefix + name.encode():
                 self._heard.add(name)
                 self._kept.put_aside(name, payload)
 
     def _consider(self):
-        """Look at one experiment that came. Feed a watchdog before, and do no two of these in one step."""
+        """Take one experiment that came. Feed a watchdog before, and never take two in one step."""
         name, why = self._kept.consider()
         self._unsure = True
         self.refused.pop(name, None)
@@ -313,7 +340,7 @@ class BaseReporter:
             self.refused[name] = why
 
     def _is_connected(self):
-        """The connection stands, and has every subscription."""
+        """Start the session, once the connection has every subscription."""
         now = ticks_ms()
         self.connected = True
         self.error = None
@@ -325,18 +352,18 @@ class BaseReporter:
         self._pinged = False
 
     def _must_ping(self):
-        """Whether a ping is due, which counts as sent; OSError where its answer is overdue."""
+        """Return whether a ping is due, and count it as sent; raise OSError if its answer is overdue."""
         wait_ms = self._timeout_ms if self._pinged else self._keepalive_s * 500
         if left_ms(ticks_add(self._ping_ms, wait_ms), wait_ms):
             return False
-        if self._pinged:  # a half-open connection: the other end is gone and nothing will ever say so
+        if self._pinged:  # a half-open connection: the other end is gone without notice
             raise OSError(errno.ETIMEDOUT)
         self._ping_ms = ticks_ms()
         self._pinged = True
         return True
 
     def _settle(self, now=False):
-        """Withdraw what was withdrawn while the board was away: the broker no longer repeats it."""
+        """Withdraw what was withdrawn while the board was offline: the broker no longer repeats it."""
         if self._steady_ms is not None and not left_ms(self._steady_ms, _STEADY_MS):
             self._steady_ms = None
             self._attempt = 0
@@ -348,7 +375,7 @@ class BaseReporter:
                 self._kept.absent(name)
 
     def _due(self, now):
-        """The report to be sent next, where one is due; now: without the random delay."""
+        """Return the report to send next, if one is due. With `now`, the random delay is left out."""
         if self._acknowledged is not None and not self._confirm():
             return None
         reports = self._client.outbox()
@@ -363,14 +390,14 @@ class BaseReporter:
         return reports[0]
 
     def _delivered(self, report):
-        """The broker acknowledged a report; returns whether it is out of the flash as well."""
+        """Handle the broker's acknowledgement; return whether the report is out of the flash as well."""
         self.sent += 1
         self._due_ms = None
         self._acknowledged = report
         return self._confirm()
 
     def _confirm(self):
-        """Take the acknowledged report out of the flash; where that fails, try again much later."""
+        """Remove the acknowledged report from the flash; if that fails, try again much later."""
         if self._storage_ms is not None and left_ms(self._storage_ms, _STORAGE_RETRY_MS):
             return False
         try:
@@ -383,14 +410,14 @@ class BaseReporter:
         return True
 
     def _wait_ms(self):
-        """Until the next attempt to connect."""
+        """Return the milliseconds until the next attempt to connect."""
         if self._next_ms is None:
-            # The first attempt waits as well: after a power cut a whole street's boards start at once.
+            # The first attempt waits as well: after a power cut the boards of a whole street start at once.
             self._next_ms = ticks_add(ticks_ms(), self._below(self._spread_ms))
         return left_ms(self._next_ms, self._most_wait_ms)
 
     def _is_lost(self, why):
-        """The connection, or the attempt at one, is over; the next attempt waits."""
+        """End the connection, or the attempt to connect; the next attempt waits."""
         if self.connected and not self._attempt:  # it had lasted
             wait_ms = self._below(self._spread_ms)
         else:

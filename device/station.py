@@ -1,4 +1,4 @@
-"""Hushmote's station, for main.py: memory through a sleep, Wi-Fi, clock, TLS. Needed for a moment at a time.
+"""Hushmote's station, for main.py: memory during sleep, Wi-Fi, clock, TLS. Imported only while it is needed.
 
 why = connect(wlan, network, settings, ap, feed)     None, or a line that says what is missing
 """
@@ -19,19 +19,19 @@ else:
     from reporter_base import sleep_ms, ticks_diff, ticks_ms
 
 
-# The one memory that outlives a deep sleep; an ESP32's, without which main.py tosses no coins ahead there.
+# The only memory that survives a deep sleep, an ESP32's; without it main.py tosses no coins in advance.
 def _rtc(machine):
     clock = getattr(machine, "RTC", object)()
     return clock if hasattr(clock, "memory") else None
 
 
 def remembers(machine):
-    """Whether the board knows after a sleep what it was to wake up for."""
+    """Return whether the board knows after a sleep why it was to wake up."""
     return not hasattr(machine, "DEEPSLEEP_RESET") or _rtc(machine) is not None
 
 
 def keep(machine, due, last):
-    """Before a deep sleep: put what a plan found, or None, and last, of JSON, where they outlive it."""
+    """Store a plan's result (or None) and `last`, of JSON, where they survive a deep sleep."""
     clock = _rtc(machine)
     if clock is not None:
         digests, refresh = due or ({}, None)
@@ -40,9 +40,13 @@ def keep(machine, due, last):
 
 
 def recall(machine, last, unplanned):
-    """At a start: put back into last what was kept; returns what the plan had found, to be had once, or None.
+    """Restore `last` at a start; return the plan's result, which can be had once, or None.
 
-    unplanned: no sleep ends here that had its time, and coins that were tossed for another say nothing.
+    Args:
+        machine: The module.
+        last: The dict to restore.
+        unplanned: Whether this start is not the end of a sleep that lasted its time: coins that were tossed
+            for another moment do not count.
     """
     clock, due = _rtc(machine), None
     if clock is not None:
@@ -51,7 +55,7 @@ def recall(machine, last, unplanned):
             last.update(values)
             if refresh is not None and not unplanned:
                 due = {name: digests[name].to_bytes(4, "big") for name in digests}, refresh
-        except (ValueError, TypeError, AttributeError):  # empty, or somebody else's
+        except (ValueError, TypeError, AttributeError):  # empty, or another program's
             pass
         clock.memory(b"")
     if unplanned:
@@ -60,32 +64,32 @@ def recall(machine, last, unplanned):
 
 
 def listen(wlan, last):
-    """Keep how strong the network is."""
+    """Store the network's signal strength."""
     try:
         last["rssi"] = wlan.status("rssi")
-    except (TypeError, ValueError, OSError):  # a port whose radio does not tell
+    except (TypeError, ValueError, OSError):  # a port whose radio cannot tell
         pass
 
 
 def health(machine, last):
-    """(Why the board started, dBm of its last connection or None, KiB of heap that are free)."""
+    """Return (cause of the start, dBm of the last connection or None, KiB of free heap)."""
     gc.collect()
     causes = {getattr(machine, "PWRON_RESET", -1): "power", getattr(machine, "WDT_RESET", -2): "watchdog"}
     return causes.get(last.get("cause"), "other"), last.get("rssi"), gc.mem_free() / 1024
 
 
 _WAIT_MS = 20_000
-_DIRECT_MS = 6_000  # of these for the access point of last time
+_DIRECT_MS = 6_000  # part of that time, for the last access point alone
 
 
 def _join(wlan, settings, ap):
-    """Ask for the connection, by way of an access point, or of any where ap is empty."""
+    """Start to connect by way of one access point, or of any if ap is empty."""
     where = {"channel": ap[0], "bssid": ap[1]} if ap else {}
     wlan.connect(settings["wifi_ssid"], settings.get("wifi_password") or None, **where)
 
 
 def _find(wlan, ssid, ap):
-    """Put channel and BSSID of a network's strongest access point into ap."""
+    """Put the channel and BSSID of a network's strongest access point into ap."""
     heard = [network for network in wlan.scan() if network[0] == ssid.encode()]
     if heard:
         best = max(heard, key=lambda found: found[3])
@@ -93,10 +97,16 @@ def _find(wlan, ssid, ap):
 
 
 def connect(wlan, network, settings, ap, feed):
-    """Bring the network up; returns None, or a line that says what is missing.
+    """Connect to the network; return None, or a line that says what is missing.
 
-    ap: a list that is kept from one call to the next, first empty: with it a Pico W connects without a scan,
-    until that access point does not answer. An ESP32 takes no channel; its scan ends at the first answer.
+    Args:
+        wlan: The interface.
+        network: The module.
+        settings: The board's settings.
+        ap: A list that is kept from one call to the next, first empty: with it a Pico W connects without a
+            scan, as long as that access point answers. An ESP32 takes no channel; its scan ends at the first
+            answer.
+        feed: Called while it waits, to feed a watchdog.
     """
     if settings.get("wifi_country") and hasattr(network, "country"):
         network.country(settings["wifi_country"])
@@ -134,9 +144,10 @@ def connect(wlan, network, settings, ap, feed):
 
 
 def set_clock(look_up):
-    """Only certificates need the time: neither reports nor the budget do. Returns as connect() does.
+    """Set the clock, which only certificates need; return None, or a line that says what is missing.
 
-    look_up: getaddrinfo in its place, which feeds the watchdog while name servers are silent.
+    Args:
+        look_up: Replaces getaddrinfo, and feeds the watchdog while name servers are silent.
     """
     if time.gmtime()[0] >= 2025:
         return None
@@ -152,7 +163,7 @@ def set_clock(look_up):
 
 
 def make_tls(settings):
-    """How the broker is checked, and what is shown to it; None for a connection without TLS."""
+    """Return the SSLContext that checks the broker and has the board's certificate; None without TLS."""
     if not settings.get("mqtt_ca"):
         if settings.get("mqtt_cert"):
             raise SettingsError("mqtt_cert without mqtt_ca: flash what `hushmote provision` wrote")
@@ -169,6 +180,6 @@ def make_tls(settings):
     if certificate or key:
         try:
             context.load_cert_chain(binascii.a2b_base64(certificate), binascii.a2b_base64(key))
-        except (ValueError, TypeError):  # TypeError: only one of the two
+        except (ValueError, TypeError):  # TypeError: only one of the two is set
             raise SettingsError("mqtt_cert and mqtt_key are no pair: flash what `hushmote provision` wrote")
     return context

@@ -1,4 +1,4 @@
-"""What a fleet has learned, read on a board: MicroPython with umqtt.simple.
+"""Read a fleet's published result on a board: MicroPython with umqtt.simple.
 
 mpremote cp read_result.py :         then on the board, once it is in its network:
 >>> import read_result
@@ -11,7 +11,10 @@ from umqtt.simple import MQTTClient
 
 
 def read(client, fleet, name, wait_s=5):
-    """Return a result as a dict, None where the broker has none. client: connected. It needs 8 KB of heap."""
+    """Return a result as a dict, or None if the broker has none; the client must be connected.
+
+    It needs 8 KB of heap.
+    """
     topic = f"hushmote/v1/{fleet}/result/{name}".encode()
     found = []
     client.set_callback(lambda _topic, payload: found.append(payload))
@@ -26,7 +29,14 @@ def read(client, fleet, name, wait_s=5):
 
 
 def show(host, fleet, name, **options):
-    """Print the statistics of an experiment. options: of MQTTClient, such as port, ssl, user."""
+    """Print the statistics of an experiment.
+
+    Args:
+        host: The broker's.
+        fleet: The fleet's name.
+        name: The experiment's name.
+        **options: Of MQTTClient, such as port, ssl, user.
+    """
     client = MQTTClient("result-reader", host, **options)
     client.connect()
     result = read(client, fleet, name)

@@ -3,7 +3,7 @@
     python examples/report_by_http.py URL FLEET DEVICE NAME VALUE
 
 URL: of the door, http://127.0.0.1:9418. NAME: of an experiment of an open fleet. VALUE: true or false, or a
-number; it stays here. The ledger lies in the folder ledger-DEVICE: keep it, it bounds the privacy loss.
+number; it stays here. The ledger is in the folder ledger-DEVICE: keep it, since it bounds the privacy loss.
 """
 
 import os

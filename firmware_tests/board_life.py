@@ -38,9 +38,9 @@ class Witness:
         self.reports = {}  # name, number -> bytes
         self.last = dict.fromkeys(EXPERIMENTS, 0)  # name -> highest number seen
         self.unsent = []  # handed out, without a call of sent()
-        self.dropped = []  # all reports made before a no came into force
+        self.dropped = []  # all reports made before an opt-out came into force
         self.consent = None  # as client.consent; "changing" during an answer
-        self.refused = False  # whether a no was ever begun
+        self.refused = False  # whether an opt-out has ever begun
         self.names = {}
         for name, text in EXPERIMENTS.items():
             self.names[ldp_client.Experiment.parse(text.encode()).digest] = name
@@ -83,7 +83,7 @@ class Witness:
             self.drop()
 
     def drop(self):
-        """Record that a no is in force: no earlier report may reappear."""
+        """Record that an opt-out is in force: no earlier report may reappear."""
         self.dropped = list(self.reports.values())
 
     def handed_out(self, report):
@@ -144,7 +144,7 @@ class Board:
 
 
 def life(client_class, storage, witness):
-    """Provision, enroll, report, send, have an outage, a no and a yes, reboot, report more."""
+    """Provision, enroll, report, send, have an outage, an opt-out and an opt-in, reboot, report more."""
     try:
         ldp_client.provision(storage)
     except LedgerError:
@@ -220,7 +220,7 @@ def _check_budget(status, witness):
             raise AssertionError("a report was handed out and not debited")
         if status["experiments"][name]["left"] > REPORTS - last:
             raise AssertionError("more budget than before")
-        # Every debit is a report that was handed out, unless a no may have dropped it before.
+        # Every debit is a report that was handed out, unless an opt-out may have dropped it before.
         if reports > last and not witness.refused:
             raise AssertionError("a debit without a report")
     if status["sum"] < total * EPSILON or status["squares"] < total * EPSILON * EPSILON:

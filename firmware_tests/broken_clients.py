@@ -34,7 +34,7 @@ class _CountAfterFailure(ldp_client._Ledger):
 
 
 class DebitAfterSending(Client):
-    """Hands the report out first; the debit reaches flash after the broker's acknowledgement."""
+    """A client that returns the report first; the debit reaches flash after the broker's acknowledgement."""
 
     def __init__(self, policy, storage, *args):
         super().__init__(policy, storage, *args)
@@ -42,7 +42,7 @@ class DebitAfterSending(Client):
 
 
 class TrustAfterFailure(Client):
-    """Continues from a state that the flash rejected."""
+    """A client that continues from a state that the flash rejected."""
 
     def __init__(self, policy, storage, *args):
         super().__init__(policy, storage, *args)
@@ -50,7 +50,7 @@ class TrustAfterFailure(Client):
 
 
 class CountAfterFailure(Client):
-    """Counts a failed commit, and writes the other slot next: over the record in force."""
+    """A client that counts a failed commit, and writes the other slot next: over the record in force."""
 
     def __init__(self, policy, storage, *args):
         super().__init__(policy, storage, *args)

@@ -30,7 +30,8 @@ _RISCV_AT = {"__flash": 0x80000000, "__flash_size": 4 << 20, "__ram": 0x80400000
 class Target:
     """A compiler, its options, and the command that runs its programs; `package` lists the Debian packages.
 
-    probe  a file that must exist, for the compiler's -print-file-name, or None
+    Attributes:
+        probe: A file that must exist, for the compiler's -print-file-name, or None.
     """
 
     name: str

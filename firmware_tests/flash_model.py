@@ -17,14 +17,14 @@ ERASED = b"\xff"
 
 
 class PowerCut(BaseException):
-    """Derived from BaseException, so that no handler of the code under test catches it."""
+    """A power cut. It is derived from BaseException, so that no handler of the code under test catches it."""
 
 
 _CUT = PowerCut()  # allocated early: when the collector closes a file, there may be no heap left
 
 
 class _Faulty:
-    """Counts operations and lets them pass, fail or stop."""
+    """A chip that counts operations and lets them pass, fail or stop."""
 
     def __init__(self):
         self.ops = 0
@@ -74,10 +74,11 @@ def _part(size, share):
 class Nor(_Faulty):
     """NOR flash: erasing sets a block to 0xff, programming only clears bits. Blocks are stored sparsely.
 
-    blocks       number of blocks
-    block_bytes  size of the erase block
-    image        {number: bytes} of an earlier chip
-    erases       {block number: times erased}
+    Attributes:
+        blocks: Number of blocks.
+        block_bytes: Size of the erase block.
+        image: {number: bytes} of an earlier chip.
+        erases: {block number: times erased}.
     """
 
     def __init__(self, blocks, block_bytes=4096, image=None):

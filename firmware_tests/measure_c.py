@@ -1,6 +1,7 @@
 # ruff: noqa: E501 (lines of prose)
-"""Measure what the C client costs a chip, and write its part of clients/c/README.md: sizes by the compilers, time and stack
-on the emulated RP2040.
+"""Measure what the C client costs a chip, and write its part of clients/c/README.md.
+
+The sizes are the compilers', time and stack those of the emulated RP2040.
 
 python firmware_tests/measure_c.py      prints the targets; exits 1 where one is missed
 """
@@ -35,8 +36,13 @@ FLEET = "house"
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of flash on one chip: each file with everything; the core with everything, and without LEAN and LEANEST;
-    then all of these with the reporter. linked: with what they take of the C library and the compiler's own."""
+    """Bytes of flash on one chip.
+
+    Attributes:
+        files: Each file with everything.
+        whole: The core with everything, and without LEAN and LEANEST; then all of these with the reporter.
+        linked: The same with what they take of the C library and the compiler's own.
+    """
 
     files: dict[str, int]
     whole: list[int]
@@ -57,10 +63,11 @@ class Times:
 class Costs:
     """The measurements.
 
-    ram             number of experiments -> bytes of static RAM on Cortex-M0+, by unsent reports
-    reporter_ram    static RAM that the reporter adds
-    stack           call -> bytes at the deepest point
-    reporter_stack  the same for the reporter's calls
+    Attributes:
+        ram: Number of experiments -> bytes of static RAM on Cortex-M0+, by unsent reports.
+        reporter_ram: Static RAM that the reporter adds.
+        stack: Call -> bytes at the deepest point.
+        reporter_stack: The same for the reporter's calls.
     """
 
     sizes: dict[str, Sizes]
@@ -95,7 +102,7 @@ def compiled(target: Target, folder: Path, source: Path, parts: Sequence[str]) -
 
 
 def linked(target: Target, folder: Path, objects: Sequence[Path]) -> int:
-    """Flash of a program of these objects that takes every public function, and of the libraries what they need."""
+    """Return the flash of a program with all public functions of these objects, and their libraries."""
     defined = subprocess.run(
         [target.compiler.replace("gcc", "nm"), "--defined-only", *map(str, objects)],
         capture_output=True,
@@ -157,7 +164,6 @@ def _ram(*lines: str) -> int:
 
 
 def _header(experiments: dict[str, bytes]) -> str:
-    """Return costs.h for cost.c."""
     signing_key = bytes(range(32))
     topic = f"hushmote/v1/{FLEET}/experiment/rr"
     signed = keys.sign_experiment(signing_key, topic, experiments["rr"], 1)

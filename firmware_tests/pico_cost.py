@@ -40,7 +40,8 @@ class PicoReport:
 class PicoCosts:
     """The measurements.
 
-    imports  kind -> module -> bytes of heap kept, and milliseconds
+    Attributes:
+        imports: Kind -> module -> bytes of heap kept, and milliseconds.
     """
 
     turns: int

@@ -85,7 +85,12 @@ def _apply(image, operation, share):
 
 
 def cuts(path, image_path):
-    """Cut the power before and half-way through each operation; image_path: the flash before the life."""
+    """Cut the power before and half-way through each operation.
+
+    Args:
+        path: The record of the life.
+        image_path: The flash before the life.
+    """
     with open(path) as f:
         log = json.load(f)
     medium = flash_model.pico(_BLOCKS)

@@ -81,7 +81,11 @@ class TestFile:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one file on one runtime; word: "passed", "failed" or "skipped"."""
+    """The result of one file on one runtime.
+
+    Attributes:
+        word: "passed", "failed" or "skipped".
+    """
 
     word: str
     note: str

@@ -2,8 +2,8 @@
 
     python firmware_tests/steps_c.py
 
-Whatever a reading's index is, and whether the truth is told: the compiled code is run on both, and the cycles
-are compared exactly. A chip's flash has a cache besides, which is emptied and filled by addresses alone.
+The compiled code is run with every reading's index and both outcomes of the truth, and the cycles are
+compared exactly. A chip's flash has a cache besides, which is emptied and filled by addresses alone.
 """
 
 import json

@@ -23,7 +23,7 @@ settings = main.load_settings()
 settings["announce_key"] = None
 client = main.make_client(settings)
 client.enroll(DOOR.encode())
-silent = client.report("door", True) is None and not client.outbox()  # nobody has said yes
+silent = client.report("door", True) is None and not client.outbox()  # nobody has opted in
 client.consent = True
 done = [settings["device_id"], silent, len(client.report("door", True)), client.status()["sum"]]
 try: ldp_client.provision("/ldp", consent=True)

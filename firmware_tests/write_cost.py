@@ -1,6 +1,8 @@
 # ruff: noqa: E501 (lines of prose)
-"""Measure what the client costs a board, and write its part of docs/reporter.md: memory on the runtime that is most like one,
-time and frozen modules on the emulated Pico (make pico).
+"""Measure what the client costs a board, and write its part of docs/reporter.md.
+
+Memory is measured on the runtime that is most like a board's, time and frozen modules on the emulated Pico
+(make pico).
 
 python firmware_tests/write_cost.py      prints the targets; exits 1 where one is missed
 """
@@ -49,7 +51,7 @@ class Report:
 
     mechanism: str
     domain: int
-    modules: str  # with commas: the files beside ldp_client.py that it needs
+    modules: str  # the files beside ldp_client.py that it needs, separated by commas
     kept: int
     room: int
     garbage: int
@@ -77,8 +79,9 @@ class Wear:
 class Life:
     """Heaps in which a life succeeds.
 
-    own        heap of the measuring code
-    heaps_kib  every heap size in which a whole life succeeded
+    Attributes:
+        own: Heap of the measuring code.
+        heaps_kib: Every heap size in which a whole life succeeded.
     """
 
     own: int

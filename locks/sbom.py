@@ -46,7 +46,7 @@ class Installed:
 
 
 def normal(name: str) -> str:
-    """A distribution's name as registries compare it."""
+    """Return a distribution's name as registries compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -79,13 +79,13 @@ def installed(found: Iterable[Distribution]) -> list[Installed]:
 
 
 def _classified(fields: Mapping[str, Any]) -> str:
-    """The licence that a distribution's classifiers name, else nothing."""
+    """Return the licence that a distribution's classifiers name, else nothing."""
     named = [c.rpartition(" :: ")[2] for c in fields.get("classifier", ()) if c.startswith("License ::")]
     return named[0] if named else ""
 
 
 def _supplier(name: str, fields: Mapping[str, Any]) -> str:
-    """Who a distribution is from, as it says itself."""
+    """Return the supplier that a distribution names."""
     if name == PRODUCT:
         return _maker()["name"]
     mails = (parseaddr(str(fields.get(field, "")))[0] for field in ("author_email", "maintainer_email"))
@@ -178,7 +178,7 @@ def _document(
 
 
 def _maker() -> dict[str, Any]:
-    """Whose product it is, and how to reach them."""
+    """Return the product's maker and its address."""
     name, mail = parseaddr(os.environ.get("SUPPLIER", ""))
     if not name and not mail:
         return {"name": "Hushmote", "contact": [{"name": "Hushmote's maintainers, as SECURITY.md says"}]}

@@ -132,7 +132,8 @@ asyncio.run(main(int(sys.argv[1])))
 class Device:
     """A host firmware as a process, its flash in a folder, and a Home Assistant client.
 
-    history  an entity's name -> its states so far
+    Attributes:
+        history: An entity's name -> its states so far.
     """
 
     def __init__(self, firmware: Path, flash: Path, api_port: int) -> None:

@@ -33,12 +33,13 @@ class AttackError(HushmoteError):
 class Attack:
     """The codes that fake devices send, and the value that they promote.
 
-    kind    "random": codes drawn evenly from all. "promote", "shift": level and seed drawn as boards do, then
-            the code that raises the target's share most. "flood": always the single best code.
-    low     the target is indices low to high, half-open; "random" has no target, and the range is empty
-    high
-    target  the target's name
-    share   of the devices that are fake, above 0 and below 1
+    Attributes:
+        kind: "random": codes drawn evenly from all. "promote", "shift": level and seed drawn as boards do,
+            then the code that raises the target's share most. "flood": always the single best code.
+        low, high: The target is the half-open range of these indices; "random" has no target, and the range
+            is empty.
+        target: The target's name.
+        share: Share of the devices that are fake, above 0 and below 1.
     """
 
     kind: Kind
@@ -57,17 +58,16 @@ class Attack:
 class AttackOutcome:
     """An attack's results, all shares from 0 to 1.
 
-    kind           of the attack
-    target         the value whose share is compared; for "random", the most common value
-    fake_devices   their number; each sends a report at every call, until it reaches its cap
-    forged         number of forged reports, and of all reports
-    reports
-    truth          the target's share among honest devices
-    honest         its estimate from their reports alone, and from all reports
-    attacked
-    theory         the expected gain; the measured gain is attacked - honest
-    uncapped       the expected gain if the server accepted a report for every call of a device
-    plausibility   the result of the histogram's plausibility check
+    Attributes:
+        kind: Of the attack.
+        target: The value whose share is compared; for "random", the most common value.
+        fake_devices: Their number; each sends a report at every call, until it reaches its cap.
+        forged, reports: Number of forged reports, and of all reports.
+        truth: The target's share among honest devices.
+        honest, attacked: Its estimate from their reports alone, and from all reports.
+        theory: The expected gain; the measured gain is attacked - honest.
+        uncapped: The expected gain if the server accepted a report for every call of a device.
+        plausibility: The result of the histogram's plausibility check.
     """
 
     kind: Kind
@@ -116,8 +116,13 @@ def run(
     server refuses its reports.
 
     Args:
+        experiment: The experiment under attack.
+        attack: What the fake devices send.
+        fake_devices: How many there are.
+        calls: How many times each could report.
         honest: Histogram of the honest reports, shape (code_count,).
         truth: Shares among honest devices, shape (domain,).
+        rng: The source of the fake devices' codes.
 
     Raises:
         EstimateError: If the honest reports alone are too few for an estimate.
@@ -204,6 +209,8 @@ def gain(experiment: Experiment, attack: Attack, share: float, truth: Floats, ta
     """Return how much forged reports add to the expected estimate of a weighted sum of shares.
 
     Args:
+        experiment: The experiment under attack.
+        attack: What the fake devices send.
         share: Share of all reports that is forged, 0 to below 1.
         truth: Shares of the values among honest devices, shape (domain,).
         target: Weights of the sum, shape (domain,).
@@ -229,7 +236,10 @@ def _codes(stratum: Stratum) -> slice:
 def _weights(mechanism: Mechanism, target: Floats, reports: Sequence[float]) -> list[Floats]:
     """Return how much each class raises the target's estimate, up to a constant.
 
-    `reports` has the number of reports of each stratum.
+    Args:
+        mechanism: The experiment's mechanism.
+        target: Weights of the sum, shape (domain,).
+        reports: Number of reports of each stratum.
     """
     weights, _ = mechanism.weights(target[:, None], reports)
     return [

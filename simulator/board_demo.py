@@ -1,7 +1,7 @@
 """`hushmote demo --board`: one board in software, from its sensor to the count, in one window.
 
 It does what docs/first-report.md does in four: a broker, `hushmote serve`, a keyed fleet, `hushmote board`
-and `hushmote flash`. The folder holds the same files, so either can go on with what the other has made.
+and `hushmote flash`. The folder holds the same files, so either can continue the other's work.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ FLEET, DEVICE = "home", "desk"
 NAME = "room_temp"  # the experiment that the example application for boards knows
 FOLDER = Path("hushmote-try")
 _SPEED = 1800  # an hour of the board's sleep passes in two seconds
-_MQTT_PORT = 1883  # of what docs/first-report.md starts, which finds the board's settings fit
+_MQTT_PORT = 1883  # the port in docs/first-report.md, so that the board's settings fit it
 _WAIT_S = 120.0  # for a process that has started, and for reports that the broker has
 _QUESTION = """name = "room_temp"
 purpose = "A first try: how warm is it at this desk?"
@@ -80,8 +80,11 @@ _YES = ("resume", "exec", "import main; main.yes()", "reset")
 class BoardResult:
     """The outcome of a board's trial.
 
-    answer: whether someone at the board said yes; None if its ledger held the answer. reports: made in the
-    board's life. counted: by the aggregator. finding: what was learned from them.
+    Attributes:
+        answer: Whether someone at the board opted in; None if its ledger held the answer.
+        reports: Made in the board's life.
+        counted: Counted by the aggregator.
+        finding: The conclusion from them.
     """
 
     folder: str
@@ -94,16 +97,22 @@ class BoardResult:
 
 
 def run(place: Place, consent: Callable[[bool], bool]) -> BoardResult:
-    """Run a board until its budget is spent, its people do not say yes, or Ctrl-C.
+    """Run a board until its budget is spent, nobody opts in, or Ctrl-C.
 
-    The folder keeps everything: a second run goes on with the same board and its ledger. consent: asks the
-    people at the board whether they take part; it is told whether the board holds no answer yet, else it
-    holds a no. Raises HushmoteError with one line.
+    The folder keeps everything: a second run continues with the same board and its ledger.
+
+    Args:
+        place: The demo's folder, broker and experiment.
+        consent: Asks the people at the board whether they take part. Its argument is True if the board's
+            ledger holds no answer yet, and False if it holds an opt-out.
+
+    Raises:
+        HushmoteError: With one line.
     """
     interpreter = interpreters.for_board()  # before anything is made
     broker = open_broker(place.broker)
     _check_off(place.folder)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the processes below would outlive it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or the processes below would outlive it
     folder = place.folder
     output_folder(folder)
     keys = _keys(folder / "master.key")
@@ -129,7 +138,7 @@ def run(place: Place, consent: Callable[[bool], bool]) -> BoardResult:
 
 
 def show_outcome(result: BoardResult) -> None:
-    """Print what was learned and what to type next, in 80 columns."""
+    """Print the result and what to type next, in 80 columns."""
     show.out.print(f"\n{result.finding}")
     lines = (
         f"cd {shlex.quote(result.folder)} && hushmote status",
@@ -156,7 +165,6 @@ def _keys(path: Path) -> FleetKeys:
 
 
 def _question(path: Path) -> definition.Definition:
-    """Return the question in the folder; write it if there is none."""
     if not path.exists():
         in_a_year = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=365)
         path.write_text(_QUESTION.format(expires=in_a_year), encoding="utf-8")
@@ -200,7 +208,6 @@ def _listens(host: str, port: int) -> bool:
 
 
 def _settings(folder: Path, keys: FleetKeys, broker: Broker) -> Path:
-    """Return the path of the board's settings, which name this run's broker."""
     path = settings_path(DEVICE, folder)
     network = {
         "mqtt_host": broker.host,
@@ -218,7 +225,6 @@ def _settings(folder: Path, keys: FleetKeys, broker: Broker) -> Path:
 
 @contextmanager
 def _switched_on(trial: "_Trial", interpreter: interpreters.Interpreter) -> Iterator[SoftwareBoard]:
-    """Switch on a board in software, whose lines go to the trial."""
     folder = trial.place.folder / "board"
 
     def console(line: str) -> None:
@@ -242,7 +248,9 @@ def _switched_on(trial: "_Trial", interpreter: interpreters.Interpreter) -> Iter
 class _Trial:
     """One board's run: what it printed, what was counted, and what its people answered.
 
-    reports: made in the board's life. answer: None until somebody was asked.
+    Attributes:
+        reports: Made in the board's life.
+        answer: None until someone was asked.
     """
 
     def __init__(
@@ -276,12 +284,12 @@ class _Trial:
         self.place.say("flashed", f"{files}; {ledger}")
 
     def follow(self) -> None:
-        """Print what the board does, until it is silent for good."""
+        """Print what the board does, until it has nothing more to send."""
         while not self._handle(self._next()):
             pass
 
     def _next(self) -> str:
-        """Return the board's next line; raises DemoError where the board or the aggregator has ended."""
+        """Return the board's next line; raises DemoError if the board or the aggregator has ended."""
         while True:
             try:
                 return self.lines.get(timeout=0.5)
@@ -343,7 +351,7 @@ class _Trial:
         return True
 
     def _stays_silent(self, unanswered: bool) -> bool:
-        """Ask the people at a silent board unless they were asked; a yes is given at its prompt."""
+        """Ask the people at a silent board unless they were asked; an opt-in is typed at its prompt."""
         if self.answer is None and self._ask(unanswered):
             UsbLink(self._port, _WAIT_S).run(*_YES, failure="the yes did not reach the board")
             return False

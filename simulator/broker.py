@@ -39,12 +39,13 @@ class BrokerError(HushmoteError):
 class Broker:
     """A running broker, as a context manager.
 
-    protocol            for an aggregator: "auto" or "3.1.1"
-    host, port          its address
-    others              (host, port) of the other servers of a cluster
-    username, password  its login, or None
-    name                one word
-    description         one line that says what it is and what it does not guarantee
+    Attributes:
+        protocol: For an aggregator: "auto" or "3.1.1".
+        host, port: Its address.
+        others: (host, port) of the other servers of a cluster.
+        username, password: Its login, or None.
+        name: One word.
+        description: One line that says what it is and what it does not guarantee.
     """
 
     name = "broker"

@@ -18,11 +18,12 @@ _USUAL_REPORTS = 10  # per device at most, if the number of calls is not given
 class Reporting:
     """The result of a fleet's calls.
 
-    calls            to report(), by each device
-    calls_are_fixed  whether `calls` was requested; otherwise each device calls until it has made all its
-                     reports, and `calls` is the average that this takes
-    spoke            devices that made a report
-    spent            devices that used up their budget; 0 if nothing limits them
+    Attributes:
+        calls: Calls to report(), by each device.
+        calls_are_fixed: Whether `calls` was requested; otherwise each device calls until it has made all its
+            reports, and `calls` is the average that this takes.
+        spoke: Devices that made a report.
+        spent: Devices that used up their budget; 0 if nothing limits them.
     """
 
     devices: int

@@ -42,8 +42,9 @@ class ConvergenceError(HushmoteError):
 class PictureContent:
     """The content of a picture.
 
-    ranges     or labels; if empty, the largest rows of the histogram
-    quantiles  of a number; if empty, its median
+    Attributes:
+        ranges: Ranges or labels; if empty, the largest rows of the histogram.
+        quantiles: Of a number; if empty, its median.
     """
 
     ranges: Sequence[str] = ()
@@ -52,12 +53,14 @@ class PictureContent:
 
 @dataclass(frozen=True)
 class Step:
-    """Estimates from the first `reports` reports.
+    """Estimates from the first reports.
 
-    shares     of the ranges, labels or values shown, with the truth
-    quantiles  of a number, in its unit, with the truth
-    error      root mean square, over the histogram's rows, of estimated minus true shares
-    predicted  the same in theory
+    Attributes:
+        reports: Their number.
+        shares: Of the ranges, labels or values shown, with the truth.
+        quantiles: Of a number, in its unit, with the truth.
+        error: Root mean square, over the histogram's rows, of estimated minus true shares.
+        predicted: The same in theory.
     """
 
     reports: int
@@ -119,8 +122,12 @@ def follow(
     """Estimate each of the growing histograms of one fleet.
 
     Args:
+        experiment: The fleet's experiment.
         histograms: Of codes, shape (code_count,), each including the reports of those before it.
         truth: Shares of the indices among all reports, shape (domain,).
+        unit: The readings' unit, for the picture's axis.
+        confidence: Coverage of the intervals, between 0 and 1.
+        showing: The ranges and quantiles to follow; by default the mean or the largest shares.
 
     Raises:
         ConvergenceError: For too few reports, or more than 6 ranges or quantiles.
@@ -185,8 +192,12 @@ def _rows(
 def variances(experiment: Experiment, rows: Sequence[IndexRange], shares: Floats) -> Floats:
     """Return the variances of estimated shares of ranges, times reports, as Mechanism.variances() does.
 
-    `shares` are those of the indices, shape (domain,). If no reading has an index, ranges are among the
-    others.
+    If no reading has an index, ranges are among the others.
+
+    Args:
+        experiment: The experiment.
+        rows: The ranges.
+        shares: Of the indices, shape (domain,).
     """
     mechanism = mechanism_of(experiment)
     index = np.arange(experiment.domain)[:, None]

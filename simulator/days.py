@@ -54,13 +54,15 @@ class SimulatedFleetError(UsageError):
 class Course:
     """A fleet's days.
 
-    people         population on the first day; it moves by `drift` each day, see drift.shift_population()
-    calls_per_day  per board, above 0; 0.1 is a call every ten days
-    today          the days are whole days in UTC, and the last is the day before this
+    Attributes:
+        people: Population on the first day; it moves by `drift` each day, see drift.shift_population().
+        calls_per_day: Per board, above 0; 0.1 is a call every ten days.
+        today: The days are whole days in UTC, and the last is the day before this.
 
-    Raises SimulatedFleetError for a fleet whose name does not begin with "sim", DefinitionError for an
-    expired experiment, and PopulationError for readings that do not fit, too many reports, or days and calls
-    out of range.
+    Raises:
+        SimulatedFleetError: If the fleet's name does not begin with "sim".
+        DefinitionError: If the experiment has expired.
+        PopulationError: If readings do not fit, or there are too many reports, days or calls.
     """
 
     fleet: str
@@ -186,7 +188,8 @@ class WindowTruth:
 class FilledFleet:
     """The contents of a filled store: boards that reported or used up their budget, windows, truth.
 
-    truths  for the first window, the last, and all together, if there are enough reports
+    Attributes:
+        truths: For the first window, the last, and all together, if there are enough reports.
     """
 
     course: Course

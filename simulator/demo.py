@@ -35,7 +35,8 @@ _RANGES = (":32", "60:80", "86:")
 class DemoResult:
     """A demo's results: tables with the truth, sizes, times in seconds, paths of files.
 
-    files  pictures by name, then the store
+    Attributes:
+        files: Pictures by name, then the store.
     """
 
     estimates: FleetEstimate
@@ -142,7 +143,6 @@ def _pictures(
 def _report_and_estimate(
     place: Place, definition: Definition, readings: Sequence[Reading]
 ) -> tuple[ReportedFleet, FleetEstimate]:
-    """Let a device report each of the readings, and estimate from the reports."""
     experiment = definition.experiment()
 
     def fill(store: Store) -> None:

@@ -64,7 +64,8 @@ class Place:
 class ReportedFleet:
     """A fleet whose reports are all counted, with the seconds that reporting and then counting took.
 
-    duplicates  reports that arrived a second time and were not counted again
+    Attributes:
+        duplicates: Reports that arrived a second time and were not counted again.
     """
 
     fleet: SimulatedFleet
@@ -222,14 +223,13 @@ def process(
 
 
 def _first_line(running: subprocess.Popen[str]) -> str:
-    """Return the first line of its output, or "" if it ends without one."""
     stream = running.stdout
     assert stream is not None
     lines: SimpleQueue[str] = SimpleQueue()
 
     def read() -> None:
         lines.put(stream.readline().strip())
-        for _ in stream:  # else a full pipe would stop the process
+        for _ in stream:  # otherwise a full pipe would stop the process
             pass
 
     Thread(target=read, daemon=True).start()

@@ -55,13 +55,14 @@ class Faults:
 
     A round is one call to report() for each experiment.
 
-    offline    per round: a device loses its connection, and its reports wait in its outbox
-    online     per round: a device without a connection gets it back
-    duplicate  per report: its acknowledgement is lost, and it is sent again with a new packet id
-    late       per device: it sends nothing until the last round is over
-    reboot     per round: a device restarts, either before its readings, or after the broker has its report
-               and before the device has recorded that, so that it sends the report again; both are equally
-               likely
+    Attributes:
+        offline: Per round: a device loses its connection, and its reports wait in its outbox.
+        online: Per round: a device without a connection gets it back.
+        duplicate: Per report: its acknowledgement is lost, and it is sent again with a new packet id.
+        late: Per device: it sends nothing until the last round is over.
+        reboot: Per round: a device restarts, either before its readings, or after the broker has its report
+            and before the device has recorded that, so that it sends the report again; both are equally
+            likely.
     """
 
     offline: float = 0.0
@@ -175,19 +176,25 @@ class _Device:
 class SimulatedFleet:
     """Devices 0 to size - 1, each provisioned, enrolled, and with its own id.
 
-    name          the fleet's
-    payloads      experiments as they are published, signed or not
-    rng           draws ids and faults, and with repeatable=True the reports as well; otherwise every device
-                  has its own DRBG, seeded from os.urandom
-    device_key    device id -> its 32-byte key; None in an open fleet
-    announce_key  of a fleet with signed experiments
-    policy        of every client; default: BOUNDS, RULES, and these experiments
+    A device is provisioned when it is first used, which takes about 0.2 ms and 3 KiB.
 
-    reports       every report that was made: ReportId -> the index of its reading, None for no reading
-    acknowledged  every report that the broker acknowledged, once: ReportId -> payload
+    Args:
+        name: The fleet's name.
+        payloads: Experiments as they are published, signed or not.
+        size: Number of devices.
+        rng: Draws ids and faults, and with repeatable=True the reports as well; otherwise every device has
+            its own DRBG, seeded from os.urandom.
+        device_key: Returns a device's 32-byte key by its id; None in an open fleet.
+        announce_key: Of a fleet with signed experiments.
+        policy: Of every client; default: BOUNDS, RULES, and these experiments.
 
-    A device is provisioned when it is first used, which takes about 0.2 ms and 3 KiB. Raises
-    ExperimentRefused for an experiment that no device would accept, ValueError for a size below 1.
+    Attributes:
+        reports: Every report that was made: ReportId to the index of its reading, None for no reading.
+        acknowledged: Every report that the broker acknowledged, once: ReportId to payload.
+
+    Raises:
+        ExperimentRefused: If no device would accept an experiment.
+        ValueError: If the size is below 1.
     """
 
     def __init__(

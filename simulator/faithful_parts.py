@@ -19,7 +19,11 @@ _CALLS, _DEVICES = 100_000, 5_000
 
 @dataclass(frozen=True)
 class RealClients:
-    """Settings common to all parts. repeatable: reports are drawn from the part's seed too."""
+    """Settings common to all parts.
+
+    Attributes:
+        repeatable: Reports are drawn from the part's seed too.
+    """
 
     payload: bytes
     people: Population
@@ -40,10 +44,11 @@ class FleetPart:
 class PartOutcome:
     """The reports of a part.
 
-    codes           in order of arrival
-    indices, times  indices of readings, as in Population.indices(), and the number of reports with each
-    missing         reports without a reading
-    spoke, spent    as in Reporting
+    Attributes:
+        codes: In order of arrival.
+        indices, times: Indices of readings, as in Population.indices(), and the number of reports with each.
+        missing: Reports without a reading.
+        spoke, spent: As in Reporting.
     """
 
     codes: Counts

@@ -34,7 +34,8 @@ class GatewayError(HushmoteError):
 class _Connection:
     """One connection, with the unacknowledged publications on it, by packet id.
 
-    servers  equivalent (host, port); if one does not answer, or dies, the next is tried
+    Args:
+        servers: Equivalent (host, port); if one does not answer, or dies, the next is tried.
     """
 
     def __init__(
@@ -97,7 +98,6 @@ class _Connection:
             self._client.connect_async(*self._servers[0], keepalive=_KEEPALIVE_S)
 
     def retained(self, topic: str, timeout_s: float) -> bytes | None:
-        """Return the broker's retained message on a topic, as a device receives it, or None."""
         messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._client.on_message = lambda _c, _u, message: messages.put(bytes(message.payload))
         end = time.monotonic() + timeout_s
@@ -141,14 +141,17 @@ class _Connection:
 
 
 class Gateways:
-    """Connections that publish for a fleet with QoS 1, each report on its device's own topic.
-
-    other_servers  (host, port) of the other servers of a cluster
+    """Connections that publish for a fleet with QoS 1, each report on its device's topic; a context manager.
 
     Each server gets one connection, which is fastest, since all threads share a core with the devices; it
     takes over for a server that dies. A device always uses the same connection, so that its reports stay in
-    order. A broken connection is reopened, and unacknowledged reports are sent again. Use it as a context
-    manager; entering raises GatewayError if there is no broker or it refuses.
+    order. A broken connection is reopened, and unacknowledged reports are sent again.
+
+    Args:
+        other_servers: (host, port) of the other servers of a cluster.
+
+    Raises:
+        GatewayError: On entering, if there is no broker or it refuses.
     """
 
     def __init__(

@@ -95,7 +95,6 @@ def run(place: Place, on_open: Callable[[RunningDemo], object]) -> NoReturn:
         rng, announced = np.random.default_rng(), deployment.retained(NAME)
 
         def joining(devices: int) -> tuple[SimulatedFleet, Iterator[Delivery]]:
-            """Return devices of the airports' fleet that join, and their reports."""
             fleet = deployment.fleet(announced, devices, rng)
             positions = rng.integers(len(readings), size=devices)
             return fleet, fleet.round({NAME: [readings[i] for i in positions]})

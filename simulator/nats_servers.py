@@ -47,14 +47,17 @@ def free_ports(count: int) -> list[int]:
 class NatsServers(Broker):
     """A cluster of NATS servers with JetStream and MQTT, on free ports of 127.0.0.1.
 
-    count       servers, 1 or 3
-    settings    further lines of each configuration
-    sync        how often they sync to disk; "always" is before each acknowledgement
-    ports       returns as many free ports as it is asked for
-    host, port  where the first serves MQTT
-    url         the value for `hushmote serve --broker`
-
     Their data survives kill() and terminate(), and is removed by stop().
+
+    Args:
+        count: Number of servers, 1 or 3.
+        settings: Further lines of each configuration.
+        sync: How often they sync to disk; "always" is before each acknowledgement.
+        ports: Returns as many free ports as requested.
+
+    Attributes:
+        host, port: Where the first serves MQTT.
+        url: The value for `hushmote serve --broker`.
     """
 
     protocol = "3.1.1"

@@ -24,10 +24,11 @@ _MOST_PLACES = 256  # in the root mean square of the measured error
 class PlannedError:
     """Half-widths of 95% intervals: shares of the devices, or for a mean, parts of the range.
 
-    question  the statistic, in words
-    planned   for as many reports as there are
-    measured  from the interval of these reports
-    missed    difference of estimate and truth
+    Attributes:
+        question: The statistic, in words.
+        planned: For as many reports as there are.
+        measured: From the interval of these reports.
+        missed: Difference of estimate and truth.
     """
 
     question: str
@@ -59,7 +60,6 @@ class PlannedFleet:
 
     @property
     def _values(self) -> int:
-        """Number of values, without "no reading"."""
         return self.definition.domain - self.definition.missing
 
     @property
@@ -72,7 +72,10 @@ class PlannedFleet:
     def error(self, estimates: Estimates, truth: Floats, has_other_population: bool) -> PlannedError:
         """Return the planned error beside the measured one.
 
-        has_other_population: whether the readings are from another population than the planned one.
+        Args:
+            estimates: Estimates from the reports.
+            truth: Shares among the devices, shape (domain,).
+            has_other_population: Whether the readings are from another population than the planned one.
         """
         domain = self._values
         weights = np.stack(

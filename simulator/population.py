@@ -74,7 +74,8 @@ class Continuous(Population):
 class Weighted(Population):
     """Values of an experiment, each with its weight: `weights(values)` returns them, shape (values,).
 
-    missing  share of devices without a reading, 0 to 1
+    Attributes:
+        missing: Share of devices without a reading, 0 to 1.
     """
 
     name: str
@@ -95,7 +96,8 @@ class Weighted(Population):
 class Recorded(Population):
     """Recorded readings, None for no reading; a sample draws from them with replacement.
 
-    weights  how often each counts; if empty, each counts once
+    Attributes:
+        weights: How often each counts; if empty, each counts once.
     """
 
     readings: tuple[Reading, ...]

@@ -49,14 +49,15 @@ _BATCH = 1 << 22  # reports drawn between two calls of advance
 class SimulatedEstimate(FleetEstimate):
     """The estimate of a simulated fleet; its answers have the truth beside each value.
 
-    devices      number of devices, including fake ones
-    held         their readings, as a spec
-    reporting    the result of the calls of devices that are not fake
-    attack       the fake devices' results, or None
-    convergence  the estimates as the reports came in, if requested
-    planned      the planned error beside the measured one, if the file has a plan
-    purpose      of the experiment
-    rows         of the file with the readings, and how many are blank; None without a file
+    Attributes:
+        devices: Number of devices, including fake ones.
+        held: Their readings, as a spec.
+        reporting: The result of the calls of devices that are not fake.
+        attack: The fake devices' results, or None.
+        convergence: The estimates as the reports came in, if requested.
+        planned: The planned error beside the measured one, if the file has a plan.
+        purpose: The experiment's purpose.
+        rows: Number of rows of the file with the readings, and of blank ones; None without a file.
     """
 
     devices: int = 0

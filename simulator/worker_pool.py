@@ -23,7 +23,8 @@ def _here(
 class Workers:
     """Workers that run a function on each of some parts.
 
-    run  like _here(), which uses this process: yields each part's number and result, in any order
+    Args:
+        run: Like _here(), which uses this process: yields each part's number and result, in any order.
     """
 
     def __init__(self, run: Callable[..., Iterator[tuple[int, Any]]] = _here) -> None:
@@ -41,7 +42,8 @@ class Workers:
         Args:
             function: Defined at a module's top level, without side effects: a part whose worker died is run
                 again.
-            common: Further arguments, the same for all parts.
+            parts: The first arguments of the calls.
+            *common: Further arguments, the same for all parts.
             advance: Called with each part when it is done, in order of completion.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The time for all boards of a region to reconnect at once, with a random delay and without."""
+"""The time in which all boards of a region reconnect at once, with a random delay and without."""
 
 import math
 from collections.abc import Mapping

@@ -22,7 +22,8 @@ PICTURES = (".png", ".pdf", ".svg")
 class Study:
     """A study's help line and its features.
 
-    uses_all_cores: whether it uses all cores unless --workers is given.
+    Attributes:
+        uses_all_cores: Whether it uses all cores unless --workers is given.
     """
 
     line: str
@@ -91,7 +92,7 @@ STUDIES = {
 
 
 def run(name: str, parameters: StudyParameters, context: RunContext) -> StudyResult:
-    """Run a study with its parameters. Raises the study's own errors."""
+    """Run a study with its parameters; raises the study's own errors."""
     return _module(name).run(parameters, context)
 
 
@@ -116,7 +117,10 @@ def parameters(name: str, texts: Mapping[str, Any]) -> StudyParameters:
     """Return a study's parameters from the texts of its options; a parameter of several values has a list.
 
     Each text may contain several values separated by commas, unless the parameter's values are lists
-    themselves. Raises StudyError with one line that says what was wrong and what would be right.
+    themselves.
+
+    Raises:
+        StudyError: If a text is wrong; one line says what was wrong and what would be right.
     """
     fields = model(name).model_fields
     values = dict(texts)

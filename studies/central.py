@@ -73,7 +73,6 @@ def run(parameters: CentralParameters, context: RunContext) -> StudyResult:
 
 
 def _choices(text: str, parameters: CentralParameters, risk: float) -> list[EpsilonChoice]:
-    """Return the result for each statistic of one universe."""
     data = _records(text)
     universe = Universe(
         data, len(data) - 1 if parameters.size is None and len(data) > 1 else parameters.size or 0
@@ -81,7 +80,7 @@ def _choices(text: str, parameters: CentralParameters, risk: float) -> list[Epsi
     missing = _prior(parameters.prior, universe)
     choices: list[EpsilonChoice] = []
     for query in (statistic(name) for name in parameters.queries):
-        # worlds of a function of one's own are enumerated: the first lacks the last record
+        # the worlds of a custom function are enumerated: the first lacks the last record
         worlds = missing[::-1] if missing is not None and query.own else missing
         choices.append(
             choose_epsilon(query, universe, risk, parameters.distance, parameters.neighbours, worlds)
@@ -90,7 +89,7 @@ def _choices(text: str, parameters: CentralParameters, risk: float) -> list[Epsi
 
 
 def _prior(text: str, universe: Universe) -> Floats | None:
-    """Return the chance of each record to be the missing one, shape (records,), or None if uniform."""
+    """Return the chance of each record of being the missing one, shape (records,), or None if uniform."""
     if text == "uniform":
         return None
     count = len(universe.records)
@@ -191,12 +190,14 @@ def _after(row: Row, parameters: CentralParameters) -> list[TextTable | str]:
 def draw(path: Path, figure_data: tuple[list[tuple[str, list[EpsilonChoice]]], float]) -> None:
     """Write both bounds on the posterior against ε, a panel for each statistic, with the risk's line.
 
-    figure_data: universes, each with its name and the choices for the same statistics; and the risk.
+    Args:
+        path: The image.
+        figure_data: Universes, each with its name and the choices for the same statistics; and the risk.
     """
     from .drawing import COLOURS, heading, legend_below, panel, panels
 
     universes, risk = figure_data
-    # Of the upper and of the tight bound, universe by universe.
+    # The upper and the tight bound's, universe by universe.
     pairs = [(COLOURS[i], COLOURS[j]) for i, j in ((1, 0), (5, 2), (3, 4), (6, 6))]
     with panels(path, len(universes[0][1])) as (drawing, all_axes):
         for place, axes in enumerate(all_axes):
@@ -214,14 +215,14 @@ def draw(path: Path, figure_data: tuple[list[tuple[str, list[EpsilonChoice]]], f
                 if choice.all is not None:
                     tight = [choice.all.tight(e) for e in grid]
                     axes.plot(grid, tight, color=low, lw=2, label=f"{named}tight bound")
-                for epsilon, colour, apart in (  # so that two do not meet
+                for epsilon, colour, apart in (  # so that two labels do not overlap
                     (choice.upper_epsilon, high, True),
                     (choice.tight_epsilon, low, False),
                 ):
                     if epsilon is not None:
                         axes.plot([epsilon], [risk], "o", color=colour, ms=6, zorder=5)
                         text = " " if named else f"ε = {epsilon:.4g}"
-                        is_left = apart and epsilon > most / 5  # else the axis is in the way
+                        is_left = apart and epsilon > most / 5  # otherwise the axis would cover it
                         at, end = ((-7, 8), "right") if is_left else ((7, -29 if apart else -15), "left")
                         font: dict[str, Any] = {"color": colour, "fontsize": 9.5, "ha": end}
                         axes.annotate(text, (epsilon, risk), at, textcoords="offset points", **font)

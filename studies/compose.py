@@ -1,4 +1,4 @@
-"""What a list of releases of different ε, some with a δ, is together under every theorem."""
+"""The guarantee of a list of releases of different ε, some with a δ, under every theorem."""
 
 import csv
 import math
@@ -17,9 +17,9 @@ from .curves import FIGURE_THEOREMS, line_style
 from .frame import RunContext, StudyParameters, StudyResult
 from .mixed_list import TITLES, ComposedRow, compose
 
-_NEXT_TO_NOTHING = 0.5  # a δ from which on nothing of worth is promised
+_NEXT_TO_NOTHING = 0.5  # from this δ on, a guarantee is worthless
 _LDP = (Kind.PURE, Kind.APPROXIMATE)
-_PREFIXES, _FEW_PREFIXES = 40, 10  # that are drawn; the fewer where there are more than _MANY different ε
+_PREFIXES, _FEW_PREFIXES = 40, 10  # numbers of points to draw; the lower one for more than _MANY different ε
 _MANY = 50
 _SLACKS = np.geomspace(1e-12, 0.3, 13)
 
@@ -70,7 +70,7 @@ def run(parameters: ComposeParameters, context: RunContext) -> StudyResult:
 
 
 def release(text: str) -> tuple[ReportCost, int]:
-    """Releases of one kind, EPSILON[:DELTA][xCOUNT] with nats; UsageError where it is not that."""
+    """Return releases of one kind from EPSILON[:DELTA][xCOUNT] in nats; raise UsageError for another text."""
     head, cross, count = text.replace("×", "x").partition("x")
     epsilon, colon, delta = head.partition(":")
     try:
@@ -112,7 +112,7 @@ def _title(row: ComposedRow) -> str:
 
 
 def _answer(history: History, rows: list[ComposedRow]) -> list[str]:
-    """Sum up the releases by the theorem that promises most."""
+    """Summarize the releases by the theorem with the best guarantee."""
 
     def worth(row: ComposedRow) -> tuple[bool, float]:
         """Return a sort key of theorems: less is better, and a δ must save at least 1% of ε."""
@@ -148,7 +148,7 @@ def _meaning(own: float) -> str:
 
 
 def draw(path: Path, figure_data: tuple[History, float]) -> None:
-    """Write what the first n releases are, n up to all, and the δ that theorems add against ε of all."""
+    """Write the guarantee for the first n releases, n up to all, and the δ of theorems against ε of all."""
     from .drawing import figure, legend_below, number_axis, panel
 
     history, slack = figure_data
@@ -185,7 +185,7 @@ def first_releases(history: History, count: int) -> History:
 
 
 def _spent(steps: list[list[ComposedRow]]) -> dict[str, list[float]]:
-    """ε under each theorem that is shown, step by step; NaN where it promises nothing."""
+    """Return ε under each theorem shown, step by step; NaN if it guarantees nothing."""
     return {
         rows[0].theorem: [
             math.nan if row.epsilon is None or math.isinf(row.epsilon) else row.epsilon for row in rows

@@ -1,8 +1,8 @@
 """An adversary's view of many releases of one value, and when they have spent a budget.
 
 Everything is computed, nothing is drawn. The value is yes or no, and each release is randomized response with
-ε in nats: every ε-LDP release of two values can be made from it, Laplace noise too, and so tells no more.
-Gaussian noise has no ε without a δ, and so no place here.
+ε in nats: every ε-LDP release of two values, Laplace noise included, can be made from it, and so reveals no
+more. Gaussian noise has no ε without a δ, and is left out.
 """
 
 import math
@@ -39,9 +39,11 @@ FEW = 3
 class View:
     """An adversary's view of one board after a number of releases.
 
-    given_yes: probabilities of seeing 0, 1, ... `releases` times yes if the board's value is yes, shape
-    (releases + 1,); backwards they are those of no. right: how often the best guess of the value is right,
-    both values being as likely beforehand; in [0.5, 1].
+    Attributes:
+        given_yes: Probabilities of seeing 0, 1, ... `releases` times yes if the board's value is yes, shape
+            (releases + 1,); in reverse order they are those of no.
+        right: How often the best guess of the value is right if both values are equally likely beforehand; in
+            [0.5, 1].
     """
 
     releases: int
@@ -71,7 +73,7 @@ def until_spent(epsilon: int, total: float, delta: float) -> Row:
 
 
 def advanced(epsilon: int, reports: int, delta: float) -> float:
-    """Nats that `reports` reports cost by advanced composition: ε sqrt(2k ln(1/δ)) + kε(e^ε - 1)."""
+    """Return the cost in nats of reports by advanced composition: ε sqrt(2k ln(1/δ)) + kε(e^ε - 1)."""
     return Advanced(1.0, delta).spent([epsilon] * reports).epsilon
 
 

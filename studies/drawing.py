@@ -1,4 +1,4 @@
-"""What pictures of studies have in common. It loads matplotlib, which takes a second: draw() imports it."""
+"""Helpers for the pictures of studies. Only draw() imports it: matplotlib takes a second to load."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ Ticks = str | Callable[[float], str] | Iterable[float] | None
 
 
 def thousands(x: float) -> str:
-    """20,000 from 1 on, and 0.2 below."""
+    """Format a number as 20,000 from 1 on, and as 0.2 below."""
     return f"{x:,.0f}" if x >= 1 else f"{x:g}"
 
 
@@ -42,8 +42,13 @@ def panel(
 ) -> None:
     """Finish a panel whose lines are drawn.
 
-    words: its title, what stands below that, and the names of both axes. log: the axes with a logarithmic
-    scale, "xy" say. legend: matplotlib's options of a legend within the panel; there is none without any.
+    Args:
+        axes: The panel.
+        words: Its title, the text below it, and the names of both axes.
+        log: The axes with a logarithmic scale, such as "xy".
+        x: The ticks of the x axis.
+        y: The ticks of the y axis.
+        **legend: matplotlib's options of a legend within the panel; without any, there is no legend.
     """
     for name, axis, ticks in (("x", axes.xaxis, x), ("y", axes.yaxis, y)):
         if name in log:
@@ -74,6 +79,6 @@ def curve(
     label: str | None,
     size: float = 4.5,
 ) -> None:
-    """Measured points over the predicted line."""
+    """Draw measured points over the predicted line."""
     axes.plot(x, predicted, "-", color=colour, linewidth=1.6)
     axes.plot(x, measured, "o", color=colour, markersize=size, label=label)

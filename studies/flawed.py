@@ -1,9 +1,9 @@
-"""NOT ε-LDP: the local oracle of a well-known study with its flaws, to show what each of them does.
+"""NOT ε-LDP: the local oracle of a well-known study with its flaws, to show the effect of each.
 
 The study (a bachelor thesis of 2021) keeps the truth with the usual probability, but draws the lie from all
 cells, truth included; it does not hash; it spends a share of the reports on the root, whose count is known.
 Nothing here is a mechanism: no experiment can name it and no `Structure` is made of it. Each flaw is a switch
-of `Flaws`, so that its effect can be told from the others'.
+of `Flaws`, so that its effect can be separated from the others'.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from .structures import Fitted, LocalFlat, LocalHierarchy, LocalStructure, check
 class Flaws:
     """Deviations from the correct structures; all False is the correct one.
 
-    lie           the lie is drawn from all cells, the truth's included: not ε-LDP
-    no_hash       every level is answered directly, g = D
-    root          1 / (h + 1) of the reports go to the root, whose count is known
-    inconsistent  a range is the sum of the fewest nodes' own estimates: no least squares, the total unused
-    wrong_inverse with lie: the estimator inverts the correct channel instead of the one that ran
+    Attributes:
+        lie: The lie is drawn from all cells, the truth's included: not ε-LDP.
+        no_hash: Every level is answered directly, g = D.
+        root: 1 / (h + 1) of the reports go to the root, whose count is known.
+        inconsistent: A range is the sum of the fewest nodes' own estimates: no least squares, the total
+            unused.
+        wrong_inverse: With lie: the estimator inverts the correct channel instead of the one that ran.
     """
 
     lie: bool = False
@@ -91,7 +93,7 @@ class FlawedStructure(LocalStructure):
         return _ran(domain, epsilon, self.fanout, self.flaws.no_hash, self.flaws.lie)
 
     def unused(self, domain: int) -> float:
-        """Share of the reports that go to the root."""
+        """Return the share of the reports that go to the root."""
         root = self.flaws.root and self.fanout
         return 1 / (len(hierarchy.heights(domain, self.fanout)) + 1) if root else 0.0
 
@@ -141,14 +143,14 @@ class NodeSums:
     nodes: tuple[Floats, ...]
 
     def answer(self, lo: Counts, hi: Counts) -> Floats:
-        """Estimated counts of the indices lo[i]..hi[i]-1, shape (ranges,)."""
+        """Return estimated counts of the indices lo[i]..hi[i]-1, shape (ranges,)."""
         check_ranges(self.domain, lo, hi)
         parts = fewest_nodes(self.domain, self.fanout, lo, hi)
         return sum((z @ r for z, r in zip(self.nodes, parts, strict=True)), np.zeros(len(lo)))
 
 
 def fewest_nodes(domain: int, fanout: int, lo: Counts, hi: Counts) -> list[Floats]:
-    """1 for each node that lies in a range while its parent does not; per level, shape (nodes, ranges)."""
+    """Return 1 for each node that is in a range while its parent is not; per level, shape (nodes, ranges)."""
     parts: list[Floats] = []
     nodes = hierarchy.heights(domain, fanout)
     above = np.zeros((1, len(lo)), bool)
@@ -175,7 +177,7 @@ def _believed(domain: int, epsilon: float, fanout: int, no_hash: bool) -> Experi
 def _ran(domain: int, epsilon: float, fanout: int, no_hash: bool, lie: bool) -> Experiment:
     experiment = _believed(domain, epsilon, fanout, no_hash)
     if lie:
-        experiment = copy.deepcopy(experiment)  # the one that is shared stays private
+        experiment = copy.deepcopy(experiment)  # the shared one must stay unchanged
         for level in experiment.levels:
             level.threshold += round((ONE - level.threshold) / level.g)
     return experiment

@@ -1,9 +1,9 @@
 """What a fleet of n boards needs: a model of connections, processors, memory, disks and network.
 
-Every constant is measured: scale.csv has it with its source, written by benchmarks/scale.py out of what
-this project's own benchmarks found. What is assumed stands in Machine and Fleet. Demand grows with the
-boards. What cannot be divided among machines (a broker with one thread, one log that servers agree on, one
-writer, one database) is a limit, and where demand is above it the set-up is too small.
+Every constant is measured: scale.csv has it with its source, written by benchmarks/scale.py from the results
+of this project's own benchmarks. Assumptions are in Machine and Fleet. Demand grows with the boards. What
+cannot be divided among machines (a broker with one thread, one log that servers agree on, one writer, one
+database) is a limit, and if demand is above it the set-up is too small.
 """
 
 import csv
@@ -23,8 +23,8 @@ GIB = 2.0**30
 TB = 1e12
 _IP_TCP = 40  # bytes of the headers of a packet, IPv4 without options
 _TLS_RECORD = 29  # of a record of TLS 1.2 with AES-GCM: header, nonce, tag
-_OPEN_PACKETS = 12  # of TCP and TLS until both ends are done
-_CONNECTED_S = 5.0  # how long a board that sleeps stays: Wi-Fi is up, its reports go out, it goes
+_OPEN_PACKETS = 12  # packets of TCP and TLS until both ends are finished
+_CONNECTED_S = 5.0  # how long a sleeping board stays connected to send its reports, once Wi-Fi is up
 
 MOSQUITTO, NATS = "mosquitto", "nats 3"
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
@@ -36,7 +36,7 @@ class ScaleError(HushmoteError):
 
 @dataclass(frozen=True)
 class Constant:
-    """A measured number: its unit, the file that it comes from, and under which conditions."""
+    """A measured number: its unit, the file that it comes from, and the conditions of the measurement."""
 
     value: float
     unit: str
@@ -59,7 +59,11 @@ def values() -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Machine:
-    """One server: assumed, not measured. load: share of each of its resources that is used at the peak."""
+    """One server: assumed, not measured.
+
+    Attributes:
+        load: Share of each of its resources that is used at the peak.
+    """
 
     cores: int = 16
     memory_gib: float = 64.0
@@ -70,12 +74,16 @@ class Machine:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Boards and what they do.
+    """Boards and their behaviour.
 
-    every_s: from one report of a board to its next, on average. stays: they stay connected; else they wake,
-    report and sleep, and connect at least every refresh_s. reconnect_s: how long a connection that stays
-    lasts. region: share of the boards that a power cut brings back at once, over spread_s. peak: the busiest
-    second over the average. codes, days: of the histogram that is kept.
+    Attributes:
+        every_s: Mean time between two reports of a board.
+        stays: Whether they stay connected; otherwise they wake, report and sleep, and connect at least every
+            refresh_s.
+        reconnect_s: How long a connection lasts that stays.
+        region: Share of the boards that a power cut brings back at once, over spread_s.
+        peak: The busiest second over the average.
+        codes, days: Size of the histogram that is kept.
     """
 
     boards: int
@@ -93,13 +101,17 @@ class Fleet:
 
     @property
     def reports_per_s(self) -> float:
-        """Reports a second, on average."""
+        """Reports per second, on average."""
         return self.boards / self.every_s
 
 
 @dataclass(frozen=True)
 class Setup:
-    """The servers between boards and answers. grouped: several aggregators share the reports."""
+    """The servers between boards and answers.
+
+    Attributes:
+        grouped: Whether several aggregators share the reports.
+    """
 
     name: str
     broker: str
@@ -115,7 +127,7 @@ SETUPS = (ONE, GROUP, CLUSTER)
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit that more machines do not lift: the part of it that is used, of 1."""
+    """A limit that more machines do not raise: the part of it that is used, of 1."""
 
     what: str
     load: float
@@ -126,8 +138,12 @@ class Limit:
 class Needs:
     """The resources that a fleet needs at its peak, in cores, GiB, Mbit/s and TB, before regions are split.
 
-    arriving: connections a second at the peak. standing: at a time. divided_gib: of the brokers' memory, what
-    they divide; every_gib: what each has of all boards. limits: the highest load first.
+    Attributes:
+        arriving: New connections per second at the peak.
+        standing: Connections at a time.
+        divided_gib: The brokers' memory that they share among them.
+        every_gib: Memory that each broker needs for all boards.
+        limits: The highest load first.
     """
 
     fleet: Fleet
@@ -152,7 +168,7 @@ class Needs:
 
     @property
     def regions(self) -> int:
-        """Into how many fleets, each with a store of its own, it is divided."""
+        """Number of fleets, each with a store of its own, into which it is divided."""
         return max(math.ceil(self.first.load), 1)
 
     @property
@@ -184,7 +200,7 @@ class Needs:
 
 
 def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
-    """Work out what a fleet needs of a set-up; raises ScaleError."""
+    """Return what a fleet needs of a set-up; raises ScaleError."""
     if not 1 <= fleet.boards <= MOST_BOARDS:
         raise ScaleError(f"the model takes 1 to {MOST_BOARDS:,} boards, not {fleet.boards:,}")
     if min(fleet.every_s, fleet.refresh_s, fleet.spread_s) < 1:
@@ -209,7 +225,7 @@ def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
     broker_us = arriving * opened + pings * of[f"{kind} ping"] + report * of[f"{kind} report"]
     broker_us += report * of.get(f"{kind} deliver", 0.0)
     divided, every = standing * of[f"{kind} connection"], 0.0
-    if kind == NATS:  # a status is in all three servers, and an entry in each server's list
+    if kind == NATS:  # each of three servers has a status, and an entry in its list
         every = fleet.boards * (of[f"{kind} retained"] / 3 + of["nats listed"])
     else:
         divided += fleet.boards * of[f"{kind} retained"]
@@ -240,7 +256,7 @@ def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
 
 
 def smallest(fleet: Fleet, machine: Machine = Machine()) -> Needs:
-    """Return the first of SETUPS that suffices, else the last one in regions; raise ScaleError."""
+    """Return the needs with the first of SETUPS that suffices, else the last in regions; raise ScaleError."""
     for setup in SETUPS:
         least = needs(fleet, setup, machine)
         if least.regions == 1:
@@ -312,9 +328,13 @@ def throughput(broker: str, store: str, members: int, cores: int) -> float:
 
 
 def server(broker: str, cores: float) -> Server:
-    """Return a broker for power_cut.py from the same constants; cores: of all its servers together.
+    """Return a broker for power_cut.py from the same constants.
 
     mosquitto has one thread and takes connections from a backlog of 100.
+
+    Args:
+        broker: "mosquitto" or "nats".
+        cores: Of all its servers together.
     """
     of = values()
     hello, plain = of[f"{broker} hello"], of[f"{broker} plain connect"]

@@ -71,7 +71,14 @@ class RunContext:
 def write_csv(
     path: Path, rows: Sequence[Row], form: Callable[[float], object] = float, end: str = "\r\n"
 ) -> None:
-    """Write rows below a line of headings; form: formats floats; end: the line ending."""
+    """Write rows below a line of headings.
+
+    Args:
+        path: The file.
+        rows: The rows, all of one class.
+        form: Formats floats.
+        end: The line ending.
+    """
     with refusing(UsageError, f"write {path}"), path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator=end)
         writer.writeheader()

@@ -1,13 +1,13 @@
-"""Choosing ε where a trusted curator answers with Laplace noise: Lee and Clifton's bounds on a posterior.
+"""Choosing ε when a trusted curator answers with Laplace noise: Lee and Clifton's bounds on a posterior.
 
 An attacker knows all records of a universe, and that the release holds n of them: m = C(N, n) possible
 worlds, by default all but one record, m = N. The answer is q(world) plus Laplace noise of scale Δf/ε. With Δv
-the most that q differs between worlds, and a uniform prior, no answer makes a world more probable than
+the largest difference of q between worlds, and a uniform prior, no answer makes a world more probable than
 
     upper    1/(1 + (m - 1) e^(-ε Δv/Δf))                   ε = (Δf/Δv) ln((m - 1) ρ/(1 - ρ)) for a risk ρ
     tight    max over worlds w of 1/Σ_w' e^(-ε |q(w) - q(w')|/Δf)                ε by bisection
 
-The tight one is reached, by an answer of exactly q(w). Both are for any prior here.
+The tight bound is reached, by an answer of exactly q(w). Here both hold for any prior.
 
 Lee, Clifton 2011, How much is enough? Choosing ε for differential privacy, ISC.
 """
@@ -33,7 +33,7 @@ from .sensitivity import (
     world_values,
 )
 
-_FEW = 256  # distinct values; above it sums go along the sorted values
+_FEW = 256  # distinct values; for more, sums run along the sorted values
 MOST_WORLDS = 1_000_000
 """Possible worlds whose posteriors are computed one by one, at most."""
 
@@ -42,8 +42,12 @@ MOST_WORLDS = 1_000_000
 class Worlds:
     """The possible worlds: the statistic's value in each, how probable each is, and the sensitivity Δf.
 
-    values, prior: shape (worlds,), in one order. Prior None: all alike. DisclosureError where Δf is not above
-    0 although values differ, or the prior does not fit.
+    Attributes:
+        values: Shape (worlds,).
+        prior: In the same order; None if all are equally likely.
+
+    Raises:
+        DisclosureError: If Δf is not above 0 although values differ, or the prior has another shape.
     """
 
     values: Floats
@@ -72,7 +76,8 @@ class Worlds:
     def posterior(self, answer: float, epsilon: float) -> Floats:
         """Return the belief in each world after an answer with noise of scale Δf/ε, shape (worlds,).
 
-        DisclosureError where epsilon is not above 0 or the answer not finite.
+        Raises:
+            DisclosureError: If epsilon is not above 0, or the answer is not finite.
         """
         check_epsilon(epsilon)
         if not math.isfinite(answer):
@@ -85,8 +90,11 @@ class Worlds:
     def densities(self, answer: float, epsilon: float) -> Floats:
         """Return the answer's density e^(-|answer - value|/b)/2b, b = Δf/ε, in each world, shape (worlds,).
 
-        Multiplied by the priors and divided by their sum they are the posteriors. DisclosureError as for
-        these, and where the sensitivity is 0: then no noise is added, and an answer has no density.
+        Multiplied by the priors and divided by their sum they are the posteriors.
+
+        Raises:
+            DisclosureError: As for posterior(), and if the sensitivity is 0: then no noise is added, and an
+                answer has no density.
         """
         check_epsilon(epsilon)
         if not self.sensitivity:
@@ -101,7 +109,11 @@ class Worlds:
         return float(abs(after[guess] - self.priors[guess]))
 
     def tight(self, epsilon: float) -> float:
-        """Return the highest exact belief in a world that any answer can cause; epsilon: nats, > 0 or inf."""
+        """Return the highest exact belief in a world that any answer can cause.
+
+        Args:
+            epsilon: In nats, > 0 or inf.
+        """
         if not epsilon > 0:
             check_epsilon(epsilon)
         values, mass, most = self._distinct
@@ -113,9 +125,10 @@ class Worlds:
             return min(1.0, float(np.nanmax(most / sums)))
 
     def tight_epsilon(self, risk: float) -> float | None:
-        """Return the largest ε at which no belief in a world passes the risk, rounded down; None: any.
+        """Return the largest ε at which no belief in a world exceeds the risk, rounded down; None for any ε.
 
-        DisclosureError where the risk is outside (0, 1) or not above a prior.
+        Raises:
+            DisclosureError: If the risk is outside (0, 1) or not above a prior.
         """
         _check_risk(risk, float(self.priors.max()))
         if self.tight(math.inf) <= risk:
@@ -129,7 +142,7 @@ class Worlds:
 
     @cached_property
     def _distinct(self) -> tuple[Floats, Floats, Floats]:
-        """Values without repetition, ascending; the prior of all worlds that have each, and the largest."""
+        """The distinct values, ascending; the prior of all worlds with each, and the largest."""
         values, place = np.unique(self.values, return_inverse=True)
         mass = np.bincount(place, self.priors).astype(np.float64)
         most = np.zeros(len(values))
@@ -144,7 +157,11 @@ class Worlds:
 def upper(epsilon: float, worlds: int, ratio: float, prior: float | None = None) -> float:
     """Return the upper bound on the posterior: 1/(1 + (m - 1) e^(-ε Δv/Δf)).
 
-    worlds: m, >= 2, however large. ratio: Δv/Δf, >= 0. prior: the largest one, where they differ.
+    Args:
+        epsilon: ε in nats, >= 0.
+        worlds: The number m of worlds, >= 2.
+        ratio: Δv/Δf, >= 0.
+        prior: The largest prior, if worlds differ in it.
     """
     check_epsilon(epsilon)
     if not ratio:
@@ -153,9 +170,10 @@ def upper(epsilon: float, worlds: int, ratio: float, prior: float | None = None)
 
 
 def upper_epsilon(risk: float, worlds: int, ratio: float, prior: float | None = None) -> float | None:
-    """Return the largest ε with `upper` at most the risk: (Δf/Δv) ln((m - 1) ρ/(1 - ρ)); None: any.
+    """Return the largest ε with `upper` at most the risk: (Δf/Δv) ln((m - 1) ρ/(1 - ρ)); None for any ε.
 
-    DisclosureError where the risk is outside (0, 1) or not above the prior: no ε can do that.
+    Raises:
+        DisclosureError: If the risk is outside (0, 1) or not above the prior: no ε can meet it.
     """
     _check_risk(risk, _prior(worlds, prior))
     if ratio == 0:
@@ -170,7 +188,7 @@ def _prior(worlds: int, prior: float | None) -> float:
 
 
 def _odds_against(worlds: int, prior: float | None) -> float:
-    """ln((1 - π)/π), which is ln(m - 1) for a uniform prior: m may have thousands of digits."""
+    """Return ln((1 - π)/π), which is ln(m - 1) for a uniform prior: m may have thousands of digits."""
     if prior is not None:
         return float(-special.logit(prior))
     _prior(worlds, prior)
@@ -178,7 +196,7 @@ def _odds_against(worlds: int, prior: float | None) -> float:
 
 
 def _kernel_sums(values: Floats, mass: Floats, epsilon: float) -> Floats:
-    """Σ_j mass_j e^(-ε |v_i - v_j|) for ascending values, shape of values."""
+    """Return Σ_j mass_j e^(-ε |v_i - v_j|) for ascending values, shape of values."""
     if len(values) <= _FEW:
         return np.exp(-epsilon * np.abs(values[:, None] - values)) @ mass
     # ln Σ_{j <= i} mass_j e^(ε v_j) - ε v_i, and the same from above, i itself counted once.
@@ -194,11 +212,16 @@ def _kernel_sums(values: Floats, mass: Floats, epsilon: float) -> Floats:
 
 @dataclass(frozen=True)
 class EpsilonChoice:
-    """A statistic of a universe: its sensitivities, and what each bound says of a risk.
+    """A statistic of a universe: its sensitivities, and each bound's answer to a risk.
 
-    worlds: m. sensitivity: Δf. spread: Δv. upper_epsilon, tight_epsilon: None where any ε will do, or (tight)
-    where it is not known, and `refused` says why. all: the worlds, where they were gone through. likeliest:
-    the largest prior, None where all are alike.
+    Attributes:
+        worlds: Their number m.
+        sensitivity: The sensitivity Δf.
+        spread: The largest difference Δv.
+        upper_epsilon: None if any ε will do.
+        tight_epsilon: None if any ε will do, or if it is not known, and `refused` has the reason.
+        all: The worlds, if they were enumerated.
+        likeliest: The largest prior; None if all are equally likely.
     """
 
     query: str
@@ -217,7 +240,7 @@ class EpsilonChoice:
 
     @property
     def ratio(self) -> float:
-        """Δv/Δf."""
+        """The ratio Δv/Δf."""
         return self.spread / self.sensitivity if self.sensitivity else 0.0
 
 
@@ -231,9 +254,16 @@ def choose_epsilon(
 ) -> EpsilonChoice:
     """Choose the ε that keeps every belief in a world within a risk, under both bounds.
 
-    Δf is the sensitivity at distance k: "unbounded", as Lee and Clifton have it, or "bounded". prior: of all
-    worlds, in the order of `world_values`. DisclosureError where anything does not fit, or where not even
-    the upper bound can be computed.
+    Args:
+        query: The statistic to release.
+        universe: The records.
+        risk: The highest belief allowed.
+        k: The number of records by which neighbours differ.
+        neighbours: "unbounded", as in Lee and Clifton, or "bounded"; Δf is the sensitivity at distance k.
+        prior: Of all worlds, in the order of `world_values`.
+
+    Raises:
+        DisclosureError: If an argument is out of range, or if not even the upper bound can be computed.
     """
     check_distance(universe, k)
     worlds, refused = None, ""
@@ -251,7 +281,7 @@ def choose_epsilon(
         if prior is not None:
             raise
         gap = spread(query, universe)
-        refused = str(e) if gap else ""  # worlds that no answer tells apart need no going through
+        refused = str(e) if gap else ""  # worlds that no answer distinguishes need not be enumerated
         _check_sensitivity(sensitivity, gap)
     largest = None if worlds is None or worlds.prior is None else float(worlds.prior.max())
     most = upper_epsilon(risk, universe.worlds, gap / sensitivity if sensitivity else 0.0, largest)
@@ -267,6 +297,7 @@ def _check_sensitivity(sensitivity: float, gap: float) -> None:
 
 
 def check_epsilon(epsilon: float) -> None:
+    """Raise DisclosureError unless ε (nats) is finite and above 0."""
     if not 0 < epsilon < math.inf:
         raise DisclosureError(f"epsilon is a number above 0 (nats), not {epsilon}")
 

@@ -1,15 +1,15 @@
-"""Study of a life of reports: few large ones against many small ones, predicted and measured.
+"""Study of a lifetime of reports: few large ones against many small ones, predicted and measured.
 
 A fleet is asked for the frequencies of one day for a year, or of 31 days of it, and every board must stay
-within a lifetime budget. Four ways to live with that are compared, by formula and by drawing the fleets:
+within a lifetime budget. Four ways to do that are compared, by formula and by drawing the fleets:
 
-    once     one report in a life at the full budget, on a day drawn at random
-    coin     the same by the coin of `every`, which knows no calendar: a call in 365 makes the report
-    basic    a report a day, the budget shared by adding up
+    once     one report in a lifetime at the full budget, on a day drawn at random
+    coin     the same by the coin of `every`, which knows no calendar: one call in 365 makes the report
+    basic    a report a day, the budget shared by basic composition
     optimal  a report a day, the budget shared by optimal composition at delta
 
-The error is the root mean square, over values and days, of what is estimated against the population's
-shares; the sampling of the population is part of it.
+The error is the root mean square, over values and days, of estimate minus the population's shares; it
+includes the sampling of the population.
 """
 
 import itertools
@@ -61,7 +61,7 @@ def shares() -> Floats:
 
 @lru_cache(maxsize=256)
 def flat_design(epsilon: int) -> Design:
-    """Mechanism for the frequencies; epsilon in micro-nats."""
+    """Return the mechanism for the frequencies; epsilon in micro-nats."""
     return Design(DOMAIN, epsilon, oracle.choose(DOMAIN, epsilon, FREQUENCIES))
 
 
@@ -78,13 +78,13 @@ def squared_error(design: Design, distribution: Floats, reports: int, rng: np.ra
 
 
 def root_mean(squares: Floats) -> tuple[float, float]:
-    """Root of the mean, and its standard error."""
+    """Return the root of the mean, and its standard error."""
     root = math.sqrt(squares.mean())
     return root, float(squares.std(ddof=1)) / math.sqrt(len(squares)) / (2 * root)
 
 
 def epsilon_of(way: str, lifetime: int) -> int:
-    """Epsilon of one report, micro-nats rounded down."""
+    """Return the epsilon of one report, in micro-nats, rounded down."""
     if way == "basic":
         return lifetime * MICRO // DAYS
     if way == "optimal":
@@ -93,10 +93,11 @@ def epsilon_of(way: str, lifetime: int) -> int:
 
 
 def cell(devices: int, lifetime: int, way: str, repeats: int, windows: int, rng: np.random.Generator) -> Row:
-    """Predict and measure one cell: repeats years of `once` and `coin`, windows days of the others.
+    """Predict and measure one cell: `repeats` years of `once` and `coin`, `windows` days of the others.
 
-    Errors are root mean squares, shares of devices. epsilon: of a report, nats. reports: in a window, on
-    average. uncertainty: standard error of measured. off: measured over predicted, less 1.
+    Errors are root mean squares, shares of devices. In the row, epsilon is that of a report, in nats; reports
+    is the mean in a window; uncertainty is the standard error of measured; off is measured over predicted,
+    less 1.
     """
     distribution = shares()
     epsilon = epsilon_of(way, lifetime)
@@ -132,8 +133,8 @@ def cell(devices: int, lifetime: int, way: str, repeats: int, windows: int, rng:
 def split(lifetime: int, domain: int, kind: Kind) -> Row:
     """Compare one to four reports by formula: a budget's error in 1, 2, 3, 4 of them, relative to one.
 
-    coin: the same on the last day of a year, by the coin of the best `every`. best, best_coin: how many
-    reports err least.
+    In the row, coin is the same on the last day of a year, by the coin of the best `every`; best and
+    best_coin are the numbers of reports with the least error.
     """
     question = Question(kind, {"frequency": 1 / domain, "range": None, "quantile": 0.5}[kind])
     variances = [variance(best_design(domain, lifetime * MICRO // m, question), question) for m in SPLITS]

@@ -21,7 +21,7 @@ class MajorityParameters(StudyParameters):
 
 
 def run(parameters: MajorityParameters, context: RunContext) -> StudyResult:
-    """Work out the curve and the envelope for one report fewer, as many and one more."""
+    """Compute the curve and the envelope for one report fewer, as many and one more."""
     total = positive("the total", parameters.total)
     n = whole("the number of reports", parameters.reports, high=MOST_REPORTS - 1)
     rows = []
@@ -61,7 +61,7 @@ def draw(path: Path, figure_data: tuple[float, int]) -> None:
         label = "envelope: the largest ε of as many or more"
         axes.plot(numbers, envelope, color=COLOURS[0], lw=1.9, label=label)
         axes.plot(numbers, raw, color=COLOURS[1], lw=1.1, label="raw curve: a tie counts for the attacker")
-        axes.set_ylim(0, 1.15 * float(envelope[min(2, most - 1)]))  # one report has the total itself
+        axes.set_ylim(0, 1.15 * float(envelope[min(2, most - 1)]))  # one report has the whole total
         note = f"n = {most:,}: raw {raw[-1]:.4f}, envelope {envelope[-1]:.4f}"
         panel(axes, (f"total {total:g}", note, "number of reports n", "ε of each report, nats"))
         heading(drawing, "Majority: guessing one fixed bit, not LDP")

@@ -1,4 +1,4 @@
-"""The majority rule: after n reports a majority vote tells one fixed bit no better than one report at E.
+"""The majority rule: after n reports a majority vote reveals one fixed bit no better than one report at E.
 
 It is not local differential privacy. n reports at ε are nε-LDP, and (E, δ)-LDP only with the δ of
 `optimal_delta`, which is large: at E = 10 and n = 100 the rule allows ε = 0.7698, and those reports are
@@ -9,7 +9,7 @@ counts as won, which no real attacker can count on, so the curve ε(n) has a den
 never harm an attacker: what is allowed for m reports is allowed for fewer. So the envelope, the largest ε(m)
 over m >= n, is as valid and falls with n. For odd n it is the curve itself; for even n it is ε(n + 1).
 
-Shackelford and Chang's rule. Everything here is vectorised over n and good for n up to MOST_REPORTS.
+Shackelford and Chang's rule. Everything here is vectorised over n and valid for n up to MOST_REPORTS.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -36,8 +36,14 @@ def majority_epsilon(reports: np.ndarray, total: float) -> np.ndarray: ...
 def majority_epsilon(reports: int | np.ndarray, total: float) -> float | np.ndarray:
     """Return the largest ε per report that the rule allows, ties won by the attacker; nats, rounded down.
 
-    reports: whole numbers, 1 to MOST_REPORTS, any shape; the answer has the same. total: nats, in (0, 650].
-    0 where a tie alone is too likely, as for two reports at a small total. AccountingError on anything else.
+    It is 0 if a tie alone is too likely, as for two reports at a small total.
+
+    Args:
+        reports: Whole numbers, 1 to MOST_REPORTS, any shape; the answer has the same.
+        total: In nats, in (0, 650].
+
+    Raises:
+        AccountingError: If an argument is out of range.
     """
     epsilon = _raw(_numbers(reports), _total(total))
     return epsilon.reshape(reports.shape) if isinstance(reports, np.ndarray) else float(epsilon[0])
@@ -48,15 +54,19 @@ def majority_envelope(reports: int, total: float) -> float: ...
 @overload
 def majority_envelope(reports: np.ndarray, total: float) -> np.ndarray: ...
 def majority_envelope(reports: int | np.ndarray, total: float) -> float | np.ndarray:
-    """Return the largest `majority_epsilon` for this many reports or more: it falls with their number."""
+    """Return the largest `majority_epsilon` for this many reports or more, which falls with their number."""
     epsilon = _raw(_odd(_numbers(reports)), _total(total))
     return epsilon.reshape(reports.shape) if isinstance(reports, np.ndarray) else float(epsilon[0])
 
 
 def majority_total(epsilon: float, reports: int) -> float:
-    """Return the E at which one report tells the bit as well as a vote of n at ε, ties won; rounded up.
+    """Return the E at which one report reveals the bit as well as a vote of n at ε, ties won; rounded up.
 
-    epsilon: nats, > 0. reports: n, 1 to MOST_REPORTS. Infinite above 650.
+    It is infinite above 650.
+
+    Args:
+        epsilon: In nats, > 0.
+        reports: The number n, 1 to MOST_REPORTS.
     """
     epsilon, n = positive("epsilon", epsilon), whole("the number of reports", reports, high=MOST_REPORTS + 1)
     if n == 1:
@@ -71,7 +81,7 @@ def _raw(n: np.ndarray, total: float) -> np.ndarray:
     needed, goal = n - _half(n) + 1, special.expit(-total)
     lie = np.maximum(special.betaincinv(needed, _half(n), goal), np.finfo(float).tiny)
     epsilon = np.where(lie < 0.5, np.log1p((1 - 2 * lie) / lie), 0.0)
-    # The library's inverse goes astray here and there where the goal is tiny (n = 5 at a total of 300).
+    # The library's inverse is sometimes wrong if the goal is tiny (n = 5 at a total of 300).
     right = np.abs(special.betainc(needed, _half(n), lie) - goal) <= _ROUNDING * goal
     epsilon = np.where(right, epsilon, _by_bisection(np.where(right, 1.0, n), total))
     return np.where(n == 1, total, epsilon * (1 - _ROUNDING))
@@ -91,12 +101,12 @@ def _by_bisection(n: np.ndarray, total: float) -> np.ndarray:
 
 
 def _half(n: npt.ArrayLike) -> np.ndarray:
-    """⌈n/2⌉: the true answers that win the vote."""
+    """Return ⌈n/2⌉, the number of true answers that win the vote."""
     return np.ceil(np.asarray(n) / 2)
 
 
 def _odd(n: np.ndarray) -> np.ndarray:
-    """n where it is odd, n + 1 where it is even."""
+    """Return n if it is odd, else n + 1."""
     return n + (n % 2 == 0)
 
 

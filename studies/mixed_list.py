@@ -2,7 +2,7 @@
 
 Each theorem adds a δ of its own, `slack`, to those of the releases. `basic`, `zcdp` and `advanced` add them
 up. `closed form` and `optimal` have 1 - (1 - slack)Π(1 - δ_i): a release that is (ε_i, δ_i)-LDP is never
-easier to tell apart than one that gives all away with probability δ_i and is ε_i-LDP otherwise. `rogers`
+easier to distinguish than one that reveals everything with probability δ_i and is ε_i-LDP otherwise. `rogers`
 needs Σδ_i <= δ/2.
 
 Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, ICML (the decomposition; the
@@ -44,9 +44,11 @@ BEFOREHAND = "fixed beforehand"
 class ComposedRow:
     """One theorem's statement about all releases together: they are (epsilon, delta)-LDP.
 
-    epsilon: nats, rounded up; infinite where nothing is promised; None where the theorem does not hold for
-    these releases, and `refused` says why. delta: rounded up, at most 1. when: how the releases' ε may be
-    chosen.
+    Attributes:
+        epsilon: In nats, rounded up; infinite if nothing is guaranteed; None if the theorem does not hold for
+            these releases, and `refused` has the reason.
+        delta: Rounded up, at most 1.
+        when: How the releases' ε may be chosen.
     """
 
     theorem: str
@@ -57,15 +59,20 @@ class ComposedRow:
     refused: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, which has no infinity: there epsilon is None, and `refused` says why."""
+        """Return plain values for JSON; an infinite epsilon is None, and `refused` has the reason."""
         finite = self.epsilon is not None and math.isfinite(self.epsilon)
         return asdict(self) | {"epsilon": self.epsilon if finite else None}
 
 
 def compose(releases: Reports, slack: float) -> list[ComposedRow]:
-    """Return what the releases are together under every theorem.
+    """Return the guarantees of the releases together under every theorem.
 
-    slack: in [0, 1), the δ that a theorem may add to the releases' own. AccountingError for no releases.
+    Args:
+        releases: The releases.
+        slack: In [0, 1), the δ that a theorem may add to the releases' own.
+
+    Raises:
+        AccountingError: If there are no releases, or slack is out of range.
     """
     history = History.of(releases)
     if not history.runs:
@@ -85,10 +92,14 @@ def compose(releases: Reports, slack: float) -> list[ComposedRow]:
 
 
 def closed_form(releases: Reports, delta: float) -> float:
-    """Nats that releases without a δ of their own cost; (answer, delta)-LDP, rounded up. delta: in (0, 1).
+    """Return the cost in nats of releases without a δ of their own: they are (answer, delta)-LDP, rounded up.
 
-    The least of Σε_i and Σε_i(e^{ε_i} - 1)/(e^{ε_i} + 1) + sqrt(2 S x), S = Σε_i², with x = ln(1/δ) or
+    It is the least of Σε_i and Σε_i(e^{ε_i} - 1)/(e^{ε_i} + 1) + sqrt(2 S x), S = Σε_i², with x = ln(1/δ) or
     ln(e + sqrt(S)/δ). Kairouz, Oh, Viswanath 2015, Theorem 3.5.
+
+    Args:
+        releases: The releases.
+        delta: In (0, 1).
     """
     history, slack = History.of(releases), exact(probability("delta", delta, zero=False))
     with exact_arithmetic():

@@ -1,20 +1,20 @@
-"""Optimal composition of reports whose ε differ: the smallest δ, the smallest total, to the safe side.
+"""Optimal composition of reports whose ε differ: upper bounds of the smallest δ and the smallest total.
 
-Reports that are ε_i-LDP, each ε_i fixed beforehand, are never easier to tell apart than as many answers of
+Reports that are ε_i-LDP, each ε_i fixed beforehand, are never easier to distinguish than as many answers of
 binary randomized response with these ε_i. Among n_i answers at ε_i an observer sees j_i lies, Binomial(n_i,
 1/(1 + e^{ε_i})), and the loss of all is Σ_i (n_i - 2 j_i) ε_i. The exact δ is #P-hard (Murtagh, Vadhan). Here
 the law of the loss is convolved on a grid that starts at its top, Σε, and goes down:
 
-* where the losses lie on a grid of few enough cells, as a thousand reports of 0.5, 1 and 0.25 do, nothing is
+* if the losses lie on a grid of few enough cells, as a thousand reports of 0.5, 1 and 0.25 do, nothing is
   rounded;
-* elsewhere an answer between two cells is split over both so that its probability is kept under both values
-  ("connect the dots"). Merging the two gives the answer back, so the split pair is never harder to tell
-  apart than the true one, and products of split pairs are not either: δ comes out too large, never too small.
-  The error is of second order in the cell.
+* otherwise an answer between two cells is split over both so that its probability is kept under both values
+  ("connect the dots"). Merging the two gives the answer back, so the split pair is never harder to
+  distinguish than the true one, nor are products of split pairs: δ comes out too large, never too small. The
+  error is of second order in the cell.
 * what is less likely than e^-104 at an end of the grid is put on the safe side: at an infinite loss, or at
   the least loss that is kept.
 
-Every sum is one of numbers >= 0, so nothing cancels; what floats round is covered by a margin.
+Every sum is one of numbers >= 0, so nothing cancels; a margin covers the rounding of floats.
 
 Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, ICML; Murtagh, Vadhan 2016, The
 complexity of computing the optimal composition of differential privacy, TCC, Theorem 1.5; Doroshenko, Ghazi,
@@ -53,11 +53,16 @@ _LIES = 650.0  # nats; above it a lie is taken to be impossible, which only adds
 
 @dataclass(frozen=True)
 class LossLaw:
-    """The law of the loss of reports of these ε, under the likelier value; an upper bound where rounded.
+    """The law of the loss of reports of these ε, under the likelier value; an upper bound if rounded.
 
-    top: Σε, micro-nats. step: of the grid, micro-nats. first: cells between top and chances[0]. chances: of a
-    loss of top - step (first + k). beyond: chance of a loss that is counted as infinite, at most 1e-38.
-    margin: the factor that covers rounding. rounded: whether losses had to be split over cells.
+    Attributes:
+        top: Σε, in micro-nats.
+        step: Of the grid, in micro-nats.
+        first: Cells between top and chances[0].
+        chances: Of a loss of top - step (first + k).
+        beyond: Chance of a loss that is counted as infinite, at most 1e-38.
+        margin: The factor that covers rounding.
+        rounded: Whether losses had to be split over cells.
     """
 
     top: int
@@ -72,8 +77,12 @@ class LossLaw:
     def of(cls, reports: Reports, cells: int = MOST_CELLS) -> "LossLaw":
         """Return the loss of these reports, without their own δ.
 
-        cells: of the grid, about. AccountingError for no reports, more than MOST_MIXED, or more nats than
-        that.
+        Args:
+            reports: The reports' ε.
+            cells: Approximate number of the grid's cells.
+
+        Raises:
+            AccountingError: If there are no reports, more than MOST_MIXED, or more nats than that.
         """
         history = History.of(reports)
         counts: Counter[int] = Counter()
@@ -93,7 +102,11 @@ class LossLaw:
         return law
 
     def delta(self, total: Decimal) -> float:
-        """Return the smallest δ for which the reports are (total, δ)-LDP, rounded up; total: nats, >= 0."""
+        """Return the smallest δ for which the reports are (total, δ)-LDP, rounded up.
+
+        Args:
+            total: In nats, >= 0.
+        """
         with exact_arithmetic():
             return self._delta(math.floor(total * _NANO))
 
@@ -104,7 +117,7 @@ class LossLaw:
             return Decimal(top - largest(lambda n: self._delta(top - n) <= delta, top)) / _NANO
 
     def _delta(self, total: int) -> float:
-        """`delta` of a total in nano-nats."""
+        """Return delta() of a total in nano-nats."""
         scale = _NANO // MICRO
         if total >= self.top * scale:
             return 0.0
@@ -143,7 +156,14 @@ class LossLaw:
 def mixed_delta(reports: Reports, total: float) -> float:
     """Return the smallest δ for which the reports are (total, δ)-LDP together, rounded up; 0 from Σε on.
 
-    total: nats, > 0. Reports with a δ of their own: 1 - (1 - δ)Π(1 - δ_i). AccountingError on anything else.
+    For reports with a δ of their own, this is 1 - (1 - δ)Π(1 - δ_i).
+
+    Args:
+        reports: The reports' ε and δ.
+        total: In nats, > 0.
+
+    Raises:
+        AccountingError: If an argument is out of range.
     """
     history = History.of(reports)
     delta = _loss(history).delta(exact(positive("the total", total)))
@@ -156,7 +176,14 @@ def mixed_delta(reports: Reports, total: float) -> float:
 def mixed_total(reports: Reports, delta: float) -> Decimal:
     """Return the smallest total in nats for which the reports, their own δ aside, are (total, delta)-LDP.
 
-    Rounded up to a billionth. delta: in [0, 1). AccountingError on anything else.
+    It is rounded up to a billionth.
+
+    Args:
+        reports: The reports' ε.
+        delta: In [0, 1).
+
+    Raises:
+        AccountingError: If an argument is out of range.
     """
     return _loss(History.of(reports)).total(probability("delta", delta))
 
@@ -167,7 +194,7 @@ def _loss(history: History) -> LossLaw:
 
 
 def _answers(epsilon: int, n: int, step: int) -> tuple[np.ndarray, float]:
-    """Chances of the cells below the top of n answers, and what is counted as an infinite loss."""
+    """Return the chances of the cells below the top of n answers, and that of an infinite loss."""
     nats = epsilon / MICRO
     if nats > _LIES:
         return np.ones(1), 0.0

@@ -1,8 +1,8 @@
 """Discrete Laplace noise: what it protects, and where its randomness comes from.
 
-Noise is from OpenDP for what is published, from a seeded generator for studies. Floating-point Laplace noise
-leaks (Mironov, "On significance of the least significant bits for differential privacy", CCS 2012), so noise
-is an integer k with probability proportional to e^(-ε |k| / sensitivity).
+Published noise is from OpenDP, that of studies from a seeded generator. Floating-point Laplace noise leaks
+(Mironov, "On significance of the least significant bits for differential privacy", CCS 2012), so noise is an
+integer k with probability proportional to e^(-ε |k| / sensitivity).
 """
 
 import enum
@@ -18,11 +18,12 @@ from ..server.extras import require
 
 
 class NeighbourRelation(enum.StrEnum):
-    """The pairs of data sets that must be hard to tell apart.
+    """The pairs of data sets that must be hard to distinguish.
 
-    added     one record is added or removed; how many there are is protected too. The classic one.
-    replaced  one record has another value; their number is public. What local privacy protects: a central
-              structure is comparable with a local one only under this relation.
+    added     one record is added or removed; the number of records is protected too. The classic relation.
+    replaced  one record has another value; the number of records is public. It is what local privacy
+    protects: a
+              central structure is comparable with a local one only under this relation.
     """
 
     added = "added"
@@ -35,7 +36,7 @@ class NeighbourRelation(enum.StrEnum):
 
 
 class NoiseError(HushmoteError):
-    """No noise can be drawn; the text says what would help."""
+    """Noise cannot be drawn; the text says what would help."""
 
 
 class Noise(Protocol):
@@ -47,7 +48,7 @@ class Noise(Protocol):
 
 
 def noise_variance(sensitivity: int, epsilon: float) -> float:
-    """Variance of the noise; just below the 2 (sensitivity / ε)² of continuous Laplace noise.
+    """Return the variance of the noise; just below the 2 (sensitivity / ε)² of continuous Laplace noise.
 
     Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing privacy mechanisms", STOC 2009.
     """
@@ -61,7 +62,9 @@ class SafeNoise:
     Privacy: ε-DP for vectors of the given L1 sensitivity, by OpenDP's own privacy map, rounded up.
     Utility: noise_variance(). Cost: one draw per node. Citation: Canonne, Kamath, Steinke, "The Discrete
     Gaussian for Differential Privacy", NeurIPS 2020, section 5 (the sampler of discrete Laplace noise).
-    Raises NoiseError where OpenDP is not installed.
+
+    Raises:
+        NoiseError: If OpenDP is not installed.
     """
 
     def __post_init__(self) -> None:
@@ -112,7 +115,11 @@ class NoiseSource:
 
 
 def safe_source(rng: np.random.Generator | None = None) -> NoiseSource:
-    """OpenDP's noise, and a generator for simulated devices. Raises NoiseError where OpenDP is missing."""
+    """Return OpenDP's noise, and a generator for simulated devices.
+
+    Raises:
+        NoiseError: If OpenDP is not installed.
+    """
     return NoiseSource(SafeNoise(), np.random.default_rng() if rng is None else rng)
 
 

@@ -1,13 +1,13 @@
-"""A plan against simulated fleets: errors that were predicted beside errors that were measured.
+"""A plan against simulated fleets: predicted errors beside measured ones.
 
-Fleets of the plan's size are drawn with the boards' own channel and estimated as real ones are. What is
-measured is the error against the population that the fleets were drawn from. So that like is compared with
-like, each fleet is asked about one of the places that the plan's error is a mean over, drawn at random, in
-the population that is stated for it; its squared error is taken in parts of the variance that is predicted
-there, and times its number of reports over the mean one (a window's number is drawn, and E[1/n] > 1/E[n]).
+Fleets of the plan's size are drawn with the boards' own channel and estimated as real ones are. The measured
+error is against the population that the fleets were drawn from. To compare like with like, each fleet is
+asked about one of the places over which the plan's error is a mean, drawn at random, in the population that
+is stated for it; its squared error is taken in parts of the variance that is predicted there, and times its
+number of reports over the mean one (a window's number is drawn, and E[1/n] > 1/E[n]).
 
-The sum over fleets is then a chi-square's, with fewer degrees of freedom where errors have heavier tails than
-normal ones, so that the band in which a right prediction agrees is known.
+The sum over fleets then has a chi-square distribution, with fewer degrees of freedom if errors have heavier
+tails than normal ones, so that the band in which a right prediction agrees is known.
 """
 
 import dataclasses
@@ -33,20 +33,25 @@ from ..simulator import vectorised
 from ..simulator.worker_pool import THIS_PROCESS, Workers
 from .frame import Row, RunContext, StudyParameters, StudyResult, table
 
-FALSE_ALARM = 1e-4  # chance that a row says no where the prediction is right
+FALSE_ALARM = 1e-4  # chance that a row disagrees although the prediction is right
 MOST_REPORTS = 50_000_000  # in all fleets of one row
-_FEWEST_REPORTS = 30  # of a level: below, the prediction takes too much for granted
+_FEWEST_REPORTS = 30  # reports of a level; below, the prediction's assumptions fail
 _MANY_REPORTS = 300  # of a level, in a part of a fleet
-_SLACK = 0.01  # of the error: that much a right prediction may be off, being one for many reports
+_SLACK = 0.01  # part of the error: a right prediction may be off by this much, since it assumes many reports
 _AT_ONCE = 25  # fleets of a part that a worker draws
-_TAILS = 16  # places whose fourth moments are looked at
+_TAILS = 16  # places whose fourth moments are computed
 
 _DrawReports = Callable[[np.random.Generator], int]
 
 
 @dataclass(frozen=True)
 class CheckRow:
-    """The draws of one row of a check; reports: expected per fleet; draw_reports: draws that number."""
+    """The draws of one row of a check.
+
+    Attributes:
+        reports: Expected per fleet.
+        draw_reports: Draws a fleet's number of reports.
+    """
 
     name: str
     design: Design
@@ -57,7 +62,7 @@ class CheckRow:
 
     @property
     def fewest(self) -> float:
-        """Expected reports of the level that gets fewest."""
+        """Expected reports of the level that gets the fewest."""
         return self.reports * _least_chance(self.design)
 
 
@@ -95,7 +100,14 @@ def _measurable(row: CheckRow) -> CheckRow | Row:
 
 
 def _part(work: float, fleets: int, design: Design, reports_per_work: float = 1.0) -> float:
-    """Return the share of each fleet to draw in seconds; work: reports or boards of a fleet."""
+    """Return the share of each fleet to draw in seconds.
+
+    Args:
+        work: Reports or boards of a fleet.
+        fleets: Number of fleets.
+        design: The plan's design.
+        reports_per_work: Reports for each unit of work.
+    """
     enough = _MANY_REPORTS / _least_chance(design) / min(1.0, reports_per_work)
     return min(1.0, max(MOST_REPORTS / fleets, enough) / work)
 
@@ -131,12 +143,18 @@ def measure(
     workers: Workers = THIS_PROCESS,
     on_drawn: Callable[[int], object] = lambda _: None,
 ) -> Row:
-    """Draw a row's fleets on workers and compare; on_drawn: called with each further number of fleets.
+    """Draw a row's fleets on workers and compare.
 
-    reports, fleets: drawn, on average for a fleet; population: what devices held, in words. predicted,
-    measured: half-widths of 95 % intervals, shares of devices; uncertainty: standard error of the measured
-    one; least, most: what is measured where the prediction is right, but for a chance of FALSE_ALARM; why it
-    does not agree, with the likely cause: None where it does.
+    In the result, reports is the mean of a fleet, fleets their number, and population what devices held, in
+    words. predicted and measured are half-widths of 95% intervals, shares of devices; uncertainty is the
+    standard error of the measured one; least and most bound it if the prediction is right, except for a
+    chance of FALSE_ALARM; why is the likely cause of a difference, None without one.
+
+    Args:
+        row: The row.
+        seed: Of the draws.
+        workers: Draw the fleets.
+        on_drawn: Called with each further number of fleets.
     """
     design, fleets = row.design, row.fleets
     targets = expected_error.question_places(design, row.question)
@@ -184,11 +202,14 @@ def _draw(part: _Drawing, row: CheckRow, targets: Places | MeanPopulation) -> tu
 
 
 def band(freedom: float, fewest: float) -> tuple[float, float]:
-    """Least and most of measured over predicted where the prediction is right, but for FALSE_ALARM.
+    """Return the least and the most of measured over predicted if the prediction is right.
 
-    freedom: degrees of freedom of the sum of squares, the number of fleets where errors are normal; fewest:
-    expected reports of the level that gets fewest. The number that arrives is drawn, which adds half of one
-    over it to the error at most; that, and 1 %, are no disagreement.
+    Chance exceeds them with FALSE_ALARM. The number of reports that arrives is drawn, which adds half of one
+    over it to the error at most; that, and 1%, are no disagreement.
+
+    Args:
+        freedom: Degrees of freedom of the sum of squares: the number of fleets, if errors are normal.
+        fewest: Expected reports of the level that gets the fewest.
     """
     slack = _SLACK + 0.5 / fewest
     quantiles = 2 * special.gammaincinv(freedom / 2, (FALSE_ALARM / 2, 1 - FALSE_ALARM / 2))  # chi-square's
@@ -230,7 +251,6 @@ def _describe_population(targets: Places | MeanPopulation, question: Question) -
 
 
 def _cause(row: CheckRow, excess: float) -> str:
-    """Return the likely cause of a significant difference."""
     if row.fewest < min(_MANY_REPORTS, row.reports):
         return f"likely cause: a level of the tree has only {row.fewest:.0f} reports"
     if excess > 1:
@@ -242,13 +262,13 @@ def _cause(row: CheckRow, excess: float) -> str:
 
 
 class FleetsParameters(StudyParameters):
-    """Fleets to draw; the plan's own fields come on top."""
+    """Fleets to draw, in addition to the plan's own fields."""
 
     fleets: int = Field(1000, ge=2, le=100_000, description="Fleets to draw.")
 
 
 def _request_fields() -> dict[str, Any]:
-    """Return the fields of a plan's request as parameters; several ranges have commas between them."""
+    """Return the fields of a plan's request as parameters; several ranges are separated by commas."""
     parameters: dict[str, Any] = {}
     kinds = get_type_hints(PlanRequest)
     for field in dataclasses.fields(PlanRequest):

@@ -1,10 +1,10 @@
 """All boards of a region come back at once: a discrete-event simulation of a broker after a power cut.
 
 A board starts, joins its network, waits as its reporter does, opens TCP, shakes hands in TLS, connects,
-subscribes and says that it is there. What is not answered in timeout_s is given up, and tried again after
-the reporter's own back-off, whose law is the shipped function. The broker works on what has come in, on its
-cores. It learns only from the work that a board has given up meanwhile: what it did for that board was for
-nothing, and where most of its work is, it is fully busy and hardly anybody gets in.
+subscribes and publishes its status. If an answer does not come in timeout_s, the attempt is given up, and
+tried again after the reporter's own back-off, whose law is the shipped function. The broker works on what has
+arrived, on its cores. It notices only during the work that a board has given up meanwhile: its work for that
+board was wasted, and if most of its work is, it is fully busy and hardly any board gets in.
 """
 
 import heapq
@@ -19,13 +19,22 @@ from numpy.typing import NDArray
 from ..device import reporter_base
 from ..server.errors import HushmoteError
 
-_SYN_AGAIN_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # TCP's own waits where nobody takes it
+_SYN_AGAIN_S = (
+    1.0,
+    2.0,
+    4.0,
+    8.0,
+    16.0,
+    32.0,
+    64.0,
+    128.0,
+)  # TCP's own waits if nobody accepts
 
-# Events: a board's next attempt, its SYN, work that has come in, a core that is done, a deadline.
+# Events: a board's next attempt, its SYN, work that has arrived, a core that has finished, a deadline.
 _ATTEMPT, _SYN, _CAME, _DONE, _DEADLINE = range(5)
 # Parts of a connection, in order; the first is the system's, the others each wait their turn at the broker.
 _TCP, _HELLO, _FINISH, _CONNECT, _SUBSCRIBE, _STATUS, _THERE = range(7)
-_NOWHERE = -1  # given up; all that is under way for it is void
+_NOWHERE = -1  # given up; all work for it is void
 
 
 class ArrivalError(HushmoteError):
@@ -34,13 +43,16 @@ class ArrivalError(HushmoteError):
 
 @dataclass(frozen=True)
 class Server:
-    """A broker as boards that connect meet it.
+    """A broker from the view of connecting boards.
 
-    hello_s, finish_s: processor seconds of a TLS handshake until the broker's signature, and from the board's
-    certificate on. connect_s, subscribe_s, status_s: of these three packets. cores: how many work at once.
-    backlog: connections that the system holds until the broker accepts them, which one with a single thread
-    does between two rounds of work; None: it accepts at once. Of what has come in it
-    takes any: neither a loop over sockets nor goroutines keep an order.
+    Attributes:
+        hello_s: Processor seconds of a TLS handshake until the broker's signature.
+        finish_s: Those from the board's certificate on.
+        connect_s, subscribe_s, status_s: Those of these three packets.
+        cores: How many work at once.
+        backlog: Connections that the system holds until the broker accepts them, which one with a single
+            thread does between two rounds of work; None if it accepts at once. It takes any of those that
+            have arrived: neither a loop over sockets nor goroutines keep an order.
     """
 
     hello_s: float
@@ -53,12 +65,12 @@ class Server:
 
     @property
     def board_s(self) -> float:
-        """Processor seconds of a board that comes in at its first attempt."""
+        """Processor seconds of a board that gets in at its first attempt."""
         return self.hello_s + self.finish_s + self.connect_s + self.subscribe_s + self.status_s
 
     @property
     def per_s(self) -> float:
-        """Boards a second that it can take in, at most."""
+        """Boards per second that it can take in, at most."""
         return self.cores / self.board_s
 
 
@@ -66,8 +78,11 @@ class Server:
 class Boards:
     """A region's boards; times in seconds, the reporter's settings under their own names.
 
-    boot_s: from power to network, uniform between these two. crypto_s: a board's own arithmetic within the
-    handshake. round_trip_s: to the broker and back. spread_s: None for a reporter that knows no such setting.
+    Attributes:
+        boot_s: From power to network, uniform between these two.
+        crypto_s: A board's own arithmetic within the handshake.
+        round_trip_s: To the broker and back.
+        spread_s: None for a reporter without this setting.
     """
 
     count: int
@@ -85,10 +100,13 @@ class Boards:
 class Arrival:
     """The result of a simulation.
 
-    connected_s: per board, from the moment the power is back until it is connected; infinite where it was not
-    by the end. attempts: per board. tries, connections: attempts and new connections in each second.
-    busy: processor seconds of the broker in each second, all cores. most_open: connections that stood at
-    once, half-open ones too.
+    Attributes:
+        connected_s: Per board, from the moment the power is back until it is connected; infinite if it was
+            not by the end.
+        attempts: Per board.
+        tries, connections: Attempts and new connections in each second.
+        busy: Processor seconds of the broker in each second, all cores.
+        most_open: The highest number of connections at once, half-open ones included.
     """
 
     boards: Boards
@@ -102,22 +120,22 @@ class Arrival:
 
     @property
     def all_s(self) -> float:
-        """Seconds until every board is connected; infinite where some never are."""
+        """Seconds until every board is connected; infinite if some never are."""
         return float(self.connected_s.max())
 
     def share_s(self, share: float) -> float:
-        """Seconds until this share of the boards is connected."""
+        """Return the seconds until this share of the boards is connected."""
         return float(np.quantile(self.connected_s, share, method="higher"))
 
     @property
     def wasted(self) -> float:
-        """Share of the broker's work that was for attempts which came to nothing."""
+        """Share of the broker's work for attempts that failed."""
         useful = np.isfinite(self.connected_s).sum() * self.server.board_s
         return max(1 - float(useful / self.busy.sum()), 0.0)
 
 
 def spread_for(boards: int, server: Server, load: float = 0.8) -> int:
-    """Whole seconds over which boards should spread so that the broker is busy to this share of its time."""
+    """Return the whole seconds over which boards must spread to keep the broker's load at this share."""
     return max(math.ceil(boards / server.per_s / load), 1)
 
 
@@ -129,9 +147,17 @@ def simulate(
     most_s: float = 7200.0,
     advance: Callable[[float], object] = lambda _: None,
 ) -> Arrival:
-    """Let all boards start at second 0 and follow them until each is connected, most_s at most.
+    """Let all boards start at second 0 and follow them until each is connected.
 
-    advance: is told how much more is done, of 1. Raises ArrivalError.
+    Args:
+        boards: The boards.
+        server: The broker.
+        seed: None for a new one.
+        most_s: When to stop in any case.
+        advance: Called with each further part of the work that is done, of 1.
+
+    Raises:
+        ArrivalError: If a number is out of range.
     """
     if not 1 <= boards.count <= 2_000_000:
         raise ArrivalError(f"an arrival has 1 to 2,000,000 boards, not {boards.count:,}")
@@ -141,7 +167,7 @@ def simulate(
 
 
 class _Simulation:
-    """The events still to come, and what the broker and the boards are at."""
+    """The events still to come, and the state of the broker and the boards."""
 
     def __init__(self, boards: Boards, server: Server, rng: np.random.Generator, most_s: float) -> None:
         n = boards.count
@@ -155,7 +181,7 @@ class _Simulation:
         self._part = [_TCP] * n
         self._attempt = [0] * n  # attempts begun; another attempt's events are void
         self._waiting: deque[tuple[int, int, float]] = deque()  # in the backlog
-        self._work: list[tuple[int, int, int]] = []  # board -1: accept what waits
+        self._work: list[tuple[int, int, int]] = []  # board -1: accept the waiting connections
         self._free = max(int(server.cores), 1)
         self._open = self._most_open = 0
         self._connected = np.full(n, math.inf)
@@ -245,7 +271,7 @@ class _Simulation:
             chosen = int(self._rng.integers(len(work)))
             work[chosen], work[-1] = work[-1], work[chosen]
             board, attempt, part = work.pop()
-            if board < 0:  # all that wait are accepted in one go
+            if board < 0:  # all waiting connections are accepted at once
                 for one, its, when in self._waiting:
                     self._at(max(now, when), _CAME, one, its, _HELLO)
                 self._waiting.clear()

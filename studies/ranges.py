@@ -1,4 +1,4 @@
-"""Errors of range queries over days, for four structures and for a flawed one, beside what theory says."""
+"""Errors of range queries over days, for four structures and for a flawed one, beside theory."""
 
 import time
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class RangesParameters(StudyParameters):
 
 
 def run(parameters: RangesParameters, context: RunContext) -> StudyResult:
-    """Run the study and write its folder; or answer the ranges that are asked for."""
+    """Run the study and write its folder, or answer the requested ranges."""
     own = None
     if parameters.input is not None:
         if parameters.time is None:
@@ -104,7 +104,10 @@ def run(parameters: RangesParameters, context: RunContext) -> StudyResult:
 def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[Any]], list[TextTable]]:
     """Write every figure as PNG, the points, fits and verdicts as CSV, the tables of studies/README.md.
 
-    The folder must be there. Returns the rows of each CSV file, and the tables.
+    The folder must exist.
+
+    Returns:
+        The rows of each CSV file, and the tables.
     """
     from .ranges_figures import FIGURES  # matplotlib takes a second to load
 
@@ -145,9 +148,19 @@ def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[An
 def answer(series: Daily, ranges: Sequence[str], epsilon: float, seed: int | None) -> StudyResult:
     """Fit each structure once to all days of the series, and ask it for ranges such as 2013-01-01:2013-01-31.
 
-    epsilon: nats; all have the same neighbours, one record replaced. Without a seed noise comes from OpenDP.
-    Raises DailyError for a range that does not fit, StudyError for an ε out of range, StructureError for a
-    series too short, NoiseError where OpenDP is not installed.
+    All structures have the same neighbours: one record is replaced.
+
+    Args:
+        series: The daily counts.
+        ranges: The ranges.
+        epsilon: In nats.
+        seed: The noise's; None for noise from OpenDP.
+
+    Raises:
+        DailyError: If a range does not fit.
+        StudyError: If ε is out of range.
+        StructureError: If the series is too short.
+        NoiseError: If OpenDP is not installed.
     """
     check_epsilon(epsilon * MICRO, StudyError, original=epsilon)
     low, high = np.array([series.ends(text) for text in ranges]).T

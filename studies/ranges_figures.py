@@ -40,7 +40,7 @@ def _mark_break_even(axes: Axes) -> None:
 
 
 def lengths(study: RangeStudy, path: Path) -> None:
-    """RMSE against length, a panel for each number of days."""
+    """Draw RMSE against length, a panel for each number of days."""
     here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours="replaced")
     with panels(path, len(study.series), 3) as (drawing, all_axes):
         for axes, series in zip(all_axes, study.series, strict=True):
@@ -55,7 +55,7 @@ def lengths(study: RangeStudy, path: Path) -> None:
 
 
 def hierarchy(study: RangeStudy, path: Path) -> None:
-    """RMSE of the hierarchy over flat's, against length."""
+    """Draw RMSE of the hierarchy over flat's, against length."""
     with figure(path, 2) as (drawing, all_axes):
         for axes, side in zip(all_axes, ("central", "local"), strict=True):
             ratios = findings.wins(study, side)
@@ -72,7 +72,7 @@ def hierarchy(study: RangeStudy, path: Path) -> None:
 
 
 def epsilon(study: RangeStudy, path: Path) -> None:
-    """RMSE against ε and against 1/ε with its lines."""
+    """Draw RMSE against ε and against 1/ε with its lines."""
     days, epsilons = findings.figure_days(study), study.design.epsilons
     with figure(path, 2) as (drawing, (left_axes, right_axes)):
         for family, colour in COLOUR.items():
@@ -102,7 +102,7 @@ def epsilon(study: RangeStudy, path: Path) -> None:
 
 
 def fanouts(study: RangeStudy, path: Path) -> None:
-    """RMSE by fanout, relative to the best one."""
+    """Draw RMSE by fanout, relative to the best one."""
     with figure(path, 2) as (drawing, all_axes):
         for axes, side in zip(all_axes, ("central", "local"), strict=True):
             for colour, days in zip(COLOURS, study.design.lengths, strict=False):
@@ -121,7 +121,7 @@ def fanouts(study: RangeStudy, path: Path) -> None:
 
 
 def price(study: RangeStudy, path: Path) -> None:
-    """RMSE of local over central against the number of records."""
+    """Draw RMSE of local over central against the number of records."""
     records, flats, trees = (list(column) for column in zip(*findings.price(study), strict=True))
     with figure(path) as (_, (axes,)):
         axes.plot(records, flats, "o-", color=COLOURS[5], label="flat")
@@ -137,7 +137,7 @@ def price(study: RangeStudy, path: Path) -> None:
 
 
 def noise(study: RangeStudy, path: Path) -> None:
-    """Noise of single counts, and errors of ranges, against their laws."""
+    """Draw the noise of single counts, and errors of ranges, against their laws."""
     e = study.design.middle
     with figure(path, 2) as (_, (left_axes, right_axes)):
         values = np.arange(-10, 11)
@@ -166,7 +166,7 @@ def example(study: RangeStudy, path: Path) -> None:
     edges = np.arange(len(truth) + 1) - 0.5
     with figure(path, 2, 2) as (_, all_axes):
         for axes, (family, colour) in zip(all_axes, COLOUR.items(), strict=True):
-            # As many bars take ten times as long.
+            # That many bars would take ten times as long.
             axes.stairs(study.example[family], edges, fill=True, color=colour, label="estimate")
             axes.step(days, truth, where="mid", color="#000000", linewidth=1.2, label="counts")
             off = findings.number(findings.rms(study.example[family] - truth))
@@ -177,7 +177,7 @@ def example(study: RangeStudy, path: Path) -> None:
 
 
 def agreement(study: RangeStudy, path: Path) -> None:
-    """Measured over predicted RMSE, and the deviations against a normal law."""
+    """Draw measured over predicted RMSE, and the deviations against a normal law."""
     with figure(path, 2) as (_, (left_axes, right_axes)):
         for family, colour in COLOUR.items():
             points = select(study.points, family=family)
@@ -200,7 +200,7 @@ def agreement(study: RangeStudy, path: Path) -> None:
 
 
 def flat(study: RangeStudy, path: Path) -> None:
-    """Surprise 1: flat's error against length; correct, without hashing, and the thesis's."""
+    """Draw surprise 1: flat's error against length; correct, without hashing, and the thesis's."""
     days, series = study.design.flaw_days, study.flaw_series
     at = np.unique(np.linspace(1, days - 1, 25).astype(int))
     lines = {
@@ -225,7 +225,7 @@ def flat(study: RangeStudy, path: Path) -> None:
 
 
 def exponents(study: RangeStudy, path: Path) -> None:
-    """Surprise 2: the hierarchy's error against 1/ε, one flaw at a time; and by fanout."""
+    """Draw surprise 2: the hierarchy's error against 1/ε, one flaw at a time; and by fanout."""
     design = study.design
     fanout = min(design.flaw_fanouts)
     span = np.array([1 / max(design.epsilons), 1 / min(design.epsilons)])
@@ -253,7 +253,7 @@ def exponents(study: RangeStudy, path: Path) -> None:
 
 
 def short(study: RangeStudy, path: Path) -> None:
-    """Surprise 3: hierarchy over flat against length, one flaw at a time."""
+    """Draw surprise 3: hierarchy over flat against length, one flaw at a time."""
     days, e, fanout = study.design.flaw_days, study.design.middle, min(study.design.flaw_fanouts)
     here = select(study.flawed, epsilon=e)
     with figure(path) as (_, (axes,)):

@@ -19,9 +19,9 @@ from .structures import Structure
 # A point this far from its prediction disagrees: by chance once in 1.7 million points.
 DISAGREES = 5.0
 
-_RANGES = 47  # of a length, where only theory is asked; a prime, so that they do not fall in step with a tree
+_RANGES = 47  # ranges of a length in theory alone; a prime, so that they do not align with a tree
 
-# What is switched on to find a surprise's cause: one at a time, and as the thesis had them.
+# The flaws to find a surprise's cause: one at a time, and all together, as in the thesis.
 CASES = {
     "all correct": CORRECT,
     "lie from all cells": Flaws(lie=True),
@@ -37,7 +37,7 @@ CASES = {
 
 
 def rms(values: Iterable[float]) -> float:
-    """Root mean square."""
+    """Return the root mean square."""
     squares = [v * v for v in values]
     return math.sqrt(sum(squares) / len(squares))
 
@@ -53,25 +53,25 @@ def predicted_rms(points: Sequence[Point]) -> float:
 
 
 def curve(points: Sequence[Point]) -> tuple[list[float], list[float], list[float]]:
-    """ε, and measured and predicted RMSE over all lengths, by falling ε."""
+    """Return ε, and measured and predicted RMSE over all lengths, by falling ε."""
     epsilons = sorted({point.epsilon for point in points}, reverse=True)
     by = [select(points, epsilon=e) for e in epsilons]
     return epsilons, list(map(measured_rms, by)), list(map(predicted_rms, by))
 
 
 def exponent(epsilons: Sequence[float], errors: Sequence[float]) -> float:
-    """Exponent of ε in the power law nearest to the errors."""
+    """Return the exponent of ε in the power law nearest to the errors."""
     return float(np.polyfit(np.log(epsilons), np.log(errors), 1)[0])
 
 
 def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
-    """Slope, intercept and R² of the least squares line."""
+    """Return slope, intercept and R² of the least squares line."""
     slope, intercept = np.polyfit(x, y, 1)
     return float(slope), float(intercept), explained(y, slope * np.asarray(x) + intercept)
 
 
 def explained(y: Sequence[float], fitted: Floats) -> float:
-    """R²: the share of the variance of y that a fit explains."""
+    """Return R², the share of the variance of y that a fit explains."""
     residuals, spread = np.asarray(y) - fitted, np.asarray(y) - np.mean(y)
     return float(1 - residuals @ residuals / (spread @ spread))
 
@@ -90,9 +90,9 @@ def groups(points: Sequence[Point]) -> Iterator[tuple[Row, list[Point]]]:
 def fits(points: Sequence[Point]) -> list[Row]:
     """Fit each structure's curve of RMSE against ε, if it has at least three ε.
 
-    exponent, predicted_exponent: of ε in the power law that fits the measured and the predicted curve best,
-    by least squares of logarithms. r2_inverse, r2_square: share of the variance that a + b / ε and a + b / ε²
-    explain. slope, intercept: b and a of a + b / ε.
+    In a row, exponent and predicted_exponent are those of ε in the power law that best fits the measured and
+    the predicted curve, by least squares of logarithms. r2_inverse and r2_square are the shares of the
+    variance that a + b / ε and a + b / ε² explain. slope and intercept are b and a of a + b / ε.
     """
     result = []
     for row, group in groups(points):
@@ -110,8 +110,9 @@ def fits(points: Sequence[Point]) -> list[Row]:
 def length_fits(points: Sequence[Point], epsilon: float) -> list[Row]:
     """Fit the error of each structure, fanout chosen, against the length r of the range in days, at one ε.
 
-    r2_root, r2_log, r2_line: share of the variance that a + b √r, a + b ln r and a + b r explain;
-    r2_quadratic: a + b r + c r², which has one more number to fit and so is never below the line's.
+    In a row, r2_root, r2_log and r2_line are the shares of the variance that a + b √r, a + b ln r and a + b r
+    explain; r2_quadratic is that of a + b r + c r², which has one more number to fit and so is never below
+    the line's.
     """
     result = []
     for key, group in groups(select(points, fanout=0, epsilon=epsilon)):
@@ -132,8 +133,12 @@ def all_verdicts(study: RangeStudy) -> list[Row]:
 def verdicts(points: Sequence[Point], kind: str) -> list[Row]:
     """Return the agreement of curves with theory: whether chance explains the farthest point.
 
-    kind: "correct" for the structures that are compared, "flawed" for the runs with flaws. lowest, highest:
-    of measured / predicted RMSE; worst: deviations of the point that is farthest off.
+    In the result, lowest and highest are those of measured / predicted RMSE; worst is the deviation of the
+    point that is farthest off.
+
+    Args:
+        points: The curves' points.
+        kind: "correct" for the structures that are compared, "flawed" for the runs with flaws.
     """
     result = []
     for row, group in groups(points):
@@ -160,7 +165,7 @@ def default_neighbours(side: str) -> str:
 
 
 def wins(study: RangeStudy, side: str) -> list[tuple[int, int, float]]:
-    """Days, length and RMSE of hierarchy over flat, fanout chosen, at the middle ε."""
+    """Return days, length and RMSE of hierarchy over flat, fanout chosen, at the middle ε."""
     here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours=default_neighbours(side))
     pairs = zip(
         select(here, family=f"{side} hierarchy"), select(here, family=f"{side} flat"), strict=True
@@ -169,7 +174,7 @@ def wins(study: RangeStudy, side: str) -> list[tuple[int, int, float]]:
 
 
 def fanout_errors(study: RangeStudy, side: str, days: int) -> dict[int, tuple[float, float]]:
-    """Measured and predicted RMSE over all lengths at the middle ε, by fanout."""
+    """Return measured and predicted RMSE over all lengths at the middle ε, by fanout."""
     criteria = {"days": days, "epsilon": study.design.middle, "neighbours": default_neighbours(side)}
     here = select(study.points, family=f"{side} hierarchy", **criteria)
     points_by_fanout = {fanout: select(here, fanout=fanout) for fanout in study.design.fanouts}
@@ -193,7 +198,7 @@ def price(study: RangeStudy) -> list[tuple[int, float, float]]:
 
 
 def flaw_fanout_errors(study: RangeStudy, flaws: Flaws) -> dict[int, float]:
-    """Predicted RMSE at the middle ε, by fanout, over lengths from a twentieth of the days on."""
+    """Return predicted RMSE at the middle ε, by fanout, over lengths from a twentieth of the days on."""
     here = select(study.flawed, flaws=str(flaws), epsilon=study.design.middle)
     long = [point for point in here if point.length >= study.design.flaw_days / 20]
     return {fanout: predicted_rms(select(long, fanout=fanout)) for fanout in study.design.flaw_fanouts}
@@ -202,8 +207,14 @@ def flaw_fanout_errors(study: RangeStudy, flaws: Flaws) -> dict[int, float]:
 def break_even(epsilon: float, flaws: Flaws, fanout: int, series: Daily) -> int | None:
     """Return the length from which on the hierarchy errs less than flat by theory, or None.
 
-    epsilon: nats; for lengths up to half of the days. Every place of a range counts: in a sample of them the
-    ratio of both errors would jump from one length to the next.
+    Lengths go up to half of the days. Every position of a range counts: in a sample of them the ratio of both
+    errors would jump from one length to the next.
+
+    Args:
+        epsilon: In nats.
+        flaws: The runs' flaws.
+        fanout: The hierarchy's.
+        series: The daily counts.
     """
     tree = FlawedStructure(fanout, flaws)
     lengths = range(1, len(series.counts) // 2 + 1)
@@ -227,7 +238,7 @@ def _first_better(lengths: Sequence[int], better: Callable[[int], bool]) -> int 
 
 
 def formula_length(fanout: int, days: int) -> int:
-    """2 B ceil(log_B D)², B = fanout, D = days."""
+    """Return 2 B ceil(log_B D)², B = fanout, D = days."""
     levels = next(levels for levels in range(days) if fanout**levels >= days)
     return 2 * fanout * levels**2
 
@@ -238,11 +249,14 @@ def even_lengths(short: Sequence[Point], series_of: Sequence[Daily], epsilon: fl
     formula     2 B ceil(log_B D)², for fanout B and D days: flat pays r variances for a range of r days, the
                 hierarchy 2 B nodes on each of ceil(log_B D) levels, among which reports are divided (Cormode,
                 Kulkarni, Srivastava, VLDB 2019, section 4)
-    summed      by the exact law, ranges added up from the fewest nodes as the formula has it
-    consistent  by the exact law of what is shipped: least squares, the total known
-    measured    as it was measured; this and the two before are the first of EVEN_LENGTHS
+    summed      by the exact law, ranges added up from the fewest nodes as in the formula
+    consistent  by the exact law of the shipped estimator: least squares, the total known
+    measured    as measured; this and the two before are the first of EVEN_LENGTHS
 
-    short: points of local structures on short ranges, at that ε; series_of: the counts of each of their days.
+    Args:
+        short: Points of local structures on short ranges, at that ε.
+        series_of: The counts of each of their days.
+        epsilon: In nats.
     """
     days_of = {len(series.counts): series for series in series_of}
     curves = sorted({(point.days, point.fanout) for point in short if point.fanout})
@@ -275,7 +289,7 @@ def _always_better_from(better: Mapping[int, bool]) -> int | None:
 
 
 def flaw_break_even(study: RangeStudy) -> dict[str, int | None]:
-    """break_even() of the smallest fanout for some flaws, by what is wrong."""
+    """Return break_even() of the smallest fanout for some flaws, by flaw."""
     middle, fanout = study.design.middle, min(study.design.flaw_fanouts)
     return {name: break_even(middle, flaws, fanout, study.flaw_series) for name, flaws in CASES.items()}
 
@@ -284,7 +298,7 @@ def flaw_break_even(study: RangeStudy) -> dict[str, int | None]:
 
 
 def number(x: float) -> str:
-    """Three digits, thousands with commas."""
+    """Format a number with three digits, thousands with commas."""
     return f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}"
 
 

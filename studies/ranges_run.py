@@ -1,7 +1,7 @@
 """The runs of the study of ranges: a design cut into cells, each a structure at one ε on one series.
 
 A cell fits its structure many times to the same counts and compares the mean squared error of its ranges with
-the theory's. Cells are independent: they have seeds of their own, and workers run them.
+the theoretical one. Cells are independent: they have seeds of their own, and workers run them.
 """
 
 import math
@@ -31,8 +31,8 @@ LENGTHS = {
 FLAW_SHARES = (1 / 512, 1 / 128, 1 / 32, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95)
 EVEN_LENGTHS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128)
 FAMILIES: tuple[str, ...] = ("central flat", "central hierarchy", "local flat", "local hierarchy")
-BINS = np.linspace(-5.1, 5.1, 52)  # of standardised errors; one is about 0, where whole numbers pile up
-_MOST_REPORTS = 20_000_000  # of local structures at one ε; where records are more, there are fewer fits
+BINS = np.linspace(-5.1, 5.1, 52)  # one bin is around 0, where whole numbers accumulate
+_MOST_REPORTS = 20_000_000  # reports of local structures at one ε; with more records, there are fewer fits
 _FEWEST_FITS = 3
 
 
@@ -40,9 +40,11 @@ _FEWEST_FITS = 3
 class RangeDesign:
     """The parameters to vary: ε in nats, days and range lengths, fanouts; fits per cell, ranges per length.
 
-    local_fits: of a local structure, whose every record makes a report. flaw_days: the domain of the runs
-    with flaws. even_days, even_fanouts: domains of this many days or more are also asked for the short
-    ranges of EVEN_LENGTHS, with these fanouts: where does a hierarchy begin to win?
+    Attributes:
+        local_fits: Fits of a local structure, in which every record makes a report.
+        flaw_days: The domain of the runs with flaws.
+        even_days, even_fanouts: Domains of this many days or more are also asked for the short ranges of
+            EVEN_LENGTHS, with these fanouts, to see where a hierarchy begins to win.
     """
 
     epsilons: tuple[float, ...]
@@ -58,7 +60,7 @@ class RangeDesign:
 
     @property
     def middle(self) -> float:
-        """The ε that figures show where they show one."""
+        """The ε of figures that show only one."""
         return min(self.epsilons, key=lambda e: abs(e - 1))
 
 
@@ -69,7 +71,7 @@ QUICK = RangeDesign(
 
 
 def default_series(days: int) -> Daily:
-    """Flights per day where the year is long enough, synthetic counts where it is not."""
+    """Return the flights per day if the year is long enough, else synthetic counts."""
     real = flights()
     return real.cut(days) if days <= len(real.counts) else synthetic(days)
 
@@ -77,7 +79,8 @@ def default_series(days: int) -> Daily:
 def fitting_design(design: RangeDesign, series: Daily) -> RangeDesign:
     """Return the design without domains over a step longer than a series; empty days pad the last.
 
-    Raises StudyError where not even the shortest domain is filled by half.
+    Raises:
+        StudyError: If not even the shortest domain is filled by half.
     """
     days = len(series.counts)
     sizes = sorted(design.lengths)
@@ -111,7 +114,7 @@ def structures(fanouts: Sequence[int]) -> Iterator[Structure]:
 
 
 def flawed_structures(fanouts: Sequence[int]) -> Iterator[FlawedStructure]:
-    """Correct; each flaw alone; the thesis's; that with each flaw undone; the wrong inverse."""
+    """Yield the correct one; each flaw alone; the thesis's; that with each flaw undone; the wrong inverse."""
     names = ("lie", "no_hash", "root", "inconsistent")
     alone = [Flaws(**{name: True}) for name in names]
     undone = [replace(THESIS, **{name: False}) for name in names]
@@ -123,12 +126,12 @@ def flawed_structures(fanouts: Sequence[int]) -> Iterator[FlawedStructure]:
 
 
 def flaw_lengths(days: int) -> tuple[int, ...]:
-    """Lengths of the runs with flaws, from a single day to nearly all."""
+    """Return lengths of the runs with flaws, from a single day to nearly all."""
     return tuple(sorted({max(1, round(share * days)) for share in FLAW_SHARES}))
 
 
 def starts(days: int, length: int, ranges: int) -> Counts:
-    """First days of the ranges of a length: all places that fit, evenly; some twice where they are few."""
+    """Return first days of ranges of a length: all places that fit, evenly; some twice if there are few."""
     return ((np.arange(ranges) + 0.5) * (days - length + 1) / ranges).astype(np.int64)
 
 
@@ -143,7 +146,11 @@ def predicted(structure: Structure, series: Daily, epsilon: float, length: int, 
 
 @dataclass(frozen=True)
 class RangeCell:
-    """One structure at one ε on one series, and the seed of its runs; safe: noise from OpenDP."""
+    """One structure at one ε on one series, and the seed of its runs.
+
+    Attributes:
+        safe: Whether noise is from OpenDP.
+    """
 
     series: Daily
     epsilon: float
@@ -156,7 +163,7 @@ class RangeCell:
 
     @property
     def cost(self) -> float:
-        """Roughly what it takes, for the order of work."""
+        """Approximate cost, for the order of work."""
         return len(self.series.counts) if self.structure.central else float(self.series.counts.sum())
 
 
@@ -164,13 +171,14 @@ class RangeCell:
 class Point:
     """Measured and predicted errors, in counts, of one structure at one ε for ranges of one length.
 
-    family      "central flat", "central hierarchy", "local flat" or "local hierarchy"
-    fanout      0 for flat, and for the fanout chosen by theory; plan says which one that is
-    neighbours  "added" or "replaced"
-    flaws       what is wrong with it; "correct" for all but the runs with flaws
-    true_epsilon  what a report or the publication really spends
-    deviations  of the measured from the predicted mean squared error, in standard deviations
-    bias        root mean square of the predicted means of the errors, 0 for all unbiased ones
+    Attributes:
+        family: "central flat", "central hierarchy", "local flat" or "local hierarchy".
+        fanout: 0 for flat, and for the fanout chosen by theory; plan says which one that is.
+        neighbours: "added" or "replaced".
+        flaws: What is wrong with it; "correct" for all but the runs with flaws.
+        true_epsilon: What a report or the publication really spends.
+        deviations: Of the measured from the predicted mean squared error, in standard deviations.
+        bias: Root mean square of the predicted means of the errors, 0 for all unbiased ones.
     """
 
     series: str
@@ -197,14 +205,14 @@ def select(points: Sequence[Point], **criteria: Any) -> list[Point]:
 
 @dataclass(frozen=True)
 class CellResult:
-    """Points of one cell, and how many of its errors, divided by what theory says, fell into each of BINS."""
+    """Points of one cell, and how many of its standardised errors fell into each of BINS."""
 
     points: tuple[Point, ...]
     standardised: Counts
 
 
 def run_cell(cell: RangeCell) -> CellResult:
-    """Fit a cell's structure again and again, and compare its errors with the theory's."""
+    """Fit a cell's structure again and again, and compare its errors with the theoretical ones."""
     counts, structure, epsilon, n = cell.series.counts, cell.structure, cell.epsilon, cell.ranges
     source = source_of(cell.seed, cell.safe)
     days = len(counts)
@@ -250,8 +258,10 @@ def run_cell(cell: RangeCell) -> CellResult:
 class RangeStudy:
     """All points of a design.
 
-    flawed: of the runs with flaws, the correct ones beside them included. short: local structures on short
-    ranges at design.middle. noise: errors of single counts of central flat at design.middle.
+    Attributes:
+        flawed: Of the runs with flaws, including the correct ones beside them.
+        short: Local structures on short ranges at design.middle.
+        noise: Errors of single counts of central flat at design.middle.
     """
 
     design: RangeDesign
@@ -270,7 +280,10 @@ class RangeStudy:
 
 
 def cells(design: RangeDesign, series_for: Callable[[int], Daily], seed: int | None) -> list[RangeCell]:
-    """All cells of a design, with seeds of their own; without a seed they are unpredictable and safe."""
+    """Return all cells of a design, with seeds of their own.
+
+    Without a seed they are unpredictable and safe.
+    """
     chosen: list[tuple[Daily, float, Structure, tuple[int, ...]]] = []
     for days, lengths in design.lengths.items():
         series, compared = series_for(days), list(structures(design.fanouts))
@@ -292,17 +305,23 @@ def cells(design: RangeDesign, series_for: Callable[[int], Daily], seed: int | N
 def run_design(design: RangeDesign, own: Daily | None, context: RunContext) -> RangeStudy:
     """Run a design on the context's workers.
 
-    own: daily counts to study instead of the default ones. Without a seed noise comes from OpenDP and no two
-    runs are alike. Raises NoiseError where OpenDP is not installed, StudyError for a series too short.
+    Args:
+        design: The design.
+        own: Daily counts to study instead of the default ones.
+        context: The workers and the seed; without a seed, noise comes from OpenDP, and no two runs are alike.
+
+    Raises:
+        NoiseError: If OpenDP is not installed.
+        StudyError: If the series is too short.
     """
     if context.seed is None:
-        safe_source()  # says at once where OpenDP is missing
+        safe_source()  # fails at once if OpenDP is missing
     if own is not None:
         design = fitting_design(design, own)
     series_for = own.cut if own is not None else default_series
     todo = cells(design, series_for, context.seed)
     total = sum(cell.cost for cell in todo)
-    order = sorted(range(len(todo)), key=lambda i: -todo[i].cost)  # so that none is late
+    order = sorted(range(len(todo)), key=lambda i: -todo[i].cost)  # so that no long cell is left for the end
     work = [todo[i] for i in order]
     done = context.workers.map(run_cell, work, advance=lambda cell: context.advance(cell.cost / total))
     results = dict(zip(order, done, strict=True))
@@ -325,7 +344,7 @@ def run_design(design: RangeDesign, own: Daily | None, context: RunContext) -> R
 def _examples(
     design: RangeDesign, series_for: Callable[[int], Daily], seed: int | None
 ) -> tuple[Counts, dict[str, Floats]]:
-    """Noise of many single counts, and one fit of each structure beside the counts themselves."""
+    """Return noise of many single counts, and one fit of each structure beside the counts themselves."""
     source = source_of(np.random.SeedSequence(seed), seed is None)
     counts = series_for(max(design.lengths)).counts
     example_counts = series_for(min(design.lengths, key=lambda n: abs(n - 128))).counts

@@ -1,4 +1,4 @@
-"""The tables of the study of ranges and of its page, from what was found and from theory."""
+"""The tables of the study of ranges and of its page, from findings and from theory."""
 
 from collections.abc import Sequence
 
@@ -46,7 +46,7 @@ def _named(verdict: Row) -> str:
 
 
 def results(points: Sequence[Point], epsilon: float) -> TextTable:
-    """RMSE over all lengths at one ε, by structure and days; in brackets the fanout that theory chooses."""
+    """Return RMSE over all lengths at one ε, by structure and days; in brackets theory's fanout."""
     sizes = sorted({point.days for point in points})
     rows = []
     sides = [(f, n) for n in ("added", "replaced") for f in FAMILIES if n == "replaced" or "central" in f]
@@ -63,7 +63,7 @@ def results(points: Sequence[Point], epsilon: float) -> TextTable:
 
 
 def lengths(fits: Sequence[Row]) -> TextTable:
-    """R² of three laws of the length, by structure and days."""
+    """Return R² of three laws of the length, by structure and days."""
     three = "{r2_root:.2f} / {r2_log:.2f} / {r2_line:.2f}"
     of = {(f["family"], f["days"]): three.format_map(f) for f in fits if f["neighbours"] == "replaced"}
     sizes = sorted({days for _, days in of})
@@ -80,7 +80,7 @@ def break_even(rows: Sequence[Row]) -> TextTable:
 
 
 def flaws(design: RangeDesign, series: Daily) -> TextTable:
-    """One flaw at a time: true ε, exponents of ε, fanouts and break-even, all by theory."""
+    """Return a table of one flaw at a time: true ε, exponents of ε, fanouts and break-even, all by theory."""
     low, middle, far = min(design.epsilons), design.middle, design.flaw_days / 20
     first, *others = design.flaw_fanouts
     upper = sorted(design.epsilons)[-2:]
@@ -88,7 +88,7 @@ def flaws(design: RangeDesign, series: Daily) -> TextTable:
     for case, flaws in findings.CASES.items():
 
         def error(epsilon: float, fanout: int = first, shortest: float = 0, flaws: Flaws = flaws) -> float:
-            """RMSE by theory over all lengths from `shortest` on."""
+            """Return RMSE by theory over all lengths from `shortest` on."""
             tree, lengths = FlawedStructure(fanout, flaws), flaw_lengths(design.flaw_days)
             return findings.rms(
                 predicted(tree, series, epsilon, r, design.ranges) for r in lengths if r >= shortest

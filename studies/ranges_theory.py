@@ -1,4 +1,4 @@
-"""What theory says about the errors of every structure: exact covariances of many ranges at once.
+"""The theory of every structure's errors: exact covariances of many ranges at once.
 
 Errors are against the records' own counts. For the local structures that is the error given the sample:
 the variance of docs/mathematics.md's rule, which includes the drawing of the sample, less that drawing.
@@ -23,8 +23,11 @@ from ..server.mechanisms.tree import least_squares as hierarchy
 class Law:
     """The law of the errors of several ranges: means (not 0 for a biased estimator) and covariance.
 
-    bias: shape (ranges,); covariance: shape (ranges, ranges); in counts and counts². tails: what the noise's
-    fourth cumulant adds to the variance of the mean squared error, 0 for normal errors.
+    Attributes:
+        bias: In counts, shape (ranges,).
+        covariance: In counts², shape (ranges, ranges).
+        tails: What the noise's fourth cumulant adds to the variance of the mean squared error, 0 for normal
+            errors.
     """
 
     bias: Floats
@@ -59,20 +62,23 @@ class Law:
 
 
 def indicator(domain: int, lo: Ints, hi: Ints) -> Floats:
-    """Weights of the ranges on the indices, shape (domain, ranges)."""
+    """Return the weights of the ranges on the indices, shape (domain, ranges)."""
     at = np.arange(domain)[:, None]
     return ((at >= lo) & (at < hi)).astype(np.float64)
 
 
 def laplace_law(variance: float, parts: Sequence[Floats]) -> Law:
-    """Weighted sums of independent discrete Laplace numbers, whose excess kurtosis is 3 + 1 / variance."""
+    """Return the law of weighted sums of independent discrete Laplace numbers.
+
+    Their excess kurtosis is 3 + 1 / variance.
+    """
     covariance = variance * sum((r.T @ r for r in parts), np.zeros((parts[0].shape[1],) * 2))
     squares = sum(float(np.sum(np.mean(r * r, axis=1) ** 2)) for r in parts)
     return Law(np.zeros(len(covariance)), covariance, (3 + 1 / variance) * variance**2 * squares)
 
 
 def tree_weights(experiment: Experiment, weights: Floats) -> list[Floats]:
-    """Weights on each level's estimates of what the estimator answers, by the least squares that it uses."""
+    """Return the weights of the estimator's answers on each level's estimates, by its least squares."""
     mechanism = mechanism_of(experiment)
     assert isinstance(mechanism, SupportMechanism)
     tree = mechanism.tree([level.weight for level in experiment.levels])
@@ -84,9 +90,15 @@ def channel_law(
 ) -> Law:
     """Return the law of n Σ_l parts[l] · (estimates of level l - the records' own shares of its nodes).
 
-    ran: the channel that made the reports; believed: the one that the estimator inverts; parts: per level,
-    shape (nodes, ranges); unused: share of reports that say nothing. Exact but for the least squares'
-    weights, which take the expected instead of the true number of reports of each level.
+    It is exact except for the least squares' weights, which take the expected instead of the true number of
+    reports of each level.
+
+    Args:
+        ran: The channel that made the reports.
+        believed: The one that the estimator inverts.
+        counts: Records of each day, shape (days,).
+        parts: Per level, shape (nodes, ranges).
+        unused: Share of reports that carry no information.
     """
     n, domain, count = int(counts.sum()), len(counts), parts[0].shape[1]
     shares = counts / n
@@ -104,7 +116,7 @@ def channel_law(
         w = butterfly.class_weights(level, r) * scale
         w -= law_of_codes @ w
         second += (w.T * law_of_codes) @ w / chance
-        # What a value adds to the answer on average, whatever the level's code: own support and others'.
+        # A value's mean contribution to the answer, whatever the level's code: its own support and others'.
         own = (true.p - true.q) * scale * r
         base = (true.q - used.q) * scale * r.sum(axis=0)
         by_value += np.repeat(own, level.width, axis=0)[:domain] + base

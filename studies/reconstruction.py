@@ -1,9 +1,9 @@
-"""What an attacker gets who may ask a curator as often as he likes.
+"""What an attacker learns who may ask a curator as often as he likes.
 
-Two targets. A column of yes and no, one of each record, where he wants the records; and counts of days,
-where he wants the counts. Three guards, all of which say the same ε:
+There are two targets: a column of yes and no, one of each record, where he wants the records; and counts of
+days, where he wants the counts. There are three defences, all with the same nominal ε:
 
-* a curator who draws noise anew for each question and counts ε for each question alone;
+* a curator who draws new noise for each question and counts ε for each question alone;
 * a curator who draws noise once for every node of a tree and keeps it: all questions together cost ε;
 * boards, which report once and are never asked again.
 
@@ -49,7 +49,7 @@ _WORDS: dict[Attack, str] = {
     "kept": "noise drawn once and kept",
     "boards": "reports of boards",
 }
-_ONCE: tuple[Attack, ...] = ("kept", "boards")  # the same answers, or none, however often one asks
+_ONCE: tuple[Attack, ...] = ("kept", "boards")  # the same answers, or none, however often he asks
 
 
 def attack_label(attack: Attack) -> str:
@@ -58,19 +58,27 @@ def attack_label(attack: Attack) -> str:
 
 
 def column(records: int = RECORDS) -> Counts:
-    """Yes and no of real records, 1 and 0: which days of 2013 had more flights than the median of them."""
+    """Return yes and no of real records, 1 and 0: which days of 2013 had more flights than their median."""
     counts = flights().cut(records).counts
     return (counts > np.median(counts)).astype(np.int64)
 
 
 def study(epsilon: float, context: RunContext, runs: int = RUNS) -> list[Row]:
-    """Run all attacks on the context's workers; epsilon in nats. Without a seed noise comes from OpenDP.
+    """Run all attacks on the context's workers.
 
-    A row is what an attacker has after so many questions in all. target: "records", the share of them that he
-    gets right, or "days", the root mean square error of a day's count. spent: ε of all answers together, by
-    basic composition, in nats. measured: mean over the runs; uncertainty: its standard error; predicted: by
-    theory, for these very records. Raises StudyError for an ε that is out of range, NoiseError where OpenDP
-    is not installed.
+    A row has an attacker's knowledge after so many questions in all. target is "records", the share of them
+    that he gets right, or "days", the root mean square error of a day's count. spent is the ε of all answers
+    together, by basic composition, in nats. measured is the mean over the runs, uncertainty its standard
+    error, and predicted the theoretical value for these very records.
+
+    Args:
+        epsilon: In nats.
+        context: The workers and the seed; without a seed noise is from OpenDP.
+        runs: The number of runs.
+
+    Raises:
+        StudyError: If ε is out of range.
+        NoiseError: If OpenDP is not installed.
     """
     check_epsilon(epsilon * MICRO, StudyError, original=epsilon)
     if context.seed is None:
@@ -130,7 +138,7 @@ def _root_mean_square(off: Floats) -> float:
 
 
 def _right(estimates: Floats, bits: Counts) -> float:
-    """Share of records that are guessed right; an estimate of 1/2 is half a right guess."""
+    """Return the share of records guessed right; an estimate of 1/2 counts as half a right guess."""
     return float(np.mean(np.where(estimates == 0.5, 0.5, (estimates > 0.5) == (bits == 1))))
 
 
@@ -151,7 +159,7 @@ def _repeated(target: Target, truth: Counts, epsilon: float, source: NoiseSource
 def averaged_right(epsilon: float, times: int) -> float:
     """Return how often the mean of these answers about one record, each of ε, is on the right side of 1/2.
 
-    Exact, by the law of the sum of discrete Laplace numbers; about Φ(√times / 2σ).
+    It is exact, by the law of the sum of discrete Laplace numbers; about Φ(√times / 2σ).
     """
     reach = 1 << max(10, math.ceil(math.log2(24 * math.sqrt(times * noise_variance(1, epsilon)) + times)))
     law = np.fft.irfft(
@@ -162,7 +170,7 @@ def averaged_right(epsilon: float, times: int) -> float:
 
 
 def _characteristic(t: Floats, epsilon: float) -> Floats:
-    """Characteristic function of discrete Laplace noise of scale 1 / ε."""
+    """Return the characteristic function of discrete Laplace noise of scale 1 / ε."""
     a = math.exp(-epsilon)
     return (1 - a) ** 2 / (1 - 2 * a * np.cos(t) + a * a)
 
@@ -228,8 +236,8 @@ def _kept_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[fl
 def kept_right(structure: CentralHierarchy, records: int, epsilon: float) -> float:
     """Return how often a record's estimate is on the right side of 1/2, averaged over records.
 
-    By inversion of the error's characteristic function (Gil-Pelaez 1951): the errors are sums of few
-    numbers, far from normal.
+    It is computed by inversion of the error's characteristic function (Gil-Pelaez 1951): the errors are sums
+    of few numbers, far from normal.
     """
     tree = structure.tree(records)
     weights = np.concatenate(transpose(tree, np.eye(records))[0])
@@ -262,7 +270,7 @@ def run(parameters: ReconstructionParameters, context: RunContext) -> StudyResul
     """Run all attacks."""
     check_epsilon(micro_nats(parameters.epsilon, StudyError), StudyError, original=parameters.epsilon)
     epsilon, outcomes = parameters.epsilon, study(parameters.epsilon, context, RUNS)
-    # What ε lets anybody get right who knows nothing before: e^ε / (1 + e^ε).
+    # What ε lets someone without prior knowledge get right: e^ε / (1 + e^ε).
     allowed, per_day = float(special.expit(epsilon)), float(flights().cut(DAYS).counts.mean())
     json = {"epsilon": epsilon, "records": RECORDS, "days": DAYS, "runs": RUNS, "allowed_share": allowed}
     output: list[TextTable | str] = []

@@ -44,7 +44,7 @@ class RogersFilter(Theorem):
         return above(mean_loss(history) + spread.sqrt())
 
 
-@lru_cache(maxsize=4)  # searches for a total ask again and again
+@lru_cache(maxsize=4)  # searches for a total call this again and again
 def mean_loss(history: History) -> Decimal:
-    """½Σε_i(e^{ε_i} - 1) in nats: what reports of these ε lose on average, at most."""
+    """Return ½Σε_i(e^{ε_i} - 1) in nats, the largest mean loss of reports of these ε."""
     return sum((n * x * (x.exp() - 1) / 2 for x, n in history.nats), Decimal(0))

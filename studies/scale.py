@@ -52,7 +52,7 @@ _NUMBERS = (*(name for name, _ in _ROWS.values()), "regions", "brokers", "aggreg
 
 
 def run(parameters: ScaleParameters, context: RunContext) -> StudyResult:
-    """Work out a fleet's needs with each set-up, and the smallest set-up that suffices."""
+    """Compute a fleet's needs with each set-up, and the smallest set-up that suffices."""
     fleet = Fleet(
         parameters.boards,
         parse_duration(parameters.every),
@@ -110,7 +110,7 @@ def _breaks(fleet: Fleet, chosen: Needs, machine: Machine) -> str:
     at = breaks_at(fleet, chosen.setup, machine)
     if at is None:
         return f"breaks first: nothing, up to {MOST_BOARDS:,} boards"
-    unit = 10 ** max(len(str(at[0])) - 2, 0)  # two digits: a model knows no more
+    unit = 10 ** max(len(str(at[0])) - 2, 0)  # two digits: a model is not more precise
     of = "one region's " if chosen.regions > 1 else ""
     return f"breaks first: {of}{at[1].what}, at some {at[0] // unit * unit:,} boards; then {at[1].then}"
 

@@ -1,10 +1,10 @@
 """Statistics of a release drawn from a known universe, and how far changing k records moves them.
 
-A universe is N records, numbers; a release holds n of them. Empirical
-sensitivities are over this universe, not over all imaginable data:
+A universe is N records, numbers; a release holds n of them. Empirical sensitivities are over this universe,
+not over all imaginable data:
 
-    bounded     the most that two releases of n differ by, of which at most k records are others
-    unbounded   the most that a release of n differs by from one of k records fewer, or k more
+    bounded     the largest difference of two releases of n that differ in at most k records
+    unbounded   the largest difference of a release of n to one with k records fewer, or k more
 
 sum, mean, count, min, max and percentiles have them in closed form, whatever the size. Anything else is
 enumerated while that is feasible: releases of 5 of 20 records with one changed are 1.2 million pairs.
@@ -31,7 +31,12 @@ _CHUNK = 1_000_000
 
 @dataclass(frozen=True)
 class ReleaseStatistic:
-    """A number for a release. rows: shape (releases, n) to (releases,). share: of an order statistic."""
+    """A number for a release.
+
+    Attributes:
+        rows: A function from shape (releases, n) to (releases,).
+        share: Of an order statistic.
+    """
 
     name: str
     rows: Callable[[Floats], Floats]
@@ -52,11 +57,13 @@ NAMES = (*_PLAIN, "p0 to p100", "module:function")
 
 
 def statistic(name: str) -> ReleaseStatistic:
-    """Return a statistic by name: one of NAMES.
+    """Return a statistic by name: one of NAMES, or module:function.
 
-    variance is that of the release itself (divided by n). p25 is the 25th percentile, linear between
-    records. module:function is a function of one's own, from a 1-D array of sorted records to a number.
-    DisclosureError where there is none.
+    variance is that of the release itself (divided by n). p25 is the 25th percentile, linear between records.
+    A custom function takes a 1-D array of sorted records and returns a number.
+
+    Raises:
+        DisclosureError: If there is no such statistic.
     """
     if name in _PLAIN:
         return _PLAIN[name]
@@ -103,10 +110,11 @@ def _few(release: Floats) -> str:
 
 @dataclass(frozen=True)
 class Universe:
-    """All records there are, sorted, shape (N,), and how many of them a release holds.
+    """All records, sorted, shape (N,), and how many of them a release holds.
 
-    DisclosureError for a universe of none or one, a record that is not a finite number, or a size outside
-    1 to N - 1 (there would be one possible world, and nothing to hide).
+    Raises:
+        DisclosureError: If there are fewer than two records, one is not a finite number, or the size is
+            outside of 1 to N - 1 (there would be one possible world, and nothing to hide).
     """
 
     records: Floats
@@ -133,7 +141,7 @@ class Universe:
 
 
 def check_distance(universe: Universe, k: int) -> int:
-    """Return k, or raise DisclosureError where it is not from 1 to n."""
+    """Return k, or raise DisclosureError unless it is from 1 to n."""
     if isinstance(k, bool) or not hasattr(k, "__index__") or not 1 <= k <= universe.size:
         raise DisclosureError(f"a distance of 1 to {universe.size} records fits this release, not {k}")
     return int(k)
@@ -145,7 +153,8 @@ def check_distance(universe: Universe, k: int) -> int:
 def bounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
     """Return the largest difference of two releases that differ in at most k records.
 
-    DisclosureError where k is out of range, or where it would have to be enumerated and is too much.
+    Raises:
+        DisclosureError: If k is out of range, or there are too many releases to enumerate.
     """
     k = min(check_distance(universe, k), len(universe.records) - universe.size)
     x, n = universe.records, universe.size
@@ -168,7 +177,10 @@ def unbounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
     """Return the largest difference of a release to one with k records fewer, or k more if they exist.
 
     A release that loses all its records has a sum and a count of 0, and no other statistic; then only k more
-    count. DisclosureError as for `bounded`, and where there is neither.
+    count.
+
+    Raises:
+        DisclosureError: As for bounded(), and if there is neither.
     """
     k, x, n = check_distance(universe, k), universe.records, universe.size
     sizes = [m for m in (n, n + k) if m <= len(x)]
@@ -205,8 +217,10 @@ def spread(query: ReleaseStatistic, universe: Universe) -> float:
 def world_values(query: ReleaseStatistic, universe: Universe) -> Floats:
     """Return the statistic of every possible release, shape (C(N, n),).
 
-    One record left out is closed-form for all but functions of one's own; all else is enumerated.
-    DisclosureError where that is too much.
+    With one record left out it is in closed form, except for custom functions; everything else is enumerated.
+
+    Raises:
+        DisclosureError: If there are too many releases to enumerate.
     """
     x, n = universe.records, universe.size
     if n == len(x) - 1 and not query.own:
@@ -216,7 +230,10 @@ def world_values(query: ReleaseStatistic, universe: Universe) -> Floats:
 
 
 def _mean_gap(x: Floats, n: int, k: int) -> float:
-    """mean(w) - mean(K) = k/n (mean(R) - mean(K)), R the k records that go: R and K from opposite ends."""
+    """Return the largest mean(w) - mean(K) = k/n (mean(R) - mean(K)), R the k records that leave.
+
+    R and K are from opposite ends.
+    """
     remaining = n - k
     up = x[-k:].mean() - x[:remaining].mean()
     down = x[-remaining:].mean() - x[:k].mean()
@@ -249,8 +266,8 @@ def _variance_gap(x: Floats) -> float:
 def _order_gap(x: Floats, union: int, low: tuple[int, int], high: tuple[int, int], share: float) -> float:
     """Return the largest gap of an order statistic between two windows of `union` sorted records.
 
-    Every order statistic of a subset grows when its records do: so the two releases are windows, the lowest
-    and the highest records of their union, and only the union is left to choose. The gap is linear in at most
+    Every order statistic of a subset grows with its records: so the two releases are windows, the lowest and
+    the highest records of their union, and only the union is left to choose. The gap is linear in at most
     four of its records, u_p = x[p + s_p] with slacks s in [0, N - union] that never fall: the maximum over
     slacks is found position by position.
     """
@@ -315,7 +332,7 @@ def format_count(n: int) -> str:
 
 
 def _releases(count: int, n: int) -> Iterator[Ints]:
-    """All n of count positions, sorted, in blocks of rows."""
+    """Yield all choices of n of count positions, sorted, in blocks of rows."""
     rows = itertools.combinations(range(count), n)
     most = max(1, _CHUNK // n)
     while block := list(itertools.islice(rows, most)):

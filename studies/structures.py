@@ -1,10 +1,10 @@
 """Four ways to answer ranges privately, and the law of each one's errors.
 
 `CentralFlat` and `CentralHierarchy` trust a curator who adds noise to counts. The noise is drawn once for
-each node and kept: drawn anew for each question, it would average out and protect nobody. `LocalFlat` and
-`LocalHierarchy` are what boards do, through the shipped channel, oracle and estimator. How many report is
-public; each value is protected whatever the others do (neighbours: one replaced). README.md says
-which to compare.
+each node and kept: new noise for each question would average out and protect nobody. `LocalFlat` and
+`LocalHierarchy` are what boards do, through the shipped channel, oracle and estimator. The number of reports
+is public; each value is protected whatever the others do (neighbours: one replaced). README.md says which to
+compare.
 """
 
 from collections.abc import Sequence
@@ -33,14 +33,15 @@ _FANOUTS = range(2, 33)
 
 
 class StructureError(HushmoteError):
-    """Counts, an ε or a range that do not fit; the text says what would."""
+    """Counts, an ε or a range do not fit; the text says what would."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Private estimates of all ranges; drawn once, so that asking again tells nothing new.
+    """Private estimates of all ranges; drawn once, so that asking again reveals nothing new.
 
-    prefix: estimated counts of the indices below 0, 1, ..., domain; shape (domain + 1,).
+    Attributes:
+        prefix: Estimated counts of the indices below 0, 1, ..., domain; shape (domain + 1,).
     """
 
     prefix: Floats
@@ -55,9 +56,10 @@ class Fitted:
     @overload
     def answer(self, lo: npt.NDArray[np.integer], hi: npt.NDArray[np.integer]) -> Floats: ...
     def answer(self, lo: int | npt.NDArray[np.integer], hi: int | npt.NDArray[np.integer]) -> float | Floats:
-        """Estimated counts of the indices lo..hi-1: one number, or arrays of them.
+        """Return estimated counts of the indices lo..hi-1: one number, or an array of them.
 
-        Raises StructureError unless 0 <= lo <= hi <= domain.
+        Raises:
+            StructureError: Unless 0 <= lo <= hi <= domain.
         """
         check_ranges(self.domain, lo, hi)
         result = self.prefix[hi] - self.prefix[lo]
@@ -67,7 +69,8 @@ class Fitted:
 class Structure:
     """One way to answer ranges privately.
 
-    family: "central" or "local", and "flat" or "hierarchy".
+    Attributes:
+        family: "central" or "local", and "flat" or "hierarchy".
     """
 
     family: ClassVar[str]
@@ -75,11 +78,11 @@ class Structure:
 
     @property
     def central(self) -> bool:
-        """Return whether the structure trusts a curator."""
+        """Whether the structure trusts a curator."""
         return self.family.startswith("central")
 
     def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
-        """Spend ε (nats) on counts, integers of shape (domain,). Raises StructureError."""
+        """Spend ε (nats) on counts, integers of shape (domain,); raises StructureError."""
         raise NotImplementedError
 
     def law(self, counts: Counts, epsilon: float, lo: Counts, hi: Counts) -> ranges_theory.Law:
@@ -97,7 +100,7 @@ class Structure:
 
 
 def check_fanout(fanout: int) -> None:
-    """Raise StructureError unless a tree's fanout is 2 or more, or 0 for one that is chosen."""
+    """Raise StructureError unless a tree's fanout is 2 or more, or 0 to let theory choose it."""
     if fanout < 0 or fanout == 1:
         raise StructureError(f"fanout must be 2 or more, or 0 to choose, not {fanout}")
 
@@ -112,7 +115,7 @@ def check_ranges(domain: int, lo: int | npt.NDArray[np.integer], hi: int | npt.N
 
 
 def checked(counts: npt.ArrayLike, epsilon: float) -> Counts:
-    """Return counts as int64. Raises StructureError for those, or an ε, that do not fit."""
+    """Return counts as int64; raises StructureError for invalid counts or ε."""
     values = np.asarray(counts)
     if values.ndim != 1 or len(values) < 2 or values.dtype.kind not in "iu":
         raise StructureError("counts must be a row of at least 2 integers, one for each index")
@@ -124,7 +127,7 @@ def checked(counts: npt.ArrayLike, epsilon: float) -> Counts:
 
 
 def fitted(leaves: Floats | Counts) -> Fitted:
-    """Answers that are sums of the indices' estimates, shape (domain,)."""
+    """Return answers that are sums of the indices' estimates, shape (domain,)."""
     return Fitted(np.concatenate(([0.0], np.cumsum(leaves, dtype=np.float64))))
 
 
@@ -185,7 +188,7 @@ class CentralHierarchy(Structure):
 
     @property
     def public_root(self) -> bool:
-        """Return whether the number of records is public."""
+        """Whether the number of records is public."""
         return self.neighbours is NeighbourRelation.replaced
 
     def tree(self, domain: int) -> hierarchy.Tree:
@@ -197,7 +200,7 @@ class CentralHierarchy(Structure):
         return len(tree.nodes) * self.neighbours.sensitivity
 
     def node_variance(self, tree: hierarchy.Tree, epsilon: float) -> float:
-        """Variance of one node's count."""
+        """Return the variance of one node's count."""
         return noise_variance(self.sensitivity(tree), epsilon)
 
     def plan(self, domain: int, epsilon: float) -> str:
@@ -214,7 +217,7 @@ class CentralHierarchy(Structure):
         noise = source.noise.draw(sum(tree.nodes), self.sensitivity(tree), epsilon)
         parts = np.split(noise, np.cumsum(tree.nodes)[:-1])
         noisy = [(c + z).astype(float) for c, z in zip(node_counts(tree, counts), parts, strict=True)]
-        # Where the root is private its level takes no part of what is missing: solve() ignores the 0.
+        # A private root's level takes no part of the difference: solve() ignores the 0.
         root = float(counts.sum()) if self.public_root else 0.0
         return fitted(hierarchy.solve(tree, noisy, root)[-1])
 
@@ -236,8 +239,8 @@ def _tree(domain: int, fanout: int, public_root: bool) -> hierarchy.Tree:
 def with_private_root(tree: hierarchy.Tree, variance: float) -> hierarchy.Tree:
     """Return the same least squares if the root is only an estimate, with that variance.
 
-    The root becomes a level of one node, which weighs its own estimate against its children's sum and
-    takes no share (0) of what the known root of hierarchy.solve() is off.
+    The root becomes a level of one node, which weighs its own estimate against its children's sum and takes
+    no share (0) of the error of hierarchy.solve()'s known root.
     """
     children = float(tree.variance[0].sum())
     own = np.array([children / (children + variance)])
@@ -252,7 +255,7 @@ def with_private_root(tree: hierarchy.Tree, variance: float) -> hierarchy.Tree:
 
 @cache
 def best_fanout(domain: int, public_root: bool, fanouts: Sequence[int] = _FANOUTS) -> int:
-    """Fanout of least mean variance over all ranges, for noise of a scale proportional to the levels."""
+    """Return the fanout of least mean variance over all ranges, for noise proportional to the levels."""
 
     def mean(fanout: int) -> float:
         tree = _tree(domain, fanout, public_root)
@@ -283,7 +286,7 @@ class LocalStructure(Structure):
         return ranges_theory.channel_law(experiment, experiment, counts, parts)
 
     def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
-        """One report of every record, and the shipped estimate of the counts."""
+        """Make one report of every record, and return the shipped estimate of the counts."""
         counts = checked(counts, epsilon)
         experiment = self.experiment(len(counts), epsilon)
         histogram = vectorised.histogram(experiment, counts, source.rng)

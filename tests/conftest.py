@@ -74,7 +74,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store_url(request: pytest.FixtureRequest, tmp_path) -> str:
-    """The URL of a store that is not made yet, in SQLite and in PostgreSQL."""
+    """Provide the URL of a store that is not made yet, in SQLite and in PostgreSQL."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.sqlite'}"
     return request.getfixturevalue("postgres_url")
@@ -82,7 +82,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path) -> str:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """A new SQLite store with an open fleet, "open", and its experiment "temp"."""
+    """Provide a new SQLite store with an open fleet, "open", and its experiment "temp"."""
     with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
         add_fleet(store)
         yield store

@@ -2,9 +2,9 @@
 
     .venv/bin/python tools/check_dashboards.py
 
-It needs node and npm, and fetches two packages into a folder that it removes. The types know every field of a
-dashboard, of its variables, and of the options of the panels that we use; they do not know whether a query or
-a transformation makes sense.
+It needs node and npm, and fetches two packages into a folder that it removes. The types cover every field of
+a dashboard, of its variables, and of the options of the panels that we use; they do not show whether a query
+or a transformation makes sense.
 """
 
 import subprocess

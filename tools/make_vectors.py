@@ -1,7 +1,7 @@
 """Write vectors.json: the values that every client must compute, and the inputs that it must reject.
 
 vectors_further.json has the same for mechanisms and types in separate files, and for `missing`;
-vectors_questions.json has what consent applies to under "ask": "each", which files beside the client compute.
+vectors_questions.json has what consent covers under "ask": "each", which files beside the client compute.
 
 Run `python tools/make_vectors.py` from the repository's root. Every expected value comes from
 reference_board.py, not from the client. The file is JSON with one case per line, so that a board can read it
@@ -374,8 +374,8 @@ def signatures() -> list[dict[str, Any]]:
 def withdrawals() -> list[dict[str, Any]]:
     """Return retained messages that may withdraw the experiment e, the previous serial, and whether they do.
 
-    They are among the cases that need files beside the client, since ldp_p256.py is one. key: None in an open
-    fleet.
+    They are among the cases that need files beside the client, since ldp_p256.py is one. The key is None in
+    an open fleet.
     """
     missing = "its signature is missing or wrong"
     newer = "a newer version was published"
@@ -609,7 +609,7 @@ def settings() -> list[dict[str, Any]]:
 
 
 def questions() -> list[dict[str, Any]]:
-    """Return what consent to each experiment applies to; null if its fields cannot be read."""
+    """Return what consent to each experiment covers; null if its fields cannot be read."""
     odd = [
         ' { "name" : "r" , "of":[ {"b":-0,"a":[ ]} , { } ],"epsilon": 4294967294} ',
         '{"epsilon":1,"B":1,"a":2,"AB":3,"A":4,"":5,"aa":6}',

@@ -42,9 +42,10 @@ log = logging.getLogger(__name__)
 class PageAccess:
     """An ASGI application that passes admitted readers to another one.
 
-    tokens     None on loopback
-    public     the statement that anyone may read, or None
-    audit_log  records who opened the page
+    Args:
+        tokens: The valid tokens; None on loopback.
+        public: The statement that anyone may read, or None.
+        audit_log: Records who opened the page.
     """
 
     def __init__(

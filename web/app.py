@@ -166,8 +166,6 @@ async def _open_fleet(page: Page) -> str | None:
 
 
 def _mount_results(outer: FastAPI, page: Page) -> None:
-    """Mount the current result documents, in the form of `hushmote serve --publish`."""
-
     @outer.get("/api/{fleet}/{name}.json")
     async def _(fleet: str, name: str) -> Response:
         if page.settings.fleet not in (None, fleet):

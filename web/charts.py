@@ -24,7 +24,11 @@ def register() -> None:
 def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, stacked: bool = False) -> None:
     """Show texts in rows, the first of each being its name; a table wider than the page scrolls.
 
-    If `stacked`, each text has its own line on a narrow screen, after its column's head.
+    Args:
+        label: Describes the table for screen readers.
+        heads: The columns' heads.
+        rows: The texts.
+        stacked: On a narrow screen, each text has its own line, after its column's head.
     """
     shape = "numbers stacked" if stacked else "numbers"
     with ui.element("div").classes(shape).props('tabindex="0" role="region"') as region:

@@ -177,7 +177,6 @@ class FleetView:
                 self._rejects[fleet.name] = tag("p", "")
 
     def _say_health(self, store_overview: StoreOverview) -> None:
-        """Show the status line, and each fleet's rejected reports."""
         aggregator, number = self._page.aggregator, partial(self._reader.number, digits=0)
         for fleet in store_overview.fleets:
             label = self._rejects[fleet.name]
@@ -218,7 +217,6 @@ def _chosen(store_overview: StoreOverview, fleet: str | None) -> StoreOverview:
 
 
 def _steps() -> None:
-    """Show the steps to a first experiment."""
     heading("Three steps to a first answer", 2)
     with ui.element("ol").classes("steps"):
         for words, command in _STEPS:

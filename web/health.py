@@ -9,7 +9,11 @@ _TURN_S = 2.0
 
 
 class AskedAggregator:
-    """`health` is the last answer; None before the first, and if there is no URL to ask."""
+    """The aggregator's health, asked again and again.
+
+    Attributes:
+        health: The last answer; None before the first, and if there is no URL to ask.
+    """
 
     def __init__(self, url: str | None, changed: Callable[[], None]) -> None:
         self._url = url

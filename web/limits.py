@@ -126,7 +126,6 @@ class Drawing:
         await application(scope, receive, send)
 
     def _may_draw(self) -> bool:
-        """Return whether one more page may be drawn now."""
         _forget_unseen()
         now_s = time.monotonic()
         self._pages = min(PAGES_AT_ONCE, self._pages + (now_s - self._since_s) * PAGES_PER_S)

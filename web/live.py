@@ -30,10 +30,11 @@ _MOST_REST_S = 5.0
 class LiveStore:
     """One store for all readers of the page.
 
-    state  its condition and version, see StoreState
-    at     time of its last observed change
-
     All methods must be called in the event loop's thread.
+
+    Attributes:
+        state: Its condition and version, see StoreState.
+        at: Time of its last observed change.
     """
 
     def __init__(self, url: str) -> None:

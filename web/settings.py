@@ -16,15 +16,16 @@ DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9419
 class PageSettings:
     """The page's address and content.
 
-    store       URL of the store, which is only read
-    host, port  where it listens
-    fleet       the one fleet that is shown, or None for all
-    aggregator  URL of the aggregator's HTTP endpoint, or None if it is not monitored
-    tokens      required from readers, or None if only this machine's readers are admitted
-    door        the HTTP door as an ASGI application, or None: then the board counts in the browser
-    policy      of the boards' firmware, for their remaining budgets, or None if it is unknown
-    statement   the public statement, as document.read_public() returns it, or None
-    audit_log   records who opened the page, or None
+    Attributes:
+        store: URL of the store, which is only read.
+        host, port: Where it listens.
+        fleet: The one fleet that is shown, or None for all.
+        aggregator: URL of the aggregator's HTTP endpoint, or None if it is not monitored.
+        tokens: Required from readers, or None if only this machine's readers are admitted.
+        door: The HTTP door as an ASGI application, or None: then the board counts in the browser.
+        policy: Of the boards' firmware, for their remaining budgets, or None if it is unknown.
+        statement: The public statement, as document.read_public() returns it, or None.
+        audit_log: Records who opened the page, or None.
     """
 
     store: str

@@ -28,13 +28,14 @@ _ARROWS = {"up": "▲", "down": "▼"}
 class Headline:
     """The answer to an experiment's first question, in the parts of a tile.
 
-    value      as text: "24%", "21.3 °C", "at least 95%"
-    of         the question's title: "24 °C and above"
-    direction  "up", "down" or ""
-    change     "Up from 15% before 13 Nov", "No change since 29 Oct", or "" if that is not known
-    badge      "certain" or "likely", or "" without a change
-    certainty  the same exactly: "about 1 in 40 by chance"
-    dates      of the value, with its interval: "21 to 27 Nov, 95% interval 17 to 30%"
+    Attributes:
+        value: As text: "24%", "21.3 °C", "at least 95%".
+        of: The question's title: "24 °C and above".
+        direction: "up", "down" or "".
+        change: "Up from 15% before 13 Nov", "No change since 29 Oct", or "" if that is not known.
+        badge: "certain" or "likely", or "" without a change.
+        certainty: The same exactly: "about 1 in 40 by chance".
+        dates: Of the value, with its interval: "21 to 27 Nov, 95% interval 17 to 30%".
     """
 
     value: str
@@ -143,7 +144,6 @@ class Tile:
         self._a_day.text = f"{self._number(a_day)} reports a day" if a_day else ""
 
     def _show_headline(self, of: Headline | None) -> None:
-        """Show the number and the change, or neither."""
         self._answer.set_visibility(of is not None)
         self._change.set_visibility(of is not None and bool(of.change))
         self._badge.set_visibility(of is not None and bool(of.badge))

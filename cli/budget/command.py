@@ -114,7 +114,7 @@ def compare(
 
 
 def _crowd(devices: int | None, domain: int | None, file: Path | None) -> tuple[int | None, ByEpsilon | None]:
-    """Return the number of devices in a histogram and their mechanism by ε; None where not given."""
+    """Return the number of devices in a histogram and their mechanism by ε, each None if not given."""
     if file is None:
         return devices, None if domain is None else choose_mechanism(check_domain(domain), AUTO)
     if domain is not None:

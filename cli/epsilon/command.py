@@ -117,7 +117,6 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
 
 
 def _answer(attacker: Attacker, risk: str, epsilon: float | None) -> RiskEpsilons | EpsilonBeliefs:
-    """Return the ε for a risk, or the beliefs for an ε."""
     if risk:
         if epsilon is not None:
             raise UsageError("give either --risk or --epsilon: the command computes the other")
@@ -132,7 +131,6 @@ def _answer(attacker: Attacker, risk: str, epsilon: float | None) -> RiskEpsilon
 
 
 def _load_values(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats]:
-    """Return the values, the mechanism by ε, and the prior over the values."""
     name, stored, fleet = prior.rpartition("@")
     number, _, mechanism = what.partition(":")
     bare = number.isascii() and number.isdecimal()
@@ -173,9 +171,9 @@ def _require_listable(experiment: Experiment) -> Experiment:
 def _prior_from_text(text: str, experiment: Experiment, bare: bool = False) -> Floats:
     """Return the prior that a text names, shape (domain,).
 
-    "uniform"; probabilities with commas between them, which sum to 1; FILE.csv:COLUMN, the readings of a
-    column; or a simulated population such as zipf:1.2, normal:21:3, weights:5:3:2. bare: the experiment
-    stands only for a number of values, without readings. Raises DisclosureError or PopulationError.
+    The text is "uniform"; probabilities separated by commas, which sum to 1; FILE.csv:COLUMN, the readings of
+    a column; or a simulated population such as zipf:1.2, normal:21:3, weights:5:3:2. With `bare`, the
+    experiment stands only for a number of values, without readings.
     """
     if text == "uniform":
         return uniform(experiment.domain)
@@ -198,8 +196,12 @@ def _prior_from_text(text: str, experiment: Experiment, bare: bool = False) -> F
 def _stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:
     """Return an experiment of a store and the prior from its reports: shares of 0 or more that sum to 1.
 
-    All versions with the same values as the newest one are pooled. Raises UsageError for an unknown fleet or
-    name, NotAnswered if the experiment has no shares, EstimateError for fewer than 2 reports.
+    All versions with the same values as the newest one are pooled.
+
+    Raises:
+        UsageError: If the fleet or name is unknown.
+        NotAnswered: If the experiment has no shares.
+        EstimateError: If there are fewer than 2 reports.
     """
     selected = Facts(store).selected(Selection(name, fleet))
     newest = _require_listable(selected.versions[-1].experiment)

@@ -24,7 +24,6 @@ def describe(answer: RiskEpsilons | EpsilonBeliefs) -> str:
 
 
 def _describe_choice(choice: RiskEpsilons) -> str:
-    """Describe the ε for a risk, and what it means."""
     allowed, reports = choice.allowed, choice.reports
     if allowed.total is None:
         return "Any ε will do: no report can take a belief that far."
@@ -58,7 +57,6 @@ def _allowed(row: BudgetRow) -> float:
 
 
 def _describe_view(view: EpsilonBeliefs) -> str:
-    """Describe an attacker's belief in the most exposed value after reports of an ε."""
     first, epsilon = view.beliefs[0], view.experiment.epsilon / MICRO
     before, after = chance(first.prior), chance(first.posterior, up=True)
     text = f"{first.name}: an attacker who thought {before} thinks at most {after} after one report"

@@ -133,7 +133,6 @@ def sign_file(
 
 
 def _load_to_add(file: Path) -> tuple[bytes, datetime.date, Description, SignedExperiment | None]:
-    """Return the payload, last day, description and signatures to add from a file."""
     if file.suffix == ".json":
         signed = signed_file.load_signed(file)
         return signed.payload, signed.expires, signed.description, signed

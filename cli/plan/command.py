@@ -38,7 +38,6 @@ def plan_command(input: str | None, output: list[Path] | None, as_json: bool, **
 
 
 def _request_parameters() -> Iterator[inspect.Parameter]:
-    """Yield an option for each field of PlanRequest."""
     kinds = get_type_hints(PlanRequest)
     for field in dataclasses.fields(PlanRequest):
         kind, kinds_of_values = kinds[field.name], get_args(kinds[field.name])

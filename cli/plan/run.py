@@ -97,7 +97,6 @@ def run(request: PlanRequest, column: str | None, output_paths: list[Path] | Non
 
 
 def _trial(plan_answer: PlanAnswer, proposal: Proposal) -> "Trial":
-    """Simulate the planned fleet with the readings that the plan is based on."""
     from .trial import try_plan  # the simulator takes a second to load
 
     column = proposal.population.rpartition(":")[2]
@@ -105,7 +104,6 @@ def _trial(plan_answer: PlanAnswer, proposal: Proposal) -> "Trial":
 
 
 def _files(output_paths: list[Path] | None, request: PlanRequest) -> tuple[Path, ...]:
-    """Return the files to write; raise UsageError or PlanError if one cannot be written."""
     paths, reading = output.check_paths(output_paths, EXPERIMENT, *output.PICTURES), reading_of(request)
     number = not reading.yes_no and not reading.labels
     if number and reading.low is None and any(path.suffix.lower() == EXPERIMENT for path in paths):

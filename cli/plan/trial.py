@@ -28,6 +28,11 @@ class Trial:
 
 
 def try_plan(file_text: str, population: str) -> Trial:
-    """Simulate the fleet of an experiment file's text; population: as `hushmote simulate` takes it."""
+    """Simulate the fleet of an experiment file's text.
+
+    Args:
+        file_text: The text.
+        population: As for `hushmote simulate`.
+    """
     with progress("simulating", 1.0) as advance:
         return Trial(simulate(parse(file_text), population=population, advance=advance))

@@ -250,7 +250,6 @@ def _settings_path(device: str, folder: Path | None, out: Path | None) -> Path:
 
 
 def _network(opened: FleetFolder | None, broker: str, ca: Path | None, login: bool) -> Network:
-    """Return a board's network settings; raise UsageError for options that do not fit together."""
     if opened is None and login:
         raise UsageError("--password needs the fleet's folder: give --folder")
     if opened is None:
@@ -261,7 +260,6 @@ def _network(opened: FleetFolder | None, broker: str, ca: Path | None, login: bo
 
 
 def _fleet_keys(master_key: Path | None, open_fleet: bool) -> keys.FleetKeys | None:
-    """Return the keys of a fleet, or None for an open one; raise ProvisionError if they are missing."""
     fleet_keys = None if open_fleet else load_keys(master_key)
     if fleet_keys is None and not open_fleet:
         raise ProvisionError("give --master-key FILE for a fleet with keys, or --open for an open one")
@@ -301,7 +299,6 @@ def _at_broker(broker: str, ca: Path | None) -> Network:
 
 
 def _in_folder(folder: FleetFolder, broker: str, login: bool) -> Network:
-    """Return the network settings of a folder's boards; raise UsageError or FolderError."""
     fleet = folder.fleet
     try:
         names = set(provision.broker_names(broker))

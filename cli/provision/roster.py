@@ -192,7 +192,6 @@ def _store(url: str) -> Store:
 
 
 def _fleet_in(store: Store, fleet: str | None, folder: FleetFolder | None) -> str:
-    """Return the chosen fleet, which must be in the store."""
     return choose_fleet(store, fleet if folder is None else fleet_name(fleet, folder))
 
 
@@ -217,7 +216,6 @@ def _format_end(until: str | None) -> str:
 
 
 def _certificates(folder: FleetFolder) -> list[dict[str, Any]]:
-    """Return the purpose, names and end of each certificate."""
     certificates = [("ca", folder.certificate("broker/ca.pem"))]
     certificates += [("broker", certificate) for certificate in folder.broker_certificates()]
     certificates += [
@@ -236,8 +234,6 @@ def _certificates(folder: FleetFolder) -> list[dict[str, Any]]:
 
 
 def _boards(folder: FleetFolder | None, roster: dict[str, str]) -> list[dict[str, Any]]:
-    """Return a row per board: its state in the store, and its newest certificate or login."""
-
     def empty_row(device: str) -> dict[str, Any]:
         return {"device": device, "state": roster.get(device, "-"), "opens": "-", "until": None}
 

@@ -77,7 +77,6 @@ def rotate_command(
 
 
 def _renew(opened: FleetFolder, devices: Sequence[str], as_json: bool) -> None:
-    """Update boards' settings to the current keys, certificate and CA."""
     fleet_keys = load_keys(opened.master_file())
     paths = [provision.settings_path(check_device(d), opened.path / DEVICES) for d in devices]
     paths = paths or rotation.device_settings(opened)

@@ -154,7 +154,6 @@ def _has_password(store: str) -> bool:
 
 
 def _batch(texts: Sequence[str]) -> tuple[int, float]:
-    """Return the largest number of reports and of seconds per commit."""
     reports, seconds = BATCH_REPORTS, BATCH_S
     for text in texts:
         try:
@@ -170,7 +169,6 @@ def _batch(texts: Sequence[str]) -> tuple[int, float]:
 
 
 def _publication(text: str) -> Publication:
-    """Return the settings for publishing results from the text of --publish."""
     how, *more = text.split(",")
     announced = "home-assistant" in more
     prefix = os.environ.get(DISCOVERY, DISCOVERY_PREFIX) if announced else None
@@ -186,7 +184,6 @@ def _publication(text: str) -> Publication:
 
 
 def _client_id(connection: Connection, nats: bool, retire: bool) -> str:
-    """Return the client id; raise UsageError for settings that do not fit together."""
     name, share, protocol = connection.client_id, connection.share, connection.protocol
     if protocol not in PROTOCOLS:
         raise UsageError(f"protocol must be one of {', '.join(PROTOCOLS)}, not {protocol}")

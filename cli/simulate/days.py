@@ -21,7 +21,6 @@ DEVICES = 100_000
 
 
 def _course(options: SimulateOptions) -> tuple[Course, list[str]]:
-    """Return the course to simulate, and two lines that describe it."""
     days = DAYS if options.days is None else options.days
     definition = load(options.file)
     people, population = moving.choose_population(definition, options.population)
@@ -65,7 +64,6 @@ def fill_store(options: SimulateOptions, url: str) -> None:
 
 
 def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> None:
-    """Print rows of a window, its reports, the truth, and the estimate with its interval."""
     scale, unit = (1.0, definition.unit) if definition.type == "number" else (100.0, "%")
     headings = ("window", "reports", "truth", "estimate", "95% interval")
     heading = f"{title}{f', {unit}' if unit else ''}"
@@ -82,7 +80,6 @@ def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> N
 
 
 def _describe_calls(per_day: float) -> str:
-    """Describe how often a board calls report()."""
     if per_day == 1:
         return "each calls report() once a day"
     if per_day > 1:
@@ -91,7 +88,6 @@ def _describe_calls(per_day: float) -> str:
 
 
 def _describe_drift(definition: Definition, by: float) -> str:
-    """Describe how the truth moves."""
     if not by:
         return "the truth does not move"
     if definition.type == "number":

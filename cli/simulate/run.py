@@ -85,7 +85,13 @@ def run(options: SimulateOptions) -> None:
 
 
 def show(estimate: SimulatedEstimate, answers: Answers, file: Path | None) -> None:
-    """Print the result of a simulation; file: the experiment's file, if it has one."""
+    """Print the result of a simulation.
+
+    Args:
+        estimate: The simulation's result.
+        answers: The answers to its questions.
+        file: The experiment's file, if it has one.
+    """
     words.heading(estimate)
     if few := words.too_few(estimate, answers):
         tables.out.print(few, style="bold red")

@@ -119,7 +119,6 @@ def conclusion(estimate: SimulatedEstimate, file: Path | None, answers: Answers)
 
 
 def _planned(error: PlannedError) -> str:
-    """Describe the planned error and the measured one."""
     of = "% of the range" if error.mean else "points"
     planned, measured = (points(half, of) for half in (error.planned, error.measured))
     text = f"{planned} for the {error.question}, with as many reports. Measured: {measured}"

@@ -149,7 +149,6 @@ def verify(
 
 
 def _announce_key(text: str, fleet: str) -> bytes:
-    """Return the announce key from an option; raise UsageError, ProvisionError or MasterKeyError."""
     if _HEX.fullmatch(text):
         return bytes.fromhex(text)
     path = Path(text)

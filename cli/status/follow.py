@@ -58,7 +58,13 @@ class SnapshotReader:
         self._before: deque[tuple[float, dict[tuple[str, str], int]]] = deque()
 
     def read(self, store: Store, state: StoreState, facts: Facts | None = None) -> Snapshot:
-        """Return the current snapshot; facts: data already read from the store. Raises StoreError."""
+        """Return the current snapshot; raises StoreError.
+
+        Args:
+            store: The store.
+            state: The store's state.
+            facts: Data already read from the store.
+        """
         last = self._snapshot if store is self._store else None
         if last is None or last.overview is None or state.version != last.state.version:
             now = datetime.datetime.now(datetime.UTC)

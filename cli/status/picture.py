@@ -38,8 +38,10 @@ _Name = tuple[str, str]  # fleet, experiment
 class Snapshot:
     """The data to draw: the states of the store and the aggregator, and the store's contents if readable.
 
-    results, rates: by fleet and experiment; rates are reports per second, empty until they are known.
-    at: when the store was last read, UTC. where: the store's path, or its URL without the password.
+    Attributes:
+        results, rates: By fleet and experiment; rates are reports per second, empty until they are known.
+        at: When the store was last read, UTC.
+        where: The store's path, or its URL without the password.
     """
 
     state: StoreState
@@ -119,7 +121,6 @@ def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None
 
 
 def _due(due: Due) -> list[Text]:
-    """Return lines about the window to erase next and about overdue windows."""
     lines: list[Text] = []
     if due.time is not None:
         lines.append(Text(f"The next is {due.window}, on {due.time:%Y-%m-%d %H:%M} UTC.", "dim"))

@@ -33,7 +33,14 @@ _KINDS = {True: "keyed", False: "open"}
 
 
 def live(store: str, aggregator: str | None, once: str | Path | None, *, as_json: bool) -> bool:
-    """Draw a store's status until Ctrl-C, or return False without a terminal; once: a source read once."""
+    """Draw a store's status until Ctrl-C, or return False without a terminal.
+
+    Args:
+        store: The store.
+        aggregator: URL of the aggregator's endpoint, or None.
+        once: A source that is read only once, or None.
+        as_json: Whether JSON is asked for.
+    """
     url = None if aggregator is None else check_url(aggregator)
     if as_json or not show.out.is_terminal:
         return False
@@ -52,7 +59,16 @@ def run(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Print the status of a store and its boards; firmware: the boards' file with their policy."""
+    """Print the status of a store and its boards.
+
+    Args:
+        store: The store.
+        aggregator: URL of the aggregator's endpoint, or None.
+        broker: URL of the broker, for its boards' status, or None.
+        firmware: The boards' file with their policy, or None.
+        as_json: Print JSON.
+        verbose: Print more.
+    """
     url = None if aggregator is None else check_url(aggregator)
     board_policy = None if firmware is None else policy.read(firmware)
     facts = Facts(store)
@@ -92,7 +108,7 @@ def run(
 def _print(
     title: str, headings: Sequence[str], words: int, rows: Iterable[Iterable[object]], none: str = ""
 ) -> None:
-    """Print rows as a table whose first columns are words; none: the text to print if there are no rows."""
+    """Print rows as a table whose first columns are words, or the text `none` if there are no rows."""
     table = show.table(title, headings, range(words))
     for row in rows:
         table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
@@ -101,7 +117,6 @@ def _print(
 
 
 def _lines(facts: Facts) -> list[dict[str, Any]]:
-    """Return the accepted reports of each version of the experiments."""
     store, lines = facts.store, []
     versions, now = store.experiments(), datetime.datetime.now(datetime.UTC)
     retention = {(v.fleet, v.experiment.name): v.keep for v in sorted(versions, key=lambda v: v.serial)}
@@ -135,7 +150,6 @@ def _lines(facts: Facts) -> list[dict[str, Any]]:
 
 
 def _show_lines(lines: list[dict[str, Any]]) -> None:
-    """Print the accepted reports, both values of ε, and implausible versions."""
     key_columns = ("fleet", "experiment", "digest")
     rows = [
         [*(line[n] for n in key_columns), "yes" if line["current"] else "no"]
@@ -221,7 +235,6 @@ def _is_first_aggregator(path: Path) -> bool:
 
 
 def _show_boards(boards: list[dict[str, Any]]) -> None:
-    """Print the number of boards in each state, and the boards that need attention."""
     counts: dict[str, Counter[str]] = {}
     unhealthy = []
     for board in boards:

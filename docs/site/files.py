@@ -1,11 +1,11 @@
 """The site's files: the pages of docs/, and what they link to beside it.
 
-MkDocs knows one folder of pages. Here a page keeps its path from the project's folder, so that the links
+MkDocs supports one folder of pages. Here a page keeps its path from the project's folder, so that the links
 between docs/, benchmarks/ and the files at the top are the same on the site as in a clone.
 
-[a] [b] stays text, as elsewhere: mkdocstrings would take it for a link to a name of the code.
+[a] [b] stays text, as elsewhere: mkdocstrings would take it for a link to a name in the code.
 
-A comment stands for what a page has on the site alone: <!-- buttons --> makes the next line's links buttons,
+A comment marks content that only the site has: <!-- buttons --> makes the next line's links buttons,
 <!-- board --> is the board in the browser. Links to the notebook lead to a page that has its answers, too.
 """
 
@@ -60,7 +60,7 @@ _BOARD = (
 
 
 class PlainBrackets(Extension):
-    """Takes away what the plugin of mkdocstrings adds for brackets."""
+    """An extension that removes the bracket syntax of the mkdocstrings plugin."""
 
     def extendMarkdown(self, md: Markdown) -> None:
         md.inlinePatterns.deregister("mkdocs-autorefs", strict=False)
@@ -68,11 +68,12 @@ class PlainBrackets(Extension):
 
 @event_priority(-100)  # after the plugins
 def on_config(config: MkDocsConfig) -> None:
+    """Add PlainBrackets to the Markdown extensions."""
     config.markdown_extensions.append(PlainBrackets())  # pyright: ignore[reportArgumentType]
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Every file of PATTERNS in place of those of docs_dir; the theme's own stay."""
+    """Return every file of PATTERNS instead of those of docs_dir; the theme's own stay."""
     root = Path(config.config_file_path).parent
     paths = sorted({path for pattern in PATTERNS for path in root.glob(pattern) if path.is_file()})
     theme = [file for file in files if file.src_dir != config.docs_dir]
@@ -85,7 +86,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """What a page has on the site alone; links lead to the notebook's page, where it is not that itself."""
+    """Return a page with what only the site has; links lead to the notebook's page, except on that page."""
     del config, files
     if page.file.src_uri == _TOUR:
         return markdown
@@ -94,7 +95,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def _board_file(path: str, file: Path, config: MkDocsConfig) -> File:
-    """A file of the board in the browser, which stands in board/ with what it borrows from other folders."""
+    """Return a file of the board in the browser, which is in board/ with what it takes from other folders."""
     root = str(Path(config.config_file_path).parent)
     target = f"board/{path}"
     made = File(f"web/board/static/{path}", root, config.site_dir, config.use_directory_urls, dest_uri=target)
@@ -103,7 +104,7 @@ def _board_file(path: str, file: Path, config: MkDocsConfig) -> File:
 
 
 def _file(path: Path, config: MkDocsConfig) -> File:
-    """A file of the project; docs/ is the site's top, and a folder's README.md its index."""
+    """Return a file of the project; docs/ is the site's top, and a folder's README.md its index."""
     target = path.relative_to("docs") if path.parts[0] == "docs" else path
     if path.suffix == ".md":
         target = target.with_name("index.html" if path.stem == "README" else f"{path.stem}.html")

@@ -1,7 +1,7 @@
-"""examples/tour.ipynb with what it shows: run on the store of a demo, as a page in Markdown.
+"""examples/tour.ipynb with its outputs: run on the store of a demo, as a page in Markdown.
 
 Jupyter's converter and kernel would be twenty packages more. A cell here is a few lines of Python, and every
-answer knows how it is shown: as HTML, a picture, or text.
+answer can display itself: as HTML, a picture, or text.
 """
 
 import ast
@@ -23,11 +23,16 @@ _TOP = """*Run when this site was built, on the store that `make demo` leaves.
 [The notebook itself](tour.ipynb) is for Jupyter.*"""
 
 _STYLED = re.compile(r'<style scoped>.*?</style>|( border="1")? class="dataframe"')  # of pandas
-_KEPT_S = 86_400  # then answers may look otherwise
+_KEPT_S = 86_400  # by then answers may look different
 
 
 def page(notebook: Path, kept: Path) -> str:
-    """The notebook in Markdown, every cell run; kept: the folder that has the page of an earlier run."""
+    """Return the notebook in Markdown, every cell run.
+
+    Args:
+        notebook: The file.
+        kept: The folder that has an earlier run's page.
+    """
     digest = hashlib.sha256(notebook.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16]
     found = kept / f"tour-{digest}.md"
     if not found.is_file() or found.stat().st_mtime < time.time() - _KEPT_S:
@@ -66,7 +71,7 @@ def _parts(cells: list[dict[str, list[str]]]) -> Iterator[str]:
 
 
 def _shown(source: str, names: dict[str, object]) -> Iterator[str]:
-    """What Jupyter would show below a cell: what it prints, and the value of its last line."""
+    """Return what Jupyter would show below a cell: what it prints, and the value of its last line."""
     tree = ast.parse(source)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     value, printed = None, io.StringIO()

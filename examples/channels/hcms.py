@@ -15,7 +15,7 @@ _MOST_EXACT = 1 << 25  # pairs of values times hash functions, about 10 ns each
 
 
 def hadamard(values):
-    """The Hadamard transform of the last axis, whose length is a power of 2; not scaled."""
+    """Return the Hadamard transform of the last axis, whose length is a power of 2; not scaled."""
     values = np.asarray(values, float)
     width = values.shape[-1]
     high = 1 << (width.bit_length() - 1) // 2
@@ -25,7 +25,7 @@ def hadamard(values):
 
 
 class Sketch:
-    """Hash functions, each with a row of `width` cells, and the bit that a report tells of one of them."""
+    """Hash functions, each with a row of `width` cells; a report reveals a bit of one of them."""
 
     def __init__(self, hashes, width, threshold):
         self.hashes, self.width = hashes, width
@@ -35,13 +35,13 @@ class Sketch:
         self._polynomials = np.array([sketch_board.coefficients(i) for i in range(hashes)], np.uint64)
 
     def cells(self, items, row):
-        """The cell of each item under one hash function."""
+        """Return the cell of each item under one hash function."""
         a, b, c = self._polynomials[row]
         x, prime = np.asarray(items, np.uint64), np.uint64(sketch_board.PRIME)
         return ((((a * x + b) % prime * x + c) % prime) & np.uint64(self.width - 1)).astype(np.int64)
 
     def law(self, items, shares):
-        """Chance of each code where items have these shares, shape (items, n) to (codes, n)."""
+        """Return the chance of each code if items have these shares, shape (items, n) to (codes, n)."""
         total = shares.sum(axis=0)
         rows = []
         for row in range(self.hashes):
@@ -52,13 +52,13 @@ class Sketch:
         return np.concatenate(rows).reshape(self.codes, -1) / self.codes
 
     def weights(self, items, statistic):
-        """What a report of each code weighs in a sum of items' shares, shape (items, n) to (codes, n)."""
+        """Return the weight of each code in a sum of items' shares, shape (items, n) to (codes, n)."""
         return (self.law(items, statistic) * self.codes - statistic.sum(axis=0)) * (
             self.scale**2 * self.width / (self.width - 1)
         )
 
     def bias(self, items, statistic):
-        """The bias of sums of items' shares where every device holds one item, shape (items, n)."""
+        """Return the bias of sums of items' shares if every device holds one item, shape (items, n)."""
         together = np.zeros(statistic.shape)
         for row in range(self.hashes):
             places = self.cells(items, row), np.arange(len(items))
@@ -68,11 +68,11 @@ class Sketch:
         return off * (self.width / (self.width - 1)) - statistic
 
     def constant(self, statistic):
-        """What is taken off for items that share a cell."""
+        """Return what is subtracted for items that share a cell."""
         return -statistic.sum(axis=0) / (self.width - 1)
 
     def shares(self, counts, items):
-        """Apple's estimate of the share of each item, from the reports of each code."""
+        """Return Apple's estimate of the share of each item, from the reports of each code."""
         told = counts.reshape(self.hashes, self.width, 2)
         rows = hadamard(told[..., 0] - told[..., 1])
         means = np.zeros(len(items))
@@ -82,7 +82,7 @@ class Sketch:
         return (means - 1 / self.width) * self.width / (self.width - 1)
 
     def draw(self, items, rng):
-        """A code for each item, as the board draws it."""
+        """Return a code for each item, as the board draws it."""
         number = rng.integers(0, self.hashes, len(items))
         place = rng.integers(0, self.width, len(items))
         a, b, c = self._polynomials[number].T
@@ -158,9 +158,10 @@ class SketchDecoded(Decoded):
         return Spread.of(noise + bias**2 + chance, -2 * mean * noise / reports)
 
     def _collisions(self):
-        """The bias of each share in the implied population, and its mean square over other hash functions.
+        """Return each share's bias in the implied population, and its mean square over other hash functions.
 
-        The second has what the value's own hash functions add: the squares of what shares a cell with it.
+        The second adds the contribution of the value's own hash functions: the squares of what shares a cell
+        with it.
         """
         sketch, held = self.mechanism.sketch, self.implied
         items, hashes, width = np.arange(len(held)), sketch.hashes, sketch.width

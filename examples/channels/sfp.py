@@ -9,11 +9,11 @@ from hcms import Sketch
 
 from hushmote.server.mechanisms import Mechanism, Stratum, TextSearch
 
-_COMMON = 80  # pieces of each place that words are put together of
+_COMMON = 80  # pieces of each place from which words are assembled
 _MOST_WORDS = 100_000  # of one hash
-_SURE = 1.9  # standard deviations by which a piece is among them about 97 times in 100
+_SURE = 1.9  # in standard deviations: a piece is among them about 97 times in 100
 _CHANCE = 50  # random items for each word that is tried
-_INSIDE = "·"  # a letter inside a word that is not of the alphabet
+_INSIDE = "·"  # a letter inside a word that is not in the alphabet
 
 
 class FragmentPuzzle(Mechanism):
@@ -33,7 +33,7 @@ class FragmentPuzzle(Mechanism):
         self.sketch = Sketch(experiment.hashes, experiment.width, experiment.threshold)
 
     def fields(self):
-        """Those of the reading too, whose type is not one of the shipped."""
+        """Return the fields, also those of the reading, whose type is not one of the shipped ones."""
         e = self.experiment
         of_words = {"alphabet": e.alphabet, "length": e.length, "weights": e.weights}
         return super().fields() | of_words | {"hashes": self.sketch.hashes, "width": self.sketch.width}
@@ -48,7 +48,7 @@ class FragmentPuzzle(Mechanism):
         return tuple(Stratum(w / sum(weights), i * codes, codes) for i, w in enumerate(weights))
 
     def pieces(self, indices):
-        """Items of the pieces of words, shape (n, pieces)."""
+        """Return the items of the pieces of words, shape (n, pieces)."""
         return np.array([sketch_board.pieces_of(self.experiment, int(i)) for i in indices])
 
     def law(self, shares):
@@ -57,7 +57,7 @@ class FragmentPuzzle(Mechanism):
         return [table.reshape(-1, *shares.shape[1:]) for table in tables]
 
     def weights(self, statistic, reports):
-        """By the sketch of whole words alone."""
+        """Return the weights of the sketch of whole words alone."""
         items = self.pieces(range(self.domain))[:, -1]
         none = [None] * (len(self.experiment.weights) - 1)
         return [*none, self.sketch.weights(items, statistic)], self.sketch.constant(statistic)
@@ -69,7 +69,7 @@ class FragmentPuzzle(Mechanism):
         return self.pieces(indices)
 
     def draw(self, indices, rng):
-        """As ever, of indices of shape (n,), or of their pieces, shape (n, pieces)."""
+        """Return a code for each of the indices, shape (n,), or for their pieces, shape (n, pieces)."""
         items = self.pieces(indices) if indices.ndim == 1 else indices
         weights = np.array(self.experiment.weights)
         piece = rng.choice(len(weights), len(items), p=weights / weights.sum())
@@ -77,9 +77,9 @@ class FragmentPuzzle(Mechanism):
         return (piece * self.sketch.codes + told).astype(np.uint32)
 
     def search(self, counts):
-        """Put words together of each place's common pieces, by their hashes, and measure them.
+        """Assemble words from each place's common pieces, by their hashes, and measure them.
 
-        A word that nobody sent has a random item there, so that random items show what chance does.
+        A word that nobody sent has a random item there, so random items show the effect of chance.
         """
         *places, whole = (counts[s.first : s.first + s.codes] for s in self.strata)
         pairs = (len(self.experiment.alphabet) + 1) ** 2
@@ -97,7 +97,7 @@ class FragmentPuzzle(Mechanism):
         return TextSearch(texts, complete, shares[: len(tried)], shares[len(tried) :], needs)
 
     def _assembled(self, parts, pairs):
-        """Indices of the words whose pieces all have the word's own hash."""
+        """Return indices of the words whose pieces all have the word's own hash."""
         tried = []
         for number in range(sketch_board.PUZZLE):
             pieces = [part[part // pairs == number] % pairs for part in parts]
@@ -108,7 +108,7 @@ class FragmentPuzzle(Mechanism):
         return tried
 
     def word(self, index):
-        """The letters of an index."""
+        """Return the letters of an index."""
         letters, base = "", len(self.experiment.alphabet) + 1
         for _ in range(self.experiment.length):
             index, digit = divmod(index, base)
@@ -116,5 +116,5 @@ class FragmentPuzzle(Mechanism):
         return letters.rstrip(_INSIDE)
 
     def is_complete(self, index):
-        """Whether a word ends before the last letter that is looked at."""
+        """Return whether a word ends before the last letter that is looked at."""
         return index < (len(self.experiment.alphabet) + 1) ** (self.experiment.length - 1)

@@ -1,16 +1,16 @@
 """hcms and sfp: Apple's Hadamard count mean sketch, and the sequence-fragment puzzle over such sketches.
 
-hcms tells one random bit of the Hadamard transform of a value's cell, under a hash function out of many. sfp
-tells such a bit of a pair of letters with the word's hash, or of the word. Its type "letters" takes words of
-at most `length` letters of an `alphabet`; what is not of it, and the end, is one more letter. Each piece is
-told with all of epsilon: the paper tells two at once with a part of it each, which errs more.
+hcms reports one random bit of the Hadamard transform of a value's cell, under one of many hash functions. sfp
+reports such a bit of a pair of letters with the word's hash, or of the word. Its type "letters" takes words
+of at most `length` letters of an `alphabet`; all other characters, and the end, are one more letter. Each
+piece is reported with all of epsilon: the paper reports two at once with a part of it each, which errs more.
 
-Privacy: the bit is told with probability e^epsilon / (e^epsilon + 1), rounded down; the piece, the hash
+Privacy: the true bit is sent with probability e^epsilon / (e^epsilon + 1), rounded down; the piece, the hash
 function and the bit's place are drawn without looking at the value. Utility: that of one bit, ((e^epsilon +
 1) / (e^epsilon - 1))^2 for a report, which stays above 1; hash functions are fixed, so that collisions do not
-vanish with more reports. Cost: 2 * hashes * width codes, for each piece; 3 draws, of sfp 4, or 5 where there
-are more than 2**24 words. Citation: Apple's Differential Privacy Team, "Learning with Privacy at Scale",
-Apple Machine Learning Journal 2017 (A_client-HCMS, A_client-SFP).
+vanish with more reports. Cost: 2 * hashes * width codes, for each piece; 3 draws, of sfp 4, or 5 with more
+than 2**24 words. Citation: Apple's Differential Privacy Team, "Learning with Privacy at Scale", Apple Machine
+Learning Journal 2017 (A_client-HCMS, A_client-SFP).
 """
 
 import hashlib
@@ -25,13 +25,13 @@ PUZZLE = 256  # pieces of words of different hashes do not go together
 
 
 def coefficients(number):
-    """Of a hash function: three numbers mod PRIME, which make cells of any three values independent."""
+    """Return a hash function's three numbers mod PRIME, which make cells of any three values independent."""
     digest = hashlib.sha256(b"hcms" + number.to_bytes(2, "big")).digest()
     return [int.from_bytes(digest[i : i + 8], "big") % PRIME for i in (0, 8, 16)]
 
 
 def bit_of(sketch, item, rng):
-    """A code for an item in range(PRIME), under a sketch of hashes, width and threshold."""
+    """Return a code for an item in range(PRIME), under a sketch of hashes, width and threshold."""
     number = rng.below(sketch.hashes)
     place = rng.below(sketch.width)
     a, b, c = coefficients(number)
@@ -52,7 +52,7 @@ def take_sketch(exp, fields):
 
 
 def take_hcms(exp, fields):
-    """hashes and width: of the sketch."""
+    """Set up a sketch of hashes and width."""
     if exp.domain > 1 << 24:
         raise ldp_client.ExperimentRefused("hcms is for at most 16777216 values")
     take_sketch(exp, fields)
@@ -60,12 +60,12 @@ def take_hcms(exp, fields):
 
 
 def randomize_hcms(exp, index, rng):
-    """3 draws, whatever the index."""
+    """Return a code, by 3 draws, whatever the index."""
     return bit_of(exp, index, rng)
 
 
 def take_letters(reading, fields):
-    """alphabet: 2 to 64 different characters; length: even, 2 to 8."""
+    """Set the alphabet, 2 to 64 different characters, and the length, even, 2 to 8."""
     alphabet = ldp_client.take(fields, "alphabet")
     if type(alphabet) is not str or not 2 <= len(alphabet) == len(set(alphabet)) <= 64:
         raise ldp_client.ExperimentRefused("alphabet must be 2 to 64 different characters")
@@ -77,7 +77,7 @@ def take_letters(reading, fields):
 
 
 def bucket_letters(reading, value):
-    """The word as a number, its first letter the lowest digit; 0 stands for the end and for other letters."""
+    """Return the word as a number, its first letter the lowest digit; 0 is the end and other letters."""
     if not isinstance(value, str):
         return -1
     index = 0
@@ -87,7 +87,7 @@ def bucket_letters(reading, value):
 
 
 def pieces_of(exp, index):
-    """Items of the sketches: of each pair of letters with the word's hash, and last of the word."""
+    """Return the sketches' items: each pair of letters with the word's hash, and last the word."""
     digest = hashlib.sha256(index.to_bytes(8, "big")).digest()
     pairs = (len(exp.alphabet) + 1) ** 2
     items = []
@@ -99,7 +99,7 @@ def pieces_of(exp, index):
 
 
 def take_sfp(exp, fields):
-    """hashes and width: of each sketch; weights: how often each piece is asked for, the whole word last."""
+    """Set up sketches of hashes and width; weights: the frequency of each piece, the whole word last."""
     if exp.type != "letters":
         raise ldp_client.ExperimentRefused("sfp is for letters")
     take_sketch(exp, fields)
@@ -109,13 +109,13 @@ def take_sfp(exp, fields):
 
 
 def randomize_sfp(exp, index, rng):
-    """4 draws, whatever the index; of no reading that no index stands in for, any item is told."""
+    """Return a code, by 4 draws, whatever the index; for no reading without an index, of any item."""
     draw = rng.below(sum(exp.weights))
     piece = 0
     while draw >= exp.weights[piece]:
         draw -= exp.weights[piece]
         piece += 1
-    item = rng.below(1 << 24) if exp.domain > 1 << 24 else 0  # drawn in any case, of no reading
+    item = rng.below(1 << 24) if exp.domain > 1 << 24 else 0  # always drawn, for no reading
     if index is not None:
         item = pieces_of(exp, index)[piece]
     return piece * 2 * exp.hashes * exp.width + bit_of(exp, item, rng)

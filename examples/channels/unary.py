@@ -1,4 +1,4 @@
-"""The server's side of unary: what its codes tell of a fleet. The board's side is unary_board.py."""
+"""The server's side of unary: estimates from its codes. The board's side is unary_board.py."""
 
 from pathlib import Path
 

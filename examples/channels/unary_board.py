@@ -15,7 +15,7 @@ WORD = "unary:Unary"
 
 
 def take(exp, fields):
-    """No fields of its own: code_count and the two thresholds follow from the experiment."""
+    """Set code_count and the two thresholds, which follow from the experiment; no fields are added."""
     if exp.domain > 24:
         raise ldp_client.ExperimentRefused("unary is for at most 24 values")
     exp.code_count = 1 << exp.domain
@@ -24,7 +24,7 @@ def take(exp, fields):
 
 
 def randomize(exp, index, rng):
-    """As many draws as there are values; which threshold is taken does not show in the time."""
+    """Return a code, by as many draws as there are values; timing does not reveal the thresholds used."""
     code = 0
     for value in range(exp.domain):
         code = code << 1 | rng.bernoulli(exp.thresholds[value == index])

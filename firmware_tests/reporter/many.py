@@ -4,8 +4,8 @@ Arguments: host, port, how many, and "reporter" or, as the control, "bare" (umqt
 "hidden" (a client object whose counter cannot be seen). Prints one line of JSON: publications that were
 acknowledged, connections made, milliseconds, the error (or null), and bytes of heap that stayed.
 With "hidden" a client object is given up after 300 packets instead of 65,000; with "pinged" the reporter
-pings with every second publication, in the same breath, by a clock that goes on between two polls only: no
-stall of the machine is an answer that is overdue.
+pings with every second publication, at the same moment, by a clock that runs between two polls only: a stall
+of the machine then does not make an answer overdue.
 """
 
 import gc

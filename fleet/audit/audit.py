@@ -49,9 +49,10 @@ class AuditError(HushmoteError):
 class Subject:
     """The experiment to audit, without its budget, and the function to call: randomize() or report().
 
-    payload    JSON for the runtime: budget unlimited; every at most 2 with report(), 1 with randomize()
-    readings   the two most distinguishable inputs, as the application would pass them
-    indices    the index of each input
+    Attributes:
+        payload: JSON for the runtime: budget unlimited; every at most 2 with report(), 1 with randomize().
+        readings: The two most distinguishable inputs, as the application would pass them.
+        indices: The index of each input.
     """
 
     experiment: Experiment
@@ -183,11 +184,12 @@ def likelier_codes(favoured: Floats, other: Floats) -> npt.NDArray[np.bool_]:
 class AuditResult:
     """The result of auditing one subject on one runtime; ε in nats.
 
-    draws     number of draws of each input
-    exact     ε of the mechanism's own law, over all inputs and codes
-    lower     lower bound of ε: the larger of those from the exact channel's event and from a learned event
-    fit       p-value of the counts under the exact channel (chi-square over cells that expect 20 draws): a
-              small one means that the randomizer is not the one it claims to be, private or not
+    Attributes:
+        draws: Number of draws of each input.
+        exact: The ε of the mechanism's own law, over all inputs and codes.
+        lower: Lower bound of ε: the larger of those from the exact channel's event and from a learned event.
+        fit: The p-value of the counts under the exact channel (chi-square over cells that expect 20 draws): a
+            small one means that the randomizer is not the one it claims to be, private or not.
     """
 
     name: str

@@ -40,7 +40,12 @@ class Access:
         return self.tokens is None or self.tokens.name_of(bearer(headers)) is not None
 
     def address(self, client: tuple[str, int] | None, forwarded: Sequence[str]) -> str:
-        """Return the client's address, or "" if it has none; forwarded: the lines of X-Forwarded-For."""
+        """Return the client's address, or "" if it has none.
+
+        Args:
+            client: The connection's address and port, or None.
+            forwarded: The lines of X-Forwarded-For.
+        """
         # Use the last line: HAProxy adds its own after those that the client sent.
         proxy_address = "".join(forwarded[-1:]).rpartition(",")[2].strip() if self.trust_proxy else ""
         return proxy_address or (client[0] if client else "")

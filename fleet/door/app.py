@@ -171,7 +171,6 @@ class Door:
         return content
 
     async def _report(self, request: Request) -> Response:
-        """Check a report and publish it."""
         client, fleet = self._admit(request), self._fleet(request)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (body.RAW, body.JSON):

@@ -23,8 +23,11 @@ _NOT_SUBSCRIBED = "hushmote/v1/+/experiment/+/+"  # its UNSUBACK follows all ret
 class DoorConnection(MqttLink):
     """A connection without a session: senders repeat reports that are not acknowledged.
 
-    granted: the SUBACK's first refusal, or else its first reason. settled: True once all retained messages
-    have arrived. retained: those messages. acknowledged: called with the packet id and reason of each PUBACK.
+    Attributes:
+        granted: The SUBACK's first refusal, or else its first reason.
+        settled: Whether all retained messages have arrived.
+        retained: Those messages.
+        acknowledged: Called with the packet id and reason of each PUBACK.
     """
 
     def __init__(

@@ -32,9 +32,14 @@ class Rates:
 
 
 class Buckets:
-    """A token bucket for each of the `most` most recent keys; clock: monotonic seconds.
+    """A token bucket for each of the most recent keys.
 
     A forgotten key starts again with a full bucket; the other limits stop a client that uses many keys.
+
+    Args:
+        rate: The rate and burst of a bucket.
+        most: The number of keys to remember.
+        clock: Monotonic seconds.
     """
 
     def __init__(self, rate: Rate, clock: Callable[[], float], most: int = MOST_BUCKETS) -> None:

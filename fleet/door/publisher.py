@@ -49,7 +49,11 @@ class Outcome(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class _PendingReport:
-    """A report in flight, and the caller waiting for it; sent: monotonic seconds."""
+    """A report in flight, and the caller waiting for it.
+
+    Attributes:
+        sent: Monotonic seconds.
+    """
 
     topic: str
     payload: bytes
@@ -268,7 +272,6 @@ class ReportPublisher:
                 loop.call_soon_threadsafe(self._resolve, settled)
 
     def _resolve(self, settled: list[tuple[_PendingReport, Outcome]]) -> None:
-        """Resolve the futures, in their event loop."""
         for waiting, outcome in settled:
             self._in_flight -= 1
             if not waiting.future.done():

@@ -14,7 +14,14 @@ _MOST_NAMES = 1024  # of each kind, since anyone who may publish could retain an
 
 
 def filters(fleets: Sequence[str] | None) -> list[str]:
-    """Return the MQTT topic filters to subscribe to; fleets: names, None for all. Raises NameRefused."""
+    """Return the MQTT topic filters to subscribe to.
+
+    Args:
+        fleets: Names of fleets; None for all.
+
+    Raises:
+        NameRefused: If a name is invalid.
+    """
     names = ["+"] if fleets is None else [check_fleet(name) for name in fleets]
     return [f"hushmote/v1/{name}/{kind}/+" for name in names for kind in _MOST_BYTES]
 

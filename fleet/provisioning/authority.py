@@ -47,7 +47,11 @@ class AuthorityError(ProvisionError):
 
 @dataclass(frozen=True, slots=True)
 class CertifiedKey:
-    """A certificate with its private key; chain: certificates between it and a trusted root, if any."""
+    """A certificate with its private key.
+
+    Attributes:
+        chain: Certificates between it and a trusted root, if any.
+    """
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey = field(repr=False)
@@ -117,7 +121,11 @@ def issue_broker(
 ) -> CertifiedKey:
     """Return a broker's certificate for DNS names and IP addresses; raises AuthorityError.
 
-    clustered: the broker has several servers, and this one uses it to call the others as well.
+    Args:
+        authority: The fleet's authority.
+        hosts: The names and addresses.
+        now: This moment, UTC.
+        clustered: The broker has several servers, and this one also uses it to connect to the others.
     """
     if not hosts:
         raise AuthorityError("a broker needs a name: give --host as devices reach it")
@@ -137,7 +145,7 @@ def issue_client(authority: CertifiedKey, name: str, now: datetime.datetime, day
 
 
 def client_uri(name: str, serial: int) -> str:
-    """Return the name of one certificate of a client, beside the client's own: NATS revokes it by this."""
+    """Return the second name of a client's certificate, by which NATS revokes it."""
     return f"urn:hushmote:{quote(name, safe='')}:{serial:x}"
 
 
@@ -243,7 +251,16 @@ def _builder(
     end: datetime.datetime,
     path_length: int | None = None,
 ) -> x509.CertificateBuilder:
-    """path_length: for an authority, None for a certificate that signs no other."""
+    """Return a builder with the fields that all certificates share.
+
+    Args:
+        subject: Whom the certificate names.
+        issuer: Who signs it.
+        public: The subject's key.
+        now: This moment, UTC.
+        end: When it expires.
+        path_length: Of an authority; None for a certificate that signs no other.
+    """
     signs = path_length is not None
     usage = x509.KeyUsage(
         digital_signature=not signs,

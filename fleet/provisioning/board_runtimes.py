@@ -23,9 +23,12 @@ class RuntimeFault(HushmoteError):
 
 @dataclass(frozen=True)
 class Runtime:
-    """A Python for boards' files: its name, and the command that runs a script next to ldp_client.py.
+    """A Python for boards' files.
 
-    board: mpremote sends the script to a board, which uses its installed ldp_client.
+    Attributes:
+        name: Its name.
+        argv: The command that runs a script next to ldp_client.py.
+        board: Whether mpremote sends the script to a board, which uses its installed ldp_client.
     """
 
     name: str

@@ -95,7 +95,6 @@ def esphome_yaml(settings: DeviceSettings) -> str:
 
 
 def _pem(label: str, der: str | None) -> str | None:
-    """Return base64 of DER as PEM."""
     if der is None:
         return None
     lines = textwrap.wrap(base64.b64encode(base64.b64decode(der)).decode(), 64)
@@ -115,6 +114,5 @@ def _quoted(text: str | None) -> str | None:
 
 
 def _yaml(text: str) -> str:
-    """Return any text as a YAML string."""
     characters = (c if " " <= c <= "~" and c not in '"\\' else f"\\U{ord(c):08x}" for c in text)
     return f'"{"".join(characters)}"'

@@ -109,7 +109,12 @@ print('HUSHMOTE:' + json.dumps(r))
 
 @dataclass(frozen=True, slots=True)
 class FlashResult:
-    """The result of a flash. ledger: "made", "made again" or "kept"; copied, unchanged: the board's paths."""
+    """The result of a flash.
+
+    Attributes:
+        copied, unchanged: The board's paths.
+        ledger: "made", "made again" or "kept".
+    """
 
     device_id: str
     board: str
@@ -139,13 +144,17 @@ class _File:
 class Load:
     """The files and options of a flash.
 
-    source: .py instead of .mpy files. provision_again: replace an old ledger by a new, empty one; that
-    restarts the privacy bound and needs settings that no board has used. main: an application other than the
-    example. further: files with mechanisms and types, which the board's settings then list: short names of
-    those in device/ (sw), paths, or package.module:Class; or a umqtt/simple.py to copy instead of the bundled
-    one if the firmware has none. yes: someone at the board has said yes, which a new ledger then records.
-    spare_bytes: space that must stay free on the board's file system: littlefs needs blocks for folders, and
-    for a file while it replaces another.
+    Attributes:
+        source: Copy .py instead of .mpy files.
+        provision_again: Replace an old ledger by a new, empty one; that restarts the privacy bound and needs
+            settings that no board has used.
+        main: An application other than the example.
+        further: Files with mechanisms and types, which the board's settings then list: short names of those
+            in device/ (sw), paths, or package.module:Class; or a umqtt/simple.py to copy instead of the
+            bundled one if the firmware has none.
+        yes: Someone at the board has consented, which a new ledger then records.
+        spare_bytes: Space that must stay free on the board's file system: littlefs needs blocks for folders,
+            and for a file while it replaces another.
     """
 
     source: bool = False
@@ -317,7 +326,7 @@ def _read(path: Path) -> bytes:
 
 
 def _stage(link: UsbLink, files: Sequence[_File], further: Sequence[str]) -> None:
-    """Copy files into the staging folder, and have the board read them back and import them."""
+    """Copy files into the staging folder, and let the board read them back and import them."""
     if not files:
         return
     unchanged = "; the board's files are unchanged"

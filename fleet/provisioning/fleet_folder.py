@@ -64,7 +64,13 @@ def now_utc() -> datetime.datetime:
 
 @dataclass(frozen=True)
 class FleetFolder:
-    """A fleet's existing folder. passphrase: of the authority's key, None if it has none."""
+    """A fleet's existing folder.
+
+    Attributes:
+        path: The folder.
+        fleet: Its specification.
+        passphrase: Of the authority's key; None if it has none.
+    """
 
     path: Path
     fleet: FleetSpec
@@ -137,14 +143,14 @@ class FleetFolder:
         return journal_file.parse(self._read(ISSUED), str(self.path / ISSUED))
 
     def _note(self, lines: bytes) -> None:
-        """Note certificates before they are issued or revoked; within _alone()."""
+        """Record certificates before they are issued or revoked; within _alone()."""
         path = self.path / ISSUED
         with refusing(FolderError, f"write {path}"):
             journal_file.add(path, lines)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Wait until nobody else issues or revokes, and keep others waiting; on Windows nobody waits."""
+        """Wait until no other process issues or revokes, and keep others waiting; on Windows nobody waits."""
         with contextlib.ExitStack() as lock:
             if os.name == "posix":
                 import fcntl
@@ -185,7 +191,8 @@ class FleetFolder:
     def put_users(self, trusted: Sequence[str] | None = None) -> None:
         """Write who may connect to the fleet's NATS servers, from all that was issued and revoked.
 
-        trusted: names of the trusted roots, if the folder does not have them yet.
+        Args:
+            trusted: Names of the trusted roots, if the folder does not have them yet.
         """
         if self.fleet.broker == NATS:
             if trusted is None:
@@ -195,7 +202,7 @@ class FleetFolder:
                 self.put(f"{part}/users.conf", text)
 
     def put_trust(self, signers: Sequence[CertifiedKey]) -> None:
-        """Write which roots are trusted, the one in use first, since devices are given the first."""
+        """Write which roots are trusted, the one in use first, since devices get only the first."""
         pem = b"".join(s.certificate.public_bytes(Encoding.PEM) for s in signers)
         for name in ("aggregator/ca.pem", *(f"{part}/ca.pem" for part, _ in self.fleet.servers)):
             if name != ROOT:
@@ -206,7 +213,7 @@ class FleetFolder:
         self.put(ROOT, pem)  # last: this file shows that a rotation is complete
 
     def put_revocations(self, signers: Sequence[CertifiedKey], now: datetime.datetime) -> None:
-        """Tell the broker who is revoked: one list for each trusted root; NATS only has users."""
+        """Give the broker the revocation list of each trusted root; NATS only has users."""
         if self.fleet.broker == NATS:
             self.put_users()
             return
@@ -220,7 +227,13 @@ class FleetFolder:
     def put_broker(
         self, signer: CertifiedKey, now: datetime.datetime, old: CertifiedKey | None = None
     ) -> CertifiedKey:
-        """Issue each server's certificate; old: a root that some devices in the field still trust alone."""
+        """Issue each server's certificate.
+
+        Args:
+            signer: The authority.
+            now: This moment, UTC.
+            old: A root that some devices in the field still trust alone.
+        """
         chain = () if old is None else (authority.cross_sign(old, signer, now),)
         for part, hosts in self.fleet.servers:
             clustered = self.fleet.broker == NATS
@@ -259,9 +272,16 @@ class FleetFolder:
     # Devices
 
     def issue_device(self, device: str, now: datetime.datetime, *, more_follow: bool = False) -> CertifiedKey:
-        """Issue a device's client certificate; raises FolderError for a revoked device, and AuthorityError.
+        """Issue a device's client certificate.
 
-        more_follow: put_users() will be called after the last one.
+        Args:
+            device: The device's id.
+            now: This moment, UTC.
+            more_follow: put_users() will be called after the last one.
+
+        Raises:
+            FolderError: If the device is revoked, or the folder cannot be written.
+            AuthorityError: If the authority's key cannot be used.
         """
         with self._alone():
             self._check_not_revoked(device)
@@ -308,8 +328,16 @@ class FleetFolder:
     def revoke(self, devices: Sequence[str], now: datetime.datetime) -> list[Credential]:
         """Revoke devices for good: their certificates go on the list, their logins are removed.
 
-        Returns the credentials that were valid until now. Raises FolderError, JournalError, AuthorityError
-        and NameRefused; even then, the devices get nothing new.
+        Even if this fails, the devices get nothing new.
+
+        Returns:
+            The credentials that were valid until now.
+
+        Raises:
+            FolderError: If the folder cannot be read or written.
+            JournalError: If the journal is damaged.
+            AuthorityError: If the authority's key cannot be used.
+            NameRefused: If a device's id is invalid.
         """
         names = {check_device(d) for d in devices}
         signers = self.signers()
@@ -329,8 +357,11 @@ class FleetFolder:
     def issue_stand_in(self, device: str, now: datetime.datetime) -> CertifiedKey:
         """Issue a certificate with a revoked device's name, for the command that clears its status.
 
-        It ends within a day, and forget() puts it on the broker's list. Raises FolderError and
-        AuthorityError.
+        It ends within a day, and forget() puts it on the broker's list.
+
+        Raises:
+            FolderError: If the folder cannot be read or written, or does not allow this.
+            AuthorityError: If a certificate or key cannot be made, read or used.
         """
         with self._alone():
             signer = self.signer()
@@ -339,12 +370,12 @@ class FleetFolder:
         return stand_in
 
     def device_files(self, device: str) -> list[Path]:
-        """Return what devices/ has of a device: its settings and what was made from them, with its keys."""
+        """Return a device's files in devices/: its settings and what was made from them, with its keys."""
         files = (self.path / DEVICES).glob(f"{check_device(device)}*")
         return sorted(p for p in files if p.name.split(".")[0] == device)
 
     def delete_files(self, device: str) -> int:
-        """Delete what devices/ has of a device, and return how many files; raises FolderError."""
+        """Delete a device's files in devices/, and return their number; raises FolderError."""
         paths = self.device_files(device)
         for path in paths:
             with refusing(FolderError, f"delete {path}"):
@@ -352,9 +383,12 @@ class FleetFolder:
         return len(paths)
 
     def forget(self, device: str, now: datetime.datetime) -> None:
-        """Take a device's id out of the journal; its certificates are and stay revoked.
+        """Remove a device's id from the journal; its certificates are and stay revoked.
 
-        Raises FolderError, JournalError and AuthorityError.
+        Raises:
+            FolderError: If the folder cannot be read or written.
+            JournalError: If the journal is damaged.
+            AuthorityError: If the authority's key cannot be used.
         """
         with self._alone():
             self._note(journal_file.line(revoke=device, at=now.isoformat()))
@@ -376,9 +410,20 @@ class FleetFolder:
 def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write_master: bool) -> FleetFolder:
     """Make a fleet's folder, with everything that its broker and its aggregators need, and return it.
 
-    write_master: put a new master key into aggregator/master.key and a signing key into
-    authority/signing.key. Raises FolderError, AuthorityError, NameRefused and MasterKeyError. An existing
-    folder must be empty; if making it fails, the files made up to then stay for a person to look at.
+    If this fails, the files made up to then stay for a person to look at.
+
+    Args:
+        path: Where to make it; an existing folder must be empty.
+        fleet: The fleet's specification.
+        passphrase: Encrypts the authority's key; None to leave it unencrypted.
+        write_master: Write a new master key to aggregator/master.key and a signing key to
+            authority/signing.key.
+
+    Raises:
+        FolderError: If the folder cannot be made, or is not empty.
+        AuthorityError: If a certificate cannot be made.
+        NameRefused: If a name is invalid.
+        MasterKeyError: If a key file cannot be made.
     """
     check_fleet(fleet.fleet)
     for host in fleet.board_hosts:

@@ -74,16 +74,22 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 class FleetSpec:
     """The specification of a fleet's folder, as stored in fleet.json.
 
-    hosts: names and addresses of the broker, as devices and aggregators reach it; with NATS one for each
-    server. port: TLS with client certificates. password_port: TLS with passwords for devices that have no
-    certificate, or None. broker_folder: where broker/ will lie on the broker's machine. broker_user: the user
-    that mosquitto becomes when root starts it. aggregators: their user names. aggregator_port: a second
-    port with client certificates, so that a firewall can tell aggregators from devices, or None; with NATS
-    the port on which aggregators speak NATS, by default 4222. broker: "mosquitto" or "nats".
-    cluster_port: where NATS servers reach each other. monitor_port: where a NATS server reports its health to
-    its own machine. board_host: one more name for all NATS servers, or "". device_days: lifetime of devices'
-    certificates. consent: where the people measured said yes, so that boards do not ask; "" if each board
-    asks first.
+    Attributes:
+        hosts: Names and addresses of the broker, as devices and aggregators reach it; with NATS one for each
+            server.
+        port: TLS with client certificates.
+        password_port: TLS with passwords for devices that have no certificate, or None.
+        broker_folder: Where broker/ will be on the broker's machine.
+        broker_user: The user that mosquitto becomes when root starts it.
+        aggregators: Their user names.
+        aggregator_port: A second port with client certificates, so that a firewall can tell aggregators from
+            devices, or None; with NATS the port on which aggregators speak NATS, by default 4222.
+        broker: "mosquitto" or "nats".
+        cluster_port: Where NATS servers reach each other.
+        monitor_port: Where a NATS server reports its health to its own machine.
+        board_host: One more name for all NATS servers, or "".
+        device_days: Lifetime of devices' certificates.
+        consent: Where the people measured consented, so that boards do not ask; "" if each board asks first.
     """
 
     fleet: str

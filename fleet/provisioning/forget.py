@@ -48,8 +48,13 @@ def clear_status(folder: FleetFolder, device: str, now: datetime.datetime) -> No
     """End a revoked device's connection to mosquitto and clear its retained status, in its name.
 
     This uses a temporary certificate, whose key is not kept. NATS servers do not need this: once the user is
-    gone, they end its connections and drop its retained messages. Raises BrokerUnreachable, FolderError,
-    AuthorityError and CertificateError.
+    gone, they end its connections and drop its retained messages.
+
+    Raises:
+        BrokerUnreachable: If the broker does not answer.
+        FolderError: If the folder cannot be read or written.
+        AuthorityError: If the authority's key cannot be used.
+        CertificateError: If the broker's certificate is not valid.
     """
     if folder.fleet.broker == NATS:
         return

@@ -61,7 +61,14 @@ class NoInterpreter(HushmoteError):
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A MicroPython that answered: its name, its command, its version, and its features from PROBE."""
+    """A MicroPython that answered.
+
+    Attributes:
+        name: Its name.
+        argv: Its command.
+        version: Its version.
+        features: Its features from PROBE.
+    """
 
     name: str
     argv: tuple[str, ...]

@@ -31,9 +31,12 @@ class JournalError(ProvisionError):
 class Credential:
     """A certificate, or a device's login at the broker.
 
-    kind: "device", "broker", "aggregator", "door" or FORGOTTEN, which has no name. serial: hex digits, None
-    for a login. authority: common name of the root that signed it, or by which the device checks the broker.
-    until: when the certificate ends. revoked: when it was put on the list, or the login removed.
+    Attributes:
+        kind: "device", "broker", "aggregator", "door" or FORGOTTEN, which has no name.
+        serial: Hex digits; None for a login.
+        authority: Common name of the root that signed it, or by which the device checks the broker.
+        until: When the certificate expires.
+        revoked: When it was put on the list, or the login removed.
     """
 
     name: str
@@ -46,7 +49,12 @@ class Credential:
 
 @dataclass(frozen=True)
 class Journal:
-    """All lines, as of now. credentials: in order of issue. revoked: device id -> when."""
+    """All lines, as of now.
+
+    Attributes:
+        credentials: In order of issue.
+        revoked: Device id to the time of revocation.
+    """
 
     credentials: tuple[Credential, ...]
     revoked: Mapping[str, datetime.datetime]
@@ -118,7 +126,7 @@ def login_line(device: str, root: x509.Certificate) -> bytes:
 
 
 def add(path: Path, lines: bytes) -> None:
-    """Add lines to an existing file; they are on disk when this returns. Raises OSError."""
+    """Append lines to an existing file; they are on disk when this returns. Raises OSError."""
     fd = os.open(path, os.O_WRONLY | os.O_APPEND)
     with os.fdopen(fd, "ab") as f:
         f.write(lines)

@@ -34,8 +34,12 @@ _ANNOUNCE = "announce:"
 def create_keys(path: Path, signing_path: Path | None = None) -> FleetKeys:
     """Write a new master key and a new signing key to files that only their owner can read; return them.
 
-    signing_path: of the signing key; None puts both into one file. Raises MasterKeyError if a file exists or
-    cannot be made; then neither is made.
+    Args:
+        path: The master key's file.
+        signing_path: The signing key's file; None puts both into one.
+
+    Raises:
+        MasterKeyError: If a file exists or cannot be made; then neither is made.
     """
     fleet_keys = FleetKeys((os.urandom(KEY_BYTES),), new_signing_key())
     if signing_path is None:
@@ -70,10 +74,18 @@ def new_signing_key() -> bytes:
 def load_keys(
     path: Path | None = None, environ: Mapping[str, str] | None = None, *, signing: Path | None = None
 ) -> FleetKeys | None:
-    """Return the keys of a file, else of HUSHMOTE_MASTER_KEY, else None; without a signing key they count.
+    """Return the keys of a file, else of HUSHMOTE_MASTER_KEY, else None.
 
-    signing: a file of the signing key that belongs to them. Raises MasterKeyError if one is missing or
-    malformed, if others can read a file, or if the two do not belong together.
+    Without a signing key they can only count.
+
+    Args:
+        path: The file, or None.
+        environ: The environment; os.environ by default.
+        signing: The file of the signing key that belongs to them.
+
+    Raises:
+        MasterKeyError: If a key is missing or malformed, if others can read a file, or if the two keys do not
+            belong together.
     """
     text, where = _read(path, environ)
     if text is None:
@@ -114,7 +126,8 @@ def load_signing_key(path: Path | None = None, environ: Mapping[str, str] | None
 def load_unsigned(path: Path) -> tuple[bytes, ...] | None:
     """Return the master keys of a file from before signing keys existed, None if it has one.
 
-    Raises MasterKeyError if the file cannot be read, is malformed, or can be read by others.
+    Raises:
+        MasterKeyError: If the file cannot be read, is malformed, or can be read by others.
     """
     text, where = _read(path, None)
     parsed = _parse(text or "", where)
@@ -122,12 +135,12 @@ def load_unsigned(path: Path) -> tuple[bytes, ...] | None:
 
 
 def without_signing(fleet_keys: FleetKeys) -> FleetKeys:
-    """Return the keys of an aggregator that counts, and checks signatures, but cannot sign."""
+    """Return the keys of an aggregator, which counts and checks signatures, but cannot sign."""
     return FleetKeys(fleet_keys.masters, announce=fleet_keys.announce_key)
 
 
 def to_text(fleet_keys: FleetKeys) -> str:
-    """Return these keys as a file's content."""
+    """Return the content of a file with these keys."""
     lines = [master.hex() for master in fleet_keys.masters]
     if fleet_keys.signing is None:
         return "\n".join([*lines, _ANNOUNCE + fleet_keys.announce_key.hex()]) + "\n"
@@ -141,7 +154,7 @@ def signing_text(fleet_keys: FleetKeys) -> str:
 
 
 def _read(path: Path | None, environ: Mapping[str, str] | None) -> tuple[str | None, str]:
-    """Return the text that holds the keys, and its name for messages."""
+    """Return the text with the keys, and its name for messages."""
     if path is None:
         return (os.environ if environ is None else environ).get(ENVIRONMENT_VARIABLE), ENVIRONMENT_VARIABLE
     try:

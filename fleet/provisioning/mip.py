@@ -18,9 +18,12 @@ _ANY_BOARD = 6  # sys.implementation._mpy without an architecture: bytecode, whi
 
 
 def write_package(folder: Path) -> dict[str, bytes]:
-    """Write package.json and the modules as .mpy files into folder, and return what was written, by name.
+    """Write package.json and the modules as .mpy files into folder, and return their contents by name.
 
-    The same sources and mpy-cross give the same bytes. Raises FlashError with one line.
+    The same sources and mpy-cross give the same bytes.
+
+    Raises:
+        FlashError: If a module cannot be compiled, or a file cannot be written.
     """
     device = Path(__file__).resolve().parents[2] / "device"
     paths = (*(device / f"{m}.py" for m in MODULES), *board_files.shipped_files().values())

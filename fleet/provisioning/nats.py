@@ -69,7 +69,7 @@ def nats_conf(fleet: FleetSpec, number: int) -> str:
 
 
 def _listens(host: str) -> tuple[str, str]:
-    """Return where a server listens for others, and where for its own machine."""
+    """Return the addresses on which a server listens, for others and for its own machine."""
     if is_loopback(host):  # a server for this machine alone, perhaps one of three
         return _in_url(host), _in_url(host)
     return ("[::]", "[::1]") if ":" in host else ("0.0.0.0", "127.0.0.1")
@@ -80,10 +80,15 @@ def _in_url(host: str) -> str:
 
 
 def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Container[str]) -> str:
-    """Return users.conf: an entry for each certificate that opens the servers, with its rights.
+    """Return users.conf: an entry for each certificate that may connect, with its rights.
 
-    trusted: names of the trusted roots. A user's name is the second name of its certificate: NATS finds
-    that at once, but would compare a subject with every entry.
+    A user's name is the second name of its certificate: NATS finds that at once, but would compare a subject
+    with every entry.
+
+    Args:
+        fleet: The fleet's specification.
+        credentials: All that were issued.
+        trusted: Names of the trusted roots.
     """
     prefix = f"hushmote.v1.{check_fleet(fleet.fleet)}"
     discovery = f"homeassistant.sensor.hushmote_{fleet.fleet}.*.config"
@@ -127,7 +132,7 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
 
 
 def _aggregator_publishes(prefix: str, discovery: str) -> list[str]:
-    """Return experiments, results, and the subjects of JetStream that a consumer needs, for reports only."""
+    """Return the subjects that an aggregator may publish: experiments, results, and JetStream for reports."""
     consumer = "$JS.API.CONSUMER"
     return [
         f"{prefix}.experiment.*",

@@ -76,10 +76,16 @@ def device_settings(folder: FleetFolder) -> list[Path]:
 
 
 def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datetime) -> Rotation:
-    """Give the broker new keys and certificates; hosts: its names from now on, none to keep them.
+    """Give the broker new keys and certificates.
 
-    Raises FolderError if that would change the number of NATS servers, or leave a board none of the names
-    that its settings have.
+    Args:
+        folder: The fleet's folder.
+        hosts: The broker's names from now on; empty to keep them.
+        now: This moment, UTC.
+
+    Raises:
+        FolderError: If that would change the number of NATS servers, or leave a board none of the names in
+            its settings.
     """
     if hosts:
         if folder.fleet.broker == NATS and len(hosts) != len(folder.fleet.hosts):
@@ -159,7 +165,7 @@ def rotate_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotation:
 
 
 def finish_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotation:
-    """Revoke all certificates of aggregators but each one's newest."""
+    """Revoke all certificates of aggregators except each one's newest."""
     valid = folder.journal().valid("aggregator", now)
     newest = {c.name: c for c in valid}
     old = [c for c in valid if newest[c.name] is not c]
@@ -172,7 +178,10 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotation:
     """Make a new root that signs everything from now on; devices that know only the old one still connect.
 
     The broker's new certificate comes with one of the old root for the new, so that both kinds of boards
-    accept it. Raises FolderError where a rotation is under way.
+    accept it.
+
+    Raises:
+        FolderError: If a rotation is under way.
     """
     folder.journal()  # refuse a damaged journal before a root is replaced: it lists what to sign again
     old, new = folder.old_signer(), folder.signer()
@@ -210,10 +219,17 @@ def _replace_authority(folder: FleetFolder, new: authority.CertifiedKey) -> None
 
 
 def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> Rotation:
-    """Trust only the new root, and forget the old one's key.
+    """Trust only the new root, and delete the old one's key.
 
-    Devices without anything from the new root can no longer connect: FolderError, unless cut_off. May be
-    repeated: the old root is on record as trusted until all else is done.
+    This may be repeated: the old root is on record as trusted until all else is done.
+
+    Args:
+        folder: The fleet's folder.
+        now: This moment, UTC.
+        cut_off: Continue even if devices without anything from the new root can no longer connect.
+
+    Raises:
+        FolderError: If there are such devices, and cut_off is False.
     """
     new, old = folder.signer(), authority.common_name(folder.certificates(ROOT)[-1])
     if old == new.name:
@@ -241,7 +257,7 @@ def left_behind(folder: FleetFolder, root: str, now: datetime.datetime) -> list[
 
 
 def _sign_again(folder: FleetFolder, now: datetime.datetime) -> None:
-    """Issue again what the broker and the aggregators need under the new root; may be repeated."""
+    """Issue the broker's and the aggregators' certificates under the new root; may be repeated."""
     signer, *old = signers = folder.signers()
     folder.put_revocations(signers, now)
     folder.put_broker(signer, now, *old)
@@ -275,7 +291,7 @@ def rotate_master(folder: FleetFolder) -> Rotation:
 
 
 def finish_master(folder: FleetFolder) -> Rotation:
-    """Forget all master keys but the one in use."""
+    """Forget all master keys except the one in use."""
     fleet_keys = _keys(folder)
     older = len(fleet_keys.masters) - 1
     if not older:
@@ -291,7 +307,7 @@ def finish_master(folder: FleetFolder) -> Rotation:
 
 
 def rotate_signing(folder: FleetFolder) -> Rotation:
-    """Replace the signing key by a new one; there is no time in which both hold."""
+    """Replace the signing key by a new one; at no time do both hold."""
     fresh = replace(_keys(folder), signing=new_signing_key(), announce=None)
     file = folder.path / SIGNING
     if file.exists():
@@ -326,10 +342,18 @@ def _keys(folder: FleetFolder) -> keys.FleetKeys:
 def renew(
     folder: FleetFolder, path: Path, fleet_keys: keys.FleetKeys | None, now: datetime.datetime
 ) -> DeviceSettings:
-    """Give one device's settings the keys, the certificate and the CA that are in use now.
+    """Update one device's settings to the keys, the certificate and the CA in use now.
 
-    The old certificate stays valid. Call folder.put_users() after the last device. Raises ProvisionError,
-    also for a revoked device.
+    The old certificate stays valid. Call folder.put_users() after the last device.
+
+    Args:
+        folder: The fleet's folder.
+        path: The settings file.
+        fleet_keys: The keys in use; None in an open fleet.
+        now: This moment, UTC.
+
+    Raises:
+        ProvisionError: If the device is revoked, or the file cannot be used.
     """
     settings = provision.load_settings(path)
     if settings.fleet != folder.fleet.fleet:
@@ -356,13 +380,19 @@ def renew(
 
 
 def upgrade(key_file: Path | None, settings: Sequence[Path], signing_file: Path | None = None) -> Rotation:
-    """Give a fleet a signing key in a file of its own, and its public half to devices' settings.
+    """Put a fleet's signing key into a file of its own, and its public half into devices' settings.
 
     A fleet that has one only needs its boards flashed: firmware from before withdrawals were signed refuses
-    those.
-    key_file: None if the keys are in HUSHMOTE_MASTER_KEY, which must then have a signing key. signing_file:
-    where that of a file goes, None for signing.key beside it. Upgraded files stay as they are, so this may be
-    run again, also after it was killed. Raises MasterKeyError and ProvisionError.
+    those. Upgraded files stay as they are, so this may be repeated, also after it was killed.
+
+    Args:
+        key_file: None if the keys are in HUSHMOTE_MASTER_KEY, which must then have a signing key.
+        settings: The devices' settings files.
+        signing_file: Where to write a file's signing key; None for signing.key beside it.
+
+    Raises:
+        MasterKeyError: If a key is missing or malformed, or others can read its file.
+        ProvisionError: If a settings file cannot be used or written.
     """
     if key_file is not None and signing_file is None:
         signing_file = key_file.with_name("signing.key")
@@ -398,7 +428,6 @@ def upgrade(key_file: Path | None, settings: Sequence[Path], signing_file: Path 
 
 
 def _upgraded_keys(key_file: Path | None, signing_file: Path | None) -> keys.FleetKeys | None:
-    """Return the keys as they should be; with the signing key if it has to be written to its own file."""
     masters = None if key_file is None else load_unsigned(key_file)
     # A run that was killed may have written it.
     is_there = key_file is not None and signing_file is not None and signing_file.exists()

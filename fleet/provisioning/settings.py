@@ -34,7 +34,7 @@ _MAY_BE_MISSING = {"wifi_address", "mqtt_cert", "mqtt_key", "ledger_made", "cons
 
 
 def _by(check: Callable[[str], object]) -> AfterValidator:
-    """Validate with a function that raises for a wrong text; None is never wrong."""
+    """Return a validator that calls a function which raises for a wrong text; None is always valid."""
 
     def checked(text: str | None) -> str | None:
         try:
@@ -48,7 +48,7 @@ def _by(check: Callable[[str], object]) -> AfterValidator:
 
 
 def _like(pattern: bytes, requirement: str) -> AfterValidator:
-    """Validate a text's UTF-8. No message quotes it: it may be nearly a real key."""
+    """Return a validator of a text's UTF-8. No message quotes it: it may be nearly a real key."""
 
     def check(text: str) -> None:
         if not re.fullmatch(pattern, text.encode(), re.DOTALL):
@@ -71,7 +71,8 @@ def _hex(digits: int) -> AfterValidator:
 def broker_names(mqtt_host: str) -> tuple[str, ...]:
     """Return the brokers of mqtt_host without their ports: the names that their certificates must have.
 
-    Raises ValueError.
+    Raises:
+        ValueError: If the text is malformed.
     """
     names: list[str] = []
     try:
@@ -91,13 +92,16 @@ def broker_names(mqtt_host: str) -> tuple[str, ...]:
 class DeviceSettings:
     """The settings of one device, as stored in its settings file.
 
-    key: 64 hex digits; announce_key: 128, the public key that checks experiments; both None in an open
-    fleet. mqtt_ca: the broker's CA certificate, base64 of its DER; None for a connection without TLS.
-    mqtt_host: host or host:port, for a cluster several with commas between: if one does not answer, the
-    device tries the next. mqtt_port: for hosts without one. mqtt_cert, mqtt_key: the device's own
-    certificate and its key, base64 of DER, or both None. ledger_made: whether these settings have made a
-    ledger already; boards never get it. consent_given: the people measured said yes elsewhere; the ledger
-    then contains a yes from the start.
+    Attributes:
+        key: 64 hex digits; None in an open fleet.
+        announce_key: 128 hex digits, the public key that verifies experiments; None in an open fleet.
+        mqtt_ca: The broker's CA certificate, base64 of its DER; None for a connection without TLS.
+        mqtt_host: host or host:port, for a cluster several separated by commas: if one does not answer, the
+            device tries the next.
+        mqtt_port: For hosts without one.
+        mqtt_cert, mqtt_key: The device's own certificate and its key, base64 of DER, or both None.
+        ledger_made: Whether these settings have made a ledger already; boards never get this field.
+        consent_given: The people measured have consented elsewhere; the ledger records that from the start.
     """
 
     fleet: Annotated[str, _by(check_fleet)]
@@ -136,7 +140,11 @@ class DeviceSettings:
         return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=True).encode() + b"\n"
 
     def board_json(self, further: tuple[str, ...] = ()) -> bytes:
-        """Return what goes to the board as /settings.json; further: modules that main.py imports first."""
+        """Return the content of the board's /settings.json.
+
+        Args:
+            further: Modules that main.py imports first.
+        """
         values = dataclasses.asdict(self) | ({"with": further} if further else {})
         del values["ledger_made"], values["consent_given"]
         return json.dumps(values, ensure_ascii=True, separators=(",", ":")).encode()
@@ -146,9 +154,11 @@ class DeviceSettings:
 class Network:
     """The Wi-Fi and the broker of a device.
 
-    wifi_password: empty for an open network. mqtt_host, mqtt_port: as in DeviceSettings; if the port is
-    None, it is 8883 with a CA, else 1883. mqtt_ca: PEM file with the broker's CA certificate, None
-    without TLS. certificate: the device's own.
+    Attributes:
+        wifi_password: Empty for an open network.
+        mqtt_host, mqtt_port: As in DeviceSettings; if the port is None, it is 8883 with a CA, else 1883.
+        mqtt_ca: PEM file with the broker's CA certificate, None without TLS.
+        certificate: The device's own.
     """
 
     wifi_ssid: str = ""
@@ -173,9 +183,19 @@ def provision_device(
 ) -> DeviceSettings:
     """Make a device's settings; if path is given, write them to a new file that only its owner can read.
 
-    fleet_keys: None for an open fleet. device_id: 64 random bits by default; never take a
-    MAC address or a chip id, which would follow the board for life. Raises ProvisionError, NameRefused or
-    MasterKeyError; an existing file is never overwritten.
+    Args:
+        fleet_keys: The fleet's keys; None for an open fleet.
+        fleet: The fleet's name.
+        device_id: 64 random bits by default; never use a MAC address or a chip id, which would identify the
+            board for life.
+        network: Its Wi-Fi and broker.
+        path: The file; an existing one is never overwritten.
+        consent_given: The people measured have consented elsewhere.
+
+    Raises:
+        ProvisionError: If a value is invalid, or the file cannot be made.
+        NameRefused: If a name is invalid.
+        MasterKeyError: If a key is malformed.
     """
     values = dict(vars(network))
     ca, certificate = values.pop("mqtt_ca"), values.pop("certificate")
@@ -243,7 +263,13 @@ def _build_settings(values: dict[str, Any], where: str) -> DeviceSettings:
 
 
 def describe(settings: DeviceSettings, path: Path, *, for_flash: bool = True) -> str:
-    """Return one line about a settings file, without its secrets; for_flash: and what it lacks for that."""
+    """Return one line about a settings file, without its secrets.
+
+    Args:
+        settings: The file's content.
+        path: The file.
+        for_flash: Include what it lacks for `hushmote flash`.
+    """
     keyed = "without keys (open fleet)" if settings.key is None else "with keys"
     if settings.mqtt_cert is not None and settings.mqtt_key is not None:
         until = authority.parse_board_fields(settings.mqtt_cert, settings.mqtt_key).until
@@ -267,8 +293,8 @@ def load_settings(path: Path) -> DeviceSettings:
 def with_announce_key(path: Path, announce_key: str) -> DeviceSettings | None:
     """Return the settings in a file with this announce key, None if they need no change.
 
-    They need none if they have this one, or belong to an open fleet. Reads settings from before experiments
-    were signed with a key pair, too. Raises what load_settings does.
+    They need none if they have it already, or belong to an open fleet. Settings from before experiments were
+    signed with a key pair can be read, too. Raises what load_settings does.
     """
     values = _read(path)
     as_it_is = values.get("announce_key") in (None, announce_key)
@@ -305,7 +331,7 @@ def check_complete(settings: DeviceSettings, path: Path) -> None:
 
 
 def mark_ledger(path: Path, settings: DeviceSettings, ledger_made: bool) -> DeviceSettings:
-    """Note in the settings file whether they have made a ledger; the file is replaced in one step."""
+    """Record in the settings file whether they have made a ledger; the file is replaced in one step."""
     marked = dataclasses.replace(settings, ledger_made=ledger_made)
     if marked != settings:
         replace_settings(path, marked)
@@ -319,7 +345,7 @@ def replace_settings(path: Path, settings: DeviceSettings) -> None:
 
 
 def _certificate(path: Path) -> str:
-    """Return the first certificate of a PEM file, base64 of its DER, for any MicroPython port's TLS."""
+    """Return the first certificate of a PEM file, base64 of its DER, for the TLS of any MicroPython port."""
     must = "it must be a PEM file with the broker's CA"
     try:
         text = path.read_text(encoding="ascii")

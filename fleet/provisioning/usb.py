@@ -75,8 +75,11 @@ class FlashError(HushmoteError):
 class Board:
     """The properties of a board.
 
-    free_bytes: of its file system, None if it has none. files: SHA-256 in hex by path, None if missing.
-    device_id: of the settings it has. ledger: whether there is one, complete or damaged.
+    Attributes:
+        free_bytes: On its file system; None if it has none.
+        files: SHA-256 in hex by path; None if missing.
+        device_id: In its settings.
+        ledger: Whether there is one, complete or damaged.
     """
 
     name: str
@@ -100,9 +103,11 @@ class UsbLink:
         self._timeout_s = timeout_s
 
     def run(self, *args: str, failure: str | None = None) -> str:
-        """Run mpremote with these commands and return what it printed; raises FlashError.
+        """Run mpremote with these commands and return its output; raises FlashError.
 
-        failure: the step that could not be done, for the error line.
+        Args:
+            *args: The commands and their arguments.
+            failure: The step that failed, for the error message.
         """
         require("mpremote", "flashing")
         command = [sys.executable, "-m", "mpremote", "connect", self.port, *args]
@@ -122,7 +127,11 @@ class UsbLink:
     ) -> Any:
         """Run a script on the board, with these names set, and return the JSON of its verdict line.
 
-        first: mpremote commands to run before it, in the same session.
+        Args:
+            script: The script.
+            first: mpremote commands to run before it, in the same session.
+            failure: The step that failed, for the error message.
+            **values: The names to set.
         """
         head = "".join(f"{name}={value!r}\n" for name, value in values.items())
         text = self.run(*first, *(("+",) if first else ()), "exec", head + script, failure=failure)
@@ -172,7 +181,7 @@ def _no_answer(port: str) -> str:
 
 
 def probe(link: UsbLink, paths: Sequence[str]) -> Board:
-    """Return the properties of the board at link.port, and which of these files it has; raise FlashError."""
+    """Return the properties of the board at link.port, with the hashes of these files; raises FlashError."""
     values = link.ask(_PROBE, NAMES=list(paths), LEDGER=LEDGER)
     return Board(**values | {"version": tuple(values["version"])})
 
@@ -203,10 +212,15 @@ def architecture(mpy: int) -> str | None:
 
 
 def compile_mpy(source: Path | bytes, mpy: int, name: str) -> bytes:
-    """Compile a module for a board, as small as it gets: tracebacks have no line numbers.
+    """Compile a module for a board, as small as possible: tracebacks have no line numbers.
 
-    source: the module's file, or its content. mpy: the board's sys.implementation._mpy. name: the file name
-    that tracebacks show. Raises FlashError.
+    Args:
+        source: The module's file, or its content.
+        mpy: The board's sys.implementation._mpy.
+        name: The file name that tracebacks show.
+
+    Raises:
+        FlashError: If the module cannot be compiled.
     """
     if mpy & 0xFF != _MPY_VERSION:
         raise FlashError("this firmware does not load .mpy files of version 6: use --source")

@@ -19,7 +19,13 @@ def config_topic(prefix: str, fleet: str, experiment: str, statistic: str) -> st
 
 
 def sensor(result: Result, statistic: str, expire_s: int) -> bytes:
-    """Return a sensor's configuration, JSON; expire_s: seconds without a result until it is unavailable."""
+    """Return a sensor's configuration, JSON.
+
+    Args:
+        result: The experiment's result.
+        statistic: The statistic's id.
+        expire_s: Seconds without a result until the sensor is unavailable.
+    """
     topic = result_topic(result.fleet, result.experiment)
     share = result.quantity == "share"
     config: dict[str, Any] = {

@@ -30,8 +30,9 @@ _STOP_S = 5.0
 class Publisher:
     """The results of a store, kept up to date by a separate process; a context manager.
 
-    store: its URL. retained: the payload to retain for each topic, empty to clear it; a new object after
-    every update. findings: the gauges for a scrape.
+    Attributes:
+        retained: The payload to retain for each topic, empty to clear it; a new object after every update.
+        findings: The gauges for a scrape.
     """
 
     def __init__(self, store: str, publication: Publication) -> None:

@@ -47,12 +47,14 @@ ENDLESS = 'its window is "all", which never ends: only live results show it'
 
 @dataclass(frozen=True)
 class Epsilons:
-    """The two ε of a result.
+    """The two ε of a result, in nats.
 
-    report     of one report, against everyone, nats
-    histogram  of everything ever shown of the experiment, for one board, nats, rounded up; None if none holds
-    delta      the histogram's δ
-    holds      whom the histogram's ε protects against, or why there is none
+    Attributes:
+        report: Of one report, against everyone.
+        histogram: Of everything ever shown of the experiment, for one board, rounded up; None if no value
+            holds.
+        delta: The histogram's δ.
+        holds: Whom the histogram's ε protects against, or why there is none.
     """
 
     report: float
@@ -65,14 +67,20 @@ class Epsilons:
 class Result:
     """The result of an experiment at a time.
 
-    windows: names of the newest windows included, at most 8, oldest first; window_count: number of all.
-    reports: number of reports included. finding: the conclusion, in a sentence.
-    note: why there are no statistics, or "". statistics: by id, which is mean, median or share_INDEX of a
-    label, so it has only letters, digits and _. histogram: a row for each bar. Both are unbiased, as in
-    `hushmote estimate`. If a choice has many or long labels, they include only the largest shares; they are
-    empty if the experiment does not answer them. purpose, owner: of the newest version, shortened; empty if
-    the store does not have them. approximate: whether the mechanism has an error that more reports do not
-    remove; the intervals include it.
+    Attributes:
+        windows: Names of the newest windows included, at most 8, oldest first.
+        window_count: Number of all windows included.
+        reports: Number of reports included.
+        finding: The conclusion, in a sentence.
+        note: Why there are no statistics, or "".
+        statistics: By id, which is mean, median or share_INDEX of a label, so it has only letters, digits and
+            _.
+        histogram: A row for each bar. Like statistics, it is unbiased, as in `hushmote estimate`. If a choice
+            has many or long labels, both include only the largest shares; both are empty if the experiment
+            does not answer them.
+        purpose, owner: Of the newest version, shortened; empty if the store does not have them.
+        approximate: Whether the mechanism has an error that more reports do not remove; the intervals include
+            it.
     """
 
     fleet: str

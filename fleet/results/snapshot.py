@@ -73,7 +73,10 @@ def retained_messages(
 ) -> dict[str, bytes]:
     """Return the payload to retain for each topic; an empty one clears it, for example after a withdrawal.
 
-    at: the time stated in every result.
+    Args:
+        snapshot: The results.
+        publication: What to publish.
+        at: The time stated in every result.
     """
     messages: dict[str, bytes] = {}
     for version in snapshot.versions:
@@ -91,7 +94,6 @@ def retained_messages(
 
 
 def _result_gauges(result: Result) -> list[Gauge]:
-    """Return the gauges of one result."""
     labels = {"fleet": result.fleet, "experiment": result.experiment}
     values = {
         "hushmote_estimate_reports": result.reports,
@@ -109,7 +111,7 @@ def _result_gauges(result: Result) -> list[Gauge]:
 
 
 def _version_gauges(store: Store, version: Version) -> list[Gauge]:
-    """Return gauges: whether a version's reports, with the running window's, look forged; when it expires."""
+    """Return whether a version's reports, with the running window's, look forged, and when it expires."""
     labels = {"fleet": version.fleet, "experiment": version.experiment.name}
     counts = store.counts(version)
     implausible = plausibility.check(version.experiment, counts).implausible

@@ -31,8 +31,9 @@ _NICE = 10
 class Watch:
     """The newest snapshot of a store, and when to take the next; times in monotonic seconds.
 
-    clock: the time of a snapshot; raises ClockWrong for an impossible time. idle: ratio of the pause between
-    periodic snapshots to the time that the last one took.
+    Attributes:
+        clock: Returns the time of a snapshot; raises ClockWrong for an impossible time.
+        idle: Ratio of the pause between periodic snapshots to the time that the last one took.
     """
 
     store: Store

@@ -27,7 +27,12 @@ Paragraph: TypeAlias = Sequence[Phrase]
 
 
 def label(facts: FleetFacts, *, public: bool = False) -> dict[str, list[Paragraph]]:
-    """Return the label: five questions, each with a short answer; public: without counts."""
+    """Return the label: five questions, each with a short answer.
+
+    Args:
+        facts: The fleet's facts.
+        public: Leave out counts.
+    """
     named = facts.current_questions or facts.questions
     phrases = [words.question(q.name, q.purpose, q.version.experiment, q.version.unit, q.most) for q in named]
     times = _group_by(((q.version.expires, q.is_asked, q.keep), q) for q in facts.questions)
@@ -73,7 +78,6 @@ def _names(questions: Iterable[FleetQuestion]) -> tuple[str, ...]:
 
 
 def _group_by(pairs: Iterable[tuple[Any, FleetQuestion]]) -> list[tuple[Any, list[FleetQuestion]]]:
-    """Return the questions grouped by what they have in common, in their order."""
     groups: list[tuple[Any, list[FleetQuestion]]] = []
     for common, question in pairs:
         same = [questions for other, questions in groups if other == common]
@@ -115,7 +119,8 @@ def document(facts: FleetFacts, *, public: bool = False, language: Language = "e
 def sign(statement: dict[str, Any], fleet_keys: keys.FleetKeys | None) -> dict[str, Any]:
     """Sign a statement with the key that signs the fleet's experiments; None for an open fleet.
 
-    Raises StatementError if that key is missing.
+    Raises:
+        StatementError: If that key is missing.
     """
     if fleet_keys is None:
         why = f"fleet {statement['fleet']} is open and has no signing key: nobody vouches for this"
@@ -169,7 +174,8 @@ def fleet_of(path: Path) -> str:
 def read_public(path: Path) -> dict[str, Any]:
     """Read a public statement, signed or unsigned, as sign() returned it.
 
-    Raises StatementError if the file is damaged or altered, or contains counts.
+    Raises:
+        StatementError: If the file is damaged or altered, or contains counts.
     """
     whole, _ = _read(path)
     if "chapters" in whole["statement"] or "asked" not in whole["statement"]:

@@ -35,10 +35,15 @@ class StatementError(HushmoteError):
 class FleetQuestion:
     """An experiment of a fleet, with all its versions.
 
-    is_asked: whether boards are asked today. digest: see digest_of(). since: the day on which boards were
-    first asked. keep: how long counts are kept. most: reports in a board's lifetime. devices: number that
-    reported. erased: reports in windows that have been erased. epsilons: of a report, and of the histograms
-    of all ended windows; None before the first report.
+    Attributes:
+        is_asked: Whether boards are asked today.
+        digest: See digest_of().
+        since: The day on which boards were first asked.
+        keep: How long counts are kept.
+        most: Reports in a board's lifetime.
+        devices: Number that reported.
+        erased: Reports in windows that have been erased.
+        epsilons: Of a report, and of the histograms of all ended windows; None before the first report.
     """
 
     version: Version
@@ -88,9 +93,13 @@ class FleetQuestion:
 class Consent:
     """The way people consent: on the board, or already elsewhere.
 
-    given: consent was given elsewhere. because: where. network: the policy lets the server start a board.
-    each: each question needs its own consent. button, light: whether the firmware has one; None if it does
-    not state that. id_at: where people find the device's id, as the firmware states it, or "".
+    Attributes:
+        given: Consent was given elsewhere.
+        because: Where.
+        network: The policy lets the server start a board.
+        each: Each question needs its own consent.
+        button, light: Whether the firmware has one; None if it does not state that.
+        id_at: Where people find the device's id, as the firmware states it, or "".
     """
 
     given: bool = False
@@ -115,8 +124,10 @@ class BoardFile:
 class FleetFacts:
     """All facts behind a statement.
 
-    policy_file: the file of the policy. promised: the guarantee for all reports in a board's lifetime. hosts:
-    the broker's, reached by TLS; empty if the fleet has no folder.
+    Attributes:
+        policy_file: The file of the policy.
+        promised: The guarantee for all reports in a board's lifetime.
+        hosts: The broker's, reached by TLS; empty if the fleet has no folder.
     """
 
     fleet: str

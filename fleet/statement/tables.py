@@ -112,7 +112,11 @@ _english = words.words_in("en").write
 
 
 def _confirmed(light: bool | None) -> str:
-    """Return how a device shows that it has stopped; light: whether it has one, None if unknown."""
+    """Return how a device shows that it has stopped.
+
+    Args:
+        light: Whether it has one, None if unknown.
+    """
     place = "[For the maker: what it shows] "
     light_words = {True: "Three short flashes of its light. ", False: "", None: place}[light]
     return f"{light_words}Its `status()` says that consent is no."

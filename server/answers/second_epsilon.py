@@ -108,10 +108,10 @@ def of_histograms(
 
 
 def of_selections(facts: Facts, *selections: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
-    """Return both ε of histograms that are seen side by side: each selection's windows summed, versions
-    apart.
+    """Return both ε of histograms that are seen side by side.
 
-    A window may be in several of the sums: its reports then count in each.
+    Each selection's windows are summed, versions apart. A window may be in several of the sums: its reports
+    then count in each.
     """
     parts = [part for selection in selections for part in _added_up(facts, selection)]
     return _together(facts, parts, shuffling)

@@ -197,7 +197,9 @@ class ExperimentReader:
         Args:
             length: "7d", "12h" or "2w".
             ranges: Ranges or labels; without any, those of the histogram.
-            version, weigh, confidence: As of estimate().
+            version: As for estimate().
+            weigh: As for estimate().
+            confidence: As for estimate().
             quantiles: Of a number, each between 0 and 1.
 
         Returns:

@@ -49,7 +49,7 @@ class DefinitionError(HushmoteError):
 
 
 def without_nul(text: str) -> str:
-    """Return a text, or raise ValueError if it contains the character \\u0000, which databases reject."""
+    """Return a text, or raise ValueError if it contains the character U+0000, which databases reject."""
     if "\0" in text:
         raise ValueError("the character \\u0000 is in it, which databases cannot store: leave it out")
     return text

@@ -130,6 +130,7 @@ def _serve(raw, scope):
 
 
 def main():
+    """Play a board from its power-up until its power goes, as the arguments say."""
     image, mode, cause, access_point = sys.argv[2:6]
     hardware.install(image, cause == "SLEEP", access_point)
     raw = mode == "raw"

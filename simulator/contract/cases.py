@@ -34,8 +34,9 @@ class ContractError(HushmoteError):
 class Case:
     """An experiment, and the exact distributions of the codes that the board's own code draws for it.
 
-    exact  index (or None for no reading) -> code -> probability
-    draws  the same inputs -> the sequences of draws -> probability
+    Attributes:
+        exact: Index (or None for no reading) -> code -> probability.
+        draws: The same inputs -> the sequences of draws -> probability.
     """
 
     def __init__(self, experiment: Experiment, published: bytes):

@@ -24,7 +24,7 @@ class NotApplicable(Exception):
 
 
 def private(case: Case) -> str:
-    """No code is more than e^ε times likelier for one index, or for no reading, than for another."""
+    """Check that no code is more than e^ε times likelier for one index, or for no reading, than another."""
     most = case.experiment.epsilon
     try:
         pair = worst(case.exact)
@@ -47,7 +47,7 @@ def _input(index: int | None) -> str:
 
 
 def codes(case: Case) -> str:
-    """Every code is an integer in range(code_count), and each that has a chance is drawn."""
+    """Check that every code is an integer in range(code_count), and is drawn if it has a chance."""
     count = case.experiment.code_count
     possible = {code for chances in case.exact.values() for code in chances}
     for code in possible:
@@ -62,7 +62,7 @@ def codes(case: Case) -> str:
 
 
 def draws(case: Case) -> str:
-    """The draws and their order do not depend on the index."""
+    """Check that the draws and their order do not depend on the index."""
     first = case.draws[0]
     for index in case.indices:
         if case.draws[index] != first:
@@ -79,7 +79,7 @@ def _lengths(sequences: dict[Any, Fraction]) -> str:
 
 
 def law(case: Case) -> str:
-    """The mechanism's law is the exact distribution, for each index and for no reading."""
+    """Check that the mechanism's law is the exact distribution, for each index and for no reading."""
     mechanism, domain = case.mechanism, case.experiment.domain
     off = 0.0
     for index in range(domain + 1):
@@ -99,7 +99,7 @@ def law(case: Case) -> str:
 
 
 def odds(case: Case) -> str:
-    """odds is the exact worst-case ratio of two readings, and at most e^ε."""
+    """Check that the odds are the exact worst-case ratio of two readings, and at most e^ε."""
     ratio = worst({index: case.exact[index] for index in case.indices}).ratio
     if ratio is None:
         raise PropertyBroken("odds cannot be finite: a code is impossible for some index")
@@ -112,7 +112,7 @@ def odds(case: Case) -> str:
 
 
 def blanket(case: Case) -> str:
-    """blanket() claims no more for the shuffled reports than the exact probabilities have in common.
+    """Check that the blanket claims no more for shuffled reports than the exact probabilities share.
 
     Lemma 5.3 of Balle et al. sums a number for each report that is drawn from the blanket. The claimed number
     must be above the exact one in the increasing convex order, for each two readings; it then is for any
@@ -146,7 +146,7 @@ def blanket(case: Case) -> str:
 
 
 def classes(case: Case) -> str:
-    """Strata and runs do not depend on the reading; codes of one class are equally likely."""
+    """Check that strata and runs do not depend on the reading, and codes of a class are equally likely."""
     mechanism, count = case.mechanism, case.experiment.code_count
     total = sum(mechanism.stratum_chances)
     if abs(total - 1) > _SAME:
@@ -187,7 +187,7 @@ def _check_collapse(case: Case, mechanism: Mechanism) -> None:
 
 
 def lift(case: Case) -> str:
-    """The shortcuts for the rise of a belief and for the odds agree with law."""
+    """Check that the shortcuts for the rise of a belief and for the odds agree with law."""
     prior = case.shares
     short, general = case.mechanism.lift(prior), Mechanism.lift(case.mechanism, prior)
     need_close(short, general, "lift", _RELATIVE)
@@ -198,7 +198,7 @@ def lift(case: Case) -> str:
 
 
 def fields(case: Case) -> str:
-    """The mechanism's fields make the same experiment again; it has words and answers something."""
+    """Check that the fields make the same experiment again, with words and something to answer."""
     from ...server.experiments.payload import at_epsilon
 
     mechanism, experiment = case.mechanism, case.experiment
@@ -214,6 +214,7 @@ def fields(case: Case) -> str:
 
 
 def need_shape(array: np.ndarray, shape: tuple[int, ...], name: str) -> None:
+    """Raise PropertyBroken unless the array has this shape."""
     if np.shape(array) != shape:
         raise PropertyBroken(f"{name} has shape {np.shape(array)}, not {shape}")
 

@@ -39,8 +39,9 @@ _MOST_CHANCES = 1 << 22  # codes times values, which make an array
 class Property:
     """The result of one property's check.
 
-    holds  over all examples; None if it was not checked
-    words  figures of the last example, what fails, or why it was not checked
+    Attributes:
+        holds: Over all examples; None if it was not checked.
+        words: Figures of the last example, what fails, or why it was not checked.
     """
 
     name: str
@@ -98,7 +99,9 @@ def describe(name: str) -> str:
     """Return a property as a sentence."""
     if name == SAME_CODES:
         return "The board's files draw the same codes on CPython and on MicroPython."
-    return " ".join((PROPERTIES[name].__doc__ or "").split("\n\n")[0].split())
+    summary = " ".join((PROPERTIES[name].__doc__ or "").split("\n\n")[0].split())
+    sentence = summary.removeprefix("Check that ")
+    return sentence[:1].upper() + sentence[1:]
 
 
 def check(word: str, micropython: str | None = None) -> Iterator[Property]:

@@ -22,7 +22,7 @@ _SAME = 1e-9
 
 
 def unbiased(case: Case) -> str:
-    """The mean of the weights over a reading's codes is exactly the statistic.
+    """Check that the mean of the weights over a reading's codes is exactly the statistic.
 
     For an approximate mechanism it is the statistic plus the bias.
     """
@@ -46,7 +46,7 @@ def unbiased(case: Case) -> str:
 
 
 def transposed(case: Case) -> str:
-    """law_transposed is the transpose of law, by its shortcut and by the general method."""
+    """Check that the transposed law is the transpose of law, by its shortcut and by the general method."""
     mechanism = case.mechanism
     rng = np.random.default_rng(2)
     numbers = [rng.normal(size=len(size)) for size in mechanism.class_sizes]
@@ -59,7 +59,7 @@ def transposed(case: Case) -> str:
 
 
 def short_ways(case: Case) -> str:
-    """Values and moments that a mechanism decodes by its own method equal those of law and weights."""
+    """Check that values and moments decoded by the mechanism's own method equal those of law and weights."""
     mechanism, counts = case.mechanism, case.fleet(3000, 3)
     short, general = mechanism.decode(counts), Decoded(mechanism, mechanism.collapse(counts))
     if short.reports != general.reports:
@@ -80,9 +80,10 @@ def short_ways(case: Case) -> str:
 
 
 def simulated(case: Case) -> str:
-    """100,000 simulated reports follow the law: chi-square over codes that expect 5 or more.
+    """Check that 100,000 simulated reports follow the law: chi-square over codes that expect 5 or more.
 
-    Their histogram raises no alarm either (plausibility.check, whose own false alarms are below 1e-9).
+    Their histogram must not raise an alarm either (plausibility.check, whose own false alarms are below
+    1e-9).
     """
     counts = case.fleet(_REPORTS_DRAWN, 5)
     expected = _REPORTS_DRAWN * (case.channel[:, : case.experiment.domain] @ case.shares)
@@ -98,7 +99,7 @@ def simulated(case: Case) -> str:
 
 
 def covered(case: Case) -> str:
-    """Over 400 fleets of 2,000 reports, at least 93% of the 95% intervals contain the truth.
+    """Check that over 400 fleets of 2,000 reports, at least 93% of the 95% intervals contain the truth.
 
     Each fleet hits with at least that probability, so fewer hits than the bound come by chance with
     FALSE_ALARM.

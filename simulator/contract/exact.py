@@ -19,7 +19,8 @@ class EnumerationError(HushmoteError):
 class BranchingRng:
     """The two primitives as scripted choices; `distribution` walks through every script.
 
-    calls  the calls of the present branch, in order: "bernoulli", or ("below", n)
+    Attributes:
+        calls: The calls of the present branch, in order: "bernoulli", or ("below", n).
     """
 
     def __init__(self) -> None:
@@ -126,7 +127,8 @@ Distributions = Mapping[Any, Mapping[Any, Fraction]]
 class Worst:
     """The largest ratio of an output's probabilities under two inputs.
 
-    ratio  None if the output is possible for one input and impossible for the other
+    Attributes:
+        ratio: None if the output is possible for one input and impossible for the other.
     """
 
     ratio: Fraction | None

@@ -57,7 +57,7 @@ def bits_of(length: int) -> Floats:
 
 
 def unary(p: float, q: float) -> Matrix:
-    """A bit for each value: 1 with chance p for its own, q for the others."""
+    """Return a bit for each value: 1 with chance p for its own, q for the others."""
     codes = bits_of(DOMAIN)
     chance = np.where(np.eye(DOMAIN, dtype=bool), p, q)  # of each bit, by value
     each = np.where(codes[:, :, None] > 0, chance, 1 - chance)
@@ -150,7 +150,7 @@ def sketch(epsilon: float, one_bit: bool, width: int = 4, values: int = 3) -> Ma
 
 
 def haar(epsilon: float, low_high: list[tuple[int, int]], domain: int) -> Matrix:
-    """Reports about one coefficient of one level, by Hadamard randomized response."""
+    """Return reports about one coefficient of one level, by Hadamard randomized response."""
     levels = domain.bit_length() - 1
     keep = 1 / (1 + math.exp(-epsilon))
     at = np.arange(domain)

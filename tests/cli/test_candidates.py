@@ -37,7 +37,7 @@ TRUE = dict(zip(WORDS, shares(0.2), strict=True))
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """fw over three days, from the second on with another salt and more slots; old is of one day alone."""
+    """Provide fw over three days, from the second on with another salt and more slots, and old on one day."""
     folder = tmp_path_factory.mktemp("candidates")
     with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as opened:
         for fleet, first in (("home", 0.2), ("old", 0.3)):

@@ -75,14 +75,14 @@ class TestDemoOfBoard:
 
 
 def words(terminal: Terminal) -> str:
-    """The text on a terminal as one line; fails if a line of it is longer than 80 characters."""
+    """Return the text on a terminal as one line; fail if a line of it is longer than 80 characters."""
     text = terminal.screen.decode()
     assert max(map(len, text.splitlines())) <= 80
     return " ".join(text.split())
 
 
 def reports(folder: Path) -> int:
-    """The number of reports that the demo's store has counted."""
+    """Return the number of reports that the demo's store has counted."""
     (one,) = json.loads(hushmote("status", "--json", cwd=folder / "hushmote-try"))["experiments"]
     return one["reports"]
 

@@ -29,7 +29,7 @@ HELD = {"E42": 0.4, "W7": 0.3, "E421": 0.2, "": 0.1}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with two days of such reports, beside its experiment's file."""
+    """Provide a store with two days of such reports, beside its experiment's file."""
     made = tmp_path_factory.mktemp("discover")
     (made / "e.toml").write_text(DEFINITION, encoding="utf-8")
     rows = "".join(f"{text},{share}\n" for text, share in HELD.items())

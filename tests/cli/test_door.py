@@ -37,7 +37,7 @@ def started(*arguments, **environment):
 
 @contextlib.contextmanager
 def running_door(*arguments, ready=True, **environment):
-    """A door's process; killed at the end where it still runs."""
+    """Run a door's process, and kill it at the end if it still runs."""
     process = started(*arguments, **environment)
     killer = threading.Timer(WAIT_S, process.kill)
     killer.start()

@@ -30,7 +30,7 @@ TEMP = experiment()
 
 
 def pem_of(folder: FleetFolder, device: str) -> Path:
-    """A certificate of a device that is provisioned as well, in its own part of the folder."""
+    """Return the certificate of a device that is provisioned in its own part of the folder."""
     pem = folder.path / f"devices/{device}.pem"
     if not pem.exists():
         hushmote("provision", "device", device, "--folder", str(folder.path), cwd=folder.path)
@@ -77,7 +77,7 @@ def retained(folder: FleetFolder, tls: ssl.SSLContext) -> dict[str, bytes]:
 
 
 def traces(folder: FleetFolder) -> list[str]:
-    """The files of a fleet's folder that name DEVICE, apart from the broker's own."""
+    """Return the files of a fleet's folder that name DEVICE, apart from the broker's own."""
     files = [path for path in folder.path.rglob("*") if path.is_file() and "data" not in path.parts]
     named = [path for path in files if DEVICE in path.name or DEVICE.encode() in path.read_bytes()]
     return [str(path.relative_to(folder.path)) for path in named if path.name != "log"]

@@ -17,7 +17,7 @@ LEAVES = [path for path, (command, _) in ALL.items() if not hasattr(command, "co
 
 
 def letters(text: str) -> str:
-    """A text without the places where its lines end."""
+    """Return a text without its line breaks."""
     return "".join(text.split())
 
 

@@ -43,7 +43,7 @@ STATUS |= {"experiments": {}, "refused": {}}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with a choice and a number in two windows and fleets, the TOML, readings, a board's status."""
+    """Provide a store with a choice and a number in two windows and fleets, and the files of commands."""
     folder, rng = tmp_path_factory.mktemp("hostile"), np.random.default_rng(5)
     with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as opened:
         for fleet in ("home", "lab"):

@@ -58,7 +58,7 @@ def calls(client: Any, name: str, wanted: int) -> list[bytes]:
 
 @pytest.fixture
 def url(tmp_path):
-    """A store, and the boards that reported into it: d0 ... d3 made so many reports of a and of b."""
+    """Provide a store, and d0 to d3, the boards that reported into it for experiments a and b."""
     url = f"sqlite:///{tmp_path / 's.sqlite'}"
     with Store(url) as store:
         ask_fleet(store, "home", A)

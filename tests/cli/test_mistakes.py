@@ -210,7 +210,7 @@ WRITTEN = "a broker is written mqtt://[user@]host[:port]"
 
 @pytest.fixture(scope="module")
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as the first steps leave it: a question, keys, a board's settings, a store."""
+    """Provide a folder as the first steps leave it: an experiment, keys, a board's settings, a store."""
     folder = tmp_path_factory.mktemp("newcomer")
     (folder / "room.toml").write_text(QUESTION)
     (folder / "notes.txt").write_text("hello")

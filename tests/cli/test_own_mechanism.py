@@ -45,7 +45,7 @@ cap = 8
 
 @pytest.fixture
 def cups(tmp_path: Path) -> Path:
-    """A folder with an experiment that takes the documents' example, and the two files of that."""
+    """Provide a folder with an experiment by the documents' example mechanism, and its two files."""
     for path in EXAMPLES.glob("unary*.py"):
         shutil.copy(path, tmp_path)
     (tmp_path / "cups.toml").write_text(CUPS)
@@ -54,7 +54,7 @@ def cups(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """The command line as in a process of its own: no mechanism but the shipped ones is loaded, or found."""
+    """Provide the command line of a new process, in which only the shipped mechanisms can be found."""
     monkeypatch.setattr(sys, "path", [path for path in sys.path if Path(path).resolve() != EXAMPLES])
     modules = {path.stem: sys.modules.get(path.stem) for path in EXAMPLES.glob("*.py")}
     known = [vars(ldp_client)["MECHANISMS"], vars(ldp_client)["TYPES"]]
@@ -92,7 +92,7 @@ SKETCHES = {
 
 @pytest.fixture
 def sketch(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, str]:
-    """A folder with the examples' sketches, a list of words and sketch.toml; and what it is of."""
+    """Provide a folder with the examples' sketches, a list of words and sketch.toml, and its kind."""
     for path in EXAMPLES.glob("*.py"):
         shutil.copy(path, tmp_path)
     reading, word, parameters = SKETCHES[request.param]

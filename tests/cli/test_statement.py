@@ -24,7 +24,7 @@ NOBODYS = "hushmote: the signature is valid, but the owner of the key is unknown
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A folder with the store of a keyed fleet, home, its keys, and its boards' main.py."""
+    """Provide a folder with the store of a keyed fleet, home, its keys, and its boards' main.py."""
     with Store(f"sqlite:///{tmp_path / STORE}") as store:
         ask(store, keyed=True, windows={"2026-11-20": 1000})
     create_keys(tmp_path / "master.key")
@@ -107,7 +107,7 @@ class TestFleetKey:
 
     @pytest.fixture
     def signed(self, home: Path) -> Path:
-        """The statement of a fleet with a folder, beside the settings of one of its devices."""
+        """Provide the statement of a fleet with a folder, beside the settings of one of its devices."""
         made = fleet_folder.make(home / "fl", FleetSpec("home", ("broker.example",)), write_master=True)
         hushmote("statement", "write", "fl", "--policy", "main.py", "--output", "s.json", cwd=home)
         keys = load_keys(made.master_file())

@@ -29,7 +29,7 @@ MANY = 100 if os.environ.get("LONG") else 1
 
 
 def between(draw: np.random.Generator, low: int, high: int) -> int:
-    """An integer from low to high, of any size."""
+    """Return an integer from low to high, of any size."""
     return low + int.from_bytes(draw.bytes(40), "big") % (high - low + 1)
 
 

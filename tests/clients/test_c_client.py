@@ -311,7 +311,7 @@ PAYLOAD = experiment_json(budget={"rule": "sum", "cap": CAP * EPSILON})
 
 
 def life(made: CBoard, witness: Witness) -> None:
-    """Reports, an outage, acknowledgements out of order, a no and a yes."""
+    """Play reports, an outage, acknowledgements out of order, an opt-out and an opt-in."""
 
     def acknowledge(reports: list[bytes]) -> None:
         for report in reports:

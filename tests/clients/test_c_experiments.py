@@ -77,7 +77,7 @@ class TestVectors:
 
 
 def check_privacy(core: c.Core, shape: dict[str, Any], epsilon: int) -> dict[int | None, dict[int, Fraction]]:
-    """Returns the exact chance of every code, for no reading and for each index."""
+    """Check the odds, and return the exact chance of every code, for no reading and for each index."""
     payload = published(shape, epsilon)
     experiment, python = parsed(core, payload), ldp_client.Experiment.parse(payload)
     indices = (None, *range(python.domain))
@@ -336,7 +336,7 @@ def check_codes(core: c.Core, experiment: c.Experiment, python: Any, rng: np.ran
 
 
 def readings(python: Any, rng: np.random.Generator) -> list[Any]:
-    """Readings of all types, many of the experiment's own."""
+    """Return readings of all types, many of the experiment's own."""
     some: list[Any] = [None, True, False, 0, 1, -1, 10**30, -(10**30), b"off", [], (1, 2), *TEXTS]
     low, high = -(2**41), 2**41
     for part in (python, *getattr(python, "parts", ())):
@@ -351,7 +351,7 @@ def readings(python: Any, rng: np.random.Generator) -> list[Any]:
 
 
 def check_readings(core: c.Core, experiment: c.Experiment, python: Any, rng: np.random.Generator) -> None:
-    """Indices of readings are the MicroPython client's; those of thousandths are by the page's formula."""
+    """Check that indices match the MicroPython client's, and those of thousandths the page's formula."""
     for value in readings(python, rng):
         index = core.bucket(experiment, value)
         some = value if isinstance(value, list) else [value]
@@ -477,7 +477,7 @@ class TestParse:
 
 
 def seeds() -> list[bytes]:
-    """Inputs of fuzz.c: experiments, signed messages, and pairs of slots, whole and damaged."""
+    """Return inputs of fuzz.c: experiments, signed messages, and pairs of slots, whole and damaged."""
     found = [b"\x00" + payload for payload in SOURCES]
     found += [b"\x80" + SOURCES[0] + b"\0\xff\xff\xff" + bytes((last,)) + bytes(64) for last in (254, 255)]
     found += [b"\x80" + bytes.fromhex(case["payload"]) for case in make_vectors.signatures()]

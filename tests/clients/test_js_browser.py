@@ -179,7 +179,7 @@ class Form:
             self.page.browser.until(lambda css=css: self.page.browser.find(css).click() or True)
 
     def asked(self) -> list[str]:
-        """Requests to the door."""
+        """Return the requests to the door."""
         names = "return performance.getEntriesByType('resource').map((entry) => entry.name)"
         return [name for name in self.page.browser.script(names) if f":{self.port}/" in name]
 

@@ -30,7 +30,7 @@ pytestmark = [
 
 
 def flow(broker: MosquittoBroker, ledger: Path) -> list[dict[str, Any]]:
-    """Readings by HTTP and experiments by MQTT go to the node; what MQTT out has done comes back."""
+    """Return a flow: readings by HTTP and experiments by MQTT to the node, and back what MQTT out did."""
     mqtt = {"broker": "broker", "qos": "", "retain": "", "topic": ""}
     read = (
         "const {topic, value, ...own} = msg.payload; Object.assign(msg, own, {topic, payload: value});"

@@ -37,7 +37,7 @@ class Reporting:
         self.source = make()
 
     def open(self):
-        """A connection by which reports come."""
+        """Return a connection that delivers reports."""
         connection = self.source.connect()
         assert connection is not None
         self.turn_until(connection, lambda: connection.subscribed)

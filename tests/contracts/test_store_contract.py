@@ -22,7 +22,7 @@ TEMP = experiment()
 
 
 def open_store(url: str) -> Store:
-    """A store with an open fleet that is asked for the temperature."""
+    """Return a store with an open fleet and an experiment on the temperature."""
     store = Store(url)
     ask_fleet(store, "open", TEMP)
     return store

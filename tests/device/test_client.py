@@ -56,7 +56,7 @@ def budget(rule, cap=None, **changes):
 
 
 def reports_until_silent(client, name="e", at_most=400):
-    """Number of reports that are made, each acknowledged at once, before 50 calls in a row are silent."""
+    """Count the reports made before 50 calls in a row are silent; each is acknowledged at once."""
     made = silent = 0
     while silent < 50 and made < at_most:
         report = client.report(name, True)

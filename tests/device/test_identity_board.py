@@ -99,7 +99,7 @@ class Fleet:
 
     @contextlib.contextmanager
     def aggregator(self):
-        """An aggregator as `hushmote serve` runs it, with the folder's certificate and master keys."""
+        """Run an aggregator as `hushmote serve` does, with the folder's certificate and master keys."""
         own = self.folder.path / "aggregator/aggregator_1.pem"
         aggregator = Aggregator(
             self.store,

@@ -49,7 +49,7 @@ def exhaust(client, witness):
 
 
 def life(client, witness):
-    """Reports, an outage, acknowledgements out of order, and all of it again: some 20 writes."""
+    """Play reports, an outage, acknowledgements out of order, and all of it again: some 20 writes."""
 
     def acknowledge(reports):
         for report in reports:

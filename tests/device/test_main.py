@@ -131,7 +131,7 @@ class Draws:
 
 @pytest.fixture
 def life(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[int]]:
-    """Runs main() until the power goes; returns the moments of its readings, in ms after the start."""
+    """Run main() until the power goes; return the moments of its readings, in ms after the start."""
 
     def run(
         chip: Chip,

@@ -80,7 +80,7 @@ class TestRefusal:
 
 
 def report_distributions(payload, values, *, key=None, client_class=Client, slots=None):
-    """Reading -> output of report(), silence (None) included -> exact probability."""
+    """Map each reading to the exact probability of every output of report(), silence (None) included."""
     slots = slots or provisioned()
 
     def run(rng, value):

@@ -1096,7 +1096,7 @@ class TestLongPause:
 
 @pytest.fixture
 def many(runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker) -> Callable[..., dict[str, Any]]:
-    """Runs many.py with a count, a kind and a folder in place of umqtt.simple 1.3.4's; returns its answer."""
+    """Run many.py with a count, a kind and a folder in place of umqtt.simple 1.3.4's; return its answer."""
 
     def run(count: int, kind: str, modules: Path = umqtt) -> dict[str, Any]:
         done = subprocess.run(

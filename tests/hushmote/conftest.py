@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture(scope="session")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with hushmote.sqlite: fleets home and lab, room_temp in two versions and mode, two windows."""
+    """Provide a folder with hushmote.sqlite: fleets home and lab, room_temp twice, mode, two windows."""
     folder, windows = tmp_path_factory.mktemp("stored"), dict.fromkeys(WEEKS, 20_000)
     with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store:
         for number, fleet in enumerate(("home", "lab")):
@@ -31,7 +31,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def after_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder examples beside out/demo.sqlite, as `make demo` leaves it but with simulated reports."""
+    """Provide examples beside out/demo.sqlite, as `make demo` leaves it but with simulated reports."""
     folder = tmp_path_factory.mktemp("checkout")
     payload = definition.parse(demo_data.DEFINITION).payload()
     (folder / "out").mkdir()

@@ -15,12 +15,12 @@ CLASSES = sorted({one for one in EXPORTS if inspect.isclass(one)}, key=lambda on
 
 
 def own(one: type) -> list[type]:
-    """The classes of ours that a class is made of."""
+    """Return the classes of ours in a class's hierarchy."""
     return [base for base in one.__mro__ if base.__module__.startswith("hushmote")]
 
 
 def attributes(one: type) -> Iterator[str]:
-    """The public names of a class: methods, properties and fields."""
+    """Return the public names of a class: methods, properties and fields."""
     names = {name for base in own(one) for name in (*vars(base), *inspect.get_annotations(base))}
     yield from sorted(name for name in names if not name.startswith("_"))
 

@@ -28,7 +28,7 @@ PAIRS = (
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[hushmote.FleetReader]:
-    """A fleet with an experiment of each kind, and another version of two of them."""
+    """Provide a fleet with an experiment of each kind, and another version of two of them."""
     url = f"sqlite:///{tmp_path_factory.mktemp('kinds') / 'kinds.sqlite'}"
     with Store(url) as store:
         fill_kinds(store)

@@ -54,7 +54,7 @@ DIRECT = Choice("grr", (), 0.0)
 
 
 def flat(domain: int, g: int) -> Choice:
-    """A mechanism of g cells that asks for the value itself."""
+    """Return a mechanism of g cells that asks for the value itself."""
     return Choice("olh", (("g", g),), 0.0) if g < domain else DIRECT
 
 

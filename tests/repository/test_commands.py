@@ -50,7 +50,7 @@ def pages(*paths: Path) -> pytest.MarkDecorator:
 
 @pytest.fixture(scope="session")
 def runner() -> Iterator[subprocess.Popen[str]]:
-    """Runs one page after another: the commands are loaded once for all."""
+    """Run one page after another; the commands are loaded once for all."""
     command = [sys.executable, run_page.__file__, "-", *["--slow"] * LONG]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process

@@ -132,7 +132,7 @@ class TestFile:
 
 
 def prepared(folder: Path, *hosts: str) -> Path:
-    """A fleet's folder, and beside it what deploy/prepare.sh makes of it, which is returned."""
+    """Make a fleet's folder and, beside it, what deploy/prepare.sh writes, and return that."""
     named = [part for host in ("broker", *hosts) for part in ("--host", host)]
     command = "provision fleet home --fleet home --broker-folder /mosquitto/hushmote"
     hushmote(*command.split(), *named, cwd=folder)
@@ -203,7 +203,7 @@ class Machine:
             path.write_text(self.here(path.read_text()))
 
     def here(self, text: str) -> str:
-        """A text of the file with what is different here."""
+        """Return a text of the file with this machine's values."""
         for there, here in self._names.items():
             text = text.replace(there, here)
         return text
@@ -214,7 +214,7 @@ class Machine:
 
     @contextmanager
     def running(self, name: str) -> Iterator[Path]:
-        """A container's command as a process; yields its log, which is what it says on both outputs."""
+        """Run a container's command as a process; yield its log, both outputs in one."""
         command = [self.here(part) for part in SERVICES[name]["command"]]
         if name in OURS:
             command = [sys.executable, "-m", "hushmote", *command]
@@ -249,7 +249,7 @@ class Machine:
 
 @contextmanager
 def with_roles(state: Path) -> Iterator[Cluster]:
-    """A PostgreSQL that wants passwords, after deploy/postgres/roles.sql."""
+    """Run a PostgreSQL that requires passwords, after deploy/postgres/roles.sql."""
     with Cluster() as cluster:
         roles = (DEPLOY / "postgres" / "roles.sql").read_text().replace("/run/secrets", f"{state}/secrets")
         (state / "roles.sql").write_text(roles)
@@ -264,7 +264,7 @@ def with_roles(state: Path) -> Iterator[Cluster]:
 
 
 def send_report(fleet: Path, port: int, store: Store) -> None:
-    """A report of a board that the fleet's folder has made, over TLS with its certificate."""
+    """Send a report of a board that the fleet's folder has made, over TLS with its certificate."""
     folder, (version,) = fleet_folder.find(fleet), store.experiments("home")
     pem = fleet / "k3f9.pem"
     pem.write_bytes(folder.issue_device("k3f9", fleet_folder.now_utc()).to_pem())
@@ -279,7 +279,7 @@ def send_report(fleet: Path, port: int, store: Store) -> None:
 
 
 def get_with_token(page: str, token: str) -> int:
-    """The status of a page for who has logged in."""
+    """Return the status of a page for someone who has logged in."""
     browser = build_opener(HTTPCookieProcessor())
     with browser.open(f"{page}?token={token}", timeout=WAIT_S) as answer:
         return answer.status

@@ -33,7 +33,7 @@ needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reas
 
 
 def settings(unit: str) -> list[tuple[str, str]]:
-    """A unit's (name, value) lines."""
+    """Return a unit's (name, value) lines."""
     lines = (DEPLOY / unit).read_text().splitlines()
     split = [line.partition("=") for line in lines if not line.startswith("#")]
     return [(name, value) for name, equals, value in split if equals]
@@ -187,7 +187,7 @@ class TestUnits:
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The container file's (instruction, rest), its continued lines joined."""
+    """Return the container file's (instruction, rest), its continued lines joined."""
     text = re.sub(r"\\\n\s*", "", (DEPLOY / "Containerfile").read_text())
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines)]

@@ -20,7 +20,7 @@ ROOM = (ROOT / "examples" / "room_temp.toml").read_text("utf-8")
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the tables in a section, without headings."""
+    """Return the cells of the tables in a section, without headings."""
     section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]

@@ -39,7 +39,7 @@ VIOLATIONS = {
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the packages as one tree, hushmote/..., beside the project's contracts."""
+    """Provide a copy of the packages as one tree, hushmote/..., beside the project's contracts."""
     folder = tmp_path_factory.mktemp("tree")
     caches = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "hushmote", folder / "hushmote", ignore=caches)

@@ -104,7 +104,7 @@ def metadata(wheel: Path) -> Message:
 
 
 def asked_for(requirements: list[str], extras: set[str]) -> dict[str, Distribution]:
-    """The distributions that requirements name, and those that these need, with the extras they ask for."""
+    """Return the distributions that requirements name, and their dependencies, with extras."""
     found: dict[str, Distribution] = {}
     for text in requirements:
         requirement = Requirement(text)
@@ -138,7 +138,7 @@ def install(wheel: Path, folder: Path, *extras: str) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment without any extra."""
+    """Provide the programs of an environment without any extra."""
     return install(wheel, tmp_path_factory.mktemp("empty"))
 
 
@@ -148,7 +148,7 @@ def with_simulator(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def run(installed: Path, program: str, *arguments: str, folder: Path) -> str:
-    """The output of a program of that environment, which knows nothing of this one and of the project."""
+    """Return the output of a program of that environment, which is isolated from this one and the project."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HUSHMOTE"))
     }

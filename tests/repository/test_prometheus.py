@@ -60,14 +60,14 @@ class Prometheus:
         self._process.communicate(timeout=WAIT_S)
 
     def ask(self, path: str, **parameters: str) -> dict:
-        """The data of an answer of its API; AssertionError with its words where it refuses."""
+        """Return the data of an answer of its API; raise AssertionError with its words if it refuses."""
         status, body = get(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
         answer = json.loads(body)
         assert (status, answer["status"]) == (200, "success"), answer
         return answer["data"]
 
     def values(self, query: str) -> list[float]:
-        """The values of a query now, but those that are no number."""
+        """Return the values of a query now, without NaN."""
         results = self.ask("query", query=query)["result"]
         found = [float(result["value"][1]) for result in results]
         return [value for value in found if value == value]
@@ -81,7 +81,7 @@ class Prometheus:
 
 
 def chosen(query: str) -> str:
-    """A query with the variables as somebody chose them; shares are of another experiment than numbers."""
+    """Return a query with the variables chosen; shares are of another experiment than numbers."""
     values = CHOSEN | ({"experiment": "door"} if 'quantity="share"' in query else {})
     return re.sub(r"\$(\w+)", lambda name: values[name[1]], query.replace("$__rate_interval", "10m"))
 

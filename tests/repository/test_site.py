@@ -43,7 +43,7 @@ class Html(HTMLParser):
 
 
 def build(folder: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    """The site of a folder with a mkdocs.yml; strictly, in a process of its own."""
+    """Build the site of a folder with a mkdocs.yml, strictly, in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
         cwd=folder,

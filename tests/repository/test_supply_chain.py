@@ -27,7 +27,7 @@ ENTRY = re.compile(
 
 
 def script(name: str) -> ModuleType:
-    """A script of locks/, which is no package: it runs where nothing of ours is installed."""
+    """Return a script of locks/, which is no package: it runs where nothing of ours is installed."""
     module = ModuleType(name)
     path = ROOT / "locks" / f"{name}.py"
     sys.modules[name] = module  # where dataclasses look for it
@@ -37,7 +37,7 @@ def script(name: str) -> ModuleType:
 
 
 def pinned(lock: str) -> dict[str, set[Version]]:
-    """A lock's versions of each distribution: more than one where they differ by Python's version."""
+    """Return a lock's versions of each distribution: more than one where they differ by Python's version."""
     versions: dict[str, set[Version]] = {}
     for entry in ENTRY.finditer(LOCKS[lock]):
         name = canonicalize_name(entry["name"].partition("[")[0])
@@ -57,7 +57,7 @@ def wanted(*extras: str) -> list[Requirement]:
 
 
 def commands(of: str) -> list[str]:
-    """The calls of pip in a shell's lines."""
+    """Return the calls of pip in a shell's lines."""
     return [
         part.strip()
         for part in re.split(r"&&|\n", of)

@@ -22,7 +22,7 @@ from hushmote.simulator.open_broker import open_broker
 
 
 def heard(broker, topic="hushmote/v1/+/experiment/+"):
-    """What a client that subscribes now gets first."""
+    """Return what a client that subscribes now gets first."""
     listener = Reader(broker, "", clean=True).subscribe(topic)
     listener.read(1, WAIT_S)
     listener.leave()

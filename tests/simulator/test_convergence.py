@@ -25,7 +25,7 @@ DESIGNS = {
 
 
 def drawn(experiment: Experiment, batches: list[int], rng: np.random.Generator) -> tuple[np.ndarray, list]:
-    """The shares of a fleet that grows by these batches, and its histogram after each."""
+    """Return the shares of a fleet that grows by these batches, and its histogram after each."""
     shares = bell(experiment.domain, experiment.domain / 3, experiment.domain / 6)
     held = [rng.multinomial(n, shares) for n in batches]
     histograms = np.cumsum([vectorised.histogram(experiment, counts, rng) for counts in held], axis=0)

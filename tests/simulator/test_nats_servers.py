@@ -42,7 +42,7 @@ def read(reader):
 
 
 def is_retained(servers):
-    """What a new subscriber gets; a server that has just started reads it from its streams a moment later."""
+    """Return whether a new subscriber gets the message; a server that has just started needs a moment."""
     reader = client(servers, 0).subscribe("hushmote/v1/+/experiment/+")
     reader.read(1, 1.0)
     reader.leave()

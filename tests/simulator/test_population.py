@@ -37,7 +37,7 @@ SPECS = [
 
 
 def merged_chi_square(counts, expected):
-    """The statistic and its limit, over neighbouring cells merged until each expects over 500."""
+    """Return the statistic and its limit, over neighbouring cells merged until each expects over 500."""
     edges, total = [0], 0.0
     for i, value in enumerate(expected):
         total += value

@@ -44,7 +44,7 @@ EXPERIMENTS = {
 
 
 def chi_square(counts: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
-    """The statistic and its limit. A code that cannot be must not be."""
+    """Return the statistic and its limit; fail if an impossible code was drawn."""
     assert (counts[expected == 0] == 0).all()
     counts, expected = counts[expected > 0], expected[expected > 0]
     assert expected.min() > 500

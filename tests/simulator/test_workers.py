@@ -77,7 +77,7 @@ def check(crew: Workers) -> object:
 
 
 def children() -> list[psutil.Process]:
-    """The workers' processes of this one."""
+    """Return this process's worker processes."""
     ours = psutil.Process().children(recursive=True)
     # process_iter() passes over one that ends meanwhile.
     found = psutil.process_iter(["cmdline"])
@@ -209,7 +209,7 @@ def dask_process(*arguments: str, path: Path = SUPPORT) -> Iterator[subprocess.P
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Workers]:
-    """The workers of a scheduler that is being started, and they with it."""
+    """Provide the workers of a scheduler that is being started together with them."""
     with contextlib.ExitStack() as stack:
         crews: list[Workers] = []
 

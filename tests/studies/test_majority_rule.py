@@ -39,7 +39,7 @@ class TestEnvelope:
 
 @composition.EXACT
 def by_newton(reports: int, total: int) -> float:
-    """The curve's point by Newton's method on the exact sum."""
+    """Return the curve's point by Newton's method on the exact sum."""
     epsilon = composition.mpmath.mpf("0.0247")
     for _ in range(4):
         lost, slope = _lost_and_slope(reports, epsilon)
@@ -48,7 +48,7 @@ def by_newton(reports: int, total: int) -> float:
 
 
 def _lost_and_slope(reports: int, epsilon):
-    """The chance of a lost odd vote and its derivative by ε, summed downwards from one half."""
+    """Return the chance of a lost odd vote and its derivative by ε, summed downwards from one half."""
     mp = composition.mpmath
     half = (reports + 1) // 2
     truth = 1 / (1 + mp.exp(-epsilon))

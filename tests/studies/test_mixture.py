@@ -25,7 +25,7 @@ coarse_epsilon = st.integers(1, 40).map(lambda n: n * 100_000)
 
 
 def chance_near(epsilons, total, width):
-    """The chance of a loss within that many micro-nats of the total."""
+    """Return the chance of a loss within that many micro-nats of the total."""
     losses, chances = np.zeros(1), np.ones(1)
     for epsilon in epsilons:
         truth = 1 / (1 + math.exp(-epsilon / 1e6))

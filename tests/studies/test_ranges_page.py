@@ -117,7 +117,7 @@ def test_flaws_and_sentences_match_theory():
 
 
 def error_sentences(ran: Ran) -> list[str]:
-    """What the page says of flat against hierarchy, and of local against central, at ε = 1."""
+    """Return the page's sentences on flat against hierarchy, and on local against central, at ε = 1."""
     sentences = []
     for side, neighbours in (("Central (added)", "added"), ("Local", "replaced")):
         name = side.split()[0].lower()
@@ -152,7 +152,7 @@ def theory(structure: Structure, epsilon: float, length: int) -> float:
 
 
 def theory_sentences() -> list[str]:
-    """What the page says of exponents, of the fall of flat's error, and of single days."""
+    """Return the page's sentences on exponents, on the fall of flat's error, and on single days."""
     lengths = FULL.lengths[FULL.flaw_days]
     curve = [rms([theory(LocalHierarchy(), e, r) for r in lengths]) for e in FULL.epsilons]
     inverse, square = ([e**-power for e in FULL.epsilons] for power in (1, 2))

@@ -63,7 +63,7 @@ class Ran:
         return [Line(row[1], int(n), *rest) for row, (n, *rest) in zip(rows, numbers, strict=True)]
 
     def of(self, attack: Attack, days: bool = False) -> list[Line]:
-        """The lines of one attack."""
+        """Return the lines of one attack."""
         return [line for line in (self.days if days else self.records) if line.words == attack_label(attack)]
 
 

@@ -5,7 +5,7 @@ from npm_packages import packed
 
 
 def barriers(browser: Browser) -> list[str]:
-    """What axe-core finds in the page as it is now, a line each: rule, what it means, the first element."""
+    """Return what axe-core finds in the page as it is now, a line each: rule, meaning, first element."""
     # Through the driver, whom no Content-Security-Policy stops.
     browser.driver.execute_script(packed("axe-core/axe.min.js").read_text() + "; window.axe = axe;")
     ask = "const done = arguments[0]; axe.run().then((r) => done(r.violations), (e) => done(String(e)));"

@@ -16,7 +16,7 @@ _payloads = {}
 
 
 def experiment_payload(**changes):
-    """An experiment's JSON: temp, 64 bins, epsilon 1, a budget of 4 reports; changes replace fields."""
+    """Return the JSON of temp, with 64 bins, ε = 1 and a budget of 4 reports; changes replace fields."""
     fields = {"name": "temp", "type": "number", "low": 0, "high": 64_000, "bins": 64, "mechanism": "grr"}
     return experiment_json(**fields | changes)
 
@@ -48,7 +48,7 @@ class MemoryStorage(dict):
 
 
 def client(device, exp, *, key=None, storage=None):
-    """A provisioned board that takes part in the experiment, whatever its rule."""
+    """Return a provisioned board that takes part in the experiment, whatever its rule."""
     storage = MemoryStorage() if storage is None else storage
     if not storage:
         ldp_client.provision(storage, consent=True)
@@ -58,7 +58,7 @@ def client(device, exp, *, key=None, storage=None):
 
 
 def reports(device, exp, count, *, key=None, value=20.0):
-    """The first count reports of a new board, each sent at once."""
+    """Return the first count reports of a new board, each sent at once."""
     board = client(device, exp, key=key)
     made = []
     for _ in range(count):

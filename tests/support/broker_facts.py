@@ -157,7 +157,7 @@ def reports(count, prefix):
 
 
 def of(count, prefix):
-    """The topics of these reports."""
+    """Return the topics of these reports."""
     return {topic for topic, _ in reports(count, prefix)}
 
 

@@ -44,7 +44,7 @@ class GroupByShare:
         return {"group": "each report once", "group_dead": "goes to another" if gone == 0 else "waits for it"}
 
     def after_restart(self, broker):
-        """What becomes of reports that come before a member is back."""
+        """Return what happens to reports that arrive before a member is back."""
         if not self._there:
             return "-"
         publish(broker, reports(FEW, "back"))

@@ -75,7 +75,7 @@ class Browser:
         self.errors()
 
     def resize(self, width: int, height: int = 900, *, dark: bool = False) -> None:
-        """The size of the view in CSS pixels, and whether the reader's system is dark."""
+        """Set the size of the view in CSS pixels, and whether the reader's system is dark."""
         mobile = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", mobile)
         self._width = width
@@ -86,7 +86,7 @@ class Browser:
         self.driver.get(url)
 
     def script(self, text: str, *arguments: Any) -> Any:
-        """What a piece of JavaScript returns: script("return 1 + arguments[0]", 1)."""
+        """Return the result of a piece of JavaScript, as `return 1 + arguments[0]` with 1."""
         return self.driver.execute_script(text, *arguments)
 
     @property
@@ -95,15 +95,15 @@ class Browser:
         return self.driver.find_element(By.TAG_NAME, "body").text
 
     def text_of(self, place: str) -> str:
-        """The text of the element with this id."""
+        """Return the text of the element with this id."""
         return self.driver.find_element(By.ID, place).text
 
     def find(self, css: str) -> WebElement:
-        """The first element of a CSS selector, once it is there."""
+        """Return the first element of a CSS selector, once it is there."""
         return self.until(lambda: self.driver.find_element(By.CSS_SELECTOR, css), f"no {css}")
 
     def named(self, label: str, css: str = "button, a, [role=button], [role=tab], label") -> WebElement:
-        """The first visible element with this text or aria-label, once it is there."""
+        """Return the first visible element with this text or aria-label, once it is there."""
 
         def look() -> WebElement:
             for element in self.driver.find_elements(By.CSS_SELECTOR, css):
@@ -115,7 +115,7 @@ class Browser:
         return self.until(look, f"nothing is called {label!r}")
 
     def until(self, look: Callable[[], Any], what: str = "") -> Any:
-        """What look() returns once it is neither false nor raises that something is not there."""
+        """Return the first result of look() that is true, however often something is not there yet."""
         end = time.monotonic() + WAIT_S
         while True:
             try:
@@ -133,7 +133,7 @@ class Browser:
         self.until(lambda: words in self.text, f"the page does not say {words!r}")
 
     def errors(self) -> list[str]:
-        """What went wrong in the page since last asked: exceptions, refused requests."""
+        """Return the page's errors since the last call: exceptions, refused requests."""
         log: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [entry["message"] for entry in log if entry["level"] == "SEVERE"]
 
@@ -152,7 +152,7 @@ class Browser:
         return max(0, self.script("return document.documentElement.scrollWidth") - self._width)
 
     def picture(self, path: Path) -> None:
-        """The whole page as a PNG file."""
+        """Write the whole page to a PNG file."""
         whole = {"captureBeyondViewport": True}
         data = self.driver.execute_cdp_cmd("Page.captureScreenshot", whole)["data"]
         path.write_bytes(base64.b64decode(data))
@@ -160,7 +160,7 @@ class Browser:
 
 @contextlib.contextmanager
 def browsing(folder: Path) -> Iterator[Browser]:
-    """A Chromium that is closed at the end."""
+    """Provide a Chromium that is closed at the end."""
     browser = Browser(folder)
     try:
         yield browser
@@ -175,7 +175,7 @@ def paged(
     environment: dict[str, str] | None = None,
     program: Sequence[object] = ("-m", "hushmote"),
 ) -> Iterator[str]:
-    """A process of `hushmote page` over a store, by its URL; killed at the end. program: what Python runs."""
+    """Run `hushmote page` over a store, and yield its URL; program: what Python runs."""
     command = [sys.executable, *map(str, program), "page", "--store", store, "--http", "127.0.0.1:0"]
     clean = {k: v for k, v in os.environ.items() if not k.startswith("HUSHMOTE_")}
     process = subprocess.Popen(

@@ -26,7 +26,7 @@ def fetched() -> None:
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The board's files under /a/board/ of Python's own static server, by their URL."""
+    """Serve the board's files under /a/board/ with Python's own static server; yield their URL."""
     fetched()
     copy(folder / "a" / "board")
     with static(folder) as url:
@@ -35,7 +35,7 @@ def served(folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def static(folder: Path) -> Iterator[str]:
-    """A folder on Python's own static server, by its URL."""
+    """Serve a folder with Python's own static server; yield its URL."""
     quiet = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(quiet, directory=folder))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -62,17 +62,17 @@ class BoardPage:
         self.browser.open(self.url + query)
 
     def forgets(self, kinds: str) -> None:
-        """The browser loses what it keeps, of such kinds."""
+        """Delete these kinds of the browser's storage."""
         origin = "{0.scheme}://{0.netloc}".format(urlsplit(self.url))
         command = "Storage.clearDataForOrigin"
         self.browser.driver.execute_cdp_cmd(command, {"origin": origin, "storageTypes": kinds})
 
     def asked(self) -> None:
-        """The page shows its question, whatever was answered."""
+        """Wait until the page shows its question, whatever was answered."""
         self.browser.until(lambda: self.browser.find("#measure").is_displayed(), "the board is ready")
 
     def ready(self) -> None:
-        """The page shows its question, and somebody has said yes."""
+        """Wait until the page shows its question, and opt in."""
         self.asked()
         if self.browser.find("#yes").is_displayed():
             self.click("yes")
@@ -86,7 +86,7 @@ class BoardPage:
         self.browser.until(lambda: self.browser.find(f"#{name}").click() or True)
 
     def says(self, name: str, words: str) -> str:
-        """An element's text, once these words are in it."""
+        """Wait until these words are in an element, and return its text."""
         return self.browser.until(lambda: words in self.text(name) and self.text(name), f"{name}: {words}")
 
     def choose(self, name: str, value: str) -> None:
@@ -105,7 +105,7 @@ class BoardPage:
         self.browser.script(radios).click()
 
     def module(self, file: str, text: str, *arguments: Any) -> Any:
-        """What JavaScript returns that is given a module of the page as m, and arguments as a."""
+        """Return the result of JavaScript that has a module of the page as m, and arguments as a."""
         done = "(v) => arguments[arguments.length - 1]({v})"
         failed = "(e) => arguments[arguments.length - 1]({e: String(e)})"
         run = f"const a = arguments; import('./{file}').then((m) => {{ {text} }}).then({done}, {failed})"
@@ -114,7 +114,7 @@ class BoardPage:
         return answer.get("v")
 
     def call(self, *request: Any) -> Any:
-        """A call of bridge.py."""
+        """Call a function of bridge.py."""
         return self.module("main.js", "return m.board.call(...a[0])", list(request))
 
     def report(self) -> bytes:

@@ -83,7 +83,7 @@ class Line(ctypes.Structure):
 
 @functools.cache
 def library() -> Any:
-    """The core as a shared library that aborts at undefined behaviour."""
+    """Return the core as a shared library that aborts at undefined behaviour."""
     sources = [path.stem for path in sorted(CORE.glob("*.c")) if path.stem not in OTHERS]
     flags = ["-shared", "-fPIC", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
     with tempfile.TemporaryDirectory() as folder:

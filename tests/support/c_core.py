@@ -97,7 +97,7 @@ class Random(ctypes.Structure):
 
 
 def pieces(*parts: bytes) -> ctypes.Array[Piece]:
-    """An array of pieces, which lives while the parts do."""
+    """Return an array of pieces, which lives while the parts do."""
     return (Piece * len(parts))(
         *(Piece(ctypes.cast(ctypes.c_char_p(part), ctypes.c_void_p), len(part)) for part in parts)
     )
@@ -157,7 +157,7 @@ def _gcc(*arguments: Path | str) -> None:
 
 
 def _key(files: Sequence[Path], flags: Sequence[str]) -> str:
-    """What tells one call of the compiler from another; a folder of headers counts by what is in it."""
+    """Return a key for a call of the compiler; a folder of headers counts by its content."""
     gcc = Path(shutil.which("gcc") or "").resolve()
     named = [flag for flag in flags if not flag.startswith("-I")]
     read = [*files, *sorted(CORE.glob("*.[ch]"))]
@@ -167,7 +167,7 @@ def _key(files: Sequence[Path], flags: Sequence[str]) -> str:
 
 
 def library(folder: Path, sources: Sequence[Path | str], *flags: str) -> ctypes.CDLL:
-    """A shared library of sources, as compiled() takes them."""
+    """Build a shared library of sources, as compiled() takes them."""
     return ctypes.CDLL(str(compiled(folder / "core.so", sources, "-shared", "-fPIC", *flags)))
 
 

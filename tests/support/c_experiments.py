@@ -114,19 +114,19 @@ class Core:
         return texts
 
     def bucket(self, experiment: Experiment, value: Any) -> Index | None:
-        """The index of a reading; None where it is of the wrong type."""
+        """Return the index of a reading; None where it is of the wrong type."""
         index, made = Index(), reading(value)
         said = self.library.bucket(ctypes.byref(experiment), ctypes.byref(made), ctypes.byref(index))
         assert said in (0, WRONG_TYPE)
         return index if said == 0 else None
 
     def draw(self, experiment: Experiment, index: Index, seed: int) -> int:
-        """The code of the branch that Draws(seed) draws."""
+        """Return the code of the branch that Draws(seed) draws."""
         e, i = ctypes.byref(experiment), ctypes.byref(index)
         return self.library.draw(e, i, ctypes.c_uint64(seed))
 
     def branches(self, experiment: Experiment, index: Index) -> npt.NDArray[Any]:
-        """A row of ROWS for every branch of the draws for an index."""
+        """Return a row of ROWS for every branch of the draws for an index."""
         rows = ctypes.c_void_p(self._rows.ctypes.data)
         e, i = ctypes.byref(experiment), ctypes.byref(index)
         count = self.library.walk(e, i, rows, ctypes.c_long(MOST_BRANCHES))
@@ -150,12 +150,12 @@ class Draws:
 
 
 def index_of(at: int | None, slots: tuple[int, ...] = ()) -> Index:
-    """An index, or no reading; slots: those of a text's prefixes."""
+    """Return an index, or no reading; slots: those of a text's prefixes."""
     return Index(at is None, at or 0, slots)
 
 
 def law(branches: npt.NDArray[Any]) -> dict[int, Fraction]:
-    """The exact chance of every code, of its branches."""
+    """Return the exact chance of every code, of its branches."""
     keys, first, same, counts = np.unique(
         branches["code"].astype(np.uint64) * 2 + branches["truthful"],
         return_index=True,

@@ -41,7 +41,7 @@ class Setting:
     least: int = 0
 
     def broker(self) -> MosquittoBroker | NatsServers:
-        """The broker, not started."""
+        """Return the broker, not started."""
         if self.sites:
             return SiteServers(sync=self.sync)
         if self.cluster:

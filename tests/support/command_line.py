@@ -49,7 +49,7 @@ def hushmote(
 
 
 def hushmote_process(*arguments: str, cwd: Path, expect: int = 0, columns: str = "80") -> str:
-    """The same in a process of its own: what is tested is its start, its end or what it starts itself."""
+    """Run the same in a process of its own, to test its start, its end or its children."""
     command = [sys.executable, "-m", "hushmote", *arguments]
     environment = _environment() | {"COLUMNS": columns}
     run = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
@@ -123,7 +123,7 @@ def parse(command: Sequence[str]) -> None:
 
 
 def runner(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *unless_a_fleet: str) -> Run:
-    """Returns run(*arguments, expect=0): a command in this process, with the test's folder and environment.
+    """Return run(*arguments, expect=0): a command in this process, with the test's folder and environment.
 
     The test begins in the given folder. What a command prints is at most 80 columns wide. unless_a_fleet:
     arguments where none of them is "--fleet".

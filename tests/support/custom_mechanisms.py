@@ -53,7 +53,7 @@ def register(name):
 
 @pytest.fixture
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], str]]:
-    """A function that writes NAME.py into a folder where modules are looked for, and returns NAME:Coin."""
+    """Provide a function that writes NAME.py where modules are looked for, and returns NAME:Coin."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(wire, "FOLDERS", [str(tmp_path)])
     modules, words = set(sys.modules), dict(ldp_client.MECHANISMS)
@@ -72,7 +72,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
 
 @pytest.fixture
 def own_coin(own_folder: Callable[[str, str], str]) -> Callable[..., str]:
-    """A function that writes a COIN with texts of it replaced, (right, wrong) each, and returns its word."""
+    """Provide a function that writes a COIN with texts replaced by (right, wrong), and returns its word."""
     made = itertools.count()
 
     def write(*replaced: tuple[str, str]) -> str:

@@ -11,12 +11,12 @@ from hushmote.simulator import vectorised
 
 
 def number(domain: int, epsilon: float, low: int = 0, high: int = 64_000, name: str = "x") -> Experiment:
-    """A number over domain bins; see number_payload."""
+    """Return a number over domain bins; see number_payload."""
     return Experiment.parse(number_payload(domain, epsilon, low, high, name))
 
 
 def number_payload(domain: int, epsilon: float, low: int, high: int, name: str) -> bytes:
-    """A number over domain bins for ranges, low and high in thousandths; epsilon in nats."""
+    """Return a number over domain bins for ranges, low and high in thousandths; epsilon in nats."""
     choice = oracle.choose(domain, round(epsilon * 1e6), ALL_RANGES)
     fields = {"name": name, "low": low, "high": high, "epsilon": round(epsilon * 1e6)}
     if choice.mechanism == "hh":
@@ -25,18 +25,18 @@ def number_payload(domain: int, epsilon: float, low: int, high: int, name: str) 
 
 
 def designed(mechanism: str, domain: int, epsilon: float, **fields) -> Experiment:
-    """A number over domain bins by a mechanism and its fields; epsilon in nats."""
+    """Return a number over domain bins by a mechanism and its fields; epsilon in nats."""
     payload = number_json(domain, mechanism=mechanism, epsilon=round(epsilon * 1e6), **fields)
     return Experiment.parse(payload)
 
 
 def choice(labels: list[str], epsilon: float) -> Experiment:
-    """A choice; see choice_payload."""
+    """Return a choice; see choice_payload."""
     return Experiment.parse(choice_payload(labels, epsilon))
 
 
 def choice_payload(labels: list[str], epsilon: float) -> bytes:
-    """A choice of labels and "other", answered directly; epsilon in nats."""
+    """Return a choice of labels and "other", answered directly; epsilon in nats."""
     fields = {"name": "mode", "type": "choice", "labels": labels, "mechanism": "grr"}
     return experiment_json(**fields, epsilon=round(epsilon * 1e6), budget={"rule": "unlimited"})
 
@@ -50,12 +50,12 @@ def bell(domain: int, centre: float, width: float) -> np.ndarray:
 def drawn_counts(
     experiment: Experiment, shares: np.ndarray, reports: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """The histogram of codes of a fleet drawn from a population."""
+    """Return the histogram of codes of a fleet drawn from a population."""
     return vectorised.histogram(experiment, rng.multinomial(reports, shares), rng)
 
 
 def draw(experiment: Experiment, shares: np.ndarray, reports: int, rng: np.random.Generator) -> Estimate:
-    """The estimate of a fleet drawn from a population."""
+    """Return the estimate of a fleet drawn from a population."""
     return estimate(experiment, drawn_counts(experiment, shares, reports, rng))
 
 

@@ -83,7 +83,7 @@ def received(s: socket.socket) -> bytes:
 
 
 def statuses(came: bytes) -> list[int]:
-    """The statuses of the answers in what a connection received."""
+    """Return the statuses of the answers that a connection received."""
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", came)]
 
 
@@ -97,7 +97,7 @@ def opened(
     ready: bool = True,
     **options: Any,
 ) -> Iterator[Opened]:
-    """A door at a broker; ready: wait until it takes reports."""
+    """Run a door at a broker; ready: wait until it takes reports."""
     patient: dict[str, Any] = {"puback_s": WAIT_S, "hung_s": WAIT_S}
     publisher = ReportPublisher(BrokerAddress("127.0.0.1", broker.port), **patient | options)
     door = door_application(publisher, access=access, rates=rates)

@@ -10,7 +10,7 @@ from hushmote.simulator.contract.exact import distribution as distribution
 
 
 def worst_ratio(distributions: Distributions) -> Fraction | None:
-    """The ratio of worst(); None where it is unbounded."""
+    """Return the ratio of worst(); None where it is unbounded."""
     return worst(distributions).ratio
 
 
@@ -46,5 +46,5 @@ class MemoryStorage:
 
 
 def memory(slots: Mapping[int, bytes] | None = None) -> Any:
-    """A MemoryStorage, of the type Any: Client says nothing of its storage but the default, a folder."""
+    """Return a MemoryStorage as Any: Client declares only its default storage, a folder."""
     return MemoryStorage(slots)

@@ -24,7 +24,7 @@ cap = 8
 
 
 def experiment_json(**changes: Any) -> bytes:
-    """A small valid experiment (rr of a bool, epsilon 1) with fields changed or, if None, left out.
+    """Return a small valid experiment (rr of a bool, epsilon 1) with fields changed or, if None, left out.
 
     low, high, epsilon and cap are in thousandths and micro-nats, as on the wire.
     """
@@ -42,7 +42,7 @@ def experiment_json(**changes: Any) -> bytes:
 
 
 def number_json(bins: int, **changes: Any) -> bytes:
-    """The same of a number from 0 to 1 over bins, answered directly (grr); its budget is unlimited."""
+    """Return the like for a number from 0 to 1 over bins, answered directly (grr), of unlimited budget."""
     number = {"name": "x", "type": "number", "low": 0, "high": 1000, "bins": bins, "mechanism": "grr"}
     return experiment_json(**number | {"budget": {"rule": "unlimited"}} | changes)
 

@@ -49,7 +49,7 @@ class FailingStorage(MemoryStorage):
 
 
 def newest_record(slots: dict[int, bytes]) -> dict[str, Any]:
-    """The ledger in force, read as the format is documented and not with the client's own code."""
+    """Return the ledger in force, read as the format is documented and not with the client's own code."""
     records = [parse_record(slots[slot]) for slot in (0, 1) if slot in slots]
     return max((r for r in records if r is not None), key=lambda r: r["sequence"])
 

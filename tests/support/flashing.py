@@ -42,7 +42,7 @@ _compile_once = functools.cache(usb.compile_mpy)
 
 @pytest.fixture(scope="session")
 def interpreter() -> list[str]:
-    """The command of a MicroPython that can play a board."""
+    """Provide the command of a MicroPython that can play a board."""
     found, missing = runtimes.find()
     for runtime in found:
         if runtime.name not in ("board", "wasm") and runtime.features >= NEEDS:
@@ -131,7 +131,7 @@ class Bench:
         return json.loads(done.stdout)
 
     def fails(self, board: SoftwareBoard, settings: Path | None = None, **options: Any) -> str:
-        """The one line with which a flash fails."""
+        """Return the one line with which a flash fails."""
         with pytest.raises((FlashError, ProvisionError)) as caught:
             self.flash(board, settings, **options)
         line = str(caught.value)
@@ -164,7 +164,7 @@ def bench(tmp_path: Path, interpreter: list[str]) -> Bench:
 
 @pytest.fixture(scope="session")
 def flashed_once(tmp_path_factory: pytest.TempPathFactory, interpreter: list[str]) -> Bench:
-    """A board that was flashed, switched off; tests work on copies of it."""
+    """Provide a board that was flashed, switched off; tests work on copies of it."""
     bench = Bench(tmp_path_factory.mktemp("flashed"), interpreter)
     with bench.board() as board:
         bench.flash(board)
@@ -173,14 +173,14 @@ def flashed_once(tmp_path_factory: pytest.TempPathFactory, interpreter: list[str
 
 @pytest.fixture
 def used(bench: Bench, flashed_once: Bench) -> Bench:
-    """A bench whose board was flashed already."""
+    """Provide a bench whose board was flashed already."""
     for name in ("board.img", "board1.settings.json"):
         shutil.copy2(flashed_once.folder / name, bench.folder / name)
     return bench
 
 
 def on_port(port: str, *arguments: str) -> list[str]:
-    """The command line of mpremote at a port."""
+    """Return the command line of mpremote at a port."""
     return [sys.executable, "-m", "mpremote", "connect", port, *arguments]
 
 

@@ -20,7 +20,7 @@ FLEET = "home"
 
 
 def make_fleet(path: Path, *, passwords: bool = False, hosts: Sequence[str] = ("localhost", "127.0.0.1")):
-    """A new fleet's folder on free ports, for a broker that runs as whoever runs the tests."""
+    """Make a new fleet's folder on free ports, for a broker that runs as whoever runs the tests."""
     fleet = FleetSpec(
         FLEET,
         tuple(hosts),
@@ -62,7 +62,7 @@ class FleetBroker(MosquittoBroker):
         return (self.folder.path / "broker" / "log").read_text(errors="replace")
 
     def reload(self) -> None:
-        """What an operator does after a revocation or rotation: SIGHUP; returns when it is done."""
+        """Reload as an operator does after a revocation or rotation, by SIGHUP; return when it is done."""
         assert self._process is not None
         # Each time it reads the access list, which comes last, it remarks on this line.
         remark = "experiment/+' does not contain"
@@ -86,7 +86,7 @@ def running(folder: FleetFolder) -> Iterator[FleetBroker]:
 
 
 def context(folder: FleetFolder, pem: Path | None = None) -> ssl.SSLContext:
-    """What checks the fleet's broker, and shows a certificate where one is given."""
+    """Return a context that checks the fleet's broker, and shows a certificate where one is given."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.load_verify_locations(folder.path / "aggregator/ca.pem")
     if pem is not None:
@@ -171,7 +171,7 @@ def cannot_resume(
     tls.maximum_version = version
 
     def connect(session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool | None, bytes]:
-        """The session, whether it was resumed, and the broker's CONNACK."""
+        """Connect, and return the session, whether it was resumed, and the broker's CONNACK."""
         plain = socket.create_connection(("127.0.0.1", port), 10)
         with tls.wrap_socket(plain, server_hostname="localhost", session=session) as made:
             made.sendall(CONNECT)

@@ -26,7 +26,7 @@ THREE = ("127.0.0.1", "127.0.0.2", "127.0.0.3")  # each of this machine alone
 def make_nats_fleet(
     path: Path, hosts: Sequence[str] = ("localhost",), *, board_host: str = ""
 ) -> FleetFolder:
-    """A new fleet's folder on free ports, for one NATS server or three."""
+    """Make a new fleet's folder on free ports, for one NATS server or three."""
     port, nats, cluster, monitor = (free_port() for _ in range(4))
     fleet = FleetSpec(
         FLEET,
@@ -84,7 +84,7 @@ class FleetServers:
         self._processes[number] = process
 
     def found(self, pem: Path, topics: str, number: int) -> dict[str, bytes]:
-        """What is retained at topics, once there is something, as somebody who comes to this server finds it.
+        """Return what is retained at topics, once there is something, for a new client of this server.
 
         nats-server may miss it as it starts (docs/survives.md): it is started again then, and reads it anew.
         """
@@ -111,7 +111,7 @@ class FleetServers:
             process.send_signal(signal.SIGHUP)
 
     def reload(self) -> None:
-        """What an operator does after a revocation or rotation: SIGHUP; returns when it is done."""
+        """Reload as an operator does after a revocation or rotation, by SIGHUP; return when it is done."""
         done = "Reloaded server configuration"
         for number, process in self._processes.items():
             before = self.log(number).count(done)
@@ -153,7 +153,7 @@ def serving(folder: FleetFolder) -> Iterator[FleetServers]:
 def at(
     folder: FleetFolder, pem: Path | None, *, server: int = 1, client_id: str | None = None, **options
 ) -> Iterator[Visitor]:
-    """A client of a server, over MQTT 3.1.1; its id is its own where none is given."""
+    """Provide a client of a server, over MQTT 3.1.1; its id is its own where none is given."""
     visitor = Visitor(
         folder.fleet.port,
         context(folder, pem),

@@ -80,7 +80,7 @@ def mutate(rng: Random, text: bytes) -> bytes:
 
 
 def odd_value(rng: Random, others: Sequence[Any]) -> Any:
-    """A value of any type: one of another field, a number that is too large, a text, a nested list."""
+    """Return a value of any type: one of another field, a number that is too large, a text, a nested list."""
     kind = rng.randint(0, 6)
     if kind == 0:
         return rng.choice(others)
@@ -324,7 +324,7 @@ LEDGERS = _ledgers()
 
 
 def make_ledger(rng: Random) -> tuple[MemoryStorage, MemoryStorage, bool]:
-    """A ledger as a board wrote it, what became of it, and whether somebody forged a check sum."""
+    """Return a ledger written by a board, its fate, and whether its check sum is forged."""
     before = rng.choice(LEDGERS)
     after = MemoryStorage(before)
     forged = False
@@ -393,7 +393,7 @@ FLEETS = {"open": None, "keyed": MASTER}
 
 
 def make_messages(rng: Random) -> list[tuple[str, bytes]]:
-    """A batch: real reports, some mutated, on real topics, some mutated; some twice."""
+    """Return a batch of messages: real reports, some mutated, on real topics, some mutated; some twice."""
     messages: list[tuple[str, bytes]] = []
     for _ in range(rng.randint(1, 20)):
         if messages and rng.randint(0, 5) == 0:

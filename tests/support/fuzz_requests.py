@@ -63,14 +63,14 @@ def well_formed(payload: bytes) -> bool:
 
 
 def decoded(text: bytes) -> bytes:
-    """The bytes in base64, none where it is not."""
+    """Return the bytes of a base64 text, or none if it is not base64."""
     with contextlib.suppress(ValueError):
         return base64.b64decode(text)
     return b""
 
 
 def make_document(rng: Random, payload: bytes) -> bytes:
-    """A LoRaWAN server's document, mutated in its fields or its bytes."""
+    """Return a LoRaWAN server's document, mutated in its fields or its bytes."""
     encoded = base64.b64encode(payload).decode()
     device: Any = rng.choice(DEVICES)
     things = {"end_device_ids": {"device_id": device}, "uplink_message": {"frm_payload": encoded}}
@@ -83,7 +83,7 @@ def make_document(rng: Random, payload: bytes) -> bytes:
 
 
 def make_request(rng: Random) -> Request:
-    """A request to any of the door's paths, mostly a report."""
+    """Return a request to any of the door's paths, mostly a report."""
     fleet, device = rng.choice(FLEETS), rng.choice(DEVICES)
     others = (
         f"/v1/{fleet}/report",

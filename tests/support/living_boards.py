@@ -62,11 +62,11 @@ class LivingBoards:
         assert not self._thread.is_alive()
 
     def told(self) -> int:
-        """Reports whose boards were told that they are received."""
+        """Return the reports that boards were told are received."""
         return sum(reporter.sent for reporter in self.reporters)
 
     def status(self) -> list[str]:
-        """What each board says of itself."""
+        """Return each board's status."""
         return [reporter.status() for reporter in self.reporters]
 
     def finish(self) -> int:

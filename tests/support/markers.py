@@ -67,7 +67,7 @@ PROGRAMS: Mapping[str, str] = {
 
 
 def marks(item: pytest.Function) -> set[str]:
-    """The markers of a test."""
+    """Return the markers of a test."""
     needed = {MARKS[name] for name in _known(item) if name in MARKS}
     callspec = getattr(item, "callspec", None)
     # store_url asks for its database by name, only when the test runs.
@@ -77,7 +77,7 @@ def marks(item: pytest.Function) -> set[str]:
 
 
 def lacking(item: pytest.Function) -> str:
-    """What this machine lacks for a test; empty where it has all."""
+    """Return what this machine lacks for a test, "" if nothing."""
     return next((LACKS[name] for name in _known(item) if LACKS.get(name)), "")
 
 
@@ -91,7 +91,7 @@ def refuse(marked: set[str], arguments: Any) -> None:
 
 
 def _known(item: pytest.Function) -> frozenset[str]:
-    """The names of MARKS and LACKS that are in the code of a test or of its fixtures."""
+    """Return the names of MARKS and LACKS that are in the code of a test or of its fixtures."""
     fixtures = item._fixtureinfo.name2fixturedefs
     return _needed((item.function, *(d.func for name in item.fixturenames for d in fixtures.get(name, ()))))
 

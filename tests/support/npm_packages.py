@@ -11,7 +11,7 @@ _FOLDER = Path(__file__).parents[2] / "build" / "npm"
 
 
 def packed(name: str) -> Path:
-    """A file of node_modules; where npm cannot fetch it, the test is skipped."""
+    """Return a file of node_modules; skip the test where npm cannot fetch it."""
     file = _FOLDER / "node_modules" / name
     _FOLDER.mkdir(parents=True, exist_ok=True)
     with open(_FOLDER / "lock", "w") as lock:  # tests run side by side

@@ -30,7 +30,7 @@ def vectors() -> Iterator[tuple[bytes, bytes, bytes, bool, set[str]]]:
 
 
 def lowered(signature: bytes) -> bytes | None:
-    """The signature with the lower of its two s, None where it has that, or has none."""
+    """Return the signature with the lower s, or None if it has that already or has no s."""
     s = int.from_bytes(signature[32:], "big")
     if len(signature) != 64 or not ORDER // 2 < s < ORDER:
         return None
@@ -38,7 +38,7 @@ def lowered(signature: bytes) -> bytes | None:
 
 
 def signed_for(x: int, y: int) -> tuple[bytes, bytes] | None:
-    """A digest and a signature of a point's that nobody has the private key of; None where s is an upper one.
+    """Return a digest and a signature of a point whose private key is unknown, None if s is an upper one.
 
     Verifying adds the point to G, once: that gives r, and s and the digest follow from it.
     """

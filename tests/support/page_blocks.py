@@ -67,7 +67,7 @@ class Block:
                 held = ""
 
     def programs(self) -> Iterator[tuple[int, list[str]]]:
-        """The page's line and the words of every program that the block starts, also in && and |."""
+        """Return the page's line and the words of every program that the block starts, also in && and |."""
         for line, command in self.commands():
             lexer = shlex.shlex(_REDIRECTION.sub("", command), posix=True, punctuation_chars=True)
             lexer.whitespace_split = True
@@ -118,7 +118,7 @@ class _Reader:
         self.faults += _faults(block)
 
     def foreign(self, number: int, language: str, text: str) -> None:
-        """A block of another language: a file to save, or text in which no command must hide."""
+        """Return a block of another language: a file to save, or text in which no command must hide."""
         if len(self.comments) == 1 and (found := re.fullmatch(r"file: *(.+)", self.comments[0][1])):
             self.comments = []
             if _FILE_NAME.fullmatch(found[1]) is None or "END_OF_FILE" in text:
@@ -136,7 +136,7 @@ class _Reader:
 
 
 def read(text: str) -> Page:
-    """The blocks and faults of a page's Markdown."""
+    """Return the blocks and faults of a page's Markdown."""
     reader = _Reader()
     lines = iter(enumerate(text.splitlines(), 1))
     for number, line in lines:

@@ -181,11 +181,11 @@ class Cluster:
         os.close(self._alive)
 
     def dsn(self, database: str, user: str = _SUPERUSER) -> str:
-        """The address of a database as psycopg takes it."""
+        """Return the address of a database as psycopg takes it."""
         return f"host=127.0.0.1 port={self.port} dbname={database} user={user}"
 
     def url(self, database: str, user: str = _SUPERUSER, port: int | None = None) -> str:
-        """The URL of a database as a Store takes it; port: of a proxy before the server."""
+        """Return the URL of a database as a Store takes it; port: of a proxy before the server."""
         return f"postgresql+psycopg://{user}@127.0.0.1:{port or self.port}/{database}"
 
     def execute(self, statement: str, database: str = "postgres") -> list[tuple]:
@@ -283,7 +283,7 @@ GRANT USAGE ON SCHEMA public TO PUBLIC;
 
 @contextmanager
 def fresh_database(cluster: Cluster) -> Iterator[str]:
-    """A context with the URL of an empty database of its own."""
+    """Provide the URL of an empty database of its own."""
     # Emptied and lent again: a new database is a copy of 7 MB.
     name = cluster.free.pop() if cluster.free else cluster.create()
     try:
@@ -297,20 +297,20 @@ def fresh_database(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Cluster]:
-    """The session's PostgreSQL, fsync off; skipped where there is none, and a failure in CI."""
+    """Provide the session's PostgreSQL, fsync off; skip where there is none, or fail in CI."""
     with Cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def pgbouncer(postgres: Cluster) -> Iterator[Pgbouncer]:
-    """A pgbouncer before the session's PostgreSQL; skipped where there is none, and a failure in CI."""
+    """Provide a pgbouncer before the session's PostgreSQL; skip where there is none, or fail in CI."""
     with Pgbouncer(postgres) as bouncer:
         yield bouncer
 
 
 @pytest.fixture
 def postgres_url(postgres: Cluster) -> Iterator[str]:
-    """The URL of an empty database, postgresql+psycopg://..., dropped after the test."""
+    """Provide the URL of an empty database, postgresql+psycopg://..., dropped after the test."""
     with fresh_database(postgres) as url:
         yield url

@@ -78,7 +78,7 @@ def domain_of(fields: dict[str, Any]) -> int:
 
 
 def missing_index_of(fields: dict[str, Any]) -> int | None:
-    """The index of no reading, of any part; None where it is drawn evenly."""
+    """Return the index of no reading, of any part; None where it is drawn evenly."""
     parts = fields.get("of", [fields])
     return domain_of(fields) - 1 if all("missing" in part for part in parts) else None
 
@@ -121,7 +121,7 @@ def wave_code_of(fields: dict[str, Any], index: int, below: Any, bernoulli: Any)
 
 
 def view_node_of(fields: dict[str, Any], view: list[int], index: int) -> int:
-    """The cell of a view's table that an index of the joint one lies in."""
+    """Return the cell of a view's table that an index of the joint one lies in."""
     values = []
     for own in reversed(fields["of"]):
         index, value = divmod(index, domain_of(own))
@@ -169,7 +169,7 @@ def digits(x: int, g: int, t: int) -> list[int]:
 
 
 def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, list[list[Any]]]:
-    """The code for an index under a source of draws, and the draws: [primitive, argument, outcome]."""
+    """Return the code for an index under a source of draws, and the draws: [primitive, argument, outcome]."""
     draws: list[list[Any]] = []
 
     def below(n: int) -> int:
@@ -220,7 +220,7 @@ def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, l
 
 
 def point_at(q: int, t: int, value: int, rest: int, product: int) -> int:
-    """Number of the point whose product with a value is 0 or 1, its other digits drawn as rest.
+    """Return the number of the point whose product with a value is 0 or 1, its other digits drawn as rest.
 
     The digit of rest where the value has its 1 is the point's top digit, unless that is what is solved for.
     """
@@ -260,7 +260,7 @@ def text_index_of(fields: dict[str, Any], text: bytes) -> int:
 
 
 def report_of(payload: str, number: int, code: int, device: str = "", key: bytes | None = None) -> bytes:
-    """The bytes of a report on the wire."""
+    """Return the bytes of a report on the wire."""
     sha256 = hashlib.sha256(payload.encode()).digest()
     size = code_bytes_of(json.loads(payload))
     body = bytes([0x10 if key is None else 0x11]) + sha256[:4] + struct.pack(">I", number)
@@ -280,13 +280,13 @@ def question_of(payload: str) -> bytes:
 
 
 def public_key(private: int) -> bytes:
-    """x and y of a P-256 key."""
+    """Return x and y of a P-256 key."""
     point = ec.derive_private_key(private, ec.SECP256R1()).public_key().public_numbers()
     return point.x.to_bytes(32, "big") + point.y.to_bytes(32, "big")
 
 
 def signed(payload: str, private: int, fleet: str, name: str, serial: int = 1) -> bytes:
-    """What is retained in a keyed fleet: ECDSA, nonces by RFC 6979, s in its lower half."""
+    """Return a keyed fleet's retained message: ECDSA, nonces by RFC 6979, s in its lower half."""
     body = payload.encode() + b"\x00" + struct.pack(">I", serial)
     text = f"hushmote/v1/{fleet}/experiment/{name}".encode() + b"\x00" + body
     algorithm = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
@@ -308,7 +308,7 @@ def ledger_record(
     seed: bytes = bytes(16),
     asked: bool = True,
 ) -> bytes:
-    """A ledger record; entries are (experiment name, last number, rule, pinned cap, spent).
+    """Return a ledger record; entries are (experiment name, last number, rule, pinned cap, spent).
 
     asked: False for the record of a client that took part unasked, which could only opt out.
     """

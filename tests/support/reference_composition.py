@@ -48,7 +48,7 @@ def advanced(epsilon: int, reports: int, delta: str) -> Any:
 
 @EXACT
 def rogers(epsilon: int, reports: int, total: int, delta: str) -> Any:
-    """The filter of Rogers et al. 2016, Theorem 5.1."""
+    """Return the filter's value by Rogers et al. 2016, Theorem 5.1."""
     e, d = nats(epsilon), mpmath.mpf(delta)
     s = reports * e * e
     h = nats(total) ** 2 / (mpmath.mpf("28.04") * mpmath.log(1 / d))
@@ -58,7 +58,7 @@ def rogers(epsilon: int, reports: int, total: int, delta: str) -> Any:
 
 @EXACT
 def lost_vote(epsilon: int, reports: int) -> Any:
-    """The chance that fewer than half of the reports tell the true bit: 1 - the vote's success, ties won."""
+    """Return the chance that fewer than half of the reports tell the true bit: 1 - the vote's success."""
     odds = mpmath.exp(nats(epsilon))
     probability = (1 / (1 + odds)) ** reports
     lost = mpmath.mpf(0)
@@ -70,13 +70,13 @@ def lost_vote(epsilon: int, reports: int) -> Any:
 
 @EXACT
 def lost_report(total: int) -> Any:
-    """The chance that one report at this ε lies."""
+    """Return the chance that one report at this ε lies."""
     return 1 / (1 + mpmath.exp(nats(total)))
 
 
 @EXACT
 def mixed_delta(epsilons: list[int], total: int) -> Any:
-    """The same for answers at these ε: the sum over every set of lies, one by one."""
+    """Return the same for answers at these ε: the sum over every set of lies, one by one."""
     delta = mpmath.mpf(0)
     for lies in itertools.product((False, True), repeat=len(epsilons)):
         loss = sum(-e if lie else e for e, lie in zip(epsilons, lies, strict=True))

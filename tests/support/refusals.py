@@ -18,7 +18,7 @@ from hushmote.server.store import StoreError
 
 @contextmanager
 def fails(match: str, error: type[Exception] = StoreError) -> Iterator[None]:
-    """The block must raise this error, in one line that matches."""
+    """Require that the block raises this error, in one line that matches."""
     with pytest.raises(error, match=match) as caught:
         yield
     assert str(caught.value)
@@ -46,7 +46,7 @@ class Refusal:
         return self.action if isinstance(self.action, str) and not alike else self.words
 
     def check(self, folder: Path | None = None) -> None:
-        """The action must fail with one line that has the words, and write nothing into the folder.
+        """Check that the action fails with one line that has the words, and writes nothing into the folder.
 
         folder: only calls that take and write no files need none.
         """

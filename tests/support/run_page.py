@@ -65,7 +65,7 @@ class Outcome:
 
 
 def own_network() -> list[str] | None:
-    """The command that starts another in a network and a process tree of its own, None where none can."""
+    """Return the command that starts another in its own network and process tree, None where none can."""
     tries = [["unshare", *_NAMESPACES], ["unshare", "--user", "--map-root-user", *_NAMESPACES]]
     for command in tries if shutil.which("unshare") and shutil.which("ip") else []:
         probe = [*command, "ip", "link", "set", "lo", "up"]
@@ -75,7 +75,7 @@ def own_network() -> list[str] | None:
 
 
 def chosen(blocks: tuple[Block, ...], slow: bool) -> list[Block]:
-    """The blocks that are run here."""
+    """Return the blocks to run here."""
     return [block for block in blocks if not block.needs and (slow or not block.slow)]
 
 
@@ -216,7 +216,7 @@ class Shell:
 
 @contextlib.contextmanager
 def _broker(mosquitto: str, folder: Path) -> Iterator[None]:
-    """mosquitto at localhost:1883, as a reader has it who followed docs/operations.md."""
+    """Run mosquitto at localhost:1883, as a reader has it after docs/operations.md."""
     (folder / "mosquitto.conf").write_text(
         "listener 1883 localhost\nallow_anonymous true\nmax_queued_messages 0\nuser root\n"
     )
@@ -237,7 +237,7 @@ def _broker(mosquitto: str, folder: Path) -> Iterator[None]:
 
 
 def run(page: Path, slow: bool, quick: Path | None = None) -> list[Outcome]:
-    """What became of a page's blocks, in a folder that is removed; quick: of quick_commands.py."""
+    """Run a page's blocks in a temporary folder, and return the outcome; quick: of quick_commands.py."""
     blocks = chosen(page_blocks.read(page.read_text()).blocks, slow)
     with tempfile.TemporaryDirectory(prefix="page-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)

@@ -23,7 +23,7 @@ def until(condition, what):
 
 @contextlib.contextmanager
 def running(store, broker, **options):
-    """An aggregator in a thread, subscribed; stopped at the end. broker: NatsServers as well."""
+    """Run a subscribed aggregator in a thread, stopped at the end; broker may be NatsServers as well."""
     login = {name: options.pop(name, None) for name in ("username", "password")}
     nats = isinstance(broker, NatsServers)
     address = parse_nats_url(broker.url) if nats else BrokerAddress(broker.host, broker.port)

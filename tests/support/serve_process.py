@@ -18,7 +18,7 @@ from hushmote.server.service.process import READY
 
 
 def with_setting(module, name, value):
-    """A script for Served: the command with another time than it ships with, so that a test need not wait."""
+    """Return a script for Served: the command with another time, so that a test need not wait."""
     return f"""
 import sys
 import hushmote.server.{module} as module
@@ -89,7 +89,7 @@ class Served:
 
 @contextlib.contextmanager
 def served(*arguments, **options):
-    """A process of `hushmote serve`, killed at the end where it still runs."""
+    """Run `hushmote serve`, and kill it at the end if it still runs."""
     process = Served(*arguments, **options)
     try:
         yield process
@@ -108,7 +108,7 @@ def get(url):
 
 
 def health(url):
-    """The status of /healthz and its reason, None where there is none."""
+    """Return the status of /healthz and its reason, None if there is none."""
     status, body = get(url + "/healthz")
     return status, json.loads(body).get("reason")
 

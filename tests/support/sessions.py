@@ -24,7 +24,7 @@ def publish(broker, count, start=0):
 
 @contextlib.contextmanager
 def subscribed(broker, *, most=2000, protocol: Protocol = "5", share=None, keep_session=True):
-    """A link as the aggregator makes it, subscribed, that acknowledges nothing by itself."""
+    """Provide a link as the aggregator makes it, subscribed, that acknowledges nothing by itself."""
     one = BrokerConnection(protocol, "trap", (None, None), most, Pace(), keep_session=keep_session)
     one.connect(broker.host, broker.port)
     turn(one, lambda: one.answer is not None)
@@ -41,7 +41,6 @@ def subscribed(broker, *, most=2000, protocol: Protocol = "5", share=None, keep_
 
 def turn(one, condition):
     """Let a link work until the condition holds."""
-
     end = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < end, "no answer"

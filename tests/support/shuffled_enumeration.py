@@ -40,7 +40,7 @@ class Histograms:
 
 
 def exact_delta(chances: NDArray[np.float64], reports: int, epsilon: float, own: int = 1) -> float:
-    """The smallest δ that any one board with `own` reports has, whatever all readings are.
+    """Return the smallest δ that any one board with `own` reports has, whatever all readings are.
 
     chances: of each code for each value. The board's readings are one value against another.
     """

@@ -20,7 +20,7 @@ MOST_S = 30.0  # that an answer takes
 
 
 def held(work: Callable[..., Any]) -> Callable[..., Any]:
-    """The same work, begun once the gate is open."""
+    """Return the same work, begun once the gate is open."""
 
     def wait(*arguments: Any) -> Any:
         end = time.monotonic() + MOST_S

@@ -20,7 +20,7 @@ POLICY = policy.policy_for(8, 1e-6, ["room_temp"])
 
 
 def firmware(folder: Path) -> Path:
-    """An application of one's own, with POLICY."""
+    """Return an application of one's own, with POLICY."""
     path = folder / "main.py"
     path.write_text(policy.replace_policy(flash.EXAMPLE.read_text(), policy.policy_statement(POLICY)))
     return path

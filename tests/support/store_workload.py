@@ -45,18 +45,18 @@ Contents = tuple[tuple[int, ...], dict[str, NumberSet]]  # reports by code, devi
 
 
 def batch(i: int) -> list[tuple[str, int, int]]:
-    """The i-th batch's (device, number, code), from 1 on; its last four reports are of the batch before."""
+    """Return the i-th batch's (device, number, code), i from 1; its last four repeat the batch before."""
     new = [(f"d{(7 * i + j) % 40:02}", i, (5 * i + j) % EXP.code_count) for j in range(_REPORTS)]
     return new + (batch(i - 1)[:4] if i > 1 else [])
 
 
 def messages(i: int) -> list[tuple[str, bytes]]:
-    """A batch as it comes from a broker."""
+    """Return a batch as it comes from a broker."""
     return [(topics.report_topic(FLEET, d), report.encode(EXP, n, code)) for d, n, code in batch(i)]
 
 
 def counted_after(batches: int) -> Contents:
-    """What a store holds that has counted the first batches, none other and each report once."""
+    """Return the contents of a store that has counted the first batches, and each report once."""
     reports = {(device, n): code for i in range(1, batches + 1) for device, n, code in batch(i)}
     counts = [0] * EXP.code_count
     numbers: dict[str, NumberSet] = {}
@@ -67,7 +67,7 @@ def counted_after(batches: int) -> Contents:
 
 
 def contents(store: Store) -> Contents:
-    """What a store holds."""
+    """Return what a store holds."""
     counts = tuple(map(int, store.histogram(FLEET, EXP.digest)))
     return counts, {device: numbers for device, _, numbers in store.accepted_numbers(FLEET)}
 
@@ -85,7 +85,7 @@ def _commit(store: Store, batches: Iterable[int]) -> None:
 
 
 def _notes(folder: Path) -> Callable[[object], int]:
-    """A function that notes in the folder what others were told."""
+    """Return a function that records acknowledgements in the folder."""
     file = os.open(folder / ACKNOWLEDGED, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     return lambda text: os.write(file, str(text).encode())
 
@@ -96,7 +96,7 @@ def _make(url: str) -> None:
 
 
 def _wrong(store: Store, *expected: Contents) -> str | None:
-    """What is wrong in a store that must hold one of these, None where all is right."""
+    """Return the fault of a store that must hold one of these, None if there is none."""
     if violations := check(store).violations:
         return violations[0]
     held = contents(store)
@@ -203,7 +203,7 @@ class Workload:
     after: Callable[[PowerCut, Path], str | None]
 
     def failure(self, cut: PowerCut, folder: Path) -> str | None:
-        """What is wrong after a power cut, None where all is as it must be; the folder is made the cut's."""
+        """Return the fault after a power cut, None if there is none; the folder is made the cut's."""
         cut.put(folder)
         try:
             return self.after(cut, folder)

@@ -8,7 +8,7 @@ Run = Callable[..., object]
 
 
 def take_over(old: Path, new: Path, run: Run) -> None:
-    """The old authority signs the new servers and aggregators; no board is on the servers' list.
+    """Let the old authority sign the new servers and aggregators; no board is on the servers' list.
 
     old, new: folders beside each other, where run is a command line.
     """
@@ -23,7 +23,7 @@ def take_over(old: Path, new: Path, run: Run) -> None:
 
 
 def let_boards_in(old: Path, new: Path, run: Run) -> None:
-    """What the old authority has issued and revoked goes to the new folder, and on the servers' list."""
+    """Copy what the old authority issued and revoked to the new folder, and list it on the servers."""
     with open(new / "authority/issued.jsonl", "ab") as journal:
         journal.write((old / "authority/issued.jsonl").read_bytes())
     shutil.copytree(old / "devices", new / "devices", dirs_exist_ok=True)

@@ -65,7 +65,7 @@ def total(aggregator):
 
 @contextlib.contextmanager
 def listening(broker):
-    """topic -> what was published on experiments' topics, oldest first, what is retained among it."""
+    """Collect, by topic, what is published on experiments' topics, oldest first, with what is retained."""
     heard: dict[str, list[bytes]] = {}
     listener = mqtt.Client(CallbackAPIVersion.VERSION2)
     listener.on_message = lambda _c, _d, m: heard.setdefault(m.topic, []).append(bytes(m.payload))

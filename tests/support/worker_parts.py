@@ -6,18 +6,18 @@ import time
 
 
 def product(part: int, factor: int, seconds: float = 0.0) -> int:
-    """A part that takes a while."""
+    """Return part * factor, after a while."""
     time.sleep(seconds)
     return part * factor
 
 
 def deadly(part: int, victim: int) -> int:
-    """A part that ends its worker, as one does that needs more memory than there is."""
+    """End the worker, as a part does that needs more memory than there is."""
     if part == victim:
         os.kill(os.getpid(), signal.SIGKILL)
     return part
 
 
 def surroundings(part: int) -> tuple[int, str | None]:
-    """A worker's process, and the threads that its linear algebra may use."""
+    """Return the worker's process id, and the threads that its linear algebra may use."""
     return os.getpid(), os.environ.get("OPENBLAS_NUM_THREADS")

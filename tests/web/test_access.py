@@ -55,14 +55,14 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(store):
-    """The page on loopback, without a token."""
+    """Provide the page on loopback, without a token."""
     with paged(store) as page:
         yield page
 
 
 @pytest.fixture(scope="module")
 def locked(store, tmp_path_factory):
-    """The page with a token."""
+    """Provide the page with a token."""
     file = tmp_path_factory.mktemp("secret") / "token"
     file.write_text(TOKEN + "\n")
     file.chmod(0o600)
@@ -98,7 +98,7 @@ def cookie_of(page):
 
 
 def handshake(page, at=SOCKET, **headers):
-    """The status of a WebSocket's handshake: 101, or why it is refused."""
+    """Return the status of a WebSocket's handshake: 101, or why it is refused."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
         url = page.replace("http", "ws") + at
@@ -222,7 +222,7 @@ KEYS = FleetKeys((bytes(range(32)),), bytes(31) + b"\x05")
 
 
 def told(folder, windows):
-    """A keyed fleet's store with reports of one device, and its statement for everybody, as a file."""
+    """Return a keyed fleet's store with reports of one device, and its statement for everybody, as a file."""
     url, file = f"sqlite:///{folder / 'told.sqlite'}", folder / "public.json"
     with Store(url) as store:
         ask_of_home(store, KEPT.replace("How warm", "<script>alert(1)</script> How warm"), keyed=True)
@@ -245,7 +245,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shown(files, tmp_path_factory):
-    """The page with a token that shows anybody what is asked."""
+    """Provide the page with a token that shows everyone the files."""
     file = tmp_path_factory.mktemp("secret") / "token"
     file.write_text(TOKEN + "\n")
     file.chmod(0o600)
@@ -578,7 +578,7 @@ class TestCrowd:
 
 
 def resident_mib(*words):
-    """The memory of the one process that was started with these words, which no other one was."""
+    """Return the memory of the only process that was started with these words."""
     for command in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if set(words) <= set(command.read_text().split("\0")):

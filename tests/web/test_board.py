@@ -44,7 +44,7 @@ def url(folder: Path) -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: Browser, url: str) -> BoardPage:
-    """A board that was just made, in a browser that never was here."""
+    """Provide a board that was just made, in a browser without any state."""
     page = BoardPage(browser, url)
     page.open(fresh=True)
     page.ready()
@@ -54,7 +54,7 @@ def page(browser: Browser, url: str) -> BoardPage:
 
 @pytest.fixture
 def ask(folder: Path) -> Iterator[Callable[..., object]]:
-    """ask(*rows): the page offers these experiments until the test ends."""
+    """Provide a function that makes the page offer these experiments until the test ends."""
     examples = folder / "a" / "board" / "examples.json"
     kept = examples.read_text()
     yield lambda *rows: examples.write_text(json.dumps(rows))
@@ -67,7 +67,7 @@ PLACE = "hushmote:/a/board/::"
 
 @pytest.fixture
 def silent(browser: Browser, url: str) -> BoardPage:
-    """A board that was just made, and nobody has said yes."""
+    """Provide a board that was just made, before anyone opts in."""
     page = BoardPage(browser, url)
     page.open(fresh=True)
     page.asked()
@@ -87,7 +87,7 @@ def is_silent(page: BoardPage) -> None:
 
 
 def before_consent(record: bytes) -> bytes:
-    """A ledger's record as it was before a ledger held answers: a bit says that it was not switched off."""
+    """Return a record in the format before consent was stored: a bit says that it was not switched off."""
     old = bytes((0x4D, record[1] | 0x80)) + record[2:-4]
     return old + binascii.crc32(old).to_bytes(4, "big")
 
@@ -223,7 +223,7 @@ class TestConsent:
 
 @contextlib.contextmanager
 def another_window(page: BoardPage) -> Iterator[tuple[str, str]]:
-    """(this window, a new one that is looked at); one of those that are there at the end stays."""
+    """Open a new window, and yield this one and the new one; one of those open at the end stays."""
     driver = page.browser.driver
     first = driver.current_window_handle
     driver.switch_to.new_window("window")

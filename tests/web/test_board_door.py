@@ -94,7 +94,7 @@ def heard(broker: MosquittoBroker) -> Iterator[list[tuple[str, bytes]]]:
 
 @pytest.fixture
 def page(whole: Whole) -> BoardPage:
-    """A board that was just made, asked for the room's temperature."""
+    """Provide a board that was just made, with an experiment on the room's temperature."""
     whole.page.open(fresh=True)
     ask(whole.page, "room")
     whole.page.browser.errors()
@@ -110,7 +110,7 @@ def ask(page: BoardPage, name: str, shows: Callable[[BoardPage], None] = BoardPa
 
 
 def says_yes_and_reports(whole: Whole, came: list[tuple[str, bytes]]) -> None:
-    """The report after the yes is all that comes. It is counted at the end, before another test looks."""
+    """Opt in, and check that only the report after it comes and is counted before the next test looks."""
     before = whole.counted(ROOM)
     whole.page.ready()
     report = whole.page.report()

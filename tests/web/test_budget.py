@@ -179,7 +179,7 @@ ROOM = experiment_json(name="room", epsilon=1_000_000, budget={"rule": "sum", "c
 
 
 def report(store: Store, devices: range, number: int) -> None:
-    """Reports of an open fleet, one of each device, committed."""
+    """Commit a report of each of an open fleet's devices."""
     e = Experiment.parse(ROOM)
     messages = [(f"hushmote/v1/home/report/d{n}", encode(e, number, n % 2)) for n in devices]
     tally = ingest(store, messages, fleets(store), datetime.datetime.now(datetime.UTC))

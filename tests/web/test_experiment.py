@@ -87,7 +87,7 @@ class Filled:
 
 
 def said(row: Row) -> str:
-    """The end of the sentence on a share, as an English reader has it."""
+    """Return the end of the sentence on a share, as an English reader has it."""
     return amount(row, None)
 
 

@@ -63,7 +63,7 @@ TYPED = (
 
 @pytest.fixture(scope="module")
 def approximate_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A page over shares of a sketch and words of a puzzle, from examples/channels."""
+    """Provide a page over shares of a sketch and words of a puzzle, from examples/channels."""
     url = f"sqlite:///{tmp_path_factory.mktemp('sketches') / 'hushmote.sqlite'}"
     start, end = EMOJI.index("purpose"), EMOJI.index("type =")
     typed = TYPED + EMOJI[start:end] + EMOJI[EMOJI.index("hashes") :].replace("width = 64", "width = 4096")

@@ -51,7 +51,7 @@ MODE = Question(experiment="mode", fleet="home")
 
 @pytest.fixture
 def store(tmp_path):
-    """A store with a number and a choice; grow(name, window, reports) counts more."""
+    """Provide a store with a number and a choice; grow(name, window, reports) counts more."""
     url, rng = f"sqlite:///{tmp_path / 'store.sqlite'}", np.random.default_rng(3)
     payloads = {
         "temp": number_payload(64, 2, -4_000, 28_000, "temp"),

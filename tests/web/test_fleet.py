@@ -44,7 +44,7 @@ def count(store, devices, exp=TEMP):
 
 @pytest.fixture
 def store(tmp_path):
-    """A store with two experiments, one of them a stranger's; the day is not over for a minute."""
+    """Provide a store with two experiments, one unknown; the day does not end for a minute."""
     away_from_midnight()
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
         store.add_fleet("home", keyed=False)

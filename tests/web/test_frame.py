@@ -28,7 +28,7 @@ def url(tmp_path):
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """The page over a store with one experiment."""
+    """Provide the page over a store with one experiment."""
     url = f"sqlite:///{tmp_path_factory.mktemp('page') / 'store.sqlite'}"
     with Store(url) as store:
         ask_fleet(store, "home", experiment(), description=Description("°C", "How warm?", ""))

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The demo's process in a group of its own, and the page's URL."""
+    """Provide the demo's process in a group of its own, and the page's URL."""
     if find_mosquitto() is None:
         pytest.skip("mosquitto is not installed")
     command = [sys.executable, "-m", "hushmote", "demo", "--page", "--out", tmp_path]

@@ -59,7 +59,7 @@ WINDOWS = [
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A store of a fleet that is steady and then much warmer in its last 7 days."""
+    """Provide a store of a fleet that is steady and then much warmer in its last 7 days."""
     url = f"sqlite:///{tmp_path_factory.mktemp('period') / 'store.sqlite'}"
     shares = {
         w: [0.0] * (1 if n < 33 else 6) + [1.0] + [0.0] * (6 if n < 33 else 1) for n, w in enumerate(WINDOWS)

@@ -288,7 +288,7 @@ def page(tmp_path_factory):
 
 
 def said(browser) -> str:
-    """The answer, once it stands."""
+    """Return the answer, once it is complete."""
     box = browser.find(".plan-answer")
     return browser.until(
         lambda: box.text if "95 times" in box.text and "Working" not in box.text else "", "no answer"

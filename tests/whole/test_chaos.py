@@ -122,7 +122,7 @@ NUMBERS = range(1, 11)
 
 @pytest.fixture
 def counted(tmp_path):
-    """A store that counted ten reports of a board, and the board."""
+    """Provide a store that counted ten reports of a board, and the board."""
     asked = experiment(budget={"rule": "unlimited"})
     source = Encoded("d", asked, None, int)
     board = Board(report_topic(FLEET, "d"), (), source, np.random.default_rng(1))

@@ -17,7 +17,7 @@ COUNTED = re.compile(r"^until hushmote status .*grep -q '\"reports\": \[[12]-9\]
 
 
 def section(title: str) -> list[page_blocks.Block]:
-    """The blocks of a section that are run on any machine."""
+    """Return the blocks of a section that are run on any machine."""
     text = PAGE.read_text()
     heading = text.index(f"\n### {title}\n")
     end = text.index("\n##", heading + 1)
@@ -26,7 +26,7 @@ def section(title: str) -> list[page_blocks.Block]:
 
 
 def commands(title: str) -> list[str]:
-    """The first two words of each command, behind its variables; of a file that is written only `cat`."""
+    """Return the first two words of each command, without variables; of files that are written only `cat`."""
     texts = [
         text
         for block in section(title)

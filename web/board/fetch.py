@@ -79,6 +79,7 @@ def fetch() -> None:
 
 
 def main() -> None:
+    """Fetch MicroPython for the browser, or exit with the reason why not."""
     try:
         fetch()
     except CannotFetch as e:

@@ -26,12 +26,13 @@ _BORROWED = (
 class BoardConfig:
     """The contents of config.json; paths are from the server's root, None if absent.
 
-    fleet       whose experiments the door serves
-    door        the HTTP door, such as /v1
-    result      the prefix of <fleet>/<experiment>.json with a result document, such as /api
-    experiment  the first one shown
-    home        the page to which the board belongs
-    broker      whether there is a broker; if so, but without a door, nothing is asked at the moment
+    Attributes:
+        fleet: The fleet whose experiments the door serves.
+        door: The HTTP door, such as /v1.
+        result: The prefix of <fleet>/<experiment>.json with a result document, such as /api.
+        experiment: The first one shown.
+        home: The page to which the board belongs.
+        broker: Whether there is a broker; if so, but without a door, nothing is asked at the moment.
     """
 
     fleet: str | None = None

@@ -19,12 +19,13 @@ Series = tuple[tuple[str, float], ...]
 class ExperimentSupply:
     """The reports that devices can still make for one experiment.
 
-    sentences  the most important one first
-    promise    the guarantee for all of a device's reports to it
-    line       its numbers
-    counted    reports on each full day
-    forecast   future reports a day
-    able       share of the devices, %, that can still report
+    Attributes:
+        sentences: The most important one first.
+        promise: The guarantee for all of a device's reports to it.
+        line: Its numbers.
+        counted: Reports on each full day.
+        forecast: Future reports a day.
+        able: Share of the devices, %, that can still report.
     """
 
     sentences: tuple[str, ...]

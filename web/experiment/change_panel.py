@@ -76,7 +76,7 @@ class ChangePanel:
             picture.show(options, None, charts.rows_height(len(names)))
 
     def nothing(self, why: str) -> None:
-        """Show why there is no comparison, or what is compared."""
+        """Show this text in place of a comparison."""
         self._which.text = why
         self._sentences.clear()
         for picture in (self._shares, self._readings):

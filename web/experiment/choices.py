@@ -42,10 +42,11 @@ _MOST = 1000  # values of one name in an address; longer ones do not come from a
 class Choices:
     """A reader's choices.
 
-    question  as chosen: without ranges and quantiles, a view has defaults
-    over      the statistic shown over time: mean, share, or a quantile such as 0.5
-    windows   windows of the period, added up; empty for all; set by fitting()
-    since     windows to compare with; empty for no comparison, or for those of a version; set by fitting()
+    Attributes:
+        question: As chosen: without ranges and quantiles, a view has defaults.
+        over: The statistic shown over time: mean, share, or a quantile such as 0.5.
+        windows: Windows of the period, added up; empty for all; set by fitting().
+        since: Windows to compare with; empty for no comparison, or for those of a version; set by fitting().
     """
 
     question: Question

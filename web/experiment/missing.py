@@ -44,13 +44,11 @@ async def response_if_missing(page: Page, request: Request, fleet: str, name: st
 
 
 async def _visible_names(page: Page) -> dict[str, tuple[str, ...]]:
-    """Return the names of experiments by fleet, of the fleets that the page shows."""
     names = await page.live.ask("names of experiments", _names)
     return {fleet: experiments for fleet, experiments in names.items() if files.is_shown(page, fleet)}
 
 
 def _names(reader: StoreReader) -> dict[str, tuple[str, ...]]:
-    """Return the names of each fleet's experiments."""
     experiments = {fleet: reader.store.experiments(fleet) for fleet in reader.fleets}
     return {fleet: tuple(sorted({v.experiment.name for v in of})) for fleet, of in experiments.items()}
 

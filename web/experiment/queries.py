@@ -35,9 +35,10 @@ class NoReportsInPeriod(UsageError):
 class BothEpsilons:
     """Both ε of the numbers shown, for two kinds of readers.
 
-    once       for someone who sees them once: over all sums that are shown
-    every_day  for someone who has seen each completed window by itself
-    at         time of the computation, UTC
+    Attributes:
+        once: For someone who sees them once: over all sums that are shown.
+        every_day: For someone who has seen each completed window by itself.
+        at: Time of the computation, UTC.
     """
 
     once: TwoEpsilons
@@ -87,7 +88,7 @@ class Asking:
         return replace(of.selection, windows=windows)
 
     async def with_opening(self, choices: Choices, of: Selected) -> Choices:
-        """Return the choices with a view's defaults, as with_opening()."""
+        """Return the choices with a view's defaults, like the module's function."""
         question = "with opening", of.selection, choices
         return await self.live.ask(question, lambda _: with_opening(choices, of))
 

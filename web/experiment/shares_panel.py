@@ -93,7 +93,6 @@ class SharesPanel:
         await self._take(text)
 
     async def _take(self, text: str) -> None:
-        """Select a range."""
         self._fill_fields((text,))
         await self._chosen((text,))
 

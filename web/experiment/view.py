@@ -65,12 +65,13 @@ def register(page: Page) -> None:
 class Areas:
     """The view's areas, from the top.
 
-    title          the question
-    head           its name, owner, number of reports
-    left_out       choices in the link that do not exist
-    finding        the headline
-    period, parts  the bar below it
-    state          the error, if there is one
+    Attributes:
+        title: The question.
+        head: Its name, owner, number of reports.
+        left_out: Choices in the link that do not exist.
+        finding: The headline.
+        period, parts: The bar below it.
+        state: The error, if there is one.
     """
 
     title: ui.label
@@ -178,7 +179,6 @@ class ExperimentView:
         self._show_parts(of)
 
     def _show_parts(self, of: Selected) -> None:
-        """Show links to the parts that the experiment has now."""
         without: tuple[str, ...] = () if of.can & OF_VALUES else OF_WINDOWS
         without += () if self._export.has_files else (EXPORT,)
         self._areas.parts.show([name for name in PARTS if name not in without])
@@ -279,7 +279,6 @@ class ExperimentView:
         return ()
 
     def _change_question(self) -> Question | None:
-        """Return the comparison that the view shows, or None."""
         of = self._of
         if of is None or not self._choices.compares or not of.can & OF_VALUES:
             return None
@@ -415,14 +414,12 @@ class ExperimentView:
 
     @staticmethod
     def _say(place: ui.column, lines: Iterable[str]) -> None:
-        """Replace the lines."""
         place.clear()
         with place:
             for line in lines:
                 ui.label(line)
 
     def _when(self) -> str:
-        """Return the chosen windows in words."""
         of = self._of
         assert of is not None
         chosen = tuple(of.facts.selected(self._question("estimate").resolve(of.facts).selection).counts)

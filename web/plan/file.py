@@ -52,7 +52,7 @@ class FilePart:
         self._ready.set_visibility(False)
 
     def show(self, answer: SolvedPlan | None) -> None:
-        """Write the file anew for this answer; for none there is no file."""
+        """Rewrite the file for this answer; without an answer there is no file."""
         self._answer = answer
         self._write()
 

@@ -22,9 +22,10 @@ class Scale:
 class Quantity(Element, component="quantity.js"):
     """A slider over the round numbers of a scale, and a field beside it that accepts any number.
 
-    on_number  called with the number, or None if the field has none
-    on_chosen  if given, the number can be made the answer, which is displayed and cannot be moved
-    locale     for the browser's Intl
+    Args:
+        on_number: Called with the number, or None if the field has none.
+        on_chosen: If given, the number can be made the answer, which is displayed and cannot be moved.
+        locale: For the browser's Intl.
     """
 
     def __init__(

@@ -69,7 +69,6 @@ class PlanView:
         self._change()
 
     def _change(self) -> None:
-        """Start answering the present values of the fields."""
         self._tell_beliefs()
         if not self._at_work:
             self._at_work = True

@@ -12,7 +12,7 @@ PROGRAMS = ("check.c", "fuzz.c")
 
 
 def files() -> dict[str, Path]:
-    """Name in the library -> file."""
+    """Return name in the library -> file."""
     core = [path for kind in ("*.c", "*.h") for path in HERE.parent.glob(kind) if path.name not in PROGRAMS]
     source = [*core, *HERE.glob("*.h"), *HERE.glob("*.cpp")]
     packed = {f"src/{path.name}": path for path in sorted(source)}

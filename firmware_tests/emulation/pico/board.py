@@ -31,8 +31,9 @@ _ENVIRONMENT = {**os.environ, "HUSHMOTE_PICO": str(RIG / "pico")}
 class Run:
     """The result of a script.
 
-    log  marks, flash operations and times since the script began, as run.mjs writes them; seconds are of the
-         board's clock, cycles of 125 MHz
+    Attributes:
+        log: Marks, flash operations and times since the script began, as run.mjs writes them; seconds are of
+            the board's clock, cycles of 125 MHz.
     """
 
     output: str

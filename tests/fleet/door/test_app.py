@@ -66,7 +66,7 @@ def _nothing_yet(broker):
 
 
 def published(broker, door: Opened, **headers):
-    """What has been published, once everything has come; headers: of the last report, which shows that."""
+    """Return everything that was published; headers: those of the last report, which marks the end."""
     last = reports("last", EXPERIMENT, 1)[0]
     assert door.report("last", last, **headers).status == 204
     until(lambda: broker.messages and broker.messages[-1][1] == last, "the last report has come")

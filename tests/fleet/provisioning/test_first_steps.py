@@ -36,7 +36,7 @@ ROOT = os.geteuid() == 0
 
 @pytest.fixture
 def outside() -> Iterator[Path]:
-    """A folder that only its owner may enter, as homes are; pytest's own closes behind others' backs."""
+    """Provide a folder that only its owner may enter, as homes are, unlike those of tmp_path."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 

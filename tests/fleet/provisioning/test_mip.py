@@ -43,7 +43,7 @@ def test_unwritable_folder_is_one_line(tmp_path: Path):
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[str]:
-    """An address with the package at /package, and a package index with umqtt.simple at /index."""
+    """Provide an address with the package at /package, and a package index with umqtt.simple at /index."""
     mip.write_package(tmp_path / "package")
     content = umqtt.bundled()
     short = hashlib.sha256(content).hexdigest()[:8]

@@ -69,7 +69,7 @@ class Site:
         return context(self.folder, self.folder.path / "aggregator/aggregator_1.pem")
 
     def arrives(self, aggregator: Visitor, board: Visitor, device: str) -> list[tuple[str, bytes]]:
-        """Reports and status that came to the aggregator until a last, allowed report of the board did."""
+        """Return reports and status that the aggregator got up to a last, allowed report of the board."""
         board.publish(f"{TOPIC}/report/{device}", b"last")
         until(lambda: aggregator.messages[-1:] == [(f"{TOPIC}/report/{device}", b"last")], "a last report")
         return [m for m in aggregator.messages[:-1] if "/experiment/" not in m[0]]

@@ -122,7 +122,7 @@ def root() -> authority.CertifiedKey:
 
 @pytest.fixture
 def certified(root: authority.CertifiedKey, tmp_path: Path) -> Path:
-    """Settings of board d1 with a certificate."""
+    """Provide settings of board d1 with a certificate."""
     (tmp_path / "ca.pem").write_bytes(root.to_pem())
     own = authority.issue_client(root, "d1", NOW, 30)
     path = tmp_path / "s.json"

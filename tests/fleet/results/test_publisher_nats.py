@@ -40,7 +40,7 @@ def test_results_and_experiments_survive_restart_of_all_servers(tmp_path: Path):
     with serving(folder) as servers:
 
         def found(server: int) -> tuple[dict, bytes]:
-            """The result and the experiment, as a board finds them that comes to this server."""
+            """Return the result and the experiment that a board gets from this server."""
             result, announced = (servers.found(board, topic, server)[topic] for topic in (RESULT, EXPERIMENT))
             return json.loads(result) | {"at": None}, announced  # each hour has one of its own
 

@@ -36,7 +36,7 @@ def experiment(request: pytest.FixtureRequest) -> Experiment:
 
 
 def lopsided(domain: int) -> np.ndarray:
-    """A prior of exact sixty-fourths, of all sizes, one value impossible."""
+    """Return a prior of exact sixty-fourths, of all sizes, one value impossible."""
     weights = np.array([(7 * i * i + 3 * i) % 11 for i in range(domain)], dtype=float)
     return weights / weights.sum()
 
@@ -46,7 +46,7 @@ def channel(experiment: Experiment) -> dict[int, dict[int, Fraction]]:
 
 
 def enumerated(experiment: Experiment, prior: np.ndarray, members: tuple[int, ...]) -> Fraction:
-    """The highest belief in members over all codes, exactly."""
+    """Return the highest belief in members over all codes, exactly."""
     rows = channel(experiment)
     pi = [Fraction(float(p)) for p in prior]
     codes = set().union(*rows.values())

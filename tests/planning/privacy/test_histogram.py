@@ -25,7 +25,7 @@ from hushmote.server.mechanisms import mechanism_of
 
 
 def histograms(rows: list[np.ndarray]) -> dict[tuple[int, ...], float]:
-    """The law of the counts of codes where each board's code has its own law."""
+    """Return the law of the counts of codes where each board's code has its own law."""
     law: dict[tuple[int, ...], float] = {(0,) * len(rows[0]): 1.0}
     for row in rows:
         after: Counter[tuple[int, ...]] = Counter()

@@ -33,7 +33,7 @@ Counts = tuple[int, ...]
 
 
 def worst(allows: Callable[[Counts], bool], prize: Callable[[Counts, int], float]) -> float:
-    """The most that an adversary can make the mean of prize(reports of each ε, loss in units) at its stop."""
+    """Return the largest mean of prize(reports of each ε, loss in units) that an adversary can reach."""
     truth = {e: 1 / (1 + math.exp(-e * UNIT / 1e6)) for e in MENU}
 
     @functools.cache

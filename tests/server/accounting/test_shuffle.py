@@ -111,7 +111,7 @@ class TestEnumeration:
 
 
 def _direct(blanket: Blanket, n: int, epsilon: float) -> mpmath.mpf:
-    """The definition, term by term, at 40 digits."""
+    """Return the definition's value, term by term, at 40 digits."""
     with mpmath.workdps(40):
         odds, k = mpmath.mpf(blanket.odds), mpmath.mpf(blanket.pair)
         neither, x = mpmath.mpf(blanket.whole) - 2 * k, mpmath.exp(mpmath.mpf(epsilon))

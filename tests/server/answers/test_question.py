@@ -30,7 +30,7 @@ ASKED = TEMP.replace(
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreReader]:
-    """A store whose last day is running, with a second fleet that reported on three days only."""
+    """Provide a store whose last day is running, with a second fleet that reported on three days only."""
     url = f"sqlite:///{tmp_path_factory.mktemp('question') / 'hushmote.sqlite'}"
     temp = experiment_json(
         name="temp", type="number", low=0, high=32_000, bins=32, mechanism="grr", epsilon=3_000_000

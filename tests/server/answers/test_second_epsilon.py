@@ -29,7 +29,7 @@ ASKED = Experiment.parse(DOOR)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A yes or no asked on three days; a board may report twice, and one has."""
+    """Provide a yes/no experiment on three days, in which a board may report twice, and one has."""
     with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
         fill(store, "home", DOOR, DAYS, (0.7, 0.3))
     return tmp_path

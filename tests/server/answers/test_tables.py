@@ -17,7 +17,7 @@ NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")
 
 
 def shown(table: object, width: int) -> str:
-    """What a console of this width, a pipe, gets."""
+    """Return what a console of this width, a pipe, gets."""
     text = io.StringIO()
     tables.PlainConsole(file=text, width=width).print(table)
     return text.getvalue()

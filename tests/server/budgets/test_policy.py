@@ -38,7 +38,7 @@ def boot(policy: Policy, storage: Any = None) -> Any:
 
 
 def exact_delta(epsilons: list[int], total: float) -> float:
-    """The δ of the worst reports there are of these micro-nats, binary answers: over all sums of ±ε."""
+    """Return δ of the worst binary reports of these micro-nats: over all sums of ±ε."""
     losses: dict[int, float] = {0: 1.0}
     for epsilon in epsilons:
         truth = 1 / (1 + math.exp(-epsilon / MICRO))
@@ -65,7 +65,7 @@ VERSION = st.tuples(
 
 
 def check_guarantee(path: list[int], total: float, delta: float) -> None:
-    """The stated (ε, δ) holds for the reports of a path: for certain by the sum, or by the zCDP filter."""
+    """Check that the stated (ε, δ) holds for the reports of a path, by the sum or by the zCDP filter."""
     if not path:
         return
     if sum(path) > round(total * MICRO):

@@ -45,7 +45,7 @@ def fleet(experiment: Experiment, words: Sequence[str], reports: int, rng: np.ra
 
 
 def exactly(experiment: Experiment, words: Sequence[str], shares: Floats) -> Estimate:
-    """The estimate of a histogram that is what is expected, rounded to EXACT reports."""
+    """Return the estimate of the expected histogram, rounded to EXACT reports."""
     chances = mechanism_of(experiment).law(held(experiment, words, shares))
     codes = mechanism_of(experiment).expand(chances)
     return estimate(experiment, np.rint(EXACT * codes / codes.sum()).astype(np.int64))

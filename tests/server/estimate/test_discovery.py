@@ -46,7 +46,7 @@ def found(
     limits: SearchLimits = USUAL,
     **changes: Any,
 ) -> Discovery:
-    """What is discovered among the reports of a fleet whose boards hold these texts."""
+    """Return what is discovered among the reports of a fleet whose boards hold these texts."""
     of = experiment(**changes)
     rng = np.random.default_rng(1)
     indices = [of.bucket(text) or 0 for text in shares]
@@ -57,7 +57,7 @@ def found(
 def noise(
     rng: np.random.Generator, slots: int, reports: int, held: Mapping[int, int] | None = None
 ) -> SlotShares:
-    """A level where these many reports are of slots, and all others of texts that are all different."""
+    """Return a level with these reports for slots, and all others for texts that all differ."""
     channel = mechanism_of(experiment(slots=slots)).codes[-1].channel  # type: ignore[attr-defined]
     counts = rng.multinomial(reports - sum((held or {}).values()), np.full(slots, 1 / slots))
     for slot, n in (held or {}).items():

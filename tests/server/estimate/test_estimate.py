@@ -30,7 +30,7 @@ each_experiment = pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda 
 
 
 def population(domain: int) -> np.ndarray:
-    """A skewed one with a peak."""
+    """Return a skewed population with a peak."""
     shares = 1 / (1 + np.arange(domain)) ** 1.2
     shares[domain // 2] += 0.5
     return shares / shares.sum()
@@ -93,7 +93,7 @@ def dense_weights(experiment: Experiment, counts: np.ndarray) -> tuple[np.ndarra
 
 
 def dense_stderr(experiment: Experiment, counts: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Standard errors by the rule, over the codes' true distribution; weights as of dense_weights."""
+    """Return the rule's standard errors over the codes' true distribution; weights as of dense_weights."""
     variance = np.zeros(weights.shape[1])
     for level in experiment.levels:
         part = slice(level.offset, level.offset + level.code_count)

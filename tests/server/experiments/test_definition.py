@@ -26,7 +26,7 @@ def changed(old: str, new: str) -> str:
 
 
 def of_another_type(fields: str) -> str:
-    """The example without what only a number has."""
+    """Return the example without the fields of a number."""
     text = changed('type = "number"', f"{fields} #")
     for old in ("low = -14 ", "high = 50", "bins = 256", "asks ="):
         assert text.count(old) == 1

@@ -115,7 +115,7 @@ def published(fanout: int) -> tuple[Level, ...]:
 
 
 def levels_of(choice: Choice, domain: int, epsilon: int) -> list[Level]:
-    """What a board makes of a tree that was chosen."""
+    """Return the levels that a board builds from a chosen tree."""
     fields = {"v": 1, "name": "e", "type": "number", "low": 0, "high": 1000, "bins": domain, "window": "all"}
     fields |= choice.fields() | {"epsilon": epsilon}
     payload = json.dumps(fields | {"budget": {"rule": "unlimited"}}, separators=(",", ":")).encode()

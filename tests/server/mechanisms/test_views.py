@@ -43,7 +43,7 @@ def views(shape: tuple[int, ...], *asked: tuple[list[int], int, int]) -> Views:
 
 
 def indicator(shape: tuple[int, ...], parts: Parts) -> Floats:
-    """The share of the first cell of a marginal, shape (domain, 1)."""
+    """Return the share of the first cell of a marginal, shape (domain, 1)."""
     return factors.spread_out(np.eye(factors.size(shape, parts), 1), shape, parts)
 
 
@@ -131,7 +131,7 @@ def variance(experiment: Experiment, statistic: Floats, shares: Floats | None = 
 
 
 def asked_by(workload: Workload):
-    """A workload's statistics one by one, on 6 x 3 values."""
+    """Return a workload's statistics one by one, for 6 x 3 values."""
     shape = (6, 3)
     a = factors.spread_out(np.eye(6), shape, (0,)).T
     b = factors.spread_out(np.eye(3), shape, (1,)).T

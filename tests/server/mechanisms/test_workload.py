@@ -13,7 +13,7 @@ NAMED = {"frequencies": FREQUENCIES, "ranges": ALL_RANGES, "prefixes": PREFIXES}
 
 
 def every(kind: str, domain: int, seed: int) -> tuple[Workload, np.ndarray]:
-    """A workload and the indicators of its statistics, shape (domain, n)."""
+    """Return a workload and the indicators of its statistics, shape (domain, n)."""
     pairs = {
         "frequencies": [(i, i + 1) for i in range(domain)],
         "prefixes": [(0, i + 1) for i in range(domain)],

@@ -49,7 +49,7 @@ def url(folder: Path) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path):
-    """A folder with a store in it that nobody has open."""
+    """Provide a folder with a store that no process has open."""
     made(f"sqlite:///{tmp_path / 'store.sqlite'}").close()
     return tmp_path
 

@@ -76,6 +76,7 @@ def _policy(names):
 
 
 def about():
+    """Return the client's digest and size in bytes, and MicroPython's version."""
     with open("/ldp_client.py", "rb") as f:
         source = f.read()
     version = ".".join([str(x) for x in sys.implementation[1][:3]])
@@ -123,10 +124,12 @@ def start(device, yes, name, lines):
 
 
 def provision(replace):
+    """Make a new ledger in localStorage; `replace` one that is there."""
     ldp_client.provision(BrowserSlots(), replace)
 
 
 def enroll(payload):
+    """Enroll in an experiment, given as its JSON in hex; return the state."""
     payload = binascii.unhexlify(payload)
     name = client.enroll(payload).name
     questions[name] = _hex(consent.question(json.loads(payload)))
@@ -148,6 +151,7 @@ def answer(yes):
 
 
 def state():
+    """Return the board's status, its unsent reports, and what it may answer, for the page."""
     result = client.status()
     result["device"] = client.device_id
     result["policy"] = client._policy
@@ -173,6 +177,7 @@ def report(name, value):
 
 
 def sent(data):
+    """Remove an acknowledged report, given in hex, from the outbox; return the state."""
     client.sent(binascii.unhexlify(data))
     return state()
 
@@ -235,6 +240,7 @@ def vectors(many):
 
 
 def memory():
+    """Return the bytes of the heap that are in use."""
     return gc.mem_alloc()
 
 

@@ -97,7 +97,7 @@ def _hex(count):
 
 
 def _micro(low, high):
-    """Epsilon as people write it, or its square, in millionths."""
+    """Return a validator of an epsilon as people write it, or its square, in millionths."""
 
     def check(value):
         value = Decimal(str(cv.float_(value))) * 1_000_000
@@ -109,7 +109,7 @@ def _micro(low, high):
 
 
 def _squares(value):
-    """A bound of the squares' sum, in millionths squared."""
+    """Return a bound on the sum of squares, in millionths squared."""
     return int(Decimal(str(cv.float_range(min=0, max=1_000_000)(value))) * 10**12)
 
 
@@ -271,6 +271,7 @@ def _names(port):
 
 
 def FILTER_SOURCE_FILES():
+    """Return the sources that ESPHome must not compile, since they are another platform's."""
     return [name for port in PORTS for name in _names(port) if port != CORE.target_platform]
 
 
@@ -298,6 +299,7 @@ def _bytes(digits):
 
 
 async def to_code(config):
+    """Generate the C++ code for the component's configuration."""
     take_client()
     identity, policy = config[CONF_IDENTITY], config[CONF_POLICY]
     names = ", ".join(f'"{experiment[CONF_NAME]}"' for experiment in config[CONF_EXPERIMENTS])

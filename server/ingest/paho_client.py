@@ -49,7 +49,7 @@ class BatchClient(Client):
 
     @property
     def has_more(self) -> bool:
-        """Return whether bytes were read ahead, which select() does not know about."""
+        """Whether bytes were read ahead, which select() does not know about."""
         return self._at < len(self._ahead)
 
     def _sock_recv(self, bufsize: int) -> bytes:
@@ -75,7 +75,8 @@ class BatchClient(Client):
         try:
             return super()._sock_send(buf)
         except (ConnectionError, ssl.SSLError):
-            # A broker that refuses our certificate sends an alert and closes: read the alert.
+            # A broker that refuses our certificate sends an alert and closes the connection, so read the
+            # alert.
             if isinstance(self._sock, ssl.SSLSocket):
                 with contextlib.suppress(ssl.SSLWantReadError):
                     self._sock.recv(1)

@@ -11,9 +11,13 @@ PAIR_STATISTICS = ("joint", "marginals", "tables", "conditional", "differences")
 def pair_workload(
     statistics: str | None, names: Sequence[str], shape: tuple[int, ...], given: str | None
 ) -> Workload:
-    """Return the workload for one of PAIR_STATISTICS; None means "conditional".
+    """Return the workload for one of PAIR_STATISTICS, by default "conditional".
 
-    given: the name of the conditioning part; None for the first. The target is the last other part.
+    Args:
+        statistics: The kind, or None.
+        names: The names of the parts.
+        shape: The number of values of each part.
+        given: The name of the conditioning part, or None for the first; the target is the last other part.
     """
     if statistics == "joint":
         return FREQUENCIES

@@ -129,7 +129,7 @@ def level_channel(level: Level) -> Channel:
 class SupportCode(ABC):
     """Codes that support values, as a linear map from shares of values to chances of their classes, and back.
 
-    Attributes:
+    Args:
         level: The level as on boards, with its offset, code_count and weight.
         channel: Its probabilities.
         seed: The fraction of a class in the codes that support one value: for a hash, the chance of its

@@ -63,7 +63,7 @@ class ValueRun:
 class Moments:
     """Cumulants of one report's weight in values and in prefixes.
 
-    Attributes:
+    Args:
         shares: The shares of the classes of codes, shape (classes,).
         supports: The share of reports that support each value, shape (domain,).
     """

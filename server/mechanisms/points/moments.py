@@ -18,7 +18,7 @@ from . import projective
 class PointMoments:
     """Cumulants of one report's weight in values and in prefixes.
 
-    Attributes:
+    Args:
         shares: The shares of the codes, shape (codes,).
         supports: The share of reports that support each value, shape (domain,).
     """

@@ -303,7 +303,6 @@ def _cell(error: float) -> str:
 
 
 def _other_answers_table(plan: Plan, reading: Reading) -> TextTable:
-    """Return a table of the other answers that the same reports give."""
     wide = "An interval this wide says nothing: take more devices, a larger ε or fewer values."
     rows = [
         (text, _cell(half_width(plan.devices, plan.design, question)))

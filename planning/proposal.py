@@ -17,7 +17,7 @@ from .readings_file import BLANK, BOOLS, Reading, csv_rows, csv_table, is_blank,
 from .request import YES_NO, PlanRequest, reading_of
 
 USUAL_EPSILON, USUAL_ERROR = 2.0, 0.05
-"""Of a plan that says neither: ε of a report in nats, and half-width of the 95 % interval."""
+"""The defaults of a plan: ε of a report in nats, and half-width of the 95% interval."""
 
 _MOST_LABELS = 31
 _LEAST_LABELLED = 0.8  # share of the readings; otherwise they are names or texts, mostly different

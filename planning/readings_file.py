@@ -11,7 +11,7 @@ from pathlib import Path
 from ..server.errors import HushmoteError, refusing
 
 Reading = float | int | str | bool | tuple["Reading", ...] | None
-"""What a device may read; of a pair a tuple, and None where there is no reading."""
+"""What a device may read: a tuple for a pair, and None if there is no reading."""
 
 _TRUE = ("1", "true", "yes")
 _FALSE = ("0", "false", "no")

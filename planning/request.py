@@ -19,7 +19,7 @@ from .lifetime import DEFAULT_LIMIT, LifetimeBudget, Rhythm, parse_duration
 from .second_epsilon import epsilon_for_histogram
 
 OTHER_NAMES = {"ranges": "--range"}
-"""Options that are not called as their field is."""
+"""Options whose names differ from those of their fields."""
 
 YES_NO = "yes-no"
 """The values of a reading that is yes or no."""

@@ -250,7 +250,7 @@ def keeps_risk(
 
 
 ByEpsilon = Callable[[int], Experiment]
-"""An experiment at an ε in micro-nats; raises ExperimentRefused or NoMechanism where there is none."""
+"""A function that returns an experiment at an ε in micro-nats, or raises ExperimentRefused or NoMechanism."""
 
 
 def largest_epsilon(

@@ -41,7 +41,7 @@ from .beliefs import DisclosureError
 
 _BOUND_LOSS = (ZcdpFilter, Advanced)
 MOST_ROWS = 300_000
-"""Outcomes of repeated reports that are enumerated at most."""
+"""The largest number of outcomes of repeated reports that are enumerated."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from .beliefs import AllowedLoss, ByEpsilon, DisclosureError, Risk, Target
 from .many_reports import BudgetRow, LossRow, RepeatedBeliefs, budget_rows, loss_rows, repeated_reports
 
 MOST_VALUES = 12
-"""Kinds of values that are listed; those in most danger come first."""
+"""The largest number of values that are listed; those in most danger come first."""
 
 
 @dataclass(frozen=True)

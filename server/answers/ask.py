@@ -33,7 +33,7 @@ from .second_epsilon import Shuffling, TwoEpsilons
 from .texts import MOST_SHOWN
 
 ROWS = 16
-"""The most rows of a number's histogram by default."""
+"""The default number of rows of a number's histogram, at most."""
 
 _FINER = (16, 64)  # numbers of rows to try before single bins
 _OTHERWISE = {"candidates", "discovery", "pairs"}  # experiments without shares of values or a mean

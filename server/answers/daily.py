@@ -18,9 +18,9 @@ from .periods import day_of, of_whole_days
 from .query import Selected
 
 _MOST_CODES = 1 << 22
-"""Codes of an experiment up to which its days are scanned: a weight of each is held in memory."""
+"""The largest number of codes of an experiment whose days are scanned; each has a weight in memory."""
 _FARTHEST, _FEWEST_BESIDE = 0.3, 0.02
-"""Of an edge that stands for a quantile: its share's distance from the level, and the least on a side."""
+"""How far the share below an edge may be from a quantile's level, and the least share on either side."""
 
 
 @dataclass(frozen=True)

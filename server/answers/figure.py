@@ -36,7 +36,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#0
 BAR, ERROR, TRUTH, QUIET = "#9ec3e6", "#1f3b57", "#d1495b", "#888888"
 
 LINE_ROWS = 40
-"""More points than these are a line in a band: as many error bars cannot be told apart."""
+"""More points than these are drawn as a line in a band, because their error bars could not be told apart."""
 
 _LONGEST_NAME = 32  # characters of a name beside a row
 
@@ -70,7 +70,7 @@ STYLE: dict[RcKeyType, Any] = {
     "savefig.facecolor": "white",
     "text.parse_math": False,
 }
-"""Matplotlib's settings while a figure is made or drawn; whatever else a caller has set there stays."""
+"""Matplotlib's settings while a figure is made or drawn; a caller's other settings stay as they are."""
 
 _POINTS_PER_INCH = 72
 _TITLE, _SUBTITLE = 13.0, 9.5  # points
@@ -102,7 +102,6 @@ class Picture(Figure):
 
 
 def _wrapped(text: str, size: float, inches: float) -> str:
-    """Break a heading into lines that fit a width."""
     letters = int(inches * _POINTS_PER_INCH / (size * _LETTER[size]))
     return "\n".join(line for part in text.splitlines() for line in textwrap.wrap(part, letters))
 

@@ -24,7 +24,7 @@ from .question import PairQuestion
 from .rows import Quantity
 
 MOST_CELLS = 40
-"""The most cells of a joint table that is shown by default."""
+"""The largest number of cells of a joint table that is shown by default."""
 _MOST_JOINT = 4_096  # cells
 _MOST_ROWS = 1_000  # rows of shares and means given something
 

@@ -13,7 +13,7 @@ from ..errors import UsageError
 from .windows import end_of, has_ended
 
 USUAL_DAYS = 7
-"""The newest completed days that are shown if nobody chooses a period."""
+"""The number of newest completed days that are shown by default."""
 
 ALL = "all"
 """The length of a period of all completed windows."""
@@ -22,7 +22,7 @@ _LENGTH = re.compile(r"(\d{1,4})([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}
 _BY = {"": "", "day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
 BY = tuple(_BY)[1:]
-"""What windows can be put together by."""
+"""The periods by which windows can be added up."""
 
 _DAY = datetime.timedelta(days=1)
 

@@ -229,7 +229,6 @@ def _histogram(p: _Panel) -> _Labels:
 
 
 def _labels(p: _Panel) -> _Labels:
-    """Draw a bar for each label, from the top down."""
     axes, at = p.axes, pictures.named_rows(p.axes, [row.name for row in p.rows])
     axes.barh(at, p.values, height=0.72, color=pictures.BAR, label="estimate")
     axes.errorbar(p.values, at, xerr=p.errors, fmt="none", label=p.of_the_estimate, **_INTERVAL)

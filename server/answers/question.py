@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from .query import Facts
 
 BEFORE = "before"
-"""In `against`: the time just before the windows that are asked about, and as long."""
+"""As `against`: the preceding period of the same length."""
 
 FINE = 0
-"""As `rows`: as many as the reports can tell apart."""
+"""As `rows`: as many rows as the reports can tell apart."""
 
 WeighBy = Literal["reports", "variance"]
-"""What pools versions, see pool()."""
+"""The way to weigh versions against each other; see pool()."""
 
 Texts = Annotated[
     tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
 ]
-"""Several texts; Python may give one by itself."""
+"""Several texts; in Python one may be given by itself."""
 
 
 @dataclass(frozen=True)

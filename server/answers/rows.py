@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # NumPy takes long to load
 CONFIDENCE = 0.95
 
 APPROXIMATE_MARK = ", approximate"
-"""Behind the heading of a table, and behind the value of a finding."""
+"""Added to the heading of a table, and to the value of a finding."""
 
 _OfValues = Literal["histogram", "ranges", "cdf", "quantiles", "moments", "top", "ties"]
 _OfPairs = Literal["joint", "marginal", "conditional", "difference"]
@@ -51,7 +51,7 @@ OUTSIDE = (
     "Unbiased estimates scatter around the truth, some of them below 0 % or above 100 %, where no real share "
     "is: the interval tells what is likely."
 )
-"""Shown once below a table with such a share."""
+"""Shown below a table with a share below 0% or above 100%."""
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,6 @@ class AnswerRows:
 
 
 def _missing_note(row: Row) -> str:
-    """Return a sentence on the share of the fleet that has no reading."""
     share, interval = format_estimate(row.value, row.low, row.high)
     places = decimals(100 * row.low, 100 * row.high)
     truth = "" if row.truth is None else f"true {ENGLISH.percent(row.truth, places)}"

@@ -23,10 +23,10 @@ from .windows import has_ended
 LEARNS_SINGLE = "whoever sees a histogram again after every few reports learns single reports"
 
 ENDED = f"for whoever sees each window's histogram once it has ended, {LIMITS}"
-"""Whom the ε of several windows' histograms holds against where only ended windows are shown."""
+"""Whom the ε of several windows' histograms protects against if only ended windows are shown."""
 
 RUNNING = "A histogram's ε is – where its window has not ended: until then only the ε of a report holds."
-"""Shown below a table with such a window."""
+"""Shown below a table with a window that has not ended."""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ _LEAST = 8  # fewest characters of a shortened label or a broken text
 _LONG_WORD = 20  # longer words of a text may be broken
 _WIDEST = 100_000
 LEAST_WIDTH = 60
-"""The narrowest terminal that tables are fitted to, in columns."""
+"""The width of the narrowest terminal that tables fit, in columns."""
 
 
 def plain(text: str) -> Text:
@@ -161,7 +161,6 @@ class _Measured:
 
 
 def _total(widths: Sequence[int]) -> int:
-    """Return the width of a table whose columns have these widths."""
     return sum(widths) + _GAP * max(0, len(widths) - 1)
 
 

@@ -26,17 +26,17 @@ LESS_SURE_CHANGE = (
     "and its p is too small more often: both miss a common text that hides in a listed one's slot."
 )
 MOST_SHOWN = 20
-"""Rows of a table, where nobody says how many."""
+"""The default number of rows of a table."""
 MOST_CANDIDATES = 1 << 20
 LONGEST = LONGEST_TEXT
-"""Bytes of a text that a board looks at."""
+"""The number of bytes of a text that a board reads."""
 MOST_TRENDS = 20
 MORE = "…"
-"""Behind a text that fills the last prefix, so that it may go on."""
+"""Added to a text that fills the last prefix, so that it may go on."""
 _NAMED = 3  # texts that a row's name lists
 
 Truth = Mapping[str, float] | None
-"""The share of every text there is, where it is known."""
+"""The true share of every text, if a simulation knows it."""
 
 
 def row_name(texts: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..wire.limits import kept_hours
 
 SETTLED = datetime.timedelta(minutes=2)
-"""After its end: batches begun in it are committed, and the clocks of several aggregators have got there."""
+"""The time after a window's end until its batches are committed and all aggregators' clocks are past it."""
 
 
 _OVERDUE = datetime.timedelta(hours=1)  # an aggregator erases a window within an hour of its time

@@ -21,7 +21,7 @@ from .conditional import LEAST_ERRORS
 from .detector import DailyView
 
 Weights = Callable[[Experiment], Floats]
-"""Returns weights of an experiment's values, shape (domain, 1); or of a ratio's two sides, (domain, 2)."""
+"""Returns weights of an experiment's values, shape (domain, 1), or of the sides of a ratio, (domain, 2)."""
 
 _POWERS = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2), (3, 0), (2, 1), (1, 2), (0, 3))
 

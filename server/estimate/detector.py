@@ -33,7 +33,7 @@ import numpy as np
 from ..arrays import Floats, Ints
 
 FEWEST_DAYS = 8
-"""Days of a scan before its first look: in fewer, a weekend cannot be told from a change."""
+"""The days of a scan before its first look; with fewer, a weekend cannot be told from a change."""
 BOUNDARY = 9.04
 _TAIL = 1.21  # with a boundary c, _TAIL sqrt(c) exp(-c/2) of constant series are reported within a year
 _AWAY = 2.58  # standard errors from a reported size to the end of its interval that is away from zero

@@ -54,7 +54,7 @@ from .alphabet import NOTHING, PRINTABLE, Alphabet, characters
 from .statistic import EstimateError, Statistic, normal_quantile
 
 MISTAKEN = 0.04
-"""Highest chance of listing a text that nobody sent."""
+"""The largest probability of listing a text that nobody sent."""
 _NOISE = 0.01  # probability that an empty slot counts as heavy in a level
 _HIGHEST = 3.0  # standard errors that a text may have above its beginning
 _CONFIDENCE = 0.95  # confidence of the intervals that are widened for heavy tails

@@ -9,9 +9,9 @@ from .estimate import Estimates
 from .top_k import top
 
 CONFIDENCE = 0.95
-"""Chance that the most common value is among the named ones."""
+"""The probability that the most common value is among the named ones."""
 LEAST_CHANCE = 0.5
-"""If the first value has a smaller chance than this, no value is named."""
+"""If the first value has a smaller probability than this, no value is named."""
 MOST_NAMED = 3
 
 

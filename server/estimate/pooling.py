@@ -92,7 +92,6 @@ def _fields(reading: Any) -> dict[str, Any]:
 
 
 def _parts(experiment: Experiment) -> list[tuple[object, ...]]:
-    """Return the parts of a pair, or an empty list for another type."""
     parts = parts_of(experiment)
     return [(part.name, part.domain, *_fields(part).values()) for part in parts]
 

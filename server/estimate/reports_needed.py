@@ -28,15 +28,15 @@ from .estimate import Estimates
 from .statistic import EstimateError, normal_quantile
 
 FEWEST = 2
-"""Reports of any estimate."""
+"""The smallest number of reports of any estimate."""
 MOST = 1 << 53
-"""This many reports stand for "never"."""
+"""The number of reports that stands for "never"."""
 _FLEETS = 64  # fleets whose intervals of a quantile are averaged, and as many with the opposite errors
 _MOST_PAIRS = 1 << 23  # pairs of a class of codes and an edge; if there are more, only some edges are used,
 _FEWEST_EDGES = 17  # but at least this many
 _MOST_EDGES = 257
 USUAL_SPREAD = 1 / 6
-"""Assumed standard deviation of a number, as a part of its range."""
+"""The assumed standard deviation of a number, as a fraction of its range."""
 
 
 @dataclass(frozen=True)

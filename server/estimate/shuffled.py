@@ -17,7 +17,7 @@ LIMITS = (
     "against whoever sees histograms only; not against the broker, the aggregator's operator or the "
     "database's journal"
 )
-"""The observers against whom the ε of a histogram holds; shown beside it everywhere."""
+"""The observers that the ε of a histogram protects against; shown beside it everywhere."""
 
 # Multiples of the largest ε so far at which to look for a larger one.
 _AHEAD = tuple(1.03**n for n in range(10, 0, -1))

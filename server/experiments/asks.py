@@ -14,7 +14,7 @@ from .units import UnitsError, index_names, parse_range
 MOST_COMMON = "most common"
 MEDIAN = "median"
 MOST_ASKS = 8
-"""Most questions of a file; an experiment of texts may list more texts, which are then one question."""
+"""The largest number of questions of a file; an experiment of texts may list more texts, as one question."""
 _GIVEN = " given "
 
 AskKind = Literal["share", "mean", "quantile", "most common", "texts", "pair", "named"]

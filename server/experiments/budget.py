@@ -35,7 +35,7 @@ from ..epsilon import MICRO, SCALES, nats
 Quantity = Annotated[Decimal, Field(allow_inf_nan=False, ge=-(10**15), le=10**15)]
 
 USUAL_DELTA = 1e-6
-"""The δ in the words of a rule's guarantee, if the rule has a guarantee for every δ."""
+"""The δ in the words of a rule's guarantee that holds for every δ."""
 
 
 class ExperimentBudget(BaseModel):

@@ -290,7 +290,6 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _bins_of(edges: np.ndarray, text: str) -> tuple[int, int]:
-    """Return the half-open indices of a range in the reading's unit."""
     try:
         bins = parse_bins(edges, text)
     except UnitsError as e:
@@ -372,7 +371,6 @@ def _one_line(error: ValidationError) -> tuple[str, str]:
 
 
 def _suggestion(where: tuple[int | str, ...]) -> str:
-    """Return a suggestion for a field that does not exist."""
     name, in_budget = str(where[-1]), len(where) > 1
     above, budget = Definition.model_fields, ExperimentBudget.model_fields
     if where[0] == "of":

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..mechanisms.workload import FREQUENCIES, Workload
 
 PAIR_STATISTICS = ("joint", "marginals", "tables", "conditional", "differences")
-"""All parts together; each by itself; both; one part given another; a difference of two such."""
+"""All parts together, each by itself, both, one part given another, and a difference of two of the latter."""
 
 
 def pair_workload(

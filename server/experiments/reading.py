@@ -29,11 +29,11 @@ MILLI = 1_000
 SALT, _LABEL = (rf"[ !#-\[\]-~]{{1,{most}}}" for most in (32, 64))
 _TEXT = 'printable ASCII characters, none of them " or a backslash'
 USUAL_SLOTS = 1 << 16
-"""Default number of slots of texts: two of 100 common texts share a slot 7 times in 100."""
+"""The default number of slots of texts; two of 100 common texts share a slot 7 times in 100."""
 MOST_SLOTS = 1 << 20
 LONGEST_PREFIX = 16
 LONGEST_TEXT = 255
-"""Bytes of a text that a board reads."""
+"""The number of bytes of a text that a board reads."""
 FEWEST_SEARCHED = 1 << 13  # with fewer slots, too few texts can be distinguished from others in their slots
 
 

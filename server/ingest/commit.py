@@ -35,10 +35,10 @@ _ERASURES_AGAIN_S = 60.0  # wait after a failed erasure
 _CLOCK_S = 1.0  # the longest wait until a wrong clock is checked again
 
 IDLE_S = 600
-"""Without a commit for this long, the time at which counting works is recorded separately."""
+"""The seconds without a commit after which the time at which counting works is recorded separately."""
 
 GIVE_UP_S = 3600.0
-"""Without a successful batch for this long, a restart may repair what retrying does not."""
+"""The seconds without a successful batch after which a restart may repair what retrying does not."""
 
 
 class CountingGivenUp(HushmoteError):

@@ -21,7 +21,7 @@ from .pacing import Pace
 from .paho_client import KEPT_BYTES, Message
 
 NO_TOPIC = "hushmote/v1/none"
-"""Nobody subscribes to it: its UNSUBACK comes after all that the broker sends before it reads that."""
+"""A topic without subscribers; its UNSUBACK follows everything that the broker sent before reading it."""
 
 _FLUSH_S = 1.0
 _SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires. Without an interval it ends with the connection

@@ -18,7 +18,7 @@ from paho.mqtt.enums import MessageType, MQTTErrorCode
 
 _AHEAD_BYTES = 1 << 16
 KEPT_BYTES = 1 << 17
-"""The longest topic, the packet id, and more than a report and the properties that a bridge adds to it.
+"""Bytes for the longest topic, the packet id, and more than a report and the properties that a bridge adds.
 
 With MQTT 3.1.1 the broker cannot be told a limit: bytes beyond this are read, to reach the next packet, and
 discarded.

@@ -53,7 +53,6 @@ def _is_worth(newer: Choice, older: Choice, domain: int, epsilon: int) -> bool:
 
 
 def _code_bytes(domain: int, epsilon: int, choice: Choice) -> int:
-    """Return the number of code bytes of a report."""
     fields = {"v": 1, "name": "e", "type": "number", "low": 0, "high": 1, "bins": domain, **choice.fields()}
     fields |= {"epsilon": epsilon, "budget": {"rule": "unlimited"}, "window": "all"}
     return parse_experiment(json.dumps(fields).encode()).code_bytes

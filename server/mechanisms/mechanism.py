@@ -92,11 +92,11 @@ class Mechanism(ABC):
     Intervals then include it, and answers are marked as approximate.
     """
     parameters: ClassVar[tuple[str, ...]] = ()
-    """Names of its own fields in an experiment's JSON."""
+    """The names of its own fields in an experiment's JSON."""
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     """Fields of small experiments, which tests/contracts enumerates: type, mechanism and what they need."""
     generation: ClassVar[int] = 1
-    """1 for mechanisms that all boards have; a later one is chosen only if it is worth a file on boards."""
+    """1 for mechanisms that all boards have; later ones are chosen only if worth a file on boards."""
     board: ClassVar[Path | None] = None
     """The file that boards need for a mechanism of your own; those of shipped mechanisms are in device/."""
     direct: ClassVar[bool] = False

@@ -75,7 +75,7 @@ class TokenFile(Tokens):
             log.error("%s", fault)
 
     def _mark_now(self) -> _Mark:
-        """Return a value that changes with the file; empty if a change could go unnoticed."""
+        """Return a value that changes with the file, or () if a change could go unnoticed."""
         try:
             status = os.stat(self._path)
         except OSError:

@@ -18,13 +18,13 @@ MOST_DAYS = 400
 """The most days that are recorded for one interruption, the newest ones."""
 
 BEHIND_S = 300
-"""A clock that is further behind the store's last time cannot be right."""
+"""A clock further behind the store's last time than this, in seconds, cannot be right."""
 MOST_AHEAD = datetime.timedelta(days=31)
-"""A clock that is further ahead of the last time known to be right waits until an operator accepts it."""
+"""A clock further ahead than this of the last time known to be right waits until an operator accepts it."""
 EARLIEST = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
-"""This software is newer, so no clock before it can be right. Boards use the same year."""
+"""This software is newer, so a clock before this time cannot be right. Boards use the same year."""
 LATEST = datetime.datetime(2056, 1, 1, tzinfo=datetime.UTC)
-"""No clock after it can be right: serials are unix times, and boards accept none lower, until 2106."""
+"""A clock after this time cannot be right. Serials are unix times, and boards accept no lower one later."""
 
 BEHIND = "the clock is behind: nothing is counted or erased until it is right"
 ACCEPT = "hushmote store clock --accept"

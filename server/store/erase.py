@@ -461,7 +461,7 @@ def _await_readers(connection: Connection, last: str, readers_s: float) -> None:
 
 
 def _replace_statistics(connection: Connection) -> None:
-    """Analyze all tables with made-up rows in them: PostgreSQL keeps the statistics of an empty table."""
+    """Analyze all tables with made-up rows, as PostgreSQL keeps the statistics of an empty table."""
     # Tables of one row have no key, and no device data.
     tables = [t for t in schema.metadata.sorted_tables if t.primary_key.columns]
     for table in tables:

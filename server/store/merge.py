@@ -342,7 +342,7 @@ def _decode(text: str, beyond: bytes | None, accepted: int) -> NumberSet:
 
 
 def _check_counts(store: Store, connection: Connection, names: set[_Name]) -> None:
-    """Refuse counts without dedupe sets: nobody could tell whether they were added before."""
+    """Refuse counts without dedupe sets, because nobody could tell whether they were added before."""
     versions, dedupe, erased = schema.experiment, schema.dedupe, schema.erased
 
     def sums(count: Column[int], *name: Column[str]) -> Counter[_Name]:

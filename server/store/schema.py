@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 VERSION = 10
 BASELINE = 5
-"""The oldest version that can be upgraded: earlier ones were never released."""
+"""The oldest version that can be upgraded, as earlier ones were never released."""
 
 metadata = sa.MetaData()
 

@@ -16,7 +16,7 @@ from ..wire.limits import kept_hours
 from .database import StoreError
 
 MOST_AHEAD_S = 31 * 86_400
-"""How far ahead a serial signed elsewhere may be: serials are times and never go back."""
+"""How many seconds ahead a serial signed elsewhere may be, as serials are times and never go back."""
 
 
 class VersionRefused(StoreError):

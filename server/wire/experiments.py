@@ -29,10 +29,10 @@ own code.
 
 _TABLES: tuple[dict[str, Any], ...] = (vars(ldp_client)["MECHANISMS"], vars(ldp_client)["TYPES"])
 _SHIPPED_TABLES: tuple[Mapping[str, Any], ...] = tuple(MappingProxyType(dict(table)) for table in _TABLES)
-"""The meaning of the words that Hushmote ships: your own code cannot change it."""
+"""The meaning of the words that Hushmote ships, which your own code cannot change."""
 
 _REPLACEMENT_ERRORS: dict[str, str] = {}
-"""Errors of modules that replaced a shipped word: they stay imported, so a second try runs nothing."""
+"""Errors of modules that replaced a shipped word; they stay imported, so a second try runs nothing."""
 
 
 class OwnCodeError(HushmoteError):

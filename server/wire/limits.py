@@ -8,7 +8,7 @@ import re
 BATCH_REPORTS = 4000
 
 GRACE_DAYS = 30
-"""For how many days late reports of a replaced or withdrawn version count by default."""
+"""The default number of days for which late reports of a replaced or withdrawn version count."""
 
 _KEEP = re.compile(r"([0-9]{1,6})([hd])", re.ASCII)
 _HOURS = {"h": 1, "d": 24}

@@ -18,7 +18,7 @@ from .numbers import (
 )
 
 CERTAIN = 1e-4
-"""A chance below which a change is called certain."""
+"""The probability of a false alarm below which a change is called certain."""
 
 
 class Span(Protocol):

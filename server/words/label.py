@@ -163,7 +163,7 @@ class Disclosure:
 _BEFORE = Percent(10)
 
 GUESS = _of("guess", before=_BEFORE)
-"""What the confidence is that reports can raise."""
+"""An explanation of the confidence that reports can raise."""
 
 IDS = _of("ids")
 """How long a device's id is kept."""
@@ -217,10 +217,10 @@ def keeping(seconds: int) -> Phrase:
 
 
 ENDLESS = _of("keep_endless", maker=maker("erased_when"))
-"""How long counts of one window are kept that never ends: nothing erases them by itself."""
+"""How long counts are kept of a window that never ends, which nothing erases automatically."""
 
 UNDECIDED = _of("keep_undecided", undecided=_of("undecided", what=_of("how_long")))
-"""How long counts are kept whose experiment does not say it."""
+"""How long counts are kept if their experiment does not say so."""
 
 
 def retention(names: Sequence[str], until: datetime.date | None, now: bool, keep: Phrase) -> Phrase:

@@ -8,7 +8,7 @@ SHARE_STEPS, READING_STEPS = 1, 3
 """The `steps` of decimals() in sentences: most percentages are whole numbers."""
 
 MAX_HALF_WIDTH = 0.3
-"""Half of the widest interval that says something, as a part of all shares or of all readings."""
+"""Half of the widest interval that says something, as a fraction of all shares or of all readings."""
 
 DAY_S = 86_400
 _LENGTHS = (("year", 365 * DAY_S), ("week", 7 * DAY_S), ("day", DAY_S), ("hour", 3600), ("minute", 60))
@@ -55,7 +55,7 @@ class _English:
 
 
 ENGLISH: Numbers = _English()
-"""As the command line writes them."""
+"""Numbers as the command line writes them."""
 
 
 def counted(count: int, noun: str = "report", write: Numbers = ENGLISH) -> str:

@@ -216,7 +216,6 @@ class NatsConnection:
             self._woken.set()
 
     def _on_error(self, text: str) -> None:
-        """Record an error that the client reports."""
         if "permissions violation" in text.lower():
             self.refusal = self.refusal or text.removeprefix("nats: ")
         elif not self.error:
@@ -224,7 +223,7 @@ class NatsConnection:
         self._woken.set()
 
     async def _set_up(self, filters: Sequence[str]) -> None:
-        """Do what must come before reports: devices are told nothing before the consumer exists."""
+        """Do what must come before reports: the consumer must exist before devices are told anything."""
         mqtt = self.mqtt
         await _until(lambda: mqtt.answer is not None)
         assert mqtt.answer is not None

@@ -116,7 +116,6 @@ class FlatDecoded(SupportDecoded, ABC):
         return frequency_variance(self.codes[0].channel, 0.0) / self.reports[0]
 
     def _spread(self, cumulants: tuple[Floats, Floats]) -> Spread:
-        """Return the spread for the second and third cumulants of one report's supports."""
         data = self._leaf.data
         second, third = cumulants
         return Spread.of(second * data.factor, third * data.code.scale**3 / data.reports**2)

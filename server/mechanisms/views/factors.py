@@ -28,7 +28,7 @@ from ....device.ldp_pairs import Part
 from ...arrays import Floats
 
 Parts = tuple[int, ...]
-"""Numbers of parts, rising."""
+"""The numbers of parts, rising."""
 
 
 def parts_of(experiment: Any) -> tuple[Part, ...]:
@@ -104,7 +104,7 @@ def precision(
 
 
 Energy = Mapping[Parts, float]
-"""Mean squared length of a workload's statistics, component by component."""
+"""The mean squared length of a workload's statistics, component by component."""
 
 
 def cell_energy(shape: Sequence[int], table: Parts) -> dict[Parts, float]:

@@ -57,7 +57,14 @@ _OTHER_QUESTIONS = {
 
 @dataclass(frozen=True)
 class LastWindow:
-    """The last window of a lifetime: expected reports, half-width, and the ε of their histogram."""
+    """The last window of a lifetime.
+
+    Attributes:
+        name: The name of the window's length.
+        reports: The expected number of reports in it.
+        error: The half-width over it.
+        histogram: The ε of its histogram.
+    """
 
     name: str
     reports: float
@@ -69,10 +76,13 @@ class LastWindow:
 class PlanAnswer:
     """The results of a request.
 
-    reading  what devices read
-    plan     one report of each device, or how a device spends its life
-    wanted   half-width that was asked for, as Plan.error; None if none was
-    unit     part of the range or, for a quantile, share of devices for one unit; None if not known
+    Attributes:
+        request: The request.
+        reading: What devices read.
+        plan: One report of each device, or how a device spends its life.
+        target_error: The half-width that was asked for, as in Plan.error, or None.
+        unit: The part of the range or, for a quantile, the share of devices that one unit stands for, or None
+            if it is not known.
     """
 
     request: PlanRequest
@@ -83,41 +93,41 @@ class PlanAnswer:
 
     @property
     def error(self) -> float:
-        """Half-width of the 95% interval, as Plan.error; for a lifetime, over its longest last window."""
+        """The half-width of the 95% interval; for a lifetime, over its longest last window."""
         if isinstance(self.plan, Plan):
             return self.plan.error
         return [*self.plan.errors.values()][-1]
 
     @property
     def solved(self) -> str:
-        """The solved one of devices, epsilon, domain and error; for a lifetime, devices or error."""
+        """Which of devices, epsilon, domain and error was solved; for a lifetime, devices or error."""
         if isinstance(self.plan, Plan):
             return self.plan.solved
         return "devices" if self.request.devices is None else "error"
 
     def error_with(self, devices: float) -> float:
-        """Return the half-width with another number of devices, as error."""
+        """Return the half-width with another number of devices."""
         return self.error * math.sqrt(self.plan.devices / devices)
 
     @cached_property
     def sentences(self) -> tuple[str, str, str]:
-        """The plan's advice: what to take, how exact it is, and how private."""
+        """The plan's advice: what to do, how exact that is, and how private."""
         devices_solved = self.solved == "devices"
         return sentences(self.plan, self.target_error, self.reading.yes_no, devices_solved)
 
     @property
     def not_met(self) -> str:
-        """A sentence where a life is not as exact as wanted, else empty."""
+        """A sentence if a life is less exact than was asked for, otherwise ""."""
         return "" if isinstance(self.plan, Plan) else not_met(self.plan, self.target_error)
 
     @property
     def cost(self) -> str:
-        """A sentence on the cost of a life to a device; empty for one report."""
+        """A sentence on what a life costs a device, or "" for one report."""
         return "" if isinstance(self.plan, Plan) else cost(self.plan)
 
     @cached_property
     def fixed_limit(self) -> str:
-        """A sentence on what a fixed limit would save where any range is asked for, else empty."""
+        """A sentence on what a fixed limit would save if any range is asked for, otherwise ""."""
         target = self.target_error if self.solved == "devices" else self.error
         if self.plan.question.kind != "range" or target is None or is_too_wide(target):
             return ""
@@ -141,7 +151,7 @@ class PlanAnswer:
 
     @cached_property
     def histograms(self) -> Mapping[str, HistogramEpsilon]:
-        """The ε of histograms: by the window of a lifetime, and for all reports."""
+        """The ε of histograms, by the window of a lifetime, and of all reports."""
         if isinstance(self.plan, Plan):
             return {
                 "all of it": histogram(self.plan.design, self.plan.devices, 1, histogram_delta(self.request))
@@ -150,7 +160,7 @@ class PlanAnswer:
 
     @cached_property
     def windows(self) -> tuple[LastWindow, ...]:
-        """The last windows of a lifetime; empty if each device sends one report."""
+        """The last windows of a lifetime, or () if each device sends one report."""
         plan = self.plan
         if isinstance(plan, Plan):
             return ()
@@ -166,7 +176,7 @@ class PlanAnswer:
 
     @cached_property
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Facts about the plan in a few words each: a name and a text; a long one continues under ""."""
+        """Facts about the plan in a few words each, as a name and a text; a long text continues under ""."""
         question, design = self.plan.question, self.plan.design
         about = (
             ("asked", f"{describe_question(question)} ({describe_population(question, design)})"),
@@ -182,7 +192,7 @@ class PlanAnswer:
 
     @property
     def _missing(self) -> tuple[tuple[str, str], ...]:
-        """The fact on devices without a reading; none where no reading has no index."""
+        """The fact on devices without a reading, if a missing reading has an index."""
         plan = self.plan
         if plan.design.missing is None:
             return ()
@@ -195,7 +205,7 @@ class PlanAnswer:
 
     @cached_property
     def tables(self) -> tuple[TextTable, ...]:
-        """Tables of what the plan shows besides, and of what it was compared with."""
+        """Tables of what else the plan shows, and of what it was compared with."""
         if isinstance(self.plan, Plan):
             return (_other_answers_table(self.plan, self.reading),)
         return _spendings_table(self.plan), _accuracy_table(self, self.plan)
@@ -227,15 +237,24 @@ class PlanAnswer:
         return shlex.join(["hushmote", "plan", *self.request.words(), "--output", f"./{name}.toml"])
 
     def file(self, named: ExperimentInfo) -> str:
-        """Return the experiment file's text. Raises PlanError if the plan makes none."""
+        """Return the text of the experiment file.
+
+        Raises:
+            PlanError: If the plan has none.
+        """
         return file_text(self.plan, self.reading, named)
 
 
 def answer(request: PlanRequest, before_each: Callable[[], object] = object) -> PlanAnswer:
-    """Work out a request; takes up to seconds with many designs.
+    """Return the answer to a request; this takes up to seconds if there are many designs.
 
-    before_each: called before each design; an exception in it ends the work. Raises PlanError, naming the
-    field to change if there is one, for a request that contradicts itself or that nothing fulfils.
+    Args:
+        request: The request.
+        before_each: Called before each design; an exception in it ends the work.
+
+    Raises:
+        PlanError: If the request contradicts itself or cannot be fulfilled; it names the field to change, if
+            there is one.
     """
     reading = reading_of(request)
     question = question_of(request, reading)
@@ -255,7 +274,6 @@ def answer(request: PlanRequest, before_each: Callable[[], object] = object) -> 
 
 
 def _single_report_facts(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
-    """Return the facts about one report from each device."""
     histogram, target = a.histograms["all of it"], a.request.histogram_epsilon
     largest = "" if target is None else f", the largest with which the histogram stays at {target:g};"
     histogram_words = f"{rounded_up(histogram.epsilon)} of the histogram (δ = {histogram.delta:g}), {LIMITS}"
@@ -280,12 +298,11 @@ def _single_report_facts(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
 
 
 def _cell(error: float) -> str:
-    """Return a half-width for a table whose heading has its unit; a dash if it would say nothing."""
+    """Return a half-width for a table whose heading has its unit, or a dash if it would say nothing."""
     return "—" if is_too_wide(error) else f"±{100 * error:.3g}"
 
 
 def _other_answers_table(plan: Plan, reading: Reading) -> TextTable:
-    """Return a table of the other answers that the same reports give."""
     wide = "An interval this wide says nothing: take more devices, a larger ε or fewer values."
     rows = [
         (text, _cell(half_width(plan.devices, plan.design, question)))
@@ -309,7 +326,6 @@ def _fits(question: Question, reading: Reading) -> bool:
 def _lifetime_facts(
     a: PlanAnswer, life: LifetimePlan, about: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the facts about a life."""
     best, rhythm, budget = life.best, life.rhythm, life.budget
     spent = f"ε = {budget.epsilon / MICRO:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
     calls = f"{length(rhythm.horizon_s)}, a call every {length(rhythm.call_s).removeprefix('1 ')}"
@@ -329,7 +345,7 @@ def _lifetime_facts(
 
 
 def _spendings_table(life: LifetimePlan) -> TextTable:
-    """Return a table of the ways to spend the budget that were compared, and those that no device accepts."""
+    """Return a table of the compared ways to spend the budget, and of those that no device accepts."""
     windows = life.windows()
 
     def count(cap: int, composition: str) -> str:

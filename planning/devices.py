@@ -2,8 +2,8 @@
 
 Every device reports once. The error is the half-width of the 95% interval: 1.96 standard errors, from
 `expected_error.variance`. No formula is inverted: the number of devices follows from the variance, and
-bisection finds the others among the possible values, so the result meets the wanted error as it
-stands. Where the choice of cells makes a step, the answer is on its safe side.
+bisection finds the others among the possible values, so the result itself meets the target error. If the
+choice of cells makes a step, the answer is on its safe side.
 """
 
 import contextlib
@@ -30,9 +30,9 @@ _USUAL = {
     "error": "error (0.01 is ±1 point)",
 }
 MOST_MISSING = 0.99
-LEAST_ERROR = 1e-9  # MOST_DEVICES could at best show thousands of times as much
-_MOST_TOLD = 1 << 53  # from here on, floats cannot tell a fleet from one with a device more
-MOST_VALUES = 1 << 16  # a plan considers larger domains only if told to
+LEAST_ERROR = 1e-9  # MOST_DEVICES reach at best an error thousands of times as large
+_MOST_TOLD = 1 << 53  # from here on, floats cannot count single devices
+MOST_VALUES = 1 << 16  # a plan considers larger domains only if asked to
 MOST_RANGE_VALUES = 1 << 12  # the same for ranges and quantiles
 _MOST_PLACES = 64  # ranges of one width for which a mechanism is chosen
 
@@ -41,7 +41,11 @@ Z = normal_quantile(CONFIDENCE)
 
 
 class PlanError(HushmoteError):
-    """A plan cannot be made; the text says what is possible. field: which one to change, or empty."""
+    """Raised if a plan cannot be made; the text says what is possible.
+
+    Attributes:
+        field: The field of the request to change, or "".
+    """
 
     def __init__(self, text: str, field: str = "") -> None:
         super().__init__(text)
@@ -52,9 +56,12 @@ class PlanError(HushmoteError):
 class Plan:
     """The accuracy of n devices with one report each.
 
-    solved        the solved one of devices, epsilon, domain and error
-    target_error  requested half-width; None if the error was solved
-    error         half-width of the 95% interval, as a share of devices; of a mean, as a part of the range
+    Attributes:
+        question: The question.
+        devices: The number of devices.
+        design: The mechanism.
+        solved: Which of devices, epsilon, domain and error was solved.
+        target_error: The requested half-width, or None if the error was solved.
     """
 
     question: Question
@@ -70,12 +77,12 @@ class Plan:
 
     @property
     def stderr(self) -> float:
-        """Standard error, in the unit of error."""
+        """The standard error, in the unit of `error`."""
         return math.sqrt(variance(self.design, self.question) / self.devices)
 
     @property
     def error(self) -> float:
-        """Half-width of the 95% interval."""
+        """The half-width of the 95% interval: a share of devices or, for a mean, a part of the range."""
         return Z * self.stderr
 
 
@@ -91,18 +98,26 @@ def workload_of(question: Question, domain: int) -> Workload:
         return Workload.of(question.ranges)
     if question.width:
         places = domain - question.width + 1
-        step = -(-places // _MOST_PLACES) | 1  # odd: no step of a tree's
+        step = -(-places // _MOST_PLACES) | 1  # odd, so that it is not a step of a tree
         return Workload.of((low, low + question.width) for low in range(0, places, step))
     return ALL_RANGES
 
 
 @lru_cache(maxsize=4096)
 def best_design(domain: int, epsilon: int, question: Question) -> Design:
-    """Return the design of least error for a question; epsilon in micro-nats.
+    """Return the design with the least error for a question.
 
     The design that `choose` finds is best for a population without common values. If a value is common, or
     half of the devices are in a range, other cells may be better, or asking for the value itself: this tries
-    both. Raises PlanError if no mechanism fits.
+    both.
+
+    Args:
+        domain: The number of values.
+        epsilon: ε of a report, in micro-nats.
+        question: The question.
+
+    Raises:
+        PlanError: If no mechanism fits.
     """
     try:
         choice = choose(
@@ -114,7 +129,7 @@ def best_design(domain: int, epsilon: int, question: Question) -> Design:
     if design.indices == 2:
         return design
     exact = [d for d in _flat_designs(domain, epsilon, question) if well_sampled(d, question)]
-    # Of two with equal error, the one that asks for the value itself: a tree of one level only does that.
+    # Of two with equal error, prefer the one that asks for the value itself, as a tree of one level does.
     return min([*exact, design], key=lambda d: float(f"{variance(d, question):.9g}"))
 
 
@@ -138,7 +153,7 @@ def _missing(question: Question) -> tuple[bool, ...]:
 
 
 def half_width(n: float, design: Design, question: Question) -> float:
-    """Return the half-width of the 95% interval with n reports, as Plan.error; infinite with 0."""
+    """Return the half-width of the 95% interval with n reports, as in Plan.error; infinite for n = 0."""
     return Z * math.sqrt(variance(design, question) / n) if n > 0 else math.inf
 
 
@@ -148,7 +163,7 @@ def missing_half_width(design: Design, n: float) -> float:
 
 
 def devices_for(design: Design, question: Question, error: float, reports_each: float = 1.0) -> int:
-    """Return the fewest devices, 2 or more, each with reports_each reports, for this half-width."""
+    """Return the fewest devices, at least 2, each with `reports_each` reports, that reach this half-width."""
     n = max(2, math.ceil(variance(design, question) * (Z / error) ** 2 / reports_each))
     if n > _MOST_TOLD:
         return n
@@ -168,11 +183,18 @@ def solve(
     error: float | None = None,
     before_each: Callable[[], object] = object,
 ) -> Plan:
-    """Return the plan for three of the four; epsilon in micro-nats, error as Plan.error.
+    """Return the plan for three of devices, epsilon, domain and error.
 
-    before_each: called before each design of a search; an exception in it ends the search.
+    Args:
+        question: The question.
+        devices: The number of devices.
+        epsilon: ε of a report, in micro-nats.
+        domain: The number of values.
+        error: The half-width, as in Plan.error.
+        before_each: Called before each design of a search; an exception in it ends the search.
 
-    Raises PlanError unless three are given and in range, and if the fourth does not exist.
+    Raises:
+        PlanError: If not exactly three are given, one is out of range, or the fourth does not exist.
     """
     values = {"devices": devices, "epsilon": epsilon, "domain": domain, "error": error}
     missing = [name for name, value in values.items() if value is None]
@@ -207,7 +229,7 @@ def solve(
 
 
 def check_sizes(question: Question, devices: int | None, domain: int | None) -> None:
-    """Raise PlanError for an unsupported fleet, domain or question; None is left open."""
+    """Raise PlanError for an unsupported fleet, domain or question; None is not checked."""
     if devices is not None and not 2 <= devices <= MOST_DEVICES:
         raise PlanError(f"devices must be from 2 to {MOST_DEVICES}, not {devices}", "devices")
     if question.kind == "quantile" and question.share is not None and not 0 < question.share < 1:
@@ -232,7 +254,7 @@ def check_sizes(question: Question, devices: int | None, domain: int | None) -> 
 
 
 def check_error(question: Question, error: float | None) -> None:
-    """Raise PlanError for an error that says nothing; None is left open."""
+    """Raise PlanError for an error that says nothing; None is not checked."""
     if error is not None and not LEAST_ERROR <= error <= MAX_HALF_WIDTH:
         of = "a part of the range" if question.kind == "mean" else "a share of devices"
         least = f", at least {LEAST_ERROR:g}" if 0 < error < LEAST_ERROR else ""
@@ -243,7 +265,7 @@ def check_error(question: Question, error: float | None) -> None:
 
 
 def check_ranges(question: Question, domain: int) -> None:
-    """Raise PlanError unless the question lies inside range(domain), and is not all of it."""
+    """Raise PlanError unless the question lies inside range(domain) and is not all of it."""
     if question.kind != "frequency" and domain > MOST_VALUES:
         text = f"{question.kind}s are planned over up to {MOST_VALUES} values, not {domain}"
         raise PlanError(text, "domain")
@@ -265,7 +287,7 @@ def _solve_epsilon(
 
     most = EPSILON_MAX // EPSILON_STEP
     steps = MICRO // EPSILON_STEP
-    while steps < most and error_at(steps) > error:  # so that large alphabets are not tried in vain
+    while steps < most and error_at(steps) > error:  # so that large domains are not tried in vain
         steps = min(2 * steps, most)
     if error_at(steps) > error:
         best = best_design(domain, EPSILON_MAX, question)
@@ -306,9 +328,9 @@ def _solve_domain(
 
 
 def _search(error_at: Callable[[int], float], target: float, good: int, bad: int) -> int:
-    """Return a number that meets the target error, while its neighbour towards bad (0: no error) does not.
+    """Return a number that meets the target error, while its neighbour towards `bad` (0: no error) does not.
 
-    Interpolates between the logarithms, and bisects if that does not narrow things down.
+    It interpolates between the logarithms, and bisects if that does not narrow the range down.
     """
     error_good, error_bad = error_at(good), error_at(bad) if bad else math.inf
     halve = math.isinf(error_bad)

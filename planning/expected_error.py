@@ -1,12 +1,12 @@
 """Predicts the errors of an experiment's estimates before the first report: exact variances, times reports.
 
 A statistic r·x is a constant plus, for each stratum of the mechanism, the mean of a weight w(code) over its
-reports (docs/mathematics.md). A stated population gives the law of the codes, and with it the variance of w:
-this includes correlations between values, common values and the sampling of the population.
+reports (docs/mathematics.md). A given population determines the distribution of the codes, and with it the
+variance of w: this includes correlations between values, common values and the sampling of the population.
 
-One number states the population: the share f of the values that are asked for. f is spread evenly over these
-values, the rest evenly over all others. Along f a variance is a concave parabola, so its worst case is
-exact too. A mean's population has a standard deviation, or is the worst of all populations.
+One number describes the population: the share f of the values that the question is about. f is spread evenly
+over these values, the rest evenly over all others. As a function of f a variance is a concave parabola, so
+its worst case is exact too. A mean's population has a standard deviation, or is the worst of all populations.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ ANSWERS: dict[Kind, str] = {
 }
 """The answer that a mechanism must support for each kind of question."""
 
-_MAX_PAIRS = 2_000_000  # of a class of codes and a statistic; with more, sample the statistics
-_CHUNK = 1 << 21  # of them held at once
-_FEWEST = 32  # statistics in a sample, at least
+_MAX_PAIRS = 2_000_000  # pairs of a class of codes and a statistic; with more, sample the statistics
+_CHUNK = 1 << 21  # pairs in memory at once
+_FEWEST = 32  # smallest number of statistics in a sample
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -49,19 +49,20 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 class Question:
     """The question whose error is wanted.
 
-    kind    "frequency": of one value; "range": of a run of values; "quantile": the share below it; "mean": of
-            a number
-    share   what the value or range holds of the population, or the quantile; None: the share for which the
-            error, the mean's where a mean is asked for, is largest
-    width   ranges of this many values, wherever they lie; None, without ranges: all ranges
-    ranges  these, indices (low, high), half-open
-    spread  standard deviation of the readings that a mean is of, a part of the range: a bell around its
-            middle; None: the population for which the error is largest
-    missing  share of the devices without a reading, which has an index of its own: the question is about the
-            others. None: no reading has no index
+    The error is the root of the mean square over all values, ranges or places that the quantile may have; for
+    a list of ranges it is the largest. It is a share of the devices or, for a mean, a fraction of the range.
 
-    The error is the root of the mean square over all values, ranges or places that the quantile may have; of
-    a list of ranges it is the largest. It is a share of the devices, of a mean a part of the range.
+    Attributes:
+        kind: "frequency" of one value, "range" of a run of values, "quantile" (the share below it), or "mean"
+            of a number.
+        share: The population's share of the value or range, or the quantile; None for the share with the
+            largest error.
+        width: The number of values of the ranges, wherever they lie; None, without `ranges`, for all ranges.
+        ranges: These ranges, half-open pairs of indices (low, high).
+        spread: The standard deviation of the readings of a mean, as a fraction of the range, for a bell
+            around its middle; None for the population with the largest error.
+        missing: The share of the devices without a reading, which has an index of its own; the question is
+            about the others. None if a missing reading has no index.
     """
 
     kind: Kind = "range"
@@ -73,15 +74,19 @@ class Question:
 
     @property
     def all_ranges(self) -> bool:
-        """True if the question is about every possible range."""
+        """Whether the question is about every possible range."""
         return self.kind == "range" and self.width is None and not self.ranges
 
 
 @dataclass(frozen=True)
 class Design:
-    """A mechanism over domain values at epsilon micro-nats per report.
+    """A mechanism over a domain of values.
 
-    missing: the share of the devices without a reading, which has one more index; None where it has none.
+    Attributes:
+        domain: The number of values.
+        epsilon: ε of a report, in micro-nats.
+        choice: The mechanism and its parameters.
+        missing: The share of the devices without a reading, which has one more index; None if it has none.
     """
 
     domain: int
@@ -91,12 +96,12 @@ class Design:
 
     @property
     def indices(self) -> int:
-        """Number of values, and one more if no reading has an index."""
+        """The number of values, plus one if a missing reading has an index."""
         return self.domain + (self.missing is not None)
 
     @cached_property
     def experiment(self) -> Experiment:
-        """An experiment that asks about domain values with this mechanism."""
+        """An experiment about the values with this mechanism."""
         return experiment_over(self.indices, self.epsilon, self.choice.fields())
 
     @cached_property
@@ -106,7 +111,7 @@ class Design:
 
     @cached_property
     def classes(self) -> int:
-        """Number of classes of codes with different meanings."""
+        """The number of classes of codes with different meanings."""
         return self.mechanism.class_count
 
     def answers(self, question: Question) -> bool:
@@ -129,7 +134,7 @@ class Parabola:
 
     @property
     def worst_share(self) -> Floats:
-        """Share in 0..1 of the largest variance."""
+        """The shares with the largest variance, 0 to 1."""
         safe = np.where(self.c < 0, self.c, -1.0)
         return np.where(self.c < 0, np.clip(-self.b / (2 * safe), 0, 1), (self.b > 0).astype(float))
 
@@ -143,9 +148,12 @@ class Parabola:
 
 
 def well_sampled(design: Design, question: Question, most_pairs: int = _MAX_PAIRS) -> bool:
-    """Return whether variance() covers all statistics asked for, or as many as there are values.
+    """Return whether variance() covers all statistics of the question, or as many as there are values.
 
-    most_pairs: as in places().
+    Args:
+        design: The mechanism.
+        question: The question.
+        most_pairs: As in places().
     """
     if question.kind == "mean" or _closed_form(design, question) is not None:
         return True
@@ -156,9 +164,11 @@ def well_sampled(design: Design, question: Question, most_pairs: int = _MAX_PAIR
 class Places:
     """The places over which a question's error is a root mean square: runs of values, arrays of shape (n,).
 
-    low, high  indices, half-open
-    share      what each run holds of the population, spread evenly; the rest evenly outside
-    variance   of each run's estimate, times reports
+    Attributes:
+        low: The first index of each run.
+        high: One more than the last index of each run.
+        share: The share of each run in the population, spread evenly; the rest is spread evenly outside it.
+        variance: The variance of each run's estimate, times reports.
     """
 
     low: npt.NDArray[np.integer]
@@ -180,7 +190,7 @@ class Places:
 
 
 def missing_variance(design: Design) -> float:
-    """Return the variance, times reports, of the share without a reading, where values are equally common."""
+    """Return the variance, times reports, of the share without a reading, if values are equally common."""
     assert design.missing is not None
     shares = np.append(np.full(design.domain, (1 - design.missing) / design.domain), design.missing)
     return float(design.mechanism.variances(np.eye(design.indices, 1, -design.domain), shares)[0])
@@ -204,9 +214,9 @@ class MeanPopulation:
 
 @lru_cache(maxsize=4096)
 def variance(design: Design, question: Question) -> float:
-    """Return the variance, times reports, of what is asked; population sampling included.
+    """Return the variance, times reports, of what the question asks, including population sampling.
 
-    Exact while there are few enough pairs of a class of codes and a statistic; with more, the mean over
+    It is exact while there are few enough pairs of a class of codes and a statistic; with more, the mean over
     statistics uses an evenly spread sample of them.
     """
     short = _closed_form(design, question)
@@ -226,7 +236,7 @@ def question_places(design: Design, question: Question) -> Places | MeanPopulati
 
 @lru_cache(maxsize=64)
 def mean_population(design: Design, spread: float | None) -> MeanPopulation:
-    """Return the population of a spread (a part of the range) or the worst one, and a mean's error there."""
+    """Return the population with a spread (a fraction of the range) or the worst one, and its error."""
     where = positions(design.domain)
     if design.missing is not None:
         if spread is None:
@@ -243,9 +253,12 @@ def mean_population(design: Design, spread: float | None) -> MeanPopulation:
 
 
 def places(design: Design, question: Question, most_pairs: int = _MAX_PAIRS) -> Places:
-    """Return all places of a question, or an even sample of many; for a list of ranges the worst one.
+    """Return all places of a question, or an even sample of them; for a list of ranges the worst one.
 
-    most_pairs: the largest number of pairs of a class of codes and a place without sampling.
+    Args:
+        design: The mechanism.
+        question: The question.
+        most_pairs: The largest number of pairs of a class of codes and a place without sampling.
     """
     domain = design.domain
     if question.ranges:
@@ -272,15 +285,15 @@ def places(design: Design, question: Question, most_pairs: int = _MAX_PAIRS) -> 
 
 
 def _places(domain: int, question: Question, most: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the ends of a question's ranges, all of them or an even sample of most, half-open."""
+    """Return the half-open ends of a question's ranges, all of them or an even sample of `most`."""
     prefixes = question.kind == "quantile" or domain == 2
     all_ranges = question.all_ranges and not prefixes
     width = question.width if question.kind == "range" and question.width else 1
-    up_to = np.cumsum(domain + 1 - np.arange(1, domain))  # number of ranges of at most 1, 2, ... values
+    up_to = np.cumsum(domain + 1 - np.arange(1, domain))  # the number of ranges with at most 1, 2, ... values
     count = int(up_to[-1]) if all_ranges else domain - 1 if prefixes else domain - width + 1
     number = np.arange(min(count, most))
     if count > most:
-        # Multiples of the golden ratio fall evenly, and into no step with the tree's nodes.
+        # Multiples of the golden ratio are spread evenly, and never in step with the tree's nodes.
         number = np.unique((number * _GOLDEN % 1 * count).astype(np.int64))
     if domain == 2:
         return np.array([1]), np.array([2])
@@ -294,7 +307,12 @@ def _places(domain: int, question: Question, most: int) -> tuple[npt.NDArray[Any
 
 
 def parabola(design: Design, weights: npt.ArrayLike) -> Parabola:
-    """Return variances, times reports, of sums over values: indicators (domain, n), none empty or whole."""
+    """Return variances, times reports, of sums over values.
+
+    Args:
+        design: The mechanism.
+        weights: Indicators of the values, shape (domain, n), none of them empty or whole.
+    """
     indicators = np.asarray(weights, float)
     inside = indicators.sum(axis=0)
     outside = design.domain - inside
@@ -321,8 +339,11 @@ def parabola(design: Design, weights: npt.ArrayLike) -> Parabola:
 
 
 def mean_variance(design: Design, population: Floats, weights: Floats) -> float:
-    """Return the mean of the variances, times reports, of statistics in a population of shape (domain,).
+    """Return the mean of the variances of statistics, times reports.
 
-    weights: shape (domain, n).
+    Args:
+        design: The mechanism.
+        population: The shares of the values, shape (domain,).
+        weights: The statistics, shape (domain, n).
     """
     return float(design.mechanism.variances(weights, population).mean())

@@ -1,4 +1,4 @@
-"""Writes an experiment file from a plan, with its mechanism spelled out so that the plan's errors hold."""
+"""Writes an experiment file from a plan, with its mechanism spelled out, so that the plan's errors hold."""
 
 import datetime
 import json
@@ -22,7 +22,12 @@ NEEDS_RANGE = (
 
 
 class FileRefused(PlanError):
-    """A plan is not a valid experiment. field: the file's invalid field, or "". reason: why."""
+    """Raised if a plan is not a valid experiment.
+
+    Attributes:
+        field: The file's invalid field, or "".
+        reason: Why it is invalid.
+    """
 
     def __init__(self, error: DefinitionError) -> None:
         super().__init__(f"this plan makes no experiment: {error}", error.field)
@@ -34,7 +39,14 @@ _NOT_A_NAME = re.compile(r"[^a-z0-9_-]+")
 
 @dataclass(frozen=True)
 class ExperimentInfo:
-    """The name, purpose and owner of an experiment that starts today; purpose None: the plan's purpose."""
+    """The texts of an experiment that starts today.
+
+    Attributes:
+        name: Its name.
+        purpose: Its purpose, or None for the plan's.
+        owner: Its owner.
+        today: The first day.
+    """
 
     name: str
     purpose: str | None
@@ -43,20 +55,22 @@ class ExperimentInfo:
 
 
 def name_from(path: Path) -> str:
-    """Return an experiment's name from a file's."""
+    """Return an experiment's name from a file's name."""
     return _NOT_A_NAME.sub("_", path.stem.lower())[:32].strip("_") or "planned"
 
 
 def nats(micro: int) -> str:
-    """Return micro-nats as a TOML float of nats, exact."""
+    """Return micro-nats as a TOML float of nats, exactly."""
     text = epsilon.nats(micro)
     return text if "." in text else f"{text}.0"
 
 
 def file_text(plan: Plan | LifetimePlan, reading: Reading, named: ExperimentInfo) -> str:
-    """Return an experiment file's text: one report of each device within a year, or a planned life.
+    """Return the text of an experiment file, for one report of each device within a year or a planned life.
 
-    Raises PlanError for a number without its range, FileRefused if a device would refuse it.
+    Raises:
+        PlanError: If the plan is for a number without its range.
+        FileRefused: If a device would refuse the experiment.
     """
     if not reading.yes_no and not reading.labels and reading.span is None:
         raise PlanError(NEEDS_RANGE, "low")

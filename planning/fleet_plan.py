@@ -1,6 +1,7 @@
 """hushmote.plan(): solves for one of devices, ε, values and error, given the other three."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ParamSpec
@@ -23,34 +24,35 @@ _P = ParamSpec("_P")
 class FleetPlan(Printable):
     """A plan for a fleet; printing it gives the output of `hushmote plan`.
 
-    answer: its sentences, facts and tables, and the experiment's file.
+    Attributes:
+        answer: Its sentences, facts and tables, and the experiment's file.
     """
 
     answer: PlanAnswer
 
     @property
     def plan(self) -> Plan | LifetimePlan:
-        """With the question, the mechanism's design and the standard error; or how a life is spent."""
+        """The question, the mechanism's design and the standard error, or how a life is spent."""
         return self.answer.plan
 
     @property
     def devices(self) -> int:
-        """Number of devices."""
+        """The number of devices."""
         return self.plan.devices
 
     @property
     def epsilon(self) -> float:
-        """Privacy of one report, against everybody, nats."""
+        """ε of one report, against everyone, in nats."""
         return self.plan.design.epsilon / 1e6
 
     @property
     def values(self) -> int:
-        """Number of values: a number's bins, labels with "other", or 2 for yes and no."""
+        """The number of values: a number's bins, labels with "other", or 2 for yes and no."""
         return self.plan.design.domain
 
     @property
     def error(self) -> float:
-        """Half-width of the 95% interval, as a share of devices; of a mean, as a part of the range.
+        """The half-width of the 95% interval: a share of devices or, for a mean, a part of the range.
 
         For a lifetime, it is over the longest window at the end.
         """
@@ -78,14 +80,17 @@ class FleetPlan(Printable):
 
 
 def _from_request(request: Callable[_P, PlanRequest]) -> Callable[_P, FleetPlan]:
-    """Return a function whose keyword arguments are the fields of a request, with their help in its doc."""
+    """Return a function that takes the fields of a request, with their help in its docstring."""
 
     @functools.wraps(request, assigned=(), updated=())
     def plan(*arguments: _P.args, **named: _P.kwargs) -> FleetPlan:
-        """Give three of devices, epsilon, values and error; get the fourth.
+        """Solve for one of devices, epsilon, values and error, given the other three.
 
-        With lifetime, horizon and call in the place of epsilon: how a board best spends what it may give away
-        in its life. Raises PlanError with one line if that cannot be planned.
+        With lifetime, horizon and call in place of epsilon, the plan says how a board best spends its
+        lifetime budget.
+
+        Raises:
+            PlanError: If that cannot be planned; one line.
         """
         try:
             return FleetPlan(answer(request(*arguments, **named)))
@@ -93,12 +98,12 @@ def _from_request(request: Callable[_P, PlanRequest]) -> Callable[_P, FleetPlan]
             raise PlanError(in_python(str(e)), e.field) from None
 
     lines = (f"    {field.name}: {in_python(field.metadata['help'])}" for field in fields(PlanRequest))
-    plan.__doc__ = "\n".join([plan.__doc__ or "", *lines])
+    plan.__doc__ = "\n".join([inspect.cleandoc(plan.__doc__ or ""), "", "Args:", *lines])
     return plan
 
 
 plan = _from_request(PlanRequest)
-"""Plan a fleet: give three of devices, epsilon, values and error, get the fourth.
+"""Plan a fleet: solve for one of devices, epsilon, values and error, given the other three.
 
 The parameters are the fields of `PlanRequest`, below.
 """

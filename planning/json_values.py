@@ -28,7 +28,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
 
 
 def missing_values(design: Design, reports: float) -> dict[str, Any]:
-    """Return the values for devices without a reading; empty if "no reading" has no index."""
+    """Return the values for devices without a reading, or {} if a missing reading has no index."""
     if design.missing is None:
         return {}
     error = missing_half_width(design, reports)

@@ -1,12 +1,13 @@
 """Plans a lifetime budget: how many reports at which ε, and the accuracy of each day.
 
-A device calls report() on a fixed rhythm, tosses the coin of `every` at each call, and is silent for good
-once it has made as many reports as its cap allows: of n calls min(Binomial(n, 1/every), cap) become reports.
-So the first day shows most and the last day least; `every` is chosen so that the last day shows most.
+A device calls report() at a fixed rhythm, makes a report with probability 1/every at each call, and is silent
+for good once it has made as many reports as its cap allows: of n calls min(Binomial(n, 1/every), cap) become
+reports. So the first day is the most exact and the last day the least; `every` is chosen so that the last day
+is as exact as possible.
 
-Few large reports beat many small ones: a report's variance grows like 1/ε² or faster, while splitting a
-budget in m gains only a factor m in reports. Better composition than adding up (Kairouz, Oh, Viswanath,
-ICML 2015) helps for many reports, which is rare.
+Few large reports are better than many small ones: a report's variance grows like 1/ε² or faster, while
+splitting a budget in m gains only a factor m in reports. Better composition than adding up (Kairouz, Oh,
+Viswanath, ICML 2015) helps for many reports, which is rare.
 """
 
 import math
@@ -35,7 +36,7 @@ from .devices import (
 from .expected_error import Design, Question, variance
 
 MOST_EVERY = 1 << 24
-DEFAULT_LIMIT = 4 * MICRO  # what the example firmware's policy allows one report to cost
+DEFAULT_LIMIT = 4 * MICRO  # the limit for one report in the example firmware's policy
 DAY_S = 86_400
 WINDOWS = {"a day": 1.0, "a week": 7.0, "30 days": 30.0}
 FEW = (1, 2, 3, 4)
@@ -51,7 +52,12 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)?\s*([a-z]+?)s?\s*", re.ASCII)
 def parse_duration(text: str, field: str = "") -> float:
     """Return the seconds of "10min", "hour", "2 years" or "90d"; a month has 30 days, a year 365.
 
-    field: where the text stands. Raises PlanError for any other text, and for none or more than 100 years.
+    Args:
+        text: The duration.
+        field: The field of the request that it is from.
+
+    Raises:
+        PlanError: If the text is malformed, or the duration is 0 or more than 100 years.
     """
     match = _DURATION.fullmatch(text.lower())
     unit = match and _SHORT.get(match[2], match[2])
@@ -64,7 +70,13 @@ def parse_duration(text: str, field: str = "") -> float:
 
 
 def reports_made(calls: npt.ArrayLike, every: npt.ArrayLike, cap: int) -> npt.NDArray[np.float64]:
-    """Return a device's expected reports, mean min(Binomial(calls, 1/every), cap); calls >= 0, cap >= 1."""
+    """Return a device's expected reports, the mean of min(Binomial(calls, 1/every), cap).
+
+    Args:
+        calls: The number of calls, at least 0.
+        every: The mean number of calls for one report.
+        cap: The largest number of reports, at least 1.
+    """
     n, p = np.broadcast_arrays(np.asarray(calls, float), 1 / np.asarray(every, float))
     below = n * p * _at_most(n - 1, p, cap - 2)  # the mean below the cap
     return below + cap * (1 - _at_most(n, p, cap - 1))
@@ -80,14 +92,14 @@ def _at_most(n: npt.NDArray[np.float64], p: npt.NDArray[np.float64], k: int) -> 
 
 @dataclass(frozen=True)
 class Rhythm:
-    """The interval at which a device calls report(), and the horizon."""
+    """The interval at which a device calls report(), and the horizon, in seconds."""
 
     call_s: float
     horizon_s: float
 
     @property
     def calls(self) -> int:
-        """Calls of one board over the horizon."""
+        """The number of calls of one board over the horizon."""
         return int(self.horizon_s / self.call_s)
 
     @property
@@ -96,13 +108,17 @@ class Rhythm:
         return self.horizon_s / DAY_S
 
     def calls_in(self, days: float) -> float:
-        """Return calls of one device in some days; below 1 for rarer calls, each device at its own time."""
+        """Return the calls of one device in some days, which are below 1 if it calls less often."""
         return days * DAY_S / self.call_s
 
     def in_window(self, days: float, every: int, cap: int, end: int | None = None) -> float:
-        """Return the expected reports of one board in a number of days that end with call number `end`.
+        """Return the expected reports of one board in a number of days.
 
-        end: default the last call of the horizon.
+        Args:
+            days: The number of days.
+            every: The mean number of calls for one report.
+            cap: The largest number of reports.
+            end: The number of the last call of these days; by default the last call of the horizon.
         """
         end = self.calls if end is None else end
         calls = self.calls_in(days)
@@ -113,7 +129,7 @@ class Rhythm:
 
 @dataclass(frozen=True)
 class LifetimeBudget:
-    """A device's budget for its life: epsilon in micro-nats, and delta, 0 for pure epsilon."""
+    """A device's budget for its life: epsilon in micro-nats, and delta, which is 0 for pure epsilon."""
 
     epsilon: int
     delta: float = 0.0
@@ -123,10 +139,13 @@ class LifetimeBudget:
 class Spending:
     """One way to spend a budget.
 
-    cap         reports that a board makes at most
-    epsilon     of each, micro-nats
-    every       one call in `every` makes a report
-    design      mechanism for the question
+    Attributes:
+        composition: How the ε of reports add up.
+        cap: The largest number of reports of a board.
+        epsilon: ε of each report, in micro-nats.
+        every: One call in `every` makes a report.
+        rhythm: The rhythm of the calls.
+        design: The mechanism for the question.
     """
 
     composition: Composition
@@ -138,23 +157,23 @@ class Spending:
 
     @property
     def rule(self) -> str:
-        """The board's budget rule that holds the budget."""
+        """The board's budget rule that enforces the budget."""
         return "sum" if self.composition == "basic" else "count"
 
     @cached_property
     def used(self) -> float:
-        """Expected share of the cap that a board has used at the end."""
+        """The expected share of the cap that a board has used at the end."""
         return float(reports_made(self.rhythm.calls, self.every, self.cap)) / self.cap
 
     def per_device(self, days: float, first: bool = False) -> float:
-        """Return the expected reports of one board in the last days of the horizon, or in the first."""
+        """Return the expected reports of one board in the last (or first) days of the horizon."""
         end = min(max(1, round(self.rhythm.calls_in(days))), self.rhythm.calls) if first else None
         return self.rhythm.in_window(days, self.every, self.cap, end)
 
 
 @dataclass(frozen=True)
 class RefusedSpending:
-    """A way to spend the budget that no device accepts: its epsilon, micro-nats, is below 0.001."""
+    """A way to spend the budget that devices do not accept, because ε is below 0.001; in micro-nats."""
 
     composition: Composition
     cap: int
@@ -163,7 +182,7 @@ class RefusedSpending:
 
 @dataclass(frozen=True)
 class LifetimePlan:
-    """Ways to spend a budget, and the one with the least error on the last day."""
+    """Ways to spend a budget, of which the one with the least error on the last day is best."""
 
     question: Question
     devices: int
@@ -174,25 +193,27 @@ class LifetimePlan:
 
     @cached_property
     def best(self) -> Spending:
-        """The spending with the least half-width on the last day; within 1%, basic composition wins."""
+        """The spending with the least half-width on the last day, preferring basic composition within 1%."""
         least = min(self.error(s, 1) for s in self.spendings)
         near = [s for s in self.spendings if self.error(s, 1) <= 1.01 * least]
         return min(near, key=lambda s: (s.composition != "basic", self.error(s, 1)))
 
     @property
     def design(self) -> Design:
-        """The best spending's."""
+        """The mechanism of the best spending."""
         return self.best.design
 
     def devices_for(self, days: float, error: float) -> int:
-        """Return the fewest devices with which the last days meet an error."""
+        """Return the fewest devices with which the last days reach an error."""
         return devices_for(self.best.design, self.question, error, self.best.per_device(days))
 
     def with_enough_devices(self, error: float) -> "LifetimePlan":
-        """Return the same with the fewest devices whose longest window at the end meets an error.
+        """Return the same plan with the fewest devices whose longest window at the end reaches an error.
 
-        How a device spends its life does not depend on their number. Raises PlanError if it takes more
-        devices than are allowed.
+        How a device spends its life does not depend on their number.
+
+        Raises:
+            PlanError: If it takes more devices than are allowed.
         """
         longest = [*self.windows().values()][-1]
         needed = variance(self.design, self.question) * (Z / error) ** 2
@@ -205,23 +226,23 @@ class LifetimePlan:
     def error(
         self, spending: Spending, days: float, question: Question | None = None, first: bool = False
     ) -> float:
-        """Return the half-width of the 95% interval of the last (or first) days, as Plan.error."""
+        """Return the half-width of the 95% interval of the last (or first) days, as in Plan.error."""
         reports = self.devices * spending.per_device(days, first)
         return half_width(reports, spending.design, question or self.question)
 
     def windows(self) -> dict[str, float]:
-        """Return names and days of the windows that fit into the horizon; the whole horizon if none does."""
+        """Return names and days of the windows that fit into the horizon, or the whole one if none does."""
         fitting = {name: days for name, days in WINDOWS.items() if days <= self.rhythm.days}
         return fitting or {"all of it": self.rhythm.days}
 
     @cached_property
     def errors(self) -> dict[str, float]:
-        """The best spending's half-widths over the last windows, by their names; the longest is last."""
+        """The best spending's half-widths over the last windows, by name; the longest is last."""
         return {name: self.error(self.best, days) for name, days in self.windows().items()}
 
     @cached_property
     def all_reports(self) -> float:
-        """The best spending's half-width of all reports of the horizon together."""
+        """The best spending's half-width over all reports of the horizon together."""
         return half_width(self.devices * self.best.used * self.best.cap, self.design, self.question)
 
     def questions(self) -> dict[str, Question]:
@@ -255,11 +276,21 @@ def plan_lifetime(
     rhythm: Rhythm,
     limit: int = DEFAULT_LIMIT,
 ) -> LifetimePlan:
-    """Compare the ways to spend a budget; limit: the most that one report may cost, micro-nats.
+    """Compare the ways to spend a budget.
 
-    The ways: one to four reports, or as few as the limit allows if that is more, one a day and one a call; by
-    adding up, and with a delta also by optimal composition. Raises PlanError for numbers out of range, and
-    if no way exists.
+    The ways are one to four reports, or as few as the limit allows if that is more, one a day, and one a
+    call; by adding up, and with a delta also by optimal composition.
+
+    Args:
+        question: The question.
+        devices: The number of devices.
+        domain: The number of values.
+        budget: The budget of a device.
+        rhythm: The rhythm of its calls.
+        limit: The largest ε of one report, in micro-nats.
+
+    Raises:
+        PlanError: If a number is out of range, or there is no way.
     """
     check_sizes(question, devices, domain)
     if not EPSILON_MIN <= budget.epsilon <= 1000 * MICRO:
@@ -291,8 +322,8 @@ def plan_lifetime(
 
 
 def _ways(budget: LifetimeBudget, rhythm: Rhythm, limit: int) -> list[tuple[Composition, int, int]]:
-    """Return composition, reports and epsilon of each way, micro-nats rounded down."""
-    within = -(-budget.epsilon // limit)  # reports that cost the limit each
+    """Return composition, reports and epsilon of each way; epsilon in micro-nats, rounded down."""
+    within = -(-budget.epsilon // limit)  # the number of reports that each cost the limit
     daily = int(rhythm.days) if rhythm.calls_in(1) >= 1 else rhythm.calls
     few = {*FEW, within, max(1, budget.epsilon // limit)}
     caps = sorted(m for m in {*few, daily, rhythm.calls} if 1 <= m <= rhythm.calls)

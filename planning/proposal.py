@@ -17,13 +17,13 @@ from .readings_file import BLANK, BOOLS, Reading, csv_rows, csv_table, is_blank,
 from .request import YES_NO, PlanRequest, reading_of
 
 USUAL_EPSILON, USUAL_ERROR = 2.0, 0.05
-"""Of a plan that says neither: ε of a report in nats, and half-width of the 95 % interval."""
+"""The defaults of a plan: ε of a report in nats, and half-width of the 95% interval."""
 
 _MOST_LABELS = 31
-_LEAST_LABELLED = 0.8  # of the readings: else they are names or texts, each another
-_TAIL = 0.005  # of the readings at each end, which are no part of the range if it is far wider with them
+_LEAST_LABELLED = 0.8  # share of the readings; otherwise they are names or texts, mostly different
+_TAIL = 0.005  # share of the readings at each end that are left out if they widen the range a lot
 _FAR = 3
-_MOST_WHOLE = 64  # different whole numbers that have a bin each
+_MOST_WHOLE = 64  # different whole numbers up to which each has a bin
 _LEAST_SPAN = 0.05
 _STEPS = (1.0, 2.0, 5.0)
 _USUAL_BINS, _FEWEST_BINS, _MOST_BINS = 64, 16, 128
@@ -38,8 +38,10 @@ _UNITS |= {name: name for name in ("km", "kg", "mm", "cm", "ms", "ppm", "lux", "
 class Proposal:
     """The proposal from a file's column.
 
-    request: the plan's request, completed. population: for `hushmote simulate`. words: a description of the
-    readings and the proposal, in sentences.
+    Attributes:
+        request: The plan's request, completed.
+        population: The population for `hushmote simulate`.
+        words: A description of the readings and the proposal, in sentences.
     """
 
     request: PlanRequest
@@ -48,10 +50,11 @@ class Proposal:
 
 
 def propose(source: str, request: PlanRequest) -> Proposal:
-    """Fill what a request leaves open of its readings from FILE:COLUMN, and the rest with usual values.
+    """Fill in what a request leaves open of its readings from FILE:COLUMN, and the rest with usual values.
 
-    Raises PlanError with one line: no such file or column (and those there are), no reading, all the
-    same, or too many texts for labels.
+    Raises:
+        PlanError: If there is no such file or column, or the readings are missing, all the same, or too many
+            different texts for labels.
     """
     path, _, column = source.rpartition(":")
     if not path or Path(source).is_file():
@@ -66,7 +69,7 @@ def propose(source: str, request: PlanRequest) -> Proposal:
 
 
 def _fill(source: str, kind: str, cells: Sequence[Reading], request: PlanRequest) -> Proposal:
-    """Return what the cells of FILE:COLUMN propose, None for one without a reading; raises as propose()."""
+    """Return what the cells of FILE:COLUMN propose; a cell is None if it has no reading."""
     path, _, column = source.rpartition(":")
     reading, readings = reading_of(request), [cell for cell in cells if not is_blank(cell)]
     if not readings:
@@ -97,7 +100,11 @@ def _fill(source: str, kind: str, cells: Sequence[Reading], request: PlanRequest
 
 
 def column_of(path: str | Path) -> str:
-    """Return the first column of a CSV file that proposes a plan, or else the first. Raises PlanError."""
+    """Return the first column of a CSV file that proposes a plan, otherwise the first.
+
+    Raises:
+        PlanError: If the file cannot be read.
+    """
     with csv_table(path, PlanError) as rows:
         columns = list(rows.fieldnames or ())
     if not columns:
@@ -105,7 +112,7 @@ def column_of(path: str | Path) -> str:
     table = [cells for _, cells in csv_rows(path, columns, PlanError, numbers=columns)]
     for column, cells in zip(columns, zip(*table, strict=True), strict=True):
         kind = _kind(cells)
-        with contextlib.suppress(PlanError, ValueError):  # of a cell of another kind
+        with contextlib.suppress(PlanError, ValueError):  # raised for a cell of another kind
             readings = [read_cell((cell or "").strip(), kind) for cell in cells]
             _fill(f"{path}:{column}", kind, readings, PlanRequest())
             return column
@@ -175,12 +182,12 @@ def _fill_range(readings: Floats, column: str, request: PlanRequest) -> tuple[Pl
 
 
 def _beside_missing(bins: int, request: PlanRequest) -> int:
-    """Return one bin fewer if the index of "no reading" would otherwise add a level to a tree."""
+    """Return one bin fewer if the index of a missing reading would otherwise add a level to a tree."""
     return bins - (request.missing is not None and bins > 2 and bins & (bins - 1) == 0)
 
 
 def _range(readings: Floats) -> tuple[float, float, int]:
-    """Return round ends and a number of bins: around all readings, or most of them if a few are far away."""
+    """Return round ends and a number of bins, around all readings, or most of them if a few are far away."""
     low, high = float(readings.min()), float(readings.max())
     inner = np.quantile(readings, (_TAIL, 1 - _TAIL))
     if high - low > _FAR * (inner[1] - inner[0]) > 0:
@@ -196,7 +203,7 @@ def _range(readings: Floats) -> tuple[float, float, int]:
 
 
 def usual_bins(span: float) -> int:
-    """Return as many bins as make each 1, 2 or 5 of some decimal place wide, about 64."""
+    """Return a number of bins, about 64, that makes each 1, 2 or 5 of some decimal place wide."""
     steps = [step * 10.0**place for place in range(-6, 7) for step in _STEPS]
     counts = [span / step for step in steps]
     whole = [round(n) for n in counts if abs(n - round(n)) < 1e-9 and _FEWEST_BINS <= n <= _MOST_BINS]
@@ -204,7 +211,7 @@ def usual_bins(span: float) -> int:
 
 
 def _unit(column: str) -> str:
-    """Return the unit in a column's name, such as "temp_c" or "temperature (°C)"; or else ""."""
+    """Return the unit in a column's name, such as "temp_c" or "temperature (°C)", or ""."""
     match = _IN_HEADING.search(column)
     if match:
         return match[1].strip()
@@ -215,7 +222,7 @@ def _unit(column: str) -> str:
 
 
 def _fill_usual(request: PlanRequest) -> tuple[PlanRequest, str]:
-    """Return the request with two of devices, ε and error, and a sentence on those assumed."""
+    """Return the request with two of devices, ε and error, and a sentence on those that are assumed."""
     if request.lifetime is not None or request.histogram_epsilon is not None:
         return request, ""
     assumed: dict[str, float] = {}

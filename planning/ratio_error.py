@@ -1,9 +1,9 @@
 """Predicts the errors of estimates among the devices with a reading, if a share of the devices has none.
 
-A statistic of those with a reading is a ratio X / Y of two linear statistics, Y the share with a reading. To
-first order its error is that of (X - θ Y) / Y, θ the statistic's true value (estimate/conditional.py), which
-is linear again. Along the share f that a range holds among them, θ = f: its variance is a polynomial of the
-fourth degree, which five values give.
+A statistic of devices with a reading is a ratio X / Y of two linear statistics, where Y is the share with a
+reading. To first order its error is that of (X - θ Y) / Y with the statistic's true value θ
+(estimate/conditional.py), which is linear again. For a range with the share f among them, θ = f: its variance
+is a polynomial of the fourth degree in f, which five values determine.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ _FINE = np.linspace(0, 1, 257)
 
 
 class ShareCurves:
-    """Variances, times reports, of shares of ranges among the devices with a reading, along these shares.
+    """Variances, times reports, of shares of ranges among the devices with a reading, by these shares.
 
-    values: of the variances at five shares from 0 to 1, shape (5, n).
+    Args:
+        values: The variances at five shares from 0 to 1, shape (5, n).
     """
 
     def __init__(self, values: Floats) -> None:
         self.values = values
 
     def at(self, share: float | None) -> Floats:
-        """Return variances at a share, or at each statistic's own worst one, shape (n,)."""
+        """Return variances at a share, or at each statistic's own worst share, shape (n,)."""
         if share is None:
             return self._fine().max(axis=0)
         return self._interpolate(np.array([share]))[0]
 
     @property
     def worst_share(self) -> Floats:
-        """Share in 0..1 of the largest variance, shape (n,)."""
+        """The shares with the largest variance, 0 to 1, shape (n,)."""
         return _FINE[np.argmax(self._fine(), axis=0)]
 
     def mean(self) -> ShareCurves:
@@ -61,8 +62,10 @@ class ShareCurves:
 def share_curves(mechanism: Mechanism, inside: Floats, missing: float) -> ShareCurves:
     """Return the variances of shares of ranges among the devices with a reading.
 
-    inside: indicators of the ranges, shape (values, n), none empty or whole. missing: the share of the
-    devices that has no reading; the mechanism's last index is theirs.
+    Args:
+        mechanism: The mechanism, whose last index is that of a missing reading.
+        inside: Indicators of the ranges, shape (values, n), none of them empty or whole.
+        missing: The share of the devices without a reading.
     """
     n = inside.shape[1]
     nobody = np.zeros((1, n))
@@ -82,8 +85,11 @@ def mechanism_variances(
 ) -> Floats:
     """Return the variances of X - θ Y over Y, times reports, each in its own population, shape (n,).
 
-    statistics: X - θ Y, weights of shape (domain, n), 0 for no reading. with_reading: the shares among those
-    with a reading, shape (domain, n), 0 for no reading.
+    Args:
+        mechanism: The mechanism.
+        statistics: X - θ Y, weights of shape (domain, n), 0 for a missing reading.
+        with_reading: The shares among the devices with a reading, shape (domain, n), 0 for a missing reading.
+        missing: The share of the devices without a reading.
     """
     shares = with_reading * (1 - missing)
     shares[-1] = missing
@@ -98,17 +104,21 @@ def mechanism_variances(
 def mean_variance(mechanism: Mechanism, where: Floats, shares: Floats, missing: float) -> float:
     """Return the variance, times reports, of a mean among the devices with a reading.
 
-    where: what each value counts as, shape (values,). shares: of the values among those with a reading.
+    Args:
+        mechanism: The mechanism.
+        where: The position of each value, shape (values,).
+        shares: The shares of the values among the devices with a reading, shape (values,).
+        missing: The share of the devices without a reading.
     """
     centred = np.append(where - where @ shares, 0.0)[:, None]
     return float(mechanism_variances(mechanism, centred, np.append(shares, 0.0)[:, None], missing)[0])
 
 
 def worst_mean(mechanism: Mechanism, where: Floats, missing: float) -> tuple[Floats, float]:
-    """Return the shares of the values for which a mean errs most, and its variance there, times reports.
+    """Return the shares of the values with the largest error of a mean, and its variance, times reports.
 
-    The population is sought with θ in the middle of the values, where the worst one's mean is: half of the
-    devices at each end, or nearly so.
+    The population is searched with θ in the middle of the values, where the mean of the worst one is: half of
+    the devices at each end, or nearly so.
     """
     middle = (float(where.min()) + float(where.max())) / 2
     squares, means = moments(mechanism, np.append(where - middle, 0.0))

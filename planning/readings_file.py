@@ -11,7 +11,7 @@ from pathlib import Path
 from ..server.errors import HushmoteError, refusing
 
 Reading = float | int | str | bool | tuple["Reading", ...] | None
-"""What a device may read; of a pair a tuple, and None where there is no reading."""
+"""What a device may read: a tuple for a pair, and None if there is no reading."""
 
 _TRUE = ("1", "true", "yes")
 _FALSE = ("0", "false", "no")
@@ -29,10 +29,16 @@ def is_blank(reading: Reading) -> bool:
 
 
 def read_column(path: Path | str, column: str, type: str, error: type[HushmoteError]) -> tuple[Reading, ...]:
-    """Return the readings in a CSV file's column, for an experiment of the given type.
+    """Return the readings in a CSV file's column.
 
-    A blank, NA or NaN is no reading. A bool reads 1, true, yes, 0, false or no. Raises `error` with one line:
-    no such file, no such column (and those there are), a text that is not of the type.
+    A blank, NA or NaN is a missing reading. A bool is 1, true, yes, 0, false or no.
+
+    Args:
+        path: The file.
+        column: The column's name.
+        type: The type of the experiment.
+        error: The class of the error to raise, with one line, if there is no such file or column, or a text
+            does not have the type.
     """
     readings: list[Reading] = []
     numbers = (column,) if type == "number" else ()
@@ -52,11 +58,16 @@ def csv_rows(
     optional: Sequence[str] = (),
     numbers: Sequence[str] = (),
 ) -> Iterator[tuple[str, list[str | None]]]:
-    """Yield where each row of a CSV file is, its file and line, and its cells in the named columns.
+    """Yield where each row of a CSV file is (file and line), and its cells in the named columns.
 
-    Commas, semicolons or tabs stand between them, as in the heading. optional: columns that may be missing,
-    None in each row. numbers: columns where, in a file without commas between, 1.234,5 is read as 1234.5.
-    Raises `error` with one line: no such file or column, no rows.
+    Cells are separated by commas, semicolons or tabs, as in the heading.
+
+    Args:
+        path: The file.
+        columns: The columns to return.
+        error: The class of the error to raise, with one line, if there is no such file or column, or no row.
+        optional: Columns that may be missing, with None in each row.
+        numbers: Columns of numbers; if the separator is not a comma, 1.234,5 is read as 1234.5.
     """
     empty = True
     with csv_table(path, error) as rows:
@@ -78,7 +89,7 @@ def csv_rows(
 
 @contextmanager
 def csv_table(path: Path | str, error: type[HushmoteError]) -> Iterator["csv.DictReader[str]"]:
-    """Open a CSV file, with the delimiter that its heading has; raises `error`."""
+    """Open a CSV file with the separator of its heading; raise `error` if that fails."""
     try:
         with refusing(error, f"read {path}"), open(path, newline="", encoding="utf-8-sig") as file:
             heading = file.readline()
@@ -89,12 +100,16 @@ def csv_table(path: Path | str, error: type[HushmoteError]) -> Iterator["csv.Dic
 
 
 def _point(cell: str | None) -> str | None:
-    """Return a number with a point for its decimal comma; another text as it is."""
+    """Return a number with a point for its decimal comma, and any other text unchanged."""
     return cell.replace(".", "").replace(",", ".") if cell and _DECIMAL_COMMA.fullmatch(cell) else cell
 
 
 def read_cell(text: str, type: str) -> Reading:
-    """Return the reading in a cell of a CSV file; raises ValueError where it is not of the type."""
+    """Return the reading in a cell of a CSV file.
+
+    Raises:
+        ValueError: If it does not have the type.
+    """
     if text.lower() in BLANK:
         return None
     if type in ("choice", "text"):

@@ -1,7 +1,7 @@
 """A request for a plan: what boards read, what is asked of them, and what it may cost.
 
-The command's options and Python's keyword arguments are its fields. Messages name a field as the command's
-option does, such as --histogram-epsilon; `in_python` makes histogram_epsilon of it.
+The command's options and the keyword arguments in Python are its fields. Messages name a field as the
+command's option does, such as --histogram-epsilon; `in_python` turns that into histogram_epsilon.
 """
 
 import math
@@ -19,7 +19,7 @@ from .lifetime import DEFAULT_LIMIT, LifetimeBudget, Rhythm, parse_duration
 from .second_epsilon import epsilon_for_histogram
 
 OTHER_NAMES = {"ranges": "--range"}
-"""Options that are not called as their field is."""
+"""Options whose names differ from those of their fields."""
 
 YES_NO = "yes-no"
 """The values of a reading that is yes or no."""
@@ -35,13 +35,13 @@ _AMOUNT = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*?)\s*", 
 
 
 def _option(help: str, *names: str, default: Any = None) -> Any:
-    """Return a field with its line of help, and its option's names if they differ, as metadata."""
+    """Return a field with its line of help, and with its option's names if they differ, as metadata."""
     return field(default=default, metadata={"help": help, "names": names})
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest:
-    """All that a plan is made from: what boards read, what is asked, what it may cost; None: not said.
+    """A request for a plan: what boards read, what is asked, what it may cost; None if not given.
 
     The metadata of each field has its line of help, and the option's names if they differ from the field's.
     """
@@ -128,19 +128,23 @@ class Reading:
 
     @property
     def domain(self) -> int | None:
-        """The number of values, or None where it is left open."""
+        """The number of values, or None if it is left open."""
         if self.yes_no:
             return 2
         return len(self.labels) + 1 if self.labels else self.bins
 
     @property
     def span(self) -> float | None:
-        """The difference between the largest and the least reading, in the unit."""
+        """The difference between the largest and the smallest reading, in the unit, or None if unknown."""
         return None if self.low is None or self.high is None else self.high - self.low
 
 
 def reading_of(request: PlanRequest) -> Reading:
-    """Return what boards read; raises PlanError where a request contradicts itself."""
+    """Return what boards read.
+
+    Raises:
+        PlanError: If the request contradicts itself.
+    """
     low, high = request.low, request.high
     reading = _values(request.values)
     if (low is None) != (high is None):
@@ -173,7 +177,11 @@ def _values(values: int | str | Sequence[str] | None) -> Reading:
 
 
 def question_of(request: PlanRequest, reading: Reading) -> Question:
-    """Return what is asked of the readings; raises PlanError where it cannot be."""
+    """Return what is asked of the readings.
+
+    Raises:
+        PlanError: If it cannot be asked of them.
+    """
     single = reading.yes_no or bool(reading.labels)
     usual = "quantile" if request.quantile is not None else "frequency" if single else "range"
     kind = _KINDS.get(request.statistics or usual)
@@ -230,15 +238,19 @@ def _indices(text: str, reading: Reading) -> tuple[int, int]:
 
 
 def error_per_unit(reading: Reading, question: Question) -> float | None:
-    """Return the part of the range that a unit is, or for a quantile the share of evenly spread devices.
+    """Return the fraction of the range that one unit is; for a quantile, of evenly spread devices.
 
-    None if it is not known.
+    It is None if it is not known.
     """
     return 1 / reading.span if question.kind in ("quantile", "mean") and reading.span else None
 
 
 def wanted_error(request: PlanRequest, question: Question, unit: float | None) -> float | None:
-    """Return the wanted error as a share of devices, of a mean a part of the range; raises PlanError."""
+    """Return the target error as a share of devices or, for a mean, a fraction of the range.
+
+    Raises:
+        PlanError: If it is malformed or does not fit the question.
+    """
     error, in_unit = request.error, ""
     if isinstance(error, str):
         match = _AMOUNT.fullmatch(error)
@@ -265,7 +277,11 @@ def wanted_error(request: PlanRequest, question: Question, unit: float | None) -
 
 
 def epsilon_of_report(request: PlanRequest, question: Question, domain: int | None) -> int | None:
-    """Return micro-nats of --epsilon, or of what --histogram-epsilon allows; raises PlanError."""
+    """Return the micro-nats of --epsilon, or of what --histogram-epsilon allows.
+
+    Raises:
+        PlanError: If neither fits.
+    """
     for name in ("horizon", "call", "limit", "delta"):
         is_set = getattr(request, name) is not None
         if is_set and not (name == "delta" and request.histogram_epsilon is not None):
@@ -291,7 +307,11 @@ def histogram_delta(request: PlanRequest) -> float:
 
 
 def lifetime_of(request: PlanRequest) -> tuple[LifetimeBudget, Rhythm, int]:
-    """Return budget, rhythm, and the most micro-nats of one report; raises PlanError."""
+    """Return budget, rhythm, and the largest ε of one report in micro-nats.
+
+    Raises:
+        PlanError: If one of them is missing or out of range.
+    """
     if request.epsilon is not None:
         raise PlanError("--lifetime finds the ε of a report itself: leave --epsilon out, or take --limit")
     if request.histogram_epsilon is not None:
@@ -305,12 +325,20 @@ def lifetime_of(request: PlanRequest) -> tuple[LifetimeBudget, Rhythm, int]:
 
 
 def finite(name: str, value: float) -> float:
-    """Return the value; raises PlanError for infinities and nan."""
+    """Return the value.
+
+    Raises:
+        PlanError: If it is infinite or NaN.
+    """
     if not math.isfinite(value):
         raise PlanError(f"{name} must be a number, not {value}", name)
     return value
 
 
 def micro(name: str, nats: float | None) -> int | None:
-    """Return nats in micro-nats, rounded; raises PlanError for infinities and nan."""
+    """Return nats in micro-nats, rounded.
+
+    Raises:
+        PlanError: If they are infinite or NaN.
+    """
     return None if nats is None else round(finite(name, nats * MICRO))

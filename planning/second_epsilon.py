@@ -1,7 +1,7 @@
 """Computes the ε of a plan's histograms, and the ε of a report that keeps a target ε for them.
 
-The ε of a report holds against everybody. That of a histogram holds only against people who see only
-histograms; not against the broker, the aggregator's operator or the database's journal.
+The ε of a report protects against everyone. That of a histogram protects only against people who see nothing
+but histograms, not against the broker, the aggregator's operator or the database's journal.
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,14 @@ from .lifetime import LifetimePlan
 
 @dataclass(frozen=True)
 class HistogramEpsilon:
-    """A histogram of these reports, at most own_reports of one board, is (epsilon, delta)-DP; nats.
+    """The ε of a histogram, in nats: it is (epsilon, delta)-DP.
 
-    holds: against whom.
+    Attributes:
+        reports: The number of reports in it.
+        own_reports: The largest number of reports of one board.
+        epsilon: ε of the histogram, in nats.
+        delta: δ of the histogram.
+        holds: Whom it protects against.
     """
 
     reports: int
@@ -33,9 +38,16 @@ class HistogramEpsilon:
 def histogram(
     design: Design, reports: float, own: int = 1, delta: float = USUAL_HISTOGRAM_DELTA
 ) -> HistogramEpsilon:
-    """Return what a histogram of an expected number of reports reveals; delta from 0 to below 1.
+    """Return what a histogram of an expected number of reports reveals.
 
-    Raises PlanError for another delta.
+    Args:
+        design: The mechanism.
+        reports: The expected number of reports.
+        own: The largest number of reports of one board.
+        delta: δ, from 0 to below 1.
+
+    Raises:
+        PlanError: If delta is out of range.
     """
     whole = max(1, int(reports))
     try:
@@ -46,7 +58,7 @@ def histogram(
 
 
 def lifetime_histograms(life: LifetimePlan) -> dict[str, HistogramEpsilon]:
-    """Return by name: each window at the end of the horizon, and all reports, with the most of one device."""
+    """Return the ε of each window at the end of the horizon, and of all reports, by name."""
     best, rhythm = life.best, life.rhythm
     result: dict[str, HistogramEpsilon] = {}
     for name, days in life.windows().items():
@@ -62,7 +74,17 @@ def epsilon_for_histogram(
     """Return the largest ε of a report, in steps of 0.001, that keeps a histogram at a target ε.
 
     Every device sends one report, with the best mechanism for the question. The result is in micro-nats, and
-    at most the largest ε of an experiment. target: nats, > 0. Raises PlanError if not even 0.001 keeps it.
+    at most the largest ε of an experiment.
+
+    Args:
+        question: The question.
+        devices: The number of devices.
+        domain: The number of values.
+        target: ε of the histogram, in nats, above 0.
+        delta: δ of the histogram.
+
+    Raises:
+        PlanError: If not even 0.001 keeps the target.
     """
     if not target > 0:
         raise PlanError(f"the ε of a histogram must be above 0, not {target:g}")

@@ -48,9 +48,13 @@ def describe_population(question: Question, design: Design) -> str:
 def sentences(
     plan: Plan | LifetimePlan, error: float | None, yes_no: bool = False, devices_solved: bool = False
 ) -> tuple[str, str, str]:
-    """Return sentences on what to take, how exact that is, and how private.
+    """Return sentences on what to do, how exact that is, and how private.
 
-    error: target half-width, as Plan.error. devices_solved: whether a lifetime's devices were solved.
+    Args:
+        plan: The plan.
+        error: The target half-width, as in Plan.error, or None.
+        yes_no: Whether readings are yes or no.
+        devices_solved: Whether a lifetime's devices were solved.
     """
     what = "share of yes" if yes_no else describe_question(plan.question)
     if isinstance(plan, Plan):
@@ -80,7 +84,7 @@ def _expected_accuracy(plan: Plan, what: str) -> str:
 
 
 def _privacy(life: LifetimePlan) -> str:
-    """Say what all reports of a device reveal at most, and against whom that holds."""
+    """Say what all reports of a device reveal at most, and whom that protects against."""
     best, budget = life.best, life.budget
     if best.composition == "basic":
         return belief(best.cap * best.epsilon / MICRO, reports=ITS_REPORT if best.cap == 1 else ALL_SEEN)
@@ -113,7 +117,7 @@ def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:
 
 
 def not_met(life: LifetimePlan, error: float | None) -> str:
-    """Say that no window at the end is as exact as wanted; empty if one is."""
+    """Say that no window at the end is as exact as wanted, or return "" if one is."""
     if error is None or min(life.errors.values()) <= error:
         return ""
     longest, days = [*life.windows().items()][-1]

@@ -1,9 +1,11 @@
 """Finds the population with the largest error of a linear statistic, under any mechanism, and that error.
 
-A variance is a concave function of the shares: linear where weights are squared, less a square for each
-stratum. So steps that move shares from the value that adds least to the one that adds most climb to its top,
-and how far off that still is at most is known at each step. Lacoste-Julien, Jaggi, "On the global linear
-convergence of Frank-Wolfe optimization variants", NeurIPS 2015 (pairwise steps).
+A variance is a concave function of the shares: a linear one of squared weights, minus a square for each
+stratum. So steps that move shares from the value that adds least to the one that adds most climb to its
+maximum, and each step bounds how far off that still is.
+
+Source: Lacoste-Julien, Jaggi, "On the global linear convergence of Frank-Wolfe optimization variants",
+NeurIPS 2015 (pairwise steps).
 """
 
 import numpy as np
@@ -12,19 +14,21 @@ from ..server.arrays import Floats
 from ..server.mechanisms import Mechanism
 
 _STEPS = 20_000
-_STILL = 1e-7  # of the variance: what it may be off by
+_STILL = 1e-7  # largest relative error of the variance
 
 
 def worst_population(mechanism: Mechanism, statistic: Floats) -> tuple[Floats, float]:
     """Return the worst shares of the values, shape (domain,), and their variance, times reports, rounded up.
 
-    statistic: a weight for each value, shape (domain,).
+    Args:
+        mechanism: The mechanism.
+        statistic: A weight for each value, shape (domain,).
     """
     return climb(*moments(mechanism, statistic))
 
 
 def moments(mechanism: Mechanism, statistic: Floats) -> tuple[Floats, Floats]:
-    """Return for each value the mean square of the weight and, of each stratum, its mean; see climb()."""
+    """Return for each value the mean square of the weight and, for each stratum, its mean; see climb()."""
     weights_of, _ = mechanism.weights(statistic[:, None], mechanism.stratum_chances)
     squares, means = np.zeros(mechanism.domain), []
     for number, (weights, chance) in enumerate(zip(weights_of, mechanism.stratum_chances, strict=True)):

@@ -1,0 +1,1 @@
+"""The core: counts reports into a store, and answers questions from it."""

@@ -42,7 +42,7 @@ __all__ = ["CLIENT_ID", "Aggregator", "BrokerRefused", "Counters", "Counting"]
 CLIENT_ID = "hushmote-aggregator"
 
 _HERE = BrokerAddress("127.0.0.1")
-_TURN_S = 0.2  # how long run() may take to notice stop()
+_TURN_S = 0.2  # how long run() takes at most to notice stop()
 _MOST_IN_FLIGHT = 65_535
 _MOST_UNCOMMITTED = 20  # batches in memory while the store fails; then nothing more is read
 
@@ -52,25 +52,25 @@ class Counting:
     """The fleets to count, the client id to use, and when to commit.
 
     Attributes:
-        fleets: names to subscribe to; None for all. Every fleet must be in the store.
-        fleet_keys: needed for keyed fleets.
-        client_id: names the session that the broker keeps while the aggregator is away; one aggregator at a
+        fleets: Names to subscribe to; None for all. Every fleet must be in the store.
+        fleet_keys: Needed for keyed fleets.
+        client_id: Names the session that the broker keeps while the aggregator is away; one aggregator at a
             time may use it. On NATS servers it names their consumer, and any number of aggregators on one
             store divide its reports.
-        share: name of a group of aggregators on one store, among whom an MQTT 5 broker divides the reports;
+        share: Name of a group of aggregators on one store, among whom an MQTT 5 broker divides the reports;
             each has its own client_id.
-        retire: count what the broker has kept for the session, end the session, and return from run(); MQTT
+        retire: Count what the broker has kept for the session, end the session, and return from run(); MQTT
             5.
-        rate: most reports of one device that are counted within an hour; None for any number. Each aggregator
+        rate: Most reports of one device that are counted within an hour; None for any number. Each aggregator
             of a group counts for itself.
         protocol: "auto" tries MQTT 5 and falls back to 3.1.1; NATS servers ignore it.
-        batch_reports: reports after which a batch is committed, 1 to 30,000.
-        batch_s: seconds after which a batch is committed, above 0.
-        clock: decides the window of a report, UTC.
-        give_up_s: seconds of failing batches after which run() raises CountingGivenUp.
+        batch_reports: Reports after which a batch is committed, 1 to 30,000.
+        batch_s: Seconds after which a batch is committed, above 0.
+        clock: Decides the window of a report, UTC.
+        give_up_s: Seconds of failing batches after which run() raises CountingGivenUp.
 
     Raises:
-        ValueError: a value is out of range, or MQTT 3.1.1 is combined with share or retire.
+        ValueError: If a value is out of range, or MQTT 3.1.1 is combined with share or retire.
     """
 
     fleets: Sequence[str] | None = None
@@ -101,15 +101,15 @@ class Aggregator:
     handlers too.
 
     Args:
-        store: the store.
-        broker: the broker's address.
-        counting: what to count and how.
-        tls: how to check the broker; None for plain TCP.
-        on_ready: called whenever the subscription is active and the experiments are published.
-        on_commit: called after each commit, with its messages and seconds.
-        retained_messages: returns further payloads to retain at the broker, by topic, empty to clear one; the
+        store: The store.
+        broker: The broker's address.
+        counting: What to count and how.
+        tls: How to check the broker; None for plain TCP.
+        on_ready: Called whenever the subscription is active and the experiments are published.
+        on_commit: Called after each commit, with its messages and seconds.
+        retained_messages: Returns further payloads to retain at the broker, by topic, empty to clear one; the
             same object as long as nothing changed.
-        again_s: seconds until everything is published again, which a NATS server may miss while it starts.
+        again_s: Seconds until everything is published again, which a NATS server may miss while it starts.
     """
 
     def __init__(
@@ -147,12 +147,12 @@ class Aggregator:
             self._source = MqttSource(session, self._status, counting.protocol, make)
         else:
             require("nats", "a broker on NATS")
-            # By name: the core works without this package.
+            # Imported by name, because the core works without this package.
             module = import_module(".ingest.nats.source", __package__)
             nats_pace = functools.partial(pace, on_request=True)
             self._source = module.NatsSource(broker, session, self._status, nats_pace)
         limit = None if counting.rate is None else RateLimit(counting.rate)
-        # Everything that depends on the time gets it here, so nothing acts on a time that is wrong.
+        # Everything that depends on the time gets it here, so that nothing acts on a wrong time.
         self._clock = CheckedClock(store.last_time, self._status.say, counting.clock)
         self._heartbeat = Heartbeat(store, self._status, self._clock)
         self._committer = Committer(
@@ -177,12 +177,12 @@ class Aggregator:
 
     @property
     def counters(self) -> Counters:
-        """Return the work done since the start, as of one commit."""
+        """The work done since the start, as of one commit."""
         return self._committer.counters
 
     @property
     def condition(self) -> Condition:
-        """Return what it is doing at the moment."""
+        """Its condition at the moment."""
         connection, oldest_at = self._connection, self._oldest_uncommitted_at
         now, committed_at = time.monotonic(), self._committer.committed_at
         return Condition(
@@ -201,16 +201,16 @@ class Aggregator:
 
     def stop(self) -> None:
         """Make run() commit what has arrived and return; safe in a signal handler."""
-        self._stopping = True  # a plain flag: an Event's lock could be held by the interrupted thread
+        self._stopping = True  # a plain flag, because the interrupted thread could hold an Event's lock
 
     def run(self) -> None:
         """Connect, count and commit until stop(); loses no report while broker or store are away.
 
         Raises:
-            BrokerRefused: the broker refuses the login or the subscription.
-            MasterKeyError: a keyed fleet has no key.
-            StoreError: the store cannot be read at the start.
-            CountingGivenUp: batches have failed for give_up_s.
+            BrokerRefused: If the broker refuses the login or the subscription.
+            MasterKeyError: If a keyed fleet has no key.
+            StoreError: If the store cannot be read at the start.
+            CountingGivenUp: If batches have failed for give_up_s.
         """
         self._fleets.load()
         backoff = Backoff(self._source.most_wait_s)

@@ -8,6 +8,6 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]
-"""Reports of each code, or of each class of codes."""
+"""The number of reports of each code, or of each class of codes."""
 
 Array = npt.NDArray[Any]

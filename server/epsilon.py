@@ -20,7 +20,7 @@ MOST: int = EPSILON_MAX
 
 
 def micro_nats(nats: float, error: type[Exception]) -> int:
-    """Return an ε in nats as micro-nats; raises error unless that is a whole number above 0."""
+    """Return an ε in nats as micro-nats; raise `error` unless that is a whole number above 0."""
     whole = round(nats * MICRO) if math.isfinite(nats) else 0
     if whole < 1 or abs(whole - nats * MICRO) > 1e-6:
         raise error(f"epsilon is a whole number of millionths above 0, not {nats}")
@@ -28,16 +28,20 @@ def micro_nats(nats: float, error: type[Exception]) -> int:
 
 
 def nats(micro: int) -> str:
-    """Return the exact number of nats in micro-nats, without zeros at its end."""
+    """Return the exact number of nats in micro-nats, without trailing zeros."""
     return f"{Decimal(micro) / MICRO:f}"
 
 
 def check_epsilon(
     micro: float, error: Callable[[str], Exception], name: str = "epsilon", original: object = None
 ) -> None:
-    """Raise error unless boards accept the micro-nats for one report: 1,000 to 16,000,000.
+    """Raise `error` unless boards accept the micro-nats for one report: 1,000 to 16,000,000.
 
-    name: the name in the message. original: the value as it was written, if it was not in micro-nats.
+    Args:
+        micro: ε in micro-nats.
+        error: The class of the error.
+        name: The name in the message.
+        original: The value as it was written, if it was not in micro-nats.
     """
     if not EPSILON_MIN <= micro <= EPSILON_MAX:
         value = f"{micro / MICRO:.12g}" if original is None else original

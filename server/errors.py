@@ -46,7 +46,7 @@ class HushmoteError(Exception):
     """The base class of all errors except the board's own, LDPError.
 
     Attributes:
-        exit_status: the status with which the command line ends after printing the text as one line.
+        exit_status: The status with which the command line ends after printing the text as one line.
     """
 
     exit_status = 1
@@ -65,9 +65,9 @@ def refusing(error: type[HushmoteError], action: str, exists: str | None = None)
     """Turn an OSError in the block into `error` with the text "cannot <action>: <reason>".
 
     Args:
-        error: the class to raise.
-        action: a verb phrase, such as "write report.csv".
-        exists: the text if the file exists already; None for the system's reason.
+        error: The class to raise.
+        action: A verb phrase, such as "write report.csv".
+        exists: The text if the file exists already; None for the system's reason.
     """
     try:
         yield
@@ -100,13 +100,14 @@ def choose_name(kind: str, name: str | None, names: Sequence[str], where: str) -
     """Return the name if it exists, or the only existing one if it is None.
 
     Args:
-        kind: a noun for the message, such as "fleet".
-        name: the name to look for; None for the only one.
-        names: the existing names.
-        where: a phrase for the message, such as "in this store".
+        kind: A noun for the message, such as "fleet".
+        name: The name to look for; None for the only one.
+        names: The existing names.
+        where: A phrase for the message, such as "in this store".
 
     Raises:
-        UsageError: there is no such name, or no name was given and there is not exactly one; lists the names.
+        UsageError: If there is no such name, or no name was given and there is not exactly one; the message
+            lists the names.
     """
     if name is None:
         if len(names) == 1:

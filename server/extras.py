@@ -23,10 +23,16 @@ _EXTRAS = {
 
 
 class ExtraMissing(HushmoteError):
-    """An extra is not installed; the text names it and says how to install it."""
+    """Raised if an extra is not installed; the text names it and says how to install it."""
 
     def __init__(self, extra: str, purpose: str, otherwise: str = "") -> None:
-        """Take a name of pyproject.toml's optional dependencies; the rest is as in require()."""
+        """Create the error.
+
+        Args:
+            extra: A name of pyproject.toml's optional dependencies.
+            purpose: As in require().
+            otherwise: As in require().
+        """
         alternative = f", or {otherwise}" if otherwise else ""
         super().__init__(f"{purpose} needs the extra {extra}: pip install 'hushmote[{extra}]'{alternative}")
 

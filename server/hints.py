@@ -20,7 +20,7 @@ _uses_command: ContextVar[bool] = ContextVar("uses_command", default=False)
 
 @contextlib.contextmanager
 def use_interface(interface: Interface) -> Iterator[None]:
-    """Use the names of this interface in the hints of this process; the innermost call wins."""
+    """Use the names of this interface in the hints of this process; the innermost call takes precedence."""
     _interfaces.append(interface)
     try:
         yield

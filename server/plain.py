@@ -9,7 +9,7 @@ from typing import Any
 def plain(value: Any) -> Any:
     """Return a value as dicts, lists, strings and numbers.
 
-    A dataclass becomes a dict of its fields in their order, a date its text in ISO 8601. An object with a
+    A dataclass becomes a dict of its fields in their order, and a date its text in ISO 8601. An object with a
     method to_dict() is converted by that.
     """
     if hasattr(value, "to_dict"):

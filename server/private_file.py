@@ -10,8 +10,8 @@ def create(path: Path, content: bytes) -> None:
     """Write a new file of mode 0600.
 
     Raises:
-        FileExistsError: the file exists already.
-        OSError: it cannot be written.
+        FileExistsError: If the file exists already.
+        OSError: If it cannot be written.
     """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(fd, "wb") as f:
@@ -28,7 +28,7 @@ def replace(path: Path, content: bytes) -> None:
     broker's files belong to the broker's user.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: If it cannot be written.
     """
     new = path.with_name(path.name + ".new")
     with contextlib.suppress(FileNotFoundError):
@@ -47,7 +47,7 @@ def sync(path: Path) -> None:
     """Write a file, or the names in a folder, to disk if the system supports it.
 
     Raises:
-        OSError: the system call failed.
+        OSError: If the system call failed.
     """
     if os.name == "posix":
         fd = os.open(path, os.O_RDONLY)
@@ -61,8 +61,8 @@ def readable_by_others(path: Path, mode: int) -> bool:
     """Return whether anyone but the owner can read a secret file, as far as its mode tells.
 
     Args:
-        path: the file.
-        mode: its mode, as os.stat() returns it.
+        path: The file.
+        mode: Its mode, as os.stat() returns it.
     """
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     if credentials and path.parent == Path(credentials):

@@ -1,6 +1,6 @@
 """Our own messages for values that a pydantic model rejects, such as "must be a number, not 'abc'".
 
-Also for lines that are not TOML.
+There are also messages for lines that are not TOML.
 """
 
 from __future__ import annotations
@@ -53,14 +53,19 @@ _PATTERNS = {"^[a-z0-9_-]{1,32}$": "1 to 32 of a-z, 0-9, _ and -"}
 
 
 def wrong_value(error: ErrorDetails, include_value: bool = True) -> str:
-    """Return what a value must be, without its field's name; include_value: whether to add it."""
+    """Return what a value must be, without its field's name.
+
+    Args:
+        error: The error.
+        include_value: Whether to add the value.
+    """
     kind, context = error["type"], error.get("ctx", {})
     if kind == "value_error":
         return error["msg"].removeprefix("Value error, ")
     words = next((text for start, text in _MUST_BE.items() if kind.startswith(start)), "is not right")
     pattern = context.get("pattern", "")
     text = words.format(**context, allowed=_PATTERNS.get(pattern, f"a text that matches {pattern}"))
-    shows = include_value and words.startswith("must be")  # not for missing, empty or too long values
+    shows = include_value and words.startswith("must be")  # not with missing, empty or too long values
     return text + _not(error["input"]) + _plain_number(words, error["input"]) if shows else text
 
 
@@ -69,7 +74,7 @@ def wrong_toml(text: str, error: ValueError) -> str:
     place = re.search(r"at line (\d+)", str(error))
     line = text.split("\n")[int(place[1]) - 1].strip() if place else ""
     right = next((words for pattern, words in _TOML.items() if re.search(pattern, line)), "")
-    # Without the line itself: it may hold a password.
+    # Leave out the line itself, which may contain a password.
     return f"not TOML at line {place[1]}: {right}" if place and right else f"not TOML: {error}"
 
 

@@ -1,10 +1,10 @@
 """Bounds an attacker's beliefs about a board's value after its reports: posteriors, and ε from a risk.
 
 An attacker holds a prior π over the values and sees codes. By the mechanism's law, one report moves the
-belief in a value v to π_v Pr[code | v] / Σ π_u Pr[code | u]. Where codes support values, and are R times
-likelier for those than for others, that is π_v R / (1 + (R - 1) π(S)), worst where the supported set S is
-lightest. Under any ε-LDP mechanism it stays below π e^ε / (1 - π + π e^ε); so does the belief in a set of
-values. Direct answers (rr, grr) reach that bound, hashed ones do not.
+belief in a value v to π_v Pr[code | v] / Σ π_u Pr[code | u]. If codes support values, and are R times
+likelier for those than for others, that is π_v R / (1 + (R - 1) π(S)), which is largest for the supported set
+S with the least mass. Under any ε-LDP mechanism it stays below π e^ε / (1 - π + π e^ε); so does the belief in
+a set of values. Direct answers (rr, grr) reach that bound, hashed ones do not.
 
 ε of an Experiment is in whole micro-nats; priors and posteriors are probabilities.
 """
@@ -27,18 +27,23 @@ from ...server.errors import HushmoteError
 from ...server.experiments.payload import NoMechanism, at_epsilon
 from ...server.mechanisms import mechanism_of
 
-_ROUNDING = 1e-12  # relative; what sums of a prior may be off by
+_ROUNDING = 1e-12  # largest relative error of the sum of a prior
 
 
 class DisclosureError(HushmoteError):
-    """A risk, prior or release that makes no sense; the text says what was wrong and what would be right."""
+    """Raised for an impossible risk, prior or release; the text says what would be right."""
 
 
 @dataclass(frozen=True)
 class Risk:
-    """A limit of a belief: `most`, a probability, or `factor` times the belief before any report.
+    """A limit of a belief, of which exactly one is given.
 
-    Exactly one of the two is given. Raises DisclosureError if most is outside (0, 1) or factor is at most 1.
+    Attributes:
+        most: The largest belief, a probability.
+        factor: The largest factor by which the belief may grow.
+
+    Raises:
+        DisclosureError: If `most` is outside (0, 1), or `factor` is at most 1.
     """
 
     most: Fraction | None = None
@@ -68,7 +73,7 @@ class Risk:
 
 @dataclass(frozen=True)
 class Target:
-    """A fact that an attacker wants to learn: that the value is one of members, distinct indices."""
+    """A fact that an attacker wants to learn: that the value is one of `members`, distinct indices."""
 
     name: str
     members: tuple[int, ...]
@@ -79,7 +84,11 @@ class Target:
 
 
 def uniform(domain: int) -> Floats:
-    """Return the uniform prior, shape (domain,); raise DisclosureError for fewer than 2 values."""
+    """Return the uniform prior, shape (domain,).
+
+    Raises:
+        DisclosureError: If there are fewer than 2 values.
+    """
     if domain < 2:
         raise DisclosureError(f"there must be at least 2 values to tell apart, not {domain}")
     return np.full(domain, 1 / domain)
@@ -88,8 +97,9 @@ def uniform(domain: int) -> Floats:
 def normalize_prior(prior: npt.ArrayLike, domain: int) -> Floats:
     """Return a prior over the values, shape (domain,), that sums to 1.
 
-    DisclosureError where it has another shape, a negative or infinite number, or another sum (by more than
-    1e-9).
+    Raises:
+        DisclosureError: If it has another shape, a negative or infinite number, or another sum (by more than
+            1e-9).
     """
     uniform(domain)
     probabilities = np.asarray(prior, dtype=np.float64)
@@ -111,7 +121,9 @@ def normalize_prior(prior: npt.ArrayLike, domain: int) -> Floats:
 def posterior_bound(prior: float, epsilon: float) -> float:
     """Return the largest belief after reports that together are epsilon-LDP: π e^ε/(1 - π + π e^ε).
 
-    prior: in [0, 1]; epsilon: nats, >= 0, may be infinite.
+    Args:
+        prior: The belief before, in [0, 1].
+        epsilon: ε of the reports, in nats, at least 0; may be infinite.
     """
     if prior == 0:
         return 0.0
@@ -121,13 +133,13 @@ def posterior_bound(prior: float, epsilon: float) -> float:
 def worst_posteriors(experiment: Experiment, prior: Floats) -> Floats:
     """Return the exact largest belief in each value after one report, shape (domain,).
 
-    The maximum over all codes; for hh over all levels that are ever drawn.
+    It is the maximum over all codes; for hh over all levels that are ever drawn.
     """
     return np.minimum(prior * mechanism_of(experiment).lift(prior), 1.0)
 
 
 def worst_posterior(experiment: Experiment, prior: Floats, target: Target) -> float:
-    """Return the exact largest belief in a set of values after one report: the maximum over codes."""
+    """Return the exact largest belief in a set of values after one report, the maximum over codes."""
     inside = np.zeros(experiment.domain)
     inside[list(target.members)] = prior[list(target.members)]
     worst = target.prior(prior)
@@ -145,8 +157,10 @@ def worst_posterior(experiment: Experiment, prior: Floats, target: Target) -> fl
 def loss_allowed(prior: float, ceiling: Fraction) -> Decimal | None:
     """Return the nats from a prior to its ceiling, rounded down: ln(c(1 - π)/(π(1 - c))).
 
-    The result is None if any loss is allowed: the prior is 0, or the ceiling 1 or more. Raises
-    DisclosureError if the prior is not below the ceiling, since no ε lowers it.
+    It is None if any loss is allowed because the prior is 0, or the ceiling 1 or more.
+
+    Raises:
+        DisclosureError: If the prior is not below the ceiling, since no ε lowers it.
     """
     if ceiling >= 1 or prior <= 0:
         return None
@@ -163,9 +177,13 @@ def loss_allowed(prior: float, ceiling: Fraction) -> Decimal | None:
 
 @dataclass(frozen=True)
 class AllowedLoss:
-    """The loss that a risk allows: total in micro-nats, rounded down (None: any), and the limiting target.
+    """The loss that a risk allows.
 
-    prior, ceiling: of that target, before and after.
+    Attributes:
+        total: The loss in micro-nats, rounded down, or None for any.
+        target: The name of the target that limits it.
+        prior: The belief in that target before.
+        ceiling: The highest belief in it afterwards.
     """
 
     total: int | None
@@ -177,8 +195,10 @@ class AllowedLoss:
 def allowed_loss(prior: Floats, targets: Sequence[Target], risk: Risk) -> AllowedLoss:
     """Return the largest ε of everything a board ever sends that keeps all targets within the risk.
 
-    For any mechanism: from the bound. DisclosureError, with the target's name, where a prior is above the
-    risk already.
+    It follows from the bound, so it holds for any mechanism.
+
+    Raises:
+        DisclosureError: If a prior is above the risk already; the text names the target.
     """
     tightest = AllowedLoss(None, "", 0.0, 1.0)
     for target in targets:
@@ -197,7 +217,7 @@ def allowed_loss(prior: Floats, targets: Sequence[Target], risk: Risk) -> Allowe
 
 
 def singles(prior: Floats, names: list[str]) -> list[Target]:
-    """Return each value as a target, but only one of several with equal priors: their limits are the same."""
+    """Return each value as a target, but only one of several with equal priors and so equal limits."""
     _, first = np.unique(prior, return_index=True)
     return [Target(names[i], (i,)) for i in np.sort(first).tolist()]
 
@@ -205,9 +225,14 @@ def singles(prior: Floats, names: list[str]) -> list[Target]:
 def keeps_risk(
     experiment: Experiment, prior: Floats, targets: Sequence[Target] | None, risk: Risk, slack: float = 0.0
 ) -> bool:
-    """Return whether no code of one report takes any target above the risk; targets None: each value.
+    """Return whether no code of one report takes any target above the risk.
 
-    slack: relative; how much below the ceiling a belief has to stay.
+    Args:
+        experiment: The experiment.
+        prior: The prior over the values, shape (domain,).
+        targets: The targets, or None for each value.
+        risk: The risk.
+        slack: How far below the ceiling a belief has to stay, relative to it.
     """
     keep = 1 - slack
     if targets is None:
@@ -225,7 +250,7 @@ def keeps_risk(
 
 
 ByEpsilon = Callable[[int], Experiment]
-"""An experiment at an ε in micro-nats; raises ExperimentRefused or NoMechanism where there is none."""
+"""A function that returns an experiment at an ε in micro-nats, or raises ExperimentRefused or NoMechanism."""
 
 
 def largest_epsilon(
@@ -233,16 +258,16 @@ def largest_epsilon(
 ) -> int | None:
     """Return the largest ε in micro-nats at which one report keeps the risk, from exact posteriors.
 
-    By bisection over the ε that an experiment may have, 1,000 to 16,000,000; rounded down. None where not
-    even the smallest does. Where a mechanism's cells change with ε, it is one that keeps the risk and whose
-    successor in the bisection does not.
+    It is found by bisection over the ε that an experiment may have, 1,000 to 16,000,000, and rounded down;
+    None if not even the smallest keeps the risk. If a mechanism's cells change with ε, it is an ε that keeps
+    the risk and whose successor in the bisection does not.
     """
 
     def fits(epsilon: int) -> bool:
         try:
             return keeps_risk(mechanism(epsilon), prior, targets, risk, _ROUNDING)
         except (ExperimentRefused, NoMechanism):
-            return epsilon < MICRO  # too little ε for the cells: look higher
+            return epsilon < MICRO  # too little ε for any cells: look higher
 
     epsilon = EPSILON_MIN - 1 + largest(lambda n: fits(EPSILON_MIN - 1 + n), EPSILON_MAX - EPSILON_MIN + 1)
     if epsilon < EPSILON_MIN:
@@ -255,12 +280,16 @@ def largest_epsilon(
 
 
 def fixed_mechanism(experiment: Experiment) -> ByEpsilon:
-    """Return the experiment's mechanism, with its own cells, at any ε."""
+    """Return the experiment's mechanism, with the same cells, at any ε."""
     return partial(at_epsilon, experiment)
 
 
 def fraction(text: str, what: str) -> Fraction:
-    """Return the number in "0.25", "1/4" or "1e-6", exactly; DisclosureError otherwise."""
+    """Return the number in "0.25", "1/4" or "1e-6", exactly.
+
+    Raises:
+        DisclosureError: If the text is not a number.
+    """
     try:
         return Fraction(text.strip())
     except (ValueError, ZeroDivisionError):

@@ -1,9 +1,9 @@
 """Bounds the beliefs of someone who sees only histograms, and finds the ε of a report for a target ε of them.
 
-The ε of a histogram holds only against people who see only histograms; not against the broker, the
+The ε of a histogram protects only against people who see nothing but histograms, not against the broker, the
 aggregator's operator or the database's journal, who see each board's own reports.
 
-A histogram is (E, δ)-DP, which does not bound the odds by itself. As for `optimal` in many_reports: the loss
+A histogram is (E, δ)-DP, which does not bound the odds by itself. As for `optimal` in many_reports, the loss
 stays below t, for every t > E, except with probability η where δ = η (1 - e^(E - t)).
 """
 
@@ -29,14 +29,14 @@ from .questions import Belief, check_domain, choose_mechanism
 SHUFFLE = "shuffle"
 """The name of the histogram's row in a comparison of theorems."""
 
-_MARGINS = (0.05, 0.1, 0.2, 0.4)  # of ε: between E and t; the best is broad
+_MARGINS = (0.05, 0.1, 0.2, 0.4)  # margins between E and t, as fractions of ε; the optimum is broad
 
 
 @dataclass(frozen=True)
 class HistogramRow:
     """ε of a report by a mechanism, and ε of the histogram of all of them, both in nats.
 
-    Both are None where no ε that an experiment may have keeps what was wanted.
+    Both are None if no ε that an experiment may have keeps the target.
     """
 
     mechanism: str
@@ -50,8 +50,18 @@ def for_histogram(
 ) -> list[HistogramRow]:
     """Return the largest ε of a report, by mechanism, whose histogram is (epsilon, delta)-DP for every board.
 
-    devices: honest boards, each with `own` reports in it. epsilon: nats, > 0. Rounded down, within a
-    thousandth. DisclosureError or AccountingError where a number makes no sense.
+    It is rounded down, to within a thousandth.
+
+    Args:
+        domain: The number of values.
+        devices: The number of honest boards, each with `own` reports in the histogram.
+        epsilon: ε of the histogram, in nats, above 0.
+        delta: δ of the histogram.
+        own: The number of reports of each board.
+
+    Raises:
+        DisclosureError: If the domain is out of range.
+        AccountingError: If another number is out of range.
     """
     positive("ε of the histogram", epsilon)
     return [
@@ -95,8 +105,14 @@ def shuffled_for_reports(at: ByEpsilon, devices: int, total: float, delta: float
 def shuffled_for_epsilon(at: ByEpsilon, devices: int, total: float, delta: float, epsilon: int) -> TheoremRow:
     """Return the number of reports of a device at an ε, as a row like that of shuffled_for_reports().
 
-    epsilon: of a report, micro-nats. The number is rounded down, to within 1/256; it is 0 if the mechanism
-    does not support this ε.
+    The number is rounded down, to within 1/256. It is 0 if the mechanism does not support this ε.
+
+    Args:
+        at: The mechanism at any ε.
+        devices: The number of honest devices.
+        total: ε of the histogram, in nats, above 0.
+        delta: δ of the histogram, above 0 and below 1.
+        epsilon: ε of a report, in micro-nats.
     """
     _check_total(devices, total, delta)
     experiment = _fitting(at, epsilon)
@@ -106,7 +122,7 @@ def shuffled_for_epsilon(at: ByEpsilon, devices: int, total: float, delta: float
     def keeps(reports: int) -> bool:
         return histogram_epsilon(experiment, devices * reports, delta, reports) <= total
 
-    most = int(total * MICRO) // epsilon  # what their sum alone allows
+    most = int(total * MICRO) // epsilon  # the number that their sum alone allows
     too_many = max(2 * most, 1)
     while keeps(too_many):
         most, too_many = too_many, 2 * too_many
@@ -179,10 +195,15 @@ def _row(name: str, at: ByEpsilon, epsilon: int | None, devices: int, delta: flo
 class HistogramView:
     """The beliefs of an attacker who sees only the histogram, with the limits in this module's docstring.
 
-    reports: in the histogram, `own` of them the board's. epsilon: of the histogram at delta, nats. loss:
-    nats that the belief moves by at most, except with probability delta. beliefs: each value's name, its
-    prior, and the belief that it then stays below. local: ε of a report that would keep a risk against
-    whoever sees the histogram alone; None where no risk was given, or no such ε is known.
+    Attributes:
+        reports: The number of reports in the histogram.
+        own: The number of reports of the board.
+        delta: δ of the histogram.
+        epsilon: ε of the histogram at delta, in nats.
+        loss: The nats by which the belief moves at most, except with probability delta.
+        local: An ε of a report that would keep a risk against someone who sees only the histogram, or None if
+            no risk was given or no such ε is known.
+        beliefs: Each value's name, its prior, and the bound of the belief in it.
     """
 
     reports: int
@@ -194,7 +215,7 @@ class HistogramView:
     beliefs: tuple[tuple[str, float, float], ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         named = [{"name": n, "prior": p, "posterior": q} for n, p, q in self.beliefs]
         return asdict(self) | {"beliefs": named, "holds": LIMITS}
 
@@ -207,11 +228,20 @@ def histogram_view(
     delta: float,
     risk: tuple[ByEpsilon, float] | None = None,
 ) -> HistogramView:
-    """Return beliefs about a board after a histogram of `reports` reports, `own` of them from that board.
+    """Return beliefs about a board after a histogram.
 
-    delta: in [0, 1), the chance of more. risk: a mechanism at any ε, and the nats that a risk allows; then
-    it says which ε of a report keeps that risk. AccountingError or DisclosureError where a number makes no
-    sense.
+    Args:
+        experiment: The experiment.
+        beliefs: The beliefs before.
+        reports: The number of reports in the histogram.
+        own: The number of reports of the board.
+        delta: The probability of a larger loss, in [0, 1).
+        risk: A mechanism at any ε, and the nats that a risk allows, to find an ε of a report that keeps that
+            risk.
+
+    Raises:
+        AccountingError: If a number is out of range.
+        DisclosureError: If a belief makes no sense.
     """
     whole("the number of reports in the histogram", reports)
     if own > reports:
@@ -227,7 +257,7 @@ def histogram_view(
 
 
 def _local_for_loss(at: ByEpsilon, loss: float, reports: int, delta: float, own: int) -> float | None:
-    """Return an ε of a report, nats, whose histogram keeps the loss except with delta; not the largest."""
+    """Return an ε of a report, in nats, whose histogram keeps the loss except with delta; not the largest."""
     margin = loss / 5 if delta else 0.0
     micro = largest_local(at, reports, loss - margin, -delta * math.expm1(-margin), own)
     return None if micro is None else micro / MICRO

@@ -1,19 +1,19 @@
 """Bounds an attacker's beliefs after many reports: totals from a risk, and posteriors from a total.
 
-What a composition theorem means for a posterior. Let A be a set of courses of readings, π its prior, L the
-loss: how much likelier (in logarithm) all reports are where A is true than where it is not. The belief in A
-after the reports is π e^L / (1 - π + π e^L). Under "A" and under "not A", each next report is drawn from some
-mixture of the mechanism's rows, and the two mixtures are within e^ε of each other; so every theorem on
+What does a composition theorem mean for a posterior? Let A be a set of sequences of readings, π its prior,
+and L the loss: the logarithm of how much likelier all reports are if A is true than if it is not. The belief
+in A after the reports is π e^L / (1 - π + π e^L). Under "A" and under "not A", each next report is drawn from
+some mixture of the mechanism's rows, and the two mixtures are within e^ε of each other; so every theorem on
 reports of a chosen ε holds for this pair, and for any prior.
 
 * E-LDP: L <= E always.
-* zcdp and advanced bound the loss itself: where A is true, L > E with probability at most δ.
+* zcdp and advanced bound the loss itself: if A is true, L > E with probability at most δ.
 * (E, δ)-LDP alone does *not* say that. Let B be where L > t. From Pr_A[B] <= e^E Pr_notA[B] + δ and
   Pr_notA[B] < e^-t Pr_A[B] follows Pr_A[B] <= δ/(1 - e^(E - t)) for t > E, and no better. So `optimal` keeps
-  L <= t except with probability η where it holds for some E < t with δ = η (1 - e^(E - t)).
+  L <= t except with probability η if it holds for some E < t with δ = η (1 - e^(E - t)).
 
-Probabilities are those of a board in A, over its coins (and over the prior within A). Of a board that is not
-in A they are e^-t times less, on average.
+Probabilities are those of a board in A, over its random draws (and over the prior within A). For a board that
+is not in A they are e^-t times smaller, on average.
 """
 
 import decimal
@@ -41,16 +41,22 @@ from .beliefs import DisclosureError
 
 _BOUND_LOSS = (ZcdpFilter, Advanced)
 MOST_ROWS = 300_000
-"""Outcomes of repeated reports that are enumerated at most."""
+"""The largest number of outcomes of repeated reports that are enumerated."""
 
 
 @dataclass(frozen=True)
 class BudgetRow:
-    """A theorem, and what it takes to keep a belief under its ceiling.
+    """A theorem, and what it takes to keep a belief below its ceiling.
 
-    total, delta: what the experiment's budget has to say; nats (None: no total). epsilon: nats, of each of
-    the reports (None: any). fails: the chance that the belief in what is true passes its ceiling; None
-    where the theorem says nothing about beliefs.
+    Attributes:
+        theorem: The theorem's name.
+        kind: The kind of its guarantee.
+        total: The total of the experiment's budget, in nats, or None for no total.
+        delta: The delta of the experiment's budget.
+        epsilon: ε of each report, in nats, or None for any.
+        fails: The probability that the belief in a true fact passes its ceiling, or None if the theorem says
+            nothing about beliefs.
+        words: The guarantee as a sentence.
     """
 
     theorem: str
@@ -63,9 +69,13 @@ class BudgetRow:
 
 
 def budget_rows(total: int, reports: int, fails: float) -> list[BudgetRow]:
-    """Return the ε that each theorem allows n reports while the loss stays within total (micro-nats, >= 1).
+    """Return the ε that each theorem allows while the loss stays within a total, rounded down.
 
-    fails: in [0, 1), the chance that it does not; at 0 only what never fails. Rounded down.
+    Args:
+        total: The largest loss, in micro-nats, at least 1.
+        reports: The number of reports.
+        fails: The probability that the loss exceeds it, in [0, 1); at 0 only theorems that never fail are
+            returned.
     """
     n, eta = whole("the number of reports", reports), probability("delta", fails)
     nats = total / MICRO
@@ -112,7 +122,7 @@ def _as_written(delta: float) -> float:
 
 @dataclass(frozen=True)
 class LossRow:
-    """The largest loss of n reports, in nats, except with probability fails; at most that of basic."""
+    """The largest loss of n reports, in nats, except with probability `fails`; at most that of basic."""
 
     theorem: str
     kind: Kind
@@ -121,9 +131,13 @@ class LossRow:
 
 
 def loss_rows(epsilon: int, reports: int, fails: float) -> list[LossRow]:
-    """Return the loss of n reports of epsilon micro-nats each, under each theorem that bounds a loss.
+    """Return the loss of equal reports under each theorem that bounds a loss, rounded up.
 
-    fails: in [0, 1), the chance of more, where A is true; at 0 only what never fails. Rounded up.
+    Args:
+        epsilon: ε of each report, in micro-nats.
+        reports: The number of reports.
+        fails: The probability of a larger loss if A is true, in [0, 1); at 0 only theorems that never fail
+            are returned.
     """
     history, eta = History.equal(epsilon, reports), probability("delta", fails)
     certain = history.sum / MICRO
@@ -142,7 +156,7 @@ def loss_rows(epsilon: int, reports: int, fails: float) -> list[LossRow]:
 
 
 def _optimal_loss(epsilon: int, n: int, eta: float) -> float:
-    """Return the least E + x with δ(E) <= η (1 - e^-x): L stays below it except with probability η."""
+    """Return the smallest E + x with δ(E) <= η (1 - e^-x), below which L stays except with probability η."""
     most = epsilon * n / MICRO
     losses = (optimal_total(epsilon / MICRO, n, -eta * math.expm1(-x)) + x for x in _margins(most))
     return min(losses) * (1 + 1e-12)
@@ -160,9 +174,12 @@ def _margins(total: float) -> list[float]:
 class RepeatedBeliefs:
     """Exact beliefs after n direct reports (rr, grr) of one value that never changes.
 
-    worst: highest belief in each value over all outcomes, shape (domain,). passes: chance, where the value
-    is true, that the belief in it passes its ceiling, shape (domain,). mean: the belief in the true value on
-    average over prior and coins. guess: how often the attacker's best guess is right.
+    Attributes:
+        worst: The highest belief in each value over all outcomes, shape (domain,).
+        passes: For each value, the probability that the belief in it passes its ceiling if it is true, shape
+            (domain,).
+        mean: The belief in the true value, averaged over the prior and the random draws.
+        guess: How often the attacker's best guess is right.
     """
 
     worst: Floats
@@ -174,11 +191,17 @@ class RepeatedBeliefs:
 def repeated_reports(prior: Floats, odds: float, reports: int, ceilings: Floats) -> RepeatedBeliefs:
     """Enumerate all outcomes of n direct reports of one fixed value.
 
-    prior, ceilings: shape (domain,). odds: p/lie of one report, > 1. DisclosureError where there are more
-    than MOST_ROWS outcomes, or too many numbers in them.
+    Args:
+        prior: The prior over the values, shape (domain,).
+        odds: p / lie of one report, above 1.
+        reports: The number of reports.
+        ceilings: The ceiling of the belief in each value, shape (domain,).
+
+    Raises:
+        DisclosureError: If there are more than MOST_ROWS outcomes, or too many numbers in them.
     """
     domain, n = len(prior), whole("the number of reports", reports)
-    outcomes = math.comb(n + domain - 1, domain - 1)  # their order aside
+    outcomes = math.comb(n + domain - 1, domain - 1)  # without regard to their order
     if outcomes > MOST_ROWS or outcomes * domain > 10 * MOST_ROWS:
         raise DisclosureError(
             f"{n:,} reports over {domain} values have {outcomes:.3g} outcomes, and {MOST_ROWS:,} are "
@@ -191,7 +214,7 @@ def repeated_reports(prior: Floats, odds: float, reports: int, ceilings: Floats)
     with np.errstate(divide="ignore"):
         joint = counts * log_odds + np.log(prior)
     beliefs = np.exp(joint - special.logsumexp(joint, axis=1, keepdims=True))
-    likely = np.exp(ways[:, None] + counts * log_odds)  # of the outcome, given each value
+    likely = np.exp(ways[:, None] + counts * log_odds)  # likelihood of each outcome, given each value
     likely /= likely.sum(axis=0)
     passed = beliefs > ceilings * (1 + 1e-12)
     weighted = likely * prior

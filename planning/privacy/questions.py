@@ -18,7 +18,7 @@ from .beliefs import AllowedLoss, ByEpsilon, DisclosureError, Risk, Target
 from .many_reports import BudgetRow, LossRow, RepeatedBeliefs, budget_rows, loss_rows, repeated_reports
 
 MOST_VALUES = 12
-"""Kinds of values that are listed; those in most danger come first."""
+"""The largest number of values that are listed; those in most danger come first."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,21 @@ class Values:
 
     @property
     def names(self) -> list[str]:
-        """The name of each index. Raises UnitsError for a text, which has no list of values."""
+        """The name of each index.
+
+        Raises:
+            UnitsError: For a text, which has no list of values.
+        """
         if self.bare:
             return [f"value {i}" for i in range(self.experiment.domain)]
         return index_names(self.experiment)
 
     def target(self, text: str) -> Target:
-        """Parse a set of values: low:high (a number's units, or indices), a label, or several with commas.
+        """Return the values in a text: low:high (in units, or indices), a label, or several with commas.
 
-        Raises UnitsError or DisclosureError for any other text.
+        Raises:
+            UnitsError: If the experiment does not have such values.
+            DisclosureError: If the text is malformed.
         """
         if self.experiment.type == "number" and not self.bare:
             bounds = parse_range(self.experiment, text)
@@ -72,14 +78,22 @@ class Values:
 
 
 def check_domain(domain: int) -> int:
-    """Return a number of values; raise DisclosureError for fewer than 2 or more than 2**24."""
+    """Return a number of values.
+
+    Raises:
+        DisclosureError: If it is below 2 or above 2**24.
+    """
     if not 2 <= domain <= 1 << 24:
         raise DisclosureError(f"there must be 2 to {1 << 24:,} values to tell apart, not {domain}")
     return domain
 
 
 def bare_values(domain: int) -> Values:
-    """Return values without a meaning. Raises DisclosureError as check_domain()."""
+    """Return values without a meaning.
+
+    Raises:
+        DisclosureError: As check_domain().
+    """
     check_domain(domain)
     return Values(experiment_over(domain, MICRO, mechanism_fields("rr" if domain == 2 else "grr")), bare=True)
 
@@ -87,7 +101,12 @@ def bare_values(domain: int) -> Values:
 def choose_mechanism(domain: int, name: str) -> ByEpsilon:
     """Return the mechanism that the variance formulas choose for a domain, separately for every ε.
 
-    auto: the best for single frequencies; hh: for ranges. NoMechanism where there is none.
+    Args:
+        domain: The number of values.
+        name: "auto" for the best one for single frequencies, "hh" for ranges, or another mechanism.
+
+    Raises:
+        NoMechanism: If no mechanism fits.
     """
 
     def at(epsilon: int) -> Experiment:
@@ -104,11 +123,13 @@ def choose_mechanism(domain: int, name: str) -> ByEpsilon:
 class Attacker:
     """An attacker: what they see, know and want to learn.
 
-    at       the mechanism at any ε
-    prior    of the values, shape (domain,)
-    targets  what the attacker is after; None: each value by itself
-    reports  how many a board makes in its life; None: only one is asked about
-    fails    chance in [0, 1) that theorems with a δ may use
+    Attributes:
+        values: The possible values.
+        at: The mechanism at any ε.
+        prior: The prior over the values, shape (domain,).
+        targets: What the attacker wants to learn, or None for each value by itself.
+        reports: How many reports a board makes in its life, or None to consider only one.
+        fails: The probability, in [0, 1), with which theorems with a δ may fail.
     """
 
     values: Values
@@ -121,9 +142,14 @@ class Attacker:
 
 @dataclass(frozen=True)
 class Belief:
-    """An attacker's belief: before, after the worst single report (exact), and the bound for any ε-LDP.
+    """An attacker's belief in a value.
 
-    alike: how many other values have the same numbers.
+    Attributes:
+        name: The value's name.
+        prior: The belief before.
+        posterior: The exact belief after the worst single report.
+        bound: The bound of the belief for any ε-LDP mechanism.
+        alike: How many other values have the same numbers.
     """
 
     name: str
@@ -135,13 +161,20 @@ class Belief:
 
 @dataclass(frozen=True)
 class RiskEpsilons:
-    """The ε that keep a risk. epsilon is in nats, None: any (or, exact, none that an experiment can have).
+    """The ε that keep a risk, in nats.
 
-    allowed: the bound for any mechanism, for all that a board ever says. exact: of one report of `mechanism`;
-    changes: whether a little above it another mechanism is chosen.
-    beliefs: at `exact`, those in most danger first. rows: each theorem's ε for the reports; passes:
-    beside it the exact chance that the belief in a constant true value passes its ceiling, None where it is
-    not known, and `refused` says why.
+    Attributes:
+        risk: The risk.
+        allowed: The bound for any mechanism, on everything that a board ever sends.
+        exact: ε of one report of `mechanism`, or None if an experiment can have no such ε.
+        changes: Whether another mechanism is chosen slightly above it.
+        mechanism: The mechanism, or None.
+        beliefs: The beliefs at `exact`, those in most danger first.
+        reports: The number of reports, or None for one.
+        rows: Each theorem's ε for the reports, which is None for any.
+        passes: For each row, the exact probability that the belief in a constant true value passes its
+            ceiling, or None if it is not known.
+        refused: Why it is not known, or "".
     """
 
     risk: Risk
@@ -156,7 +189,7 @@ class RiskEpsilons:
     refused: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         total = self.allowed.total
         rows = [asdict(row) | {"exact_chance": p} for row, p in zip(self.rows, self.passes, strict=True)]
         return {
@@ -181,9 +214,14 @@ class RiskEpsilons:
 class EpsilonBeliefs:
     """An attacker's beliefs after reports of a given ε.
 
-    beliefs: after one report, those in most danger first. rows: what the reports lose under each theorem,
-    and posteriors: the belief in the first of them below which it then stays. repeated: exact, where one
-    value never changes and reports are direct; else `refused` says why not.
+    Attributes:
+        experiment: The experiment.
+        beliefs: The beliefs after one report, those in most danger first.
+        reports: The number of reports, or None for one.
+        rows: The loss of the reports under each theorem.
+        posteriors: For each row, the bound of the first of the beliefs.
+        repeated: Exact beliefs if one value never changes and reports are direct, or None.
+        refused: Why `repeated` is None, or "".
     """
 
     experiment: Experiment
@@ -195,7 +233,7 @@ class EpsilonBeliefs:
     refused: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         repeated = None
         if self.repeated:
             repeated = {
@@ -224,7 +262,11 @@ def _describe(experiment: Experiment) -> dict[str, Any]:
 
 
 def from_risk(attacker: Attacker, risk: Risk) -> RiskEpsilons:
-    """Return the largest ε that keep a risk; raise DisclosureError if a prior exceeds the risk already."""
+    """Return the largest ε that keep a risk.
+
+    Raises:
+        DisclosureError: If a prior exceeds the risk already.
+    """
     prior, targets, reports = attacker.prior, attacker.targets, attacker.reports
     all_targets = disclosure.singles(prior, attacker.values.names) if targets is None else targets
     allowed = disclosure.allowed_loss(prior, all_targets, risk)
@@ -295,7 +337,7 @@ def _repeat(experiment: Experiment, prior: Floats, reports: int, ceilings: Float
 def _passes(
     at: Experiment | None, attacker: Attacker, risk: Risk, reports: int, rows: Sequence[BudgetRow]
 ) -> tuple[list[float | None], str]:
-    """Return each row's exact worst chance that the belief in a constant true value passes its ceiling."""
+    """Return for each row the exact worst probability that the belief in a true value passes its ceiling."""
     chances: list[float | None] = [None] * len(rows)
     if at is None or attacker.targets is not None:
         return chances, "it is for single values, ask without --about" if at else ""

@@ -24,7 +24,7 @@ from .theorem import (
 
 
 class BudgetExceeded(AccountingError):
-    """A report would exceed its filter; the message says by how much."""
+    """Raised if a report would exceed its filter; the message says by how much."""
 
 
 class Filter:
@@ -50,7 +50,16 @@ class Filter:
     """
 
     def __init__(self, total: float, delta: float = 0.0, own: float = 0.0) -> None:
-        """total: nats, > 0. delta, own: in [0, 1), own <= delta. AccountingError otherwise."""
+        """Create a filter.
+
+        Args:
+            total: The limit on the loss, in nats, above 0.
+            delta: The probability that the limit may fail, in [0, 1).
+            own: The part of delta that is set aside for the reports' own δ, in [0, delta].
+
+        Raises:
+            AccountingError: If a number is out of range.
+        """
         self.delta, self.own = _check_part(delta, own)
         self.total = positive("the total", total)
         self.history = History()
@@ -64,7 +73,11 @@ class Filter:
         return new.delta <= exact(self.own) and (by_sum or by_squares)
 
     def spend(self, report: ReportCost | int) -> None:
-        """Count a report that is about to be sent, or raise BudgetExceeded and count nothing."""
+        """Count a report that is about to be sent.
+
+        Raises:
+            BudgetExceeded: If it is not allowed; then it is not counted.
+        """
         new = _then(self.history, report, exact(self.own))
         if not self.allows(report):
             raise BudgetExceeded(self._refusal(new))
@@ -78,7 +91,7 @@ class Filter:
         return max(0, by_sum, by_squares)
 
     def guarantee(self) -> Guarantee:
-        """Return the guarantee of all reports that are allowed."""
+        """Return the guarantee for all reports that are allowed."""
         if self.squares_cap == 0:
             return Basic(self.total, self.delta).guarantee()
         return ZcdpFilter(self.total, self.delta, self.own).guarantee()
@@ -109,7 +122,14 @@ class Odometer:
     """
 
     def __init__(self, delta: float = 0.0, own: float = 0.0, sharpest: float = 1.0) -> None:
-        """delta, own: in [0, 1), own <= delta; at delta = own the bound is Σε. sharpest: nats, > 0."""
+        """Create an odometer.
+
+        Args:
+            delta: The probability that the bound may fail, in [0, 1).
+            own: The part of delta that is set aside for the reports' own δ, in [0, delta]; at delta the bound
+                is Σε.
+            sharpest: The loss at which the bound is tightest, in nats, above 0.
+        """
         self.delta, self.own = _check_part(delta, own)
         self.history = History()
         self._aside = exact(own)
@@ -118,11 +138,15 @@ class Odometer:
         self._offset = _sharpest_offset(sharpest, delta, own) if self._slack else Decimal(0)
 
     def add(self, report: ReportCost | int) -> None:
-        """Count a report, or raise BudgetExceeded and count nothing if Σδ would pass its limit."""
+        """Count a report.
+
+        Raises:
+            BudgetExceeded: If Σδ would pass its limit; then it is not counted.
+        """
         self.history = _then(self.history, report, self._aside)
 
     def spent(self) -> Spent:
-        """Return the guarantee of all reports so far together; epsilon in nats, rounded up."""
+        """Return the guarantee for all reports so far together; epsilon in nats, rounded up."""
         with exact_arithmetic():
             loss = self._loss() if self.history.runs else Decimal(0)
         return Spent(float_above(loss), self.delta, Kind.APPROXIMATE if self.delta else Kind.PURE)

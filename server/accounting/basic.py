@@ -12,10 +12,10 @@ from .theorem import ON_THE_WAY, Guarantee, History, Kind, Reports, Spent, Theor
 class Basic(Theorem):
     """The ε of reports add up, and so do their δ: Σε_i <= total and Σδ_i <= delta.
 
-    Holds for adaptive choices of any kind. delta is only for reports that have a δ of their own.
+    It holds for adaptive choices of any kind. delta is only for reports that have a δ of their own.
 
-    Dwork, McSherry, Nissim, Smith 2006, Calibrating noise to sensitivity in private data analysis, TCC;
-    with δ: Dwork, Kenthapadi, McSherry, Mironov, Naor 2006, Our data, ourselves, EUROCRYPT.
+    Source: Dwork, McSherry, Nissim, Smith 2006, Calibrating noise to sensitivity in private data analysis,
+    TCC; with δ: Dwork, Kenthapadi, McSherry, Mironov, Naor 2006, Our data, ourselves, EUROCRYPT.
     """
 
     name = "basic"
@@ -29,7 +29,7 @@ class Basic(Theorem):
     )
 
     def loss(self, history: History) -> Decimal:
-        """Return Σε_i; infinite if Σδ_i > delta."""
+        """Return Σε_i, or infinity if Σδ_i > delta."""
         return Decimal(history.sum) / MICRO if history.delta <= exact(self.delta) else Decimal("Infinity")
 
     def cap(self, epsilon: int) -> int:
@@ -52,11 +52,11 @@ class Advanced(Theorem):
     """Σε_i (e^{ε_i} - 1) + sqrt(2 Σε_i² ln(1/δ')) <= total, with δ' = delta - Σδ_i.
 
     For k reports of one ε this is ε sqrt(2k ln(1/δ')) + kε(e^ε - 1): (total, kδ + δ')-LDP. The ε_i and δ_i
-    are fixed before the first report; the questions may be chosen on the way. (The code of a much-read
+    are fixed before the first report; the questions may be chosen on the way. (The code of a widely read
     tutorial lacks the ε before the root: at ε = 0.5, k = 350, δ' = 0.1 it prints 153.67; the theorem gives
     133.60.)
 
-    Dwork, Rothblum, Vadhan 2010, Boosting and differential privacy, FOCS, Theorem III.3.
+    Source: Dwork, Rothblum, Vadhan 2010, Boosting and differential privacy, FOCS, Theorem III.3.
     """
 
     name = "advanced"
@@ -68,7 +68,7 @@ class Advanced(Theorem):
     )
 
     def loss(self, history: History) -> Decimal:
-        """Return the formula's value; infinite if the reports' own δ use up delta."""
+        """Return the formula's value, or infinity if the reports' own δ use up delta."""
         slack = exact(self.delta) - history.delta
         if slack <= 0:
             return Decimal("Infinity")

@@ -11,11 +11,17 @@ from ..arrays import Floats
 
 
 def log_chances(successes: Floats, trials: Floats, nats: float) -> Floats:
-    """Return the logarithm of Binomial(trials, 1/(1 + e^nats)) at `successes`, 0 <= successes <= trials.
+    """Return the logarithm of Binomial(trials, 1/(1 + e^nats)) at `successes`.
 
-    successes, trials: whole numbers, trials >= 1, of shapes that broadcast. Loader's saddle-point form, in
-    which the large parts of the factorials and powers cancel analytically. Loader 2000, Fast and accurate
-    computation of binomial probabilities.
+    It uses Loader's saddle-point form, in which the large parts of the factorials and powers cancel
+    analytically.
+
+    Args:
+        successes: Whole numbers from 0 to `trials`, of a shape that broadcasts with it.
+        trials: Whole numbers, at least 1.
+        nats: The log odds of failure.
+
+    Source: Loader 2000, Fast and accurate computation of binomial probabilities.
     """
     x = successes
     y = trials - x
@@ -31,7 +37,7 @@ def log_chances(successes: Floats, trials: Floats, nats: float) -> Floats:
 
 
 def falls_below(bound: float, inside: int, limit: int, trials: int, nats: float) -> int:
-    """Return the index nearest to `inside`, towards `limit`, with log probability below bound; else limit."""
+    """Return the index nearest to `inside`, towards `limit`, with log probability below bound, or `limit`."""
     if log_chances(np.array([float(limit)]), np.array([float(trials)]), nats)[0] >= bound:
         return limit
     above, below = inside, limit

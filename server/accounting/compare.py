@@ -13,9 +13,18 @@ TITLES = {"zcdp": "zCDP filter"}
 
 @dataclass(frozen=True)
 class TheoremRow:
-    """One theorem: the reports it allows (None: any), the board's rule and cap, and its guarantee.
+    """One theorem: the reports it allows, the board's rule and cap, and its guarantee.
 
-    epsilon: nats per report. reports: how many. sum: the loss of these reports for certain, Σε in nats.
+    Attributes:
+        theorem: The theorem's name.
+        kind: The kind of its guarantee.
+        guarantee: The guarantee in a few words.
+        rule: The board's rule.
+        cap: The board's cap.
+        epsilon: ε of each report, in nats.
+        reports: The number of reports, or None for any number.
+        sum: The loss of these reports for certain, Σε in nats.
+        words: The guarantee as a sentence.
     """
 
     theorem: str
@@ -44,7 +53,13 @@ def theorems(total: float, delta: float) -> list[Theorem]:
 
 
 def for_reports(total: float, delta: float, reports: int) -> list[TheoremRow]:
-    """Return the largest ε of equal reports under every theorem. total: nats, > 0; delta: in [0, 1)."""
+    """Return the largest ε of equal reports under every theorem.
+
+    Args:
+        total: The limit on the loss of all reports, in nats, above 0.
+        delta: The probability that the limit may fail, in [0, 1).
+        reports: The number of reports.
+    """
     return [_row(x, x.most_epsilon(reports), reports) for x in theorems(total, delta)]
 
 

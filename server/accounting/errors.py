@@ -7,7 +7,7 @@ from ..errors import HushmoteError
 
 
 class AccountingError(HushmoteError):
-    """A budget is invalid; the message says what was wrong and what would be right."""
+    """Raised for an invalid budget; the message says what was wrong and what would be right."""
 
 
 def positive(name: str, value: float) -> float:

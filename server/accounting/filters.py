@@ -27,11 +27,11 @@ class ZcdpFilter(Theorem):
     Solved for S this is the cap S_max = (sqrt(2 ln(1/δ') + 2 total) - sqrt(2 ln(1/δ')))². own is the part of
     delta, fixed beforehand, that is set aside for the reports' own δ_i; boards need none.
 
-    Proof: e^{λL - λ(1+λ)S/2} is a supermartingale of mean at most 1, so if S never exceeds S_max,
-    Pr[L > E] <= e^{-λE + λ(1+λ)S_max/2}, which is δ' at the best λ.
+    Proof: e^{λL - λ(1+λ)S/2} is a supermartingale of mean at most 1, so if S never exceeds S_max, Pr[L > E]
+    <= e^{-λE + λ(1+λ)S_max/2}, which is δ' at the best λ.
 
-    Whitehouse, Ramdas, Rogers, Wu 2023, Fully-adaptive composition in differential privacy, ICML, Theorem 1;
-    ½ε²: Bun, Steinke 2016, Concentrated differential privacy, TCC, Proposition 3.3.
+    Source: Whitehouse, Ramdas, Rogers, Wu 2023, Fully-adaptive composition in differential privacy, ICML,
+    Theorem 1; for ½ε², Bun, Steinke 2016, Concentrated differential privacy, TCC, Proposition 3.3.
     """
 
     own: float = 0.0
@@ -51,7 +51,7 @@ class ZcdpFilter(Theorem):
         return self._guarantee(self.kind, ON_THE_WAY) if self.own else super().guarantee()
 
     def loss(self, history: History) -> Decimal:
-        """Return the formula's value; infinite if Σδ_i > own."""
+        """Return the formula's value, or infinity if Σδ_i > own."""
         if history.delta > exact(self.own):
             return Decimal("Infinity")
         squares = Decimal(history.squares) / MICRO**2

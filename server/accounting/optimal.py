@@ -40,26 +40,41 @@ from .theorem import (
     largest,
 )
 
-_NEGLIGIBLE = 60.0  # terms below e^-60 of the largest are bounded, not added
-_HALVES = 134_217_729.0  # 2**27 + 1: Veltkamp's constant, splits a double into two of 26 bits
+_NEGLIGIBLE = 60.0  # terms below e^-60 of the largest term are bounded, not added
+_HALVES = 134_217_729.0  # 2**27 + 1: Veltkamp's constant, which splits a double into two of 26 bits
 
 
 def optimal_delta(epsilon: float, reports: int, total: float) -> float:
-    """Return the smallest δ for which `reports` reports of ε each are (total, δ)-LDP, rounded up.
+    """Return the smallest δ for which equal reports are (total, δ)-LDP, rounded up.
 
-    epsilon: of one report, nats, > 0. reports: 1 to MOST_REPORTS. total: nats, > 0. The result is 0 if
-    total >= reports * epsilon and in (0, 1] otherwise; its relative error is less than
-    1e-11 + 2e-15 * reports * (1 + epsilon). Raises AccountingError for other arguments.
+    Args:
+        epsilon: ε of each report, in nats, above 0.
+        reports: The number of reports, 1 to MOST_REPORTS.
+        total: The limit on their loss, in nats, above 0.
+
+    Returns:
+        0 if total >= reports * epsilon, otherwise a number in (0, 1] with a relative error less than 1e-11 +
+        2e-15 * reports * (1 + epsilon).
+
+    Raises:
+        AccountingError: If an argument is out of range.
     """
     k = whole("the number of reports", reports, high=MOST_REPORTS)
     return _delta(k, *_units(positive("epsilon", epsilon), positive("the total", total)))
 
 
 def optimal_epsilon(reports: int, total: float, delta: float) -> float:
-    """Return the largest ε per report for which `reports` reports are (total, delta)-LDP, rounded down.
+    """Return the largest ε for which equal reports are (total, delta)-LDP, rounded down.
 
-    reports: 1 to MOST_REPORTS. total: nats, > 0. delta: in [0, 1); at 0 the result is total / reports.
-    `optimal_delta(result, reports, total) <= delta` always. Raises AccountingError for other arguments.
+    `optimal_delta(result, reports, total) <= delta` always holds.
+
+    Args:
+        reports: The number of reports, 1 to MOST_REPORTS.
+        total: The limit on their loss, in nats, above 0.
+        delta: The probability that the limit may fail, in [0, 1); at 0 the result is total / reports.
+
+    Raises:
+        AccountingError: If an argument is out of range.
     """
     k = whole("the number of reports", reports, high=MOST_REPORTS)
     total, delta = positive("the total", total), probability("delta", delta)
@@ -79,10 +94,16 @@ def optimal_epsilon(reports: int, total: float, delta: float) -> float:
 
 
 def optimal_total(epsilon: float, reports: int, delta: float) -> float:
-    """Return the smallest total for which `reports` reports of ε each are (total, delta)-LDP, rounded up.
+    """Return the smallest total for which equal reports are (total, delta)-LDP, rounded up.
 
-    epsilon: nats, > 0. reports: 1 to MOST_REPORTS. delta: in [0, 1); at 0 the result is reports * epsilon, at
-    a large delta it may be 0. Raises AccountingError for other arguments.
+    Args:
+        epsilon: ε of each report, in nats, above 0.
+        reports: The number of reports, 1 to MOST_REPORTS.
+        delta: The probability that the limit may fail, in [0, 1); at 0 the result is reports * epsilon, and
+            at a large delta it may be 0.
+
+    Raises:
+        AccountingError: If an argument is out of range.
     """
     k = whole("the number of reports", reports, high=MOST_REPORTS)
     epsilon, delta = positive("epsilon", epsilon), probability("delta", delta)
@@ -99,17 +120,22 @@ def optimal_total(epsilon: float, reports: int, delta: float) -> float:
 
 
 def optimal_reports(epsilon: float, total: float, delta: float) -> int:
-    """Return the largest number of reports of ε each that are (total, delta)-LDP together; 0 if not even one.
+    """Return the largest number of equal reports that are (total, delta)-LDP, 0 to MOST_REPORTS.
 
-    epsilon, total: nats, > 0. delta: in [0, 1). At most MOST_REPORTS. Raises AccountingError for other
-    arguments.
+    Args:
+        epsilon: ε of each report, in nats, above 0.
+        total: The limit on their loss, in nats, above 0.
+        delta: The probability that the limit may fail, in [0, 1).
+
+    Raises:
+        AccountingError: If an argument is out of range.
     """
     units = _units(positive("epsilon", epsilon), positive("the total", total))
     return _reports(*units, probability("delta", delta))
 
 
 def no_failure_chance(history: History) -> Decimal:
-    """Return Π(1 - δ_i): the chance that none of the reports fails with its own δ."""
+    """Return Π(1 - δ_i), the probability that no report fails with its own δ."""
     with exact_arithmetic():
         chance = Decimal(1)
         for report, n in history.runs:
@@ -131,7 +157,7 @@ class Optimal(Theorem):
     words = f"{EVENTS} Every report has the same ε, fixed beforehand; no rule can allow more of them."
 
     def loss(self, history: History) -> Decimal:
-        """Return `optimal_total`; infinite if the reports' own δ use up delta."""
+        """Return `optimal_total`, or infinity if the reports' own δ use up delta."""
         if len(history.epsilons) != 1:
             several = ", ".join(f"{x / MICRO:g}" for x in history.epsilons[:4])
             raise AccountingError(f"optimal composition is for reports of one epsilon, not of {several}")
@@ -182,7 +208,7 @@ def _delta(reports: int, epsilon: float, total: float, unit: float) -> float:
         return 0.0
     nats = epsilon / unit
     lie = float(special.expit(-nats))
-    # The largest P_i in [0, last] is at the mode or, if that is beyond the range, at its end.
+    # The largest P_i in [0, last] is at the mode or, if the mode is beyond the range, at its end.
     trials = np.array([float(reports)])
     peak = min(last, math.floor((reports + 1) * lie))
     top = log_chances(np.array([float(peak)]), trials, nats)[0]
@@ -191,7 +217,7 @@ def _delta(reports: int, epsilon: float, total: float, unit: float) -> float:
     lies = np.arange(low, high + 1, dtype=float)
     gap = _minus_product(total, reports - 2 * lies, epsilon) / unit
     inside = math.fsum(np.exp(log_chances(lies, trials, nats) - top) * -np.expm1(np.minimum(gap, 0.0)))
-    # Outside, each of at most `reports` terms is below e^-60 of the largest P.
+    # Outside this range, each of at most `reports` terms is below e^-60 of the largest P.
     outside = (last + 1 - len(lies)) * math.exp(-_NEGLIGIBLE)
     margin = 1 + 5e-12 + 1e-15 * reports * (1 + nats)
     delta = math.exp(top) * (inside + outside) * margin
@@ -212,7 +238,7 @@ def _crossing(delta_of: Callable[[float], float], delta: float, valid: float, in
     def over(x: float) -> float:
         return math.log(max(delta_of(x) if x else 1.0, 1e-320) / delta)
 
-    from scipy import optimize  # only here: it takes long to load, and few searches need it
+    from scipy import optimize  # imported here, because it loads slowly and few searches need it
 
     search = cast("Any", optimize).root_scalar  # SciPy has no types
     root = float(search(over, bracket=(valid, invalid), method="brentq", xtol=1e-300, rtol=1e-14).root)
@@ -223,7 +249,7 @@ def _crossing(delta_of: Callable[[float], float], delta: float, valid: float, in
 
 
 def _last_positive(epsilon: float, reports: int, total: float) -> int:
-    """Return the largest number of lies i with (reports - 2i) epsilon > total, exactly; -1 if none."""
+    """Return the largest number of lies i with (reports - 2i) epsilon > total, exactly, or -1."""
     guess = math.floor((reports - min(total / epsilon, 2.0 * reports)) / 2)
     near = np.arange(max(0, guess - 2), max(0, guess + 3), dtype=float)
     fits = near[_minus_product(total, reports - 2 * near, epsilon) < 0]
@@ -231,7 +257,7 @@ def _last_positive(epsilon: float, reports: int, total: float) -> int:
 
 
 def _minus_product(total: float, factor: np.ndarray, epsilon: float) -> np.ndarray:
-    """Return total - factor * epsilon with one rounding if the two are close; factor: whole, below 2**27."""
+    """Return total - factor * epsilon with one rounding if they are close; factor is whole, below 2**27."""
     carry = _HALVES * epsilon
     high = carry - (carry - epsilon)
     return (total - factor * high) - factor * (epsilon - high)

@@ -1,16 +1,16 @@
 """ε of a histogram, in nats: how much someone who sees only counts of codes learns about one device.
 
-A histogram does not show who sent which code. A board's report hides among the codes that any other board
-could have sent as well: whatever its reading, a board draws with a chance γ from one common distribution, the
-*blanket*. Let E be the odds of a report, a and b two readings of one board, and K the chance in the blanket
-of the codes that support a and not b, which is also that of the codes that support b and not a. With x = e^ε'
-a histogram of n reports, one of them the board's, is (ε', δ)-DP with
+A histogram does not show who sent which code. A board's report is hidden among the codes that any other board
+could have sent as well: whatever its reading, a board draws with probability γ from one common distribution,
+the *blanket*. Let E be the odds of a report, a and b two readings of one board, and K the probability in the
+blanket of the codes that support a but not b, which is also that of the codes that support b but not a. With
+x = e^ε' a histogram of n reports, one of them the board's, is (ε', δ)-DP with
 
     δ = E[(N0 (E - x) - N1 (xE - 1) - N2 (x - 1))_+] / n
 
-where (N0, N1, N2, rest) is multinomial, n trials with chances K, K, γ - 2K: codes for a, for b, for neither.
-Codes that support both are counted as neither, which only increases δ. It holds in both directions, since a
-and b are interchangeable, and whatever the other boards' readings are.
+where (N0, N1, N2, rest) is multinomial, with n trials and probabilities K, K, γ - 2K: codes for a, for b, for
+neither. Codes that support both are counted as neither, which only increases δ. It holds in both directions,
+since a and b are interchangeable, and whatever the other boards' readings are.
 
 The computed value is at most a few parts in a thousand too high and never too low. Given M = N0 + N1, N0 is
 Binomial(M, ½) and the mean of a positive part has a closed form. Of neighbouring M only the largest is
@@ -18,9 +18,9 @@ evaluated, with the drift of the smallest: moving from one to the other adds noi
 function. In N2 the function is convex, and lies below its chords. The probability outside the windows is
 added.
 
-Balle, Bell, Gascón, Nissim, "The Privacy Blanket of the Shuffle Model", CRYPTO 2019, Lemma 5.3. The clones,
-which need the odds alone: Feldman, McMillan, Talwar, "Stronger Privacy Amplification by Shuffling for Rényi
-and Approximate Differential Privacy", SODA 2023.
+Source: Balle, Bell, Gascón, Nissim, "The Privacy Blanket of the Shuffle Model", CRYPTO 2019, Lemma 5.3. For
+the clones, which need the odds alone: Feldman, McMillan, Talwar, "Stronger Privacy Amplification by Shuffling
+for Rényi and Approximate Differential Privacy", SODA 2023.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -46,9 +46,9 @@ MOST_SHUFFLED = 10**9
 USUAL_HISTOGRAM_DELTA = 1e-6
 """The default δ of a histogram's ε."""
 
-_MARGIN = 1e-8  # generous bound on the relative error of the sums: the tests compare with 40 digits
+_MARGIN = 1e-8  # generous bound on the relative error of the sums, which the tests compare with 40 digits
 _SLACK = 1e-13  # generous bound on the relative error of a distribution function
-_FINE = 0.0003  # part of M that is evaluated together: about the relative error of ε'
+_FINE = 0.0003  # fraction of M that is evaluated together, about the relative error of ε'
 _RUNG_BITS = 8  # numbers of reports are rounded down to this many binary digits
 
 
@@ -56,11 +56,14 @@ _RUNG_BITS = 8  # numbers of reports are rounded down to this many binary digits
 class Blanket:
     """The blanket: the part of a report's distribution that all readings share.
 
-    odds   how much likelier a code can be for one value than for another: e to the ε of a report, above 1
-    pair   K: chance that a report is drawn from the blanket and supports the first of two given values only
-    whole  γ: chance that a report is drawn from the blanket
+    Attributes:
+        odds: How much likelier a code can be for one value than for another: e to the ε of a report, above 1.
+        pair: K, the probability that a report is drawn from the blanket and supports only the first of two
+            given values.
+        whole: γ, the probability that a report is drawn from the blanket.
 
-    Raises AccountingError unless 0 < pair, 2 pair <= whole <= 1 and 1 < odds < infinity.
+    Raises:
+        AccountingError: Unless 0 < pair, 2 pair <= whole <= 1 and 1 < odds < infinity.
     """
 
     odds: float
@@ -78,16 +81,24 @@ class Blanket:
 
     @property
     def epsilon(self) -> float:
-        """ε of one report, nats, rounded up."""
+        """ε of one report, in nats, rounded up."""
         return math.nextafter(math.log(self.odds), math.inf)
 
 
 def histogram_delta(blanket: Blanket, reports: int, epsilon: float) -> float:
-    """Return a δ for which a histogram of these reports is (epsilon, δ)-DP for a board with one of them.
+    """Return a δ for which a histogram is (epsilon, δ)-DP for a board with one report in it.
 
-    reports: of honest boards, the board's own included, at least 1; more count as MOST_SHUFFLED. epsilon:
-    nats, > 0. The result is rounded up, in [0, 1]; it is 0 if epsilon is at least the ε of a report. Raises
-    AccountingError for other arguments.
+    Args:
+        blanket: The blanket of the reports.
+        reports: The number of reports of honest boards, including the board's own, at least 1; more count as
+            MOST_SHUFFLED.
+        epsilon: ε of the histogram, in nats, above 0.
+
+    Returns:
+        A number in [0, 1], rounded up; 0 if epsilon is at least the ε of a report.
+
+    Raises:
+        AccountingError: If an argument is out of range.
     """
     n, epsilon = whole("the number of reports", reports), positive("epsilon", epsilon)
     n = min(n, MOST_SHUFFLED)
@@ -95,21 +106,37 @@ def histogram_delta(blanket: Blanket, reports: int, epsilon: float) -> float:
 
 
 def histogram_epsilon(blanket: Blanket, reports: int, delta: float, own: int = 1) -> float:
-    """Return the ε' for which a histogram of these reports is (ε', delta)-DP for a board with `own` of them.
+    """Return the ε' for which a histogram is (ε', delta)-DP for a board with some reports in it.
 
-    reports: of honest boards, the board's own included. own: at least 1. delta: in [0, 1). The result is in
-    nats, rounded up; it is never above own times the ε of a report, and never smaller for fewer reports:
-    their number is rounded down to 8 binary digits. Raises AccountingError for other arguments.
+    Args:
+        blanket: The blanket of the reports.
+        reports: The number of reports of honest boards, including the board's own.
+        delta: δ of the histogram, in [0, 1).
+        own: The number of reports of the board, at least 1.
+
+    Returns:
+        ε' in nats, rounded up. It is never above own times the ε of a report, and never smaller for fewer
+        reports, because their number is rounded down to 8 binary digits.
+
+    Raises:
+        AccountingError: If an argument is out of range.
     """
     return composed_epsilon([(blanket, reports)], delta, own)
 
 
 def composed_epsilon(parts: Sequence[tuple[Blanket, int]], delta: float, own: int = 1) -> float:
-    """Return ε' of several histograms seen together, each with its blanket and its number of reports.
+    """Return ε' of several histograms seen together.
 
-    own: the largest number of reports of one board in all of them. They are assumed to be where they are
-    least hidden: group privacy, one report after another, in the histograms with the largest ε'. Otherwise
-    the same as histogram_epsilon().
+    The board's reports are assumed to be where they are least hidden: group privacy, one report after
+    another, in the histograms with the largest ε'.
+
+    Args:
+        parts: The blanket and the number of reports of each histogram.
+        delta: As in histogram_epsilon().
+        own: The largest number of reports of one board in all of them.
+
+    Raises:
+        AccountingError: If an argument is out of range.
     """
     own, delta = whole("the number of own reports", own), probability("delta", delta)
     sizes = [(b, min(whole("the number of reports", n), MOST_SHUFFLED)) for b, n in parts]
@@ -123,7 +150,7 @@ def composed_epsilon(parts: Sequence[tuple[Blanket, int]], delta: float, own: in
     each = delta / steps
     while each > 1e-300:
         worst = _worst([(_one_epsilon(b, _rung(n), each), n) for b, n in sizes], steps)
-        # A step that costs the full ε of a report adds no δ; those of the others grow with each later step.
+        # A step that costs the full ε of a report adds no δ; the δ of other steps grow with each later step.
         factor, before = 0.0, 0.0
         for epsilon, count in worst:
             if before + epsilon * count >= 700 or not epsilon:
@@ -140,7 +167,7 @@ def composed_epsilon(parts: Sequence[tuple[Blanket, int]], delta: float, own: in
 
 
 def _fewest(parts: Sequence[tuple[Blanket, int]], steps: int) -> list[tuple[Blanket, int]]:
-    """Return the parts that can have the largest ε': of each blanket those with the fewest reports."""
+    """Return the parts that can have the largest ε': for each blanket those with the fewest reports."""
     room: dict[Blanket, int] = {}
     chosen: list[tuple[Blanket, int]] = []
     for blanket, n in sorted(parts, key=lambda part: part[1]):
@@ -153,7 +180,7 @@ def _fewest(parts: Sequence[tuple[Blanket, int]], steps: int) -> list[tuple[Blan
 def _worst(parts: Sequence[tuple[float, int]], steps: int) -> list[tuple[float, int]]:
     """Return the largest ε's with counts, `steps` in all, each at most as often as its part has reports.
 
-    The smallest comes first: in that order the δ of the steps grow least.
+    The smallest comes first, because in that order the δ of the steps grow least.
     """
     chosen: list[tuple[float, int]] = []
     for epsilon, n in sorted(parts, reverse=True):
@@ -169,13 +196,13 @@ def _total(steps: Sequence[tuple[float, int]]) -> float:
 
 
 def _rung(reports: int) -> int:
-    """Return the number rounded down to a few binary digits: more reports never have a larger ε'."""
+    """Return the number rounded down to a few binary digits, so that more reports never have a larger ε'."""
     shift = max(0, reports.bit_length() - _RUNG_BITS)
     return reports >> shift << shift
 
 
 def _valid_blankets(blanket: Blanket) -> list[Blanket]:
-    """Return the blanket and, if they can give a better bound, the clones: both bounds hold."""
+    """Return the blanket and, if they can give a better bound, the clones, as both bounds hold."""
     clones = Blanket.of_clones(blanket.odds)
     return [blanket] if blanket.pair >= clones.pair * (1 - 1e-12) else [blanket, clones]
 
@@ -210,7 +237,7 @@ def _solve(blanket: Blanket, reports: int, delta: float) -> float:
         root += step
         if abs(step) < 1e-9 * root:
             return _round_up(sums, root, delta)
-    from scipy import optimize  # only here: it takes long to load, and few searches need it
+    from scipy import optimize  # imported here, because it loads slowly and few searches need it
 
     search = cast("Any", optimize).root_scalar  # SciPy has no types
     root = float(search(over, bracket=(0.0, local), method="brentq", xtol=1e-9 * guess, rtol=1e-9).root)
@@ -239,7 +266,7 @@ def _round_up(sums: _Sum, near: float, delta: float) -> float:
 
 
 class _Sum:
-    """The sum for δ at ε', over windows of M and N2 that leave out e^-rare; guess: of ε', for speed."""
+    """The sum for δ at ε', over windows of M and N2 that leave out e^-rare, fast near the ε' `guess`."""
 
     def __init__(self, blanket: Blanket, reports: int, guess: float, rare: float):
         n, self.blanket = reports, blanket
@@ -253,17 +280,17 @@ class _Sum:
         last = np.minimum(first + width - 1, high)
         ends = np.append(low - 1.0, last)
         up, down = _at_most(ends, n, pairs), _at_most(n - ends - 1, n, 1 - pairs)
-        # Each side is computed from its own tail, whose error is relative.
+        # Compute each side from its own tail, whose error is relative.
         chances = np.where(last < n * pairs, np.diff(up), -np.diff(down))
         chances += _SLACK * np.minimum(up[1:], down[:-1])
         self.first, self.last = first[:, None], last[:, None]
-        # Neighbouring blocks of M share the nodes of N2: those for the smallest number of trials left.
+        # Neighbouring blocks of M share the nodes of N2, those for the smallest number of remaining trials.
         alike = max(1, int(_FINE * n * blanket.whole / width))
         group = np.arange(len(last)) // alike
         trials = n - last[np.minimum(np.arange(int(group[-1]) + 1) * alike + alike - 1, len(last) - 1)]
         spread = math.sqrt(n * neither * (1 - neither))
         felt = (blanket.odds - 1) * math.sqrt(n * pairs) / max(math.expm1(guess), 1e-9)
-        few = 0.1 if n * pairs < 100 else 2.0  # few terms are steps, many are smooth
+        few = 0.1 if n * pairs < 100 else 2.0  # few terms make steps, many are smooth
         step = max(1.0, math.floor(min(few * spread, 0.05 * felt)))
         low2, high2 = _windows(trials, neither, rare)
         count = max(1, math.ceil(float((high2 - low2).max()) / step)) if neither else 0
@@ -320,7 +347,7 @@ def _tents(nodes: Floats, trials: Floats, chance: float, step: float) -> Floats:
 
 
 def _window(trials: int, chance: float, rare: float) -> tuple[int, int]:
-    """Return bounds that a binomial number exceeds with a chance of at most 2 e^-rare (Bernstein)."""
+    """Return bounds that a binomial number exceeds with probability at most 2 e^-rare (Bernstein)."""
     low, high = _windows(np.array([float(trials)]), chance, rare)
     return int(low[0]), int(high[0])
 

@@ -29,7 +29,7 @@ from .errors import AccountingError, positive, probability, whole
 MOST_REPORTS = 1 << 27
 """The largest cap: optimal composition is exact up to here, and a lower cap is safe."""
 
-_MOST_EPSILON = 10**12  # micro-nats: a bound for searches only
+_MOST_EPSILON = 10**12  # micro-nats; only a bound for searches
 
 EVENTS = (
     "All reports of a device together are ({total}, {delta})-LDP: no event is likelier under one course of "
@@ -54,7 +54,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReportCost:
-    """One report that is (epsilon, delta)-LDP by itself; epsilon in micro-nats, >= 1; delta in [0, 1)."""
+    """One report that is (epsilon, delta)-LDP by itself.
+
+    Attributes:
+        epsilon: ε in micro-nats, at least 1.
+        delta: δ, in [0, 1).
+    """
 
     epsilon: int
     delta: float = 0.0
@@ -66,7 +71,11 @@ class ReportCost:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The reports so far: how many of each. Their order does not matter to any theorem here."""
+    """The numbers of reports so far; their order does not matter to any theorem here.
+
+    Attributes:
+        runs: The different reports, each with its number.
+    """
 
     runs: tuple[tuple[ReportCost, int], ...] = ()
 
@@ -127,7 +136,13 @@ Reports = History | Iterable[ReportCost | int]
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The loss of a history: epsilon in nats, rounded up (inf: the theorem has no bound), and delta."""
+    """The loss of a history.
+
+    Attributes:
+        epsilon: ε in nats, rounded up, or infinity if the theorem has no bound.
+        delta: δ of the loss.
+        kind: The kind of guarantee.
+    """
 
     epsilon: float
     delta: float
@@ -136,7 +151,14 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """The guarantee for all reports together: epsilon in nats, delta, and the same in words."""
+    """The guarantee for all reports together.
+
+    Attributes:
+        kind: The kind of guarantee.
+        epsilon: ε in nats.
+        delta: δ of the guarantee.
+        words: The same in words.
+    """
 
     kind: Kind
     epsilon: float
@@ -146,12 +168,19 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Theorem(ABC):
-    """A composition theorem with a limit: total in nats, > 0; delta in [0, 1).
+    """A composition theorem with a limit.
 
-    name: its name for users. rule: what the board compares with the cap. kind: of the guarantee. words: the
-    guarantee as a sentence, with {total} and {delta} as placeholders. deltas: whether a delta is "required",
-    "optional" or makes no sense ("none").
-    Raises AccountingError if total or delta is out of range or does not fit the theorem.
+    Attributes:
+        total: The limit on the loss, in nats, above 0.
+        delta: The probability that the limit may fail, in [0, 1).
+        name: The theorem's name for users.
+        rule: What the board compares with the cap.
+        kind: The kind of its guarantee.
+        words: The guarantee as a sentence, with {total} and {delta} as placeholders.
+        deltas: Whether a delta is "required", "optional" or makes no sense ("none").
+
+    Raises:
+        AccountingError: If total or delta is out of range or does not fit the theorem.
     """
 
     total: float
@@ -175,9 +204,10 @@ class Theorem(ABC):
 
     @abstractmethod
     def loss(self, history: History) -> Decimal:
-        """Return the nats that the history costs at this delta, rounded up; infinite if there is no bound.
+        """Return the nats that the history costs at this delta, rounded up, or infinity if there is no bound.
 
-        Must not fall when a report is added or a report's epsilon rises. Runs within `exact_arithmetic`.
+        The result must not fall when a report is added or a report's epsilon rises. It runs within
+        `exact_arithmetic`.
         """
 
     def cost(self, epsilon: int) -> int:
@@ -188,21 +218,22 @@ class Theorem(ABC):
     def cap(self, epsilon: int) -> int:
         """Return the cap on the board's debits for reports of epsilon micro-nats, rounded down.
 
-        Micro-nats (sum) or micro-nats squared (squares), whatever the epsilon; or reports (count).
+        It is in micro-nats (sum) or micro-nats squared (squares), whatever the epsilon, or in reports
+        (count).
         """
         if self.rule != "count":
             raise NotImplementedError(f"{type(self).__name__} has rule {self.rule}: it must define cap()")
         return largest(lambda n: self.allowed(History.equal(epsilon, n)), MOST_REPORTS)
 
     def most_reports(self, epsilon: int) -> int | None:
-        """Return how many reports of epsilon micro-nats each are allowed; None if any number is."""
+        """Return how many reports of epsilon micro-nats each are allowed, or None if any number is."""
         cost = self.cost(epsilon)
         return self.cap(epsilon) // cost if cost else None
 
     def most_epsilon(self, reports: int) -> int | None:
         """Return the largest epsilon in micro-nats for `reports` equal reports, rounded down.
 
-        0 if none is allowed, None if any is.
+        It is 0 if none is allowed, and None if any is.
         """
         n = whole("the number of reports", reports, high=MOST_REPORTS)
         if self.rule == "unlimited":
@@ -256,12 +287,12 @@ def exact_arithmetic() -> AbstractContextManager[decimal.Context]:
 
 
 def above(value: Decimal) -> Decimal:
-    """Return slightly more than value: by more than a few roundings at 60 digits could add."""
+    """Return slightly more than the value, by more than a few roundings at 60 digits could add."""
     return value * (1 + _ABOVE)
 
 
 def below(value: Decimal) -> Decimal:
-    """Return slightly less than value: by more than a few roundings at 60 digits could subtract."""
+    """Return slightly less than the value, by more than a few roundings at 60 digits could subtract."""
     return value * (1 - _ABOVE)
 
 

@@ -28,14 +28,17 @@ if TYPE_CHECKING:
 
 
 class Tables(Printable):
-    """One table or several, one below the other."""
+    """One or more tables, printed one below the other."""
 
     @property
     def _tables(self) -> Sequence[Answer]:
         raise NotImplementedError
 
     def to_csv(self) -> str:
-        """Return all tables as one, named in the first column, without formulas or control characters."""
+        """Return all tables as one CSV text, with each table's name in the first column.
+
+        Cells that a spreadsheet would read as formulas, and control characters, are escaped.
+        """
         text = io.StringIO()
         lines = self._lines()
         columns = list(dict.fromkeys(key for line in lines or [_NO_LINE] for key in line))
@@ -49,13 +52,19 @@ class Tables(Printable):
     def to_pandas(self) -> DataFrame:
         """Return one data frame of all tables, whose first columns are name, value, low, high and se.
 
-        The rows of a trend are indexed by the time at which their window began, UTC. Raises ExtraMissing
-        where pandas is not installed.
+        The rows of a trend are indexed by the time at which their window began, in UTC.
+
+        Raises:
+            ExtraMissing: If pandas is not installed.
         """
         return _data_frame(self._lines(), _NO_LINE)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the same table for Polars, DuckDB and other Arrow readers; ExtraMissing without pyarrow."""
+        """Return the same table for Polars, DuckDB and other Arrow readers.
+
+        Raises:
+            ExtraMissing: If pyarrow is not installed.
+        """
         require("pyarrow", "Arrow")
         import pyarrow
 
@@ -63,9 +72,15 @@ class Tables(Printable):
         return table.slice(0, len(self._lines())).__arrow_c_stream__(requested_schema)
 
     def plot(self, path: Path | str | None = None, title: str = "", subtitle: str = "") -> Figure:
-        """Return a picture, and write it to `path` if given: PNG, PDF or SVG by its name."""
+        """Draw the tables, and write the picture to `path` if one is given.
+
+        Args:
+            path: The file to write; its suffix selects PNG, PDF or SVG.
+            title: The title; by default the experiment, fleet and windows.
+            subtitle: The line below the title; by default the number of reports.
+        """
         require("matplotlib", "a picture")
-        from .plot import plot  # loaded here because matplotlib takes a second
+        from .plot import plot  # imported here because matplotlib takes a second to load
 
         answers = [one.limit_rows() for one in self._tables]
         return plot(None if path is None else Path(path), answers, title, subtitle)
@@ -87,7 +102,7 @@ class Tables(Printable):
 
 @dataclass(frozen=True, repr=False)
 class Answer(Tables, AnswerRows):
-    """A table of results; printed, it is a table of 80 columns. Its fields are those of AnswerRows."""
+    """A table of results with the fields of AnswerRows, printed 80 columns wide."""
 
     @property
     def _tables(self) -> Sequence[Answer]:
@@ -95,7 +110,7 @@ class Answer(Tables, AnswerRows):
 
     @property
     def value(self) -> float:
-        """The value of the first row, which is the only one of a share or a quantile."""
+        """The value of the first row, which is the only row of a share or a quantile."""
         return self._first.value
 
     @property
@@ -110,7 +125,7 @@ class Answer(Tables, AnswerRows):
 
     @property
     def se(self) -> float | None:
-        """The standard error of the first row; None where its interval does not come from one."""
+        """The standard error of the first row, or None if its interval does not come from one."""
         return self._first.se
 
     @property
@@ -120,7 +135,13 @@ class Answer(Tables, AnswerRows):
         return self.rows[0]
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Return the ends of the rows' intervals of confidence 1 - alpha, shape (rows, 2).
+        """Return the ends of the rows' intervals at another confidence.
+
+        Args:
+            alpha: One minus the confidence, between 0 and 1.
+
+        Returns:
+            Lower and upper ends, shape (rows, 2).
 
         Raises:
             EstimateError: If alpha is not between 0 and 1, or a row does not come from a single statistic.
@@ -141,8 +162,10 @@ class Answer(Tables, AnswerRows):
     def to_pandas(self) -> DataFrame:
         """Return a data frame of the rows, whose first columns are name, value, low, high and se.
 
-        The rows of a trend are indexed by the time at which their window began, UTC. Raises ExtraMissing
-        where pandas is not installed.
+        The rows of a trend are indexed by the time at which their window began, in UTC.
+
+        Raises:
+            ExtraMissing: If pandas is not installed.
         """
         return _data_frame((row.to_dict() for row in self.rows), _NO_ROW)
 
@@ -151,9 +174,11 @@ class Answer(Tables, AnswerRows):
 class Frame:
     """The fields that all tables of one question share.
 
-    unit        of the readings, or an empty text
-    confidence  of the intervals, between 0 and 1
-    about       which reports, in words; against: of a change, those before it
+    Attributes:
+        unit: The unit of the readings, or "".
+        confidence: The confidence of the intervals, between 0 and 1.
+        about: The reports that the table is based on, in words.
+        against: For a change, the reports before it, in words.
     """
 
     unit: str = ""
@@ -164,7 +189,15 @@ class Frame:
     def answer(
         self, kind: Kind, of: Estimates, rows: Iterable[Row], quantity: Quantity = "share", **more: Any
     ) -> Answer:
-        """Return a table of rows from these estimates; more: further fields of an Answer."""
+        """Return a table of rows with the fields of this frame.
+
+        Args:
+            kind: The kind of question that the table answers.
+            of: The estimates that the rows come from.
+            rows: The rows, all of one class.
+            quantity: What the rows' values are: shares or readings.
+            more: Further fields of an Answer.
+        """
         fields = {"experiment": of.experiment.name, "reports": of.reports, "quantity": quantity}
         fields |= {"approximate": of.approximate}
         return Answer(kind=kind, rows=tuple(rows), **(fields | vars(self) | more))
@@ -188,7 +221,7 @@ _NO_LINE = {"kind": "discovery", "quantity": "share"} | _NO_ROW
 
 
 def _data_frame(lines: Iterable[dict[str, Any]], otherwise: dict[str, Any]) -> DataFrame:
-    """Return a data frame; otherwise: a line with the columns to use if there are no lines."""
+    """Return a data frame of the lines, with the columns of `otherwise` if there are none."""
     require("pandas", "to_pandas")
     import pandas
 

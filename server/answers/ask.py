@@ -1,6 +1,6 @@
-"""One way to ask: a question in, a reply out; the command, the page, Python and published results go it.
+"""Answer questions; the command, the page, the Python API and published results all ask through here.
 
-Names are resolved once, versions are read once, and estimates are kept by the counts that they rest on.
+Names are resolved once, versions are read once, and estimates are cached by the counts that they rest on.
 """
 
 import json
@@ -33,7 +33,7 @@ from .summary import Guide, guide, is_noisy
 from .texts import MOST_SHOWN
 
 ROWS = 16
-"""The most rows of a number's histogram by default."""
+"""The default number of rows of a number's histogram, at most."""
 
 _FINER = (16, 64)  # numbers of rows to try before single bins
 _OTHERWISE = {"candidates", "discovery", "pairs"}  # experiments without shares of values or a mean
@@ -42,12 +42,13 @@ _COMPARED = {"ranges", "mean", "candidates", "pairs"}  # experiments with trends
 
 @dataclass(frozen=True)
 class Reply:
-    """A question's answers, and what belongs to all of them.
+    """The answers to a question, with findings and both ε.
 
-    findings    the answers to the questions of the experiment's file, over the same period
-    comparison  if a comparison was asked for, its first change in a sentence
-    once        both ε of all that is shown, for someone who sees it once
-    every_day   both ε for someone who has seen every completed window by itself
+    Attributes:
+        findings: The answers to the questions of the experiment's file, over the same period.
+        comparison: The first change in a sentence, if the question asked for a comparison.
+        once: Both ε of everything shown, for someone who sees it once.
+        every_day: Both ε for someone who has seen every completed window by itself.
     """
 
     question: Question
@@ -61,11 +62,11 @@ class Reply:
 
     @property
     def headline(self) -> str:
-        """The first sentence: the comparison if one was asked for, otherwise the findings; or ""."""
+        """The first sentence: the comparison if the question asked for one, otherwise the findings, or ""."""
         return self.comparison or ("" if self.findings is None else self.findings.sentence)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         first = self.answers[0]
         findings = () if self.findings is None or self.comparison else self.findings.findings
         return {
@@ -90,7 +91,7 @@ class Reply:
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     def picture_answers(self) -> Answers:
-        """Return the tables of a picture: those that were asked for, otherwise the histogram."""
+        """Return the tables to draw: those that the question asked for, otherwise the histogram."""
         if self.estimate.experiment.type == "pair" and not self.question.compares and not self.question.pair:
             return Answers([self.estimate.pairs.joint(self.question.rows or ROWS)])
         selection = Answers(one for one in self.answers if one.kind not in ("histogram", "moments"))
@@ -98,7 +99,13 @@ class Reply:
 
 
 def ask(facts: Facts, question: Question) -> Reply:
-    """Answer a question. Raises UsageError, UnitsError or EstimateError for what cannot be answered."""
+    """Answer a question.
+
+    Raises:
+        UsageError: If options do not go together, a name does not exist, or a period has no report.
+        UnitsError: If a range, label or quantile does not fit the experiment.
+        EstimateError: If the reports cannot answer the question.
+    """
     shuffling = Shuffling(question.delta, question.honest)
     resolved = question.resolve(facts)
     selection, against = resolved.selection, resolved.against
@@ -131,12 +138,12 @@ def ask(facts: Facts, question: Question) -> Reply:
 
 
 def _own_texts(facts: Facts, selection: Selection) -> tuple[str, ...]:
-    """Return the texts of the experiment's file: a finding about others would ask for their names."""
+    """Return the texts listed in the experiment's file; the file's findings are about these only."""
     return tuple(facts.selected(selection).newest.asked.splitlines())
 
 
 def comparison(facts: Facts, question: Question, write: Numbers = ENGLISH) -> str:
-    """Return the headline of a comparison; it is of what the experiment's file asks by default."""
+    """Return the headline of a comparison; by default it compares what the experiment's file asks about."""
     resolved = question.resolve(facts)
     return describe_change(facts, answer_question(facts, resolved)[1], resolved, write)
 
@@ -144,7 +151,7 @@ def comparison(facts: Facts, question: Question, write: Numbers = ENGLISH) -> st
 def describe_change(
     facts: Facts, answers: Answers, resolved: ResolvedQuestion, write: Numbers = ENGLISH
 ) -> str:
-    """Return the first change in a sentence: what it is, what it was, and how sure that is."""
+    """Return the first change in a sentence: the values after and before, and how certain the change is."""
     question, selection, against = resolved.question, resolved.selection, resolved.against
     table = next((one for one in answers if one.kind == "change" and one.rows), None)
     if table is None or against is None:
@@ -166,7 +173,7 @@ def describe_change(
 
 
 def _title(row: Row, experiment: Experiment, unit: str, write: Numbers = ENGLISH) -> str:
-    """Return what a row is of, with the unit: "24 °C and above"."""
+    """Return the row's name with edges and unit: "24 °C and above"."""
     if row.lower is None or row.upper is None:
         return row.name
     edges = bin_edges(experiment)
@@ -174,7 +181,7 @@ def _title(row: Row, experiment: Experiment, unit: str, write: Numbers = ENGLISH
 
 
 def _side(facts: Facts, selection: Selection, period: Period | None, one_fleet: bool, write: Numbers) -> str:
-    """Return the fleet, version and dates of one side of a comparison, as far as they may differ."""
+    """Return the fleet, version and dates of one side of a comparison, as far as the sides may differ."""
     parts = [] if one_fleet else [f"fleet {selection.fleet}"]
     parts += [f"version {selection.version}"] if selection.version else []
     dates = sentences.dates(period_of(selection.windows, period), facts.at, write)
@@ -184,9 +191,15 @@ def _side(facts: Facts, selection: Selection, period: Period | None, one_fleet: 
 def answer_question(
     facts: Facts, resolved: ResolvedQuestion, kinds: tuple[Kind, ...] = ()
 ) -> tuple[FleetEstimate, Answers]:
-    """Return the estimate that a question rests on, and its answers, without any ε. Errors as ask().
+    """Return the estimate that a question rests on, and its answers, without any ε.
 
-    kinds: of values, the tables that are wanted; empty for all that the experiment has.
+    Args:
+        facts: The contents of the store.
+        resolved: The question.
+        kinds: For an experiment with values, the kinds of tables to return; empty for all it has.
+
+    Raises:
+        HushmoteError: As ask().
     """
     question = resolved.question
     _check_answerable([v.experiment for v in facts.selected(resolved.selection).versions], question)
@@ -203,7 +216,11 @@ def answer_question(
 
 
 def estimate_of(facts: Facts, selection: Selection, question: Question) -> FleetEstimate:
-    """Return the estimate of a selection, with a question's weights, unit and confidence. Errors as ask()."""
+    """Return the estimate of a selection, with the question's weights, unit and confidence.
+
+    Raises:
+        HushmoteError: As ask().
+    """
     selected = facts.selected(selection)
     unit = selected.unit if question.unit is None else question.unit
     estimates = selected.estimate(question.weigh)
@@ -211,7 +228,16 @@ def estimate_of(facts: Facts, selection: Selection, question: Question) -> Fleet
 
 
 def over_time(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[str]) -> Answers:
-    """Return trends of "mean", ranges, labels, and a question's quantiles or pair. Errors as ask()."""
+    """Return the trends of the statistics, and of the question's quantiles or pair.
+
+    Args:
+        facts: The contents of the store.
+        resolved: The question.
+        statistics: Ranges, labels or "mean".
+
+    Raises:
+        HushmoteError: As ask().
+    """
     question, selection = resolved.question, resolved.selection
     selected = facts.selected(selection)
     unit = selected.unit if question.unit is None else question.unit
@@ -226,7 +252,7 @@ def over_time(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[str
 def _with_changes(
     facts: Facts, resolved: ResolvedQuestion, table: Answer, statistics: Sequence[str]
 ) -> Answer:
-    """Return a trend with a note on whether each of its statistics changed."""
+    """Add a note to a trend on whether each of its statistics changed."""
     names, asks = list(dict.fromkeys(row.name for row in table.rows)), dict[str, Ask]()
     texts = [text for text in statistics if text != MEAN]
     for number, name in enumerate(names):
@@ -245,7 +271,13 @@ def _with_changes(
 
 
 def answers_of_estimate(estimate: FleetEstimate, question: Question, kinds: tuple[Kind, ...] = ()) -> Answers:
-    """Return what a question asks of one estimate, in the way of its kind; kinds: as of answer_question()."""
+    """Return the tables that a question asks for, from one estimate.
+
+    Args:
+        estimate: The estimate.
+        question: The question.
+        kinds: As in answer_question().
+    """
     q, can = question, estimate.answers
     if "candidates" in can and not q.together:
         return Answers([estimate.candidates(q.ranges, most=q.top or MOST_SHOWN)])
@@ -257,7 +289,7 @@ def answers_of_estimate(estimate: FleetEstimate, question: Question, kinds: tupl
 
 
 def _of_values(estimate: FleetEstimate, q: Question, kinds: tuple[Kind, ...]) -> Answers:
-    """Its histogram, ranges, quantiles, mean, top and cdf, in this order, as far as it has them."""
+    """Return those tables that the experiment has: histogram, ranges, quantiles, mean, top and cdf."""
     can, tables = estimate.answers, list[Answer]()
 
     def is_included(kind: Kind, there: object) -> bool:
@@ -280,7 +312,7 @@ def _of_values(estimate: FleetEstimate, q: Question, kinds: tuple[Kind, ...]) ->
 
 
 def _fine_enough(estimate: FleetEstimate) -> int:
-    """Rows of a number's histogram: as many as its reports can tell apart, at least 16."""
+    """Return as many rows for a number's histogram as its reports can tell apart, but at least 16."""
     good = _FINER[0]
     for rows in (*_FINER, estimate.experiment.domain):
         if rows > estimate.experiment.domain or estimate.experiment.type != "number":
@@ -292,7 +324,7 @@ def _fine_enough(estimate: FleetEstimate) -> int:
 
 
 def _check_answerable(experiments: Sequence[Experiment], question: Question) -> None:
-    """Raise NotAnswered for the first option that asks an experiment's versions for what they lack."""
+    """Raise NotAnswered for the first option that some version of the experiment cannot answer."""
     processed = question.post != "raw"
     options: tuple[tuple[str, set[str], object], ...] = (
         (option("range"), {"ranges", "candidates"}, question.ranges),
@@ -307,7 +339,7 @@ def _check_answerable(experiments: Sequence[Experiment], question: Question) -> 
         (option("against"), _COMPARED, question.against),
     )
     instead = ""
-    if experiments[-1].type == "pair":  # which has its own options
+    if experiments[-1].type == "pair":  # a pair has its own options
         first, *_, last = (part.name for part in parts_of(experiments[-1]))
         asks = f"{option('of')} and {option('given')}"
         instead = f", and ask with {asks}, as in {option('of', last)} {option('given', first)}"

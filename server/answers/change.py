@@ -1,7 +1,7 @@
-"""Did it change: two windows, fleets or versions side by side, and statistics over many windows.
+"""Changes between two windows, fleets or versions, and statistics over many windows.
 
-Estimates that are compared share no reports. Rows of one table are tested together: p_adjusted is Holm's,
-below 1 - confidence with at most that chance for any row where nothing changed.
+Compared estimates must not share reports. The rows of a table are tested together with Holm's method: if
+nothing changed in a row, its p_adjusted falls below 1 - confidence with at most that probability.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,10 @@ Halves = tuple[Estimates, Estimates]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p values for being looked at together. Holm, Scandinavian Journal of Statistics 1979."""
+    """Adjust p-values for multiple comparisons.
+
+    Source: Holm, Scandinavian Journal of Statistics 1979.
+    """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     adjusted, most = [0.0] * len(p_values), 0.0
     for rank, i in enumerate(order):
@@ -36,7 +39,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def together(
     before: Estimates, after: Estimates, rows: Sequence[ChangeRow], frame: Frame, **fields: Any
 ) -> Answer:
-    """Return a table of changes, whose rows are tested together; fields: further ones of an Answer."""
+    """Return a table of changes whose rows are tested together.
+
+    Args:
+        before: The estimates before the change.
+        after: The estimates after it.
+        rows: The changes.
+        frame: The fields shared by the tables of one question.
+        fields: Further fields of an Answer.
+    """
     adjusted = holm([row.p for row in rows])
     final = [replace(row, p_adjusted=p) for row, p in zip(rows, adjusted, strict=True)]
     return frame.answer("change", after, final, reports=before.reports + after.reports, **fields)
@@ -45,7 +56,15 @@ def together(
 def change_row(
     name: str, before: HasInterval, after: HasInterval, confidence: float, p: float | None = None
 ) -> ChangeRow:
-    """One statistic of both sides, and after less before, with the p of no change, worked out if None."""
+    """Return a row with a statistic of both sides and the change, after less before.
+
+    Args:
+        name: The name of the row.
+        before: The statistic before.
+        after: The statistic after.
+        confidence: The confidence of the interval, between 0 and 1.
+        p: The p-value of no change; calculated from the two statistics if None.
+    """
     change = _less(after, before)
     low, high = change.interval(confidence)
     p = change.p if p is None else p
@@ -64,7 +83,11 @@ def _less(after: HasInterval, before: HasInterval) -> Difference | DerivedDiffer
 def changed_shares(
     before: Estimates, after: Estimates, ranges: Sequence[IndexRange], frame: Frame = PLAIN
 ) -> Answer:
-    """Return changes of shares inside ranges. Raises EstimateError if type, range, bins or labels differ."""
+    """Return the changes of the shares inside ranges.
+
+    Raises:
+        EstimateError: If the two sides differ in type, range, bins or labels.
+    """
     check_same_quantity([before, after])
     lows, highs = [r.low for r in ranges], [r.high for r in ranges]
     old, new = before.ranges(lows, highs), after.ranges(lows, highs)
@@ -79,11 +102,14 @@ def changed_shares(
 def changed_readings(
     before: Estimates, after: Estimates, quantiles: Sequence[float] = (), frame: Frame = PLAIN
 ) -> Answer:
-    """Return changes of a number's mean, of its standard deviation if it can be estimated, and of quantiles.
+    """Return the changes of a number's mean, standard deviation (if it can be estimated) and quantiles.
 
-    Intervals of the last two are put together from those of both sides. A quantile's p is that of
-    shares_below(), and its interval has one sign where that is below 1 - confidence. Raises EstimateError
-    where type, range or bins differ, UnitsError for another type than a number.
+    The intervals of standard deviation and quantiles combine those of both sides. The p-value of a quantile
+    comes from shares_below(); where it is below 1 - confidence, the interval does not contain 0.
+
+    Raises:
+        EstimateError: If the two sides differ in type, range or bins.
+        UnitsError: If the experiment's type is not a number.
     """
     check_same_quantity([before, after])
     statistics = {"mean": moments.mean}
@@ -100,7 +126,13 @@ def changed_readings(
 
 
 def _by_shares_below(row: ChangeRow, fewer: float, frame: Frame) -> ChangeRow:
-    """Return a quantile's change with an interval that agrees with its p; fewer: see _quantile_p()."""
+    """Adjust the interval of a quantile's change to agree with its p-value.
+
+    Args:
+        row: The change.
+        fewer: The decrease of the share below the quantile, from _quantile_p().
+        frame: The confidence.
+    """
     low, high = row.low, row.high
     if row.p >= 1 - frame.confidence:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -112,26 +144,36 @@ def _by_shares_below(row: ChangeRow, fewer: float, frame: Frame) -> ChangeRow:
 
 
 def _quantile_p(rise: float, q: float, halves: Sequence[Halves] | None) -> tuple[float, float]:
-    """Return the p of no change of a quantile that rose by `rise`, and the decrease of the share below it."""
+    """Return a quantile's p-value of no change, and the decrease of the share below it.
+
+    Args:
+        rise: How far the quantile rose.
+        q: The quantile, between 0 and 1.
+        halves: Two halves of each side, or None if there are too few reports for that.
+    """
     if not halves:
         return 1.0, 0.0
     change = difference(*reversed(shares_below(halves, q)))
-    fewer = -change.value  # boards below: where the quantile rose they are fewer
+    fewer = -change.value  # when a quantile rises, fewer boards are below it
     return (change.p if fewer * rise >= 0 else 1.0), fewer
 
 
 def _halves(of_windows: Sequence[Estimates]) -> list[Halves] | None:
-    """Two halves of each estimate; None where one has too few reports for that."""
+    """Return two halves of each estimate, or None if one has too few reports for that."""
     all_halves = [halves for e in of_windows if (halves := e.halves())]
     return all_halves if len(all_halves) == len(of_windows) else None
 
 
 def shares_below(of_windows: Sequence[Halves], q: float) -> list[Statistic]:
-    """Each estimate's share below the quantile of all together, from its two halves.
+    """Return each estimate's share below the quantile of all estimates pooled.
 
-    The quantile is an edge between bins, the one whose share below is nearest to q. An edge that was chosen
-    on the reports that are compared there would be one where their noise is large: called changed too often.
-    So each half is asked at the other halves' edge.
+    The quantile is the edge between bins whose share below is nearest to q. An edge chosen on the same
+    reports that are compared there would tend to lie where their noise is large, and changes would be
+    reported too often. So each half is evaluated at the edge chosen on the other halves.
+
+    Args:
+        of_windows: The two halves of each window's estimate.
+        q: The quantile, between 0 and 1.
     """
     ones, others = zip(*of_windows, strict=True)
     edges = [1 + int(np.argmin(np.abs(pool(half).cdf()[:-1] - q))) for half in (others, ones)]
@@ -139,7 +181,7 @@ def shares_below(of_windows: Sequence[Halves], q: float) -> list[Statistic]:
 
 
 def check_windows(windows: Mapping[str, Estimates]) -> None:
-    """Raise EstimateError for fewer than two windows, or where type, range, bins or labels differ."""
+    """Raise EstimateError for fewer than two windows, or if type, range, bins or labels differ."""
     if len(windows) < 2:
         raise EstimateError(f"a trend needs at least 2 windows with reports, not {len(windows)}")
     check_same_quantity(list(windows.values()))
@@ -151,9 +193,16 @@ def trend(
     frame: Frame = PLAIN,
     quantity: Quantity = "share",
 ) -> Answer:
-    """Statistics over windows, by name and in order, with the test of homogeneity() that they did not change.
+    """Return a table of statistics over windows, with a homogeneity() test of each.
 
-    statistics: name -> the statistic in each window. Raises EstimateError as check_windows().
+    Args:
+        windows: The estimate of each window, oldest first.
+        statistics: For each name, the statistic in each window.
+        frame: The fields shared by the tables of one question.
+        quantity: What the statistics are: shares or readings.
+
+    Raises:
+        EstimateError: As check_windows().
     """
     check_windows(windows)
     p_values = {name: homogeneity(each) for name, each in statistics.items()}
@@ -163,9 +212,12 @@ def trend(
 def quantile_trend(
     windows: Mapping[str, Estimates], quantiles: Sequence[float], frame: Frame = PLAIN
 ) -> Answer:
-    """Quantiles of a number in each window, with intervals over whole bins, and the test of shares_below().
+    """Return a table of a number's quantiles over windows, with a test of each.
 
-    Raises EstimateError for fewer than two windows or a quantile that is not between 0 and 1.
+    The intervals run over whole bins; the test compares shares_below() over the windows.
+
+    Raises:
+        EstimateError: If there are fewer than two windows, or a quantile is not between 0 and 1.
     """
     check_windows(windows)
     statistics = {quantile_name(q): [moments.BinQuantile(e, q) for e in windows.values()] for q in quantiles}
@@ -199,9 +251,11 @@ def _over_time(
 
 
 def homogeneity(of_windows: Sequence[Statistic]) -> float:
-    """P value of several independent statistics having one true value. Cochran, Biometrics 1954.
+    """Return the p-value of the hypothesis that independent statistics have the same true value.
 
-    The test is the chi-squared one of windows against their weighted mean.
+    This is the chi-squared test of the windows against their weighted mean.
+
+    Source: Cochran, Biometrics 1954.
     """
     value = np.array([s.value for s in of_windows])
     weight = 1 / np.maximum([s.stderr**2 for s in of_windows], 1e-300)

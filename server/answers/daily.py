@@ -18,19 +18,20 @@ from .periods import day_of, of_whole_days
 from .query import Selected
 
 _MOST_CODES = 1 << 22
-"""Codes of an experiment up to which its days are scanned: a weight of each is held in memory."""
+"""The largest number of codes of an experiment whose days are scanned; each has a weight in memory."""
 _FARTHEST, _FEWEST_BESIDE = 0.3, 0.02
-"""Of an edge that stands for a quantile: its share's distance from the level, and the least on a side."""
+"""How far the share below an edge may be from a quantile's level, and the least share on either side."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """The completed days of a selection, from its first day with reports to its last one.
+    """The completed days of a selection, from its first day with reports to its last.
 
-    first     the first day
-    counts    their histograms; a day that must be left out has none
-    windows   the windows of each day that is in
-    elapsed   days before the first one: of windows that were erased
+    Attributes:
+        first: The first day.
+        counts: The histograms of the days; a day that must be left out has none.
+        windows: The windows of each day that is included.
+        elapsed: The number of days before `first` whose windows were erased.
     """
 
     first: datetime.date
@@ -44,23 +45,32 @@ class Series:
         return len(self.counts.weekdays)
 
     def day(self, number: int) -> datetime.date:
-        """Return the date of a day."""
+        """Return the date of a day, counted from 0."""
         return self.first + datetime.timedelta(days=number)
 
     def windows_of(self, start: int, stop: int) -> tuple[str, ...]:
-        """Return the windows of days start..stop-1."""
+        """Return the windows of days `start` to `stop - 1`."""
         return tuple(window for day in self.windows[start:stop] for window in day)
 
     def scan_linear(self, weights: Weights, questions: int) -> tuple[Scan, LinearDays | None]:
-        """Scan a linear statistic or a ratio; the scan has no changes where days do not tell it."""
+        """Scan a linear statistic or a ratio for changes.
+
+        Args:
+            weights: The weights of the statistic.
+            questions: The number of questions that share the allowance of false alarms.
+
+        Returns:
+            The scan, without changes if the days cannot determine the statistic, and the daily values of its
+            current part.
+        """
         series = self.counts.series(_among_readings(self.counts, weights))
         return scan(lambda _: series, self.days, questions, self.elapsed), series
 
 
 def series_of(selected: Selected) -> Series | None:
-    """Return the completed days of all windows of a selection; None before there are enough to scan.
+    """Return the completed days of all windows of a selection, or None if there are too few to scan.
 
-    The first day is left out, for it is partial, and so are days on which counting was interrupted.
+    The first day is left out because it is partial, and so are days on which counting was interrupted.
     """
     facts, versions = selected.facts, selected.versions
     if max(version.experiment.code_count for version in versions) > _MOST_CODES:
@@ -98,7 +108,7 @@ def _version_days(selected: Selected, version: Version, number: dict[str, int]) 
 
 
 def _days_before(versions: Sequence[Version], first: datetime.date) -> int:
-    """Return how long before a day the oldest version was published."""
+    """Return how many days before `first` the oldest version was published."""
     serials = [version.first_serial for version in versions if version.first_serial > 0]
     if not serials:
         return 0
@@ -114,14 +124,14 @@ def scan_quantile(
     Args:
         series: The days.
         level: The quantile, between 0 and 1.
-        pooled: Returns the estimate over some windows.
-        questions: How many questions share the allowance.
+        pooled: A function that returns the estimate over some windows.
+        questions: The number of questions that share the allowance of false alarms.
 
     Returns:
-        The scan of the share below, and the edge of its current scan: the number of bins below it, or None
-        before that starts. The edge is the one nearest to the quantile of the scan's first eight days. If
-        nearly all readings lie on one side of it, as when all are in one bin, its share below would miss a
-        move to the other side, so there is no scan.
+        The scan of the share below, and the edge of its current part: the number of bins below it, or None
+        before that part starts. The edge is the one nearest to the quantile of the part's first eight days.
+        If nearly all readings lie on one side of it, for example when all are in one bin, the share below
+        would miss a move to the other side, so there is no scan.
     """
     edges: dict[int, int | None] = {}
 
@@ -153,7 +163,7 @@ def _within(below: float) -> bool:
 
 
 def _among_readings(counts: DayCounts, weights: Weights) -> Weights:
-    """Return weights of the same share or mean among devices with a reading, if a version sets `missing`."""
+    """Restrict weights to devices with a reading, as a ratio, if a version sets `missing`."""
     if all(value_count(of.experiment) == of.experiment.domain for of in counts.versions):
         return weights
 
@@ -168,5 +178,5 @@ def _among_readings(counts: DayCounts, weights: Weights) -> Weights:
 
 
 def below_edge(experiment: Experiment, bins: int) -> Floats:
-    """Return weights of the share of the first so many values, shape (domain, 1)."""
+    """Return weights of the share of the first `bins` values, shape (domain, 1)."""
     return (np.arange(experiment.domain) < bins).astype(np.float64)[:, None]

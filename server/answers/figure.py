@@ -1,7 +1,7 @@
-"""The one style of all pictures; colours that readers with any colour vision tell apart.
+"""The style of all pictures, in colours that readers with any colour vision can tell apart.
 
-Figures are made without pyplot, and settings of matplotlib hold only while one is made or drawn: nothing that
-a notebook or a program has set there is touched.
+Figures are made without pyplot, and matplotlib's settings are changed only while a figure is made or drawn,
+so the settings of a notebook or a program stay as they are.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from ..plain_text import shorten, visible
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
-# Okabe and Ito's, without the yellow that white paper swallows; the order is the order of use.
+# Okabe and Ito's palette in order of use, without the yellow, which is invisible on white paper.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 BAR, ERROR, TRUTH, QUIET = "#9ec3e6", "#1f3b57", "#d1495b", "#888888"
 
 LINE_ROWS = 40
-"""More points than these are a line in a band: as many error bars cannot be told apart."""
+"""More points than these are drawn as a line in a band, because their error bars could not be told apart."""
 
 _LONGEST_NAME = 32  # characters of a name beside a row
 
@@ -70,27 +70,27 @@ STYLE: dict[RcKeyType, Any] = {
     "savefig.facecolor": "white",
     "text.parse_math": False,
 }
-"""Matplotlib's settings while a figure is made or drawn; whatever else a caller has set there stays."""
+"""Matplotlib's settings while a figure is made or drawn; a caller's other settings stay as they are."""
 
 _POINTS_PER_INCH = 72
 _TITLE, _SUBTITLE = 13.0, 9.5  # points
-_LETTER = {_TITLE: 0.7, _SUBTITLE: 0.6}  # width of a letter, a part of the size; titles are bold
+_LETTER = {_TITLE: 0.7, _SUBTITLE: 0.6}  # letter width as a fraction of the size; titles are bold
 _BESIDE_PANEL = 0.9  # inches for an axis with its numbers and its name
-_MOST_NAMES = 45  # rows that have room for a name each
+_MOST_NAMES = 45  # rows with room for a name each
 _WIDEST = 1_600  # pixels of a picture
 _LONGEST_QUESTION = 90  # characters of a title
 _EVERY_DAYS, _MOST_DATES = (1, 2, 7, 14, 28), 8
 
 
 class Picture(Figure):
-    """A figure that a notebook shows where a cell ends with it; those of pyplot it knows, others not.
+    """A figure that a notebook shows if it is the last expression of a cell, as it does for pyplot's figures.
 
-    Its texts are shown as they are: a label with two $ is no formula, and a control character its escape.
+    Its texts are drawn literally: a label with two $ is not a formula, and control characters are escaped.
     """
 
     def draw(self, renderer: RendererBase) -> None:
-        """Draw it."""
-        with rc_context(STYLE):  # for ticks, which are made while they are drawn
+        """Draw the figure in the project's style."""
+        with rc_context(STYLE):  # because ticks are created while they are drawn
             for text in self.findobj(Text):
                 text.set(parse_math=False, text=visible(text.get_text()))
             super().draw(renderer)
@@ -102,7 +102,6 @@ class Picture(Figure):
 
 
 def _wrapped(text: str, size: float, inches: float) -> str:
-    """Return a heading broken into lines that fit a width."""
     letters = int(inches * _POINTS_PER_INCH / (size * _LETTER[size]))
     return "\n".join(line for part in text.splitlines() for line in textwrap.wrap(part, letters))
 
@@ -114,14 +113,14 @@ def heading(drawing: Figure, title: str) -> None:
 
 
 def legend_below(drawing: Figure, axes: Axes, columns: int, size: float = 9.5) -> None:
-    """Write one legend below all panels: that of these axes."""
+    """Write one legend, of these axes, below all panels."""
     handles, labels = axes.get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=size)
 
 
 @contextmanager
 def panels(path: Path | None, count: int, in_row: int = 2) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Yield a new figure, see figure(), with `count` axes, at most in_row of them side by side."""
+    """Yield a new figure with `count` axes, at most `in_row` of them side by side; see figure()."""
     columns = min(in_row, count)
     with figure(path, columns, -(-count // columns)) as (drawing, axes):
         for empty in axes[count:]:
@@ -133,10 +132,16 @@ def panels(path: Path | None, count: int, in_row: int = 2) -> Iterator[tuple[Fig
 def figure(
     path: Path | None, columns: int = 1, rows: int = 1, heights: Sequence[float] = ()
 ) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Yield a new figure and its axes, row by row; write it to path, if any (PNG, PDF or SVG by its name).
+    """Yield a new figure and its axes, row by row, and write it to `path` if one is given.
 
-    heights: of the rows in inches, where they are not all alike. Raises UsageError where it cannot be
-    written.
+    Args:
+        path: The file to write; its suffix selects PNG, PDF or SVG.
+        columns: The number of axes side by side.
+        rows: The number of rows of axes.
+        heights: The heights of the rows in inches, if they differ.
+
+    Raises:
+        UsageError: If the file cannot be written.
     """
     height = sum(heights) if heights else 5.2 * max(1.0, 0.8 * rows)
     width = 9.5 * max(1.0, 0.62 * columns)
@@ -154,7 +159,7 @@ def figure(
 
 
 def style(axes: Axes, title: str = "", subtitle: str = "", xlabel: str = "", ylabel: str = "") -> None:
-    """Give axes their headings, a quiet grid and no box."""
+    """Give axes their headings, a light grid and no frame."""
     axes.grid(visible=True)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
@@ -172,7 +177,7 @@ def style(axes: Axes, title: str = "", subtitle: str = "", xlabel: str = "", yla
 
 
 def plain(axis: Axis, text: Callable[[float], str] = "{:g}".format) -> None:
-    """Write an axis's ticks as plain numbers, 0.1 and not 10⁻¹."""
+    """Write an axis's ticks as plain numbers: 0.1, not 10⁻¹."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
     axis.set_minor_formatter(NullFormatter())
 
@@ -184,7 +189,7 @@ def log_log(axes: Axes) -> None:
 
 
 def number_axis(axis: Axis, ticks: int = 10, whole: bool = False) -> None:
-    """Give a linear axis at most so many ticks at round numbers, thousands apart: 20,000."""
+    """Give a linear axis at most `ticks` ticks at round numbers, with thousands separators: 20,000."""
     axis.set_major_locator(MaxNLocator(nbins=ticks, steps=[1, 2, 2.5, 5, 10], integer=whole))
     plain(axis, lambda value: f"{value:,.10g}")
 
@@ -195,16 +200,17 @@ def as_title(question: str) -> str:
 
 
 def from_zero(axis: Axis) -> None:
-    """Let an axis of shares begin at 0, whatever estimates and intervals reach below it."""
+    """Let an axis of shares begin at 0, even if estimates and intervals reach below it."""
     low, high = axis.get_view_interval()
     if low < 0 < high:
         axis.axes.set_xlim(left=0) if axis is axis.axes.xaxis else axis.axes.set_ylim(bottom=0)
 
 
 def date_axis(axis: Axis, ticks: int = 5) -> None:
-    """Give an axis of dates at least so many ticks, at round dates, each with what is new in it.
+    """Give an axis of dates at least `ticks` ticks at round dates.
 
-    Of days the ticks are as many days apart across the ends of months.
+    Each tick shows only the part of the date that changed. Ticks at days are equally far apart across the
+    ends of months.
     """
     first, last = axis.get_view_interval()
     apart = next((days for days in _EVERY_DAYS if last - first <= days * _MOST_DATES), 0)
@@ -226,7 +232,7 @@ def date_axis(axis: Axis, ticks: int = 5) -> None:
 
 
 def moments_of(windows: Sequence[str]) -> list[datetime.datetime] | None:
-    """When windows such as 2026-11-21 or 2026-11-21T14 begin; None where one is no time."""
+    """Return when windows such as 2026-11-21 or 2026-11-21T14 begin, or None if one is not a time."""
     try:
         return [datetime.datetime.fromisoformat(window) for window in windows]
     except ValueError:
@@ -234,9 +240,9 @@ def moments_of(windows: Sequence[str]) -> list[datetime.datetime] | None:
 
 
 def named_rows(axes: Axes, names: Sequence[str]) -> npt.NDArray[np.int_]:
-    """Write names beside rows from the top down, long ones shortened; return the rows' places.
+    """Write names beside rows from the top down, shortening long ones, and return the rows' positions.
 
-    If there is no room for all, only every second, third, ... name is written.
+    If there is no room for all of them, only every second, third, ... name is written.
     """
     at = np.arange(len(names))[::-1]
     labels = [
@@ -258,9 +264,17 @@ def lines_and_band(
     band_label: str = "",
     **line: Any,
 ) -> None:
-    """Draw a line through values in the band of their intervals; all of one shape, x numbers or dates.
+    """Draw a line through values, and a band for their intervals.
 
-    line: matplotlib's, such as its label, or a marker at each value: gaps between them then show.
+    Args:
+        axes: The axes to draw on.
+        x: Numbers or dates; x, value, low and high have the same shape.
+        value: The values.
+        low: The lower ends of the intervals.
+        high: The upper ends of the intervals.
+        colour: The colour of line and band.
+        band_label: The band's name in the legend, if it has one.
+        line: Matplotlib's options of the line, such as a label, or a marker at each value, which shows gaps.
     """
     axes.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0, label=band_label or None)  # type: ignore[arg-type]
     axes.plot(np.asarray(x), value, color=colour, linewidth=1.6, markersize=5, **line)
@@ -275,7 +289,7 @@ def intervals(
     colour: str = COLOURS[0],
     label: str = "",
 ) -> None:
-    """Draw values in their order along x with error bars, or, more than LINE_ROWS, as lines_and_band()."""
+    """Draw values with error bars, or with lines_and_band() if there are more than LINE_ROWS."""
     values = np.asarray(value)
     if values.size > LINE_ROWS:
         lines_and_band(axes, x, values, low, high, colour, label=label or None, marker=".")

@@ -1,4 +1,4 @@
-"""Where results are written."""
+"""The folders that results are written to."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,11 @@ from ..errors import UsageError, refusing
 
 
 def output_folder(path: Path) -> None:
-    """Make a folder for results before they are worked out; raises UsageError where none can be written."""
+    """Create the folder for results before they are calculated.
+
+    Raises:
+        UsageError: If nothing can be written there.
+    """
     with refusing(UsageError, f"make the folder {path}"):
         path.mkdir(parents=True, exist_ok=True)
     if not os.access(path, os.W_OK):

@@ -2,8 +2,8 @@
 
 The value is of the period that the reader chose, or of the newest completed days. Whether it changed comes
 from a scan of all completed days (estimate/detector.py), so the claim does not depend on the period or on how
-often anyone looks: within a year, at most 5 of 100 experiments without a change are ever reported to have
-changed, over all their questions together.
+often anyone looks: of 100 experiments without a change, at most 5 are ever reported to have changed within a
+year, over all their questions together.
 """
 
 import datetime
@@ -53,11 +53,11 @@ from .query import Facts, Selected, Selection, version_key
 from .rows import APPROXIMATE_MARK, CONFIDENCE, CandidateRow, DifferenceRow, Quantity, Row, TrendRow
 from .windows import end_of
 
-_MOST_POINTS = 30  # of a series
-_FEWEST_KNOWN = 1_000  # reports from which on the population is taken from them
-_RECENT_DAYS = 28  # a change is news for so long
-_MOST_VALUES = 1 << 16  # of an experiment whose days are scanned
-_SILENT_WINDOWS = 2  # without a report, after which the last one is dated
+_MOST_POINTS = 30  # points of a series
+_FEWEST_KNOWN = 1_000  # reports above which the population is estimated from them
+_RECENT_DAYS = 28  # days for which a change is news
+_MOST_VALUES = 1 << 16  # values of an experiment whose days are scanned
+_SILENT_WINDOWS = 2  # windows without a report after which the finding gives the date of the last one
 
 _SAME_VALUES = ("type", "domain", "low", "high", "labels", "missing")
 
@@ -68,15 +68,18 @@ Direction = Literal["up", "down", "none", ""]
 class FindingChange:
     """A change of the answer.
 
-    since      the earliest day that it may have come on; all days before it are before the change
-    settled    the latest one; all days from it on are after the change
-    before     the value before it, since the previous change
-    after      the value after it
-    size       by how much it changed, with its interval low to high
-    chance     that a year of looks at an unchanging fleet shows as clear a change
-    earlier    the day of the previous change, or None
-    text       the change in words, without its certainty: "Up from 6% before 8 Nov"
-    windows    those that `before` rests on, and those of `after`
+    Attributes:
+        since: The earliest day on which the change may have happened; all days before it are before the
+            change.
+        settled: The latest such day; all days from it on are after the change.
+        before: The value between the previous change and this one.
+        after: The value after this change.
+        size: The size of the change, with its interval `low` to `high`.
+        chance: The probability that a year of looks at an unchanging fleet shows a change as clear as this
+            one.
+        earlier: The day of the previous change, or None.
+        text: The change in words, without its certainty: "Up from 6% before 8 Nov".
+        windows: The windows that `before` rests on, and those that `after` rests on.
     """
 
     since: datetime.date
@@ -96,18 +99,21 @@ class FindingChange:
 class Finding:
     """One question of an experiment, answered.
 
-    question    as the experiment's file has it: "24:", "median", a label
-    title       the same in words
-    sentence    the answer, whether it changed, and how sure that is
-    value       with its interval; None if there are too few reports, or not one number
-    quantity    "share" (0 to 1) or "reading", in the unit
-    period      the dates that the value is of; None if the store does not keep any
-    change      the last change, if it is recent
-    since       the day from which on nothing has changed; None if that is not known yet
-    detectable  the smallest change since then that would have been reported in 4 of 5 cases
-    series      its value in each window, or each few of them, oldest first
-    is_difference  whether the value is what holds in one case of a pair less what holds in another
-    approximate  whether the mechanism has an error that more reports do not remove; the interval includes it
+    Attributes:
+        question: The question as in the experiment's file: "24:", "median", a label.
+        title: The same in words.
+        sentence: The answer, whether it changed, and how certain that is.
+        value: The value with its interval, or None if there are too few reports or the answer is not one
+            number.
+        quantity: "share" (0 to 1) or "reading" (in the unit).
+        period: The dates that the value is of, or None if the store does not keep any.
+        change: The last change, if it is recent.
+        since: The day from which on nothing has changed, or None if that is not known yet.
+        detectable: The smallest change since then that would have been reported in 4 of 5 cases.
+        series: The value in each window, or in each group of a few windows, oldest first.
+        is_difference: Whether the value is a difference between two cases of a pair.
+        approximate: Whether the mechanism has an error that more reports do not remove; the interval includes
+            it.
     """
 
     question: str
@@ -133,13 +139,13 @@ class Finding:
 
     @property
     def direction(self) -> Direction:
-        """The direction of the change: up, down or none; "" if it is not known yet."""
+        """The direction of the change: up, down or none, or "" if it is not known yet."""
         if self.change is not None:
             return "up" if self.change.size > 0 else "down"
         return "none" if self.since is not None else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON; days as 2026-11-21."""
+        """Return plain values, for JSON, with days as 2026-11-21."""
         period, change = self.period, self.change
         return {
             "question": self.question,
@@ -172,12 +178,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Findings:
-    """The answers to all questions of an experiment, the first one first.
+    """The answers to all questions of an experiment, in the order of its file.
 
-    windows     that the values rest on
-    enough      whether any question has an answer
-    lines       the answers, a line for each; if there is none, how many reports one takes; then when the last
-                report came, if that is some time ago
+    Attributes:
+        windows: The windows that the values rest on.
+        enough: Whether any question has an answer.
+        lines: One line for each answer; if there is none, a line says how many reports an answer takes. If
+            the last report came some time ago, a further line says when.
     """
 
     fleet: str
@@ -196,7 +203,7 @@ class Findings:
 
     @property
     def histograms(self) -> tuple[tuple[str, ...], ...]:
-        """The sums of windows that the sentence tells of, besides `windows`."""
+        """The sums of windows, besides `windows`, whose histograms the sentence reveals something about."""
         changes = [one.change for one in self.findings if one.change]
         return tuple(dict.fromkeys(windows for change in changes for windows in change.windows if windows))
 
@@ -216,15 +223,15 @@ def find(
     """Answer the questions of an experiment.
 
     Args:
-        facts: The store.
-        selection: The reports; without windows those of the newest completed days, see periods.usual().
-        write: How numbers are written.
-        unit: The readings' unit; None for the store's.
-        series: Whether each finding has its value in each window, which takes an estimate for each.
+        facts: The contents of the store.
+        selection: The reports; if it names no windows, those of the newest completed days (periods.usual()).
+        write: The way to write numbers.
+        unit: The readings' unit, or None for the store's.
+        series: Whether to include the value in each window, which takes an estimate for each.
         period: The period that was asked for, which may begin and end without reports.
 
     Raises:
-        UsageError: If fleet, name or version is not there.
+        UsageError: If the fleet, name or version does not exist.
         EstimateError: If a window has no reports.
     """
     whole = facts.selected(selection)
@@ -247,13 +254,16 @@ def find(
 def change_sentences(
     facts: Facts, selection: Selection, asks: Mapping[str, Ask], unit: str | None = None
 ) -> dict[str, str]:
-    """Return whether each of several answers changed, over all completed days; nothing if that is not known.
+    """Return a sentence for each question on whether its answer changed, over all completed days.
 
     Args:
-        facts: The store.
-        selection: The fleet, experiment and version; its windows do not count.
+        facts: The contents of the store.
+        selection: The fleet, experiment and version; its windows are ignored.
         asks: The questions by name; they share one allowance of false alarms with those of the file.
-        unit: The readings' unit; None for the store's.
+        unit: The readings' unit, or None for the store's.
+
+    Returns:
+        The sentences by name, without the questions for which it is not known.
     """
     whole = facts.selected(replace(selection, windows=()))
     windows = usual(tuple(whole.there), facts.at)
@@ -267,14 +277,14 @@ def change_sentences(
 
 
 def _subject(ask: Ask) -> tuple[object, ...]:
-    """Return what two questions about the same have in common, whatever they are called."""
+    """Return what two questions have in common if they ask the same under different names."""
     return ask.kind, ask.level, ask.text if ask.kind in ("share", "pair") else ""
 
 
 def _silent_since(there: Sequence[str], at: datetime.datetime) -> Period | None:
-    """Return the window of the last report if no report has come for some windows since."""
+    """Return the window of the last report if no report has come for _SILENT_WINDOWS windows since."""
     ends = [(end, window) for window in there if (end := end_of(window))]
-    if not ends or len(ends) < len(there):  # one window has no end
+    if not ends or len(ends) < len(there):  # one of them has no end
         return None
     end, newest = max(ends)
     last = period_of([newest])
@@ -282,9 +292,9 @@ def _silent_since(there: Sequence[str], at: datetime.datetime) -> Period | None:
 
 
 def reports_a_day(windows: Sequence[str], reports: int, at: datetime.datetime) -> float:
-    """Return the reports of a day over windows; 0 if they are not of days or hours.
+    """Return the mean number of reports per day, or 0 if the windows are not days or hours.
 
-    The running day counts for the part that is over.
+    The running day counts only as far as it has passed.
     """
     starts = [start for window in windows if (start := start_of(window))]
     if not starts:
@@ -297,9 +307,10 @@ def reports_a_day(windows: Sequence[str], reports: int, at: datetime.datetime) -
 class _Answer:
     """An answer that is followed over days.
 
-    subject  what distinguishes it from others of the same experiment
-    weights  of a share, mean or ratio; None for a quantile
-    level    of a quantile
+    Attributes:
+        subject: What distinguishes it from other answers of the experiment.
+        weights: The weights of a share, mean or ratio, or None for a quantile.
+        level: The level of a quantile.
     """
 
     subject: tuple[object, ...]
@@ -309,7 +320,7 @@ class _Answer:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The outcome of a scan: a recent change, or since when there is none and what would have shown."""
+    """The outcome of a scan: a recent change, or the days without one and the smallest detectable change."""
 
     change: FindingChange | None = None
     since: datetime.date | None = None
@@ -323,7 +334,9 @@ _NOT_SCANNED = _Outcome()
 class _Asker:
     """Answers questions over one selection of windows.
 
-    chosen: the windows whose values are shown. whole: all windows, which are scanned.
+    Attributes:
+        chosen: The windows whose values are shown.
+        whole: All windows, which are scanned for changes.
     """
 
     chosen: Selected
@@ -348,7 +361,7 @@ class _Asker:
 
     @cached_property
     def _scanned_versions(self) -> Selected:
-        """The versions that count the same values as the newest one, so that their days make one series."""
+        """The versions that count the same values as the newest one, so that their days form one series."""
         newest = self.whole.newest.experiment
         same = tuple(v for v in self.whole.versions if _is_comparable(v.experiment, newest))
         return replace(self.whole, versions=same)
@@ -376,7 +389,7 @@ class _Asker:
         return max(total, 1)
 
     def finding(self, ask: Ask) -> Finding:
-        """Return the finding of one question; what prevents an answer is its sentence."""
+        """Return the finding of one question; if it cannot be answered, its sentence says why."""
         none = Finding(ask.text, ask.text, "", period=self._period)
         windows = self.chosen.selection.windows
         try:
@@ -424,7 +437,7 @@ class _Asker:
         return self._complete(none, row, unit, answer, lambda one: _row(ask, one)[0])
 
     def _of_label(self, ask: Ask, of: FleetEstimate) -> Finding:
-        """Return which label is the most common, or which ones may be."""
+        """Return a finding about the most common label, or about the labels that may be the most common."""
         first = leaders(of.estimates)
         at = first.indices[0] if first.indices else int(np.argmax(of.frequencies))
         names = [visible(name) for name in index_names(of.experiment)]
@@ -447,7 +460,7 @@ class _Asker:
         answer: _Answer | None,
         again: Callable[[FleetEstimate], Row],
     ) -> Finding:
-        """Return the finding with its value, dates and changes; head: its sentence begins with the value."""
+        """Add value, dates and changes to a finding, whose sentence begins with the value."""
         when = (APPROXIMATE_MARK if head.approximate else "") + (f", {self._dates}" if self._dates else "")
         finding = replace(head, value=row.value, low=row.low, high=row.high)
         finding = replace(finding, sentence=sentences.ended(f"{head.sentence}{when}"))
@@ -457,7 +470,7 @@ class _Asker:
         )
 
     def _with_change(self, finding: Finding, row: Row, unit: str | None, answer: _Answer | None) -> Finding:
-        """Return a finding whose sentence also says whether the answer changed, as far as that is known."""
+        """Add to a finding whether its answer changed, as far as that is known."""
         outcome = self._scan(answer)
         if (change := outcome.change) is not None:
             text = self._change_text(change, row, unit)
@@ -472,7 +485,7 @@ class _Asker:
         return replace(finding, sentence=f"{finding.sentence} {text}", since=since, detectable=detectable)
 
     def _change_text(self, change: FindingChange, row: Row, unit: str | None) -> str:
-        """Return a change in words, with the value after it if the period also has days before it."""
+        """Return a change in words, including the value after it if the period also has days before it."""
         at, write = self._facts.at, self.write
         day = sentences.day(change.since, at, write)
         size = sentences.size(change.size, unit, write)
@@ -488,7 +501,7 @@ class _Asker:
         return sentences.moved(change.size, f"{before} ({dates}){later}")
 
     def change_sentence(self, ask: Ask) -> str:
-        """Return whether the answer of a question changed, or "" if that is not known."""
+        """Return a sentence on whether the answer changed, or "" if that is not known."""
         try:
             row, quantity = _row(ask, self._estimate(self.chosen.selection.windows))
         except HushmoteError:
@@ -498,8 +511,8 @@ class _Asker:
         return self._with_change(empty, row, unit, _answer(ask)).sentence.strip()
 
     def _scan(self, answer: _Answer | None) -> _Outcome:
-        """Scan the completed days, unless that was done since the last of them ended."""
-        if self._approximate:  # the error of a value moves with the shares of those that share its cells
+        """Scan the completed days, or return the cached scan if no further day has ended."""
+        if self._approximate:  # the error of a value depends on the shares of the values that share its cells
             return _NOT_SCANNED
         if answer is None or max(v.experiment.domain for v in self.whole.versions) > _MOST_VALUES:
             return _NOT_SCANNED
@@ -510,7 +523,7 @@ class _Asker:
         key = facts.store, versions, windows, left_out, answer.subject, self._comparisons
         try:
             return facts.cache.result(key, lambda: self._scanned(answer))
-        except HushmoteError:  # some days do not tell it: the value stands without a change
+        except HushmoteError:  # some days cannot determine it: show the value without a change
             return _NOT_SCANNED
 
     def _scanned(self, answer: _Answer) -> _Outcome:
@@ -545,7 +558,7 @@ class _Asker:
         target = f"±{words.reading(size, noun, self.write)}"
         at, there, windows = self._facts.at, tuple(self.whole.there), self.chosen.selection.windows
         period, days = self._period, None
-        if period is None or not {*completed(there, at)} - {*windows}:  # it grows with the running window
+        if period is None or not {*completed(there, at)} - {*windows}:  # the period still grows
             windows, reports, when = there, self.whole.reports, "so far"
         else:
             when = f"in {counted(period.units, 'day' if period.is_days else 'hour', self.write)}"
@@ -555,20 +568,20 @@ class _Asker:
         return f"{title}: {text}" if len(self.questions) > 1 else text
 
     def _extent(self, unit: str | None) -> float:
-        """Return the distance from the lowest to the highest answer; unit: of a reading, None of a share."""
+        """Return the distance from the lowest to the highest possible answer; `unit` is None for a share."""
         return 1.0 if unit is None else float(np.ptp(bin_edges(self.whole.newest.experiment)))
 
     def _series(self, row_of: Callable[[FleetEstimate], Row], extent: float) -> tuple[TrendRow, ...]:
-        """Return the answer in each completed window, or in each few of them if they are many.
+        """Return the answer in each completed window, or in each group of windows if there are many.
 
-        Answers with too wide an interval are left out; extent: as in is_too_wide().
+        Answers whose interval is too wide for `extent` (see is_too_wide()) are left out.
         """
         windows, rows = completed(tuple(self.whole.there), self._facts.at), list[TrendRow]()
         each = -(-len(windows) // _MOST_POINTS)
         for first in range(0, len(windows), each or 1):
             try:
                 row = row_of(of := self._estimate(windows[first : first + each]))
-            except HushmoteError:  # too few reports there, or an older version without the answer
+            except HushmoteError:  # too few reports in the window, or an older version that cannot answer
                 continue
             if is_too_wide(row.half_width, extent):
                 continue
@@ -577,7 +590,7 @@ class _Asker:
         return tuple(rows)
 
     def _of_pair(self, ask: Ask, of: FleetEstimate) -> Finding:
-        """Return two cases side by side: the most and the least likely one if more are asked about."""
+        """Return a finding that compares two cases: the most and the least likely one if there are more."""
         cases = ask.given
         none = Finding(ask.text, ask.text, "", period=self._period)
         if len(cases) != 2:
@@ -613,7 +626,7 @@ class _Asker:
     def _with_case_change(
         self, finding: Finding, ask: Ask, cases: Sequence[str], rows: Sequence[Row], unit: str | None
     ) -> Finding:
-        """Return a pair's finding with the last change of one of its cases."""
+        """Add the last change of one of its cases to a pair's finding."""
         answers = [_Answer(("given", ask.of, case), _conditional(ask.of, case)) for case in cases]
         scans = [self._scan(answer) for answer in answers]
         changed = [(scan.change.since, i) for i, scan in enumerate(scans) if scan.change is not None]
@@ -622,7 +635,7 @@ class _Asker:
             one = self._with_change(replace(finding, sentence=""), rows[last], unit, answers[last])
             text = one.sentence.strip()
             sentence = f"{finding.sentence} With {cases[last]}: {text[:1].lower()}{text[1:]}"
-            assert one.change is not None  # its scan has one
+            assert one.change is not None  # its scan has a change
             in_words = f"With {cases[last]}: {one.change.text[:1].lower()}{one.change.text[1:]}"
             return replace(finding, sentence=sentence, change=replace(one.change, text=in_words))
         days = [scan.since for scan in scans if scan.since is not None]
@@ -633,7 +646,7 @@ class _Asker:
 
 
 def _is_comparable(version: Experiment, newest: Experiment) -> bool:
-    """Return whether a version counts the same values as the newest one, and answers the same."""
+    """Return whether a version counts the same values as the newest one and answers the same questions."""
     same = all(getattr(version, name) == getattr(newest, name) for name in _SAME_VALUES)
     parts = [
         [(part.name, *(getattr(part, name) for name in _SAME_VALUES)) for part in parts_of(of)]
@@ -644,7 +657,7 @@ def _is_comparable(version: Experiment, newest: Experiment) -> bool:
 
 @dataclass(frozen=True)
 class _LinearScale:
-    """Turns a scan of a share, mean or ratio into changes of the same."""
+    """Converts a scan of a share, mean or ratio to changes of that statistic."""
 
     days: Series
     series: LinearDays | None
@@ -663,7 +676,7 @@ class _LinearScale:
 
 @dataclass(frozen=True)
 class _QuantileScale:
-    """Turns a scan of the share below an edge into changes of a quantile, by the shares before the change."""
+    """Converts a scan of the share below an edge to changes of a quantile, by the shares before it."""
 
     days: Series
     level: float
@@ -689,7 +702,7 @@ class _QuantileScale:
 def _change_of(
     days: Series, scan: Scan, before: float, after: float, sizes: tuple[float, float, float]
 ) -> FindingChange:
-    """Return the last change of a scan; sizes: its size, low and high."""
+    """Return the last change of a scan; `sizes` are its size and the ends of its interval."""
     last, start = scan.changes[-1], _start_of_last(scan)
     windows = days.windows_of(start, last.first), days.windows_of(last.last, days.days)
     earlier = days.day(start) if len(scan.changes) > 1 else None
@@ -698,7 +711,7 @@ def _change_of(
 
 
 def _shift(of: Estimates, edge: int, step: float) -> float:
-    """Return how far all readings moved if the share below an edge rose by a step."""
+    """Return how far all readings moved if the share below an edge rose by `step`."""
     edges = bin_edges(of.experiment)
     below = np.maximum.accumulate(np.clip(np.append(0.0, of.cdf()), 0.0, 1.0))
     below[-1] = 1.0
@@ -711,7 +724,7 @@ def _start_of_last(scan: Scan) -> int:
 
 
 def _answer(ask: Ask) -> _Answer | None:
-    """Return how a question is followed over days; None if it is not."""
+    """Return how to follow a question's answer over days, or None if that is not possible."""
     match ask.kind:
         case "mean":
             return _Answer(_subject(ask), lambda of: bin_middles(of)[:, None])
@@ -733,7 +746,7 @@ def _share_weights(experiment: Any, text: str) -> Floats:
 
 
 def _conditional(of: str, case: str) -> Weights:
-    """Return weights of a share or mean among those of a condition: numerator and denominator."""
+    """Return weights of a share or mean given a condition: numerator and denominator."""
 
     def weights(experiment: Any) -> Floats:
         table = pair_tables.conditional(experiment, of, case, 1)
@@ -751,7 +764,7 @@ def _cases(experiment: Any, ask: Ask) -> Sequence[object]:
 
 
 def _row(ask: Ask, of: FleetEstimate) -> tuple[Row, Quantity]:
-    """Return the row of an answer; HushmoteError if there is none."""
+    """Return the row that answers a question; raise HushmoteError if there is none."""
     match ask.kind:
         case "mean":
             return of.mean().rows[0], "reading"
@@ -773,17 +786,23 @@ def _row(ask: Ask, of: FleetEstimate) -> tuple[Row, Quantity]:
 
 
 def _needed(of: FleetEstimate, ask: Ask, target: float, now: float) -> int | None:
-    """Return how many reports an answer takes; None if that is not known.
+    """Return how many reports an answer takes, or None if that is not known.
 
-    target, now: half an interval, and half of the present one, as parts of all shares or all readings. The
-    present one counts only if the mechanism's own variance is not known: of few reports it is noise.
+    The present interval is used only if the mechanism's own variance is not known: with few reports it is
+    mostly noise.
+
+    Args:
+        of: The present estimate.
+        ask: The question.
+        target: The half-width to reach, as a fraction of all shares or of all readings.
+        now: The present half-width, likewise.
     """
     experiment, answer = of.experiment, _needed_for(of, ask)
     if of.approximate:
         return None
     if (
         answer is None or value_count(experiment) < experiment.domain
-    ):  # a ratio's variance is not planned here
+    ):  # the variance of a ratio cannot be predicted here
         return math.ceil(of.reports * (now / target) ** 2) if math.isfinite(now) else None
     target *= 1 if isinstance(answer, RangeShare) else experiment.domain
     population = likely_population(of.estimates) if of.reports >= _FEWEST_KNOWN else None

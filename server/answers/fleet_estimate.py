@@ -1,4 +1,4 @@
-"""What a fleet says of an experiment: ask the estimate a question, get a table."""
+"""The estimate of an experiment in a fleet, whose methods return tables."""
 
 from __future__ import annotations
 
@@ -33,26 +33,27 @@ from .texts import MOST_SHOWN
 
 IndexRanges = Sequence[units.IndexRange]
 Range = str | tuple[float | None, float | None]
-MEAN = "mean"  # of a number, where trends take a range or a label otherwise
+MEAN = "mean"  # a number's mean, in trends, where others give a range or a label
 
 
 @dataclass(frozen=True, repr=False)
 class FleetEstimate(Tables):
-    """An estimate of an experiment; printed, it is the histogram and a number's mean.
-
-    estimates   unbiased statistics by index: frequencies, errors, linear()
-    about       which reports it rests on, in words
-    unit        of the readings, or an empty text
-    confidence  of the intervals, between 0 and 1
-    truth       shares of the values, shape (domain,), where a simulation knows them
-    texts       shares of texts, of an experiment of those, where a simulation knows them
-    missing_truth  share of the fleet that has no reading, where a simulation knows it
-    sources     where the reports were counted
+    """An estimate of an experiment; it prints as the histogram and, for a number, the mean.
 
     Ranges are "18:22" or (18, 22), "18:" or (18, None), in the reading's unit, "yes" or "no", or a label.
-    post is the name of a post-processing: "raw", "nonnegative" or "smooth"; its shares stand beside
-    the unbiased ones. Methods raise UnitsError for a range that does not fit, NotAnswered for what the
-    experiment does not answer, EstimateError for what cannot be estimated.
+    `post` names a post-processing: "raw", "nonnegative" or "smooth"; its shares stand beside the unbiased
+    ones. Methods raise UnitsError for a range that does not fit, NotAnswered if the experiment cannot answer
+    the question, and EstimateError if the reports cannot.
+
+    Attributes:
+        estimates: Unbiased statistics by index: frequencies, errors, linear().
+        about: The reports that it rests on, in words.
+        unit: The unit of the readings, or "".
+        confidence: The confidence of the intervals, between 0 and 1.
+        truth: The true shares of the values, shape (domain,), if a simulation knows them.
+        sources: The places where the reports were counted.
+        texts: The true shares of texts, if the experiment is about texts and a simulation knows them.
+        missing_truth: The true share of the fleet without a reading, if a simulation knows it.
     """
 
     estimates: Estimates
@@ -86,12 +87,12 @@ class FleetEstimate(Tables):
 
     @property
     def answers(self) -> frozenset[str]:
-        """The kinds of questions that it can answer, as named in experiments/answerable.py."""
+        """The kinds of questions that it can answer, by their names in experiments/answerable.py."""
         return answers_of(*self.estimates.versions)
 
     @property
     def frequencies(self) -> npt.NDArray[np.float64]:
-        """Share of each index, shape (domain,); unbiased, so that some may be negative."""
+        """The share of each index, shape (domain,); unbiased, so some may be negative."""
         self._require("frequencies")
         return self.estimates.frequencies
 
@@ -102,21 +103,25 @@ class FleetEstimate(Tables):
         return PairAnswers(self.estimates, self._frame, self.truth)
 
     def histogram(self, rows: int = 16, *, post: str = "raw") -> Answer:
-        """Return the shares of the whole domain, a number's in at most `rows` rows.
+        """Return the shares of the whole domain.
 
-        Of an experiment that answers a mean and no shares there is one beside post-processed shares alone.
+        An experiment that answers a mean but no shares has a histogram only with post-processing.
+
+        Args:
+            rows: The largest number of rows for a number's histogram.
+            post: The post-processing.
         """
         if post == "raw" or MEAN not in self.answers:
             self._require("frequencies")
         index_ranges = units.histogram_ranges(self.experiment, rows)
-        if "frequencies" not in self.answers:  # a custom mechanism may not estimate shares: test some
+        if "frequencies" not in self.answers:  # a custom mechanism may not estimate shares: try some
             some = index_ranges[:: -(-len(index_ranges) // 16)]
             if not moments.tells(self.estimates, _indicators(self.experiment, some)):
                 self._require("frequencies")
         return self._shares("histogram", index_ranges, post)
 
     def share(self, *ranges: Range, post: str = "raw") -> Answer:
-        """Shares of the fleet inside ranges, with labels, or with texts."""
+        """Return the shares of the fleet inside ranges, with labels, or with texts."""
         if "candidates" in self.answers:
             return self.candidates(map(range_text, ranges), most=0)
         self._require("ranges")
@@ -135,7 +140,7 @@ class FleetEstimate(Tables):
 
     @property
     def _mixed_note(self) -> str:
-        """A sentence where only some of the versions set missing, else empty."""
+        """A sentence if only some of the versions set `missing`, otherwise ""."""
         if len({version.missing is None for version in self.estimates.versions}) < 2:
             return ""
         return "Only some versions set missing: missing readings of the others are spread over all values."
@@ -151,7 +156,7 @@ class FleetEstimate(Tables):
     def _of_shares(
         self, kind: Kind, index_ranges: IndexRanges, rows: Sequence[Row], inside: Sequence[Any], post: str
     ) -> Answer:
-        """Return a table of shares, also post-processed if requested; inside: the indices of each row."""
+        """Return a table of shares, post-processed if requested; `inside` has the indices of each row."""
         note, method = units.moved_note(self.experiment, index_ranges, self.unit), ""
         note = f"{note}\n{self._mixed_note}".strip()
         processed = self._processed(post)
@@ -163,17 +168,21 @@ class FleetEstimate(Tables):
         return self._answer(kind, rows, note, post=method)
 
     def candidates(self, candidates: Iterable[str], *, most: int = MOST_SHOWN) -> Answer:
-        """Shares of texts that an experiment of type "text" is asked about, and of all others together.
+        """Return the shares of the given texts, the largest first, and of all others together.
 
-        The largest come first; most: how many are printed or drawn, 0 for all. Candidates that share a slot
-        are one row.
+        Candidates that share a slot are one row.
+
+        Args:
+            candidates: The texts to ask an experiment of type "text" about.
+            most: The number of rows to print or draw; 0 for all.
         """
         return texts.candidate_shares(self.estimates, candidates, self._frame, self.texts, most)
 
     def discover(self, alphabet: str | None = None) -> Answer:
-        """Return texts that many boards sent and nobody listed, of an experiment with prefixes.
+        """Return texts that many boards sent, without a list of candidates, from an experiment with prefixes.
 
-        alphabet: what texts are made of, such as "a-z0-9._-"; printable ASCII if None.
+        Args:
+            alphabet: The characters of the texts, such as "a-z0-9._-"; printable ASCII if None.
         """
         return texts.discovered(self.estimates, alphabet, self._frame, self.texts)
 
@@ -191,9 +200,12 @@ class FleetEstimate(Tables):
         return self._answer("cdf", rows)
 
     def quantile(self, *q: float) -> Answer:
-        """Quantiles of a number, each between 0 and 1; 0.5 is the median.
+        """Return quantiles of a number.
 
         A value is the middle of the quantile's bin; its interval runs over whole bins.
+
+        Args:
+            q: Quantiles between 0 and 1; 0.5 is the median.
         """
         middles, rows = units.bin_middles(self.experiment), list[Row]()
         self._require("quantiles")
@@ -206,7 +218,10 @@ class FleetEstimate(Tables):
         return self._answer("quantiles", rows, quantity="reading")
 
     def mean(self) -> Answer:
-        """Mean of a number and, where it is known, standard deviation; readings count as bins' middles."""
+        """Return a number's mean and, if it can be estimated, standard deviation.
+
+        Readings count as the middles of their bins.
+        """
         middles = units.bin_middles(self.experiment)
         true = None if self.truth is None else float(self.truth @ middles)
         rows = [self._row("mean", moments.mean(self.estimates), true)]
@@ -218,9 +233,10 @@ class FleetEstimate(Tables):
         return self._answer("moments", rows, note, quantity="reading")
 
     def top(self, k: int) -> Answers:
-        """Return the k most common values, each with the probability that it is one, and possible others.
+        """Return the k most common values, each with the probability that it belongs to the true ones.
 
-        The second table is there where reports do not tell values apart around rank k.
+        There is a second table, of further possible values, if the reports cannot tell values around rank k
+        apart.
         """
         self._require("frequencies")
         common = top(self.estimates, k)
@@ -257,9 +273,16 @@ class FleetEstimate(Tables):
     ) -> Answers:
         """Return changes since another window, or differences from another fleet or version.
 
-        Shares of ranges, without any those of the histogram; of a number also mean, standard deviation and
-        quantiles, and with cdf the share below every edge; of a pair what a PairQuestion asks. UsageError
-        where reports are on both sides.
+        Args:
+            before: The other estimate.
+            ranges: Ranges or labels whose shares to compare; by default those of the histogram.
+            quantiles: Quantiles of a number, in addition to its mean and standard deviation.
+            rows: The largest number of rows of the histogram.
+            cdf: Whether to compare the share below every edge of a number's bins.
+            pair: The question about a pair.
+
+        Raises:
+            UsageError: If the two estimates share reports.
         """
         check_apart(before.sources, self.sources)
         sides, frame = (before.estimates, self.estimates), replace(self._frame, against=before.which)
@@ -307,7 +330,7 @@ class FleetEstimate(Tables):
 
     @property
     def missing(self) -> Row | None:
-        """The share of the fleet that has no reading; None where the experiment does not estimate it."""
+        """The share of the fleet without a reading, or None if the experiment does not estimate it."""
         share = missing_share(self.estimates)
         return share and self._row(units.NO_READING, share, self.missing_truth)
 
@@ -342,7 +365,7 @@ class FleetEstimate(Tables):
 
 
 def _indicators(experiment: Experiment, index_ranges: IndexRanges) -> Floats:
-    """1 for the values of each range and 0 for all others, shape (domain, ranges)."""
+    """Return 1 for the values of each range and 0 for all others, shape (domain, ranges)."""
     index = np.arange(value_count(experiment))[:, None]
     inside = (index >= [r.low for r in index_ranges]) & (index < [r.high for r in index_ranges])
     return inside.astype(float)
@@ -354,7 +377,11 @@ def range_text(limits: Range) -> str:
 
 
 def parse_ranges(experiment: Experiment, ranges: Sequence[Range]) -> list[units.IndexRange]:
-    """Return the indices of several ranges or labels. Raises UnitsError if one does not fit."""
+    """Return the indices of several ranges or labels.
+
+    Raises:
+        UnitsError: If one does not fit the experiment.
+    """
     return [units.parse_range(experiment, range_text(one)) for one in ranges]
 
 
@@ -365,11 +392,19 @@ def trend(
     quantiles: Sequence[float] = (),
     pair: PairQuestion = NO_QUESTION,
 ) -> Answers:
-    """Return trends of statistics: tables of shares, of a number's mean, and of its quantiles.
+    """Return the trends of statistics: tables of shares, of a number's mean, and of its quantiles.
 
-    statistics: ranges and labels, and "mean" for a number's; without any, and without quantiles, a number's
-    mean, the shares of all labels, or that of "yes". pair: of a pair, what is asked. Raises EstimateError for
-    fewer than two windows, UnitsError as parse_range(), and for quantiles of another type than a number.
+    Args:
+        windows: The estimate of each window, oldest first.
+        statistics: Ranges, labels, and "mean" for a number's; if this and `quantiles` are empty, a number's
+            mean, the shares of all labels, or that of "yes".
+        frame: The fields shared by the tables of one question.
+        quantiles: Quantiles of a number, between 0 and 1.
+        pair: The question about a pair.
+
+    Raises:
+        EstimateError: If there are fewer than two windows.
+        UnitsError: If a range does not fit, or quantiles are given for another type than a number.
     """
     experiment, each = next(iter(windows.values())).experiment, list(windows.values())
     if experiment.type == "text":

@@ -1,7 +1,8 @@
-"""Mean and standard deviation of a number, with errors, from the same linear statistics as all else.
+"""Mean and standard deviation of a number, with errors, as linear statistics of the shares.
 
-A reading counts as the middle of its bin, and one outside the range as the middle of an end bin: both are of
-readings as the board bucketed them. How wide a bin is bounds what that changes: the mean by half a bin.
+A reading counts as the middle of its bin, and a reading outside the range as the middle of an end bin, so
+both describe the readings as the board bucketed them. For readings inside the range, this changes the mean by
+at most half a bin.
 """
 
 import math
@@ -17,15 +18,16 @@ from ..mechanisms import mechanism_of
 from ..mechanisms.workload import positions
 
 _BIASED = 1e-6  # a larger bias is not rounding
-_SMALL = 0.1  # part of a half-width below which the error of bins is not mentioned
+_SMALL = 0.1  # fraction of a half-width below which the error of binning is not mentioned
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """A standard deviation, from the estimate of the variance; 0 where that came out negative.
+    """A standard deviation, from the estimate of the variance; 0 if that estimate is negative.
 
-    mean: what the variance is around. around: mean squares around the mean, and one of its standard errors
-    below and above it.
+    Attributes:
+        mean: The mean that the variance is around.
+        around: The mean squares around the mean, and around one of its standard errors below and above it.
     """
 
     variance: Statistic
@@ -38,11 +40,11 @@ class Deviation:
         return math.sqrt(max(self.variance.value, 0.0))
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Interval that holds the population's standard deviation with probability confidence.
+        """Return an interval that holds the population's standard deviation with probability `confidence`.
 
-        The mean square around the population's mean is a weighted sum of shares, whose interval is right;
-        around the estimated mean its error is not, where that mean is far off. So this is the union of the
-        intervals around three centres that the mean may well have: wide where reports are few.
+        The mean square around the population's mean is a weighted sum of shares, whose interval is valid; the
+        interval around the estimated mean is not valid if that mean is far off. So the result is the union of
+        the intervals around three centres that the mean may well have. It is wide if there are few reports.
         """
         low, high = self.around.interval(confidence)
         return math.sqrt(max(float(low.min()), 0.0)), math.sqrt(max(float(high.max()), 0.0))
@@ -50,7 +52,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class BinQuantile:
-    """A quantile of a number, q from 0 to 1: the middle of its bin; its interval runs over whole bins."""
+    """A quantile of a number, for q from 0 to 1: the middle of its bin, with an interval over whole bins."""
 
     estimate: Estimates
     q: float
@@ -61,13 +63,17 @@ class BinQuantile:
         return float(bin_middles(self.estimate.experiment)[self.estimate.quantile_index(self.q)])
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Outer edges of the bins of Estimates.quantile()'s interval, in whole units."""
+        """Return the outer edges of the bins of Estimates.quantile()'s interval, in whole units."""
         edges, quantile = bin_edges(self.estimate.experiment), self.estimate.quantile(self.q, confidence)
         return float(edges[quantile.low]), float(edges[quantile.high + 1])
 
 
 def mean(estimate: Estimates) -> Statistic:
-    """Mean of a number in whole units. Raises UnitsError for another type."""
+    """Return the mean of a number in whole units.
+
+    Raises:
+        UnitsError: If the experiment's type is not a number.
+    """
     return estimate.linear(bin_middles(estimate.experiment))
 
 
@@ -77,7 +83,12 @@ def has_deviation(estimate: Estimates) -> bool:
 
 
 def tells(estimate: Estimates, statistics: Floats) -> bool:
-    """Return whether statistics between 0 and 1, shape (domain, n), can be estimated without bias."""
+    """Return whether statistics can be estimated without bias.
+
+    Args:
+        estimate: The estimate.
+        statistics: Weights of the values, between 0 and 1, shape (domain, n).
+    """
     return all(_unbiased(experiment, statistics) for experiment in estimate.versions)
 
 
@@ -85,7 +96,7 @@ def _unbiased(experiment: Experiment, statistics: Floats) -> bool:
     mechanism = mechanism_of(experiment)
     if "frequencies" in mechanism.answers:
         return True
-    rest = np.zeros((mechanism.domain - len(statistics), statistics.shape[1]))  # of no reading
+    rest = np.zeros((mechanism.domain - len(statistics), statistics.shape[1]))  # for no reading
     statistics = np.append(statistics, rest, axis=0)
     weights, constant = mechanism.weights(statistics, mechanism.stratum_chances)
     both = zip(weights, mechanism.class_sizes, strict=True)
@@ -98,7 +109,7 @@ def _unbiased(experiment: Experiment, statistics: Floats) -> bool:
 
 
 def bins_note(estimate: Estimates, unit: str, half_width: float) -> str:
-    """Return a note on the error that binning adds to a mean, or "" if that error is comparatively small."""
+    """Return a note on the error that binning adds to a mean, or "" if it is small beside `half_width`."""
     width = float(np.diff(bin_edges(estimate.experiment)).max())
     if width / 2 <= _SMALL * half_width:
         return ""
@@ -108,10 +119,13 @@ def bins_note(estimate: Estimates, unit: str, half_width: float) -> str:
 
 
 def deviation(estimate: Estimates) -> Deviation:
-    """Return the standard deviation of a number in whole units. Raises UnitsError for another type.
+    """Return the standard deviation of a number in whole units.
 
-    The square of the mean's error is taken off the mean square's bias, and its own scatter is in the error:
-    with few reports it is most of it.
+    On average the mean square around the estimated mean is too small by the variance of that mean, which is
+    therefore added. Its scatter is part of the error, and most of it if there are few reports.
+
+    Raises:
+        UnitsError: If the experiment's type is not a number.
     """
     centre = mean(estimate)
     off = centre.stderr * np.array([-1.0, 0.0, 1.0])

@@ -24,20 +24,21 @@ from .question import PairQuestion
 from .rows import Quantity
 
 MOST_CELLS = 40
-"""The most cells of a joint table that is shown by default."""
+"""The largest number of cells of a joint table that is shown by default."""
 _MOST_JOINT = 4_096  # cells
-_MOST_ROWS = 1_000  # of shares and means given something
+_MOST_ROWS = 1_000  # rows of shares and means given something
 
 
 @dataclass(frozen=True)
 class PairStatistic:
-    """One statistic: a sum of cells, that among those of a condition, or that less that among others.
+    """One statistic: a sum of cells, its ratio to a condition, or the difference of two such ratios.
 
-    name       of its row
-    of         weights of the cells of the joint table, shape (domain,)
-    condition  the cells whose share it is divided by, or None
-    versus     the other condition of a difference, or None
-    cell       each part's name and value, if it is a cell of the joint table
+    Attributes:
+        name: The name of its row.
+        of: Weights of the cells of the joint table, shape (domain,).
+        condition: The cells whose share it is divided by, or None.
+        versus: The other condition of a difference, or None.
+        cell: The name and value of each part, if it is a cell of the joint table.
     """
 
     name: str
@@ -47,7 +48,7 @@ class PairStatistic:
     cell: tuple[tuple[str, str], ...] = ()
 
     def of_truth(self, truth: Floats) -> float | None:
-        """Return the true value from a population's shares; None if nobody meets a condition."""
+        """Return the true value from a population's shares, or None if nobody meets a condition."""
         if self.condition is None:
             return float(truth @ self.of)
         values: list[float] = []
@@ -61,7 +62,7 @@ class PairStatistic:
 
 @dataclass(frozen=True)
 class PairTable:
-    """Statistics of one kind, which are shown together."""
+    """Statistics of one kind, shown together."""
 
     kind: Literal["joint", "marginal", "conditional", "difference"]
     title: str
@@ -70,7 +71,11 @@ class PairTable:
 
 
 def statistics(estimates: Estimates, pair_statistics: Sequence[PairStatistic]) -> list[Statistic]:
-    """Estimates of statistics of one kind. Raises EstimateError for what the reports do not tell."""
+    """Return the estimates of statistics of one kind.
+
+    Raises:
+        EstimateError: If the reports cannot determine them.
+    """
     of = np.stack([one.of for one in pair_statistics], axis=1)
     if pair_statistics[0].condition is None:
         estimated = estimates.linear_many(of)
@@ -88,7 +93,7 @@ def statistics(estimates: Estimates, pair_statistics: Sequence[PairStatistic]) -
 
 
 def denominators(one: PairStatistic, statistic: Statistic) -> list[tuple[CellCondition, Ratio]]:
-    """Return the conditions that a statistic is divided by, with their ratios."""
+    """Return the conditions that a statistic is divided by, each with its ratio."""
     if isinstance(statistic, Ratio) and one.condition:
         return [(one.condition, statistic)]
     if isinstance(statistic, RatioDifference) and one.condition and one.versus:
@@ -97,7 +102,15 @@ def denominators(one: PairStatistic, statistic: Statistic) -> list[tuple[CellCon
 
 
 def joint(experiment: Experiment, rows: int) -> PairTable:
-    """Return the share of every cell, with at most `rows` ranges of a number. Raises UsageError for many."""
+    """Return the share of every cell.
+
+    Args:
+        experiment: The experiment.
+        rows: The largest number of ranges of a number.
+
+    Raises:
+        UsageError: If there are too many cells.
+    """
     names = [part.name for part in parts_of(experiment)]
     if (count := joint_cells(experiment, rows)) > _MOST_JOINT:
         raise UsageError(f"the joint table has {count:,} cells: ask for some, with {_of_and_given()}")
@@ -119,9 +132,10 @@ def joint_cells(experiment: Experiment, rows: int) -> int:
 
 
 def marginal(experiment: Experiment, part: str, rows: int) -> PairTable:
-    """Return the share of each value of a part, of a number in at most `rows` ranges.
+    """Return the share of each value of a part, a number's in at most `rows` ranges.
 
-    Of a part that sets `missing`, values are among those with a reading, and no reading is among all.
+    For a part that sets `missing`, the shares of values are among devices with a reading, and the share
+    without a reading is among all devices.
     """
     number = cells.part_number(experiment, part)
     conditions = cells.groups(experiment, number, rows)
@@ -137,8 +151,15 @@ def marginal(experiment: Experiment, part: str, rows: int) -> PairTable:
 def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairTable:
     """Return the statistics of `of` among the devices that meet each condition of `given`.
 
-    Without `of` it is the last part, without `given` the first one that `of` does not tell of. Raises
-    UnitsError for what the experiment does not have, UsageError for what leaves nothing to ask.
+    Args:
+        experiment: The experiment.
+        of: A condition or a part; by default the last part.
+        given: A condition or a part; by default the first part that `of` is not about.
+        rows: The largest number of ranges of a number.
+
+    Raises:
+        UnitsError: If the experiment does not have such a part or value.
+        UsageError: If the conditions leave nothing to ask.
     """
     targets, quantity = _targets(experiment, of, given)
     conditions, text = _conditions(experiment, given, targets, rows)
@@ -194,7 +215,7 @@ def summary(experiment: Experiment, rows: int) -> list[PairTable]:
 
 
 def tables(experiment: Experiment, question: PairQuestion, rows: int) -> list[PairTable]:
-    """All that a question asks for, in the order in which it is shown."""
+    """Return all tables that a question asks for, in the order in which they are shown."""
     if question.joint and (question.of or question.given or question.versus):
         raise UsageError(
             f"{option('joint')} shows every cell, and {_of_and_given()} some: leave one or the other out"
@@ -219,7 +240,11 @@ def _targets(
 ) -> tuple[list[CellCondition], Quantity]:
     """Return the target cells: of a condition, of each value of a part, or a number's middles.
 
-    condition_parts: the parts that conditions are about. If `of` is empty, it is the last other part.
+    Args:
+        experiment: The experiment.
+        of: A condition or a part; by default the last part that is neither `given` nor in `condition_parts`.
+        given: The part or condition that the statistics are conditional on.
+        condition_parts: The parts that the conditions are about.
     """
     if "=" in of:
         return [cells.parse(experiment, of)], "share"
@@ -240,7 +265,7 @@ def _targets(
 
 
 def _with_reading(experiment: Experiment, condition: CellCondition, of: CellCondition) -> CellCondition:
-    """Narrow a condition to those who have a reading of what is asked for, unless that is no reading."""
+    """Narrow a condition to devices with a reading of the target, unless the target is a missing reading."""
     having = cells.having(experiment, of.parts)
     if (of.cells * (1 - having)).any():
         return condition
@@ -266,7 +291,7 @@ def _conditions(
 
 
 def _check_open(targets: Sequence[CellCondition], conditions: Sequence[CellCondition]) -> None:
-    """Raise UsageError where the words of a condition say already what is asked for."""
+    """Raise UsageError if a condition already determines the target."""
     for condition in conditions:
         for one in targets if len(targets) == 1 else ():
             inside = one.cells[condition.cells > 0]

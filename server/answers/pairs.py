@@ -1,4 +1,4 @@
-"""Answers about a pair: shares of cells and of parts, one part given another, how these changed and went."""
+"""Answers about a pair: shares of cells and parts, one part given another, changes, and trends."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +26,9 @@ _Lost = tuple[CellCondition, Ratio, int]
 class PairAnswers:
     """The questions about an estimate of a pair; made by FleetEstimate.pairs.
 
-    Conditions are texts: "version=1.2", "version=1.2|1.3", "version!=1.2", "delay=15:", and several of them
-    with &. Methods raise UnitsError for parts and values that the experiment does not have, and EstimateError
-    for what its reports do not tell.
+    Conditions are texts: "version=1.2", "version=1.2|1.3", "version!=1.2", "delay=15:", and several of these
+    joined by &. Methods raise UnitsError for parts and values that the experiment does not have, and
+    EstimateError if the reports cannot answer.
     """
 
     estimates: Estimates
@@ -44,14 +44,18 @@ class PairAnswers:
         return self._answer(pair_tables.joint(self._experiment, rows))
 
     def marginal(self, part: str, rows: int = ROWS) -> Answer:
-        """Return the share of each value of a part, of a number in at most `rows` ranges."""
+        """Return the share of each value of a part, a number's in at most `rows` ranges."""
         return self._answer(pair_tables.marginal(self._experiment, part, rows))
 
     def conditional(self, of: str = "", given: str = "", rows: int = ROWS) -> Answer:
         """Return the share of a condition, or the mean of a number, for each value of another part.
 
-        of: "crashed=yes", or a part, left out the last one. given: a part, left out the first one, or a
-        condition. Conditions that too few boards meet are left out, which the note says.
+        Conditions that too few boards meet are left out, with a note.
+
+        Args:
+            of: A part, or a condition such as "crashed=yes"; by default the last part.
+            given: A part or a condition; by default the first part.
+            rows: The largest number of ranges of a number.
         """
         return self._answer(pair_tables.conditional(self._experiment, of, given, rows))
 
@@ -62,7 +66,7 @@ class PairAnswers:
     def summary(self, rows: int = ROWS) -> Answers:
         """Return the joint table if it is small, a table of each part, and the last part given the first.
 
-        What its reports do not tell is left out; a note says so.
+        A note names the tables left out because the reports cannot determine them.
         """
         answers, missing = list[Answer](), list[str]()
         for table in pair_tables.summary(self._experiment, rows):
@@ -77,7 +81,7 @@ class PairAnswers:
         return Answers([*answers, replace(last, note=note)])
 
     def ask(self, question: PairQuestion, rows: int = ROWS) -> Answers:
-        """All that a question asks for."""
+        """Return all tables that a question asks for; without a question, the summary."""
         if not question:
             return self.summary(rows)
         return Answers(map(self._answer, pair_tables.tables(self._experiment, question, rows)))
@@ -119,13 +123,14 @@ class PairAnswers:
 def trend(windows: Mapping[str, Estimates], question: PairQuestion, frame: Frame) -> Answers:
     """Return trends of the answers to a question; without one, of the last part given the first.
 
-    Raises EstimateError for fewer than two windows, and where none of it is known in all of them.
+    Raises:
+        EstimateError: If there are fewer than two windows, or no statistic is known in all of them.
     """
     tables = pair_tables.tables(next(iter(windows.values())).experiment, question, ROWS)
     answers: list[Answer] = []
     for table in tables if question else tables[-1:]:
         statistics, note = _known_statistics(table, list(windows.values()))
-        # The title has what a difference is of.
+        # The title says what the difference is between.
         by_name = {"difference" if one.versus else one.name: each for one, each in statistics}
         answer = change.trend(windows, by_name, frame, table.quantity)
         title = f"{table.title}, over time"
@@ -136,7 +141,7 @@ def trend(windows: Mapping[str, Estimates], question: PairQuestion, frame: Frame
 def _known_statistics(
     table: PairTable, of: Sequence[Estimates]
 ) -> tuple[list[tuple[PairStatistic, list[Statistic]]], str]:
-    """Return the statistics that all estimates provide, with each one's values, and a note on the others."""
+    """Return the statistics that all estimates provide, each with its values, and a note on the others."""
     each = [pair_tables.statistics(estimates, table.statistics) for estimates in of]
     results: list[tuple[PairStatistic, list[Statistic]]] = []
     lost: list[_Lost] = []
@@ -155,7 +160,7 @@ def _known_statistics(
 
 
 def _note(results: Sequence[object], lost: Sequence[_Lost]) -> str:
-    """Return a note on the statistics left out. Raises EstimateError if no others remain."""
+    """Return a note on the statistics left out; raise EstimateError if none remain."""
     if not lost:
         return ""
     first = {condition.text: ratio.below for condition, ratio, _ in reversed(lost)}

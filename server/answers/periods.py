@@ -1,7 +1,7 @@
 """Periods as people name them (7d, 2026-11, 2026-11-01..2026-11-07), resolved to the windows of a store.
 
-A period that is counted back from now ends before the running day or hour: whole days are compared with whole
-days, and a histogram that still changes has no ε of its own.
+A period counted back from now ends before the running day or hour, because whole days are compared with whole
+days, and a histogram that is still changing has no ε of its own.
 """
 
 import datetime
@@ -13,7 +13,7 @@ from ..errors import UsageError
 from .windows import end_of, has_ended
 
 USUAL_DAYS = 7
-"""The newest completed days that are shown if nobody chooses a period."""
+"""The number of newest completed days that are shown by default."""
 
 ALL = "all"
 """The length of a period of all completed windows."""
@@ -22,18 +22,20 @@ _LENGTH = re.compile(r"(\d{1,4})([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}
 _BY = {"": "", "day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
 BY = tuple(_BY)[1:]
-"""What windows can be put together by."""
+"""The periods by which windows can be added up."""
 
 _DAY = datetime.timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class Period:
-    """The time that windows cover, UTC.
+    """The time that windows cover, in UTC.
 
-    begin, end  of the first window, and of the last
-    units       how many days lie between them, or hours of a period that is no whole days
-    present     how many of these have reports
+    Attributes:
+        begin: The start of the first window.
+        end: The end of the last window.
+        units: The number of days between them, or of hours if the period does not consist of whole days.
+        present: How many of these have reports.
     """
 
     begin: datetime.datetime
@@ -58,13 +60,13 @@ class Period:
 
 
 def start_of(window: str) -> datetime.datetime | None:
-    """Return when a window began, UTC; None for "all"."""
+    """Return when a window began, in UTC, or None for "all"."""
     end = end_of(window)
     return end and end - datetime.timedelta(hours=1 if "T" in window else 24)
 
 
 def day_of(window: str) -> datetime.date | None:
-    """Return the day of a window, UTC; None for "all"."""
+    """Return the day of a window, in UTC, or None for "all"."""
     start = start_of(window)
     return start and start.date()
 
@@ -73,7 +75,7 @@ _GROUP = re.compile(r"\d{4}-((?P<week>W\d{2})|\d{2})")
 
 
 def group_start(name: str) -> datetime.datetime | None:
-    """Return when a window, or a group of grouped(), began, UTC; None for "all"."""
+    """Return when a window or a group made by grouped() began, in UTC, or None for "all"."""
     if not (match := _GROUP.fullmatch(name)):
         return start_of(name)
     day = f"{name}-1" if match["week"] else f"{name}-01"
@@ -81,9 +83,11 @@ def group_start(name: str) -> datetime.datetime | None:
 
 
 def period_of(windows: Sequence[str], period: Period | None = None) -> Period | None:
-    """Return the period of windows; None for "all".
+    """Return the period that windows cover, or None for "all".
 
-    period: a period that was asked for, which may begin before the first of these and end after the last.
+    Args:
+        windows: The windows, oldest first.
+        period: The period that was asked for, which may begin before the first window and end after the last.
     """
     starts = [start for window in windows if (start := start_of(window))]
     ends = [end for window in windows if (end := end_of(window))]
@@ -91,7 +95,7 @@ def period_of(windows: Sequence[str], period: Period | None = None) -> Period | 
         return None
     hourly = any("T" in window for window in windows)
     begin, end = (period.begin, period.end) if period else (min(starts), max(ends))
-    if end.time() == datetime.time() and end - begin > _DAY:  # days, the first one perhaps in part
+    if end.time() == datetime.time() and end - begin > _DAY:  # days, of which the first may be partial
         begin = begin.replace(hour=0)
     whole = all(moment.time() == datetime.time() for moment in (begin, end))
     if hourly and not whole:
@@ -100,23 +104,23 @@ def period_of(windows: Sequence[str], period: Period | None = None) -> Period | 
 
 
 def completed(there: Sequence[str], at: datetime.datetime) -> tuple[str, ...]:
-    """Return the windows that had ended at a time, UTC."""
+    """Return the windows that had ended at a time, in UTC."""
     return tuple(window for window in there if has_ended(window, at))
 
 
 def of_whole_days(there: Sequence[str], at: datetime.datetime) -> tuple[str, ...]:
-    """Return the windows of the days that had ended at a time, UTC."""
+    """Return the windows of the days that had ended at a time, in UTC."""
     return tuple(w for w in there if (day := day_of(w)) and has_ended(day.isoformat(), at))
 
 
 def usual(there: Sequence[str], at: datetime.datetime) -> tuple[str, ...]:
-    """Return the windows that are shown if nobody chooses: the newest USUAL_DAYS completed days with reports.
+    """Return the windows that are shown by default: the newest USUAL_DAYS completed days with reports.
 
-    Before a day has ended, they are the windows that have; before any has, those that are running.
+    Before any day has ended, they are the completed windows, and before any window has, the running ones.
 
     Args:
         there: The windows with reports, oldest first.
-        at: Now, UTC.
+        at: The present time, UTC.
     """
     days = of_whole_days(there, at)
     newest = day_of(days[-1]) if days else None
@@ -132,11 +136,11 @@ def last(length: str, there: Sequence[str], at: datetime.datetime, before: int =
     Args:
         length: The length, or "all".
         there: The windows with reports, oldest first.
-        at: Now, UTC. Days begin at midnight.
+        at: The present time, UTC. Days begin at midnight.
         before: How many such lengths earlier.
 
     Raises:
-        UsageError: For another text, or if no report came then.
+        UsageError: If `length` is malformed, or no report came in that period.
     """
     if length == ALL and not before:
         return completed(there, at) or tuple(there)
@@ -153,7 +157,16 @@ def last(length: str, there: Sequence[str], at: datetime.datetime, before: int =
 
 
 def period_of_length(length: str, at: datetime.datetime, before: int = 0) -> Period:
-    """Return the period that 7d, 12h or 2w is at a time, UTC. Raises UsageError for another text."""
+    """Return the period of the last 7d, 12h or 2w.
+
+    Args:
+        length: The length.
+        at: The present time, UTC.
+        before: How many such lengths earlier.
+
+    Raises:
+        UsageError: If `length` is malformed.
+    """
     matched = _LENGTH.fullmatch(length)
     if not matched or not int(matched[1]):
         raise UsageError(f"a length of time reads 7d, 12h, 2w or all, not {length}")
@@ -168,7 +181,10 @@ def period_of_length(length: str, at: datetime.datetime, before: int = 0) -> Per
 def named(period: str, there: Sequence[str]) -> tuple[str, ...]:
     """Return the windows of a day, month or span of days (2026-11-01..2026-11-07), or the window itself.
 
-    UsageError for a span that ends before it begins; a window that is not there is returned as it is.
+    A window that does not exist is returned as it is.
+
+    Raises:
+        UsageError: If a span ends before it begins.
     """
     first, dots, final = period.partition("..")
     if not dots:
@@ -179,18 +195,18 @@ def named(period: str, there: Sequence[str]) -> tuple[str, ...]:
 
 
 def resolve_periods(periods: Sequence[str], there: Sequence[str]) -> tuple[str, ...]:
-    """Return the windows of several periods, each once, and unchanged the names of periods without any."""
+    """Return the windows of several periods, each once; the name of a period without windows is kept."""
     available = set(there)
     windows = (w for one in periods for w in ((one,) if one in available else named(one, there) or (one,)))
     return tuple(dict.fromkeys(windows))
 
 
 def preceding(windows: Sequence[str], there: Sequence[str]) -> tuple[str, ...]:
-    """Return the windows of the time that is just before some windows, and as long.
+    """Return the windows of the preceding period of the same length.
 
     Args:
         windows: The windows, oldest first.
-        there: The windows that have reports, oldest first.
+        there: The windows with reports, oldest first.
     """
     first, end = (start_of(windows[0]), end_of(windows[-1])) if windows else (None, None)
     if first is None or end is None:
@@ -200,9 +216,14 @@ def preceding(windows: Sequence[str], there: Sequence[str]) -> tuple[str, ...]:
 
 
 def grouped(windows: Sequence[str], by: str) -> Mapping[str, tuple[str, ...]]:
-    """Windows by the day, the ISO week or the month that they are in, UTC: 2026-11-21, 2026-W47, 2026-11.
+    """Return windows by the day, ISO week or month that they are in, UTC: 2026-11-21, 2026-W47, 2026-11.
 
-    by: one of BY; empty leaves each by itself. Raises UsageError for another.
+    Args:
+        windows: The windows.
+        by: One of BY, or "" to leave each window by itself.
+
+    Raises:
+        UsageError: If `by` is another text.
     """
     if by not in _BY:
         raise UsageError(f"windows are put together by {', '.join(BY)}, not {by}")

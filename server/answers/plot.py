@@ -25,22 +25,22 @@ from .rows import AnswerRows, CellRow, ChangeRow, DifferenceRow, PostRow, Row, T
 _INTERVAL = {"ecolor": pictures.ERROR, "elinewidth": 1.4, "capsize": 3, "zorder": 3}
 _PROCESSED = {"s": 48, "marker": "D", "facecolors": "none", "edgecolors": COLOURS[1], "zorder": 4}
 _ZERO = {"color": "#555555", "linewidth": 0.8}
-_OUTSIDE = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}  # of a legend: where no data is
+_OUTSIDE = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}  # a legend's place, outside the data
 _PANEL_INCHES, _ROW_INCHES, _HIGHEST_INCHES = 4.6, 0.3, 24.0
 _OF_SHARES = {"conditional": "share of those devices, %", "difference": "difference, % points"}
-_MOST_LINES = 6  # of a picture: more cannot be told apart
+_MOST_LINES = 6  # lines in a picture: more cannot be told apart
 _CHANGED: dict[str, Any] = {"color": COLOURS[1], "markerfacecolor": COLOURS[1]}
 _TAKEN_AWAY: dict[str, Any] = {"color": COLOURS[1], "markerfacecolor": "white"}
 _CHANCE: dict[str, Any] = {"color": QUIET, "markerfacecolor": QUIET}
 _MAP = LinearSegmentedColormap.from_list("shares", ["#ffffff", "#9ec3e6", COLOURS[0], "#08306b"])
-_MOST_WRITTEN = 12  # rows and columns whose numbers have room in their cells
-_LONGEST_NAME = 16  # of a row or a column of cells
+_MOST_WRITTEN = 12  # rows and columns whose numbers fit their cells
+_LONGEST_NAME = 16  # characters of the name of a row or column of cells
 _MOST_CELL_NAMES = 24
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """An answer and where it is drawn; arrays of shape (rows,), shares as percentages."""
+    """An answer and its axes; arrays have shape (rows,), and shares are percentages."""
 
     axes: Axes
     answer: AnswerRows
@@ -59,7 +59,6 @@ class _Panel:
 
     @property
     def quantity(self) -> str:
-        """The name of the values' axis."""
         shares = _OF_SHARES.get(self.answer.kind, "share of devices, %")
         return shares if self.answer.quantity == "share" else self.unit
 
@@ -80,18 +79,18 @@ class _Panel:
 
     @cached_property
     def ends(self) -> tuple[Floats, Floats]:
-        """Ends of the intervals."""
+        """The ends of the intervals."""
         return self._all("low", self.scale), self._all("high", self.scale)
 
     @cached_property
     def errors(self) -> Floats:
-        """Distances from the values to both ends of the intervals, shape (2, rows)."""
+        """The distances from the values to both ends of the intervals, shape (2, rows)."""
         low, high = self.ends
         return np.maximum([self.values - low, high - self.values], 0)
 
     @cached_property
     def truths(self) -> Floats:
-        """NaN where they are not known."""
+        """The true values, NaN where they are not known."""
         return self._all("truth", self.scale)
 
     @property
@@ -100,17 +99,17 @@ class _Panel:
 
     @property
     def processed(self) -> list[float]:
-        """The post-processed shares, none where there are none."""
+        """The post-processed shares, empty if there are none."""
         return [row.processed * self.scale for row in self.rows if isinstance(row, PostRow)]
 
     @cached_property
     def edges(self) -> tuple[Floats, Floats]:
-        """Lower and upper edges of rows that have them."""
+        """The lower and upper edges of the rows."""
         return self._all("lower"), self._all("upper")
 
     @property
     def cumulative(self) -> bool:
-        """Return whether all rows begin at the lowest edge."""
+        """Whether all rows begin at the lowest edge."""
         return len(self.rows) > 1 and _has_places(self.answer) and len({row.lower for row in self.rows}) == 1
 
     def number_axes(self) -> None:
@@ -118,14 +117,17 @@ class _Panel:
         number_axis(self.axes.yaxis)
 
 
-_Labels = tuple[str, str]  # of the horizontal and the vertical axis
+_Labels = tuple[str, str]  # for the horizontal and the vertical axis
 
 
 def plot(path: Path | None, answers: Sequence[AnswerRows], title: str = "", subtitle: str = "") -> Figure:
-    """Draw answers one below the other and write them to path, if any: PNG, PDF or SVG by its name.
+    """Draw answers one below the other, and write them to `path` if one is given.
 
-    title: without one, the experiment with its unit, fleet and windows. subtitle: without one, the number of
-    reports and what is drawn.
+    Args:
+        path: The file to write; its suffix selects PNG, PDF or SVG.
+        answers: The answers.
+        title: The title; by default the experiment with its unit, fleet and windows.
+        subtitle: The line below the title; by default the number of reports and what is drawn.
     """
     heights = [_inches(answer) for answer in answers] or [_PANEL_INCHES]
     with pictures.figure(path, rows=max(1, len(answers)), heights=heights) as (drawing, panels):
@@ -146,7 +148,7 @@ def plot(path: Path | None, answers: Sequence[AnswerRows], title: str = "", subt
 
 
 def _title(answer: AnswerRows) -> str:
-    """Return the picture's title; that of a change has two lines."""
+    """Return the picture's title, which has two lines for a change."""
     head = titled(answer.experiment, answer.unit, answer.about)
     return f"{head}\nagainst {answer.against}" if answer.against else head
 
@@ -200,7 +202,7 @@ def _inches(answer: AnswerRows) -> float:
 
 
 def _histogram(p: _Panel) -> _Labels:
-    """Bars of a number, each from edge to edge; intervals of many rows are a band."""
+    """Draw a number's bars from edge to edge; the intervals of many rows are drawn as a band."""
     axes, (lower, upper) = p.axes, p.edges
     middles, many, method = (lower + upper) / 2, len(p.rows) > LINE_ROWS, p.answer.post
     if many:
@@ -227,7 +229,6 @@ def _histogram(p: _Panel) -> _Labels:
 
 
 def _labels(p: _Panel) -> _Labels:
-    """Draw a bar for each label, from the top down."""
     axes, at = p.axes, pictures.named_rows(p.axes, [row.name for row in p.rows])
     axes.barh(at, p.values, height=0.72, color=pictures.BAR, label="estimate")
     axes.errorbar(p.values, at, xerr=p.errors, fmt="none", label=p.of_the_estimate, **_INTERVAL)
@@ -239,7 +240,7 @@ def _labels(p: _Panel) -> _Labels:
 
 
 def _beside(p: _Panel, at: np.ndarray) -> None:
-    """Mark the truth and the post-processed shares of named rows, where there are any."""
+    """Mark the truth and the post-processed shares of named rows, if there are any."""
     if p.truth_known:
         mark = {"s": 160, "marker": "|", "linewidths": 2.6, "color": pictures.TRUTH}
         p.axes.scatter(p.truths, at, zorder=4, label="truth", **mark)
@@ -248,7 +249,7 @@ def _beside(p: _Panel, at: np.ndarray) -> None:
 
 
 def _estimate_first(axes: Axes) -> tuple[list[Artist], list[str]]:
-    """Return handles and names of a legend, with a remark in brackets last."""
+    """Return handles and names of a legend, with a parenthesized remark last."""
     both = zip(*axes.get_legend_handles_labels(), strict=True)
     ordered = sorted(both, key=lambda one: one[1].startswith("(") - one[1].startswith("estimate"))
     return [handle for handle, _ in ordered], [name for _, name in ordered]
@@ -281,7 +282,7 @@ def _side_by_side(p: _Panel) -> _Labels:
 
 
 def _side_name(row: Row) -> str:
-    """Return a row's name in lines that are short enough to be shown in full."""
+    """Break a row's name into lines that are short enough to be shown in full."""
     if isinstance(row, TopRow):
         return f"{row.name}\n{row.probability * 100:.0f} % belongs"
     return row.name.replace(" less ", "\nless ") if isinstance(row, DifferenceRow) else row.name
@@ -304,7 +305,7 @@ def _change_legend(p: _Panel) -> None:
 
 
 def _change_along(p: _Panel) -> _Labels:
-    """Many changes of a number, along its axis: what counts as changed has dots."""
+    """Draw many changes of a number along its axis, with dots on those that count as changed."""
     lower, upper = p.edges
     x = upper if p.cumulative else (lower + upper) / 2
     pictures.lines_and_band(p.axes, x, p.values, *p.ends, QUIET, p.interval_name, label="change")
@@ -329,7 +330,7 @@ def _cdf(p: _Panel) -> _Labels:
 
 
 def _trend(p: _Panel) -> _Labels:
-    """Draw a line for each statistic over the windows, dates to scale, but only the largest ones."""
+    """Draw a line for each of the largest statistics over the windows, with dates to scale."""
     axes = p.axes
     windows = list(dict.fromkeys(row.window for row in p.rows if isinstance(row, TrendRow)))
     names = list(dict.fromkeys(row.name for row in p.rows))
@@ -341,7 +342,7 @@ def _trend(p: _Panel) -> _Labels:
     closest = float(np.diff(np.sort(places)).min()) if len(places) > 1 else 1.0
     for number, name in enumerate(line_names):
         of = np.array([row.name == name for row in p.rows])
-        # Side by side, so that error bars of several lines can be told apart.
+        # Shift the lines sideways, so that their error bars can be told apart.
         aside = 0.0 if len(windows) > LINE_ROWS else 0.05 * closest * (number - (len(line_names) - 1) / 2)
         at, low, high = places + aside, p.ends[0][of], p.ends[1][of]
         pictures.intervals(axes, at, p.values[of], low, high, COLOURS[number], name)
@@ -365,8 +366,8 @@ def _trend(p: _Panel) -> _Labels:
 def _heat_map(p: _Panel) -> _Labels:
     """Draw a joint table of two parts, with a cell for each pair of values, coloured by its share.
 
-    A small table has the share and half its interval in each cell; in a larger one a small cross marks the
-    cells whose interval holds 0.
+    In a small table each cell shows the share and half its interval; in a larger one a small cross marks the
+    cells whose interval contains 0.
     """
     axes = p.axes
     cells = [row.cell for row in p.rows if isinstance(row, CellRow)]

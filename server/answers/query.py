@@ -1,4 +1,4 @@
-"""What a store says of its fleets, read once for a question: versions, their reports, estimates."""
+"""The contents of a store, read once for a question: versions, their reports, estimates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class ReportSource(NamedTuple):
-    """The place where reports were counted; estimates with a source in common share reports."""
+    """A place where reports were counted; estimates with a common source share reports."""
 
     store: str
     fleet: str
@@ -38,23 +38,23 @@ class ReportSource(NamedTuple):
 
 
 class ResultCache:
-    """A cache of counts by window, and of estimates by their counts; safe for several threads.
+    """A thread-safe cache of counts by window, and of estimates by their counts.
 
     A window is read and estimated again only when its number of reports changes, by a late report or a merge.
-    Entries are invalid after windows were erased, or if another file replaced the store.
+    Entries are dropped when windows were erased or another file replaced the store.
     """
 
-    _MOST = 400  # the least recently used is dropped first
+    _MOST = 400  # results; the least recently used is dropped first
 
     def __init__(self, most_codes: int = 1 << 21) -> None:
-        self._most_codes = most_codes  # of all windows: 32 MiB
+        self._most_codes = most_codes  # over all windows: 32 MiB
         self._lock = threading.Lock()
         self._results: OrderedDict[Hashable, Any] = OrderedDict()
         self._windows: OrderedDict[Hashable, tuple[Counts, Counts]] = OrderedDict()
         self._codes = 0
 
     def result(self, key: Hashable, work: Callable[[], T]) -> T:
-        """Return the result with this key: an estimate, or a scan for changes; work it out if it is new."""
+        """Return the cached result with this key (an estimate, a scan), or calculate it with `work`."""
         with self._lock:
             if key in self._results:
                 self._results.move_to_end(key)
@@ -67,7 +67,13 @@ class ResultCache:
         return result
 
     def counts(self, store: Store, version: Version, reports: Mapping[str, int]) -> Counts:
-        """Return counts of a version's codes, shape (code_count,); reports: the number in each window."""
+        """Return counts of a version's codes, shape (code_count,).
+
+        Args:
+            store: The store.
+            version: The version.
+            reports: The number of reports in each window.
+        """
         total = np.zeros(version.experiment.code_count, np.int64)
         for _, codes, counts in self.windows(store, version, reports):
             total[codes] += counts
@@ -76,7 +82,13 @@ class ResultCache:
     def windows(
         self, store: Store, version: Version, reports: Mapping[str, int]
     ) -> Iterator[tuple[str, Counts, Counts]]:
-        """Yield (window, its codes, their reports) for windows that have so many reports each."""
+        """Yield (window, codes, counts of these codes) for each window.
+
+        Args:
+            store: The store.
+            version: The version.
+            reports: The number of reports in each window.
+        """
         absent, of = list[str](), (store, version_key(version))
         for window, n in reports.items():
             with self._lock:
@@ -102,8 +114,10 @@ class ResultCache:
 class Facts:
     """The contents of a store, read once to answer several questions.
 
-    at: the time, UTC, at which a window has ended or not. One that has not has no ε of its histogram: whoever
-    asks again after one more report learns that report. cache: estimates, also of facts read before.
+    Attributes:
+        at: The time, UTC, that decides which windows have ended. One that has not has no ε for its histogram,
+            because someone who asks again after one more report learns that report.
+        cache: Estimates, including those of earlier Facts.
     """
 
     store: Store
@@ -124,15 +138,15 @@ class Facts:
         return tuple(sorted({v.experiment.name for v in self.versions(fleet)}))
 
     def own(self, fleet: str) -> dict[int, int]:
-        """Return version id -> the most reports, >= 1, that one board can have to its experiment.
+        """Return, by version id, the largest number of reports (at least 1) that one board can have.
 
-        What the budgets allow, and no more than any device has numbers in the store.
+        This is what the budgets allow, but not more than any device has report numbers in the store.
         """
         if fleet not in self._own:
             versions, own = self.versions(fleet), dict[int, int]()
-            # What cheaper versions allow counts too, whether or not they are asked about.
+            # What cheaper versions allow counts too, even if the question is not about them.
             allowed = most_reports(versions)
-            # There are many devices: read them only if a budget allows a board more than one report.
+            # Reading the devices is slow: do it only if a budget allows a board more than one report.
             needs_participation = any(n is None or n > 1 for n in allowed.values())
             sent = self.store.participation(fleet) if needs_participation else {}
             for v in versions:
@@ -143,13 +157,17 @@ class Facts:
         return self._own[fleet]
 
     def reports(self, fleet: str) -> dict[int, dict[str, int]]:
-        """Return version id -> window -> reports accepted in it."""
+        """Return the number of reports accepted, by version id and window."""
         if fleet not in self._reports:
             self._reports[fleet] = self.store.window_reports(fleet)
         return self._reports[fleet]
 
     def selected(self, selection: Selection) -> Selected:
-        """Return the selected reports. Raises UsageError if the fleet, name or version does not exist."""
+        """Return the selected reports.
+
+        Raises:
+            UsageError: If the fleet, name or version does not exist.
+        """
         name, fleet = selection.experiment, selection.fleet
         named = [v for v in self.versions(fleet) if v.experiment.name == name]
         if not named:
@@ -164,9 +182,10 @@ class Facts:
 
 @dataclass(frozen=True)
 class Selected:
-    """Reports that were selected, as a store has them; made by Facts.selected().
+    """The selected reports of a store; made by Facts.selected().
 
-    versions: the selected ones, oldest first.
+    Attributes:
+        versions: The selected versions, oldest first.
     """
 
     facts: Facts
@@ -180,24 +199,24 @@ class Selected:
 
     @property
     def can(self) -> frozenset[str]:
-        """The kinds of questions that all these versions answer, as named in experiments/answerable.py."""
+        """The kinds of questions that all these versions answer, by their names in experiments/answerable.py."""
         return answers_of(*(v.experiment for v in self.versions))
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """Digests of the versions in hexadecimal digits, oldest first."""
+        """The digests of the versions in hexadecimal, oldest first."""
         return tuple(v.experiment.digest.hex() for v in self.versions)
 
     @property
     def unit(self) -> str:
         """The unit of readings in the newest version that has one; otherwise ""."""
         newest_first = sorted(self.versions, key=lambda v: v.serial, reverse=True)
-        # A store may come from anybody; in pictures and JSON nothing else makes control characters visible.
+        # A store may come from anyone, and pictures and JSON do not escape control characters.
         return visible(next((v.unit for v in newest_first if v.unit), ""))
 
     @cached_property
     def there(self) -> Mapping[str, Mapping[int, int]]:
-        """All windows of these versions -> version id -> its reports there, oldest first."""
+        """The number of reports by window and version id, over all windows of these versions."""
         reports = self.facts.reports(self.selection.fleet)
         of = {v.id: {w: n for w, n in reports.get(v.id, {}).items() if n} for v in self.versions}
         windows = sorted(set().union(*of.values()))
@@ -205,7 +224,7 @@ class Selected:
 
     @property
     def counts(self) -> Mapping[str, Mapping[int, int]]:
-        """The same of the selected windows that have reports, in their order."""
+        """The same for the selected windows that have reports, in their order."""
         windows = self.selection.windows or self.there
         return {window: self.there[window] for window in windows if window in self.there}
 
@@ -223,10 +242,15 @@ class Selected:
         return frozenset(ReportSource(where, fleet, digests[i], window) for window, i in both)
 
     def estimate(self, weigh: WeighBy = "reports") -> Estimates:
-        """Return the estimate: windows' histograms added, versions pooled.
+        """Return the estimate, with the histograms of windows added and versions pooled.
 
-        Raises UsageError where there are too many values for weigh, EstimateError for a window without
-        reports, fewer than 2 reports, or versions that do not go together.
+        Args:
+            weigh: The way to weigh versions against each other.
+
+        Raises:
+            UsageError: If there are too many values for `weigh`.
+            EstimateError: If a window has no reports, there are fewer than 2 reports, or the versions cannot
+                be pooled.
         """
         self._check_windows()
         counts = tuple((w, tuple(sorted(n.items()))) for w, n in self.counts.items())
@@ -235,10 +259,15 @@ class Selected:
         return self.facts.cache.result(key, lambda: pooled(self, weigh))
 
     def by_window(self, weigh: WeighBy = "reports", by: str = "") -> dict[str, Estimates]:
-        """Window -> its estimate, oldest first or as selected; without windows of too few reports.
+        """Return the estimate of each window that has enough reports, oldest first or as selected.
 
-        by: day, week or month, which windows are then put together by.
-        Raises EstimateError where fewer than 2 are left, otherwise as estimate().
+        Args:
+            weigh: As in estimate().
+            by: "day", "week" or "month" to add windows up by, or "".
+
+        Raises:
+            UsageError: As estimate().
+            EstimateError: If fewer than 2 windows remain; otherwise as estimate().
         """
         self._check_windows()
         estimates: dict[str, Estimates] = {}
@@ -247,7 +276,7 @@ class Selected:
                 one = replace(self, selection=replace(self.selection, windows=windows))
                 estimates[name] = one.estimate(weigh)
             except EstimateError:
-                continue  # too few reports there: the next window may have more
+                continue  # too few reports in this window
         if len(estimates) < 2:
             chosen = self.selection.windows and {*self.selection.windows} < {*self.there}
             of = "what was chosen has" if chosen else f"{self.selection.experiment} has"
@@ -264,12 +293,16 @@ class Selected:
 
 
 def version_key(version: Version) -> Hashable:
-    """Return a key that changes if windows of a version are erased: its id may be taken again."""
+    """Return a key that changes if windows of a version are erased, because its id may be reused."""
     return version.id, version.first_serial, version.erased
 
 
 def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
-    """Return a new estimate of selected reports; EstimateError as Selected.estimate()."""
+    """Return a new estimate of selected reports.
+
+    Raises:
+        EstimateError: As Selected.estimate().
+    """
     estimates: list[Estimates] = []
     facts, selection = selected.facts, selected.selection
     for version in selected.versions:
@@ -287,7 +320,7 @@ def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
 
 
 def check_apart(before: frozenset[ReportSource], after: frozenset[ReportSource]) -> None:
-    """Raise UsageError where reports would be on both sides: a comparison takes them as independent."""
+    """Raise UsageError if two sides share reports, because a comparison assumes independent sides."""
     both = before & after
     if both:
         window = min(source.window for source in both)

@@ -1,7 +1,7 @@
-"""A question to a store: which reports, what of them, compared with what; and the windows it resolves to.
+"""Questions to a store: the reports, the statistics and the comparison, and the windows they resolve to.
 
-The options of `hushmote estimate`, the keyword arguments of Python and the addresses of the page are the
-fields of one model, Question.
+The options of `hushmote estimate`, the keyword arguments of the Python API and the addresses of the page are
+all fields of one model, Question.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ if TYPE_CHECKING:
     from .query import Facts
 
 BEFORE = "before"
-"""In `against`: the time just before the windows that are asked about, and as long."""
+"""As `against`: the preceding period of the same length."""
 
 FINE = 0
-"""As `rows`: as many as the reports can tell apart."""
+"""As `rows`: as many rows as the reports can tell apart."""
 
 WeighBy = Literal["reports", "variance"]
-"""What pools versions, see pool()."""
+"""The way to weigh versions against each other; see pool()."""
 
 Texts = Annotated[
     tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
 ]
-"""Several texts; Python may give one by itself."""
+"""Several texts; in Python one may be given by itself."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Reports that an estimate rests on: an experiment's, of some windows or all, of a version or all.
+    """Reports of an experiment, of some windows or all, and of one version or all.
 
-    version: how the digest begins, in hexadecimal digits; empty for all versions.
+    Attributes:
+        version: The first hexadecimal digits of the version's digest, or "" for all versions.
     """
 
     experiment: str
@@ -65,12 +66,13 @@ class Selection:
 
 @dataclass(frozen=True)
 class PairQuestion:
-    """A question about a pair; all empty for the default tables.
+    """A question about a pair; if all fields are empty, the default tables.
 
-    of      a condition such as "crashed=yes", or a part: of a bool that it is yes, of a number its mean
-    given   a part, of which each value gets a row, or a condition
-    versus  two conditions whose difference is asked for, instead of given
-    joint   whether the joint table is asked for
+    Attributes:
+        of: A condition such as "crashed=yes", or a part: whether a bool is yes, or the mean of a number.
+        given: A part, each of whose values gets a row, or a condition.
+        versus: Two conditions to compare, instead of `given`.
+        joint: Whether to return the joint table.
     """
 
     of: str = ""
@@ -162,7 +164,11 @@ class Question(BaseModel):
 
     @property
     def pair(self) -> PairQuestion:
-        """The question about a pair. Raises UsageError for more than two conditions."""
+        """The question about a pair.
+
+        Raises:
+            UsageError: If there are more than two conditions.
+        """
         match self.given:
             case (first, second):
                 return PairQuestion(self.of, "", (first, second), self.joint)
@@ -174,7 +180,7 @@ class Question(BaseModel):
 
     @property
     def all_windows(self) -> Selection:
-        """The reports of all windows."""
+        """The selection of the reports of all windows."""
         return Selection(self.experiment, self.fleet, (), self.version)
 
     def replace(self, **values: Any) -> Question:
@@ -182,15 +188,15 @@ class Question(BaseModel):
         return self.model_copy(update=values)
 
     def options(self) -> dict[str, Any]:
-        """Return the keyword arguments of ExperimentReader.ask() that ask the same of its experiment."""
+        """Return the keyword arguments of ExperimentReader.ask() that ask the same question."""
         return self.model_dump(exclude_defaults=True, exclude={"experiment", "fleet"})
 
     def query(self) -> str:
-        """Return the same as the part of an address after ?."""
+        """Return the question as the query string of an address, without the ?."""
         return urlencode(self.options(), doseq=True)
 
     def arguments(self) -> list[str]:
-        """Return the arguments of the command `estimate` that ask the same."""
+        """Return the arguments of the command `estimate` that ask the same question."""
         values = self.model_dump(
             mode="json", by_alias=True, exclude_defaults=True, exclude={"experiment", "fleet"}
         )
@@ -198,21 +204,24 @@ class Question(BaseModel):
         for name, value in values.items():
             if value is True:
                 arguments.append(f"--{name}")
-            else:  # with =, so that a value that begins with - is no option of its own
+            else:  # with =, so that a value that begins with - is not taken for an option
                 several = value if isinstance(value, list) else [value]
                 arguments += [f"--{name}={one}" for one in several]
         return arguments
 
     def resolve(self, facts: Facts) -> ResolvedQuestion:
-        """Return the question with the windows of its periods, and with what the experiment's file asks.
+        """Return the question with the windows of its periods, and with defaults from the experiment's file.
 
-        Without a period the windows are those of the newest completed days (periods.usual), of a trend all
-        completed ones. A comparison without ranges is of what the experiment's file asks, and texts are
-        those that the file lists.
+        Without a period the windows are those of the newest completed days (periods.usual), and for a trend
+        all completed ones. A comparison without ranges is about what the experiment's file asks, and texts
+        are those that the file lists.
+
+        Args:
+            facts: The contents of the store.
 
         Raises:
-            UsageError: A fleet, experiment or version is not there, no report came in a period, or options
-                do not go together.
+            UsageError: If a fleet, experiment or version does not exist, no report came in a period, or
+                options do not go together.
         """
         if self.last and self.windows:
             raise UsageError(f"{option('window')} and {option('last')} name periods that differ: name one")
@@ -241,7 +250,7 @@ class Question(BaseModel):
         return periods.completed(there, facts.at) if self.is_trend else periods.usual(there, facts.at)
 
     def _other_side(self, selection: Selection, facts: Facts) -> Selection | None:
-        """Return the reports to compare with, if any. Raises UsageError for a text that names none."""
+        """Return the reports to compare with, if any; raise UsageError if the option names none."""
         if not self.against:
             return None
         if self.against == (BEFORE,):
@@ -264,7 +273,7 @@ class Question(BaseModel):
             fleet or self.fleet,
             version=version or ("" if fleet else self.version),
         )
-        there = tuple(facts.selected(other).there)  # a fleet or version has windows of its own
+        there = tuple(facts.selected(other).there)  # another fleet or version has windows of its own
         other = replace(other, windows=self._windows(windows or self.windows, there, facts))
         if other == selection:
             raise UsageError("both sides are the same: name another window, fleet or version to compare with")
@@ -307,8 +316,8 @@ class Question(BaseModel):
             raise UsageError(f"{option('rows')} {text}")
 
     def _of_the_file(self, facts: Facts) -> Question:
-        """Return the comparison with the ranges and quantiles that the file asks for, if it names none."""
-        # Here: it loads NumPy, which a refused option need not wait for.
+        """Fill in the ranges and quantiles of the experiment's file if a comparison names none."""
+        # Imported here because it loads NumPy, which would delay the refusal of an option.
         from ..experiments.asks import asks_of
 
         newest = facts.selected(self.all_windows).newest
@@ -326,9 +335,11 @@ class Question(BaseModel):
 class ResolvedQuestion:
     """A question with the reports that it is about; made by Question.resolve().
 
-    selection  the reports, with their windows
-    against    those that they are compared with, or None
-    period     the time that was asked for, which may begin and end without reports; before: of `against`
+    Attributes:
+        selection: The reports, with their windows.
+        against: The reports to compare them with, or None.
+        period: The time that was asked for, which may begin and end without reports.
+        before: The same for `against`.
     """
 
     question: Question

@@ -1,8 +1,8 @@
-"""What estimates say in the experiment's own units: frozen rows, data only.
+"""The rows of answers, in the experiment's own units: frozen data without behaviour of their own.
 
-What each kind of row has besides its share or reading is in its class: the truth, where it is known (Row),
-the probability of belonging to the top (TopRow), before and after (ChangeRow), the window (TrendRow), the
-post-processed share (PostRow), the texts that it is of (CandidateRow).
+Each kind of row has a class with what it adds to a share or reading: the truth, if known (Row), the
+probability of belonging to the top (TopRow), before and after (ChangeRow), the window (TrendRow), the
+post-processed share (PostRow), or the texts that it stands for (CandidateRow).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # NumPy takes long to load
 CONFIDENCE = 0.95
 
 APPROXIMATE_MARK = ", approximate"
-"""Behind the heading of a table, and behind the value of a finding."""
+"""Added to the heading of a table, and to the value of a finding."""
 
 _OfValues = Literal["histogram", "ranges", "cdf", "quantiles", "moments", "top", "ties"]
 _OfPairs = Literal["joint", "marginal", "conditional", "difference"]
@@ -51,16 +51,22 @@ OUTSIDE = (
     "Unbiased estimates scatter around the truth, some of them below 0 % or above 100 %, where no real share "
     "is: the interval tells what is likely."
 )
-"""Shown once below a table with such a share."""
+"""Shown below a table with a share below 0% or above 100%."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A share of the fleet, or a reading, with its interval, and the truth where it is known.
+    """A share of the fleet, or a reading, with its interval, and the truth if it is known.
 
-    name: of the range, label or statistic. value, low, high: the estimate and the ends of its interval.
-    lower, upper: the edges of the bins that a share is of, in the reading's unit; None where there are none.
-    statistic: what the interval comes from; None where that is not one statistic.
+    Attributes:
+        name: The name of the range, label or statistic.
+        value: The estimate.
+        low: The lower end of the interval.
+        high: The upper end of the interval.
+        truth: The true value, if a simulation knows it.
+        lower: The lower edge of the bins that a share is of, in the reading's unit, or None.
+        upper: The upper edge of these bins, likewise.
+        statistic: The statistic that the interval comes from, or None if it is not a single one.
     """
 
     name: str
@@ -79,7 +85,7 @@ class Row:
 
     @property
     def se(self) -> float | None:
-        """The standard error, in the unit of `value`; None where the interval does not come from one."""
+        """The standard error in the unit of `value`, or None if the interval does not come from one."""
         return getattr(self.statistic, "stderr", None)
 
     @property
@@ -88,7 +94,7 @@ class Row:
         return None if self.truth is None else self.low <= self.truth <= self.high
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         first = {"name": self.name, "value": self.value, "low": self.low, "high": self.high, "se": self.se}
         further = {name: value for name, value in vars(self).items() if name != "statistic"}
         return first | further | {"covered": self.covered}
@@ -96,14 +102,25 @@ class Row:
 
 @dataclass(frozen=True)
 class TopRow(Row):
-    """One of the most common values; probability: that it belongs to the true ones."""
+    """One of the most common values.
+
+    Attributes:
+        probability: The probability that it is among the true most common values.
+    """
 
     probability: float = 0.0
 
 
 @dataclass(frozen=True)
 class ChangeRow(Row):
-    """A change, after less before; p of no change, and p with all rows of the table taken into account."""
+    """A change, after less before.
+
+    Attributes:
+        before: The value before.
+        after: The value after.
+        p: The p-value of no change.
+        p_adjusted: The p-value that takes all rows of the table into account.
+    """
 
     before: float = 0.0
     after: float = 0.0
@@ -111,15 +128,18 @@ class ChangeRow(Row):
     p_adjusted: float = 1.0
 
     def adjusted_away(self, confidence: float) -> bool:
-        """Return whether it counts as changed by itself, but not when all rows of the table are compared."""
+        """Return whether it counts as changed by itself, but not if all rows of the table are compared."""
         return self.p < 1 - confidence <= self.p_adjusted
 
 
 @dataclass(frozen=True)
 class TrendRow(Row):
-    """A statistic in one window, with the window's number of reports and the ε of its histogram.
+    """A statistic in one window.
 
-    histogram_epsilon: None where it is not known, or the window has not ended.
+    Attributes:
+        window: The window.
+        reports: The number of reports in it.
+        histogram_epsilon: The ε of its histogram, or None if it is not known or the window has not ended.
     """
 
     window: str = ""
@@ -129,26 +149,36 @@ class TrendRow(Row):
 
 @dataclass(frozen=True)
 class PostRow(Row):
-    """A share with a post-processed one beside it, which has no interval; value, low and high are the raw."""
+    """A raw share with a post-processed one, which has no interval, beside it."""
 
     processed: float = 0.0
 
 
 @dataclass(frozen=True)
 class CellRow(Row):
-    """The share of a cell of a joint table; cell: each part's name and its value's, in order."""
+    """The share of a cell of a joint table.
+
+    Attributes:
+        cell: The name and value of each part, in order.
+    """
 
     cell: tuple[tuple[str, str], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; each part has a key of its own."""
+        """Return plain values, for JSON, with a key for each part."""
         parts = {f"part_{part}": value for part, value in self.cell}
         return parts | {name: one for name, one in super().to_dict().items() if name != "cell"}
 
 
 @dataclass(frozen=True)
 class DifferenceRow(Row):
-    """The statistic under one condition less that under another, both values, and p of no difference."""
+    """The statistic under one condition less that under another.
+
+    Attributes:
+        first: The value under the first condition.
+        second: The value under the second condition.
+        p: The p-value of no difference.
+    """
 
     first: float = 0.0
     second: float = 0.0
@@ -157,10 +187,12 @@ class DifferenceRow(Row):
 
 @dataclass(frozen=True)
 class CandidateRow(Row):
-    """A share that texts of one slot have together; without any, that of all texts that are not listed.
+    """The share of the texts of one slot; without texts, the share of all texts that are not listed.
 
-    p: one-sided, that noise alone shows as much where no board has them, and p_adjusted with all rows of the
-    table taken into account; None where there are no texts.
+    Attributes:
+        texts: The texts.
+        p: The one-sided p-value that no board has them, or None if there are no texts.
+        p_adjusted: The p-value that takes all rows of the table into account, or None.
     """
 
     texts: tuple[str, ...] = ()
@@ -170,7 +202,12 @@ class CandidateRow(Row):
 
 @dataclass(frozen=True)
 class FoundRow(Row):
-    """A text that nobody listed; whole: not cut by the last prefix, behind which it may go on."""
+    """A text that nobody listed.
+
+    Attributes:
+        text: The text.
+        whole: Whether it is complete; otherwise the last prefix cuts it, and it may go on.
+    """
 
     text: str = ""
     whole: bool = True
@@ -178,27 +215,29 @@ class FoundRow(Row):
 
 @dataclass(frozen=True)
 class AnswerRows:
-    """The rows of an answer, and what they are of.
+    """The rows of an answer, with what they are about.
 
-    kind        what was asked
-    experiment  name
-    quantity    what values are: "share" of the fleet (0 to 1), or "reading" in the experiment's unit
-    unit        the reading's unit, or an empty text
-    reports     how many reports it rests on
-    confidence  that an interval holds the population's value, each row for itself
-    rows        the rows, all of one class
-    note        what has to be said with it, or an empty text
-    about       which reports: fleet, windows and version in words, as far as they are known
-    against     of a change: which reports those before it are
-    post        name of the post-processing behind the shares beside the unbiased ones, or an empty text
-    p_values    of a trend: each statistic's name with the p of no change over the windows
-    title       what the table shows, where its kind does not say all of it
-    most        how many rows tables and pictures have besides the last one; 0 for all
-    extent      of readings, from the lowest to the highest that there can be; infinite where nobody says it
-    less_sure   whether the interval of the last row holds less often than the others; the note says so
-    missing     the share of the fleet that has no reading, if the experiment sets missing; all other values
-                are about devices with a reading
-    approximate  whether the mechanism has an error that more reports do not remove; the intervals include it
+    Attributes:
+        kind: The kind of question.
+        experiment: The experiment's name.
+        quantity: What values are: "share" of the fleet (0 to 1), or "reading" in the experiment's unit.
+        unit: The reading's unit, or "".
+        reports: The number of reports that it rests on.
+        confidence: The probability that an interval holds the population's value, for each row by itself.
+        rows: The rows, all of one class.
+        note: What has to be said with it, or "".
+        about: The reports: fleet, windows and version in words, as far as they are known.
+        against: For a change, the reports before it.
+        post: The name of the post-processing behind the shares beside the unbiased ones, or "".
+        p_values: For a trend, each statistic's name with the p-value of no change over the windows.
+        title: What the table shows, if its kind does not say all of it.
+        most: How many rows tables and pictures have besides the last one; 0 for all.
+        extent: For readings, the distance from the lowest to the highest possible one; infinite if unknown.
+        less_sure: Whether the interval of the last row holds less often than the others; the note says so.
+        missing: The share of the fleet without a reading, if the experiment sets `missing`; all other values
+            are then about devices with a reading.
+        approximate: Whether the mechanism has an error that more reports do not remove; the intervals include
+            it.
     """
 
     kind: Kind
@@ -227,11 +266,11 @@ class AnswerRows:
 
     @property
     def interval_heading(self) -> str:
-        """The heading of the intervals, with the confidence if all of them have it."""
+        """The heading of the intervals, with the confidence if it holds for all of them."""
         return "interval" if self.less_sure else f"{self.confidence * 100:g} % interval"
 
     def limit_rows(self) -> Self:
-        """Return the same with only the rows that tables and pictures show."""
+        """Return a copy with only the rows that tables and pictures show."""
         if not self.most or len(self.rows) <= self.most + 1:
             return self
         return replace(self, rows=(*self.rows[: self.most], self.rows[-1]))
@@ -241,7 +280,7 @@ class AnswerRows:
         return not is_too_wide(row.half_width, 1.0 if self.quantity == "share" else self.extent)
 
     def telling(self) -> Self:
-        """Return the same with the rows whose interval is narrow enough to be shown."""
+        """Return a copy with only the rows whose interval is narrow enough to be shown."""
         return replace(self, rows=tuple(filter(self.tells, self.rows)))
 
     @property
@@ -263,7 +302,7 @@ class AnswerRows:
         return tuple(notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         apart = ("rows", "note", "p_values", "title", "most", "extent", "less_sure", "missing")
         head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
         head |= {"missing": self.missing.to_dict()} if self.missing else {}
@@ -273,7 +312,6 @@ class AnswerRows:
 
 
 def _missing_note(row: Row) -> str:
-    """Return a sentence on the share of the fleet that has no reading."""
     share, interval = format_estimate(row.value, row.low, row.high)
     places = decimals(100 * row.low, 100 * row.high)
     truth = "" if row.truth is None else f"true {ENGLISH.percent(row.truth, places)}"

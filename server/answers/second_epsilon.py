@@ -1,4 +1,4 @@
-"""Both ε of what a store holds: of a report, against everybody, and of its histograms."""
+"""Both ε of a store's contents: of a report, against everyone, and of its histograms."""
 
 import datetime
 import math
@@ -23,18 +23,20 @@ from .windows import has_ended
 LEARNS_SINGLE = "whoever sees a histogram again after every few reports learns single reports"
 
 ENDED = f"for whoever sees each window's histogram once it has ended, {LIMITS}"
-"""Whom the ε of several windows' histograms holds against where only ended windows are shown."""
+"""Whom the ε of several windows' histograms protects against if only ended windows are shown."""
 
 RUNNING = "A histogram's ε is – where its window has not ended: until then only the ε of a report holds."
-"""Shown below a table with such a window."""
+"""Shown below a table with a window that has not ended."""
 
 
 @dataclass(frozen=True)
 class Shuffling:
     """The parameters for calculating the ε of a histogram.
 
-    delta   above 0, below 1
-    honest  the part of the reports that honest boards made, above 0 up to 1: a forged one hides nobody
+    Attributes:
+        delta: δ, above 0 and below 1.
+        honest: The fraction of reports made by honest boards, above 0 and up to 1; a forged report hides
+            nobody.
     """
 
     delta: float = USUAL_HISTOGRAM_DELTA
@@ -49,14 +51,16 @@ class Shuffling:
 
 @dataclass(frozen=True)
 class TwoEpsilons:
-    """ε of a report and of the histograms that reports are counted in, nats.
+    """The ε of a report and that of the histograms in which it is counted, in nats.
 
-    report     of one report, against everybody; the largest, where versions differ
-    histogram  of the histograms together, for one board, rounded up; with delta; None where none holds
-    delta      that goes with it
-    own        the most reports that any one board can have in them
-    reports    how many of honest boards they hold
-    holds      whom the histogram's holds against, or why there is none
+    Attributes:
+        report: The ε of one report, against everyone; the largest, if versions differ.
+        histogram: The ε of the histograms together, for one board, rounded up, with `delta`; None if none
+            holds.
+        delta: The δ that goes with it.
+        own: The largest number of reports that any one board can have in the histograms.
+        reports: The number of reports of honest boards in them.
+        holds: Whom the histogram's ε protects against, or why there is none.
     """
 
     report: float
@@ -67,11 +71,11 @@ class TwoEpsilons:
     holds: str = LIMITS
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {{"holds": "histogram_holds"}.get(name, name): value for name, value in vars(self).items()}
 
     def words(self, what: str = "the histogram") -> str:
-        """Return a sentence; what: the subject of the second ε."""
+        """Return a sentence; `what` is the subject of the second ε."""
         both = f"ε of a report: {self.report:g}. ε of {what}: {rounded_up(self.histogram)}"
         if self.histogram is None:
             return f"{both}: {self.holds}."
@@ -79,7 +83,7 @@ class TwoEpsilons:
 
 
 def both_words(once: TwoEpsilons, every_day: TwoEpsilons) -> str:
-    """Return the ε of a report, and of what is shown for two kinds of readers, in sentences."""
+    """Return the ε of a report, and of what is shown to two kinds of readers, in sentences."""
     head = f"ε of a report: {once.report:g}."
     ends = f"for someone who has seen every day: {rounded_up(every_day.histogram)}"
     if once.histogram is None:
@@ -94,9 +98,14 @@ def of_histograms(
     shuffling: Shuffling | None = None,
     none_holds: str = "",
 ) -> TwoEpsilons:
-    """Both ε of histograms that are seen together, each an experiment's with its number of reports, > 0.
+    """Return both ε of complete histograms that are seen together.
 
-    They are whole: no report is counted into them any more. none_holds: why no ε of them holds, if so.
+    Args:
+        parts: The experiment and the number of reports (above 0) of each histogram; no report may be counted
+            into them any more.
+        own: The largest number of reports that any one board can have in them.
+        shuffling: The parameters of the calculation.
+        none_holds: Why no ε of the histograms holds, or "".
     """
     how = shuffling or Shuffling()
     honest = [(e, max(1, math.floor(n * how.honest))) for e, n in parts]
@@ -108,10 +117,10 @@ def of_histograms(
 
 
 def of_selections(facts: Facts, *selections: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
-    """Return both ε of histograms that are seen side by side.
+    """Return both ε of selections' histograms, seen side by side.
 
-    Each selection's windows are summed, versions apart. A window may be in several of the sums: its reports
-    then count in each.
+    The windows of a selection are added up, its versions are not. A window may be in several of the
+    selections: its reports then count in each.
     """
     parts = [part for selection in selections for part in _added_up(facts, selection)]
     return _together(facts, parts, shuffling)
@@ -120,20 +129,27 @@ def of_selections(facts: Facts, *selections: Selection, shuffling: Shuffling | N
 def of_each_window(
     facts: Facts, selection: Selection, shuffling: Shuffling | None = None, by: str = ""
 ) -> Mapping[str, TwoEpsilons]:
-    """Both ε of each window of a selection, by itself; by: or of their sums, see periods.grouped()."""
+    """Return both ε of each window of a selection by itself.
+
+    Args:
+        facts: The contents of the store.
+        selection: The selection.
+        shuffling: The parameters of the calculation.
+        by: "day", "week" or "month" to add windows up by, or ""; see periods.grouped().
+    """
     groups = grouped(tuple(sorted(facts.selected(selection).counts)), by)
     added = {name: replace(selection, windows=windows) for name, windows in groups.items()}
     return {name: of_selections(facts, of, shuffling=shuffling) for name, of in added.items()}
 
 
 def of_windows(facts: Facts, selection: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
-    """Both ε of all windows of a selection, where each is seen."""
+    """Return both ε of a selection for someone who sees each of its windows."""
     return _together(facts, _all(_apart(facts, selection)), shuffling)
 
 
 @dataclass(frozen=True)
 class Overview:
-    """Both ε of a selection: its newest window's, all windows added up, and where each ended one is seen."""
+    """Both ε of a selection: of its newest window, of all windows added up, and of every ended one seen."""
 
     newest_window: str
     newest: TwoEpsilons
@@ -142,7 +158,7 @@ class Overview:
 
 
 def overview(facts: Facts, selection: Selection, shuffling: Shuffling | None = None) -> Overview:
-    """Both ε of what is shown of a selection in a line; there must be reports in it."""
+    """Return the overview of a selection, which must have reports."""
     apart = _apart(facts, selection)
     newest = max(apart)
     ended = {w: parts for w, parts in apart.items() if has_ended(w, facts.at)}
@@ -153,9 +169,14 @@ def overview(facts: Facts, selection: Selection, shuffling: Shuffling | None = N
 def beside(
     facts: Facts, trends: Answers, selection: Selection, shuffling: Shuffling | None = None, by: str = ""
 ) -> Answers:
-    """Trends with the ε of each window's histogram in its rows; none in those of a window that still runs.
+    """Return trends with the ε of its histogram in each row whose window has ended.
 
-    by: as of_each_window() takes it.
+    Args:
+        facts: The contents of the store.
+        trends: The trends.
+        selection: The selection that they are of.
+        shuffling: The parameters of the calculation.
+        by: As in of_each_window().
     """
     each = {w: one.histogram for w, one in of_each_window(facts, selection, shuffling, by).items()}
     note = f"\n{RUNNING}" if None in each.values() else ""
@@ -167,7 +188,7 @@ def beside(
     return Answers(map(with_epsilons, trends))
 
 
-_Part = tuple[Version, tuple[str, ...], int]  # a version's histogram: the windows in it, and its reports
+_Part = tuple[Version, tuple[str, ...], int]  # a version's histogram: its windows and number of reports
 
 
 def _added_up(facts: Facts, selection: Selection) -> list[_Part]:
@@ -178,7 +199,7 @@ def _added_up(facts: Facts, selection: Selection) -> list[_Part]:
 
 
 def _apart(facts: Facts, selection: Selection) -> dict[str, list[_Part]]:
-    """Each window's histograms, the oldest first."""
+    """Return each window's histograms, oldest first."""
     selected = facts.selected(selection)
     counts = selected.counts
     return {
@@ -192,7 +213,7 @@ def _all(apart: Mapping[str, list[_Part]]) -> list[_Part]:
 
 
 def _why_none(windows: set[str], at: datetime.datetime) -> str:
-    """Why histograms of these windows have no ε, or an empty text."""
+    """Return why histograms of these windows have no ε, or ""."""
     running = [window for window in windows if not has_ended(window, at)]
     if not running:
         return ""
@@ -201,19 +222,20 @@ def _why_none(windows: set[str], at: datetime.datetime) -> str:
 
 
 def _overlap(parts: Sequence[_Part], fleet: str) -> int:
-    """Return in how many of a fleet's histograms one report can be."""
+    """Return how many of a fleet's histograms one report can be in."""
     times = Counter((v.id, window) for v, windows, _ in parts if v.fleet == fleet for window in windows)
     return max(times.values(), default=1)
 
 
 def _together(facts: Facts, parts: Sequence[_Part], shuffling: Shuffling | None) -> TwoEpsilons:
     none_holds = _why_none({w for _, windows, _ in parts for w in windows}, facts.at)
-    # A board is in one fleet: in the histograms of one fleet its reports add up, in others' it has none.
+    # A board belongs to one fleet: its reports add up over that fleet's histograms only.
     epsilons: list[TwoEpsilons] = []
     for fleet in sorted({v.fleet for v, _, _ in parts}):
         mine = [(v, n) for v, _, n in parts if v.fleet == fleet]
         own = max(facts.own(v.fleet)[v.id] for v, _ in mine) * _overlap(parts, fleet)
         epsilons.append(of_histograms([(v.experiment, n) for v, n in mine], own, shuffling, none_holds))
-    # Each is the largest of all fleets: one with the larger ε of a report may have the better histogram.
+    # Take both maxima over the fleets: the one with the largest ε of a report may not have the largest ε of
+    # its histogram.
     worst = max(epsilons, key=lambda one: one.histogram or 0.0)
     return replace(worst, report=max(one.report for one in epsilons), own=max(one.own for one in epsilons))

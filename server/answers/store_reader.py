@@ -1,4 +1,4 @@
-"""A store, read and never written: its fleets, their experiments, and the estimates of those."""
+"""A store opened read-only: its fleets, their experiments, and the estimates of these."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from .second_epsilon import Shuffling, TwoEpsilons
 
 
 class StoreReader:
-    """A store by SQLAlchemy URL, such as sqlite:///hushmote.sqlite; made by hushmote.open().
+    """A store; made by hushmote.open() from an SQLAlchemy URL such as sqlite:///hushmote.sqlite.
 
-    A context manager; without `with` it closes itself when nothing refers to it any more. Raises StoreError
-    where there is no store, or it cannot be read.
+    It is a context manager. Without `with` it closes itself when nothing refers to it any more.
+
+    Raises:
+        StoreError: If there is no store, or it cannot be read.
     """
 
     def __init__(self, url: str) -> None:
@@ -32,7 +34,7 @@ class StoreReader:
         self._finalizer = weakref.finalize(self, self._store.close)
 
     def close(self) -> None:
-        """Close all connections; fleets and experiments that were taken from it end with it."""
+        """Close all connections; fleets and experiments taken from it cannot be used any more."""
         self._finalizer()
 
     def __enter__(self) -> StoreReader:
@@ -43,18 +45,29 @@ class StoreReader:
 
     @property
     def store(self) -> Store:
-        """The open store. Raises UsageError after close()."""
+        """The open store.
+
+        Raises:
+            UsageError: After close().
+        """
         if not self._finalizer.alive:
             raise UsageError(f"the store {self._store.where} is closed: ask before the end of its with block")
         return self._store
 
     @property
     def fleets(self) -> tuple[str, ...]:
-        """Names of the fleets, sorted."""
+        """The names of the fleets, sorted."""
         return tuple(self.store.fleets())
 
     def fleet(self, name: str | None = None) -> FleetReader:
-        """Return a fleet by its name, optional if there is only one. Raises UsageError for another."""
+        """Return a fleet.
+
+        Args:
+            name: The fleet's name, optional if there is only one.
+
+        Raises:
+            UsageError: If there is no such fleet.
+        """
         return FleetReader(self, choose_name("fleet", name, self.fleets, "in this store"))
 
     def __repr__(self) -> str:
@@ -63,20 +76,29 @@ class StoreReader:
 
 @dataclass(frozen=True, repr=False)
 class FleetReader:
-    """A fleet of a store; made by StoreReader.fleet(). name: of the fleet."""
+    """A fleet of a store; made by StoreReader.fleet().
+
+    Attributes:
+        name: The fleet's name.
+    """
 
     _reader: StoreReader
     name: str
 
     @property
     def experiments(self) -> tuple[str, ...]:
-        """Names of the experiments, sorted."""
+        """The names of the experiments, sorted."""
         return Facts(self._reader.store).names(self.name)
 
     def experiment(self, name: str | None = None, unit: str | None = None) -> ExperimentReader:
-        """Return an experiment by its name, optional if there is only one.
+        """Return an experiment.
 
-        unit: what readings are in, such as "°C"; left out, what the store says. UsageError for another name.
+        Args:
+            name: The experiment's name, optional if there is only one.
+            unit: The unit of readings, such as "°C"; by default the one in the store.
+
+        Raises:
+            UsageError: If there is no such experiment.
         """
         name = choose_name("experiment", name, self.experiments, f"in fleet {self.name}")
         return ExperimentReader(self._reader, self.name, name, unit)
@@ -89,7 +111,9 @@ class FleetReader:
 class ExperimentReader:
     """An experiment of a fleet; made by FleetReader.experiment().
 
-    fleet: its name. name: of the experiment.
+    Attributes:
+        fleet: The fleet's name.
+        name: The experiment's name.
     """
 
     _reader: StoreReader
@@ -99,17 +123,17 @@ class ExperimentReader:
 
     @property
     def unit(self) -> str:
-        """The unit of readings: as given, or as in the experiment's file; otherwise ""."""
+        """The unit of readings, as given or as in the experiment's file, or ""."""
         return self._selected.unit if self._unit is None else self._unit
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The windows with reports, oldest first: days such as 2026-11-21, hours 2026-11-21T14, or all."""
+        """The windows with reports, oldest first: days (2026-11-21), hours (2026-11-21T14), or "all"."""
         return tuple(self._selected.there)
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """Digests of the versions in hexadecimal digits, oldest first."""
+        """The digests of the versions in hexadecimal, oldest first."""
         return self._selected.digests
 
     @property
@@ -118,19 +142,26 @@ class ExperimentReader:
         return find(self._facts, Selection(self.name, self.fleet), unit=self._unit, series=True)
 
     def question(self, **options: Any) -> Question:
-        """Return a question about this experiment; options: other fields of Question. Raises UsageError."""
+        """Return a question about this experiment.
+
+        Args:
+            options: Other fields of Question.
+
+        Raises:
+            UsageError: If options do not exist or do not go together.
+        """
         fields: dict[str, Any] = {"experiment": self.name, "fleet": self.fleet, "unit": self._unit}
         return Question(**fields | options)
 
     def ask(self, **options: Any) -> Reply:
-        """Return all that `hushmote estimate` answers: tables, findings and both ε.
+        """Return everything that `hushmote estimate` answers: tables, findings and both ε.
 
         Args:
-            options: Those of the command by the names that Question has, such as ranges=["24:"], last="7d".
+            options: The command's options, named as the fields of Question: ranges=["24:"], last="7d".
 
         Raises:
-            UsageError: Options do not exist or do not go together, or no report came in a period.
-            EstimateError: A window has no reports, or there are fewer than 2 reports in all.
+            UsageError: If options do not exist or do not go together, or no report came in a period.
+            EstimateError: If a window has no reports, or there are fewer than 2 reports in all.
         """
         return ask(self._facts, self.question(**options))
 
@@ -145,11 +176,16 @@ class ExperimentReader:
     ) -> FleetEstimate:
         """Return the estimate over windows added up; by default over the newest 7 completed days.
 
-        windows: their names, or months and spans of days: "2026-11", "2026-11-01..2026-11-07". last: those of
-        the last "7d", "12h" or "2w" before today in their place, or "all" completed ones.
-        version: one version only, by its digest or how that begins; otherwise all are pooled, by weigh.
-        confidence: of the intervals, between 0 and 1. Raises UsageError for a version that is not there, and
-        EstimateError for a window without reports or fewer than 2 reports in all.
+        Args:
+            windows: Names of windows, or months and spans of days: "2026-11", "2026-11-01..2026-11-07".
+            last: Instead of windows, "7d", "12h" or "2w" before today, or "all" completed ones.
+            version: One version only, by the first digits of its digest; by default all are pooled.
+            weigh: The way to weigh versions against each other.
+            confidence: The confidence of the intervals, between 0 and 1.
+
+        Raises:
+            UsageError: If there is no such version.
+            EstimateError: If a window has no reports, or there are fewer than 2 reports in all.
         """
         question = self.question(
             windows=windows, last=last, version=version, weigh=weigh, confidence=confidence
@@ -169,11 +205,22 @@ class ExperimentReader:
         pair: PairQuestion = NO_QUESTION,
         by: str = "",
     ) -> Answers:
-        """Return trends of "mean", ranges, labels or quantiles: a row for each window, with a test.
+        """Return the trends of statistics: a row for each window, with the ε of its histogram, and a test.
 
-        windows: without any, all completed ones. by: "day", "week" or "month", which they are put together
-        by. Without statistics a number's mean, or the shares of the labels; pair: what of a pair. Each row
-        has the ε of its window's histogram; shuffling: what that is worked out with. Otherwise as estimate().
+        Args:
+            statistics: "mean", ranges or labels; if this and `quantiles` are empty, a number's mean or the
+                shares of the labels.
+            windows: As in estimate(); by default all completed ones.
+            version: As in estimate().
+            weigh: As in estimate().
+            confidence: As in estimate().
+            shuffling: The parameters for calculating the ε of a histogram.
+            quantiles: Quantiles of a number, between 0 and 1.
+            pair: The question about a pair.
+            by: "day", "week" or "month" to add windows up by, or "".
+
+        Raises:
+            HushmoteError: As estimate().
         """
         how: dict[str, Any] = {"weigh": weigh, "confidence": confidence, "quantiles": tuple(quantiles)}
         how |= {"of": pair.of, "given": pair.versus or pair.given or (), "joint": pair.joint}
@@ -192,21 +239,21 @@ class ExperimentReader:
         confidence: float = CONFIDENCE,
         quantiles: Sequence[float] = (),
     ) -> Answers:
-        """Compare the last days, hours or weeks before today with as long before.
+        """Compare the last days, hours or weeks before today with the period of the same length before them.
 
         Args:
             length: "7d", "12h" or "2w".
-            ranges: Ranges or labels; without any, those of the histogram.
-            version: As for estimate().
-            weigh: As for estimate().
-            confidence: As for estimate().
-            quantiles: Of a number, each between 0 and 1.
+            ranges: Ranges or labels; by default those of the histogram.
+            version: As in estimate().
+            weigh: As in estimate().
+            confidence: As in estimate().
+            quantiles: Quantiles of a number, between 0 and 1.
 
         Returns:
             The tables of FleetEstimate.change_since().
 
         Raises:
-            UsageError: If one of the two periods has no report, or `length` is another text.
+            UsageError: If one of the two periods has no report, or `length` is malformed.
         """
         how: dict[str, Any] = {"version": version, "weigh": weigh, "confidence": confidence}
         question = self.question(last=length, against=BEFORE, **how)
@@ -224,9 +271,15 @@ class ExperimentReader:
         shuffling: Shuffling | None = None,
         apart: bool = False,
     ) -> TwoEpsilons:
-        """ε of a report, and of the histogram over windows, as estimate() adds them up.
+        """Return the ε of a report, and of the histogram over windows as estimate() adds them up.
 
-        The latter holds against whoever sees histograms only. apart: for whom each window is seen by itself.
+        The latter protects only against someone who sees nothing but histograms.
+
+        Args:
+            windows: As in estimate().
+            version: As in estimate().
+            shuffling: The parameters for calculating the ε of a histogram.
+            apart: Whether the windows are seen one by one rather than added up.
         """
         facts = self._facts
         selection = self.question(windows=windows, version=version).resolve(facts).selection

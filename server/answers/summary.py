@@ -1,4 +1,4 @@
-"""Answers in three plain sentences: how private, how exact, what next."""
+"""Three plain sentences about answers: how private, how exact, what next."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from .second_epsilon import TwoEpsilons
 
 A = TypeVar("A", bound=AnswerRows)
 
-_NOISY = 0.25  # a half-width above this part of the largest share hides the others
+_NOISY = 0.25  # a half-width above this fraction of the largest share hides the others
 _OF_PAIRS = ("difference", "conditional", "marginal", "joint")
 _MOMENTS = ("mean", "standard deviation")  # shown by default, unlike quantiles
 
@@ -27,28 +27,38 @@ class Guide:
     next: str
 
     def words(self) -> str:
-        """Three lines."""
+        """Return the three sentences, a line each."""
         return f"How private: {self.private}\nHow exact: {self.exact}\nWhat next: {self.next}"
 
 
 def guide(answers: Sequence[AnswerRows], epsilons: TwoEpsilons, windows: int) -> Guide:
-    """Sentences on answers; windows: in how many the reports came, where more could be asked about them."""
+    """Return sentences about answers.
+
+    Args:
+        answers: The answers.
+        epsilons: Both ε of the answers.
+        windows: The number of windows with reports, if further questions could be asked about them, otherwise
+            1.
+    """
     return Guide(belief_of_all(epsilons.report, epsilons.own), exact(answers), _next(answers, windows))
 
 
 def half_width(answer: AnswerRows) -> float:
-    """Half the width of the table's middle interval, of moments the mean's; 0 where all hold everything."""
+    """Return half the width of the table's middle interval, or of the mean's interval for moments.
+
+    It is 0 if every interval is the whole range.
+    """
     rows = answer.rows[:1] if answer.kind == "moments" else answer.rows
     return median([row.half_width for row in rows if row.high > row.low] or [0.0])
 
 
 def is_noisy(answer: AnswerRows) -> bool:
-    """Return whether a table's rows are too many for its reports: noise hides all but the largest shares."""
+    """Return whether a table has so many rows that noise hides all but the largest shares."""
     return half_width(answer) > _NOISY * max(row.value for row in answer.rows)
 
 
 def answer_in_focus(answers: Sequence[A]) -> A:
-    """Return the table whose errors are described: a pair's difference or conditional, or the first."""
+    """Return the table to describe the errors of: a pair's difference or conditional, otherwise the first."""
     of_pairs = [one for kind in _OF_PAIRS[:2] for one in answers if one.kind == kind]
     return next(iter(of_pairs), answers[0])
 
@@ -71,7 +81,7 @@ def exact(answers: Sequence[AnswerRows]) -> str:
     shares = [a for a in telling if a.quantity == "share"]
     readings = [a for a in telling if a.quantity == "reading"]
     range_rows = [row for a in shares if a.kind == "ranges" for row in a.rows]
-    if range_rows:  # the widest one bounds all of them
+    if range_rows:  # the widest one bounds them all
         which = "the share that you asked for" if len(range_rows) == 1 else "each share that you asked for"
         parts.append((which, max(row.half_width for row in range_rows), None))
     elif shares and half_width(shares[0]):

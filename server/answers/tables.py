@@ -1,8 +1,8 @@
 """Tables for the terminal and for notebooks.
 
-They fit a terminal of at least LEAST_WIDTH columns and never cut a number. Where room is short, headings
-break first, then bars go, then labels are shortened and texts break. A table whose numbers need more room
-than that goes beyond the terminal's edge.
+They fit a terminal of at least LEAST_WIDTH columns and never cut a number. If room is short, headings break
+first, then bars are dropped, then labels are shortened and texts break. A table whose numbers need more room
+than that extends beyond the terminal's edge.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from .rows import AnswerRows, CandidateRow, CellRow, ChangeRow, DifferenceRow, P
 
 
 class PlainConsole(Console):
-    """A console on which text is text: no [markup], no :emoji:, and control characters as escapes."""
+    """A console that prints texts literally: no [markup], no :emoji:, and control characters escaped."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
-        if not self.width:  # COLUMNS=0; any other width may change while it runs
+        if not self.width:  # COLUMNS=0; any other width may change while the program runs
             self.width = 80
 
     def print(self, *objects: Any, crop: bool = False, **options: Any) -> None:
-        """Print whole lines, also those that are wider than the console."""
+        """Print whole lines, even if they are wider than the console."""
         super().print(*objects, crop=crop, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Return what rich prints for a text."""
+        """Return the text as rich prints it."""
         return super().render_str(visible(text), **options)
 
 
@@ -58,7 +58,7 @@ class Printable:
 
     def __str__(self) -> str:
         text = io.StringIO()
-        # Without force_jupyter rich would print into a notebook's cell by itself.
+        # Without force_jupyter=False, rich would print into a notebook's cell by itself.
         console = Console(file=text, width=80, color_system=None, highlight=False, force_jupyter=False)
         console.print(self, crop=False)
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
@@ -66,12 +66,12 @@ class Printable:
     __repr__ = __str__
 
 
-_GAP = 2  # columns of a terminal between two columns of a table
-_LEAST = 8  # what a shortened label or a broken text keeps
-_LONG_WORD = 20  # a longer word of a text may be broken
+_GAP = 2  # characters between two columns of a table
+_LEAST = 8  # fewest characters of a shortened label or a broken text
+_LONG_WORD = 20  # longer words of a text may be broken
 _WIDEST = 100_000
 LEAST_WIDTH = 60
-"""The narrowest terminal that tables are fitted to, in columns."""
+"""The width of the narrowest terminal that tables fit, in columns."""
 
 
 def plain(text: str) -> Text:
@@ -80,10 +80,11 @@ def plain(text: str) -> Text:
 
 
 class FittedTable(Table):
-    """A table whose texts are shown as they are, and which fits the console's width.
+    """A table that shows its texts literally and fits the console's width.
 
-    A right-justified column has numbers, which are never cut or broken. One with no_wrap has labels, which
-    are shortened with …; others have texts, which break at spaces. One with overflow="crop" has bars.
+    A right-justified column has numbers, which are never cut or broken. A column with no_wrap has labels,
+    which are shortened with …; others have texts, which break at spaces. A column with overflow="crop" has
+    bars.
     """
 
     def add_column(self, header: Any = "", *arguments: Any, **options: Any) -> None:
@@ -95,14 +96,14 @@ class FittedTable(Table):
         super().add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in cells), **options)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render it, fitted to the console's width."""
+        """Render the table, fitted to the console's width."""
         columns = [_Measured(console, column, self.show_header) for column in self.columns]
         fitted = _fitted(columns, max(options.max_width, LEAST_WIDTH))
         width = max(options.max_width, _total([width for _, width in fitted]))
         yield from self._plain(fitted).__rich_console__(console, options.update_width(width))
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """Return its natural width, and the least to which it can be fitted."""
+        """Return the table's natural width, and the smallest one to which it can be fitted."""
         columns = [_Measured(console, column, self.show_header) for column in self.columns]
         widest, least = (_total([getattr(c, name) for c in columns]) for name in ("natural", "least"))
         return Measurement(least, widest).with_maximum(options.max_width)
@@ -121,7 +122,7 @@ class FittedTable(Table):
             column = measured.column
             shortened = not measured.number and column.no_wrap
             header = column.header
-            # A heading breaks even if the cells below it are shortened.
+            # A heading breaks, even if the cells below it are shortened.
             if shortened and width and isinstance(header, Text):
                 header = Text("\n".join(textwrap.wrap(header.plain, width)))
             table.add_column(
@@ -138,7 +139,7 @@ class FittedTable(Table):
 
 
 class _Measured:
-    """A column with its widths: natural, with its heading broken, and the least that loses no number."""
+    """A column with its widths: natural, with a broken heading, and the smallest that cuts no number."""
 
     def __init__(self, console: Console, column: Column, header: bool) -> None:
         self.column = column
@@ -160,7 +161,6 @@ class _Measured:
 
 
 def _total(widths: Sequence[int]) -> int:
-    """Return the width of a table whose columns have these widths."""
     return sum(widths) + _GAP * max(0, len(widths) - 1)
 
 
@@ -176,14 +176,21 @@ def _fitted(columns: Sequence[_Measured], room: int) -> list[tuple[_Measured, in
         over = [i for i, column in enumerate(without_bars) if widths[i] > column.least]
         if not over:
             break
-        widths[max(over, key=lambda i: widths[i])] -= 1  # the widest label or text gives way first
+        widths[max(over, key=lambda i: widths[i])] -= 1  # the widest label or text is narrowed first
     return list(zip(without_bars, widths, strict=True))
 
 
 def table(
     title: str = "", headings: Iterable[str] = (), text_columns: Sequence[int] = (0,), *, header: bool = True
 ) -> FittedTable:
-    """Return an empty table in the project's style; text_columns: those of words, the others are numbers."""
+    """Return an empty table in the project's style.
+
+    Args:
+        title: The title.
+        headings: The headings of the columns.
+        text_columns: The indices of columns with words; all others have numbers.
+        header: Whether to show the headings.
+    """
     style = {"box": None, "pad_edge": False, "padding": (0, 1), "show_header": header}
     result = FittedTable(
         title=plain(title) if title else None, title_justify="left", title_style="bold", **style
@@ -236,7 +243,12 @@ TOO_FEW = "too few reports"
 
 
 def blocks(values: Sequence[float], low: float | None = None) -> str:
-    """Values as one line of blocks, from low, or the least of them, to the largest; empty without a value."""
+    """Return values as one line of blocks, or "" if there are none.
+
+    Args:
+        values: The values; the largest is a full block.
+        low: The value of the lowest block; by default the smallest value.
+    """
     least = min(values, default=0.0) if low is None else low
     most = max(values, default=0.0)
     if most <= least:
@@ -246,7 +258,7 @@ def blocks(values: Sequence[float], low: float | None = None) -> str:
 
 
 def over_time(table_of: AnswerRows) -> FittedTable:
-    """Return a trend with a line for each statistic: first value, course in blocks, last value."""
+    """Return a trend with a line for each statistic: first value, sparkline, last value."""
     number = _number(table_of)
     unit = " %" if table_of.quantity == "share" else f" {table_of.unit}".rstrip()
     result = table(table_of.heading)
@@ -265,7 +277,7 @@ def over_time(table_of: AnswerRows) -> FittedTable:
 
 
 def _bar(share: float, most: float) -> str:
-    """Return a horizontal bar in eighths of a cell."""
+    """Return a horizontal bar in eighths of a character."""
     eighths = max(0, round(share / most * _BAR_CELLS * 8)) if most > 1e-9 else 0
     full, rest = divmod(min(eighths, _BAR_CELLS * 8), 8)
     return "█" * full + ("" if rest == 0 else " ▏▎▍▌▋▊▉"[rest])
@@ -277,9 +289,10 @@ def _mark(row: Row) -> Text:
 
 @dataclass(frozen=True)
 class _Column:
-    """A heading, and what of a row stands below it: a number, which is never cut, or words.
+    """A heading, and how to get its cell from a row: a number, which is never cut, or words.
 
-    shortened: of words, whether they are cut where room is short; otherwise they go on in the next line.
+    Attributes:
+        shortened: Whether words are cut if room is short; otherwise they continue on the next line.
     """
 
     heading: str
@@ -332,7 +345,7 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     unit = "%" if share else table_of.unit
     number = _number(table_of)
     has_truth, level = any(row.truth is not None for row in table_of.rows), 1 - table_of.confidence
-    # A range of numbers is no label that may be shortened.
+    # A range of numbers must not be shortened like a label.
     words = all(row.upper is None for row in table_of.rows)
     columns = [_Column(_heading(table_of), lambda r: r.name, words, words and share)]
     if kind is TrendRow:
@@ -350,7 +363,7 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     def format_value(row: Row) -> str:
         if not table_of.tells(row):
             return "–"
-        # A spread of which nothing is known but an end above.
+        # A spread of which only an upper bound is known.
         at_most = not share and row.low == 0 < row.value and row.name == DEVIATION
         return f"at most {number(row.high)}" if at_most else number(row.value)
 
@@ -381,7 +394,7 @@ def _heading(table_of: AnswerRows) -> str:
 
 
 def _number(table_of: AnswerRows) -> Callable[[float], str]:
-    """Return a format of numbers, shares in percent, with the decimals of the narrowest interval shown."""
+    """Return a formatter of numbers, shares in percent, with the decimals of the narrowest interval shown."""
     scale = 100 if table_of.quantity == "share" else 1
     halves = [scale * row.half_width for row in table_of.telling().rows if row.high > row.low]
     places = decimals(0.0, 2 * min(halves, default=0.0))
@@ -395,12 +408,12 @@ def _p_value(p: float | None, level: float) -> Text:
 
 
 def answers(tables: Sequence[AnswerRows], draw: Callable[[AnswerRows], FittedTable] = answer) -> None:
-    """Print several answers' tables, as draw() makes them."""
+    """Print several answers' tables, each made by `draw`."""
     out.print(stacked(tables, draw))
 
 
 def stacked(tables: Sequence[AnswerRows], draw: Callable[[AnswerRows], FittedTable] = answer) -> Group:
-    """Several answers' tables, each with its note below it and an empty line between two."""
+    """Return several answers' tables, each with its note below it and an empty line between two."""
     parts: list[RenderableType] = []
     for number, one in enumerate(tables):
         parts += ["", draw(one)] if number else [draw(one)]

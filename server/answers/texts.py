@@ -1,4 +1,4 @@
-"""Tables of texts: those that are asked about, how they changed and went, and those that nobody listed."""
+"""Tables of texts: those that a question names, their changes and trends, and those that nobody listed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,17 +26,17 @@ LESS_SURE_CHANGE = (
     "and its p is too small more often: both miss a common text that hides in a listed one's slot."
 )
 MOST_SHOWN = 20
-"""Rows of a table, where nobody says how many."""
+"""The default number of rows of a table."""
 MOST_CANDIDATES = 1 << 20
 LONGEST = LONGEST_TEXT
-"""Bytes of a text that a board looks at."""
+"""The number of bytes of a text that a board reads."""
 MOST_TRENDS = 20
 MORE = "…"
-"""Behind a text that fills the last prefix, so that it may go on."""
-_NAMED = 3  # texts of one row that its name has
+"""Added to a text that fills the last prefix, so that it may go on."""
+_NAMED = 3  # texts that a row's name lists
 
 Truth = Mapping[str, float] | None
-"""The share of every text there is, where it is known."""
+"""The true share of every text, if a simulation knows it."""
 
 
 def row_name(texts: Sequence[str]) -> str:
@@ -47,7 +47,7 @@ def row_name(texts: Sequence[str]) -> str:
 
 
 def check_candidates(texts: Sequence[str]) -> None:
-    """Raise UsageError for too many texts, or for one that is longer than what boards look at."""
+    """Raise UsageError for too many texts, or for one longer than the bytes that boards read."""
     if len(texts) > MOST_CANDIDATES:
         text = f"{len(texts):,} candidates are too many: ask for at most {MOST_CANDIDATES:,} at once"
         raise UsageError(text)
@@ -72,10 +72,21 @@ def _shares(texts: Iterable[str], of: Sequence[Estimates]) -> list[CandidateShar
 def candidate_shares(
     estimates: Estimates, texts: Iterable[str], frame: Frame, truth: Truth = None, most: int = MOST_SHOWN
 ) -> Answer:
-    """Shares of texts, the largest first, and last that of all others; candidates of one slot are one row.
+    """Return the shares of texts, the largest first, and last that of all others.
 
-    most: rows that are shown. Raises NotAnswered for another experiment, UsageError as check_candidates(),
-    EstimateError where one is there twice, or where they fill the slots.
+    Candidates that share a slot are one row.
+
+    Args:
+        estimates: The estimates.
+        texts: The candidates.
+        frame: The fields shared by the tables of one question.
+        truth: The true shares of texts, if a simulation knows them.
+        most: The number of rows to show.
+
+    Raises:
+        NotAnswered: If the experiment is not about texts.
+        UsageError: As check_candidates().
+        EstimateError: If a candidate is listed twice, or the candidates fill all slots.
     """
     (shares,) = _shares(texts, [estimates])
     p_values = shares.p_values.tolist()
@@ -97,7 +108,7 @@ def _true(truth: Truth, texts: Sequence[str]) -> float | None:
 
 
 def _note(shares: CandidateShares, rows: Sequence[CandidateRow], confidence: float, most: int) -> str:
-    """Return notes on rows that are not shown, noise, collisions and texts that are not listed."""
+    """Return notes on hidden rows, noise, collisions and texts that are not listed."""
     count, hidden = len(rows), _not_shown(len(rows), most)
     notes = [hidden] if hidden else []
     above = sum(row.p_adjusted is not None and row.p_adjusted < 1 - confidence for row in rows)
@@ -122,7 +133,11 @@ def _missed(shares: CandidateShares) -> str:
 
 
 def share_together(estimates: Estimates, texts: Iterable[str], frame: Frame, truth: Truth = None) -> Answer:
-    """Return the share of devices with any of the texts, as one row. Errors as candidate_shares()."""
+    """Return the share of devices with any of the texts, as one row.
+
+    Raises:
+        HushmoteError: As candidate_shares().
+    """
     (shares,) = _shares(texts, [estimates])
     own, others = shares.candidates.texts, shares.others
     low, high = others.interval(frame.confidence)
@@ -132,7 +147,11 @@ def share_together(estimates: Estimates, texts: Iterable[str], frame: Frame, tru
 
 
 def changed_candidates(before: Estimates, after: Estimates, texts: Iterable[str], frame: Frame) -> Answer:
-    """Return changes of texts' shares, the most certain first, and of all others. See candidate_shares()."""
+    """Return changes of the shares of texts, the most certain first, and of all others.
+
+    Raises:
+        HushmoteError: As candidate_shares().
+    """
     old, new = _shares(texts, [before, after])
     rows: list[ChangeRow] = []
     for row, members in enumerate([*new.candidates.members, ()]):
@@ -147,9 +166,11 @@ def changed_candidates(before: Estimates, after: Estimates, texts: Iterable[str]
 
 
 def candidates_over_time(windows: Mapping[str, Estimates], texts: Iterable[str], frame: Frame) -> Answer:
-    """Shares of texts in each window.
+    """Return the shares of texts in each window.
 
-    Errors as candidate_shares(), for fewer than two windows, and for more than MOST_TRENDS texts.
+    Raises:
+        UsageError: As candidate_shares(), or if there are more than MOST_TRENDS texts.
+        EstimateError: As candidate_shares(), or if there are fewer than two windows.
     """
     texts = list(texts)
     if len(texts) > MOST_TRENDS:
@@ -162,11 +183,17 @@ def candidates_over_time(windows: Mapping[str, Estimates], texts: Iterable[str],
 
 
 def discovered(estimates: Estimates, alphabet: str | None, frame: Frame, truth: Truth = None) -> Answer:
-    """Return texts that nobody listed, the largest share first, and a note on those that were missed.
+    """Return texts that nobody listed, the largest share first, with a note on those that were missed.
 
-    alphabet: what texts are made of, see estimate.alphabet.characters(); printable ASCII if None. Raises
-    NotAnswered for an experiment of another mechanism, EstimateError for several versions at once and for an
-    alphabet or reports that do not do.
+    Args:
+        estimates: The estimates.
+        alphabet: The characters of the texts, as for estimate.alphabet.characters(); printable ASCII if None.
+        frame: The fields shared by the tables of one question.
+        truth: The true shares of texts, if a simulation knows them.
+
+    Raises:
+        NotAnswered: If the experiment has another mechanism.
+        EstimateError: If there are several versions, or the alphabet or the reports do not suffice.
     """
     require(estimates.versions, "discovery")
     if not isinstance(estimates, Estimate):
@@ -187,7 +214,7 @@ def discovered(estimates: Estimates, alphabet: str | None, frame: Frame, truth: 
 def _true_of(found_text: FoundText, truth: Truth, experiment: Experiment) -> float | None:
     if truth is None:
         return None
-    if experiment.type != "text":  # a custom type decides which texts are equal
+    if experiment.type != "text":  # a custom type decides itself which texts are equal
         index = experiment.bucket(found_text.text)
         return sum(share for text, share in truth.items() if experiment.bucket(text) == index)
     if found_text.whole:
@@ -196,7 +223,7 @@ def _true_of(found_text: FoundText, truth: Truth, experiment: Experiment) -> flo
 
 
 def _found_note(discovery: Discovery) -> str:
-    """Return a note on the limits of the list, and on the chance that nobody sent a text in it."""
+    """Return a note on the limits of the list, and on the probability that nobody sent a text in it."""
     from_share = f"found about 9 times in 10 from a share of {100 * discovery.least:.2g} % on."
     hidden = ""
     if discovery.hidden:

@@ -1,4 +1,4 @@
-"""Which windows have ended, so that no report is counted into them any more, and which are to be erased."""
+"""Which windows have ended, so that no more reports are counted into them, and which are to be erased."""
 
 import datetime
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..wire.limits import kept_hours
 
 SETTLED = datetime.timedelta(minutes=2)
-"""After its end: batches begun in it are committed, and the clocks of several aggregators have got there."""
+"""The time after a window's end until its batches are committed and all aggregators' clocks are past it."""
 
 
 _OVERDUE = datetime.timedelta(hours=1)  # an aggregator erases a window within an hour of its time
@@ -15,9 +15,12 @@ _OVERDUE = datetime.timedelta(hours=1)  # an aggregator erases a window within a
 
 @dataclass(frozen=True)
 class Due:
-    """Windows that are erased by age: the next one and its time, UTC, and those whose time is over.
+    """The windows to erase because of their age.
 
-    window: "" if nothing is left to be erased later; then time is None. overdue: oldest first.
+    Attributes:
+        window: The next window to erase later, or "" if there is none.
+        time: When it is to be erased, UTC, or None.
+        overdue: The windows that should have been erased, oldest first.
     """
 
     window: str
@@ -29,7 +32,13 @@ NOTHING_DUE = Due("", None, ())
 
 
 def due(windows: Iterable[str], keep: str, at: datetime.datetime) -> Due:
-    """Return what is to be erased of windows with reports; keep: as kept_hours() reads it."""
+    """Return which of the windows with reports are to be erased.
+
+    Args:
+        windows: The windows with reports.
+        keep: How long windows are kept, as a text that kept_hours() reads.
+        at: The present time, UTC.
+    """
     hours = kept_hours(keep)
     if hours is None:
         return NOTHING_DUE
@@ -40,7 +49,7 @@ def due(windows: Iterable[str], keep: str, at: datetime.datetime) -> Due:
 
 
 def end_of(window: str) -> datetime.datetime | None:
-    """When a window ends, UTC; None for "all", which has no end, and for a text that names no window."""
+    """Return when a window ends, in UTC, or None for "all" and for a text that does not name a window."""
     form, length = ("%Y-%m-%dT%H", {"hours": 1}) if "T" in window else ("%Y-%m-%d", {"days": 1})
     try:
         start = datetime.datetime.strptime(window, form).replace(tzinfo=datetime.UTC)
@@ -50,6 +59,6 @@ def end_of(window: str) -> datetime.datetime | None:
 
 
 def has_ended(window: str, at: datetime.datetime) -> bool:
-    """Return whether a window had ended at a time, UTC, and was settled."""
+    """Return whether a window had ended and was settled at a time, in UTC."""
     end = end_of(window)
     return end is not None and end + SETTLED <= at

@@ -16,7 +16,7 @@ _NOT_STATUS = "not what client.status() returns"
 
 
 class StatusRefused(HushmoteError):
-    """A text is not the output of client.status(); the message says what would be right."""
+    """Raised if a text is not the output of client.status(); the message says what would be right."""
 
 
 class _Status(BaseModel):
@@ -24,7 +24,16 @@ class _Status(BaseModel):
 
 
 class BoardLine(_Status):
-    """One experiment on a board: reports sent so far, left, and ε in micro-nats (None: not enrolled)."""
+    """One experiment on a board.
+
+    Attributes:
+        name: The experiment's name.
+        state: Whether it reports, has spent its budget, is refused, or is absent.
+        made: The number of reports made so far.
+        left: The number of reports left, or None if it is not known.
+        epsilon: ε of a report, in micro-nats, or None if the board is not enrolled.
+        reason: Why the board refuses it, or None.
+    """
 
     name: str
     state: Literal["reporting", "spent", "refused", "absent"]
@@ -34,12 +43,21 @@ class BoardLine(_Status):
     reason: str | None = None
 
     def days(self, per_day: float) -> float | None:
-        """Return the days until it is silent at per_day reports a day, > 0; None if `left` is unknown."""
+        """Return the days until it is silent at `per_day` (> 0) reports a day; None if `left` is None."""
         return None if self.left is None else self.left / per_day
 
 
 class BoardStatus(_Status):
-    """A board's ledger. sum: Σε in micro-nats, squares: Σε² in micro-nats squared, of its whole lifetime."""
+    """A board's ledger.
+
+    Attributes:
+        locked: Why the ledger is locked, or None.
+        consent: The board's consent, or None if nobody has been asked.
+        pending: The number of reports that wait to be sent.
+        sum: Σε of the whole lifetime, in micro-nats.
+        squares: Σε² of the whole lifetime, in micro-nats squared.
+        experiments: The experiments.
+    """
 
     locked: str | None
     consent: bool | None
@@ -49,7 +67,7 @@ class BoardStatus(_Status):
     experiments: Annotated[tuple[BoardLine, ...], Field(strict=False)]
 
     def lifetime_use(self, policy: Policy) -> dict[str, Any]:
-        """Return how much of a policy's lifetime budget is used, and whether it is spent."""
+        """Return how much of a policy's lifetime budget is used, and whether all of it is spent."""
         reports_left = [
             policy.remaining_reports(e.epsilon, self.sum, self.squares) for e in self.experiments if e.epsilon
         ]
@@ -65,7 +83,8 @@ class BoardStatus(_Status):
 def parse(text: str) -> BoardStatus:
     """Return the status in a text: JSON, or the dict as Python prints it, alone or on the last line.
 
-    Raises StatusRefused.
+    Raises:
+        StatusRefused: If the text is neither.
     """
     fields = _fields(text)
     try:

@@ -1,9 +1,9 @@
-"""Forecasts of how long devices' budgets last, if they report with chance 1/every until nothing is left.
+"""Forecasts of how long devices' budgets last, if they report with probability 1/every until nothing is left.
 
-While a device has budget, it makes a report at each call with chance 1/every, so after m calls it has made
-Binomial(m, 1/every) reports, limited by its budget: `Forecast`, exact. If several experiments share a
-policy's lifetime budget, devices are simulated: `SharedForecast`. Pure functions of counts; no clock, no
-store.
+While a device has budget, it makes a report at each call with probability 1/every, so after m calls it has
+made Binomial(m, 1/every) reports, limited by its budget: `Forecast`, exact. If several experiments share a
+policy's lifetime budget, devices are simulated: `SharedForecast`. All are pure functions of counts and use
+neither a clock nor a store.
 """
 
 import datetime
@@ -28,8 +28,10 @@ _SAMPLE_SIZE = 4_000
 class Forecast:
     """A forecast for devices that have some reports left.
 
-    devices_by_reports: reports left -> devices, None for devices without a limit. every: calls to report()
-    for one report on average. per_day: reports a day of one device with budget left, > 0.
+    Attributes:
+        devices_by_reports: The number of devices by reports left, which is None for devices without a limit.
+        every: The mean number of calls to report() for one report.
+        per_day: The reports a day of one device with budget left, above 0.
     """
 
     devices_by_reports: Mapping[int | None, int]
@@ -38,20 +40,20 @@ class Forecast:
 
     @property
     def boards(self) -> int:
-        """Number of boards."""
+        """The number of boards."""
         return sum(self.devices_by_reports.values())
 
     def able(self, days: np.ndarray) -> np.ndarray:
-        """Return the expected share of devices that can still report after the days, same shape; 0 to 1."""
+        """Return the expected share of devices that can still report after some days, shaped as `days`."""
         calls = np.floor(np.asarray(days, float) * self.per_day * self.every + 1e-9)
         return self._able(calls.astype(np.int64))
 
     def reports_a_day(self, days: np.ndarray) -> np.ndarray:
-        """Return the expected reports a day of all boards after the days, same shape."""
+        """Return the expected reports a day of all boards after some days, shaped as `days`."""
         return self.able(days) * self.boards * self.per_day
 
     def days_until(self, share: float) -> float | None:
-        """Return the days until at most this share of the devices can still report; None if never."""
+        """Return the days until at most this share of the devices can still report, or None if never."""
         if not self.boards:
             return None
         if float(self._able(np.array([0]))[0]) <= share:
@@ -60,7 +62,7 @@ class Forecast:
         return None if calls > _MOST_CALLS else calls / (self.every * self.per_day)
 
     def _able(self, calls: np.ndarray) -> np.ndarray:
-        """Return P[Binomial(calls, 1/every) < reports left], the mean over boards."""
+        """Return P[Binomial(calls, 1/every) < reports left], averaged over the boards."""
         able = np.zeros(calls.shape)
         for reports_left, boards in self.devices_by_reports.items():
             if reports_left is None:
@@ -74,8 +76,12 @@ class Forecast:
 class SharedForecast:
     """A forecast for one of several experiments that share a lifetime budget, from simulated devices.
 
-    silent_after: days until each simulated device can no longer report to it, ascending. boards: of the
-    fleet. per_day: reports a day of one device with budget left. A share has a standard error of 0.8 points.
+    A share has a standard error of 0.8 points.
+
+    Attributes:
+        silent_after: The days until each simulated device can no longer report to it, ascending.
+        boards: The number of boards of the fleet.
+        per_day: The reports a day of one device with budget left.
     """
 
     silent_after: np.ndarray
@@ -83,16 +89,16 @@ class SharedForecast:
     per_day: float
 
     def able(self, days: np.ndarray) -> np.ndarray:
-        """Return the share of devices that can still report after the days, same shape; 0 to 1."""
+        """Return the share of devices that can still report after some days, 0 to 1, shaped as `days`."""
         silent_count = np.searchsorted(self.silent_after, np.asarray(days, float), side="right")
         return 1 - silent_count / len(self.silent_after)
 
     def reports_a_day(self, days: np.ndarray) -> np.ndarray:
-        """Return the expected reports a day of all boards after the days, same shape."""
+        """Return the expected reports a day of all boards after some days, shaped as `days`."""
         return self.able(days) * self.boards * self.per_day
 
     def days_until(self, share: float) -> float | None:
-        """Return the days until at most this share of the devices can still report; None if never."""
+        """Return the days until at most this share of the devices can still report, or None if never."""
         silent_count = math.ceil(len(self.silent_after) * (1 - share) - 1e-9)
         days = float(self.silent_after[silent_count - 1]) if silent_count else 0.0
         return days if math.isfinite(days) else None
@@ -100,7 +106,13 @@ class SharedForecast:
 
 @dataclass(frozen=True)
 class ReportRate:
-    """One of several experiments of a board: ε in micro-nats, every, reports a day while budget is left."""
+    """One of several experiments of a board.
+
+    Attributes:
+        epsilon: ε of a report, in micro-nats.
+        every: The mean number of calls to report() for one report.
+        per_day: The reports a day while budget is left.
+    """
 
     epsilon: int
     every: int
@@ -115,9 +127,15 @@ def draw_forecasts(
 ) -> list[SharedForecast]:
     """Simulate 4,000 boards until they are silent or have made 20,000 reports.
 
-    life: the caps of Σε and Σε², micro-nats and their squares; a report is made while either holds. starts:
-    for each kind of board the reports left in each experiment's own budget (None: any), and the board's Σε
-    and Σε²; weights: how many boards of that kind there are. The random draws are always the same.
+    The random draws are always the same.
+
+    Args:
+        rates: The experiments.
+        life: The caps of Σε and Σε², in micro-nats and micro-nats squared; a report is made while either
+            holds.
+        starts: For each kind of board, the reports left in each experiment's own budget (None for any
+            number), and the board's Σε and Σε².
+        weights: The number of boards of each kind.
     """
     rng = np.random.default_rng(0)
     kinds = rng.choice(len(starts), _SAMPLE_SIZE, p=np.array(weights) / sum(weights))
@@ -155,7 +173,9 @@ def draw_forecasts(
 def daily(windows: Mapping[str, int], today: datetime.date) -> dict[datetime.date, int]:
     """Return reports per full UTC day, from a version's first window to yesterday; days without any are 0.
 
-    windows: 2026-11-21 or 2026-11-21T14 -> reports. A window without a day ("all") is ignored.
+    Args:
+        windows: The number of reports by window: 2026-11-21 or 2026-11-21T14. "all" is ignored.
+        today: The present day, UTC.
     """
     days: dict[datetime.date, int] = {}
     for window, count in windows.items():
@@ -171,6 +191,6 @@ def daily(windows: Mapping[str, int], today: datetime.date) -> dict[datetime.dat
 
 
 def rate(days: Mapping[datetime.date, int], last: int) -> float | None:
-    """Return the mean reports a day over the `last` last full days, or all there are; None if none."""
+    """Return the mean reports a day over the `last` last full days, or all of them; None without any."""
     counts = [days[day] for day in sorted(days)][-last:]
     return sum(counts) / len(counts) if counts else None

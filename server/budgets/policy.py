@@ -1,7 +1,7 @@
-"""The firmware's POLICY: a device's limits for its whole lifetime, whatever a server asks.
+"""The firmware's POLICY: a device's limits for its whole lifetime, whatever a server requests.
 
-`policy_for` derives one from a total (ε, δ); `policy_statement` formats it as Python, `write` puts it into a
-firmware's file; `read` reads it from there.
+`policy_for` derives one from a total (ε, δ), `policy_statement` formats it as Python, `write` puts it into a
+firmware's file, and `read` reads it from there.
 """
 
 import ast
@@ -27,24 +27,31 @@ STARTED = "The policy lets devices be started over the network."
 """The note on a policy whose consent_from is "network"."""
 
 _NAME = "POLICY"
-_UNKNOWN = object()  # of a constant that a firmware's file does not have
+_UNKNOWN = object()  # value of a constant that a firmware's file does not have
 _MOST_EXPERIMENTS = 64  # capacity of a board's ledger
 _EXAMPLES = (1_000_000, 500_000, 100_000)  # micro-nats
 
 
 class PolicyError(HushmoteError):
-    """No device would accept the policy, or a file has none; the message says what would be right."""
+    """Raised if no device would accept a policy, or a file has none; the message says what would be right."""
 
 
 @dataclass(frozen=True)
 class Policy:
     """The policy of an `ldp_client.Client`.
 
-    sum: micro-nats, squares: micro-nats squared; reports continue while the lifetime's Σε <= sum or
-    Σε² <= squares. epsilon: micro-nats, the limit for one report. rules, experiments: those that the device
-    accepts. ask: "each" for consent to each experiment, "once" for one consent to all. consent_from:
-    "network" if messages from the network may start a board, "board" if only someone at the board can.
-    Raises PolicyError if a device would not accept it, or could never report under it.
+    Attributes:
+        sum: The limit of the lifetime's Σε, in micro-nats; reports continue while it or `squares` holds.
+        squares: The limit of the lifetime's Σε², in micro-nats squared.
+        epsilon: The limit for one report, in micro-nats.
+        rules: The budget rules that the device accepts.
+        experiments: The experiments that the device accepts.
+        ask: "each" for consent to each experiment, "once" for one consent to all.
+        consent_from: "network" if messages from the network may start a board, "board" if only someone at the
+            board can.
+
+    Raises:
+        PolicyError: If a device would not accept it, or could never report under it.
     """
 
     sum: int
@@ -59,9 +66,12 @@ class Policy:
         _check(self)
 
     def remaining_reports(self, epsilon: int, total: int = 0, squares: int = 0) -> int:
-        """Return how many reports of epsilon micro-nats remain after Σε = total and Σε² = squares.
+        """Return how many reports of the same ε remain.
 
-        Micro-nats and micro-nats squared, as in a board's status().
+        Args:
+            epsilon: ε of a report, in micro-nats.
+            total: Σε so far, in micro-nats, as in a board's status().
+            squares: Σε² so far, in micro-nats squared, likewise.
         """
         if epsilon > self.epsilon:
             return 0
@@ -77,7 +87,7 @@ def _check(policy: Policy) -> None:
         value: object = getattr(policy, name)
         if type(value) is not int or not low <= value <= high:
             raise PolicyError(f"policy: {name} must be an integer from {low} to {high}")
-    for name in ("rules", "experiments"):  # in the str ("bath"), a forgotten comma, a board would find "at"
+    for name in ("rules", "experiments"):  # a board would find "at" in the str ("bath")
         value = getattr(policy, name)
         if not isinstance(value, tuple):
             raise PolicyError(f"policy: {name} must be a tuple of str")
@@ -103,10 +113,18 @@ def policy_for(
 ) -> Policy:
     """Return the policy under which all reports of a board's lifetime are (total, delta)-LDP.
 
-    total: nats, > 0. delta: in [0, 1); with 0 only the sum counts, and the reports are total-LDP.
-    most_epsilon: micro-nats. Privacy: `accounting.Filter`, which defines the two caps. Raises AccountingError
-    if total or delta is out of range, PolicyError if a board would not accept the policy or could never
-    report under it.
+    Privacy: `accounting.Filter` defines the two caps.
+
+    Args:
+        total: ε of all reports together, in nats, above 0.
+        delta: δ, in [0, 1); with 0 only the sum counts, and the reports are total-LDP.
+        experiments: The experiments that boards accept.
+        most_epsilon: The limit for one report, in micro-nats.
+        rules: The budget rules that boards accept.
+
+    Raises:
+        AccountingError: If total or delta is out of range.
+        PolicyError: If a board would not accept the policy or could never report under it.
     """
     caps = Filter(total, delta)
     if caps.remaining_reports(ldp_client.EPSILON_MIN) < 1:
@@ -132,9 +150,13 @@ def guarantee(total: float, delta: float) -> Guarantee:
 
 
 def guarantee_of(policy: Policy, delta: float = USUAL_DELTA) -> Guarantee:
-    """Return the guarantee for all reports of a device; delta: in (0, 1), only used with squares.
+    """Return the guarantee for all reports of a device.
 
-    The least total in thousandths of a nat whose caps are no smaller than the policy's.
+    It is the smallest total, in thousandths of a nat, whose caps are not smaller than the policy's.
+
+    Args:
+        policy: The policy.
+        delta: δ, above 0 and below 1, used only if the policy limits squares.
     """
     if not policy.squares:
         return Filter(max(policy.sum, 1) / MICRO).guarantee()
@@ -149,7 +171,7 @@ def guarantee_of(policy: Policy, delta: float = USUAL_DELTA) -> Guarantee:
 
 
 def examples(policy: Policy) -> dict[int, int]:
-    """Return micro-nats of a report -> how many such reports a lifetime allows, for a few examples."""
+    """Return how many reports a lifetime allows, for a few example ε in micro-nats."""
     return {
         e: policy.remaining_reports(e)
         for e in sorted({policy.epsilon, *_EXAMPLES}, reverse=True)
@@ -158,7 +180,7 @@ def examples(policy: Policy) -> dict[int, int]:
 
 
 def policy_statement(policy: Policy, comment: Iterable[str] = ()) -> str:
-    """Return the Python statement for a firmware's file, below comment lines; it ends with a newline."""
+    """Return the Python statement for a firmware's file, below comment lines, with a newline at its end."""
     lines = [f"# {line}" for line in comment]
     lines.append(f"{_NAME} = {{")
     for field in fields(policy):
@@ -179,9 +201,10 @@ def replace_policy(text: str, statement: str) -> str:
 
 
 def write(path: Path, statement: str, experiments: Iterable[str]) -> list[str]:
-    """Replace the POLICY in a firmware's file and return the experiments that its READINGS lacks.
+    """Replace the POLICY in a firmware's file, and return the experiments that its READINGS lacks.
 
-    Raises PolicyError if the file has no POLICY, or cannot be read or written.
+    Raises:
+        PolicyError: If the file has no POLICY, or cannot be read or written.
     """
     text = read_text(path)
     try:
@@ -203,7 +226,10 @@ def write(path: Path, statement: str, experiments: Iterable[str]) -> list[str]:
 def read(path: Path) -> Policy:
     """Return the policy in a firmware's Python file or in a JSON file; `budget policy` prints both.
 
-    JSON may also be the policy's fields alone. Raises PolicyError.
+    The JSON may also consist of the policy's fields alone.
+
+    Raises:
+        PolicyError: If there is no valid policy.
     """
     text = read_text(path)
     try:
@@ -223,32 +249,34 @@ def read(path: Path) -> Policy:
 
 
 def has_pin(path: Path, name: str) -> bool | None:
-    """Return whether a firmware's file sets a name, such as BUTTON, to a pin; None if it does not say.
+    """Return whether a firmware's file sets a name, such as BUTTON, to a pin, or None if it does not say.
 
-    Raises PolicyError if the file cannot be read.
+    Raises:
+        PolicyError: If the file cannot be read.
     """
     constant = _constant(path, name)
     return None if constant is _UNKNOWN else constant not in (None, False)
 
 
 def text_in(path: Path, name: str) -> str:
-    """Return the text that a firmware's file gives a name, such as ID_AT; empty if it gives none.
+    """Return the text that a firmware's file gives a name, such as ID_AT, or "".
 
-    Raises PolicyError if the file cannot be read.
+    Raises:
+        PolicyError: If the file cannot be read.
     """
     constant = _constant(path, name)
     return constant if isinstance(constant, str) else ""
 
 
 def is_application(path: Path) -> bool:
-    """Return whether a file is a firmware's application, and not its POLICY and other constants alone."""
+    """Return whether a file is a firmware's application, not just its POLICY and other constants."""
     if path.suffix != ".py":
         return False
     return any(not isinstance(node, ast.Assign | ast.Expr) for node in ast.parse(read_text(path)).body)
 
 
 def _constant(path: Path, name: str) -> object:
-    """Return a firmware's constant: beside "policy" in JSON, or of its Python; else _UNKNOWN."""
+    """Return a firmware's constant, beside "policy" in JSON or from its Python, or _UNKNOWN."""
     if path.suffix == ".json":
         values = json.loads(read_text(path))
         return values.get(name, _UNKNOWN) if "policy" in values else _UNKNOWN
@@ -259,7 +287,11 @@ def _constant(path: Path, name: str) -> object:
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text; raises PolicyError if it cannot be read."""
+    """Return a file's text.
+
+    Raises:
+        PolicyError: If it cannot be read.
+    """
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:

@@ -1,7 +1,7 @@
 """The reports that a fleet's devices have left of each budget, computed from the reports that arrived.
 
 The store records the accepted report numbers of each device. Numbers have no gaps, so the highest one is the
-number of reports made by then; the device's own ledger may be further. If versions of an experiment had
+number of reports made by then; the device's own ledger may have more. If versions of an experiment had
 several ε, each report counts as the most expensive one. So at least this much is left, except for reports
 that have not arrived, and for devices that pinned a cap below the present one.
 """
@@ -31,8 +31,13 @@ _NEVER_DAYS = 365.0  # range of a picture if no budget is ever used up
 class BudgetLine:
     """One experiment of a fleet: its newest version, and the possible costs of a device's reports.
 
-    state: "current", "withdrawn", "expired" or, with a policy, "refused". dearest, cheapest: micro-nats of a
-    report over all versions that have any. days: reports on each full day.
+    Attributes:
+        experiment: The newest version.
+        state: "current", "withdrawn", "expired" or, with a policy, "refused".
+        dearest: The largest ε of a report, in micro-nats, over all versions that have reports.
+        cheapest: The smallest ε of a report, likewise.
+        accepted: The number of accepted reports.
+        days: The number of reports on each full day.
     """
 
     experiment: Experiment
@@ -57,11 +62,18 @@ class BudgetLine:
 class Remaining:
     """The reports that a fleet has left for one experiment.
 
-    boards: of the fleet, including those that have not reported yet if their number is known; silent: those
-    with nothing left. holds: reports that a new board's budget and policy allow; total_left: those of all
-    boards together (None for both: unbounded). left_counts: reports left -> boards. per_day: reports of the
-    fleet a day. half, dry: the days when half of the boards, and all but 5%, will be silent; None if the rate
-    is unknown or it never happens. forecast: None likewise.
+    Attributes:
+        budget: The experiment.
+        boards: The number of boards, including those that have not reported yet if their number is known.
+        silent: The number of boards with nothing left.
+        holds: The reports that a new board's budget and policy allow, or None if they are unbounded.
+        total_left: The reports that all boards together have left, or None if they are unbounded.
+        per_day: The reports of the fleet a day, or None if the rate is unknown.
+        left_counts: The number of boards by reports left.
+        forecast: The forecast, or None if the rate is unknown.
+        half: The day when half of the boards will be silent, or None if the rate is unknown or that never
+            happens.
+        dry: The day when all but 5% of the boards will be silent, or None likewise.
     """
 
     budget: BudgetLine
@@ -77,7 +89,7 @@ class Remaining:
 
     @property
     def able_share(self) -> float | None:
-        """The share of devices that can still report, 0 to 1; None if asked only once, or without end."""
+        """The share of devices that can still report; None if each is asked only once, or without a limit."""
         if self.budget.state != "current" or self.holds in (None, 1) or not self.boards:
             return None
         return 1 - self.silent / self.boards
@@ -107,7 +119,7 @@ class Remaining:
 
 @dataclass(frozen=True)
 class FleetLedger:
-    """A fleet's budgets, how many devices made how many reports of each, and the policy if known."""
+    """A fleet's budgets, how many devices made how many reports of each, and the policy if it is known."""
 
     fleet: str
     budgets: tuple[BudgetLine, ...]
@@ -125,7 +137,7 @@ class FleetLedger:
         return tuple(y if x is None else min(x, y) for x, y in zip(own, life, strict=True))
 
     def lines(self, today: datetime.date, last_days: int = 7) -> list[Remaining]:
-        """Return one line for each experiment; the rate is the mean of the last last_days full days."""
+        """Return one line for each experiment; the rate is the mean over the last `last_days` full days."""
         left_counts: list[Counter[int | None]] = [Counter() for _ in self.budgets]
         for profile, boards in self.profiles.items():
             for counts, n in zip(left_counts, self.remaining_reports(profile), strict=True):
@@ -158,7 +170,7 @@ class FleetLedger:
     def _forecasts(
         self, each: Sequence[float], left_counts: Sequence[Mapping[int | None, int]]
     ) -> list[Forecast | SharedForecast | None]:
-        """Return a forecast for each experiment, from the daily reports of a board; None without reports."""
+        """Return a forecast for each experiment from a board's daily reports, or None without reports."""
         if self.policy is not None and sum(rate > 0 for rate in each) > 1:
             experiments = [b.experiment for b in self.budgets]
             report_rates = [ReportRate(e.epsilon, e.every, r) for e, r in zip(experiments, each, strict=True)]
@@ -192,10 +204,18 @@ def read(
 ) -> FleetLedger:
     """Return a fleet's ledger from the store.
 
-    policy: of the boards' firmware, None if it is not known. boards: how many are in the field; those that
-    have not reported have their whole budget. devices: ids whose own numbers are requested.
-    Raises StoreError, also VersionRefused for a fleet that does not exist, and UsageError if more than
-    `boards` have reported.
+    Args:
+        store: The store.
+        fleet: The fleet's name.
+        today: The present day, UTC.
+        policy: The policy of the boards' firmware, or None if it is not known.
+        boards: How many boards are in the field; those that have not reported have their whole budget.
+        devices: The ids whose own numbers are requested.
+
+    Raises:
+        VersionRefused: If there is no such fleet.
+        StoreError: If the database fails.
+        UsageError: If more than `boards` have reported.
     """
     if fleet not in store.fleets():
         raise VersionRefused(f"no fleet {fleet} in {store.where}")
@@ -223,10 +243,10 @@ def read(
 
 
 def shown_days(lines: Sequence[Remaining], today: datetime.date) -> tuple[float, float]:
-    """Return the days ahead in a picture: for reports a day, and for devices that can still report.
+    """Return how many days ahead a picture shows: for reports a day, and for devices that can still report.
 
-    Reports extend over a few times the counted days, so that these remain visible; devices until hardly any
-    can still report.
+    Reports extend over a few times the counted days, so that these remain visible, and devices until hardly
+    any can still report.
     """
     ends = [x.forecast.days_until(DRY / 5) for x in lines if x.forecast]
     horizon = max(1.05 * max([end for end in ends if end], default=_NEVER_DAYS), 1.0)

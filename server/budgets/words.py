@@ -16,11 +16,11 @@ HEADINGS = ("reports left", "used-up devices", "reports a day", "half used by", 
 COUNTED = "Counted from the reports that arrived; the devices' own ledgers may be further."
 NO_POLICY = "The devices' policy may allow less: give their firmware file as --policy."
 
-_NEARLY_SPENT = 0.1  # of the devices can still report
+_NEARLY_SPENT = 0.1  # share of the devices that can still report
 
 
 def count(reports: int | None) -> str:
-    """Return a number of reports left in a budget as text; None means without limit."""
+    """Return a number of reports left in a budget as text; None means there is no limit."""
     return "no cap" if reports is None else f"{reports:,}"
 
 
@@ -43,7 +43,7 @@ def sentences(fleet: str, line: Remaining, today: datetime.date) -> tuple[str, .
 
 
 def warning(line: Remaining, write: Numbers = ENGLISH) -> str:
-    """Return a sentence if few devices can still report, else ""."""
+    """Return a sentence if few devices can still report, otherwise ""."""
     able = line.able_share
     if able is None or able >= _NEARLY_SPENT:
         return ""
@@ -67,7 +67,12 @@ def lifetime_sentences(policy: Policy | None) -> tuple[str, ...]:
 
 
 def notes(policy: Policy | None, experiments: int) -> tuple[str, ...]:
-    """Return notes on these numbers; experiments: how many share a device's lifetime budget."""
+    """Return notes on these numbers.
+
+    Args:
+        policy: The policy, if it is known.
+        experiments: How many experiments share a device's lifetime budget.
+    """
     shared = "Experiments share a device's life, so together they give less than each of them alone."
     if policy is not None:
         shared += " The dates are for devices that take part in all of them."
@@ -102,7 +107,7 @@ def _left_sentence(fleet: str, line: Remaining) -> str:
 
 
 def _dates(line: Remaining, today: datetime.date) -> list[str]:
-    """Return when devices fall silent at the present rate; nothing if each is asked only once."""
+    """Return when devices fall silent at the present rate, or an empty list if each is asked only once."""
     if line.budget.state != "current" or line.total_left == 0 or line.holds == 1:
         return []
     if line.per_day is None:

@@ -1,4 +1,4 @@
-"""The possible byte sequences of UTF-8 texts of given characters, padded with zeros at the end."""
+"""The possible byte sequences of UTF-8 texts made of given characters, padded with zeros at the end."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ _BETWEEN, _ENDED = 0, 1
 def characters(text: str) -> str:
     """Return the characters of an alphabet written like "a-z0-9_-".
 
-    A hyphen between two digits or two letters of the same kind makes a range, elsewhere it is a hyphen.
-    Raises EstimateError for no characters, a falling range, or a character that cannot be printed.
+    A hyphen between two digits or two letters of the same kind makes a range; elsewhere it stands for itself.
+
+    Raises:
+        EstimateError: If there are no characters, a range falls, or a character cannot be printed.
     """
     letters: set[str] = set()
     i = 0
@@ -51,9 +53,11 @@ def characters(text: str) -> str:
 class Beginnings:
     """Beginnings of texts, all of one length.
 
-    rows     their bytes, shape (n, length)
-    states   the position of each: between two characters, behind the end, or within a character; shape (n,)
-    origin   the number of the shorter beginning that each was extended from; shape (n,)
+    Attributes:
+        rows: Their bytes, shape (n, length).
+        states: The position of each: between two characters, after the end, or within a character; shape
+            (n,).
+        origin: The index of the shorter beginning that each was extended from, shape (n,).
     """
 
     rows: npt.NDArray[np.uint8]
@@ -72,10 +76,10 @@ NOTHING = Beginnings(np.zeros((1, 0), np.uint8), np.zeros(1, np.int64), np.zeros
 
 
 class Alphabet:
-    """The bytes of some characters, and zeros behind a text's end."""
+    """The bytes of some characters, and zeros after a text's end."""
 
     def __init__(self, letters: str = PRINTABLE):
-        """letters: its characters, without ranges."""
+        """Create the alphabet of `letters`, which are single characters without ranges."""
         self._next: list[dict[int, int]] = [{0: _ENDED}, {0: _ENDED}]
         for character in letters:
             state = _BETWEEN
@@ -88,9 +92,14 @@ class Alphabet:
             self._next[state][last] = _BETWEEN
 
     def ways(self, states: Ints, length: int) -> Ints:
-        """Return in how many ways a beginning in each of these states can continue for `length` bytes."""
+        """Return the number of ways in which a beginning can continue.
+
+        Args:
+            states: The position of each beginning, as in Beginnings.
+            length: The number of further bytes.
+        """
         count = np.ones(len(self._next))
-        for _ in range(length):  # floats: a number that overflows an integer is far too many
+        for _ in range(length):  # floats, because the numbers may overflow an integer
             count = np.array([sum(count[to] for to in following.values()) for following in self._next])
         return np.minimum(count, 2.0**53).astype(np.int64)[states]
 

@@ -28,17 +28,18 @@ from ..arrays import Floats, Ints
 from .estimate import Estimates
 from .statistic import EstimateError, Statistic, Statistics
 
-_FEWEST_FREE = 2  # slots without a candidate: fewer give no variance
+_FEWEST_FREE = 2  # slots without a candidate; fewer do not determine a variance
 
 
 @dataclass(frozen=True)
 class Candidates:
     """Texts with their slots and rows.
 
-    texts   different, in the order of the list
-    row     of each text, shape (texts,); texts of one row share a slot in one of the experiments, directly or
-            through others, so only their sum can be estimated
-    slots   for each experiment's salt and number of slots: each text's slot, shape (texts,)
+    Attributes:
+        texts: Different texts, in the order of the list.
+        row: The row of each text, shape (texts,). Texts of one row share a slot in one of the experiments,
+            directly or through others, so only their sum can be estimated.
+        slots: For each experiment's salt and number of slots, the slot of each text, shape (texts,).
     """
 
     texts: tuple[str, ...]
@@ -63,9 +64,10 @@ class Candidates:
 class CandidateShares:
     """Shares of candidates and of all other texts together; made by shares_of().
 
-    listed   of the candidates' rows, shape (rows,)
-    others   of all texts that are not among the candidates, boards without a reading included
-    free     the least part of an experiment's slots that no candidate has
+    Attributes:
+        listed: The shares of the candidates' rows, shape (rows,).
+        others: The share of all texts that are not candidates, including boards without a reading.
+        free: The smallest fraction of an experiment's slots without a candidate.
     """
 
     candidates: Candidates
@@ -75,16 +77,17 @@ class CandidateShares:
 
     @property
     def p_values(self) -> Floats:
-        """For each row, one-sided: the chance of a share this large if no device has any of its texts."""
+        """For each row, the one-sided p-value of the hypothesis that no device has any of its texts."""
         value, stderr = self.listed.value, self.listed.stderr
         exact = np.where(value > 0, np.inf, -np.inf)
         return special.ndtr(-np.divide(value, stderr, out=exact, where=stderr > 0))
 
 
 def place(texts: Sequence[str], experiments: Sequence[Experiment]) -> Candidates:
-    """Place candidates by the devices' own hash; with several experiments of different salts, by all of them.
+    """Place candidates by the devices' own hash; if experiments have different salts, by all of them.
 
-    Raises EstimateError without candidates, or for a repeated one.
+    Raises:
+        EstimateError: If there are no candidates, or one is repeated.
     """
     if not texts:
         raise EstimateError("the list of candidates is empty: name at least one text")
@@ -106,9 +109,9 @@ def _key(experiment: Experiment) -> tuple[bytes, int]:
 
 
 def _rows(slots: Sequence[Ints]) -> Ints:
-    """Return the row of each text: texts that share a slot anywhere, also through others, share a row."""
+    """Return the row of each text: texts that share a slot, directly or through others, share a row."""
     numbers = [np.unique(one, return_inverse=True)[1] for one in slots]
-    first = np.arange(len(slots[0]))  # the first text known to be in the same row
+    first = np.arange(len(slots[0]))  # the first text that is known to be in the same row
     before = None
     while before is None or (first != before).any():
         before = first
@@ -121,7 +124,7 @@ def _rows(slots: Sequence[Ints]) -> Ints:
 
 @dataclass(frozen=True)
 class _Moments:
-    """Statistics' values, second and third cumulants of the noise, and standard deviations by the hash."""
+    """Values, second and third cumulants of the noise, and standard deviations due to the hash."""
 
     value: Floats
     variance: Floats
@@ -132,8 +135,14 @@ class _Moments:
 def shares_of(estimates: Estimates, candidates: Candidates) -> CandidateShares:
     """Return the candidates' shares of the population, over windows and versions as the estimate pools them.
 
-    candidates: placed in all the estimate's versions, see place(). Intervals hold over reports and salts.
-    Raises EstimateError if candidates fill all but one of an experiment's slots.
+    The intervals hold over reports and salts.
+
+    Args:
+        estimates: The estimates.
+        candidates: The candidates, placed in all versions of the estimates by place().
+
+    Raises:
+        EstimateError: If fewer than two of an experiment's slots are without a candidate.
     """
     pooled = [np.zeros(candidates.rows + 1) for _ in range(3)]
     hashed: dict[tuple[bytes, int], Floats] = {}
@@ -151,7 +160,7 @@ def shares_of(estimates: Estimates, candidates: Candidates) -> CandidateShares:
         one = _moments(part, filled, candidates.row[first], candidates.rows)
         for total, moment, power in zip(pooled, (one.value, one.variance, one.third), (1, 2, 3), strict=True):
             total += weight**power * moment
-        # One salt makes the same error in all versions that have it.
+        # A salt causes the same error in all versions that have it.
         hashed[key] = hashed.get(key, 0.0) + weight * one.hash_error
     value, variance, third = pooled
     whole = variance + np.sum([error**2 for error in hashed.values()], axis=0)
@@ -162,9 +171,13 @@ def shares_of(estimates: Estimates, candidates: Candidates) -> CandidateShares:
 
 
 def _moments(part: Estimates, filled: Ints, row: Ints, rows: int) -> _Moments:
-    """Return moments of each row, and last of all other texts, in one experiment.
+    """Return the moments of each row, and last of all other texts, in one experiment.
 
-    filled: slots that have candidates, and row: of each of them.
+    Args:
+        part: The estimates of one experiment.
+        filled: The slots that have candidates.
+        row: The row of each of these slots.
+        rows: The number of rows.
     """
     slots = part.domain
     empty = slots - len(filled)
@@ -182,7 +195,7 @@ def _moments(part: Estimates, filled: Ints, row: Ints, rows: int) -> _Moments:
     slot_counts = summed(np.ones(len(filled)))  # slots of each row
     value = summed(x[filled]) - slot_counts * ((1 - total.value) / empty)
     variance, third = summed(spread.variance[filled]), summed((spread.variance * spread.skew)[filled])
-    # The subtracted part has an error too, correlated with the slot's own: together at most their sum.
+    # The subtracted part has an error too; as the two may be correlated, take the sum as an upper bound.
     variance = (np.sqrt(variance) + slot_counts * (total.stderr / empty)) ** 2
     hash_error = np.sqrt(by_hash * slot_counts * (1 + slot_counts / empty))
     spread_out = slots / empty

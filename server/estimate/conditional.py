@@ -29,8 +29,9 @@ LEAST_ERRORS = 3.0
 class Ratio(Statistic):
     """A ratio of two linear statistics; stderr and skew are those of the delta method.
 
-    below        the denominator
-    correlation  of the ratio's error with the denominator
+    Attributes:
+        below: The denominator.
+        correlation: The correlation of the ratio's error with the denominator.
     """
 
     below: Statistic = ONE
@@ -42,10 +43,10 @@ class Ratio(Statistic):
         return self.below.value > LEAST_ERRORS * self.below.stderr
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return an interval that contains the ratio with probability confidence; infinite if unknown."""
+        """Return an interval that holds the ratio with probability `confidence`; infinite if unknown."""
         low, high = super().interval(confidence)
         z = normal_quantile(confidence)
-        # With δ the ratio less its estimate: (δ Y)² <= z² (V_L - 2 δ C + δ² V_Y), of which V_L = (Y s)².
+        # With δ the ratio less its estimate: (δ Y)² <= z² (V_L - 2 δ C + δ² V_Y), where V_L = (Y s)².
         relative = self.below.stderr / self.below.value if self.below.value > 0 else math.inf
         rest = 1 - (z * relative) ** 2
         if rest <= 0:
@@ -55,7 +56,7 @@ class Ratio(Statistic):
         return min(low, self.value + (middle - half) / rest), max(high, self.value + (middle + half) / rest)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Return the two-sided p value of a ratio: 1 minus the confidence whose interval reaches it."""
+        """Return the two-sided p-value of a ratio: 1 minus the confidence whose interval reaches it."""
         return p_of(self, value)
 
 
@@ -64,7 +65,13 @@ NOTHING = Ratio(0.0, 0.0)
 
 @dataclass(frozen=True)
 class DerivedDifference:
-    """A difference whose interval is derived from those of its two sides; correlation: of their errors."""
+    """A difference whose interval is derived from those of its two sides.
+
+    Attributes:
+        first: The side to subtract from.
+        second: The side to subtract.
+        correlation: The correlation of their errors.
+    """
 
     first: HasInterval
     second: HasInterval
@@ -77,11 +84,11 @@ class DerivedDifference:
 
     @property
     def p(self) -> float:
-        """Two-sided p value of no difference."""
+        """The two-sided p-value of no difference."""
         return p_of(self, 0.0)
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return an interval that contains the population's difference with probability confidence."""
+        """Return an interval that contains the population's difference with probability `confidence`."""
         (l1, u1), (l2, u2) = self.first.interval(confidence), self.second.interval(confidence)
         a, b = self.first.value, self.second.value
         if not all(map(math.isfinite, (l1, u1, l2, u2))):
@@ -94,7 +101,13 @@ class DerivedDifference:
 
 @dataclass(frozen=True)
 class RatioDifference(Difference):
-    """One ratio minus another, with an interval from both; correlation: of the two ratios' errors."""
+    """One ratio minus another, with an interval derived from both.
+
+    Attributes:
+        first: The ratio to subtract from.
+        second: The ratio to subtract.
+        correlation: The correlation of the two ratios' errors.
+    """
 
     first: Ratio = NOTHING
     second: Ratio = NOTHING
@@ -106,11 +119,11 @@ class RatioDifference(Difference):
         return self.first.is_known and self.second.is_known
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return an interval that contains the population's difference with probability confidence."""
+        """Return an interval that contains the population's difference with probability `confidence`."""
         return DerivedDifference(self.first, self.second, self.correlation).interval(confidence)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Return the two-sided p value of a difference: 1 minus the confidence whose interval reaches it."""
+        """Return the two-sided p-value of a difference: 1 minus the confidence whose interval reaches it."""
         return p_of(self, value)
 
 
@@ -128,10 +141,17 @@ def p_of(statistic: HasInterval, value: float) -> float:
 
 
 def ratios(estimates: Estimates, above: Floats, below: Floats) -> list[Ratio]:
-    """Return ratios of weighted sums of the frequencies, n of each: weights of shape (domain, n), finite.
+    """Return ratios of weighted sums of the frequencies.
 
-    A denominator estimated as 0 or less gives an unknown ratio, of value 0. Raises
-    EstimateError for other weights.
+    A denominator estimated as 0 or less gives an unknown ratio with value 0.
+
+    Args:
+        estimates: The estimates.
+        above: Finite weights of the numerators, shape (domain, n).
+        below: Finite weights of the denominators, shape (domain, n).
+
+    Raises:
+        EstimateError: If the weights have another shape or are not finite.
     """
     if above.shape != below.shape:
         raise EstimateError(
@@ -142,7 +162,7 @@ def ratios(estimates: Estimates, above: Floats, below: Floats) -> list[Ratio]:
     value = np.divide(x, y.value, out=np.zeros_like(x), where=positive)
     off = above - value * below
     line = estimates.linear_many(off)
-    # The variance of L plus k Y gives their correlation; k makes them equally large.
+    # The variance of L + k Y determines their correlation; k makes the two equally large.
     k = np.divide(line.stderr, y.stderr, out=np.zeros_like(x), where=y.stderr > 0)
     both = estimates.linear_many(off + k * below).stderr ** 2
     spread = 2 * k * line.stderr * y.stderr
@@ -157,7 +177,13 @@ def ratios(estimates: Estimates, above: Floats, below: Floats) -> list[Ratio]:
 
 
 def difference_of_two(estimates: Estimates, above: Floats, below: Floats) -> RatioDifference:
-    """Subtract the second of two ratios from the first, both of the same reports; weights: (domain, 2)."""
+    """Return the first of two ratios of the same reports minus the second.
+
+    Args:
+        estimates: The estimates.
+        above: Finite weights of the numerators, shape (domain, 2).
+        below: Finite weights of the denominators, shape (domain, 2).
+    """
     first, second = ratios(estimates, above, below)
     scales = [1 / r.below.value if r.below.value > 0 else 1.0 for r in (first, second)]
     lines = (above - np.array([first.value, second.value]) * below) * scales
@@ -176,7 +202,7 @@ def difference_apart(first: Ratio, second: Ratio) -> RatioDifference:
 
 
 def reports_needed(reports: int, denominators: Sequence[Ratio]) -> int:
-    """Return about how many reports would make all denominators clearly positive, if the estimates hold."""
+    """Return roughly how many reports would make all denominators clearly positive, if the estimates hold."""
     worst = 1.0
     for ratio in denominators:
         least = max(ratio.below.value, ratio.below.stderr / 2)

@@ -17,7 +17,8 @@ from .statistic import EstimateError
 def method_of(name: str) -> Callable[[Estimates], Shares]:
     """Return the post-processing with this name.
 
-    Raises UsageError for an unknown one, or one that is not a function of one argument.
+    Raises:
+        UsageError: If the name is unknown, or not that of a function of one argument.
     """
     if name in METHODS:
         return METHODS[name]
@@ -47,13 +48,13 @@ def _takes_one(function: Callable[..., object]) -> bool:
 def _call(name: str, function: Callable[..., object], estimates: Estimates) -> Shares:
     try:
         result: Any = function(copy.deepcopy(estimates))  # a copy, so that it cannot change the intervals
-    except (Exception, SystemExit) as e:  # foreign code: it may raise anything
+    except (Exception, SystemExit) as e:  # code of others may raise anything
         raise EstimateError(f"{name} raised {describe_error(e)}") from None
     try:
         shares = np.asarray(result)
     except (TypeError, ValueError):
         raise EstimateError(f"{name} gave {type(result).__name__}, not an array of shares") from None
-    if shares.dtype.kind not in "iuf":  # NumPy would read text as numbers, and drop part of complex ones
+    if shares.dtype.kind not in "iuf":  # NumPy would convert text, and drop imaginary parts
         kind = type(result).__name__ if shares.dtype.kind == "O" else shares.dtype
         raise EstimateError(f"{name} gave {kind}, not an array of shares: give integers or floats")
     shares = shares.astype(np.float64)

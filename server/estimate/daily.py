@@ -21,7 +21,7 @@ from .conditional import LEAST_ERRORS
 from .detector import DailyView
 
 Weights = Callable[[Experiment], Floats]
-"""Returns weights of an experiment's values, shape (domain, 1); or of a ratio's two sides, (domain, 2)."""
+"""Returns weights of an experiment's values, shape (domain, 1), or of the sides of a ratio, (domain, 2)."""
 
 _POWERS = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2), (3, 0), (2, 1), (1, 2), (0, 3))
 
@@ -30,7 +30,11 @@ _POWERS = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2), (3, 0), (2, 1), (1, 2), (0, 3
 class VersionDays:
     """The histograms of one version, day by day, without zeros.
 
-    day, code, count: each of shape (n,); days count from 0.
+    Attributes:
+        experiment: The version.
+        day: The day of each entry, counted from 0, shape (n,).
+        code: The code of each entry, shape (n,).
+        count: The number of reports of each entry, shape (n,).
     """
 
     experiment: Experiment
@@ -43,14 +47,16 @@ class VersionDays:
 class DayCounts:
     """The histograms of consecutive days of several versions.
 
-    weekdays: of each day, shape (days,), any numbering modulo 7.
+    Attributes:
+        weekdays: The weekday of each day, numbered modulo 7 from any day, shape (days,).
+        versions: The histograms of each version.
     """
 
     weekdays: Ints
     versions: tuple[VersionDays, ...]
 
     def series(self, weights: Weights) -> "LinearDays | None":
-        """Return the series of a statistic; None if a version cannot estimate it."""
+        """Return the series of a statistic, or None if a version cannot estimate it."""
         parts = [_sums(version, weights(version.experiment), len(self.weekdays)) for version in self.versions]
         if not parts or any(part is None for part in parts):
             return None
@@ -62,8 +68,11 @@ class DayCounts:
 class _VersionSums:
     """Sums over the reports of each day and stratum of one version.
 
-    reports: shape (days, strata). sums: of the products of weights in _POWERS, shape (9, days, strata).
-    constant: what is added to the numerator and the denominator. needed: strata with a weight.
+    Attributes:
+        reports: The number of reports, shape (days, strata).
+        sums: Sums of the products of weights in _POWERS, shape (9, days, strata).
+        constant: The constants to add to numerator and denominator.
+        needed: Which strata have a weight.
     """
 
     reports: Floats
@@ -73,7 +82,7 @@ class _VersionSums:
 
     @cached_property
     def has_estimate(self) -> npt.NDArray[np.bool_]:
-        """Return whether a day has reports in every stratum that is needed, shape (days,)."""
+        """Whether a day has reports in every stratum that is needed, shape (days,)."""
         return (self.reports[:, self.needed] > 0).all(axis=1) & (self.reports.sum(axis=1) > 0)
 
 
@@ -114,7 +123,7 @@ class LinearDays:
     is_ratio: bool
 
     def level(self, start: int, stop: int) -> float | None:
-        """Return the statistic over days start..stop-1 together; None if no day has an estimate."""
+        """Return the statistic over days start..stop-1 together, or None if no day has an estimate."""
         days, reports = slice(start, stop), self._reports[start:stop]
         total = reports.sum()
         if not total:
@@ -144,17 +153,17 @@ class LinearDays:
 
     @cached_property
     def _own(self) -> list[Floats]:
-        """Reports of each day that has an estimate, for each version."""
+        """The reports of each day that has an estimate, for each version."""
         return [np.where(v.has_estimate, v.reports.sum(axis=1), 0.0) for v in self.versions]
 
     @cached_property
     def _reports(self) -> Floats:
-        """Reports of each day that has an estimate, shape (days,)."""
+        """The reports of each day that has an estimate, shape (days,)."""
         return np.sum(self._own, axis=0)
 
     @cached_property
     def _sides(self) -> Floats:
-        """Numerator and denominator of each day, shape (2, days): versions are weighted by their reports."""
+        """Numerator and denominator of each day, shape (2, days), with versions weighted by their reports."""
         parts = [
             [own * (v.constant[side] + _over(v.sums[side], v.reports).sum(axis=1)) for side in (0, 1)]
             for v, own in zip(self.versions, self._own, strict=True)
@@ -163,7 +172,7 @@ class LinearDays:
 
     @cached_property
     def _second(self) -> Floats:
-        """Weight of the variance of one report of each stratum in that of a day, shape (days, strata)."""
+        """The weight of the variance of one report of each stratum in that of a day, shape (days, strata)."""
         return self._power(2)
 
     @cached_property
@@ -180,7 +189,7 @@ class LinearDays:
 
     @cached_property
     def _until(self) -> Floats:
-        """Reports and sums of weights over the days before each one, shape (10, days + 1, strata)."""
+        """The reports and sums of weights over the days before each day, shape (10, days + 1, strata)."""
         reports = np.concatenate([v.reports for v in self.versions], axis=1)
         sums = np.concatenate([v.sums for v in self.versions], axis=2)
         each = np.concatenate([reports[None], sums])
@@ -189,7 +198,7 @@ class LinearDays:
     def _of_report(self, start: int, stop: int, factor: float, ratio: float) -> tuple[Floats, Floats]:
         """Return variance and third cumulant of one report of each stratum, over some days together.
 
-        They are those of factor times the numerator's weight less ratio times the denominator's.
+        They are those of `factor` times the numerator's weight minus `ratio` times the denominator's.
         """
         reports, *sums = self._until[:, stop] - self._until[:, start]
         a, b, aa, ab, bb, aaa, aab, abb, bbb = (_over(one, reports) for one in sums)

@@ -33,14 +33,14 @@ import numpy as np
 from ..arrays import Floats, Ints
 
 FEWEST_DAYS = 8
-"""Days of a scan before its first look: in fewer, a weekend cannot be told from a change."""
+"""The days of a scan before its first look; with fewer, a weekend cannot be told from a change."""
 BOUNDARY = 9.04
-_TAIL = 1.21  # a boundary c reports _TAIL sqrt(c) exp(-c/2) of constant series within a year, as simulated
+_TAIL = 1.21  # with a boundary c, _TAIL sqrt(c) exp(-c/2) of constant series are reported within a year
 _AWAY = 2.58  # standard errors from a reported size to the end of its interval that is away from zero
-_POWER, _MORE_LOOKS = 0.84, 0.2  # 4 of 5 steps are found at _POWER errors above the boundary, or at less:
+_POWER, _MORE_LOOKS = 0.84, 0.2  # 4 of 5 steps are found at _POWER errors above the boundary, or fewer:
 # the more days, the more first days and looks can find one
 _PLAUSIBLE = 6.0  # twice the loss of log-likelihood at which a first day no longer fits
-_LEAST_INFORMATION = 1e-9  # of a step, relative to all days' weight: less is a rounding error
+_LEAST_INFORMATION = 1e-9  # of a step, relative to the weight of all days; anything less is a rounding error
 _LEAST_SKEW = 1e-6
 
 
@@ -53,7 +53,7 @@ class Days(Protocol):
         ...
 
     def view(self, start: int, stop: int) -> "DailyView | None":
-        """Return days start..stop-1 as seen at the end of the last one; None if they allow no estimate."""
+        """Return days start..stop-1 as seen at the end of the last one, or None if they allow no estimate."""
         ...
 
 
@@ -61,8 +61,10 @@ class Days(Protocol):
 class DailyView:
     """Consecutive days as seen at the end of the last one; arrays of shape (days,).
 
-    value: estimates. variance, third: their second and third cumulants. A day with infinite variance has no
-    estimate.
+    Attributes:
+        value: The estimates.
+        variance: Their variances, infinite for a day without an estimate.
+        third: Their third cumulants.
     """
 
     value: Floats
@@ -74,11 +76,13 @@ class DailyView:
 class DetectedChange:
     """A reported change; days count from 0.
 
-    first       the earliest day that may be the first after the change
-    last        the latest day that may be the first after the change
-    report_day  the day at whose end it was first reported
-    size        the step, with its interval low to high, which excludes 0 and allows for the selection
-    chance      of a false alarm at least as clear, within a year, over all questions that share the allowance
+    Attributes:
+        first: The earliest day that may be the first after the change.
+        last: The latest day that may be the first after the change.
+        report_day: The day at whose end it was first reported.
+        size: The step, with its interval `low` to `high`, which excludes 0 and allows for the selection.
+        chance: The probability of a false alarm at least as clear, within a year, over all questions that
+            share the allowance.
     """
 
     first: int
@@ -94,10 +98,12 @@ class DetectedChange:
 class Scan:
     """All changes of a series, and the smallest step that the current scan could have detected.
 
-    start       the day on which the current scan starts: after the last change, or the first day
-    days        how many days with an estimate it has seen
-    detectable  the step, in the middle of its days, that it would have reported in 4 of 5 cases; None before
-                its first look
+    Attributes:
+        changes: The changes, oldest first.
+        start: The day on which the current scan starts: after the last change, or the first day.
+        days: The number of days with an estimate that it has seen.
+        detectable: The step in the middle of its days that it would have reported in 4 of 5 cases, or None
+            before its first look.
     """
 
     changes: tuple[DetectedChange, ...]
@@ -107,12 +113,23 @@ class Scan:
 
 
 def boundary(days: int, questions: int = 1) -> float:
-    """Return how many standard errors a step must exceed after so many days, for so many questions."""
+    """Return how many standard errors a step must exceed.
+
+    Args:
+        days: The number of days so far.
+        questions: The number of questions that share the allowance.
+    """
     return math.sqrt(BOUNDARY + 2 * math.log(max(days, 1)) + 2 * math.log(max(questions, 1)))
 
 
 def false_alarm_chance(z: float, days: int, questions: int = 1) -> float:
-    """Return the chance that a year of looks at constant series shows as clear a step, at most 1."""
+    """Return the probability, at most 1, that a year of looks at constant series shows as clear a step.
+
+    Args:
+        z: The step over its standard error.
+        days: The number of days so far.
+        questions: The number of questions that share the allowance.
+    """
     level = z**2 - 2 * math.log(max(days, 1)) - 2 * math.log(max(questions, 1))
     return min(1.0, _TAIL * math.sqrt(level) * math.exp(-level / 2)) if level > 1 else 1.0
 
@@ -121,11 +138,11 @@ def scan(days_from: Callable[[int], Days | None], count: int, questions: int = 1
     """Return the changes of a series of completed days.
 
     Args:
-        days_from: Returns the series for a scan that starts on a day, or None if that has no estimate yet;
-            a quantile's threshold depends on the start.
+        days_from: A function that returns the series for a scan that starts on a given day, or None if it has
+            no estimate yet; a quantile's threshold depends on the start.
         count: The number of days.
-        questions: How many questions share the allowance.
-        elapsed: Days before the first one, whose windows were erased: looks were made then, too.
+        questions: The number of questions that share the allowance.
+        elapsed: The number of days before the first one whose windows were erased; these had looks too.
     """
     changes: list[DetectedChange] = []
     start, before = 0, elapsed
@@ -149,10 +166,10 @@ def scan(days_from: Callable[[int], Days | None], count: int, questions: int = 1
 def _follow(
     days: Days, start: int, report_end: int, count: int, questions: int, before: int
 ) -> tuple[DetectedChange, int]:
-    """Return a change that was reported at the end of day report_end - 1, and the next day to look at.
+    """Return the change that was reported at the end of day report_end - 1, and the next day to look at.
 
-    Later days improve its date, among those before it was reported, and its size, until they are enough for a
-    scan of their own.
+    Later days improve its date (among those before the report) and its size, until there are enough of them
+    for a scan of their own.
     """
     fit = _Fit.of(days, start, report_end)
     assert fit is not None
@@ -195,13 +212,14 @@ def _finish(
 class _Fit:
     """Steps fitted beside weekday effects, for each first day k = 1..n-1 of a view.
 
-    raw          the step over its standard error; 0 if the days do not determine it
-    numerator    information times step
-    information  1 over the step's variance; 0 if the days do not determine it
-    days         how many days have an estimate
-    part         of each weekday's weight, the part from day k on, shape (n - 1, 7)
-    thirds       third cumulants above 0 and below it, summed from day k on, shape (2, n - 1, 7)
-    all_thirds   the same over all days, shape (2, 7)
+    Attributes:
+        raw: The step over its standard error, or 0 if the days do not determine it.
+        numerator: Information times step.
+        information: One over the step's variance, or 0 if the days do not determine it.
+        days: The number of days with an estimate.
+        part: The fraction of each weekday's weight from day k on, shape (n - 1, 7).
+        thirds: Third cumulants above 0 and below it, summed from day k on, shape (2, n - 1, 7).
+        all_thirds: The same over all days, shape (2, 7).
     """
 
     raw: Floats
@@ -238,14 +256,13 @@ class _Fit:
         return _Fit(z, numerator, information, int(has_estimate.sum()), part, thirds, np.array(all_thirds))
 
     def exceeds(self, limit: float) -> bool:
-        """Return whether any step exceeds a limit."""
         # The correction only reduces |z|, so it is not needed if no raw step exceeds the limit.
         return bool(np.abs(self.raw).max() > limit and np.abs(self.z).max() > limit)
 
     @cached_property
     def z(self) -> Floats:
         """The step over its standard error, corrected for skew."""
-        # A day's coefficient is its weight times 1 - part from day k on, and times -part before it.
+        # A day's coefficient is its weight times 1 - part from day k on, and times -part before.
         late: Floats = np.power(1 - self.part, 3)
         early: Floats = np.power(self.part, 3)
         (up, down), (all_up, all_down) = self.thirds, self.all_thirds
@@ -259,14 +276,14 @@ class _Fit:
     def plausible(self, most: int) -> tuple[int, int, int]:
         """Return the earliest, the clearest and the latest k, less 1, of a step, among the first `most`.
 
-        Plausible are those whose z² is within _PLAUSIBLE of the largest: in few days many fit equally well.
+        Plausible are those whose z² is within _PLAUSIBLE of the largest: with few days, many fit equally
+        well.
         """
         z = np.abs(self.z[:most])
         fitting = np.flatnonzero(z**2 >= z.max() ** 2 - _PLAUSIBLE)
         return int(fitting[0]), int(np.argmax(z)), int(fitting[-1])
 
     def step(self, k: int) -> tuple[float, float]:
-        """Return a step and its standard error."""
         return float(self.numerator[k] / self.information[k]), float(self.information[k] ** -0.5)
 
     def error_in_the_middle(self) -> float | None:
@@ -276,7 +293,7 @@ class _Fit:
 
 
 def _without_skew(z: Floats, skew: Floats) -> Floats:
-    """Return the standard normal quantiles, from 0 up, of outcomes z >= 0 of gamma laws with a skew."""
+    """Return standard normal quantiles, at least 0, of outcomes z >= 0 of gamma laws with a skew."""
     skew = np.maximum(skew, _LEAST_SKEW)
     shape = 4 / skew**2
     normal = (np.cbrt(1 + z / np.sqrt(shape)) - 1 + 1 / (9 * shape)) * 3 * np.sqrt(shape)

@@ -54,10 +54,10 @@ from .alphabet import NOTHING, PRINTABLE, Alphabet, characters
 from .statistic import EstimateError, Statistic, normal_quantile
 
 MISTAKEN = 0.04
-"""Highest chance of listing a text that nobody sent."""
-_NOISE = 0.01  # chance that an empty slot is called heavy in a level
+"""The largest probability of listing a text that nobody sent."""
+_NOISE = 0.01  # probability that an empty slot counts as heavy in a level
 _HIGHEST = 3.0  # standard errors that a text may have above its beginning
-_CONFIDENCE = 0.95  # of the intervals that are widened for heavy tails
+_CONFIDENCE = 0.95  # confidence of the intervals that are widened for heavy tails
 _SURE = 1.9  # standard errors above each level's threshold; all levels let it through about 9 times in 10
 
 
@@ -65,9 +65,11 @@ _SURE = 1.9  # standard errors above each level's threshold; all levels let it t
 class SearchLimits:
     """How far the search goes.
 
-    beam: most beginnings that survive a level. tried: most beginnings that are hashed at a level, which takes
-    about a microsecond each. texts: fewest texts that are returned, since texts that share a slot at every
-    level tie. slots_each: slots for each returned text; with fewer, no p value would be small enough.
+    Attributes:
+        beam: The largest number of beginnings that survive a level.
+        tried: The largest number of beginnings hashed at a level, at about a microsecond each.
+        texts: The smallest number of texts to return, since texts that share a slot at every level tie.
+        slots_each: The number of slots for each returned text; with fewer, no p-value would be small enough.
     """
 
     beam: int = 1000
@@ -80,9 +82,10 @@ class SearchLimits:
 class FoundText:
     """A text found in the reports.
 
-    text   its characters
-    whole  False if it fills the last prefix, so that it may continue
-    share  its share, or if it is not whole, that of all texts that begin with it
+    Attributes:
+        text: Its characters.
+        whole: False if it fills the last prefix, so that it may continue.
+        share: Its share, or if it is not whole, that of all texts that begin with it.
     """
 
     text: str
@@ -92,13 +95,15 @@ class FoundText:
 
 @dataclass(frozen=True)
 class Discovery:
-    """The discovered texts, by falling share.
+    """The discovered texts, largest share first.
 
-    candidate_count  number of candidates that the last level judged
-    least            share that a text needs to be found about nine times in ten
-    hidden           number of slots that certainly hold a common text but have no candidate
-    hidden_share     the total share of these slots
-    left_out         number of candidates that share a slot that certainly holds a common text
+    Attributes:
+        texts: The texts.
+        candidate_count: The number of candidates that the last level judged.
+        least: The share that a text needs to be found about nine times in ten.
+        hidden: The number of slots that certainly hold a common text but have no candidate.
+        hidden_share: The total share of these slots.
+        left_out: The number of candidates that share a slot that certainly holds a common text.
     """
 
     experiment: Experiment
@@ -111,10 +116,12 @@ class Discovery:
     left_out: int = 0
 
     def intervals(self, confidence: float = 0.95) -> list[tuple[float, float]]:
-        """Return intervals of the texts' shares; on average this part of them contains the true share.
+        """Return intervals of the texts' shares; on average the fraction `confidence` holds the truth.
 
         The texts were selected by their size, so each interval is slightly wider than for a given text.
-        Raises EstimateError for a confidence that is not between 0 and 1.
+
+        Raises:
+            EstimateError: If the confidence is not between 0 and 1.
         """
         normal_quantile(confidence)
         each = 1 - (1 - confidence) * len(self.texts) / max(self.candidate_count, 1)
@@ -127,13 +134,20 @@ def discover(
     alphabet: str | None = None,
     limits: SearchLimits = SearchLimits(),
 ) -> Discovery:
-    """Find texts in a histogram of codes of a mechanism with discovery, counts of shape (code_count,).
+    """Find texts in a histogram of codes of a mechanism with discovery.
 
-    alphabet: the characters of the texts, with ranges such as a-z; printable ASCII if None. Only
-    prefix takes one. limits: of its search.
-    Raises EstimateError for an experiment of another mechanism, one whose last prefix is not repeated,
-    counts that do not fit or are too few, and an alphabet of too many characters for the first prefix, or of
-    your own mechanism; MechanismError if that raises anything itself.
+    Args:
+        experiment: The experiment.
+        counts: The histogram, integers of shape (code_count,).
+        alphabet: The characters of the texts, with ranges such as a-z; printable ASCII if None. Only prefix
+            takes one.
+        limits: The limits of prefix's search.
+
+    Raises:
+        EstimateError: If the experiment has another mechanism, its last prefix is not repeated, the counts do
+            not fit or are too few, an alphabet has too many characters for the first prefix, or one is given
+            for your own mechanism.
+        MechanismError: If your own mechanism's search raises anything itself.
     """
     mechanism = mechanism_of(experiment)
     if "discovery" not in mechanism.answers:
@@ -170,7 +184,7 @@ def _discover_own(mechanism: Mechanism, counts: Counts, alphabet: str | None) ->
     listed, needed = _listed(values, np.sort(chance))
     mean, spread, reports = float(chance.mean()), float(chance.std()), int(counts.sum())
     if len(listed):
-        # A few texts that share cells with a common one err by much more than their standard deviation says.
+        # The few texts that share cells with a common one have errors far beyond their standard deviation.
         each = 1 - (1 - _CONFIDENCE) * len(listed) / len(values)
         wide = float(np.quantile(np.abs(chance - mean), each, method="higher"))
         spread = max(spread, wide / normal_quantile(each))
@@ -188,12 +202,19 @@ def discover_in(
     letters: str,
     limits: SearchLimits = SearchLimits(),
 ) -> Discovery:
-    """Find texts in the estimates of all levels; letters: all characters of the texts."""
+    """Find texts in the estimates of all levels.
+
+    Args:
+        mechanism: The mechanism.
+        levels: The estimates of each level.
+        letters: All characters of the texts.
+        limits: The limits of the search.
+    """
     *search, last = levels
     candidates = search_texts(mechanism, search, Alphabet(letters), limits)
     slots = slots_of(mechanism, len(search), candidates.rows)
     hidden = hidden_slots(last, slots)
-    # The candidates that may be listed, and all others that are certainly common by the search.
+    # Compare the candidates that may be listed, and all others that the search found to be certainly common.
     count = max(compared_count(last, candidates), int((candidates.scores > _heavy(last)).sum()))
     slots = slots[:count]
     alone = _alone(slots)
@@ -201,7 +222,7 @@ def discover_in(
     rest, slots = _without(last, slots[~alone], slots[alone])
     candidates = candidates.chosen(np.flatnonzero(alone))
     count = compared_count(rest, candidates)
-    # The slot of a compared text that nobody sent is not one of the others' either.
+    # The slot of a compared text that nobody sent is none of the others' slots either.
     listed, shares, least = list_texts(*_without(rest, slots[count:], slots[:count]))
     texts = tuple(
         FoundText(_text(candidates.rows[i]), not candidates.rows[i, -1], share)
@@ -215,11 +236,13 @@ def discover_in(
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The search's results: the best beginnings of full length, best first.
+    """The best beginnings of full length, best first.
 
-    rows    their bytes, shape (n, length)
-    scores  their shares by the search alone, shape (n,)
-    needs   for each number of them, the share with which a text is among these 9 times in 10; shape (n,)
+    Attributes:
+        rows: Their bytes, shape (n, length).
+        scores: Their shares by the search alone, shape (n,).
+        needs: For each number of beginnings, the share with which a text is among that many 9 times in 10;
+            shape (n,).
     """
 
     rows: npt.NDArray[np.uint8]
@@ -227,7 +250,7 @@ class SearchResult:
     needs: Floats
 
     def chosen(self, numbers: Ints) -> SearchResult:
-        """Return some of them; numbers: rising, shape (m,)."""
+        """Return some of the beginnings; `numbers` are rising indices, shape (m,)."""
         return SearchResult(self.rows[numbers], self.scores[numbers], self.needs[numbers])
 
 
@@ -258,14 +281,14 @@ def search_texts(
         survivors, path, scores = survivors[some], path[some], score[some]
         needs = scores + _SURE * level.variance(0.0) ** 0.5
         if len(best) <= limits.beam:
-            needs[-1] = 0.0  # nothing was left out
+            needs[-1] = 0.0  # nothing has been left out
         cut = max(cut, float(needs[-1]))
     count = max(limits.texts, len(levels[0].shares) // limits.slots_each)
     return SearchResult(survivors.rows[:count], scores[:count], np.maximum(needs, cut)[:count])
 
 
 def compared_count(level: SlotShares, candidates: SearchResult) -> int:
-    """Return how many candidates, best first, to test, so that the smallest share can be found.
+    """Return how many candidates, best first, to test, so that the smallest possible share can be found.
 
     The content of each candidate's slot is assumed to be about its share in the search.
     """
@@ -277,7 +300,7 @@ def compared_count(level: SlotShares, candidates: SearchResult) -> int:
     heavy = heavy[heavy > least]
     before = np.arange(len(heavy))
     ahead = slots - np.searchsorted(falling[::-1], heavy + sure, side="right") - before
-    # The number of candidates up to which each heavy one is listed, with all before it.
+    # For each heavy candidate, the number of candidates up to which it is listed together with all before it.
     most = np.minimum.accumulate(before + MISTAKEN * (slots - before) / (np.maximum(ahead, 0) + 1))
     counts = np.arange(1, len(candidates.scores) + 1)
     listed = np.minimum(counts, (most >= counts[:, None]).sum(axis=1))
@@ -295,34 +318,34 @@ def _heavy(level: SlotShares) -> float:
 
 
 def hidden_slots(level: SlotShares, slots: Ints) -> tuple[int, float]:
-    """Return the number and total share of the heavy slots without a candidate; slots: the candidates'."""
+    """Return the number and total share of the heavy slots that are not among the candidates' `slots`."""
     other_shares = np.delete(level.shares, slots)
     heavy = other_shares[other_shares > _heavy(level)] - float(np.median(level.shares))
     return len(heavy), float(heavy.sum())
 
 
 def _alone(slots: Ints) -> npt.NDArray[np.bool_]:
-    """Return which candidates have a slot of their own, shape (n,)."""
+    """Return which candidates have a slot to themselves, shape (n,)."""
     _, number, counts = np.unique(slots, return_inverse=True, return_counts=True)
     return counts[number] == 1
 
 
 def _without(level: SlotShares, removed: Ints, slots: Ints) -> tuple[SlotShares, Ints]:
-    """Return a level without the removed slots, and the new numbers of other slots."""
+    """Return a level without the removed slots, and the new numbers of `slots`."""
     stays = np.ones(len(level.shares), bool)
     stays[removed] = False
     return SlotShares(level.shares[stays], level.reports, level.channel), (np.cumsum(stays) - 1)[slots]
 
 
 def _score(path: Floats, levels: Sequence[SlotShares]) -> Floats:
-    """Return the share of each longest beginning, shape (n,), by the estimates of its levels, (n, levels)."""
+    """Return the share of each longest beginning, shape (n,), from estimates of its levels, (n, levels)."""
     errors = np.array([level.variance(0.0) ** 0.5 for level in levels])
     weights = np.array([float(level.reports) for level in levels])
     return np.minimum(_last_of_falling(path, weights), (path + _HIGHEST * errors).min(axis=1))
 
 
 def _last_of_falling(path: Floats, weights: Floats) -> Floats:
-    """Return the last of the nearest shares that never rise, shape (n,), to estimates (n, levels)."""
+    """Return the last share, shape (n,), of the best falling fit to the estimates, (n, levels)."""
     backwards = np.cumsum((path * weights)[:, ::-1], axis=1) / np.cumsum(weights[::-1])
     return backwards.min(axis=1)
 
@@ -338,15 +361,19 @@ def slots_of(mechanism: Prefix, number: int, rows: npt.NDArray[np.uint8]) -> Int
 
 
 def list_texts(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float]:
-    """Return the candidates to list, by falling share; their shares; and the share listed 9 times in 10.
+    """Return the candidates to list, largest share first, their shares, and the share found 9 times in 10.
 
-    slots: of the candidates. Candidates that share a slot are left out: the reports cannot tell them apart.
+    Candidates that share a slot are left out, because the reports cannot tell them apart.
+
+    Args:
+        level: The estimates of the last level.
+        slots: The slots of the candidates.
     """
     alone = _alone(slots)
     level, slots = _without(level, slots[~alone], slots[alone])
     listed, needed = _listed(level.shares[slots], np.sort(np.delete(level.shares, slots)))
     others = np.delete(level.shares, slots[listed])
-    # Each slot also holds unlisted texts, on average as many as all others.
+    # Each slot also holds unlisted texts, on average as many as all other slots do.
     mean, spread = float(others.mean()), float(others.var())
     statistics: list[Statistic] = []
     for at in listed:
@@ -357,9 +384,11 @@ def list_texts(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], f
 
 
 def _listed(values: Floats, chance: Floats) -> tuple[Ints, float]:
-    """Return the candidates to list, by falling share, and the share above which one more would be listed.
+    """Return the candidates to list, largest share first, and the share above which one more would be listed.
 
-    values: of the candidates. chance: of texts that nobody sent, rising.
+    Args:
+        values: The shares of the candidates.
+        chance: The estimates for texts that nobody sent, rising.
     """
     count, listed = len(values), 0
     order = np.argsort(-values, kind="stable")
@@ -372,5 +401,5 @@ def _listed(values: Floats, chance: Floats) -> tuple[Ints, float]:
 
 
 def _text(row: npt.NDArray[np.uint8]) -> str:
-    """Return a text's characters; without the last one if it is cut."""
+    """Return a text's characters, without the last one if it is cut."""
     return row.tobytes().rstrip(b"\0").decode(errors="ignore")

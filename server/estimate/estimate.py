@@ -22,15 +22,14 @@ from ..mechanisms import mechanism_of
 from ..mechanisms.decoded_histogram import Decoded, Spread
 from .statistic import EstimateError, Quantile, Statistic, Statistics, intervals
 
-_CHUNK = 1 << 22  # floats held at once
+_CHUNK = 1 << 22  # floats in memory at once
 
 
 class Estimates:
     """The common part of an Estimate and a Pool of estimates: statistics derived from linear ones.
 
-    experiment, domain, reports: the newest, or only, experiment; number of values; total number of reports.
-    stderr_method: "exact" or "approximate", by this table; a pair is a class of codes and a value. The
-    model of a hierarchy's covariances is mostly within 2% of the exact errors, and at worst some 10% off.
+    A hierarchy's covariances come from a model if exact ones would take too long; mostly the model is within
+    2% of the exact errors, at worst about 10% off. In this table, a pair is a class of codes and a value:
 
     ====================================  ============================  =====================================
     errors of                             exact up to                   beyond that
@@ -42,6 +41,11 @@ class Estimates:
     stderr, cdf_stderr and quantiles      25 million pairs              from the model, without skew
     of hh
     ====================================  ============================  =====================================
+
+    Attributes:
+        experiment: The experiment; if there are several versions, the newest.
+        reports: The total number of reports.
+        stderr_method: "exact" or "approximate", by the table above.
     """
 
     experiment: Experiment
@@ -50,12 +54,12 @@ class Estimates:
 
     @property
     def parts(self) -> Sequence[tuple[float, Estimate]]:
-        """The estimates from one histogram each that it was pooled from, with their weights; or itself."""
+        """The estimates from single histograms that it was pooled from, with their weights; or itself."""
         raise NotImplementedError
 
     @property
     def versions(self) -> Sequence[Experiment]:
-        """The experiments whose reports it is based on, the newest last."""
+        """The experiments whose reports it is based on, newest last."""
         return [part.experiment for _, part in self.parts]
 
     @property
@@ -65,17 +69,17 @@ class Estimates:
 
     @property
     def domain(self) -> int:
-        """Number of values."""
+        """The number of values."""
         return self.experiment.domain
 
     @property
     def whole(self) -> Estimates:
-        """The same over all indices, that of no reading included; see readings.py."""
+        """The same estimates over all indices, including that of a missing reading; see readings.py."""
         return self
 
     @cached_property
     def frequencies(self) -> Floats:
-        """Share of each value, shape (domain,); unbiased, so that some may be negative."""
+        """The share of each value, shape (domain,); unbiased, so some may be negative."""
         raise NotImplementedError
 
     @cached_property
@@ -94,9 +98,9 @@ class Estimates:
         raise NotImplementedError
 
     def halves(self) -> tuple[Estimates, Estimates] | None:
-        """Return estimates from two halves of the reports, by a coin for each; None if there are too few.
+        """Return estimates from two halves of the reports, split at random, or None if there are too few.
 
-        The same reports fall into the same halves each time.
+        The same reports always fall into the same halves.
         """
         raise NotImplementedError
 
@@ -110,12 +114,12 @@ class Estimates:
 
     @property
     def stderr(self) -> Floats:
-        """Standard errors of the frequencies, shape (domain,)."""
+        """The standard errors of the frequencies, shape (domain,)."""
         return np.sqrt(self.spread.variance)
 
     @property
     def cdf_stderr(self) -> Floats:
-        """Standard errors of cdf(), shape (domain,)."""
+        """The standard errors of cdf(), shape (domain,)."""
         return np.sqrt(self.cdf_spread.variance)
 
     def cdf(self) -> Floats:
@@ -131,9 +135,13 @@ class Estimates:
         return intervals(self.cdf(), self.cdf_stderr, self.cdf_spread.skew, confidence)
 
     def linear_many(self, weights: npt.ArrayLike) -> Statistics:
-        """Return weighted sums of the frequencies; weights of shape (domain, n), n >= 1, finite.
+        """Return weighted sums of the frequencies.
 
-        Raises EstimateError for other weights.
+        Args:
+            weights: Finite weights, shape (domain, n) with n >= 1.
+
+        Raises:
+            EstimateError: If the weights have another shape or are not finite.
         """
         r = np.asarray(weights, dtype=np.float64)
         if r.ndim != 2 or len(r) != self.domain or not r.shape[1]:
@@ -143,9 +151,13 @@ class Estimates:
         return self._chunked(lambda c: r[:, c], r.shape[1])
 
     def linear(self, weights: npt.ArrayLike) -> Statistic:
-        """Return the weighted sum of the frequencies; weights of shape (domain,), finite.
+        """Return the weighted sum of the frequencies.
 
-        Raises EstimateError for other weights.
+        Args:
+            weights: Finite weights, shape (domain,).
+
+        Raises:
+            EstimateError: If the weights have another shape or are not finite.
         """
         r = np.asarray(weights, dtype=np.float64)
         if r.shape != (self.domain,):
@@ -153,17 +165,30 @@ class Estimates:
         return self.linear_many(r[:, None])[0]
 
     def frequency(self, index: int) -> Statistic:
-        """Return the share of one value. Raises EstimateError for an index outside the domain."""
+        """Return the share of one value.
+
+        Raises:
+            EstimateError: If the index is outside the domain.
+        """
         return self.range(index, index + 1)
 
     def range(self, lo: int, hi: int) -> Statistic:
-        """Return the share of the indices lo..hi-1. Raises EstimateError unless 0 <= lo <= hi <= domain."""
+        """Return the share of the indices lo..hi-1.
+
+        Raises:
+            EstimateError: Unless 0 <= lo <= hi <= domain.
+        """
         return self.ranges([lo], [hi])[0]
 
     def ranges(self, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Statistics:
-        """Return the shares of many ranges at once, lows[i]..highs[i]-1: integers of shape (n,).
+        """Return the shares of many ranges at once.
 
-        Raises EstimateError unless 0 <= lo <= hi <= domain for each.
+        Args:
+            lows: The first index of each range, integers of shape (n,).
+            highs: One more than the last index of each range, integers of shape (n,).
+
+        Raises:
+            EstimateError: Unless 0 <= low <= high <= domain for each range.
         """
         lo, hi = np.atleast_1d(np.asarray(lows)), np.atleast_1d(np.asarray(highs))
         if lo.shape != hi.shape or lo.ndim != 1:
@@ -177,11 +202,18 @@ class Estimates:
         return self._ranges(lo, hi)
 
     def quantile(self, q: float, confidence: float = 0.95) -> Quantile:
-        """Return the smallest index whose cdf reaches q, 0 < q < 1, with its interval.
+        """Return the smallest index whose cdf reaches q, with its interval.
 
         The index is taken from the running maximum of cdf(). The interval inverts the test at each index: it
         contains the i for which cdf(i) is not significantly below q, nor cdf(i - 1) above it; each side
-        misses with half of the remaining probability. Raises EstimateError for q or confidence out of range.
+        misses with half of the remaining probability.
+
+        Args:
+            q: The quantile, above 0 and below 1.
+            confidence: The confidence of the interval, between 0 and 1.
+
+        Raises:
+            EstimateError: If q or confidence is out of range.
         """
         index, (below, above) = self.quantile_index(q), self.cdf_intervals(confidence)
         above[-1] = 1
@@ -190,11 +222,15 @@ class Estimates:
         return Quantile(q, index, min(low, index), max(high, index))
 
     def quantile_index(self, q: float) -> int:
-        """Return the index of a quantile without its slow interval. Raises like quantile()."""
+        """Return the index of a quantile without its interval, which is slow.
+
+        Raises:
+            EstimateError: If q is out of range.
+        """
         if not 0 < q < 1:
             raise EstimateError(f"a quantile is between 0 and 1, 0.5 for the median, not {q:g}")
         cdf = self.cdf()
-        cdf[-1] = 1  # the whole domain holds everything, whatever its estimate
+        cdf[-1] = 1  # the share of the whole domain is 1, whatever its estimate
         return int(np.argmax(cdf >= q))
 
     def _ranges(self, lo: npt.NDArray[np.integer], hi: npt.NDArray[np.integer]) -> Statistics:
@@ -202,11 +238,11 @@ class Estimates:
         return self._chunked(lambda c: (index >= lo[c]) & (index < hi[c]), len(lo))
 
     def _linear(self, weights: Floats, at_once: int) -> Statistics:
-        """Return statistics for some of at_once columns that are requested together."""
+        """Return statistics for some of the `at_once` columns that were requested together."""
         raise NotImplementedError
 
     def _chunked(self, columns: Callable[[slice], Array], count: int) -> Statistics:
-        """Return statistics of count columns of weights, a few at a time."""
+        """Return statistics of `count` columns of weights, a few at a time."""
         step = max(1, _CHUNK // self.domain)
         parts = [
             self._linear(columns(slice(i, i + step)).astype(np.float64), count) for i in range(0, count, step)
@@ -220,7 +256,8 @@ class Estimates:
 class Estimate(Estimates):
     """Estimates from one histogram; made by estimate().
 
-    decoded: the histogram under its mechanism.
+    Attributes:
+        decoded: The histogram, decoded by its mechanism.
     """
 
     def __init__(self, experiment: Experiment, decoded: Decoded):
@@ -293,10 +330,15 @@ def _statistics(value: Floats, spread: Spread) -> Statistics:
 
 
 def estimate(experiment: Experiment, counts: npt.ArrayLike) -> Estimate:
-    """Estimate from a histogram of codes, integers of shape (code_count,).
+    """Return the estimates from a histogram of codes.
 
-    Raises EstimateError for counts of another shape, that are not integers or negative, with fewer than two
-    reports, or too few for the mechanism.
+    Args:
+        experiment: The experiment.
+        counts: The histogram, integers of shape (code_count,).
+
+    Raises:
+        EstimateError: If the counts have another shape, are negative or not integers, or contain fewer than
+            two reports, or too few for the mechanism.
     """
     histogram = np.asarray(counts)
     if histogram.shape != (experiment.code_count,):

@@ -9,18 +9,19 @@ from .estimate import Estimates
 from .top_k import top
 
 CONFIDENCE = 0.95
-"""Chance that the most common value is among the named ones."""
+"""The probability that the most common value is among the named ones."""
 LEAST_CHANCE = 0.5
-"""If the first value has a smaller chance than this, no value is named."""
+"""If the first value has a smaller probability than this, no value is named."""
 MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Leaders:
-    """The values that include the most common one with a chance of CONFIDENCE.
+    """The values that include the most common one with probability CONFIDENCE.
 
-    indices  the likeliest first, MOST_NAMED at most; none if no value leads yet
-    chance   that the likeliest value is the most common, whether it is named or not
+    Attributes:
+        indices: The values, likeliest first, at most MOST_NAMED; empty if no value leads yet.
+        chance: The probability that the likeliest value is the most common, whether it is named or not.
     """
 
     indices: tuple[int, ...]
@@ -35,14 +36,21 @@ class Leaders:
 def leaders(estimate: Estimates) -> Leaders:
     """Return the values to name as the most common.
 
-    Chances are those of top_k.top(); equally common values share the chance, so none of them is named alone,
-    however many reports there are. Raises EstimateError if the frequencies cannot be estimated.
+    The probabilities are those of top_k.top(). Equally common values share the probability, so none of them
+    is named alone, however many reports there are.
+
+    Raises:
+        EstimateError: If the frequencies cannot be estimated.
     """
     return leading(top(estimate, 1).probabilities)
 
 
 def leading(chances: npt.ArrayLike) -> Leaders:
-    """Return the values to name; chances: that each value is the most common, shape (domain,), sum 1."""
+    """Return the values to name.
+
+    Args:
+        chances: The probability that each value is the most common, shape (domain,), with sum 1.
+    """
     each = np.asarray(chances, float)
     order = np.argsort(-each, kind="stable")[:MOST_NAMED]
     first, together = float(each[order[0]]), np.cumsum(each[order])

@@ -1,8 +1,8 @@
-"""Check whether honest devices can produce a histogram of codes, whatever their readings are.
+"""Check whether honest devices can have produced a histogram of codes, whatever their readings are.
 
 Each mechanism defines what honest devices cannot produce (Mechanism.invariants). A histogram that breaks one
-of these rules did not come from honest devices alone. The converse is not true: the check misses forgers who
-draw the parts that do not depend on the reading as devices do, and keep every value's supports possible.
+of these rules did not come from honest devices alone. The converse does not hold: the check misses forgers
+who draw the parts that do not depend on the reading as devices do, and keep every value's supports possible.
 """
 
 from dataclasses import asdict, dataclass
@@ -15,8 +15,8 @@ from ...device.ldp_client import Experiment
 from ..mechanisms import mechanism_of
 from ..mechanisms.invariants import Check
 
-# A limit for the smallest p times the number of checks. A chi-square's p is approximate: with the least
-# number of reports in each group, honest fleets still get below it with a chance under 1e-9.
+# A limit for the smallest p times the number of checks. A chi-squared test's p is approximate: with the
+# smallest group sizes, honest fleets still get below this limit with a probability under 1e-9.
 ALARM = 1e-12
 LEAST_REPORTS = 100
 
@@ -25,10 +25,11 @@ LEAST_REPORTS = 100
 class Plausibility:
     """The result of all checks of a histogram together.
 
-    reports  number of reports
-    checks   the checks made; empty if reports are too few
-    p        the smallest p times the number of checks, at most 1; None without checks
-    words    one sentence
+    Attributes:
+        reports: The number of reports.
+        checks: The checks made; empty if there are too few reports.
+        p: The smallest p-value times the number of checks, at most 1; None without checks.
+        words: One sentence.
     """
 
     reports: int
@@ -38,7 +39,7 @@ class Plausibility:
 
     @property
     def implausible(self) -> bool:
-        """Return whether honest devices cannot have sent this histogram: p below ALARM."""
+        """Return whether honest devices cannot have sent this histogram, because p is below ALARM."""
         return self.p is not None and self.p < ALARM
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,12 +48,20 @@ class Plausibility:
 
 
 def check(experiment: Experiment, counts: npt.ArrayLike) -> Plausibility:
-    """Check a histogram of codes, shape (code_count,), integers not below 0.
+    """Check a histogram of codes; this takes about as long as decoding it once.
 
-    Takes about as long as decoding it once. Raises ValueError for another shape.
+    Args:
+        experiment: The experiment.
+        counts: The histogram, integers of at least 0, shape (code_count,).
 
-    Utility: an honest fleet is called implausible with a chance below 1e-9, whatever its population and size.
-    Citation: mechanisms/invariants.py.
+    Raises:
+        ValueError: If the counts have another shape.
+
+    Utility:
+        An honest fleet is called implausible with a probability below 1e-9, whatever its population and size.
+
+    Citation:
+        See mechanisms/invariants.py.
     """
     codes = np.asarray(counts, dtype=np.int64)
     if codes.shape != (experiment.code_count,):

@@ -29,12 +29,11 @@ class Pool(Estimates):
 
     @property
     def domain(self) -> int:
-        """Number of values."""
         return self.estimates[-1].domain
 
     def _mix(self, spreads: Sequence[Spread]) -> Spread:
         pairs = list(zip(self.weights, spreads, strict=True))
-        if self.approximate:  # the same hash functions may bias all of them the same way
+        if self.approximate:  # the same hash functions may bias all of them in the same direction
             variance = np.sum([w * np.sqrt(s.variance) for w, s in pairs], axis=0) ** 2
         else:
             variance = np.sum([w**2 * s.variance for w, s in pairs], axis=0)
@@ -93,15 +92,14 @@ def _fields(reading: Any) -> dict[str, Any]:
 
 
 def _parts(experiment: Experiment) -> list[tuple[object, ...]]:
-    """Return the parts of a pair; for another type nothing."""
     parts = parts_of(experiment)
     return [(part.name, part.domain, *_fields(part).values()) for part in parts]
 
 
 def check_same_quantity(estimates: Sequence[Estimates]) -> None:
-    """Raise EstimateError unless all estimates are of the same type, range, bins and labels.
+    """Raise EstimateError unless all estimates have the same type, range, bins and labels.
 
-    Texts are the same whatever slots they fall into: see candidates.py.
+    Texts count as the same whatever slots they fall into: see candidates.py.
     """
     first = estimates[0].experiment
     for other in estimates[1:]:
@@ -119,13 +117,20 @@ def check_same_quantity(estimates: Sequence[Estimates]) -> None:
 
 
 def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "reports") -> Pool:
-    """Pool estimates of the same quantity that share no reports, for example versions of an experiment.
+    """Pool estimates of the same quantity that share no reports, such as those of an experiment's versions.
 
-    by: "reports" weights each by its number of reports: the population is all reports. "variance" weights by
-    the inverse variance of a rare value, or of the mean if one of them does not estimate shares of values;
-    the design fixes both. Its error is smaller if the populations are the same. If only some of them set
-    `missing`, their shares are among devices with a reading, and the others' are unchanged. Raises
-    EstimateError if type, range, bins or labels differ.
+    If only some of them set `missing`, their shares are among devices with a reading, and those of the others
+    are unchanged.
+
+    Args:
+        estimates: The estimates.
+        by: "reports" weights each by its number of reports, so the population is that of all reports.
+            "variance" weights by the inverse variance of a rare value, or of the mean if one of them does not
+            estimate shares; both are fixed by the design. The error is smaller if the populations are the
+            same.
+
+    Raises:
+        EstimateError: If type, range, bins or labels differ.
     """
     if not estimates:
         raise EstimateError("at least one estimate is needed to pool")

@@ -18,18 +18,22 @@ from .estimate import Estimates
 from .pooling import Pool
 from .statistic import EstimateError
 
-_ROUNDS = 40  # each of three steps of the fixed-point iteration
+_ROUNDS = 40  # rounds of the fixed-point iteration, with three steps each
 _STILL = 1e-9  # relative change of the log-likelihood at which the iteration stops
-_FLOOR = 0.002  # part of the start that is spread evenly: a share that starts at zero would stay there
-_PROBED = 33  # frequencies of a population's cosine series at which the noise is computed
+_FLOOR = 0.002  # fraction of the start spread evenly, because a share that starts at zero would stay there
+_PROBED = 33  # frequencies of the cosine series at which the noise is computed
 
 
 @dataclass(frozen=True)
 class Shares:
     """Shares of the values after a post-processing step.
 
-    method: "raw", "nonnegative", "smooth", or your own package.module:function. frequencies:
-    shape (domain,), read-only. reports: their number. notes: sentences about the bias, for readers.
+    Attributes:
+        method: "raw", "nonnegative", "smooth", or your own package.module:function.
+        experiment: The experiment.
+        frequencies: The shares, shape (domain,), read-only.
+        reports: The number of reports.
+        notes: Sentences about the bias, for readers.
     """
 
     method: str
@@ -55,7 +59,8 @@ _POOLED = "All reports of the pool are taken to be about one population."
 def raw(estimate: Estimates) -> Shares:
     """Return the unbiased estimates, unchanged.
 
-    Bias: none. Single shares may be negative; all sum to 1.
+    Bias:
+        None. Single shares may be negative; all sum to 1.
     """
     return shares_of("raw", estimate, estimate.frequencies, _RAW)
 
@@ -63,19 +68,23 @@ def raw(estimate: Estimates) -> Shares:
 def nonnegative(estimate: Estimates) -> Shares:
     """Return shares near the estimates that are not negative and sum to 1.
 
-    On a flat mechanism the nearest ones: every estimate is reduced by the same amount, then negative ones
-    become zero. On a hierarchy the same, family by family from the root down (tree.nonnegative). A pool uses
-    the tree of its hierarchy with the most reports, or is treated as flat if it has none.
+    For a flat mechanism these are the nearest such shares: every estimate is reduced by the same amount, then
+    negative ones become zero. For a hierarchy the same happens family by family from the root down
+    (tree.nonnegative). A pool uses the tree of its hierarchy with the most reports, or is treated as flat if
+    it has none.
 
-    Bias, measured at D = 64 and ε = 1 in units of raw's error of a value: empty values come out high by up to
-    0.43 (olh) and 0.13 (hh), the most common one low by up to 2.1. Over ten populations, ε 0.5 to 4 and N
-    10^3 to 10^6, squared errors of single values are 0.05 to 0.6 of raw's on average; those of ranges 0.26 to
-    0.76 on hierarchies and 0.3 to 0.6 under olh. Neither was above raw's in any of 480 configurations, but
-    for ranges under olh: in 27 of 160, up to 2.7 times. Forged reports for one value take from the
-    others. benchmarks/post_processing.py has the study, docs/post-processing.md the tables.
+    Bias:
+        Measured at D = 64 and ε = 1 in units of raw's error of a value, empty values come out high by up to
+        0.43 (olh) and 0.13 (hh), and the most common one low by up to 2.1. Over ten populations, ε 0.5 to 4
+        and N 10^3 to 10^6, squared errors of single values are 0.05 to 0.6 of raw's on average; those of
+        ranges 0.26 to 0.76 on hierarchies and 0.3 to 0.6 under olh. Neither exceeded raw's in any of 480
+        configurations, except for ranges under olh: in 27 of 160, by a factor of up to 2.7. Forged reports
+        for one value take from the others. benchmarks/post_processing.py has the study,
+        docs/post-processing.md the tables.
 
-    Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, "Locally differentially private frequency estimation with
-    consistency", NDSS 2020 (there called Norm-Sub, of one family).
+    Citation:
+        Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, "Locally differentially private frequency estimation with
+        consistency", NDSS 2020 (where it is called Norm-Sub, of one family).
     """
     if "frequencies" not in estimate.answers:
         text = f"nonnegative needs estimated shares; {estimate.experiment.name} has none"
@@ -94,23 +103,26 @@ def smooth(estimate: Estimates) -> Shares:
     and all estimates of a pool together; after each step the shares are smoothed by the resolvent of the
     binomial kernel 1-2-1. The data choose its strength: Stein's unbiased estimate of the risk of a linear
     smoother with the same fixed point, on the cosine series of the raw estimates and their exact errors. A
-    rough population, or very many reports, thus get little or no smoothing. Deterministic; the iteration is
-    accelerated, and bounded.
+    rough population, or very many reports, thus get little or no smoothing. The result is deterministic; the
+    iteration is accelerated and bounded.
 
-    Bias: detail finer than the smoothing is lost; a single common value, or an edge, is lowered and spread
-    over its neighbours. Measured at D = 64 and ε = 1, in units of raw's error: empty values high by 0.01 to
-    0.35, the most common one low by up to 2.4. Over ten populations, ε 0.5 to 4 and N 10^3 to 10^6, squared
-    errors of single bins are 0.01 to 0.5 of raw's on average, of ranges 0.15 to 1; worse than raw's in 17 and
-    60 of 480 configurations, by up to 2.1 and 4.8 times. A forged peak gains no more than in raw, but takes
-    the smoothing from all other bins. benchmarks/post_processing.py has the study, docs/post-processing.md
-    the tables and advice on choosing.
+    Bias:
+        Detail finer than the smoothing is lost; a single common value, or an edge, is lowered and spread over
+        its neighbours. Measured at D = 64 and ε = 1 in units of raw's error, empty values are high by 0.01 to
+        0.35, and the most common one low by up to 2.4. Over ten populations, ε 0.5 to 4 and N 10^3 to 10^6,
+        squared errors of single bins are 0.01 to 0.5 of raw's on average, of ranges 0.15 to 1; they exceed
+        raw's in 17 and 60 of 480 configurations, by factors of up to 2.1 and 4.8. A forged peak gains no more
+        than in raw, but takes the smoothing from all other bins. benchmarks/post_processing.py has the study,
+        docs/post-processing.md the tables and advice on choosing.
 
-    Raises EstimateError for a bool or a choice: labels have no neighbours.
+    Raises:
+        EstimateError: If the experiment is a bool or a choice, whose labels have no neighbours.
 
-    Li, Wang, Lopuhaä-Zwakenberg, Skoric, Li, "Estimating numerical distributions under local differential
-    privacy", SIGMOD 2020 (the smoothing step, there of one fixed strength); Silverman, Jones,
-    Wilson, Nychka, JRSS B 1990; Stein, Annals of Statistics 1981; Varadhan, Roland, "Simple and globally
-    convergent methods for accelerating the convergence of any EM algorithm", Scand. J. Statist. 2008.
+    Citation:
+        Li, Wang, Lopuhaä-Zwakenberg, Skoric, Li, "Estimating numerical distributions under local differential
+        privacy", SIGMOD 2020 (the smoothing step, there with a fixed strength); Silverman, Jones, Wilson,
+        Nychka, JRSS B 1990; Stein, Annals of Statistics 1981; Varadhan, Roland, "Simple and globally
+        convergent methods for accelerating the convergence of any EM algorithm", Scand. J. Statist. 2008.
     """
     experiment = estimate.experiment
     if experiment.type != "number":
@@ -119,12 +131,12 @@ def smooth(estimate: Estimates) -> Shares:
     whole = _over_all_indices(estimate, "smooth")
     strength, noise = smoothing(estimate)
     start = simplex(blur(estimate.frequencies, strength))
-    if whole.domain > estimate.domain:  # no reading has no neighbors, and keeps its share
+    if whole.domain > estimate.domain:  # a missing reading has no neighbours, and keeps its share
         missing = float(np.clip(whole.frequencies[-1], 0, 1))
         start = np.append(start * (1 - missing), missing)
     start = (1 - _FLOOR) * start + _FLOOR / len(start)
-    # How much a maximisation step moves an error if all values are equally common: the rest of the
-    # smoothing has to wait for it.
+    # If all values are equally common, a maximisation step moves an error by this fraction, and only this
+    # fraction of the smoothing may be applied with it.
     moved = min(1.0, 1 / (estimate.reports * noise * estimate.domain))
     shares = _fixed_point(tuple(_histograms(estimate)), start, strength * moved, estimate.domain)
     return shares_of("smooth", estimate, _of_values(shares, estimate), _SMOOTH)
@@ -154,7 +166,14 @@ def _of_values(shares: Floats, estimate: Estimates) -> Floats:
 
 
 def shares_of(method: str, estimate: Estimates, frequencies: Floats, notes: tuple[str, ...]) -> Shares:
-    """Return a method's result on an estimate; frequencies: shape (domain,), copied."""
+    """Return a method's result on an estimate.
+
+    Args:
+        method: The name of the method.
+        estimate: The estimate.
+        frequencies: The shares, shape (domain,); copied.
+        notes: Sentences about the bias.
+    """
     values = frequencies.copy()
     values.flags.writeable = False
     if method != "raw":
@@ -165,7 +184,10 @@ def shares_of(method: str, estimate: Estimates, frequencies: Floats, notes: tupl
 
 
 def blur(values: Floats, strength: float) -> Floats:
-    """Return the minimiser of ||x - values||² + strength/4 Σ (x_i+1 - x_i)²: keeps sums, reflects at ends."""
+    """Return the minimiser of ||x - values||² + strength/4 Σ (x_i+1 - x_i)².
+
+    It keeps the sum of the values, and reflects them at the ends.
+    """
     n = len(values)
     waves = np.fft.rfft(np.concatenate([values, values[::-1]]))
     return np.fft.irfft(waves / (1 + strength * _roughness(n)), 2 * n)[:n]
@@ -196,7 +218,8 @@ def smoothing(estimate: Estimates) -> tuple[float, float]:
 class _Histogram:
     """The counts and channel behind one estimate of a pool.
 
-    ancillary: the part of its log-likelihood that no reading changes, from the seeds.
+    Attributes:
+        ancillary: The part of its log-likelihood that depends on the seeds only, not on readings.
     """
 
     decoded: Decoded
@@ -212,7 +235,12 @@ def _histograms(estimate: Estimates) -> Iterator[_Histogram]:
 
 
 def expectation_maximisation(histograms: tuple[_Histogram, ...], shares: Floats) -> tuple[Floats, float]:
-    """Return one step from shares, positive and with sum 1, and their log-likelihood before it."""
+    """Return the shares after one step, and the log-likelihood before it.
+
+    Args:
+        histograms: The counts and channels.
+        shares: Positive shares with sum 1.
+    """
     weight = np.zeros(len(shares))
     likelihood = 0.0
     for histogram in histograms:
@@ -228,10 +256,10 @@ def expectation_maximisation(histograms: tuple[_Histogram, ...], shares: Floats)
 def _fixed_point(
     histograms: tuple[_Histogram, ...], start: Floats, strength: float, blurs: int | None = None
 ) -> Floats:
-    """Iterate maximisation and blurring until the shares no longer move; only the first `blurs` are blurred.
+    """Iterate maximisation and blurring until the shares stop moving; only the first `blurs` are blurred.
 
     Two steps estimate the rate of convergence, then one extrapolates, on logarithms so that shares stay
-    positive; a step that would lower the likelihood by more than one step gains is not taken.
+    positive. A step that would lower the likelihood by more than one step gains is not taken.
     """
 
     def step(shares: Floats) -> tuple[Floats, float]:

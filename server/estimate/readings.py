@@ -61,8 +61,10 @@ class Ratios(Statistics):
 class ReadingEstimates(Estimates):
     """Estimates among the devices that have a reading; made by among_readings().
 
-    missing: the share of all devices without a reading. A statistic raises EstimateError unless the share
-    with a reading is clearly above 0.
+    Its statistics raise EstimateError unless the share with a reading is clearly above 0.
+
+    Attributes:
+        missing: The share of all devices without a reading.
     """
 
     def __init__(self, whole: Estimates):
@@ -77,7 +79,7 @@ class ReadingEstimates(Estimates):
 
     @property
     def domain(self) -> int:
-        """Number of values, not counting the missing reading."""
+        """The number of values, not counting the missing reading."""
         return value_count(self.experiment)
 
     @property
@@ -94,7 +96,7 @@ class ReadingEstimates(Estimates):
 
     @cached_property
     def missing(self) -> Statistic:
-        """Share of the devices that have no reading."""
+        """The share of the devices without a reading."""
         return self._whole.frequency(self.domain)
 
     @cached_property
@@ -151,7 +153,7 @@ class ReadingEstimates(Estimates):
 
     @property
     def _with_reading(self) -> Statistic:
-        """Share of the devices that have a reading; EstimateError unless it is clearly above 0."""
+        """The share of the devices with a reading; raises EstimateError unless it is clearly above 0."""
         if not self.with_reading_known:
             low, high = self.missing.interval()
             ends = f"{max(low, 0) * 100:.0f} to {min(high, 1) * 100:.0f}%"
@@ -171,8 +173,8 @@ class ReadingEstimates(Estimates):
 def among_readings(estimates: Estimates) -> Estimates:
     """Return the estimates among the devices that have a reading.
 
-    Those are the estimates themselves unless the experiment sets `missing`. A pair keeps its joint table, in
-    which a missing reading is a value of its part.
+    If the experiment does not set `missing`, those are the estimates themselves. A pair keeps its joint
+    table, in which a missing reading is a value of its part.
     """
     if value_count(estimates.experiment) == estimates.domain:
         return estimates
@@ -180,5 +182,5 @@ def among_readings(estimates: Estimates) -> Estimates:
 
 
 def missing_share(estimates: Estimates) -> Statistic | None:
-    """Return the share of the devices that have no reading; None where it is not estimated."""
+    """Return the share of the devices without a reading, or None if it is not estimated."""
     return estimates.missing if isinstance(estimates, ReadingEstimates) else None

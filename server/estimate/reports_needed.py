@@ -28,20 +28,20 @@ from .estimate import Estimates
 from .statistic import EstimateError, normal_quantile
 
 FEWEST = 2
-"""Reports of any estimate."""
+"""The smallest number of reports of any estimate."""
 MOST = 1 << 53
-"""This many reports stand for "never"."""
-_FLEETS = 64  # whose intervals of a quantile are averaged, and as many with the opposite errors
-_MOST_PAIRS = 1 << 23  # of a class of codes and an edge: with more, only some edges are looked at,
-_FEWEST_EDGES = 17  # but so many
+"""The number of reports that stands for "never"."""
+_FLEETS = 64  # fleets whose intervals of a quantile are averaged, and as many with the opposite errors
+_MOST_PAIRS = 1 << 23  # pairs of a class of codes and an edge; if there are more, only some edges are used,
+_FEWEST_EDGES = 17  # but at least this many
 _MOST_EDGES = 257
 USUAL_SPREAD = 1 / 6
-"""Assumed standard deviation of a number, as a part of its range."""
+"""The assumed standard deviation of a number, as a fraction of its range."""
 
 
 @dataclass(frozen=True)
 class RangeShare:
-    """The share of the indices low..high-1; of a label where there is one index."""
+    """The share of the indices low..high-1, or of a label if that is one index."""
 
     low: int
     high: int
@@ -63,14 +63,16 @@ Answer = RangeShare | QuantileLevel | MeanIndex
 
 
 def rounded_target(scale: float) -> float:
-    """Return the half-width worth waiting for: a tenth of all readings, or of all shares, to one digit."""
+    """Return the half-width worth waiting for: a tenth of all readings or shares, rounded to one digit."""
     return float(f"{scale / 10:.1g}")
 
 
 def bell(domain: int, spread: float) -> Floats:
     """Return the shares of a normal population around the middle of the range, its tails in the end bins.
 
-    spread: its standard deviation, a part of the range.
+    Args:
+        domain: The number of bins.
+        spread: The standard deviation, as a fraction of the range.
     """
     edges = np.arange(1, domain) / domain
     below = special.ndtr((edges - 0.5) / spread) if spread else (edges > 0.5).astype(float)
@@ -85,9 +87,9 @@ def usual_population(experiment: Experiment) -> Floats:
 
 
 def likely_population(estimates: Estimates) -> Floats:
-    """Return the shares that an estimate suggests, none negative, sum 1; shape (domain,).
+    """Return the shares that an estimate suggests, not negative and with sum 1, shape (domain,).
 
-    Those of a number are smoothed: noise would leave gaps, in which no quantile could be found.
+    Those of a number are smoothed, because noise would leave gaps in which no quantile could be found.
     """
     if estimates.experiment.type == "number":
         return postprocess.smooth(estimates).frequencies
@@ -108,17 +110,19 @@ def reports_needed(
     Args:
         experiment: The version whose mechanism randomizes the reports.
         answer: The statistic whose interval it is.
-        target: Half of the interval: a share of 0 to 1, or of a number in bins.
-        population: Shares of the values, shape (domain,), none negative, sum 1; None: usual_population().
-        confidence: Of the interval, between 0 and 1.
-        most_pairs: Pairs of a class of codes and an edge; with more, a quantile uses only some edges.
+        target: Half of the interval: a share from 0 to 1, or bins of a number.
+        population: Shares of the values, shape (domain,), not negative, with sum 1; by default
+            usual_population().
+        confidence: The confidence of the interval, between 0 and 1.
+        most_pairs: The largest number of pairs of a class of codes and an edge; with more, a quantile uses
+            only some edges.
 
     Returns:
         The number of reports, FEWEST to MOST; MOST if no number is enough, since an interval has whole bins.
 
     Raises:
-        EstimateError: The target is not positive, the level of a quantile is not between 0 and 1, or a range
-            does not lie in the domain.
+        EstimateError: If the target is not positive, the level of a quantile is not between 0 and 1, or a
+            range does not lie in the domain.
     """
     if not target > 0:
         raise EstimateError(f"half an interval is above 0, not {target:g}")
@@ -152,12 +156,12 @@ def _for_quantile(
     domain = len(shares)
     most = min(_MOST_EDGES, domain + 1)
     count = min(max(most_pairs // mechanism.class_count, _FEWEST_EDGES), most)
-    edges = np.unique(np.linspace(0, domain, count).round().astype(int))  # all of them where they are few
+    edges = np.unique(np.linspace(0, domain, count).round().astype(int))  # all of them if they are few
     below = np.append(0.0, np.cumsum(shares))[edges]
     covariance = np.zeros((len(edges), len(edges)))
     covariance[1:-1, 1:-1] = _covariance(mechanism, np.arange(domain)[:, None] < edges[1:-1], shares)
     error = z * np.sqrt(np.diag(covariance))
-    # Errors as fleets have them. They are the same for each number of reports, so widths fall smoothly.
+    # Errors as real fleets have them, the same for each number of reports, so that widths fall smoothly.
     values, vectors = np.linalg.eigh(covariance)
     noise = np.random.default_rng(1).normal(size=(_FLEETS, len(edges)))
     noise = noise * np.sqrt(np.maximum(values, 0)) @ vectors.T
@@ -183,9 +187,14 @@ def _for_quantile(
 
 
 def _covariance(mechanism: Mechanism, statistics: npt.ArrayLike, shares: Floats) -> Floats:
-    """Return the covariances of estimates, times reports; statistics of shape (domain, n), result (n, n).
+    """Return the covariances of estimates times the number of reports, shape (n, n).
 
     Its diagonal is what Mechanism.variances() returns.
+
+    Args:
+        mechanism: The mechanism.
+        statistics: Weights of the values, shape (domain, n).
+        shares: The shares of the values, shape (domain,).
     """
     weights, _ = mechanism.weights(np.asarray(statistics, float), mechanism.stratum_chances)
     result: Floats | float = 0.0
@@ -197,7 +206,7 @@ def _covariance(mechanism: Mechanism, statistics: npt.ArrayLike, shares: Floats)
 
 
 def _crossing(edges: npt.NDArray[np.integer], line: Floats, level: float) -> float:
-    """Return the first place where a line through values at edges reaches a level; the last one does."""
+    """Return the first place where a line through values at edges reaches a level, or the last edge."""
     at = int(np.argmax(line >= level))
     if not at:
         return 0.0

@@ -19,18 +19,18 @@ from ..errors import HushmoteError
 
 
 class EstimateError(HushmoteError):
-    """The counts allow no estimate, or two estimates cannot be combined."""
+    """Raised when counts allow no estimate, or two estimates cannot be combined."""
 
 
 def normal_quantile(confidence: float) -> float:
-    """Return the half-width, in standard errors, of an interval with probability confidence."""
+    """Return the half-width, in standard errors, of an interval with probability `confidence`."""
     if not 0 < confidence < 1:
         raise EstimateError(f"confidence must be between 0 and 1, not {confidence}")
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
 def intervals(value: Floats, stderr: Floats, skew: Floats, confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """Return the ends of several intervals; value, stderr and skew as in Statistic, shape (n,)."""
+    """Return the ends of several intervals; value, stderr and skew are as in Statistic, shape (n,)."""
     z = normal_quantile(confidence)
     normal, shift = z * stderr, z * z * skew / 2
     score = np.hypot(shift, normal)
@@ -41,16 +41,24 @@ class HasInterval(Protocol):
     """Anything with a value and an interval: a Statistic, or a number's standard deviation or quantile."""
 
     @property
-    def value(self) -> float: ...
-    def interval(self, confidence: float = 0.95) -> tuple[float, float]: ...
+    def value(self) -> float:
+        """The estimate."""
+        ...
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return the ends of the interval with this confidence."""
+        ...
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """An unbiased estimate and its standard error.
+    """An unbiased estimate with its standard error.
 
-    skew: how much the variance grows as the value grows by one, in units of the value; 0 if the error is
-    normal.
+    Attributes:
+        value: The estimate.
+        stderr: Its standard error.
+        skew: How much the variance grows as the value grows by one, in units of the value; 0 if the error is
+            normal.
     """
 
     value: float
@@ -58,13 +66,13 @@ class Statistic:
     skew: float = 0.0
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return an interval that contains the population's value with probability confidence."""
+        """Return an interval that contains the population's value with probability `confidence`."""
         value, stderr, skew = (np.array(x) for x in (self.value, self.stderr, self.skew))
         low, high = intervals(value, stderr, skew, confidence)
         return float(low), float(high)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Return the two-sided p value of a population's value; at most 1 - c outside interval(c)."""
+        """Return the two-sided p-value of a population's value; at most 1 - c outside interval(c)."""
         off = abs(self.value - value)
         variance = self.stderr**2 + max(self.skew * (value - self.value), 0.0)
         if not off or not variance:
@@ -87,13 +95,13 @@ class Statistics:
         return Statistic(float(self.value[number]), float(self.stderr[number]), float(self.skew[number]))
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """Return the ends of intervals that contain the population's values with probability confidence."""
+        """Return the ends of intervals that contain the population's values with probability `confidence`."""
         return intervals(self.value, self.stderr, self.skew, confidence)
 
 
 @dataclass(frozen=True)
 class Quantile:
-    """The smallest index with at least the share q at or below it, and the interval low..high, inclusive."""
+    """The smallest index with at least the share q at or below it, with the interval low..high, inclusive."""
 
     q: float
     index: int
@@ -107,7 +115,7 @@ class Difference(Statistic):
 
     @property
     def p(self) -> float:
-        """Two-sided p value of no change."""
+        """The two-sided p-value of no change."""
         return self.p_value()
 
 
@@ -121,7 +129,7 @@ def mean(a: Statistic, b: Statistic) -> Statistic:
 
 
 def difference(a: Statistic, b: Statistic) -> Difference:
-    """Compare the same statistic of two estimates that share no reports: a - b."""
+    """Return a statistic minus the same statistic of another estimate that shares no reports."""
     stderr = math.hypot(a.stderr, b.stderr)
     third = a.skew * a.stderr**2 - b.skew * b.stderr**2
     return Difference(a.value - b.value, stderr, third / stderr**2 if stderr else 0.0)

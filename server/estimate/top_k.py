@@ -30,20 +30,20 @@ from ..mechanisms.decoded_histogram import IMPLIED_SHARE, simplex
 from .estimate import Estimates
 from .statistic import EstimateError, Statistic, intervals
 
-_GRID_CONFIDENCE = 1 - 2e-9  # confidence of the interval in which true frequencies are looked for
-_GRID_STEP = 0.25  # of the grid, in standard errors
-_ROUNDS = 60  # of the maximum likelihood: stopping early smooths
-_PRIOR_PSEUDOCOUNT = 1.0  # values' worth of prior that is spread over the whole grid,
-_FEW_VALUES = 16  # and in proportion more if there are fewer values than this to learn a prior from
-_OWN_SHARE = 0.5  # of a value's own estimate in the prior that is applied to it
+_GRID_CONFIDENCE = 1 - 2e-9  # confidence of the interval in which true frequencies are searched
+_GRID_STEP = 0.25  # spacing of the grid, in standard errors
+_ROUNDS = 60  # rounds of the maximum likelihood iteration; stopping early smooths
+_PRIOR_PSEUDOCOUNT = 1.0  # weight of the prior spread over the whole grid, in values,
+_FEW_VALUES = 16  # and proportionally more if a prior has fewer values than this to learn from
+_OWN_SHARE = 0.5  # weight of a value's own estimate in the prior that is applied to it
 _PRIOR_SAMPLE = 4096  # values that the prior is estimated from, and as many of the rest
 _RARE = 0.02  # chances up to this are summed as a power series
 _END_CHANCES = np.array([0, _RARE / 2, _RARE, 1 - _RARE, 1 - _RARE / 2, 1])
-_NODE_CHANCES = np.linspace(0, 1, 65)  # if there are more chances than these, they are interpolated
+_NODE_CHANCES = np.linspace(0, 1, 65)  # more chances than these are interpolated
 _COUNT_DEVIATIONS = 7.0  # range of a number of values, in standard deviations
 _CHERNOFF = 21.0  # minus the logarithm of a negligible probability
 _NO_VALUE = 1e-8  # atoms with fewer values than this are skipped
-_GAUSS = (0.5 - math.sqrt(1 / 12), 0.5 + math.sqrt(1 / 12))  # Gauss's two nodes in a part of an atom
+_GAUSS = (0.5 - math.sqrt(1 / 12), 0.5 + math.sqrt(1 / 12))  # nodes of Gauss's quadrature
 _MOST_PARTS = 500
 _ALSO_LISTED_ABOVE = 0.05
 
@@ -59,10 +59,12 @@ class RankedValue:
 
 @dataclass(frozen=True)
 class TopK:
-    """The k values of the largest estimated frequencies, and others that may belong there.
+    """The k values with the largest estimated frequencies, and others that may belong there.
 
-    listed: k candidates, by falling estimate. near: others that belong with a probability above 0.05, by
-    falling probability. probabilities: of all values, shape (domain,), read-only; their sum is about k.
+    Attributes:
+        listed: The k candidates, largest estimate first.
+        near: Other values that belong with a probability above 0.05, likeliest first.
+        probabilities: The probabilities of all values, shape (domain,), read-only; their sum is about k.
     """
 
     experiment: Experiment
@@ -76,8 +78,15 @@ class TopK:
 def top(estimate: Estimates, k: int) -> TopK:
     """Return the k most frequent values, with the probability that each is among the population's top k.
 
-    k from 1 to domain - 1; where the population has equal frequencies around rank k, each of them belongs
-    with an equal chance. Raises EstimateError for another k.
+    If the population has equal frequencies around rank k, each of these values belongs with an equal
+    probability.
+
+    Args:
+        estimate: The estimates.
+        k: The number of values, from 1 to domain - 1.
+
+    Raises:
+        EstimateError: If k is out of range.
     """
     domain = estimate.domain
     whole = not isinstance(k, bool) and isinstance(k, int | np.integer)  # pyright: ignore
@@ -98,11 +107,12 @@ def top(estimate: Estimates, k: int) -> TopK:
 
 @dataclass(frozen=True)
 class Posterior:
-    """The distribution of every value's true frequency, on a grid of atoms common to all.
+    """The distribution of every value's true frequency, on a common grid of atoms.
 
-    first: number of the first atom of each value's window, shape (domain,)
-    mass: probability of each atom of the window, shape (domain, window); rows sum to 1
-    atoms: number of atoms
+    Attributes:
+        first: The number of the first atom of each value's window, shape (domain,).
+        mass: The probability of each atom of the window, shape (domain, window); rows sum to 1.
+        atoms: The number of atoms.
     """
 
     first: Ints
@@ -113,7 +123,7 @@ class Posterior:
 def _posterior(estimate: Estimates) -> Posterior:
     x, variance, skew = estimate.frequencies, estimate.spread.variance, estimate.spread.skew
     domain = len(x)
-    # Ranks depend on differences: the part common to all errors is taken out of their variance.
+    # Ranks depend on differences only, so take the part common to all errors out of their variance.
     common = estimate.linear(np.ones(domain)).stderr ** 2 - variance.sum()
     variance = variance - common / (domain * (domain - 1))
     variance = np.maximum(variance, max(1e-6 * variance.max(), 1e-24))
@@ -126,12 +136,12 @@ def _posterior(estimate: Estimates) -> Posterior:
 
     low, high = intervals(x, np.sqrt(floor + unit * np.maximum(x, 0)), unit, _GRID_CONFIDENCE)
     v, u = np.quantile(floor, 0.1), np.quantile(unit, 0.1)
-    # Frequencies in standard errors from zero, which grow with them. The grid moves smoothly with the data:
-    # a new atom is added at its end, where no value is.
+    # Frequencies in standard errors from zero, which grow with them. The grid changes smoothly with the data:
+    # a new atom is added at its end, where there are no values.
     largest = 2 / u * (np.sqrt(v + u * max(high.max(), 0.0)) - np.sqrt(v)) / _GRID_STEP
     count = int(np.ceil(largest)) + 1
     steps = np.arange(count) * _GRID_STEP
-    grid = steps * (np.sqrt(v) + u * steps / 4)  # the first is exactly zero, so that every window contains it
+    grid = steps * (np.sqrt(v) + u * steps / 4)  # the first is exactly zero, and in every window
     first = np.minimum(np.searchsorted(grid, np.maximum(low, 0)), count - 1)
     last = np.maximum(np.searchsorted(grid, np.maximum(high, 0), side="right"), first + 1)
     window = int((last - first).max())
@@ -154,7 +164,7 @@ def _posterior(estimate: Estimates) -> Posterior:
 
 
 def _prior_sample(x: Floats) -> tuple[Ints, Floats]:
-    """Return the values for the prior, the largest and some of the rest, and how many each represents."""
+    """Return the values for the prior (the largest and some of the rest), and how many each represents."""
     order = np.argsort(-x, kind="stable")
     stride = max(1, len(x) // _PRIOR_SAMPLE)
     rest = order[_PRIOR_SAMPLE:]
@@ -170,7 +180,7 @@ def _prior(
 ) -> tuple[Floats, Floats]:
     """Estimate how the true frequencies spread over the atoms, and apply that to each value's likelihood.
 
-    pseudo: values' worth of prior at each atom.
+    `pseudo` is the weight of the prior at each atom, in values.
     """
     prior = np.ones(atoms)
     own = likelihood.copy()
@@ -186,9 +196,9 @@ def _prior(
 
 
 def membership(posterior: Posterior, k: int) -> Floats:
-    """Return the probability of each value that fewer than k others are above it, shape (domain,).
+    """Return the probability that fewer than k others are above each value, shape (domain,).
 
-    Within an atom true frequencies are in random order.
+    Within an atom, true frequencies are in random order.
     """
     order = np.argsort(posterior.first, kind="stable")
     first, mass, atoms = posterior.first[order], posterior.mass[order], posterior.atoms
@@ -204,7 +214,7 @@ def membership(posterior: Posterior, k: int) -> Floats:
     least = k - np.sqrt(2 * _CHERNOFF * k) if k > 2 * _CHERNOFF else 1e-9
 
     result = np.zeros(len(first))
-    certain = atoms  # a value at this atom or above belongs with certainty
+    certain = atoms  # a value at this atom or above certainly belongs
     for atom in range(atoms - 1, -1, -1):
         if above[atom] > most:
             break
@@ -218,7 +228,7 @@ def membership(posterior: Posterior, k: int) -> Floats:
         column = atom - first[begin:end]
         here, higher = mass[rows, column], tail[rows, column + 1]
         values = np.flatnonzero(here > 0)
-        # Gauss's two places in each part: the chance is smooth over the √k values that a part has at most.
+        # Two nodes in each part are enough: the probability is smooth over the at most √k values of a part.
         parts = int(np.clip(np.ceil(per_atom[atom] / np.sqrt(k)), 1, _MOST_PARTS))
         for place in (part + inside for part in range(parts) for inside in _GAUSS):
             fewer = fewer_above(higher + here * (place / parts), values, k - (len(first) - end))
@@ -232,7 +242,10 @@ def membership(posterior: Posterior, k: int) -> Floats:
 def fewer_above(chance: Floats, values: Ints, k: int) -> Floats:
     """Return the probability, for each i of `values`, that fewer than k of all other values succeed.
 
-    chance: of success of each value, shape (domain,), independent of each other.
+    Args:
+        chance: The independent probability of success of each value, shape (domain,).
+        values: The values i.
+        k: The number.
     """
     deviation = np.sqrt(float((chance * (1 - chance)).sum()))
     size = min(len(chance) + 1, int(2 * (_COUNT_DEVIATIONS * deviation + 16))) | 1  # odd: z is never -1
@@ -262,8 +275,8 @@ def fewer_above(chance: Floats, values: Ints, k: int) -> Floats:
     else:
         log += np.log(1 + points[:, None] * off).sum(axis=0)
 
-    # The number of successes modulo size has probabilities whose sum up to k - 1 is linear in log's exp.
-    # Leaving one value out means dividing by its factor, which leaves a smooth function.
+    # The sum up to k - 1 of the probabilities of the number of successes modulo size is linear in exp(log).
+    # Leaving one value out means dividing by its factor, which is a smooth function.
     points = np.concatenate([_END_CHANCES, points])
     answers = ((np.exp(log) * _sums(z, start, k, size)) / (1 + points[:, None] * off)).real.sum(axis=1)
     low, high, answers = answers[:3], answers[3:6], answers[6:]
@@ -281,8 +294,8 @@ def _parabola(values: Floats, x: Floats) -> Floats:
 
 
 def _sums(z: npt.NDArray[np.complex128], start: int, k: int, size: int) -> npt.NDArray[np.complex128]:
-    """Return weights that turn a generating function at the roots z into its sum from start to k-1."""
+    """Return weights that turn a generating function at the roots z into its sum from start to k - 1."""
     n = np.arange(start, k)
     weights = np.conj(z[:, None] ** n).sum(axis=1) / size
-    weights[1:] *= 2  # the other half of the roots are conjugates
+    weights[1:] *= 2  # the other half of the roots are their conjugates
     return weights

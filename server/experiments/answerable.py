@@ -21,7 +21,7 @@ _ONLY = {
 
 
 class NotAnswered(HushmoteError):
-    """An experiment cannot answer a question; the message says what it answers."""
+    """Raised if an experiment cannot answer a question; the message says what it answers."""
 
 
 def answers_of(*versions: Experiment) -> frozenset[str]:
@@ -57,7 +57,10 @@ def answers_only(*versions: Experiment) -> str:
 def require(versions: Sequence[Experiment], words: str | Iterable[str], instead: str = "") -> None:
     """Raise NotAnswered unless all versions answer one of these kinds of answers_of().
 
-    instead: the advice after the colon.
+    Args:
+        versions: The versions of the experiment.
+        words: The kinds.
+        instead: The advice after the colon.
     """
     if answers_of(*versions).isdisjoint([words] if isinstance(words, str) else words):
         only = answers_only(*versions)

@@ -14,7 +14,7 @@ from .units import UnitsError, index_names, parse_range
 MOST_COMMON = "most common"
 MEDIAN = "median"
 MOST_ASKS = 8
-"""Most questions of a file; an experiment of texts may list more texts, which are then one question."""
+"""The largest number of questions of a file; an experiment of texts may list more texts, as one question."""
 _GIVEN = " given "
 
 AskKind = Literal["share", "mean", "quantile", "most common", "texts", "pair", "named"]
@@ -24,8 +24,13 @@ AskKind = Literal["share", "mean", "quantile", "most common", "texts", "pair", "
 class Ask:
     """One question: its text in the file, and its subject.
 
-    level: of a quantile, from 0 to 1. of, given: of a pair, as for `hushmote estimate --of --given`. texts:
-    the named texts of which the most common one is sought; empty if the file lists none.
+    Attributes:
+        text: The text in the file.
+        kind: The kind of question.
+        level: The level of a quantile, from 0 to 1.
+        of: The target of a question about a pair, as in `hushmote estimate --of`.
+        given: Its conditions, as in `hushmote estimate --given`.
+        texts: The listed texts of which the most common one is sought; empty if the file lists none.
     """
 
     text: str
@@ -39,9 +44,13 @@ class Ask:
 def asks_of(experiment: Experiment, texts: Sequence[str] = ()) -> tuple[Ask, ...]:
     """Return the file's questions, or if there are none the default one for the experiment's type.
 
-    That is the median of a number, or its mean; yes; the most common label; the last part of a pair given the
-    first; the texts that most devices sent. Raises UnitsError or NotAnswered if one does not fit. More than
-    MOST_ASKS listed texts are one question: which of them is the most common.
+    The default is the median of a number, or its mean; yes; the most common label; the last part of a pair
+    given the first; the texts that most devices sent. More than MOST_ASKS listed texts are one question:
+    which of them is the most common.
+
+    Raises:
+        UnitsError: If a question does not fit the experiment's values.
+        NotAnswered: If the experiment cannot answer a question.
     """
     if experiment.type == "text" and len(texts) > MOST_ASKS:
         answerable.require([experiment], "candidates", "leave candidates out")
@@ -90,7 +99,7 @@ def _ask(experiment: Experiment, text: str) -> Ask:
 
 
 def _ask_of_pair(experiment: Experiment, text: str) -> Ask:
-    """Return the comparison of a finding; raises UnitsError if it does not have two sides."""
+    """Return the comparison of a finding; raise UnitsError if it does not have two sides."""
     of, _, given = (side.strip() for side in text.partition(_GIVEN))
     conditions = tuple(one.strip() for one in given.split(",") if one.strip())
     target_parts, *condition_parts = (parts_in(experiment, one) for one in (of, *conditions))

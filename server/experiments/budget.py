@@ -6,7 +6,7 @@
     delta = 1e-6
     reports = 20
 
-On the left a total under a theorem, which determines rule and cap; on the right the board's rule itself.
+On the left is a total under a theorem, which determines rule and cap; on the right the board's rule itself.
 """
 
 from __future__ import annotations
@@ -35,15 +35,20 @@ from ..epsilon import MICRO, SCALES, nats
 Quantity = Annotated[Decimal, Field(allow_inf_nan=False, ge=-(10**15), le=10**15)]
 
 USUAL_DELTA = 1e-6
-"""The δ in the words of a rule's guarantee, if the rule has a guarantee for every δ."""
+"""The δ in the words of a rule's guarantee that holds for every δ."""
 
 
 class ExperimentBudget(BaseModel):
     """The budget of one board for the experiment: a theorem with its total, or a rule with its cap.
 
-    theorem: a name of `accounting.choose`. epsilon, delta: the limit for all reports of a board together,
-    epsilon in nats. reports: how many at most, at the experiment's ε; None for as many as the theorem allows.
-    rule, cap: the board's own, in nats, nats squared, or reports.
+    Attributes:
+        theorem: A name of `accounting.choose`.
+        epsilon: The limit for all reports of a board together, in nats.
+        delta: The probability that the limit may fail.
+        reports: The largest number of reports at the experiment's ε, or None for as many as the theorem
+            allows.
+        rule: The board's own rule.
+        cap: The board's own cap, in nats, nats squared, or reports.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,14 +68,16 @@ class ExperimentBudget(BaseModel):
             try:
                 self._check_theorem(self.theorem)
             except AccountingError as e:
-                raise ValueError(str(e)) from None  # pydantic expects a ValueError from a validator
+                raise ValueError(str(e)) from None  # because pydantic expects a ValueError
         return self
 
     def board_fields(self, epsilon: int) -> dict[str, Any]:
         """Return rule and cap for boards and reports of epsilon micro-nats; the cap is rounded down.
 
-        Micro-nats (sum), micro-nats squared (squares), or reports (count). Raises AccountingError if the
-        theorem allows no report of that epsilon, or fewer than requested.
+        The cap is in micro-nats (sum), micro-nats squared (squares), or reports (count).
+
+        Raises:
+            AccountingError: If the theorem allows no report of that epsilon, or fewer than requested.
         """
         if self.theorem is None:
             if self.rule == "unlimited":
@@ -100,9 +107,9 @@ class ExperimentBudget(BaseModel):
         return rule_guarantee(self.rule or "unlimited", self.board_fields(epsilon).get("cap", 0), epsilon)
 
     def spent(self, epsilon: int) -> tuple[int, float] | None:
-        """Return how many reports of epsilon micro-nats a board sends, and their nats of the total.
+        """Return how many reports of epsilon micro-nats a board sends, and the nats of the total they take.
 
-        By the theorem; None if the file has a rule instead, or nothing bounds the reports.
+        It is None if the file has a rule instead of a theorem, or nothing bounds the reports.
         """
         if self.theorem is None:
             return None
@@ -147,12 +154,17 @@ class ExperimentBudget(BaseModel):
 def rule_guarantee(rule: str, cap: int, epsilon: int) -> Guarantee:
     """Return the guarantee for all reports of epsilon micro-nats under a board's rule and cap.
 
-    cap: micro-nats, micro-nats squared, or reports. squares and count hold for every δ; the words use one.
+    With squares and count it holds for every δ; the words use one.
+
+    Args:
+        rule: The board's rule.
+        cap: The board's cap, in micro-nats, micro-nats squared, or reports.
+        epsilon: ε of a report, in micro-nats.
     """
     if rule == "sum":
         return Basic(cap / MICRO).guarantee()
     if rule == "squares":
-        # The history's squares equal the cap, even if no whole number of reports reaches it.
+        # The squares of this history equal the cap, even if no whole number of reports reaches it.
         root = math.isqrt(cap - 1) + 1
         total = ZcdpFilter(1.0, USUAL_DELTA).spent(History.equal(root, 1)).epsilon
         return ZcdpFilter(total, USUAL_DELTA).guarantee()
@@ -184,6 +196,6 @@ def _total(theorem: Theorem) -> str:
 
 
 def _float_below(value: Decimal) -> float:
-    """Return the float that prints as value, or the next one below: totals are never rounded up."""
+    """Return the float that prints as value, or the next one below, as totals are never rounded up."""
     nearest = float(value)
     return nearest if exact(nearest) <= value else math.nextafter(nearest, -math.inf)

@@ -22,9 +22,10 @@ EXAMPLE = (
 class CellCondition:
     """A condition on cells of the joint table.
 
-    text   its name
-    parts  numbers of the parts that it depends on, rising
-    cells  1 for the cells that fulfil it and 0 for all others, shape (domain,)
+    Attributes:
+        text: Its name.
+        parts: The numbers of the parts that it depends on, rising.
+        cells: 1 for the cells that fulfil it and 0 for all others, shape (domain,).
     """
 
     text: str
@@ -33,14 +34,22 @@ class CellCondition:
 
 
 def shape(experiment: Experiment) -> tuple[int, ...]:
-    """Return the number of values of each part. Raises UnitsError unless the type is a pair."""
+    """Return the number of values of each part.
+
+    Raises:
+        UnitsError: If the type is not a pair.
+    """
     if experiment.type != "pair":
         raise UnitsError(f"{experiment.name} is a {experiment.type}: only a pair has parts")
     return tuple(part.domain for part in parts_of(experiment))
 
 
 def part_number(experiment: Experiment, name: str) -> int:
-    """Return the number of a part by its name. Raises UnitsError, which lists the parts, if there is none."""
+    """Return the number of a part by its name.
+
+    Raises:
+        UnitsError: If there is no such part; the message lists the parts.
+    """
     shape(experiment)
     names = [part.name for part in parts_of(experiment)]
     if name not in names:
@@ -49,7 +58,11 @@ def part_number(experiment: Experiment, name: str) -> int:
 
 
 def parts_in(experiment: Experiment, text: str) -> tuple[int, ...]:
-    """Return the numbers of the parts in a condition or in a part's name. Raises UnitsError."""
+    """Return the numbers of the parts in a condition or in a part's name.
+
+    Raises:
+        UnitsError: If there is no such part.
+    """
     return parse(experiment, text).parts if "=" in text else (part_number(experiment, text),)
 
 
@@ -59,7 +72,7 @@ def where(part: Reading, name: str) -> str:
 
 
 def _as_range(text: str) -> str:
-    """Return a range with the name of a table, "5 to 10", in the notation 5:10; other texts unchanged."""
+    """Return a range as named in tables, "5 to 10", in the notation 5:10, and any other text unchanged."""
     if text.startswith("below "):
         return f":{text.removeprefix('below ')}"
     if text.endswith(" and above"):
@@ -68,7 +81,7 @@ def _as_range(text: str) -> str:
 
 
 def indicator(experiment: Experiment, part: int, own: Floats) -> Floats:
-    """Return numbers for a part's values as numbers for the cells of the joint table; also (values, n)."""
+    """Return numbers for a part's values, (values,) or (values, n), as numbers for the table's cells."""
     return factors.spread_out(own, shape(experiment), (part,))
 
 
@@ -95,7 +108,7 @@ def having(experiment: Experiment, parts: Sequence[int]) -> Floats:
 def groups(experiment: Experiment, part: int, most: int) -> list[CellCondition]:
     """Return a part's values as conditions, those of a number in at most `most` ranges of equal width.
 
-    The last one is a missing reading, if the part sets `missing`.
+    The last condition is a missing reading, if the part sets `missing`.
     """
     reading = parts_of(experiment)[part]
     count = value_count(reading)
@@ -122,11 +135,14 @@ def _value_groups(experiment: Experiment, part: int, most: int) -> list[CellCond
 
 
 def parse(experiment: Experiment, text: str) -> CellCondition:
-    """Return the cells of a condition; raises UnitsError if it does not fit.
+    """Return the cells of a condition.
 
-    "part=value", "part!=value", several values with |, several parts with &. A number's values are ranges
-    low:high in its unit, moved to the nearest edges of its bins, or "below 5", "5 to 10", "10 and above".
-    "no reading" is a value of a part that sets `missing`; "!=" never includes it.
+    A condition is "part=value" or "part!=value", with several values separated by | and several parts by &. A
+    number's values are ranges low:high in its unit, moved to the nearest edges of its bins, or "below 5", "5
+    to 10", "10 and above". "no reading" is a value of a part that sets `missing`; "!=" never includes it.
+
+    Raises:
+        UnitsError: If the condition does not fit the experiment.
     """
     cells, part_numbers, clauses = np.ones(experiment.domain), set[int](), list[str]()
     shape(experiment)

@@ -82,7 +82,7 @@ class Definition(ReadingDefinition):
         names = {name for of in MECHANISMS.values() for name in of.parameters}
         word = table.get("mechanism")
         if isinstance(word, str) and is_own(word):
-            with contextlib.suppress(MechanismError):  # reported below
+            with contextlib.suppress(MechanismError):  # which is reported below
                 names |= set(class_of(word).parameters)
         names &= table.keys()
         rest = {name: value for name, value in table.items() if name not in names}
@@ -177,7 +177,7 @@ class Definition(ReadingDefinition):
 
     @property
     def expired(self) -> bool:
-        """Return whether its last day is over."""
+        """Whether its last day is over."""
         return self.expires < datetime.datetime.now(datetime.UTC).date()
 
     def check_not_expired(self) -> None:
@@ -188,7 +188,8 @@ class Definition(ReadingDefinition):
     def payload(self) -> bytes:
         """Return the JSON that is published to boards: ASCII, integers only, the same bytes every time.
 
-        Raises DefinitionError if a board would refuse it, or a mechanism of your own exceeds its ε.
+        Raises:
+            DefinitionError: If a board would refuse it, or a mechanism of your own exceeds its ε.
         """
         reading, epsilon = self.type_fields(self.name), self._epsilon()
         check_epsilon(epsilon, DefinitionError, original=self.epsilon)
@@ -255,9 +256,9 @@ class Definition(ReadingDefinition):
 
     def description(self) -> Description:
         """Return the description that a store keeps: unit, purpose, owner, questions and retention."""
-        from ..store.versions import Description  # only here: planning has no store, and it loads slowly
+        from ..store.versions import Description  # planning has no store, and it loads slowly
 
-        # For a text both keys list the texts whose shares are requested, so a store has one field for them.
+        # For texts, both keys list the texts whose shares are requested, so a store has one field for them.
         questions = "\n".join(self.asks or self.candidates)
         return Description(self.unit, self.purpose, self.owner, questions, self.keep)
 
@@ -266,7 +267,7 @@ class Definition(ReadingDefinition):
         return self.budget.guarantee(self._epsilon())
 
     def spent(self) -> tuple[int, float] | None:
-        """Return a board's number of reports and their nats of the total; None without a theorem's total."""
+        """Return a board's number of reports and the nats that they take, or None without a theorem."""
         return self.budget.spent(self._epsilon())
 
     def _epsilon(self) -> int:
@@ -289,7 +290,6 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _bins_of(edges: np.ndarray, text: str) -> tuple[int, int]:
-    """Return the half-open indices of a range in the reading's unit."""
     try:
         bins = parse_bins(edges, text)
     except UnitsError as e:
@@ -302,14 +302,18 @@ def _decimal(text: str) -> Decimal:
         value = Decimal(text)
     except ArithmeticError:
         value = None
-    # Converted to an integer, 1e999999999 would not fit in memory.
+    # As an integer, 1e999999999 would not fit in memory.
     if value is None or (value.is_finite() and abs(value.adjusted()) > 30):
         raise DefinitionError(f"{text:.40} is out of reach: write 0, or a number from 1e-30 to 1e30")
     return value
 
 
 def parse(text: str) -> Definition:
-    """Return the Definition in a TOML text; raises DefinitionError with one line."""
+    """Return the Definition in a TOML text.
+
+    Raises:
+        DefinitionError: If it is not valid; one line.
+    """
     try:
         fields = tomllib.loads(text, parse_float=_decimal)
     except DefinitionError:
@@ -329,7 +333,11 @@ def parse(text: str) -> Definition:
 
 
 def load(path: Path) -> Definition:
-    """Return the Definition in a TOML file; raises DefinitionError with one line."""
+    """Return the Definition in a TOML file.
+
+    Raises:
+        DefinitionError: If it is not valid; one line.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
@@ -344,14 +352,14 @@ def load(path: Path) -> Definition:
 def _one_line(error: ValidationError) -> tuple[str, str]:
     """Return the message in one line, and the name of the field."""
     errors = error.errors()
-    # A misspelled field is also missing: the name in the file is more helpful.
+    # A misspelled field is also missing, but the name in the file is more helpful.
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     if first["type"] != "extra_forbidden":
         missing = [".".join(map(str, e["loc"])) for e in errors if e["type"] == "missing"]
         if len(missing) > 1:
             return f"{', '.join(missing[:-1])} and {missing[-1]} are missing", missing[0]
     where = ".".join(str(x) for x in first["loc"])
-    where = "".join(c if c.isprintable() else "?" for c in where)  # a quoted key may hold a line's end
+    where = "".join(c if c.isprintable() else "?" for c in where)  # a quoted key may contain a line break
     if first["type"] == "extra_forbidden":
         return f"{where} is not a field of an experiment" + _suggestion(first["loc"]), where
     name = next((str(x) for x in reversed(first["loc"]) if isinstance(x, str)), "")
@@ -363,7 +371,6 @@ def _one_line(error: ValidationError) -> tuple[str, str]:
 
 
 def _suggestion(where: tuple[int | str, ...]) -> str:
-    """Return a suggestion for a field that does not exist."""
     name, in_budget = str(where[-1]), len(where) > 1
     above, budget = Definition.model_fields, ExperimentBudget.model_fields
     if where[0] == "of":

@@ -5,15 +5,19 @@ from collections.abc import Sequence
 from ..mechanisms.workload import FREQUENCIES, Workload
 
 PAIR_STATISTICS = ("joint", "marginals", "tables", "conditional", "differences")
-"""All parts together; each by itself; both; one part given another; a difference of two such."""
+"""All parts together, each by itself, both, one part given another, and a difference of two of the latter."""
 
 
 def pair_workload(
     statistics: str | None, names: Sequence[str], shape: tuple[int, ...], given: str | None
 ) -> Workload:
-    """Return the workload for one of PAIR_STATISTICS; None means "conditional".
+    """Return the workload for one of PAIR_STATISTICS, by default "conditional".
 
-    given: the name of the conditioning part; None for the first. The target is the last other part.
+    Args:
+        statistics: The kind, or None.
+        names: The names of the parts.
+        shape: The number of values of each part.
+        given: The name of the conditioning part, or None for the first; the target is the last other part.
     """
     if statistics == "joint":
         return FREQUENCIES

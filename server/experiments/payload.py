@@ -21,7 +21,7 @@ Fields = dict[str, Any]
 
 
 class NoMechanism(HushmoteError):
-    """No mechanism fits a domain at an ε; the message says what to change."""
+    """Raised if no mechanism fits a domain at an ε; the message says what to change."""
 
 
 def payload(
@@ -36,8 +36,16 @@ def payload(
 ) -> bytes:
     """Return an experiment's JSON: ASCII, the same bytes every time.
 
-    reading: type, and labels or low, high (milli-units) and bins. epsilon: micro-nats. budget: rule and cap,
-    default unlimited. Nothing is checked here: the parser does that.
+    Nothing is checked here; the parser does that.
+
+    Args:
+        name: The experiment's name.
+        reading: Its type, and labels or low, high (milli-units) and bins.
+        mechanism: The fields of its mechanism.
+        epsilon: ε of a report, in micro-nats.
+        every: One call in `every` makes a report.
+        budget: Rule and cap; by default unlimited.
+        window: "hour", "day" or "all".
     """
     fields = {"v": 1, "name": name, **reading, **mechanism, "epsilon": epsilon, "every": every}
     fields |= {"budget": budget or {"rule": "unlimited"}, "window": window}
@@ -45,22 +53,31 @@ def payload(
 
 
 def mechanism_fields(name: str, **parameters: Any) -> Fields:
-    """Return the JSON fields of a mechanism and its parameters; those that are None are left out."""
+    """Return the JSON fields of a mechanism and its parameters, without those that are None."""
     return Choice(name, tuple((k, v) for k, v in parameters.items() if v is not None), 0.0).fields()
 
 
 def chosen_fields(
     domain: int, epsilon: int, workload: Workload, name: str = AUTO, missing: bool = False
 ) -> Fields:
-    """Return the mechanism of least variance for a workload, or the parameters of the one of this name.
+    """Return the mechanism with the least variance for a workload, or the parameters of the named one.
 
-    A named mechanism that does not suit the workload gets the parameters for one that it suits. epsilon:
-    micro-nats. missing: whether the last index is that of a missing reading. Raises NoMechanism if none fits.
+    A named mechanism that does not suit the workload gets the parameters for a workload that it suits.
+
+    Args:
+        domain: The number of indices.
+        epsilon: ε of a report, in micro-nats.
+        workload: The statistics to estimate.
+        name: The mechanism, or AUTO.
+        missing: Whether the last index is that of a missing reading.
+
+    Raises:
+        NoMechanism: If no mechanism fits.
     """
     try:
         if name == AUTO:
             return choose(domain, epsilon, workload, missing).fields()
-        if workload.kind == "list":  # other kinds fall back to a workload that suits the mechanism
+        if workload.kind == "list":  # only other kinds fall back to a workload that suits the mechanism
             suited = {choice.mechanism for choice in designs(domain, epsilon, workload)}
             if name not in suited:
                 raise NoMechanism("ranges are what the mechanism is chosen for: leave the mechanism out")
@@ -78,7 +95,11 @@ def chosen_fields(
 
 
 def experiment_over(domain: int, epsilon: int, mechanism: Fields) -> Experiment:
-    """Return an experiment over arbitrary values, without a cap. Raises ExperimentRefused if invalid."""
+    """Return an experiment over arbitrary values, without a cap.
+
+    Raises:
+        ExperimentRefused: If it is invalid.
+    """
     number = {"type": "number", "low": 0, "high": 1000 * domain, "bins": domain}
     reading = {"type": "bool"} if domain == 2 else number
     return parse_experiment(payload("values", reading, mechanism, epsilon))
@@ -87,7 +108,8 @@ def experiment_over(domain: int, epsilon: int, mechanism: Fields) -> Experiment:
 def at_epsilon(experiment: Experiment, epsilon: int) -> Experiment:
     """Return the same question and cells at another ε in micro-nats, without a cap.
 
-    Raises ExperimentRefused if that is invalid.
+    Raises:
+        ExperimentRefused: If that is invalid.
     """
     e = experiment
     return parse_experiment(payload(e.name, reading_fields(e), mechanism_of(e).fields(), epsilon))
@@ -101,7 +123,7 @@ def reading_fields(reading: Any) -> Fields:
     elif reading.type == "number":
         fields |= {"low": reading.low, "high": reading.high, "bins": value_count(reading)}
     elif reading.type == "text":
-        own = vars(reading)  # which device/ldp_text.py has set
+        own = vars(reading)  # set by device/ldp_text.py
         fields |= {"salt": own["salt"].decode(), "slots": own["slots"]}
         fields |= {"prefixes": list(own["prefixes"])} if own["prefixes"] else {}
     elif reading.type == "pair":

@@ -11,10 +11,17 @@ Part = Annotated[Decimal, Field(ge=0, le=1)]
 class PlannedCase(BaseModel):
     """The table [planned]: the question and the fleet that the planned error is for.
 
-    of, share, width, ranges, spread: as in planning's Question. devices, calls: how many, and how often each
-    calls report() in its lifetime. missing: the assumed share of the devices without a reading. error:
-    half-width of the 95% interval of all their reports, a share of the devices or, for a mean, a part of the
-    range.
+    Attributes:
+        of: The kind of question, as in planning's Question.
+        share: As in planning's Question.
+        width: As in planning's Question.
+        ranges: As in planning's Question.
+        spread: As in planning's Question.
+        missing: The assumed share of the devices without a reading.
+        devices: The number of devices.
+        calls: How often each device calls report() in its lifetime.
+        error: The half-width of the 95% interval of all their reports, a share of the devices or, for a mean,
+            a fraction of the range.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -29,18 +29,20 @@ MILLI = 1_000
 SALT, _LABEL = (rf"[ !#-\[\]-~]{{1,{most}}}" for most in (32, 64))
 _TEXT = 'printable ASCII characters, none of them " or a backslash'
 USUAL_SLOTS = 1 << 16
-"""Default number of slots of texts: two of 100 common texts share a slot 7 times in 100."""
+"""The default number of slots of texts; two of 100 common texts share a slot 7 times in 100."""
 MOST_SLOTS = 1 << 20
 LONGEST_PREFIX = 16
 LONGEST_TEXT = 255
-"""Bytes of a text that a board reads."""
+"""The number of bytes of a text that a board reads."""
 FEWEST_SEARCHED = 1 << 13  # with fewer slots, too few texts can be distinguished from others in their slots
 
 
 class DefinitionError(HushmoteError):
-    """An experiment file is invalid; the message says which field and what would be right.
+    """Raised for an invalid experiment file; the message says which field and what would be right.
 
-    field: its name, with which the message starts; empty if the error concerns several fields or none.
+    Attributes:
+        field: The name of the field, with which the message starts, or "" if the error concerns several
+            fields or none.
     """
 
     def __init__(self, text: str, field: str = "") -> None:
@@ -49,14 +51,14 @@ class DefinitionError(HushmoteError):
 
 
 def without_nul(text: str) -> str:
-    """Return a text, or raise ValueError if it contains the character U+0000, which databases reject."""
+    """Return a text, or raise ValueError if it contains a NUL character, which databases reject."""
     if "\0" in text:
         raise ValueError("the character \\u0000 is in it, which databases cannot store: leave it out")
     return text
 
 
 def candidate_text(text: str) -> str:
-    """Return a candidate text; raises ValueError unless it is one line that a board reads as a whole."""
+    """Return a candidate text; raise ValueError unless it is one line that a board reads as a whole."""
     size = len(text.encode(errors="surrogatepass"))
     if not 1 <= size <= LONGEST_TEXT:
         raise ValueError(
@@ -82,13 +84,13 @@ class _Values(BaseModel):
 
     @property
     def domain(self) -> int:
-        """Number of indices of a reading, including that of a missing reading."""
+        """The number of indices of a reading, including that of a missing reading."""
         if self.type == "choice":
             return len(self.labels or ()) + 1 + self.missing
         return (2 if self.type == "bool" else (self.bins or 0)) + self.missing
 
     def type_fields(self, name: str = "") -> Fields:
-        """Return its fields for boards; raises DefinitionError if low or high is not whole in milli-units."""
+        """Return its fields for boards; raise DefinitionError if low or high is not whole in milli-units."""
         fields: Fields = {"type": self.type}
         if self.type == "choice":
             fields["labels"] = list(self.labels or ())
@@ -144,8 +146,13 @@ def _own_type(value: Any, check: Callable[[Any], Any]) -> Any:
 class ReadingDefinition(_Values):
     """The reading of an experiment as written by the analyst.
 
-    type: one of these, or one that the board file of a mechanism of your own registers, whose fields are the
-    mechanism's parameters. salt, slots: of a text. of: the parts of a pair.
+    Attributes:
+        type: One of these types, or one that the board file of a mechanism of your own registers, whose
+            fields are the mechanism's parameters.
+        salt: The salt of a text's hash.
+        slots: The number of slots of a text.
+        prefixes: The lengths of a text's prefixes.
+        of: The parts of a pair.
     """
 
     type: Annotated[Literal["bool", "choice", "number", "text", "pair"], WrapValidator(_own_type)]
@@ -189,7 +196,7 @@ class ReadingDefinition(_Values):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of values of each part of a pair."""
+        """The number of values of each part of a pair."""
         return tuple(part.domain for part in self.of or ())
 
     @property
@@ -199,9 +206,13 @@ class ReadingDefinition(_Values):
         return math.prod(self.shape) if self.type == "pair" else super().domain
 
     def type_fields(self, name: str = "") -> Fields:
-        """Return its fields for boards; name: the experiment's, from which the default salt is derived.
+        """Return its fields for boards.
 
-        Raises DefinitionError if low or high is not whole in milli-units.
+        Args:
+            name: The name of the experiment, from which the default salt is derived.
+
+        Raises:
+            DefinitionError: If low or high is not whole in milli-units.
         """
         fields = super().type_fields()
         if self.type == "text":
@@ -225,7 +236,11 @@ class ReadingDefinition(_Values):
 
 
 def whole(value: Decimal | None, scale: int, name: str, grain: str) -> int:
-    """Return a quantity times scale; raises DefinitionError if that is not a whole number."""
+    """Return a quantity times scale.
+
+    Raises:
+        DefinitionError: If that is not a whole number.
+    """
     scaled = (value or Decimal(0)) * scale
     if scaled != scaled.to_integral_value():
         raise DefinitionError(f"{name} must be a whole number of {grain}, not {value}")

@@ -23,7 +23,14 @@ SUFFIX = ".signed.json"
 class SignedExperiment:
     """An experiment's version for one fleet, with its signatures and the public key.
 
-    expires: its last day, UTC.
+    Attributes:
+        fleet: The fleet's name.
+        name: The experiment's name.
+        payload: The JSON for boards.
+        expires: Its last day, UTC.
+        description: The texts that devices never see.
+        announce_key: The public key.
+        signatures: The signatures.
     """
 
     fleet: str
@@ -36,7 +43,12 @@ class SignedExperiment:
 
 
 def sign(definition: Definition, fleet: str, signing_key: bytes, serial: int) -> SignedExperiment:
-    """Return a definition signed for a fleet with a serial; raises MasterKeyError and NameRefused."""
+    """Return a definition signed for a fleet with a serial.
+
+    Raises:
+        MasterKeyError: If the signing key is invalid.
+        NameRefused: If the fleet's name is invalid.
+    """
     payload, topic = definition.payload(), experiment_topic(check_fleet(fleet), definition.name)
     return SignedExperiment(
         fleet,
@@ -50,7 +62,11 @@ def sign(definition: Definition, fleet: str, signing_key: bytes, serial: int) ->
 
 
 def to_text(signed: SignedExperiment, signing_key: bytes) -> str:
-    """Return the content of a signed experiment's file, all of which is signed; raises MasterKeyError."""
+    """Return the content of a signed experiment's file, all of which is signed.
+
+    Raises:
+        MasterKeyError: If the signing key is invalid.
+    """
     document = {
         "format": FORMAT,
         "fleet": signed.fleet,
@@ -68,7 +84,11 @@ def to_text(signed: SignedExperiment, signing_key: bytes) -> str:
 
 
 def load_signed(path: Path) -> SignedExperiment:
-    """Read a signed experiment; raises DefinitionError if it is damaged, altered or expired."""
+    """Return the signed experiment in a file.
+
+    Raises:
+        DefinitionError: If it is damaged, altered or expired.
+    """
     with refusing(DefinitionError, f"read {path}"):
         content = path.read_bytes()
     try:

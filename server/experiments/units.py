@@ -20,14 +20,18 @@ NO_READING = "no reading"
 
 
 class UnitsError(HushmoteError):
-    """The experiment does not have a range or label; the message says what it has."""
+    """Raised if the experiment does not have a range or label; the message says what it has."""
 
 
 @dataclass(frozen=True)
 class IndexRange:
-    """Indices low to high, half-open; `text` is the name of the range that they cover.
+    """A half-open range of indices.
 
-    original_text: the requested range if it is a different one, else "".
+    Attributes:
+        low: The first index.
+        high: One more than the last index.
+        text: The name of the range that they cover.
+        original_text: The requested range if it is a different one, otherwise "".
     """
 
     low: int
@@ -49,7 +53,11 @@ def bin_edges(experiment: Reading) -> np.ndarray:
 
 
 def bin_middles(experiment: Reading) -> np.ndarray:
-    """Return the middles of a number's bins in whole units, shape (values,); raises UnitsError."""
+    """Return the middles of a number's bins in whole units, shape (values,).
+
+    Raises:
+        UnitsError: If the type is not a number.
+    """
     edges = bin_edges(experiment)
     return (edges[:-1] + edges[1:]) / 2
 
@@ -84,7 +92,7 @@ def range_name(experiment: Reading, low: int, high: int, edges: np.ndarray | Non
 
 
 def range_edges(experiment: Reading, r: IndexRange) -> tuple[float, float] | tuple[None, None]:
-    """Return the outer edges of a number's bins in whole units; None twice for another type."""
+    """Return the outer edges of a number's bins in whole units, or None twice for another type."""
     if experiment.type != "number":
         return None, None
     edges = bin_edges(experiment)
@@ -92,9 +100,10 @@ def range_edges(experiment: Reading, r: IndexRange) -> tuple[float, float] | tup
 
 
 def parse_range(experiment: Reading, text: str) -> IndexRange:
-    """Return the indices of a number's "low:high", as parse_bins does, or the index of a label or a text.
+    """Return the indices of a number's "low:high", as parse_bins() does, or the index of a label or a text.
 
-    Raises UnitsError if there is none.
+    Raises:
+        UnitsError: If there is no such range, label or text.
     """
     if experiment.type == "number":
         return parse_bins(bin_edges(experiment), text)
@@ -112,7 +121,10 @@ def parse_bins(edges: np.ndarray, text: str) -> IndexRange:
     """Return the bins of "low:high", in the unit of the bins' edges; either bound may be left out.
 
     A bound that is not an edge moves to the nearest one: the result's `text` has the new range, and
-    `original_text` the requested one. Raises UnitsError if the text is not a range, or no whole bin remains.
+    `original_text` the requested one.
+
+    Raises:
+        UnitsError: If the text is not a range, or no whole bin remains.
     """
     low_text, colon, high_text = text.partition(":")
     try:
@@ -169,9 +181,9 @@ def _bins_name(edges: np.ndarray, low: int, high: int) -> str:
 
 
 def histogram_ranges(experiment: Experiment, most_rows: int) -> list[IndexRange]:
-    """Return all values in at most most_rows ranges, or one for each label: labels are never merged.
+    """Return all values in at most `most_rows` ranges, or one for each label: labels are never merged.
 
-    The nodes of a hierarchical histogram are preferred: their estimates are the most precise.
+    The nodes of a hierarchical histogram are preferred, because their estimates are the most precise.
     """
     width, edges, count = 1, None, value_count(experiment)
     if experiment.type == "number":

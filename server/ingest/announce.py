@@ -13,8 +13,8 @@ from .clock import now as machine_time
 from .pipeline import KnownFleets
 from .status import Status
 
-_RELOAD_S = 2.0  # at most this long until a new experiment is published and counted
-_AGAIN_S = 2.0  # the shortest interval between two publications, whatever others publish
+_RELOAD_S = 2.0  # the longest delay until a new experiment is published and counted
+_AGAIN_S = 2.0  # the shortest interval between two publications, whatever others publish meanwhile
 
 _HOW_TO_SIGN = (
     "run `hushmote experiment sign FILE` on the machine with the signing key, then `hushmote experiment "
@@ -32,12 +32,12 @@ class Announcer:
     broker alone.
 
     Args:
-        fleets: the fleets whose experiments are published.
-        status: receives lines for the log.
-        clock: decides which experiments have expired; while it raises ClockWrong, nothing is published.
+        fleets: The fleets whose experiments are published.
+        status: Receives lines for the log.
+        clock: Decides which experiments have expired; while it raises ClockWrong, nothing is published.
 
     Attributes:
-        failing: whether the store failed at the last attempt.
+        failing: Whether the store failed at the last attempt.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Announcer:
         self._clock = clock
         self._status = status
         self._payloads: dict[str, bytes] = {}
-        self._unsigned_versions: dict[str, Version] = {}  # topic -> what cannot be published there
+        self._unsigned_versions: dict[str, Version] = {}  # by topic, versions that cannot be published
         # Retained messages on topics where nothing is published, empty until they arrive.
         self._elsewhere: dict[str, bytes] = {}
         self._reload_due_at = 0.0
@@ -61,12 +61,12 @@ class Announcer:
 
     @property
     def experiments(self) -> int:
-        """Return the number of experiments that are retained at the broker."""
+        """The number of experiments that are retained at the broker."""
         return _count_experiments(self._payloads)
 
     @property
     def unsigned(self) -> int:
-        """Return the number of experiments that wait for a signature."""
+        """The number of experiments that wait for a signature."""
         return len(self._unsigned_versions)
 
     def begin(self) -> None:
@@ -85,9 +85,9 @@ class Announcer:
         """Read the fleets again and publish what changed, if it is time.
 
         Args:
-            publish: publishes a retained message.
-            now: monotonic time.
-            others: messages that someone else published, by topic, as far as they have arrived; emptied when
+            publish: Publishes a retained message.
+            now: Monotonic time.
+            others: Messages that someone else published, by topic, as far as they have arrived; emptied when
                 they have been examined.
 
         Returns:
@@ -232,7 +232,7 @@ class Announcer:
             return body
         if fleet_keys.signing is None:
             messages = self._signed_messages(topic, version)
-            assert messages is not None  # as _publications() chose it
+            assert messages is not None  # ensured by _publications()
             return messages[not is_published]
         return _sign(fleet_keys.signing, topic, body, version.serial + (not is_published))
 

@@ -19,12 +19,12 @@ class BrokerAddress:
     """A broker's address and login.
 
     Attributes:
-        host: name or address.
+        host: Name or address.
         port: MQTT port.
         username: None for no login.
         password: None for no password.
-        tls: whether to use TLS.
-        others: host and port of the cluster's other servers; any of them will do.
+        tls: Whether to use TLS.
+        others: Host and port of the cluster's other servers; any of them will do.
     """
 
     host: str
@@ -36,7 +36,7 @@ class BrokerAddress:
 
     @property
     def servers(self) -> tuple[tuple[str, int], ...]:
-        """Return host and port of all of its servers."""
+        """Host and port of each of its servers."""
         return (self.host, self.port), *self.others
 
     def __str__(self) -> str:
@@ -49,10 +49,10 @@ class NatsAddress:
     """The addresses and the login of a cluster of NATS servers.
 
     Attributes:
-        servers: host, NATS port and MQTT port of each.
+        servers: Host, NATS port and MQTT port of each.
         username: None for no login.
         password: None for no password.
-        tls: whether to use TLS.
+        tls: Whether to use TLS.
     """
 
     servers: tuple[tuple[str, int, int], ...]
@@ -62,7 +62,7 @@ class NatsAddress:
 
     @property
     def mqtt(self) -> BrokerAddress:
-        """Return the same servers as MQTT reaches them."""
+        """The same servers with their MQTT ports."""
         first, *others = [(host, port) for host, _, port in self.servers]
         return BrokerAddress(*first, self.username, self.password, self.tls, tuple(others))
 
@@ -78,10 +78,11 @@ def is_nats(url: str) -> bool:
 def parse_nats_url(url: str) -> NatsAddress:
     """Return the addresses in nats://[user:password@]host[:port],...[?mqtt=port,...].
 
-    Use tls:// for TLS, for both NATS and MQTT. mqtt: the servers' MQTT ports, one for all or one for each.
+    Use tls:// for TLS, for both NATS and MQTT. The option mqtt lists the servers' MQTT ports: one for all or
+    one for each.
 
     Raises:
-        BrokerUrlError: the URL is invalid.
+        BrokerUrlError: If the URL is invalid.
     """
     try:
         parts = urlsplit(url)
@@ -114,11 +115,11 @@ def parse_broker_url(url: str, *, tls: bool = False) -> BrokerAddress:
     """Return the address in mqtt://[user:password@]host[:port].
 
     Args:
-        url: the URL.
-        tls: whether mqtts://, on port 8883, is accepted as well.
+        url: The URL.
+        tls: Whether mqtts://, on port 8883, is accepted as well.
 
     Raises:
-        BrokerUrlError: the URL is invalid.
+        BrokerUrlError: If the URL is invalid.
     """
     try:
         parts = urlsplit(url)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from ..store.counting import ClockWrong, check_clock
 from ..store.database import StoreError
 
-_READ_S = 2.0  # at most this long until an operator's decision about the clock takes effect
+_READ_S = 2.0  # the longest delay until an operator's decision about the clock takes effect
 _BACK_S = 60.0  # after a larger jump back, the store's time is read again at once
-_HOLD_S = 86_400.0  # how long a jump ahead erases nothing
+_HOLD_S = 86_400.0  # how long nothing is erased because of a jump ahead
 
 
 def now() -> datetime.datetime:
@@ -21,18 +21,18 @@ def now() -> datetime.datetime:
 class CheckedClock:
     """This machine's clock, which refuses to give the time while it cannot be right.
 
-    Calling it returns the time, UTC, or raises ClockWrong. It is judged by the store's last time and, once a
-    right time is known, by the monotonic clock. So nothing that needs the time is counted, erased or
-    published meanwhile. It raises StoreError if the store's time was never read and cannot be.
+    Calling it returns the time, UTC, or raises ClockWrong. It is checked against the store's last time and,
+    once a right time is known, against the monotonic clock. So nothing that needs the time is counted, erased
+    or published meanwhile. It raises StoreError if the store's time was never read and cannot be.
 
     Args:
-        last_time: reads the store's last time.
-        say: receives a level and a line for the log when the clock goes wrong and when it is right again.
-        clock: returns this machine's time, UTC.
-        monotonic: returns monotonic seconds.
+        last_time: Reads the store's last time.
+        say: Receives a level and a line for the log when the clock goes wrong and when it is right again.
+        clock: Returns this machine's time, UTC.
+        monotonic: Returns monotonic seconds.
 
     Attributes:
-        fault: why the clock waits, as ClockWrong.reason; "" if it is right.
+        fault: Why the clock waits, as ClockWrong.reason; "" if it is right.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class CheckedClock:
                 raise
             last = self._last
         if self._last is not None and (last is None or last < self._last):
-            # An operator has accepted an earlier time, so the one that this process knew was wrong.
+            # An operator has accepted an earlier time, so the time known to this process was wrong.
             self._offset = None
         self._last, self._read_due_at = last, at + _READ_S
 

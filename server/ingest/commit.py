@@ -31,14 +31,14 @@ log = logging.getLogger(__name__)
 
 ERASURES_S = 5.0
 """Seconds between two looks at the queue of erasures."""
-_ERASURES_AGAIN_S = 60.0  # after one that failed
-_CLOCK_S = 1.0  # at most this long until a wrong clock is checked again
+_ERASURES_AGAIN_S = 60.0  # wait after a failed erasure
+_CLOCK_S = 1.0  # the longest wait until a wrong clock is checked again
 
 IDLE_S = 600
-"""Without a commit for this long, the time at which counting works is recorded separately."""
+"""The seconds without a commit after which the time at which counting works is recorded separately."""
 
 GIVE_UP_S = 3600.0
-"""Without a successful batch for this long, a restart may repair what retrying does not."""
+"""The seconds without a successful batch after which a restart may repair what retrying does not."""
 
 
 class CountingGivenUp(HushmoteError):
@@ -52,10 +52,10 @@ class Counters:
     """The work done since the start.
 
     Attributes:
-        accepted: reports counted.
-        rejected: reports rejected, by reason.
-        batches: batches committed.
-        failures: batches that failed.
+        accepted: Reports counted.
+        rejected: Reports rejected, by reason.
+        batches: Batches committed.
+        failures: Batches that failed.
     """
 
     accepted: int = 0
@@ -68,20 +68,20 @@ class Committer:
     """Commits batches of messages to a store.
 
     Args:
-        store: the store.
-        fleets: the rules by which reports are judged.
-        status: receives lines for the log.
-        limit: reports of one device within an hour; None for any number.
-        on_commit: called after each commit with its messages and seconds.
-        clock: returns the time of arrival, or raises ClockWrong.
-        heartbeat: chooses the batches that also record that counting works; None for none.
-        give_up_s: seconds of failing batches after which commit() raises CountingGivenUp.
+        store: The store.
+        fleets: The rules by which reports are judged.
+        status: Receives lines for the log.
+        limit: Reports of one device within an hour; None for any number.
+        on_commit: Called after each commit with its messages and seconds.
+        clock: Returns the time of arrival, or raises ClockWrong.
+        heartbeat: Chooses the batches that also record that counting works; None for none.
+        give_up_s: Seconds of failing batches after which commit() raises CountingGivenUp.
 
     Attributes:
-        counters: the work done so far.
-        not_before: monotonic time before which it does not try again.
-        committed_at: monotonic time of the last commit; None before the first.
-        failing: whether the last attempt failed.
+        counters: The work done so far.
+        not_before: Monotonic time before which it does not try again.
+        committed_at: Monotonic time of the last commit; None before the first.
+        failing: Whether the last attempt failed.
     """
 
     def __init__(
@@ -117,11 +117,11 @@ class Committer:
             False if the store fails or the clock is wrong: then nothing may be acknowledged.
 
         Raises:
-            CountingGivenUp: the store has failed for give_up_s.
+            CountingGivenUp: If the store has failed for give_up_s.
         """
         start, before = time.monotonic(), self.counters
         try:
-            # This time decides the window and whether the time is recorded; waits use the monotonic clock.
+            # This time determines the window and whether the time is recorded; waits use the monotonic clock.
             arrival = self._clock()
             due = self._heartbeat is not None and self._heartbeat.is_due(arrival)
             rules = self._fleets.rules_for(messages)
@@ -171,7 +171,7 @@ class Heartbeat:
         self._store = store
         self._status = status
         self._clock = clock
-        self._minute: int | None = None  # of the last attempt
+        self._minute: int | None = None  # minute of the last attempt
         self._idle_since: int | None = None
 
     def is_due(self, now: datetime.datetime) -> bool:
@@ -240,10 +240,10 @@ class QueuedErasures:
     """Carries out the erasures that are queued in the store, and finishes one that was interrupted.
 
     Args:
-        store: the store.
-        status: receives lines for the log.
-        fleet_keys: needed for keyed fleets.
-        fleets: the fleets whose reports are counted; None for all.
+        store: The store.
+        status: Receives lines for the log.
+        fleet_keys: Needed for keyed fleets.
+        fleets: The fleets whose reports are counted; None for all.
     """
 
     def __init__(

@@ -21,11 +21,11 @@ from .pacing import Pace
 from .paho_client import KEPT_BYTES, Message
 
 NO_TOPIC = "hushmote/v1/none"
-"""Nobody subscribes to it: its UNSUBACK comes after all that the broker sends before it reads that."""
+"""A topic without subscribers; its UNSUBACK follows everything that the broker sent before reading it."""
 
 _FLUSH_S = 1.0
 _SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires. Without an interval it ends with the connection
-_EXPERIMENT_BYTES = 2048  # longer ones are ignored: the largest has 1,093 with its signature
+_EXPERIMENT_BYTES = 2048  # longer messages are ignored; the largest has 1,093 with its signature
 _MOST_EXPERIMENTS = 4096  # topics to remember; any number of others may be retained
 _MAX_TOPIC = 128  # longer topics are ignored: no valid one is this long
 
@@ -34,23 +34,23 @@ class BrokerConnection(MqttLink):
     """A connection, and the messages that only it can acknowledge; a ReportConnection.
 
     Args:
-        protocol: the MQTT version.
-        client_id: names the session.
-        login: user name and password.
-        most: how many unacknowledged messages the broker may send; only MQTT 5 can say so.
-        pace: decides when a batch of its messages is due.
-        tls: how to check the broker; None for plain TCP.
-        keep_session: whether the broker should keep the session while nobody is connected.
+        protocol: The MQTT version.
+        client_id: Names the session.
+        login: User name and password.
+        most: How many unacknowledged messages the broker may send; only MQTT 5 can say so.
+        pace: Decides when a batch of its messages is due.
+        tls: How to check the broker; None for plain TCP.
+        keep_session: Whether the broker should keep the session while nobody is connected.
 
     Attributes:
-        session_present: whether the broker had kept the session.
-        subscribe_reason: the SUBACK's first refusal, or else its first reason; None before it.
-        unsubscribe_reason: the last UNSUBACK's first reason; None before it.
+        session_present: Whether the broker had kept the session.
+        subscribe_reason: The SUBACK's first refusal, or else its first reason; None before it.
+        unsubscribe_reason: The last UNSUBACK's first reason; None before it.
         messages: (topic, payload) in order of arrival.
-        mids: packet ids of the messages with QoS 1.
-        experiments: retained messages and those that someone else published, by topic; the reader empties it.
-        watch_reason: the SUBACK's reason for `experiments`; None before it.
-        refusals: why the broker refused a publication, by packet id; only MQTT 5 says so.
+        mids: Packet ids of the messages with QoS 1.
+        experiments: Retained messages and those that someone else published, by topic; the reader empties it.
+        watch_reason: The SUBACK's reason for `experiments`; None before it.
+        refusals: Why the broker refused a publication, by packet id; only MQTT 5 says so.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class BrokerConnection(MqttLink):
 
     @property
     def most_bytes(self) -> int | None:
-        """Return the largest packet that the broker accepts, in bytes; None if its CONNACK does not say."""
+        """The largest packet that the broker accepts, in bytes, or None if its CONNACK does not say."""
         return getattr(self.connack_properties, "MaximumPacketSize", None)
 
     @property
     def subscribed(self) -> bool:
-        """Return whether the broker has accepted the subscription."""
+        """Whether the broker has accepted the subscription."""
         return self.subscribe_reason is not None and not self.subscribe_reason.is_failure
 
     def subscribe(self, filters: Sequence[str]) -> None:
@@ -114,8 +114,8 @@ class BrokerConnection(MqttLink):
         """Wait for the broker, then read, write and keep alive.
 
         Args:
-            wait_s: the longest wait, seconds.
-            most: reading stops at this number of messages.
+            wait_s: The longest wait, seconds.
+            most: Reading stops at this number of messages.
 
         Returns:
             False once the connection is lost.
@@ -156,7 +156,7 @@ class BrokerConnection(MqttLink):
             if topic in self.experiments or len(self.experiments) < _MOST_EXPERIMENTS:
                 self.experiments[topic] = message.payload[:_EXPERIMENT_BYTES]
             return
-        # Keep one byte too many: it is as malformed as a megabyte, in less memory.
+        # One byte too many is as malformed as a megabyte, and takes less memory.
         self.messages.append((topic, message.payload[: MAX_PAYLOAD_BYTES + 1]))
         if message.qos == 1:
             self.mids.append(message.mid)
@@ -175,14 +175,14 @@ class BrokerConnection(MqttLink):
         takes the session over, and mosquitto then drops acknowledgements that it has not read.
 
         Args:
-            end_session: end the session, with everything that the broker kept for it; only with MQTT 5.
+            end_session: End the session, with everything that the broker kept for it; only with MQTT 5.
         """
         if not self.flush(_FLUSH_S):
             return
         properties = Properties(PacketTypes.DISCONNECT)
         properties.SessionExpiryInterval = 0
         own = self.client.socket()
-        # A duplicate, because paho closes its own socket after sending the DISCONNECT.
+        # Use a duplicate, because paho closes its own socket after sending the DISCONNECT.
         fd = -1 if own is None else own.fileno()
         with contextlib.nullcontext() if fd < 0 else _duplicate_socket(fd) as last:
             self.client.disconnect(properties=properties if end_session else None)

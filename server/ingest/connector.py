@@ -14,7 +14,7 @@ from .tls import explain
 SHORT_S = 10.0  # after a connection shorter than this, wait before the next try
 
 _CONNACK_S = 10.0
-_CONNACK_TRIAL_S = 2.0  # while another protocol is left to try: amqtt does not answer MQTT 5 at all
+_CONNACK_TRIAL_S = 2.0  # while another protocol is left to try, because amqtt does not answer MQTT 5 at all
 
 # CONNACK reasons that retrying does not change. paho translates MQTT 3.1.1's codes to these.
 FINAL = {133, 134, 135, 138, 140}
@@ -29,11 +29,11 @@ class Connector(Generic[Connection]):
     """Makes a session's connections, and logs their events.
 
     Args:
-        session: where to connect, and the subscription.
-        status: receives lines for the log.
+        session: Where to connect, and the subscription.
+        status: Receives lines for the log.
         protocol: "auto" tries MQTT 5 and falls back to 3.1.1, until the broker has accepted one of them and
             if the session can use either.
-        make: makes a connection that speaks a protocol.
+        make: Makes a connection that speaks a protocol.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Connector(Generic[Connection]):
         """Return a connection whose CONNACK is still to come, or None if nobody listens."""
         for attempt in range(len(self._servers), 0, -1):
             where = self._servers[0]
-            self._servers.append(self._servers.pop(0))  # the next attempt starts with another one
+            self._servers.append(self._servers.pop(0))  # start the next attempt with another server
             try:
                 connection = self._make(self.protocol)
                 connection.connect(*where)
@@ -83,7 +83,7 @@ class Connector(Generic[Connection]):
         """Return whether the broker has accepted the connection.
 
         Raises:
-            BrokerRefused: it refuses, and another try would not help.
+            BrokerRefused: If it refuses, and another try would not help.
         """
         answer, broker = connection.answer, self._session.address
         assert answer is not None

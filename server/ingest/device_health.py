@@ -46,12 +46,12 @@ class DeviceHealth:
     """The content of one device's status topic.
 
     Attributes:
-        online: whether it is connected now.
-        locked: whether its ledger is locked.
-        fault: whether its flash or its random source failed.
-        spent: names of experiments whose budget is spent.
-        refused: names of experiments that it refuses.
-        more: whether the message was too short for everything.
+        online: Whether it is connected now.
+        locked: Whether its ledger is locked.
+        fault: Whether its flash or its random source failed.
+        spent: Names of experiments whose budget is spent.
+        refused: Names of experiments that it refuses.
+        more: Whether the message was too short for everything.
     """
 
     online: bool
@@ -95,19 +95,19 @@ def read(
     servers do for seconds when one has died.
 
     Args:
-        address: the broker.
-        fleets: the fleets' names.
-        tls: how to check the broker; None for plain TCP.
+        address: The broker.
+        fleets: The fleets' names.
+        tls: How to check the broker; None for plain TCP.
         quiet_s: seconds.
         most_s: seconds.
-        answer_s: seconds to wait for answers to CONNECT and SUBSCRIBE.
-        pause_s: seconds for which the servers of a cluster are tried in turn.
+        answer_s: Seconds to wait for answers to CONNECT and SUBSCRIBE.
+        pause_s: Seconds for which the servers of a cluster are tried in turn.
 
     Returns:
         The health by fleet and device; None for a payload that cannot be read.
 
     Raises:
-        BrokerUnreachable: no server answers.
+        BrokerUnreachable: If no server answers.
     """
     filters = [(f"hushmote/v1/{check_fleet(fleet)}/status/+", 0) for fleet in fleets]
     began = time.monotonic()
@@ -136,7 +136,7 @@ def clear(address: BrokerAddress, tls: ssl.SSLContext, fleet: str, device: str) 
     A broker that takes the certificate's name as the client id ends the device's own connection first.
 
     Raises:
-        BrokerUnreachable: no server answers, or the broker refuses.
+        BrokerUnreachable: If no server answers, or the broker refuses.
     """
     failures: list[_ServerLost] = []
     for where in address.servers:
@@ -153,8 +153,8 @@ class _Talk(MqttLink):
     """A connection for one purpose.
 
     Attributes:
-        last_message_at: monotonic time of the last message, or of the first answer; None before it.
-        answer_s: seconds to wait for that answer.
+        last_message_at: Monotonic time of the last message, or of the first answer; None before it.
+        answer_s: Seconds to wait for that answer.
     """
 
     last_message_at: float | None = None
@@ -214,7 +214,7 @@ class _Reader(_Talk):
     """A connection that reads status topics.
 
     Attributes:
-        devices: the health by fleet and device.
+        devices: The health by fleet and device.
     """
 
     def __init__(

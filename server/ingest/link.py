@@ -27,18 +27,18 @@ class MqttLink:
     Subclasses handle packets in _on_message, _on_publish, _on_subscribe and _on_unsubscribe, as in paho.
 
     Args:
-        protocol: the MQTT version.
-        client_id: names the session.
-        login: user name and password.
-        tls: how to check the broker and which certificate to send; None for plain TCP.
-        properties: of MQTT 5's CONNECT, by name; without SessionExpiryInterval no session is kept.
+        protocol: The MQTT version.
+        client_id: Names the session.
+        login: User name and password.
+        tls: How to check the broker and which certificate to send; None for plain TCP.
+        properties: Of MQTT 5's CONNECT, by name; without SessionExpiryInterval no session is kept.
         options: paho's.
 
     Attributes:
-        started_at: monotonic time.
-        answer: the CONNACK's reason; None before it.
+        started_at: Monotonic time.
+        answer: The CONNACK's reason; None before it.
         connack_properties: MQTT 5 properties of the CONNACK.
-        error: the socket's first error, recorded only before the CONNACK.
+        error: The socket's first error, recorded only before the CONNACK.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class MqttLink:
         """Send CONNECT.
 
         Raises:
-            OSError: nobody listens.
-            ValueError: the host name is invalid.
+            OSError: If nobody listens.
+            ValueError: If the host name is invalid.
         """
         options: dict[str, Any] = {}
         if self.protocol == "5":
@@ -83,7 +83,7 @@ class MqttLink:
 
     @property
     def accepted(self) -> bool:
-        """Return whether the broker has accepted the connection."""
+        """Whether the broker has accepted the connection."""
         return self.answer is not None and not self.answer.is_failure
 
     def read(self, wait_s: float) -> MQTTErrorCode:
@@ -113,9 +113,9 @@ class MqttLink:
     def _on_log(self, _client: Client, _data: Any, level: int, text: str) -> None:
         # The only place where paho says why TLS failed after the handshake: a client certificate refused.
         if level == LogLevel.MQTT_LOG_ERR:
-            self.error = self.error or text  # later lines only say that there is no connection
+            self.error = self.error or text  # later lines only report that there is no connection
 
 
 def worst(reasons: list[ReasonCode]) -> ReasonCode:
-    """Return the first refusal among a SUBACK's reasons, or else its first reason."""
+    """Return the first refusal among a SUBACK's reasons, or its first reason if there is none."""
     return next((r for r in reasons if r.is_failure), reasons[0])

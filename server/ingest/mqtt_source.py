@@ -13,14 +13,20 @@ from .status import Status
 
 _RETRY_GROUP_S = 1.0  # a restarted mosquitto forgets the group and keeps nothing until a member is back
 _QUIET_S = 3.0  # a broker with more messages for a session sends them within this time
-_NO_SUBSCRIPTION = 17  # of UNSUBACK
+_NO_SUBSCRIPTION = 17  # reason code of an UNSUBACK
 
 
 class MqttSource:
-    """A session's connections, subscribed; a Source. protocol, make: as in Connector.
+    """A session's connections, subscribed; a Source.
 
     To retire a session, it unsubscribes instead, so that later reports go to others, and counts the waiting
     messages.
+
+    Args:
+        session: Where to connect, and the subscription.
+        status: Receives lines for the log.
+        protocol: As in Connector.
+        make: As in Connector.
     """
 
     def __init__(
@@ -53,7 +59,7 @@ class MqttSource:
             Whether the SUBACK has just arrived.
 
         Raises:
-            BrokerRefused: the broker refuses the login or the subscription.
+            BrokerRefused: If the broker refuses the login or the subscription.
         """
         before, self._answers = self._answers, (connection.answer, connection.subscribe_reason)
         if before == self._answers or not self._connector.accepted(connection):
@@ -72,7 +78,7 @@ class MqttSource:
         if self._session.group is not None:
             # A subscription from a time without the group would receive all reports in addition to its share.
             connection.unsubscribe(self._session.filters(None))
-        # First, so that retained messages have arrived when the reports' subscription is accepted.
+        # Do this first, so that retained messages have arrived when the reports' subscription is accepted.
         connection.watch(self._session.experiment_filters())
         connection.subscribe(self._filters)
 
@@ -111,7 +117,7 @@ class MqttSource:
         """Return whether the session was ended because nothing is left to count.
 
         Raises:
-            BrokerRefused: the session is subscribed to something else.
+            BrokerRefused: If the session is subscribed to something else.
         """
         if not self._session.retire or connection.unsubscribe_reason is None:
             return False

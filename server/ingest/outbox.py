@@ -13,7 +13,7 @@ from .source import ReportConnection
 
 log = logging.getLogger(__name__)
 
-_HEADER_BYTES = 10  # of a PUBLISH at most: type, lengths, packet id, no properties
+_HEADER_BYTES = 10  # largest header of a PUBLISH: type, lengths, packet id, no properties
 _MOST_LOSSES = 3
 
 
@@ -25,7 +25,7 @@ class Outbox:
     refuses.
 
     Args:
-        messages: returns the payloads by topic, empty to clear one; a new object whenever anything changed.
+        messages: Returns the payloads by topic, empty to clear one; a new object whenever anything changed.
     """
 
     def __init__(self, messages: Callable[[], Mapping[str, bytes]]) -> None:

@@ -11,10 +11,10 @@ MOST_WAIT_S = 15.0
 # Mosquitto's max_inflight_messages, which limits any client without a Receive Maximum of its own (MQTT
 # 3.1.1).
 USUAL_WINDOW = 20
-# Below this window, commits wait for their time: committing so few at once would let the database's own
-# transaction records tell which device sent which code.
+# Below this window, commits wait for their time, because committing so few at once would let the database's
+# own transaction records reveal which device sent which code.
 _LEAST_WINDOW = 10
-_QUIET_S = 0.003  # a broker that may send more does so within this time
+_QUIET_S = 0.003  # a broker that may send more messages does so within this time
 _RESUMED_S = 0.25  # a broker that waited for acknowledgements continues within this time
 _TRIALS = 2
 
@@ -31,10 +31,10 @@ class Pace:
     at one size until they were old enough, and after whose acknowledgement messages came at once.
 
     Attributes:
-        batch_reports: reports of a full batch.
-        batch_s: age of an old batch, seconds.
-        window: the assumed window; None if there is none.
-        on_request: whether the broker sends only what it is asked for, and has no window.
+        batch_reports: Reports of a full batch.
+        batch_s: Age of an old batch, seconds.
+        window: The assumed window; None if there is none.
+        on_request: Whether the broker sends only what it is asked for, and has no window.
     """
 
     batch_reports: int = BATCH_REPORTS

@@ -18,7 +18,7 @@ from paho.mqtt.enums import MessageType, MQTTErrorCode
 
 _AHEAD_BYTES = 1 << 16
 KEPT_BYTES = 1 << 17
-"""The longest topic, the packet id, and more than a report and the properties that a bridge adds to it.
+"""Bytes for the longest topic, the packet id, and more than a report and the properties that a bridge adds.
 
 With MQTT 3.1.1 the broker cannot be told a limit: bytes beyond this are read, to reach the next packet, and
 discarded.
@@ -49,7 +49,7 @@ class BatchClient(Client):
 
     @property
     def has_more(self) -> bool:
-        """Return whether bytes were read ahead, which select() does not know about."""
+        """Whether bytes were read ahead, which select() does not know about."""
         return self._at < len(self._ahead)
 
     def _sock_recv(self, bufsize: int) -> bytes:
@@ -75,7 +75,8 @@ class BatchClient(Client):
         try:
             return super()._sock_send(buf)
         except (ConnectionError, ssl.SSLError):
-            # A broker that refuses our certificate sends an alert and closes: read the alert.
+            # A broker that refuses our certificate sends an alert and closes the connection, so read the
+            # alert.
             if isinstance(self._sock, ssl.SSLSocket):
                 with contextlib.suppress(ssl.SSLWantReadError):
                     self._sock.recv(1)

@@ -58,14 +58,14 @@ class FleetRules:
     """The rules by which a fleet's reports are judged.
 
     Attributes:
-        name: the fleet's name.
-        keys: tags may come from any of their master keys; None in an open fleet.
-        seals: the keys with which erased devices of an open fleet may be sealed.
-        versions: the versions by digest.
-        most: the highest possible number of a version's report, by digest; None if unlimited.
-        revoked: ids that may no longer report.
-        listed: whether it has an allow-list.
-        master_check: check value of its master key; None if none has counted yet.
+        name: The fleet's name.
+        keys: Tags may come from any of their master keys; None in an open fleet.
+        seals: The keys with which erased devices of an open fleet may be sealed.
+        versions: The versions by digest.
+        most: The highest possible number of a version's report, by digest; None if unlimited.
+        revoked: Ids that may no longer report.
+        listed: Whether it has an allow-list.
+        master_check: Check value of its master key; None if none has counted yet.
     """
 
     name: str
@@ -81,7 +81,7 @@ class FleetRules:
         """Check that one of the master keys is the one that counted this fleet's reports.
 
         Raises:
-            MasterKeyError: none of them is.
+            MasterKeyError: If none of them is.
         """
         keys.check_masters(self.keys or self.seals, self.name, self.master_check)
 
@@ -101,9 +101,9 @@ class Tally:
     """The outcome of a batch.
 
     Attributes:
-        accepted: reports accepted.
-        rejected: reports rejected, by fleet and reason.
-        fleets: names of the fleets with accepted reports.
+        accepted: Reports accepted.
+        rejected: Reports rejected, by fleet and reason.
+        fleets: Names of the fleets with accepted reports.
     """
 
     accepted: int
@@ -117,13 +117,13 @@ def fleets(
     """Return the store's fleets, ready to judge reports.
 
     Args:
-        store: the store.
-        fleet_keys: of the keyed fleets.
-        names: the fleets to return; None for all.
+        store: The store.
+        fleet_keys: Of the keyed fleets.
+        names: The fleets to return; None for all.
 
     Raises:
-        MasterKeyError: a fleet is keyed and there are no keys.
-        StoreError: the store fails.
+        MasterKeyError: If a fleet is keyed and there are no keys.
+        StoreError: If the store fails.
     """
     keyed = store.fleets()
     versions = store.experiments()
@@ -154,13 +154,13 @@ class KnownFleets:
     """The fleets whose reports are judged, as last read from the store.
 
     Args:
-        store: the store.
-        status: receives lines for the log.
+        store: The store.
+        status: Receives lines for the log.
         fleet_keys: None if no fleet is keyed.
-        names: the fleets to read; None for all.
+        names: The fleets to read; None for all.
 
     Attributes:
-        rules: the rules by fleet.
+        rules: The rules by fleet.
     """
 
     def __init__(
@@ -181,8 +181,8 @@ class KnownFleets:
         """Read them for the first time.
 
         Raises:
-            StoreError: the store cannot be read, or has no fleet of one of the names.
-            MasterKeyError: a fleet is keyed, and the key is missing or wrong.
+            StoreError: If the store cannot be read, or has no fleet of one of the names.
+            MasterKeyError: If a fleet is keyed, and the key is missing or wrong.
         """
         self.rules = fleets(self._store, self._keys, self._names)
         for rules in self.rules.values():
@@ -197,8 +197,8 @@ class KnownFleets:
         """Read them again, without new keyed fleets that have no key here.
 
         Raises:
-            StoreError: the store cannot be read.
-            MasterKeyError: a known fleet now needs a key.
+            StoreError: If the store cannot be read.
+            MasterKeyError: If a known fleet now needs a key.
         """
         try:
             self.rules = fleets(self._store, self._keys, self._names)
@@ -221,7 +221,7 @@ class KnownFleets:
         if value != rules.master_check:
             try:
                 self._store.set_master_check(rules.name, value)
-            except StoreError as e:  # only the check at the next start is missing
+            except StoreError as e:  # only the check at the next start will be missing
                 self._status.say(
                     logging.WARNING, f"cannot store the check value of fleet {rules.name}'s master key: {e}"
                 )
@@ -230,7 +230,7 @@ class KnownFleets:
         """Give versions a higher serial, unless another process has, and read everything again.
 
         Raises:
-            StoreError: the store fails.
+            StoreError: If the store fails.
         """
         for version in versions:
             self._store.renew_serial(version)
@@ -254,9 +254,9 @@ def screen(
     """Split (topic, payload) messages into candidates, in order, and rejects by fleet and reason; pure.
 
     Args:
-        messages: the messages.
-        fleets: the rules by fleet.
-        today: the day of arrival, UTC.
+        messages: The messages.
+        fleets: The rules by fleet.
+        today: The day of arrival, UTC.
     """
     candidates = []
     rejects: Counter[tuple[str, str]] = Counter()
@@ -298,7 +298,7 @@ def _screen(
     if len(decoded.code) != experiment.code_bytes:
         return name, MALFORMED
     if fleet.keys is None:
-        # An open fleet's report has no tag: device and server are set up differently.
+        # A report of an open fleet has no tag, so device and server are set up differently.
         if decoded.tag is not None:
             return name, BAD_TAG
     elif not any(
@@ -318,9 +318,9 @@ class Settlement:
     """The changes of a batch.
 
     Attributes:
-        number_sets: the new dedupe sets.
-        counts: reports by version id, window and code.
-        rejects: reports by fleet and reason.
+        number_sets: The new dedupe sets.
+        counts: Reports by version id, window and code.
+        rejects: Reports by fleet and reason.
     """
 
     number_sets: Mapping[DedupeKey, NumberSet]
@@ -337,13 +337,13 @@ def settle(
     """Return the changes that candidates make, and each device's accepted reports if there is a limit; pure.
 
     Args:
-        candidates: authentic reports.
-        number_sets: the numbers of every candidate's key, except damaged rows.
-        now: the time of arrival, UTC.
-        quota: how many reports of a (fleet, device) may be accepted; None for any number.
+        candidates: Authentic reports.
+        number_sets: The numbers of every candidate's key, except damaged rows.
+        now: The time of arrival, UTC.
+        quota: How many reports of a (fleet, device) may be accepted; None for any number.
 
     Raises:
-        NumbersFault: a set accepts no number; call again without it.
+        NumbersFault: If a set accepts no number; call again without it.
     """
     new_sets: dict[DedupeKey, NumberSet] = {}
     counts: Counter[tuple[int, str, int]] = Counter()
@@ -417,15 +417,15 @@ def ingest(
     fail, only its reports are rejected.
 
     Args:
-        store: the store.
-        messages: the messages.
-        fleets: the rules by fleet.
-        now: the time of arrival.
-        limit: the rate limit; None for none.
-        record_time: also record that counting works, if possible.
+        store: The store.
+        messages: The messages.
+        fleets: The rules by fleet.
+        now: The time of arrival.
+        limit: The rate limit; None for none.
+        record_time: Whether to record, if possible, that counting works.
 
     Raises:
-        StoreError: the batch was counted completely (only the commit's answer was lost) or not at all, and
+        StoreError: If the batch was counted completely (only the commit's answer was lost) or not at all. It
             may be tried again: reports counted before are then duplicates.
     """
     candidates, rejects = screen(messages, fleets, now.astimezone(datetime.UTC).date())

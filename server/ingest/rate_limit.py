@@ -19,7 +19,7 @@ class RateLimit:
     and no device gets past the limit. A device gets less only if others fill both of its cells.
 
     Raises:
-        ValueError: the limit is out of range.
+        ValueError: If the limit is out of range.
     """
 
     def __init__(self, reports: int) -> None:
@@ -34,7 +34,7 @@ class RateLimit:
         """Begin a new hour if the last one is over.
 
         Args:
-            now_s: monotonic seconds.
+            now_s: Monotonic seconds.
         """
         if self._hour_started_s is None or now_s - self._hour_started_s >= HOUR_S:
             if self._hour_started_s is not None:

@@ -22,12 +22,12 @@ class Session:
     """The address, client id and subscription of an aggregator or the door.
 
     Attributes:
-        address: the broker's address.
-        client_id: names the session.
-        tls: how to check the broker; None for plain TCP.
-        fleets: names to subscribe to; None for all.
-        group: the Aggregator's share; None for none.
-        retire: as in Counting.
+        address: The broker's address.
+        client_id: Names the session.
+        tls: How to check the broker; None for plain TCP.
+        fleets: Names to subscribe to; None for all.
+        group: The Aggregator's share; None for none.
+        retire: As in Counting.
     """
 
     address: BrokerAddress
@@ -39,12 +39,12 @@ class Session:
 
     @property
     def login(self) -> Login:
-        """Return user name and password, or None twice."""
+        """User name and password, or None twice."""
         return self.address.username, self.address.password
 
     @property
     def needs_mqtt_5(self) -> bool:
-        """Return whether the session needs more than MQTT 3.1.1."""
+        """Whether the session needs more than MQTT 3.1.1."""
         return self.group is not None or self.retire
 
     def filters(self, group: str | None) -> list[str]:

@@ -12,11 +12,11 @@ class ReportConnection(typing.Protocol):
     """A connection to the broker until its loss, and the messages that only it can acknowledge.
 
     Attributes:
-        pace: decides when a batch of its messages is due.
-        started_at: monotonic time.
+        pace: Decides when a batch of its messages is due.
+        started_at: Monotonic time.
         messages: (topic, payload) in order of arrival, not acknowledged.
-        experiments: retained messages and those that someone else published, by topic; the reader empties it.
-        refusals: why the broker refused a publication, by packet id.
+        experiments: Retained messages and those that someone else published, by topic; the reader empties it.
+        refusals: Why the broker refused a publication, by packet id.
     """
 
     pace: Pace
@@ -27,7 +27,7 @@ class ReportConnection(typing.Protocol):
 
     @property
     def most_bytes(self) -> int | None:
-        """Return the largest packet that the broker accepts, in bytes; None if it does not say."""
+        """The largest packet that the broker accepts, in bytes, or None if it does not say."""
         ...
 
     def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
@@ -36,20 +36,20 @@ class ReportConnection(typing.Protocol):
 
     @property
     def accepted(self) -> bool:
-        """Return whether the broker has accepted the connection."""
+        """Whether the broker has accepted the connection."""
         ...
 
     @property
     def subscribed(self) -> bool:
-        """Return whether reports come over it."""
+        """Whether reports arrive over it."""
         ...
 
     def turn(self, wait_s: float, most: int) -> bool:
         """Wait for the broker, read, write and keep alive.
 
         Args:
-            wait_s: the longest wait, seconds.
-            most: reading stops at this number of messages.
+            wait_s: The longest wait, seconds.
+            most: Reading stops at this number of messages.
 
         Returns:
             False once the connection is lost.
@@ -72,9 +72,9 @@ class Source(typing.Protocol[C]):
     """A source of reports: makes connections one after the other, and logs their events.
 
     Attributes:
-        name: the name under which the broker keeps reports.
-        broker: the broker, in words.
-        most_wait_s: the longest wait between two attempts, seconds.
+        name: The name under which the broker keeps reports.
+        broker: The broker, in words.
+        most_wait_s: The longest wait between two attempts, seconds.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Source(typing.Protocol[C]):
             Whether reports come from this turn on.
 
         Raises:
-            BrokerRefused: the broker refuses, and another try would not help.
+            BrokerRefused: If the broker refuses, and another try would not help.
         """
         ...
 

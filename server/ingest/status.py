@@ -23,13 +23,18 @@ REPEAT_S = 60.0
 class Loss(enum.Enum):
     """Why a connection to the broker ended or never began, as far as the next try must know."""
 
-    NONE = enum.auto()  # there is a connection, or the last change was not its end
+    NONE = enum.auto()  # there is a connection, or its end was not the last change
     NO_TLS = enum.auto()  # the broker's end of TLS, or ours, is not set up right
     OTHER = enum.auto()
 
 
 class Status:
-    """The last change in words (text) and, if a connection was lost, the kind of loss (loss)."""
+    """The last change in words, and the kind of loss if a connection was lost.
+
+    Attributes:
+        text: The last change.
+        loss: The kind of loss.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.text = ""
@@ -49,17 +54,17 @@ class Condition:
     """An aggregator's condition at a moment.
 
     Attributes:
-        connected: whether the broker has accepted the connection.
-        subscribed: whether the broker has accepted the subscription.
-        uncommitted: messages received and not committed.
-        oldest_s: age of the oldest of them, seconds; 0 if there is none.
-        since_commit_s: seconds since the last commit; None before the first.
-        since_turn_s: seconds since the last turn of the main loop.
-        failing: whether the store failed at the last attempt.
-        clock: why the clock blocks everything; "" if it is right.
-        published: experiments retained at the broker.
-        state: the last change in words.
-        unsigned: experiments that wait for a signature.
+        connected: Whether the broker has accepted the connection.
+        subscribed: Whether the broker has accepted the subscription.
+        uncommitted: Messages received and not committed.
+        oldest_s: Age of the oldest of them, seconds; 0 if there is none.
+        since_commit_s: Seconds since the last commit; None before the first.
+        since_turn_s: Seconds since the last turn of the main loop.
+        failing: Whether the store failed at the last attempt.
+        clock: Why the clock blocks everything; "" if it is right.
+        published: Experiments retained at the broker.
+        state: The last change in words.
+        unsigned: Experiments that wait for a signature.
     """
 
     connected: bool

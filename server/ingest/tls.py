@@ -57,7 +57,7 @@ def client_context(
         key: PEM file of its key; None for none.
 
     Raises:
-        CertificateError: a file cannot be used, or only one of certificate and key is given.
+        CertificateError: If a file cannot be used, or only one of certificate and key is given.
     """
     if (certificate is None) != (key is None):
         raise CertificateError(
@@ -66,7 +66,7 @@ def client_context(
     if ca is None:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
     else:
-        # Only this one: a private broker's name could be certified by any of the system's CAs.
+        # Trust only this one, because any of the system's CAs could certify a private broker's name.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         _certificates(ca)
         context.load_verify_locations(cafile=ca)
@@ -81,7 +81,7 @@ def first_expiry(path: Path) -> datetime.datetime:
     """Return when the first of a PEM file's certificates expires, UTC.
 
     Raises:
-        CertificateError: the file contains no certificate.
+        CertificateError: If the file contains no certificate.
     """
     return min(certificate.not_valid_after_utc for certificate in _certificates(path))
 
@@ -119,7 +119,7 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     if b"PRIVATE KEY-----" not in _read(key):
         raise CertificateError(f"{key} contains no key: it must be a PEM file, -----BEGIN PRIVATE KEY-----")
     try:
-        # An empty password instead of OpenSSL's question at the terminal, which a service cannot answer.
+        # Give an empty password, because OpenSSL would ask at the terminal, where a service cannot answer.
         context.load_cert_chain(certificate, key, password=b"")
     except ssl.SSLError as e:
         if e.reason == "KEY_VALUES_MISMATCH":
@@ -135,7 +135,7 @@ def explain(error: BaseException | str) -> str | None:
     """Return what is wrong with a TLS connection and what would be right, or None if TLS is not the cause.
 
     Args:
-        error: the exception of a connection attempt, or the line about a lost connection.
+        error: The exception of a connection attempt, or the line about a lost connection.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return _VERIFY.get(error.verify_code, f"its certificate is refused: {error.verify_message}")

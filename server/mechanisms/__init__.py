@@ -33,7 +33,8 @@ MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
 def class_of(word: str) -> type[Mechanism]:
     """Return the mechanism of this name: from the registry, or your own by package.module:Class.
 
-    Raises MechanismError.
+    Raises:
+        MechanismError: If there is no such mechanism.
     """
     if word in MECHANISMS:
         return MECHANISMS[word]
@@ -46,7 +47,11 @@ def class_of(word: str) -> type[Mechanism]:
 
 
 def mechanism_of(experiment: Experiment) -> Mechanism:
-    """Return the mechanism of an experiment. Raises MechanismError if your own cannot be loaded or made."""
+    """Return the mechanism of an experiment.
+
+    Raises:
+        MechanismError: If your own cannot be loaded or made.
+    """
     mechanism = class_of(experiment.mechanism)
     with own_code(experiment.mechanism, "constructor"):
         return mechanism(experiment)

@@ -1,4 +1,4 @@
-"""A mechanism's description: the paragraphs of its docstring."""
+"""A mechanism's description: the sections of its docstring."""
 
 import inspect
 import re
@@ -13,14 +13,15 @@ _PART = re.compile(rf"\b({'|'.join(_PARTS)}):\s")
 
 @dataclass(frozen=True)
 class About:
-    """Sentences about a mechanism; a part that its docstring lacks is empty.
+    """Sentences about a mechanism, each "" if its docstring lacks the section.
 
-    what      a one-line definition
-    privacy   why ε holds
-    utility   its strengths
-    cost      codes, and the work of board and server
-    auto      the questions for which the mechanism "auto" of an experiment's file selects it
-    citation  its publication
+    Attributes:
+        what: A one-line definition.
+        privacy: Why ε holds.
+        utility: Its strengths.
+        cost: Codes, and the work of board and server.
+        auto: The questions for which the mechanism "auto" of an experiment's file selects it.
+        citation: Its publication.
     """
 
     what: str
@@ -32,12 +33,12 @@ class About:
 
 
 def plain_description(mechanism: Mechanism) -> str:
-    """Return a sentence for readers on how a device answers; by default from the mechanism's docstring."""
+    """Return a sentence for lay readers on how a device answers, by default from the docstring."""
     return mechanism.plainly or about(type(mechanism)).what
 
 
 def about(mechanism: type[Mechanism]) -> About:
-    """Read the docstring with these parts: the class's or its module's."""
+    """Return the sections of the class's docstring, or of its module's if only that has sections."""
     of_class, of_module = inspect.cleandoc(mechanism.__doc__ or ""), sys.modules[mechanism.__module__].__doc__
     text = of_module if of_module and not _PART.search(of_class) and _PART.search(of_module) else of_class
     what, *parts = _PART.split(text)
@@ -50,5 +51,4 @@ def about(mechanism: type[Mechanism]) -> About:
 
 
 def _first_paragraph(text: str) -> str:
-    """Return the first paragraph as one line."""
     return " ".join(text.strip().partition("\n\n")[0].split())

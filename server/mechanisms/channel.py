@@ -1,8 +1,8 @@
-"""A level's randomized response in numbers: how often a report supports a value, and the law of its codes.
+"""A level's randomized response in numbers: how often a report supports a value, and how often codes occur.
 
-Every level of rr, grr, olh and hh draws a seed, hashes the node with it into g cells and keeps or changes
-the cell. So a class of codes is likelier for the nodes that it supports than for all others, by one common
-ratio, the odds.
+Every level of rr, grr, olh and hh draws a seed, hashes the node with it into g cells and keeps or changes the
+cell. So a class of codes is likelier for the nodes that it supports than for all others, by one common ratio,
+the odds.
 """
 
 import math
@@ -22,10 +22,11 @@ from .points import lines
 class Channel:
     """The probabilities that a report supports a value: p for its own, q for any other.
 
-    domain     number of values
-    g          cells
-    p          probability that the truth is kept, threshold / ONE on the board
-    collision  probability that two different values share a cell; 0 if the value is the cell
+    Attributes:
+        domain: The number of values.
+        g: The number of cells.
+        p: The probability that the truth is kept, threshold / ONE on the board.
+        collision: The probability that two different values share a cell; 0 if the value is the cell.
     """
 
     domain: int
@@ -35,51 +36,51 @@ class Channel:
 
     @property
     def ratio(self) -> float:
-        """Number of codes (of one seed, if there are seeds) per code that supports a given value."""
+        """The number of codes (of one seed, if there are seeds) per code that supports a given value."""
         return self.g
 
     @property
     def lie(self) -> float:
-        """Probability of each cell other than the true one."""
+        """The probability of each cell other than the true one."""
         return (1 - self.p) / (self.ratio - 1)
 
     @property
     def odds(self) -> float:
-        """Probability of a code for a value that it supports, divided by that for another value."""
+        """The probability of a code for a value that it supports, divided by that for another value."""
         return self.p * (self.ratio - 1) / (1 - self.p)
 
     @property
     def q(self) -> float:
-        """Probability that a report supports a value other than its own."""
+        """The probability that a report supports a value other than its own."""
         return self.p * self.collision + (1 - self.collision) * self.lie
 
     @property
     def variance(self) -> float:
-        """Variance, times the number of reports, of the frequency of a value that no device has."""
+        """The variance, times the number of reports, of the frequency of a value that no device has."""
         return self.q * (1 - self.q) / (self.p - self.q) ** 2
 
     @property
     def off_line(self) -> float:
-        """Probability that three values that are not on one line in the space of digits share a cell."""
+        """The probability that three values that are not on one line in the space of digits share a cell."""
         size = self.g ** lines.digits(self.domain, self.g)
         return max(size / self.g**2 - 1, 0.0) / (size - 1)
 
     @property
     def collinear(self) -> int:
-        """Number of ordered triples of different values on one line: they share a cell as often as two do."""
+        """The number of ordered triples of different values on one line; these share a cell like two do."""
         return lines.affine(self.domain, self.g)
 
     @property
     def on_line(self) -> float:
-        """Probability that a third value, of all that the digits distinguish, is on one line with two."""
+        """The probability that a third value, of all that the digits distinguish, is on one line with two."""
         return (self.g - 2) / (self.g ** lines.digits(self.domain, self.g) - 2)
 
     @property
     def third_collides(self) -> float:
-        """Probability that a third value shares the cell of two that collide, a mean over third values.
+        """The probability that a third value shares the cell of two that collide, a mean over third values.
 
         A value on one line with the two always does. The mean is over all values that the digits distinguish.
-        0 if nothing collides.
+        It is 0 if nothing collides.
         """
         if not self.collision:
             return 0.0
@@ -87,15 +88,15 @@ class Channel:
 
     @property
     def both_supported(self) -> float:
-        """Probability that a report supports two values, neither of which is its own."""
+        """The probability that a report supports two values, neither of which is its own."""
         third = self.third_collides
         return self.collision * (third * self.p + (1 - third) * self.lie)
 
     def node_variance(self, share: float) -> float:
         """Return the variance of a value minus its covariance with others, times reports, at this share.
 
-        Half the variance of a difference of two values of this share, including the sampling of the
-        population: all that matters if the sum of all values is known. If domain is not a power of g, it is
+        This is half the variance of a difference of two values of this share, including the sampling of the
+        population: all that matters if the sum of all values is known. If `domain` is not a power of g, it is
         a mean over pairs of values.
         """
         support = self.q + (self.p - self.q) * share
@@ -112,8 +113,8 @@ class Channel:
     def assumed(self) -> float:
         """The variance of a node that least squares over a tree assumes, times reports.
 
-        Between those of a rare value and of an even population, so that it suits populations on a few values
-        as well as on all of them.
+        It lies between those of a rare value and of an even population, so it suits populations on a few
+        values as well as on all of them.
         """
         return math.sqrt(self.variance * self.even)
 
@@ -128,11 +129,14 @@ def level_channel(level: Level) -> Channel:
 class SupportCode(ABC):
     """Codes that support values, as a linear map from shares of values to chances of their classes, and back.
 
-    level    as on boards, with its offset, code_count and weight
-    channel  its probabilities
-    seed     the part of a class in the codes that support one value: for a hash, the chance of its seeds
-    runs     number of equally long runs of codes, equally likely whatever the value: for a hash, its seeds
-    even     whether all codes support the same number of values
+    Args:
+        level: The level as on boards, with its offset, code_count and weight.
+        channel: Its probabilities.
+        seed: The fraction of a class in the codes that support one value: for a hash, the chance of its
+            seeds.
+        runs: The number of equally long runs of codes, equally likely whatever the value: for a hash, its
+            seeds.
+        even: Whether all codes support the same number of values.
     """
 
     def __init__(self, level: Any, channel: Channel, seed: float, runs: int, even: bool):
@@ -144,19 +148,26 @@ class SupportCode(ABC):
 
     @abstractmethod
     def class_supports(self, classes: Array) -> Array:
-        """Sum over the classes that support each node, shape (classes,) to (nodes,); exact for integers."""
+        """Return sums over the classes that support each node, (classes,) to (nodes,); exact for integers."""
 
     @abstractmethod
     def class_weights(self, nodes: Floats) -> Floats:
-        """Sum over the nodes that each class supports, (nodes,) or (nodes, n) to (classes, ...), new."""
+        """Return sums over the nodes that each class supports, in a new array.
+
+        Args:
+            nodes: The numbers of the nodes, shape (nodes,) or (nodes, n).
+
+        Returns:
+            The sums, shape (classes,) or (classes, n).
+        """
 
     @abstractmethod
     def least_supports(self, masses: Floats) -> Floats:
-        """Return the least number among the classes that support each node, shape (classes,) to (nodes,)."""
+        """Return the smallest number of the classes that support each node, shape (classes,) to (nodes,)."""
 
     @property
     def class_count(self) -> int:
-        """Number of classes."""
+        """The number of classes."""
         return self.level.code_count
 
     def collapse(self, counts: Counts) -> Counts:
@@ -164,7 +175,7 @@ class SupportCode(ABC):
         return counts
 
     def expand(self, values: Array) -> Array:
-        """Give every code its class's value."""
+        """Give every code the value of its class."""
         return values.copy()
 
     def node_sums(self, values: Floats) -> Floats:
@@ -172,7 +183,7 @@ class SupportCode(ABC):
         return values
 
     def spread_out(self, nodes: Floats, domain: int) -> Floats:
-        """Return for each value its node's number, shape (nodes,) to (domain,)."""
+        """Return for each value the number of its node, shape (nodes,) to (domain,)."""
         return nodes
 
     def law(self, nodes: Floats) -> Floats:
@@ -190,7 +201,7 @@ class SupportCode(ABC):
 
     @property
     def scale(self) -> float:
-        """Change of a node's estimate for one unit of mean support."""
+        """The change of a node's estimate for one unit of mean support."""
         return 1 / (self.channel.p - self.channel.q)
 
     def weights(self, nodes: Floats) -> Floats:
@@ -206,7 +217,7 @@ class LevelCode(SupportCode):
     """The codes of a level of rr, grr, olh or hh."""
 
     def __init__(self, level: Level):
-        # A class has g - 1 codes, each under a seed of its own.
+        # A class has g - 1 codes, each with its own seed.
         seed = (level.g - 1) / level.seeds if level.t else 1.0
         even = not level.t or level.g**level.t == level.domain
         super().__init__(level, level_channel(level), seed, level.seeds, even)

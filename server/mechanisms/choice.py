@@ -11,9 +11,10 @@ JOINT = ""
 class Choice:
     """A mechanism and its parameters, as in an Experiment.
 
-    mechanism   its name in an experiment
-    parameters  names and values of its own fields; lists are tuples, so that a choice is hashable
-    variance    times reports: mean variance over the workload, of a population without common values
+    Attributes:
+        mechanism: Its name in an experiment.
+        parameters: Names and values of its own fields, with lists as tuples, so that a choice is hashable.
+        variance: The mean variance over the workload, times reports, in a population without common values.
     """
 
     mechanism: str

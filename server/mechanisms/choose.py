@@ -1,4 +1,4 @@
-"""Choose the mechanism of least variance by the mechanisms' variance formulas."""
+"""Choose the mechanism with the least variance by the mechanisms' variance formulas."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,7 @@ from . import MECHANISMS, class_of
 from .choice import JOINT, Choice
 from .workload import FREQUENCIES, Workload
 
-# A mechanism that some devices do not know must have this much less variance, or save a third code byte at
+# A mechanism that some devices do not know must have this much less variance, or save a third code byte with
 # hardly more variance.
 _LESS = 0.9
 _HARDLY_MORE = 1.015
@@ -19,18 +19,25 @@ _SHORT = 2
 
 @cache
 def choose(domain: int, epsilon: int, workload: Workload, missing: bool = False) -> Choice:
-    """Return the mechanism of least mean variance over the workload for range(domain) at epsilon micro-nats.
+    """Return the mechanism with the least mean variance over a workload.
 
-    A newer one must have 10% less variance or a shorter code, since devices without its file refuse it.
-    missing: whether the last index stands for a missing reading, which not all mechanisms support. Raises
-    ValueError for a domain below 2, an epsilon that an Experiment does not allow, or if no mechanism fits,
-    and WorkloadError for a workload outside the domain.
+    A newer mechanism must have 10% less variance or a shorter code, since devices without its file refuse it.
+
+    Args:
+        domain: The number of indices.
+        epsilon: ε of a report, in micro-nats.
+        workload: The statistics to estimate.
+        missing: Whether the last index stands for a missing reading, which not all mechanisms support.
+
+    Raises:
+        ValueError: If the domain is below 2, an Experiment does not allow the epsilon, or no mechanism fits.
+        WorkloadError: If the workload is outside the domain.
     """
     offered = sorted(designs(domain, epsilon, workload), key=lambda choice: choice.variance)
     if missing:
         offered = [choice for choice in offered if MECHANISMS[choice.mechanism].takes_missing]
     generations = {choice: MECHANISMS[choice.mechanism].generation for choice in offered}
-    best = min(offered, key=generations.__getitem__)  # the first among the oldest
+    best = min(offered, key=generations.__getitem__)  # the first of the oldest
     for choice in offered:
         if generations[choice] > generations[best] and _is_worth(choice, best, domain, epsilon):
             best = choice
@@ -46,7 +53,6 @@ def _is_worth(newer: Choice, older: Choice, domain: int, epsilon: int) -> bool:
 
 
 def _code_bytes(domain: int, epsilon: int, choice: Choice) -> int:
-    """Return the code bytes of a report over domain values."""
     fields = {"v": 1, "name": "e", "type": "number", "low": 0, "high": 1, "bins": domain, **choice.fields()}
     fields |= {"epsilon": epsilon, "budget": {"rule": "unlimited"}, "window": "all"}
     return parse_experiment(json.dumps(fields).encode()).code_bytes
@@ -54,7 +60,18 @@ def _code_bytes(domain: int, epsilon: int, choice: Choice) -> int:
 
 @cache
 def designs(domain: int, epsilon: int, workload: Workload, name: str | None = None) -> tuple[Choice, ...]:
-    """Return what each mechanism, or the one of this name, offers for a workload; raises as choose()."""
+    """Return what each mechanism, or the one of this name, offers for a workload.
+
+    Args:
+        domain: The number of indices.
+        epsilon: ε of a report, in micro-nats.
+        workload: The statistics to estimate.
+        name: The name of a mechanism, or None for all.
+
+    Raises:
+        ValueError: As choose().
+        WorkloadError: As choose().
+    """
     if domain < 2:
         raise ValueError(f"domain must be at least 2, not {domain}")
     check_epsilon(epsilon, ValueError, original=f"{epsilon} micro-nats")

@@ -16,22 +16,22 @@ from ..wire import board_files
 from ..wire.experiments import OwnCodeError, describe_error, is_own, load_name, need_pair
 from .mechanism import Mechanism
 
-_MOST_ODDS = 4_000_000  # size of a law from which odds are computed: takes less than a second
-_ROUNDING = 1e-12  # of floats
+_MOST_ODDS = 4_000_000  # largest law whose odds are computed, in less than a second
+_ROUNDING = 1e-12  # allowance for the rounding of floats
 
 
 class MechanismError(HushmoteError):
-    """A name does not refer to a mechanism; the message says what is missing."""
+    """Raised if a name does not refer to a mechanism; the message says what is missing."""
 
 
 @contextlib.contextmanager
 def own_code(word: str, what: str) -> Generator[None]:
-    """Convert exceptions of a mechanism of your own to MechanismError; those of shipped ones pass through."""
+    """Convert exceptions of a mechanism of your own to MechanismError; let those of shipped ones pass."""
     try:
         yield
     except MechanismError:
         raise
-    except (Exception, SystemExit) as e:  # foreign code may raise anything
+    except (Exception, SystemExit) as e:  # code of others may raise anything
         if not is_own(word):
             raise
         raise MechanismError(f"{word}: its {what} raises {describe_error(e)}") from None
@@ -40,8 +40,9 @@ def own_code(word: str, what: str) -> Generator[None]:
 def mechanism_class(word: str) -> type[Mechanism]:
     """Return the class of a `package.module:Class`.
 
-    Raises MechanismError if there is no such module or class, it raises on import, it is not a Mechanism or
-    lacks a required method, or its board file has not registered the name.
+    Raises:
+        MechanismError: If there is no such module or class, importing it raises, it is not a Mechanism or
+            lacks a required method, or its board file has not registered the name.
     """
     try:
         loaded = load_name(word)
@@ -66,7 +67,7 @@ def mechanism_class(word: str) -> type[Mechanism]:
 def need_private(mechanism: Mechanism) -> None:
     """Raise MechanismError if the law of a mechanism of your own exceeds e^ε, or cannot be computed.
 
-    Checked only if domain times classes is at most 4 million; shipped mechanisms are not checked.
+    It is checked only if domain times classes is at most 4 million; shipped mechanisms are not checked.
     """
     experiment = mechanism.experiment
     word, most = experiment.mechanism, experiment.epsilon / MICRO
@@ -77,7 +78,7 @@ def need_private(mechanism: Mechanism) -> None:
             return
         odds = mechanism.odds
         private = odds <= math.exp(most) * (1 + _ROUNDING)
-        # Only the law is compared; check-mechanism proves that boards follow it.
+        # Only the law is checked here; check-mechanism proves that boards follow it.
         real = f"{math.log(odds):.9g}" if odds > 0 else str(odds)
     if not private:
         raise MechanismError(
@@ -89,14 +90,19 @@ def need_private(mechanism: Mechanism) -> None:
 def files_of(word: str) -> tuple[Path, ...]:
     """Return the files that boards need beside ldp_client.py for a mechanism: all shipped ones, and its own.
 
-    Raises MechanismError if a class of your own does not name a board file.
+    Raises:
+        MechanismError: If a class of your own does not name a board file.
     """
     shipped = tuple(board_files.shipped_files().values())
     return (*shipped, board_file(word)) if is_own(word) else shipped
 
 
 def board_file(word: str) -> Path:
-    """Return the board file of a `package.module:Class`; raises MechanismError if it is missing."""
+    """Return the board file of a `package.module:Class`.
+
+    Raises:
+        MechanismError: If it is missing.
+    """
     board = mechanism_class(word).board
     if board is None:
         raise MechanismError(f"{word} names no board file: board = Path(my_channel.__file__)")

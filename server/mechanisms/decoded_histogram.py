@@ -57,11 +57,12 @@ def simplex(values: Floats) -> Floats:
 
 
 class Decoded:
-    """A histogram, stratum by stratum, and the estimates that follow by the mechanism's law and weights.
+    """A histogram, stratum by stratum, and the estimates that follow from the mechanism's law and weights.
 
-    counts   reports of each class
-    reports  of each stratum
-    exact    whether all moments are exact; else some come from a model of them
+    Attributes:
+        counts: The number of reports of each class.
+        reports: The number of reports of each stratum.
+        exact: Whether all moments are exact; otherwise some come from a model of them.
     """
 
     exact = True
@@ -72,14 +73,14 @@ class Decoded:
         self.reports = [int(part.sum()) for part in counts]
 
     def halves(self, rng: np.random.Generator) -> tuple[Decoded, Decoded]:
-        """Split the reports into two halves, by a coin for each."""
+        """Return two halves of the reports, split at random."""
         one = [rng.binomial(part, 0.5) for part in self.counts]
         other = [part - half for part, half in zip(self.counts, one, strict=True)]
         return type(self)(self.mechanism, one), type(self)(self.mechanism, other)
 
     @cached_property
     def frequencies(self) -> Floats:
-        """Share of each value, shape (domain,)."""
+        """The share of each value, shape (domain,)."""
         return np.concatenate([self.value(alone) for _, alone in self.mechanism.columns()])
 
     @cached_property
@@ -89,7 +90,7 @@ class Decoded:
 
     @cached_property
     def shares(self) -> list[Floats | None]:
-        """The mixture that moments are taken over; None for a stratum without reports."""
+        """The mixture that moments are taken over, or None for a stratum without reports."""
         implied: list[Floats] | None = None
         if "frequencies" in self.mechanism.answers:
             implied = self.mechanism.law(self.implied)
@@ -107,11 +108,11 @@ class Decoded:
         return result
 
     def weights(self, statistic: Floats) -> Weights:
-        """Return the estimator of statistics, weights of shape (domain, n)."""
+        """Return the estimator of statistics, whose weights have shape (domain, n)."""
         return self.mechanism.weights(statistic, self.reports)
 
     def value(self, statistic: Floats) -> Floats:
-        """Return estimates of statistics, weights of shape (domain, n)."""
+        """Return the estimates of statistics, whose weights have shape (domain, n)."""
         weights, total = self.weights(statistic)
         for w, part, n in zip(weights, self.counts, self.reports, strict=True):
             if w is not None:
@@ -119,7 +120,12 @@ class Decoded:
         return total
 
     def spread(self, statistic: Floats, at_once: int = 1) -> Spread:
-        """Return moments of statistics; at_once: how many columns are requested together, including these."""
+        """Return moments of statistics.
+
+        Args:
+            statistic: Weights of the values, shape (domain, n).
+            at_once: The number of columns that are requested together, including these.
+        """
         cumulants = np.zeros((2, statistic.shape[1]))
         weights, _ = self.weights(statistic)
         for w, shares, n in zip(weights, self.shares, self.reports, strict=True):
@@ -134,7 +140,7 @@ class Decoded:
         return Spread.of(*cumulants)
 
     def mean_square_bias(self, statistic: Floats) -> Floats:
-        """Return the mean square of statistics' biases, shape (n,); the largest square without shares."""
+        """Return the mean square of statistics' biases, shape (n,), or the largest without shares."""
         bias = self.mechanism.bias(statistic, self.reports)
         if "frequencies" not in self.mechanism.answers:
             return (bias**2).max(axis=0)
@@ -144,12 +150,12 @@ class Decoded:
 
     @cached_property
     def frequency_spread(self) -> Spread:
-        """Moments of all frequencies."""
+        """The moments of all frequencies."""
         return self._spread_of(lambda alone: alone)
 
     @cached_property
     def cdf_spread(self) -> Spread:
-        """Return moments of the shares of values at or below each index."""
+        """The moments of the shares of values at or below each index."""
         return self._spread_of(lambda alone: alone[::-1].cumsum(axis=0)[::-1])
 
     def _spread_of(self, statistic: Callable[[Floats], Floats]) -> Spread:
@@ -157,15 +163,15 @@ class Decoded:
         return Spread(np.concatenate([p.variance for p in parts]), np.concatenate([p.skew for p in parts]))
 
     def ranges(self, low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> Spread | None:
-        """Return moments of the shares of low[i]..high[i]-1 if there is a fast way, else None."""
+        """Return moments of the shares of low[i]..high[i]-1 if there is a fast way, otherwise None."""
         return None
 
     def nonnegative(self, frequencies: Floats) -> Floats:
-        """Return shares near estimates of them, none negative, with sum 1; shapes (domain,)."""
+        """Return shares near the estimates that are not negative and have sum 1; shapes (domain,)."""
         return simplex(frequencies)
 
     def rare_variance(self) -> float:
-        """Return the frequency variance of a value that no device has, a mean over values if it differs."""
+        """Return the frequency variance of a value that no device has, averaged over values if it differs."""
         mechanism = self.mechanism
         total = 0.0
         for _, alone in mechanism.columns():

@@ -1,10 +1,20 @@
 """rr and grr: the value itself, kept with probability p, else one of the others: randomized response.
 
-Privacy: p = e^ε/(e^ε + D - 1), rounded down, so that no code's chances differ by more than e^ε. Utility: the
-least variance there is for domains below 3 e^ε + 2. Cost: D codes.
-Auto: yes or no; shares of single values that are few for their ε.
-Citation: Warner, JASA 1965; Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local
-privacy", ICML 2016.
+Privacy:
+    p = e^ε/(e^ε + D - 1), rounded down, so that no code's chances differ by more than e^ε.
+
+Utility:
+    The least variance there is for domains below 3 e^ε + 2.
+
+Cost:
+    D codes.
+
+Auto:
+    Yes or no; shares of single values that are few for their ε.
+
+Citation:
+    Warner, JASA 1965; Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local privacy", ICML
+    2016.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +34,7 @@ from .workload import Workload
 
 
 class Direct(SupportMechanism):
-    """The mechanisms rr and grr; a report supports one value, so that all moments have closed forms."""
+    """The mechanisms rr and grr; a report supports one value, so all moments have closed forms."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"type": "bool", "mechanism": "rr"},
@@ -38,7 +48,7 @@ class Direct(SupportMechanism):
     @classmethod
     def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
         channel = flat_channel(domain, domain, epsilon)
-        if channel is not None and domain == 2:  # the share of one tells all that can be asked
+        if channel is not None and domain == 2:  # the share of one value determines that of the other
             yield Choice("rr", (), channel.variance)
         elif channel is not None and workload.kind == "frequencies":
             yield Choice("grr", (), frequency_variance(channel, workload.share))
@@ -75,7 +85,7 @@ class DirectDecoded(SupportDecoded):
         return self.codes[0].channel.variance / self.reports[0]
 
     def _binomial(self, supports: Floats) -> Spread:
-        """Return moments of statistics that a report either supports or not, from shares of shape (n,)."""
+        """Return moments of statistics that a report supports or not, from their shares, shape (n,)."""
         share = np.clip(supports, 0, 1)
         variance = share * (1 - share)
         data = self._leaf.data

@@ -1,7 +1,8 @@
 """Codes of levels as boards draw them, an array at a time: the level, the seed, truth or lie, which lie.
 
-The same draws as `Experiment.randomize`. Probabilities are compared as integers, threshold against 30 uniform
-bits, so the distribution is exactly that of the boards, not a floating-point approximation.
+The draws are the same as those of `Experiment.randomize`. Probabilities are compared as integers, threshold
+against 30 uniform bits, so the distribution is exactly that of the boards, not a floating-point
+approximation.
 """
 
 from collections.abc import Callable
@@ -21,14 +22,21 @@ Nodes = Callable[[Level, Uint32s], Uint32s]
 
 
 def neighbours(level: Level, indices: Uint32s) -> Uint32s:
-    """Return the nodes of indices in a tree's level."""
+    """Return the nodes of indices in a level of a tree."""
     return indices // np.uint32(level.width) if level.width > 1 else indices
 
 
 def codes(
     experiment: Experiment, indices: Uint32s, rng: np.random.Generator, nodes: Nodes = neighbours
 ) -> Uint32s:
-    """Return one code for each index; nodes: of indices in a level."""
+    """Return one code for each index.
+
+    Args:
+        experiment: The experiment.
+        indices: The indices.
+        rng: The source of randomness.
+        nodes: A function that returns the nodes of indices in a level.
+    """
     levels = experiment.levels
     if len(levels) == 1:
         return _draw_level(levels[0], nodes(levels[0], indices), rng)
@@ -58,7 +66,7 @@ def _draw_level(level: Level, node: Uint32s, rng: np.random.Generator) -> Uint32
     lies = rng.integers(0, ONE, n, dtype=np.uint32) >= level.threshold
     other *= lies
     other += cell
-    code = other - other // g * g  # dividing by one number is vectorised in NumPy, the remainder is not
+    code = other - other // g * g  # NumPy vectorises division by one number, but not the remainder
     if base is not None:
         code += base
     code += np.uint32(level.offset)
@@ -87,10 +95,13 @@ def _divide(x: Uint32s, n: np.uint32) -> tuple[Uint32s, Uint32s]:
 
 @lru_cache(maxsize=64)
 def _digit_products(g: int, t: int) -> tuple[int, int, Uint32s]:
-    """Return dot products mod g of all pairs of several digits at once: a few look-ups instead of t products.
+    """Return a table of dot products mod g of all pairs of several digits at once.
 
-    Returns the number of digit vectors in a block, the number of blocks in t digits, and the table, uint32,
-    at vector * vectors + vector.
+    With it, a few look-ups replace t products.
+
+    Returns:
+        The number of digit vectors in a block, the number of blocks in t digits, and the table, uint32, at
+        vector * vectors + vector.
     """
     digits = 1
     while digits < t and g ** (2 * digits + 2) <= _TABLE_CELLS:

@@ -1,12 +1,12 @@
-"""Checks of a histogram for counts that no fleet of honest devices can send, whatever its readings.
+"""Check a histogram for counts that no fleet of honest devices can send, whatever its readings.
 
 Parts of a report are drawn without looking at the reading: the stratum (a hierarchy's level) and the run (a
 hash's seed). Their counts must fit their chances. The mechanism bounds the rest: if codes support values, a
 report supports a value with a probability between q (no device has it) and p (all devices have it), and the
 supports of all values together have one known mean.
 
-Citation: the sum by Maurer and Pontil, "Empirical Bernstein Bounds and Sample Variance Penalization", COLT
-2009, Theorem 4; shares by binomial bounds, which stochastic dominance makes exact.
+Citation: for the sum, Maurer and Pontil, "Empirical Bernstein Bounds and Sample Variance Penalization", COLT
+2009, Theorem 4. Shares use binomial bounds, which stochastic dominance makes exact.
 """
 
 import math
@@ -20,21 +20,23 @@ from .. import special
 from ..arrays import Array, Counts
 from .channel import SupportCode
 
-GROUP_REPORTS = 20  # expected in a group of runs or strata; at least half of it if groups are uneven
+GROUP_REPORTS = 20  # expected in a group of runs or strata, or half as many if groups are uneven
 
 
 @dataclass(frozen=True)
 class Check:
     """The result of one check.
 
-    kind       "levels" and "seeds": how often each is drawn; "shares": supports of each value, or reports
-               of each code, between the numbers for none and for all of the devices; "sum": supports of all
-               values together
-    level      of the hierarchy, from 0 at the top; None for all together
-    statistic  chi-square, or the number of reports of levels that are never drawn; for shares the most
-               extreme count, as a part of all reports; for sum the estimated shares' sum, 1 for honest boards
-    p          largest chance that honest devices send something this extreme
-    words      the finding
+    Attributes:
+        kind: "levels" and "seeds" for how often each is drawn; "shares" for the supports of each value, or
+            the reports of each code, which lie between the numbers for none and for all of the devices; "sum"
+            for the supports of all values together.
+        level: The level of the hierarchy, from 0 at the top, or None for all together.
+        statistic: The chi-squared statistic, or the number of reports of levels that are never drawn; for
+            "shares" the most extreme count as a fraction of all reports; for "sum" the sum of the estimated
+            shares, 1 for honest boards.
+        p: The largest probability that honest devices send something this extreme.
+        words: The result in words.
     """
 
     kind: Literal["levels", "seeds", "shares", "sum"]
@@ -55,7 +57,7 @@ def known_chances(chances: Sequence[float], reports: Sequence[int]) -> Iterator[
     total = sum(reports)
     strata = sorted((chance, n) for n, chance in zip(reports, chances, strict=True) if chance)
     expected, observed = [0.0], [0]
-    for chance, n in strata:  # rare strata are merged until enough reports are expected
+    for chance, n in strata:  # merge rare strata until enough reports are expected
         if expected[-1] >= GROUP_REPORTS:
             expected.append(0.0)
             observed.append(0)
@@ -81,7 +83,7 @@ def even_runs(counts: Counts, runs: int, level: int | None) -> Iterator[Check]:
 
 
 def bounded_supports(code: SupportCode, classes: Counts, level: int | None) -> Iterator[Check]:
-    """Check the supports of each value, and of all together, of a level's counts by class."""
+    """Check the supports of each value, and of all together, from a level's counts by class."""
     reports = int(classes.sum())
     if not reports:
         return
@@ -91,7 +93,7 @@ def bounded_supports(code: SupportCode, classes: Counts, level: int | None) -> I
 
 
 def _shares(code: SupportCode, supports: Counts, reports: int, level: int | None) -> Check:
-    """Check supports, which are sums of coins of chances from q to p."""
+    """Check supports, which are sums of independent trials with probabilities from q to p."""
     channel = code.channel
     above = f"a value{_where(level)} has more supports than if all devices held it"
     below = f"a value{_where(level)} has fewer supports than if no device held it"
@@ -105,9 +107,14 @@ def bounded(
     words: tuple[str, str],
     level: int | None = None,
 ) -> Check:
-    """Check counts of an event whose chance lies between the two given, whatever the reading.
+    """Check counts of an event whose probability lies in a range, whatever the reading, by binomial bounds.
 
-    words: the finding if a count is too low, and if it is too high. Binomials bound the tails.
+    Args:
+        counts: The counts, integers of shape (n,).
+        reports: The number of reports.
+        chances: The lowest and the highest probability.
+        words: The result in words if a count is too low, and if one is too high.
+        level: The level of the hierarchy, or None.
     """
     most, least = int(counts.max()), int(counts.min())
     high = float(special.betainc(most, reports - most + 1, chances[1])) if most else 1.0
@@ -125,7 +132,7 @@ def _sum(code: SupportCode, classes: Counts, reports: int, level: int | None) ->
     variance = float(classes @ (supported - mean) ** 2) / (reports - 1)
     width = float(supported.max() - supported.min())
     expected = channel.p + (channel.domain - 1) * channel.q
-    # distance = sqrt(2 variance x / n) + 7 width x / (3 (n - 1)), solved for x = ln(2 / chance), two-sided.
+    # Solve distance = sqrt(2 variance x / n) + 7 width x / (3 (n - 1)) for x = ln(2 / chance), two-sided.
     a, b = 7 * width / (3 * (reports - 1)), math.sqrt(2 * variance / reports)
     distance = abs(mean - expected)
     root = (math.sqrt(b * b + 4 * a * distance) - b) / (2 * a)

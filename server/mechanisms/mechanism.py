@@ -23,18 +23,19 @@ from .decoded_histogram import Decoded
 from .invariants import Check, even_runs, known_chances
 from .workload import Workload
 
-_CHUNK = 1 << 22  # floats held at once
+_CHUNK = 1 << 22  # floats in memory at once
 
 
 @dataclass(frozen=True)
 class Stratum:
     """A group of codes whose total chance does not depend on the reading.
 
-    chance  of a report to be in this stratum; the strata's sum is 1
-    first   number of the first of its codes
-    codes   how many there are
-    runs    number of equally long runs of neighbouring codes, all equally likely whatever the reading (for a
-            hash: its seeds); 1 if all of the code depends on the reading
+    Attributes:
+        chance: The probability that a report is in this stratum; over all strata they sum to 1.
+        first: The number of the first of its codes.
+        codes: The number of its codes.
+        runs: The number of equally long runs of neighbouring codes, all equally likely whatever the reading
+            (for a hash: its seeds); 1 if all of the code depends on the reading.
     """
 
     chance: float
@@ -47,12 +48,13 @@ class Stratum:
 class TextSearch:
     """Texts that devices may have sent, with estimates from reports that the search did not use.
 
-    texts     the candidates
-    whole     for each, whether it is complete; False if it may continue
-    shares    their estimates, shape (n,)
-    chance    the same estimates for texts that nobody sent, placed as the hash functions place any text; at
-              least 25 for each candidate, shape (m,)
-    needs     share above which the search finds a text about 9 times in 10; 0 if it tries all texts
+    Attributes:
+        texts: The candidates.
+        whole: For each, whether it is complete; False if it may continue.
+        shares: Their estimates, shape (n,).
+        chance: The same estimates for texts that nobody sent, placed as the hash functions place any text; at
+            least 25 for each candidate, shape (m,).
+        needs: The share above which the search finds a text about 9 times in 10; 0 if it tries all texts.
     """
 
     texts: Sequence[str]
@@ -75,8 +77,11 @@ class Mechanism(ABC):
     a weight over its reports. A mechanism must define law, weights and draw, and also collapse and expand if
     several codes mean the same.
 
-    Privacy: of the board's code; tests/contracts enumerates it. Utility: `weights` is unbiased, unless the
-    mechanism is approximate.
+    Privacy:
+        That of the board's code; tests/contracts enumerates it.
+
+    Utility:
+        `weights` is unbiased, unless the mechanism is approximate.
     """
 
     answers: ClassVar[frozenset[str]] = frozenset({"frequencies", "ranges", "quantiles", "mean"})
@@ -87,11 +92,11 @@ class Mechanism(ABC):
     Intervals then include it, and answers are marked as approximate.
     """
     parameters: ClassVar[tuple[str, ...]] = ()
-    """Names of its own fields in an experiment's JSON."""
+    """The names of its own fields in an experiment's JSON."""
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     """Fields of small experiments, which tests/contracts enumerates: type, mechanism and what they need."""
     generation: ClassVar[int] = 1
-    """1 for mechanisms that all boards have; a later one is chosen only if it is worth a file on boards."""
+    """1 for mechanisms that all boards have; later ones are chosen only if worth a file on boards."""
     board: ClassVar[Path | None] = None
     """The file that boards need for a mechanism of your own; those of shipped mechanisms are in device/."""
     direct: ClassVar[bool] = False
@@ -109,10 +114,15 @@ class Mechanism(ABC):
 
     @classmethod
     def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
-        """Return its parameters of least variance for a workload; none if it does not fit or suit it.
+        """Return its parameters of least variance for a workload, or nothing if it does not fit or suit it.
 
-        domain: 2 or more. epsilon: micro-nats. The variance is the mean over the workload, times reports; for
-        single frequencies that of a value of the workload's share, otherwise that of an even population.
+        The variance is the mean over the workload, times reports; for single frequencies that of a value of
+        the workload's share, otherwise that of an even population.
+
+        Args:
+            domain: The number of indices, at least 2.
+            epsilon: ε of a report, in micro-nats.
+            workload: The statistics to estimate.
         """
         return ()
 
@@ -123,16 +133,24 @@ class Mechanism(ABC):
 
     @abstractmethod
     def law(self, shares: Floats) -> list[Floats]:
-        """Return the chance of each class in its stratum; linear. (domain,) or (domain, n) to (classes, ...).
+        """Return the chance of each class in its stratum, linear in the shares.
 
         The arrays are new, as from weights(): the caller may change them.
+
+        Args:
+            shares: The shares of the indices, shape (domain,) or (domain, n).
+
+        Returns:
+            For each stratum an array of shape (classes,) or (classes, n).
         """
 
     @abstractmethod
     def weights(self, statistic: Floats, reports: Sequence[float]) -> Weights:
-        """Return weights and constants that estimate statistics, shape (domain, n), without bias.
+        """Return weights and constants that estimate statistics without bias.
 
-        reports: of each stratum, or any numbers in proportion to them.
+        Args:
+            statistic: Weights of the values, shape (domain, n).
+            reports: The number of reports of each stratum, or any numbers in proportion to them.
         """
 
     @abstractmethod
@@ -143,8 +161,8 @@ class Mechanism(ABC):
         """Return the bias of each statistic in a fleet whose devices all have one value, shape (domain, n).
 
         Args:
-            statistic: Weights of values, shape (domain, n).
-            reports: Of each stratum.
+            statistic: Weights of the values, shape (domain, n).
+            reports: The number of reports of each stratum.
         """
         weights, constant = self.weights(statistic, reports)
         used, result = list(weights), constant - statistic
@@ -155,11 +173,11 @@ class Mechanism(ABC):
         return result
 
     def search(self, counts: Counts) -> TextSearch:
-        """Look for texts in a histogram of codes, shape (code_count,), if `answers` has "discovery"."""
+        """Search for texts in a histogram of codes, shape (code_count,), if `answers` has "discovery"."""
         raise NotImplementedError
 
     def drawable(self, indices: Sequence[int]) -> Array:
-        """Return indices in the form that draw() expects: a row for each."""
+        """Return indices in the form that draw() expects, a row for each."""
         return np.array(indices, np.uint32)
 
     def fields(self) -> dict[str, Any]:
@@ -172,7 +190,7 @@ class Mechanism(ABC):
 
     @property
     def plainly(self) -> str:
-        """A sentence for people outside the field on how a board answers; empty if it is not written."""
+        """A sentence for lay readers on how a board answers, or "" to use the docstring."""
         return ""
 
     def collapse(self, counts: Counts) -> list[Counts]:
@@ -180,11 +198,11 @@ class Mechanism(ABC):
         return [counts[s.first : s.first + s.codes] for s in self.strata]
 
     def expand(self, values: Sequence[Array]) -> Array:
-        """Give every code its class's value, shape (code_count,)."""
+        """Give every code the value of its class, shape (code_count,)."""
         return np.concatenate(values)
 
     def answered_statistics(self) -> Floats:
-        """Return statistics of which it answers every combination: all, (domain, n), or only the mean."""
+        """Return statistics whose linear combinations it answers: all, (domain, n), or only the mean."""
         if "frequencies" in self.answers:
             return np.eye(self.domain)
         return np.linspace(0, 1, self.domain)[:, None][:, : "mean" in self.answers]
@@ -194,18 +212,30 @@ class Mechanism(ABC):
         return ""
 
     def unknown(self, statistic: Floats, reports: Sequence[float]) -> str:
-        """Return why some of these statistics, (domain, n), cannot be estimated while others can, or "".
+        """Return why some statistics cannot be estimated while others can, or "".
 
-        Weights leave out the parts that cannot be estimated. reports: of the strata.
+        Weights leave out the parts that cannot be estimated.
+
+        Args:
+            statistic: Weights of the values, shape (domain, n).
+            reports: The number of reports of each stratum.
         """
         return ""
 
     def decode(self, counts: Counts) -> Decoded:
-        """Return the decoded histogram of codes; counts of shape (code_count,), not all 0."""
+        """Return the decoded histogram.
+
+        Args:
+            counts: The histogram of codes, shape (code_count,), not all 0.
+        """
         return Decoded(self, self.collapse(counts))
 
     def invariants(self, counts: Counts) -> Iterator[Check]:
-        """Check what no honest fleet can break: the chances of strata and runs; counts: (code_count,)."""
+        """Check what an honest fleet cannot break: the chances of strata and runs.
+
+        Args:
+            counts: The histogram of codes, shape (code_count,).
+        """
         parts = [counts[s.first : s.first + s.codes] for s in self.strata]
         yield from known_chances([s.chance for s in self.strata], [int(part.sum()) for part in parts])
         for number, (stratum, part) in enumerate(zip(self.strata, parts, strict=True)):
@@ -216,11 +246,11 @@ class Mechanism(ABC):
         return stratum if len(self.strata) > 1 else None
 
     def blanket(self) -> tuple[float, float, float] | None:
-        """Return the odds of a report, and the chances of the distribution that all readings share.
+        """Return (E, K, γ) of accounting.Blanket, or None if only the odds are known.
 
-        (E, K, γ) of accounting.Blanket: E at least `odds`, K for codes that support one of two readings and
-        not the other, γ for any code. None if only the odds are known. Used for shipped mechanisms only: for
-        your own, whose check may not have been run, the ε of a report is used.
+        E is at least `odds`, K is for codes that support one of two readings but not the other, and γ for any
+        code. It is used for shipped mechanisms only: for your own, whose check may not have been run, the ε
+        of a report is used.
         """
         return None
 
@@ -228,17 +258,17 @@ class Mechanism(ABC):
 
     @cached_property
     def class_sizes(self) -> list[Floats]:
-        """Number of codes of each class."""
+        """The number of codes of each class."""
         return [size.astype(float) for size in self.collapse(np.ones(self.experiment.code_count, np.int64))]
 
     @cached_property
     def class_count(self) -> int:
-        """Number of classes, of all strata."""
+        """The number of classes, over all strata."""
         return sum(len(size) for size in self.class_sizes)
 
     @property
     def stratum_chances(self) -> list[float]:
-        """The strata's chances."""
+        """The chances of the strata."""
         return [stratum.chance for stratum in self.strata]
 
     def code_law(self, shares: Floats) -> Floats:
@@ -247,18 +277,24 @@ class Mechanism(ABC):
         return self.expand([law / size * chance for law, size, chance in parts])
 
     def frequency_variance(self, share: float | None) -> float | None:
-        """Return the variance, times reports, of the frequency of a value of this share if a formula exists.
+        """Return the variance, times reports, of the frequency of a value, or None if there is no formula.
 
-        A mean over values; the others share the rest evenly. share None: the one with the largest variance.
+        It is a mean over values; the other values share the rest evenly.
+
+        Args:
+            share: The share of the value, or None for the one with the largest variance.
         """
         return None
 
     def variances(self, statistics: Floats, shares: Floats) -> Floats:
-        """Return the variances of estimates, times reports, if readings have these shares, shape (domain,).
+        """Return the variances of estimates, times reports, shape (n,).
 
-        statistics: weights of values, shape (domain, n); the result has shape (n,). Exact, except that the
-        number of reports of each stratum is its expectation; includes the sampling of readings
-        (docs/mathematics.md).
+        They are exact, except that the number of reports of each stratum is replaced by its expectation, and
+        include the sampling of readings (docs/mathematics.md).
+
+        Args:
+            statistics: Weights of the values, shape (domain, n).
+            shares: The shares of the readings, shape (domain,).
         """
         weights, _ = self.weights(statistics, self.stratum_chances)
         result = np.zeros(statistics.shape[1])
@@ -268,14 +304,17 @@ class Mechanism(ABC):
         return result
 
     def columns(self) -> Iterator[tuple[slice, Floats]]:
-        """Yield runs of neighbouring values, and for each value a population in which all devices have it."""
+        """Yield runs of neighbouring values, and for each value a population in which all have it."""
         step = max(1, _CHUNK // max(self.domain, self.class_count))
         for first in range(0, self.domain, step):
             values = slice(first, min(first + step, self.domain))
             yield values, np.eye(self.domain, values.stop - first, -first)
 
     def law_transposed(self, numbers: Sequence[Floats]) -> Floats:
-        """Sum over the strata of the mean of a number for each class over a value's reports: (domain,)."""
+        """Return, for each value, the mean of a number of the classes over its reports, shape (domain,).
+
+        The means are summed over the strata.
+        """
         result = np.empty(self.domain)
         for values, alone in self.columns():
             result[values] = sum(n @ law for n, law in zip(numbers, self.law(alone), strict=True))
@@ -293,7 +332,7 @@ class Mechanism(ABC):
 
     @property
     def odds(self) -> float:
-        """Largest ratio of a code's chances under two values: e to the actual ε of a report."""
+        """The largest ratio of a code's chances under two values: e to the actual ε of a report."""
         worst = 0.0
         least = [np.full(len(size), math.inf) for size in self.class_sizes]
         most = [np.zeros(len(size)) for size in self.class_sizes]
@@ -305,5 +344,5 @@ class Mechanism(ABC):
             for chance, low, high in zip(self.stratum_chances, least, most, strict=True):
                 if chance:  # a class that is never drawn reveals nothing
                     ratios = np.divide(high, np.maximum(low, 0), out=np.ones_like(high), where=high != 0)
-                    worst = float(np.maximum(worst, ratios.max()))  # NaN stays
+                    worst = float(np.maximum(worst, ratios.max()))  # keeps NaN
         return worst

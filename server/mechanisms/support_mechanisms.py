@@ -28,13 +28,13 @@ from .tree.influence import influences
 # A hierarchy's errors of all frequencies, or of the distribution function, are exact up to this many pairs of
 # a class of codes and a value, about 20 ns each; beyond it they come from a model of the covariances.
 _MAX_EXACT_PAIRS = 25_000_000
-# The same for many statistics of a hierarchy at once, in numbers that the butterflies add.
+# The same for many statistics of a hierarchy at once, in numbers that the butterflies add up.
 _MAX_EXACT_WORK = 500_000_000
 _ALWAYS_EXACT = 16
 
 
 class SupportMechanism(Mechanism):
-    """The common base of these mechanisms: levels, each a stratum; most have one."""
+    """The common base of these mechanisms, which have levels, mostly one, each of which is a stratum."""
 
     def __init__(self, experiment: Experiment):
         super().__init__(experiment)
@@ -54,7 +54,7 @@ class SupportMechanism(Mechanism):
         return sum(code.class_count for code in self.codes)
 
     def tree(self, reports: Sequence[float]) -> hierarchy.Tree | None:
-        """Return least squares over levels with these numbers of reports; None without constraints."""
+        """Return least squares over levels with these numbers of reports, or None without constraints."""
         return None
 
     def collapse(self, counts: Counts) -> list[Counts]:
@@ -97,7 +97,7 @@ class SupportMechanism(Mechanism):
     def lift(self, prior: Floats) -> Floats:
         result = np.zeros(self.domain)
         for code, chance in zip(self.codes, self.stratum_chances, strict=True):
-            if chance:  # the belief in a value rises most by the code whose class is lightest
+            if chance:  # the code whose class has the smallest mass raises the belief in a value most
                 masses = code.class_weights(code.node_sums(prior))
                 odds, lightest = code.channel.odds, code.least_supports(masses)
                 lift = code.spread_out(odds / (1 + (odds - 1) * lightest), self.domain)
@@ -106,7 +106,7 @@ class SupportMechanism(Mechanism):
 
     @property
     def odds(self) -> float:
-        """Two values that differ on a level reach that level's odds: some seed separates them."""
+        """The largest odds of a level; two values that differ on it reach them, as a seed separates them."""
         return max(
             c.channel.odds for c, chance in zip(self.codes, self.stratum_chances, strict=True) if chance
         )
@@ -115,10 +115,10 @@ class SupportMechanism(Mechanism):
         """Return the blanket of two readings that differ on every level, which are least hidden.
 
         All readings have untrue cells in common. Since thresholds are rounded, the odds of levels differ
-        slightly. A level of lower odds is like one of the highest odds whose cells are sometimes drawn again:
-        all levels are treated as having the highest odds, which hides less.
+        slightly. A level of lower odds is like one of the highest odds whose cells are sometimes drawn again,
+        so all levels are treated as having the highest odds, which hide less.
         """
-        odds = self.odds * (1 + 1e-12)  # a margin for rounding
+        odds = self.odds * (1 + 1e-12)  # with a margin for rounding
         pair = whole = 0.0
         for code, chance in zip(self.codes, self.stratum_chances, strict=True):
             lie = chance / (odds + code.channel.ratio - 1)
@@ -143,7 +143,7 @@ class SupportDecoded(Decoded):
 
     @cached_property
     def _values(self) -> list[Floats]:
-        """Estimates of all nodes, by level."""
+        """The estimates of all nodes, by level."""
         own = [level.estimates if level else None for level in self._levels]
         return hierarchy.solve(self._tree, own) if self._tree else [x for x in own if x is not None]
 
@@ -163,7 +163,7 @@ class SupportDecoded(Decoded):
     @property
     def _leaf(self) -> Smoothed:
         leaf = self._smoothed[-1]
-        assert leaf is not None  # Mechanism.lacks() says so
+        assert leaf is not None  # ensured by Mechanism.lacks()
         return leaf
 
     def value(self, statistic: Floats) -> Floats:
@@ -171,7 +171,7 @@ class SupportDecoded(Decoded):
 
 
 class TreeDecoded(SupportDecoded):
-    """A histogram of a hierarchy; moments by fast exact methods, or by a model of the covariances."""
+    """A histogram of a hierarchy, with moments by fast exact methods or by a model of the covariances."""
 
     def __init__(self, mechanism: SupportMechanism, counts: Sequence[Counts]):
         super().__init__(mechanism, counts)

@@ -2,17 +2,26 @@
 
 Value v of D becomes one of D + 2b codes. Those from v to v + 2b have chance p each, all others q; p / q is at
 most e^ε. The mean of a weight over the reports estimates a linear statistic without bias if, for every value,
-the weights' mean over its codes equals the statistic's weight of that value. For neighbours this means
-w(v + 2b + 1) - w(v) = (r(v + 1) - r(v)) / (p - q): weights 2b + 1 codes apart determine each other, and the
-start of each of these 2b + 1 chains is free except for one condition. Least variance in an even population
-then takes one division per chain: no matrix, whatever b and D, and nothing that could be ill-conditioned.
+the weights' mean over its codes equals the statistic's weight of that value. For neighbours this means w(v +
+2b + 1) - w(v) = (r(v + 1) - r(v)) / (p - q): weights 2b + 1 codes apart determine each other, and the start
+of each of these 2b + 1 chains is free except for one condition. Least variance in an even population then
+takes one division per chain, without any matrix, so it cannot be ill-conditioned, whatever b and D.
 
-Privacy: a code around the value is at most e^ε times likelier than another, and b is fixed beforehand.
-Utility: the mean without bias; docs/estimates.md has errors, docs/mathematics.md the derivation. Cost: D + 2b
-codes; O(D + b) for a statistic.
-Auto: means.
-Citation: Li, Wang, Lopuhaä-Zwakenberg, Skoric, Li, "Estimating Numerical Distributions under Local
-Differential Privacy", SIGMOD 2020; means from it by least squares, and integers for it, are ours.
+Privacy:
+    A code around the value is at most e^ε times likelier than another, and b is fixed beforehand.
+
+Utility:
+    The mean without bias; docs/estimates.md has errors, docs/mathematics.md the derivation.
+
+Cost:
+    D + 2b codes; O(D + b) for a statistic.
+
+Auto:
+    Means.
+
+Citation:
+    Li, Wang, Lopuhaä-Zwakenberg, Skoric, Li, "Estimating Numerical Distributions under Local Differential
+    Privacy", SIGMOD 2020; means from it by least squares, and integers for it, are ours.
 """
 
 import math
@@ -35,7 +44,7 @@ _MOST_SEARCHED = 1 << 16  # largest domain for which reaches are compared
 
 
 class Wave:
-    """The channel: D values, reach b, chances p of a code inside and q of one outside."""
+    """The channel of D values with reach b and chances p of a code inside it and q of one outside."""
 
     def __init__(self, domain: int, reach: int, threshold: int):
         self.domain = domain
@@ -45,23 +54,24 @@ class Wave:
         self.q = (ONE - threshold) / ONE / (domain - 1)
 
     def law(self, shares: Floats) -> Floats:
-        """Return the chance of each code: of shape (domain,) or (domain, n), linear."""
+        """Return the chance of each code from shares of shape (domain,) or (domain, n); linear."""
         below = np.concatenate([np.zeros((1, *shares.shape[1:])), np.cumsum(shares, axis=0)])
         code = np.arange(self.code_count)
         within = below[np.minimum(code + 1, self.domain)] - below[np.maximum(code + 1 - self.inside, 0)]
         return within * (self.p - self.q) + self.q * below[-1]
 
     def law_transposed(self, numbers: Floats) -> Floats:
-        """Return the mean of a number for each code over a value's reports."""
+        """Return the mean of a number of the codes over each value's reports."""
         below = np.append(0.0, np.cumsum(numbers))
         within = below[self.inside :] - below[: self.domain]
         return within * (self.p - self.q) + self.q * below[-1]
 
     @cached_property
     def _chains(self) -> tuple[Floats, Floats, Floats]:
-        """Chances of the codes in an even population, and which places have a code: (links, chains, 1).
+        """The chances of the codes in an even population, and which places have a code: (links, chains, 1).
 
-        Also what a unit of each chain's start adds to the mean of the weights over the first codes.
+        The third array is how much a unit of each chain's start adds to the mean of the weights over the
+        first codes.
         """
         links = -(-self.code_count // self.inside)
         chances, there = np.zeros((2, links * self.inside))
@@ -78,7 +88,7 @@ class Wave:
         weights = weights.reshape(*there.shape[:2], -1).cumsum(axis=0)
         total = chances.sum(axis=0)
         start = -(chances * weights).sum(axis=0) / total
-        # The first value's mean must be right as well: the starts move at the least cost in variance.
+        # The first value's mean must be right too, so move the starts at the least cost in variance.
         moved = gain[:, None] / total
         missing = statistic[0] - self.q * (there * weights).sum(axis=(0, 1)) - gain @ start
         start += moved * (missing / (gain @ moved))
@@ -86,9 +96,14 @@ class Wave:
 
 
 def even_variance(domain: int, epsilon: int, reach: int) -> float:
-    """Return the variance of the mean, times reports, in squared ranges, if values are equally common.
+    """Return the variance of the mean if values are equally common, times reports, in squared ranges.
 
-    epsilon: micro-nats. Infinite if boards refuse the experiment.
+    It is infinite if boards refuse the experiment.
+
+    Args:
+        domain: The number of values.
+        epsilon: ε of a report, in micro-nats.
+        reach: b.
     """
     wave = Wave(domain, reach, truth_threshold(epsilon, domain, 2 * reach + 1))
     if wave.p <= wave.q:
@@ -100,11 +115,11 @@ def even_variance(domain: int, epsilon: int, reach: int) -> float:
 
 @lru_cache(maxsize=4096)
 def best_reach(domain: int, epsilon: int) -> tuple[int, float]:
-    """Return the reach of least even_variance(), and that variance; epsilon in micro-nats.
+    """Return the reach with the least even_variance(), and that variance; epsilon in micro-nats.
 
-    The variance falls up to the best reach, which is below half of the domain, and rises from there on.
+    The variance falls up to the best reach, which is below half of the domain, and then rises.
     """
-    if domain > _MOST_SEARCHED:  # beyond this the best reach is a fixed part of the range
+    if domain > _MOST_SEARCHED:  # beyond this the best reach is a fixed fraction of the range
         reach, variance = best_reach(_MOST_SEARCHED, epsilon)
         reach = min(reach * domain // _MOST_SEARCHED, (_MAX_CODES - domain) // 2)
         wave = Wave(domain, reach, truth_threshold(epsilon, domain, 2 * reach + 1))
@@ -192,12 +207,12 @@ class SquareWave(Mechanism):
 
     @property
     def odds(self) -> float:
-        """Any two values differ in a code that is inside for only one of them."""
+        """The odds of a code inside against one outside, as any two values differ in such a code."""
         return self.wave.p / self.wave.q
 
 
 def _least(values: Floats, width: int) -> Floats:
-    """Return the least of every run of width neighbours."""
+    """Return the smallest of every run of `width` neighbours."""
     result, have = values, 1
     while have < width:
         step = min(have, width - have)

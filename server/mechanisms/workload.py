@@ -1,4 +1,4 @@
-"""Workloads, the statistics that an experiment must estimate well, judged by their mean variance."""
+"""Workloads: the statistics that an experiment must estimate well, judged by their mean variance."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from ..errors import HushmoteError
 from .tree import influence as tree_influence
 from .tree import least_squares as hierarchy
 
-_CHUNK = 1 << 22  # floats held at once
+_CHUNK = 1 << 22  # floats in memory at once
 
 
 class WorkloadError(HushmoteError):
-    """The list of ranges is empty, or a range lies outside the domain."""
+    """Raised if the list of ranges is empty, or a range lies outside the domain."""
 
 
 @dataclass(frozen=True)
 class Workload:
     """Linear statistics that are all equally important.
 
-    kind    "frequencies": every single value; "ranges": every range lo < hi; "prefixes": every cumulative
-            share, for quantiles; "mean": of the values' positions, 0 to 1; "list": those in ranges; "texts":
-            none of these, but the common texts, by prefixes
-    ranges  half-open pairs of indices (lo, hi), only for "list"
-    share   that of a single value, only for "frequencies"; None: the share of the largest variance
+    For readings of several parts, `kind` may also be "marginals" (the values of `of_parts`, or of each part
+    by itself), "tables" (these and the joint table alike), "conditional" (the values of `of_parts` among
+    those of each value of `given`) or "differences" (between two values of `given`).
 
-    For readings of several parts, kind may also be "marginals": the values of `of_parts`, or of each part by
-    itself; "tables": these and the joint table alike; "conditional": the values of `of_parts` among those
-    of each value of `given`; "differences": between two values of `given`.
-
-    levels  number of prefixes, only for "texts"; the domain is a slot for each
-    shape   values of each part
-    of_parts, given   numbers of parts, rising
+    Attributes:
+        kind: "frequencies" for every single value; "ranges" for every range lo < hi; "prefixes" for every
+            cumulative share, for quantiles; "mean" for the mean of the values' positions, 0 to 1; "list" for
+            the statistics in `ranges`; "texts" for none of these, but the common texts, by prefixes.
+        ranges: Half-open pairs of indices (lo, hi), only for "list".
+        share: The share of a single value, only for "frequencies", or None for the share with the largest
+            variance.
+        levels: The number of prefixes, only for "texts"; the domain is the number of slots of each.
+        shape: The number of values of each part.
+        of_parts: Numbers of parts, rising.
+        given: Numbers of parts, rising.
     """
 
     kind: Literal[
@@ -61,7 +63,11 @@ class Workload:
 
     @staticmethod
     def of(ranges: Iterable[tuple[int, int]]) -> Workload:
-        """Return the workload of ranges lo..hi-1. Raises WorkloadError if one is invalid or none is given."""
+        """Return the workload of ranges lo..hi-1.
+
+        Raises:
+            WorkloadError: If a range is invalid, or there are none.
+        """
         pairs = tuple((int(lo), int(hi)) for lo, hi in ranges)
         if not pairs:
             raise WorkloadError("at least one range is needed")
@@ -77,15 +83,15 @@ class Workload:
                 raise WorkloadError(f"a range needs hi <= {domain}, not {lo} and {hi}")
 
     def energy(self, domain: int, width: int) -> float:
-        """Return the mean squared length of the statistics after averaging within blocks of width values.
+        """Return the mean squared length of the statistics after averaging within blocks of `width` values.
 
-        That is the mean over the workload of the sum over blocks of (values of the block in it)² / size; the
+        This is the mean over the workload of the sum over blocks of (values of the block in it)² / size; the
         last block may be smaller. At width 1 it is the mean length, at width domain the root's part.
         """
         return _energy(self, domain, width)
 
     def mean_variance(self, tree: hierarchy.Tree, variances: Sequence[float | Floats]) -> float:
-        """Return the mean variance over the workload; variances as for influence.mean_range_variance()."""
+        """Return the mean variance over the workload; variances as in influence.mean_range_variance()."""
         if self.kind == "ranges":
             return tree_influence.mean_range_variance(tree, variances)
         d = tree_influence.node_variances(tree, variances)
@@ -127,8 +133,8 @@ def _energy(workload: Workload, domain: int, width: int) -> float:
         return float((sums**2 / np.diff(starts, append=domain)).sum())
     if workload.kind == "list":
         return _energy_of_list(workload.ranges, domain, width)
-    # A prefix of n values, n = 0..domain, has clip(n - start, 0, size) values of a block: all of it for
-    # `after` values of n. For full blocks that is an arithmetic progression; the sums are exact integers.
+    # A prefix of n values, n = 0..domain, has clip(n - start, 0, size) values of a block: the whole block for
+    # `after` values of n. Full blocks form an arithmetic progression; the sums are exact integers.
     after = full * (domain + 1) - width * full * (full + 1) // 2
     after_squared = full * (domain + 1) ** 2 - (domain + 1) * width * full * (full + 1)
     after_squared += width**2 * full * (full + 1) * (2 * full + 1) // 6
@@ -139,7 +145,7 @@ def _energy(workload: Workload, domain: int, width: int) -> float:
         partly = size * (size - 1) // 2
         square = size**2 * once + blocks * ((size - 1) * size * (2 * size - 1) // 6)
         linear_squared = size**2 * squared + 2 * size * partly * once + blocks * partly**2
-        # A range is a difference of two of the domain + 1 prefixes.
+        # A range is the difference of two of the domain + 1 prefixes.
         all_ranges = (domain + 1) * square - linear_squared
         total += (square if workload.kind == "prefixes" else all_ranges) / size
     return total / (domain if workload.kind == "prefixes" else domain * (domain + 1) // 2)

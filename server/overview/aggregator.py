@@ -25,11 +25,17 @@ _MOST_LETTERS = 200
 class AggregatorHealth:
     """The health of an aggregator at a moment; if it did not answer, numbers are 0 and conditions False.
 
-    is_reachable: whether it answered. problem: why it is unhealthy or did not answer; one sentence, "" if it
-    is healthy. connected: to the broker, with its subscription. failing: the store failed at the last
-    attempt. uncommitted: messages received and not committed. lag_s: age of the oldest of these, seconds.
-    accepted and rejects: since its start. unsigned: experiments that wait for a signature. expiries: option
-    -> the time, UTC, at which the first of its certificates expires.
+    Attributes:
+        is_reachable: Whether it answered.
+        problem: Why it is unhealthy or did not answer, in one sentence, or "" if it is healthy.
+        connected: Whether it is connected to the broker, with its subscription.
+        failing: Whether the store failed at the last attempt.
+        uncommitted: The number of messages received and not committed.
+        lag_s: The age of the oldest of these, in seconds.
+        accepted: The number of reports counted since its start.
+        rejects: The reports rejected since its start.
+        unsigned: The number of experiments that wait for a signature.
+        expiries: For each option, the time, UTC, at which the first of its certificates expires.
     """
 
     is_reachable: bool
@@ -45,7 +51,7 @@ class AggregatorHealth:
 
     @property
     def certificates(self) -> str:
-        """A sentence with the days on which the certificates expire, the soonest first; "" without TLS."""
+        """A sentence with the days on which the certificates expire, the soonest first, or "" without TLS."""
         dates = sorted((end, option) for option, end in self.expiries.items())
         listed = ", ".join(f"{option} on {end:%Y-%m-%d}" for end, option in dates)
         return listed and f"The aggregator's certificates expire: {listed}."
@@ -76,7 +82,11 @@ class AggregatorHealth:
 
 
 def check_url(url: str) -> str:
-    """Return an aggregator's address without a path; raises UsageError for any other text."""
+    """Return an aggregator's address without a path.
+
+    Raises:
+        UsageError: If the text is not such an address.
+    """
     try:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and parts.hostname and parts.path in ("", "/")
@@ -89,7 +99,12 @@ def check_url(url: str) -> str:
 
 
 def ask(url: str, timeout_s: float = TIMEOUT_S) -> AggregatorHealth:
-    """Ask an aggregator for its health, within a timeout; url: from check_url(). Never raises."""
+    """Ask an aggregator for its health, within a timeout; this never raises.
+
+    Args:
+        url: An address from check_url().
+        timeout_s: The timeout, in seconds.
+    """
     until = time.monotonic() + timeout_s
     try:
         status, body = _get(f"{url}/healthz", until)
@@ -113,12 +128,12 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-# An aggregator is not behind the proxy that the environment sets for the internet.
+# An aggregator is not behind the proxy that the environment configures for the internet.
 _OPENER = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
 
 
 def _get(url: str, until: float) -> tuple[int, bytes]:
-    """Return status and body; raises OSError if it takes longer."""
+    """Return status and body; raise OSError if it takes longer."""
     remaining_s = until - time.monotonic()
     if remaining_s <= 0:
         raise TimeoutError("timed out")
@@ -132,7 +147,7 @@ def _get(url: str, until: float) -> tuple[int, bytes]:
             body += part
             if len(body) > _MOST_BYTES:
                 raise ValueError("its answer is longer than 1 MiB")
-            if time.monotonic() > until:  # a server that sends a byte a second would never time out
+            if time.monotonic() > until:  # otherwise a server that sends a byte a second would never time out
                 raise TimeoutError("timed out")
         return answer.status or 0, body
 
@@ -146,7 +161,7 @@ def _reason(body: bytes) -> str:
 
 
 def _read(text: str, problem: str) -> AggregatorHealth:
-    from prometheus_client.parser import text_string_to_metric_families  # only when needed
+    from prometheus_client.parser import text_string_to_metric_families  # imported only if needed
 
     metrics: dict[str, float] = {}
     reasons: dict[str, int] = {}

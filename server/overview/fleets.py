@@ -32,16 +32,26 @@ _GROWTH = 0.1
 
 @dataclass(frozen=True)
 class ExperimentOverview:
-    """An experiment of a fleet, all its versions together.
+    """An experiment of a fleet, with all its versions together.
 
-    purpose, owner, unit: the analyst's words, from the newest version that has them; untrusted text with
-    control characters escaped. state: "current" while devices are asked. expires: the last day, UTC, on which
-    they are, None for no end. days_left: by days_left(); None for no end, 0 if devices are no longer asked.
-    reports: in all. today: on the day, UTC; None if windows are not days. newest: the newest window with
-    reports, "" before the first, and newest_reports: in it. implausible: why honest boards cannot have sent
-    the histogram of a version, else "". keep: for how long windows are kept, "" for ever. erased: reports of
-    windows that were erased. due: the next window to erase, and overdue ones. unsigned: devices should be
-    asked, but the experiment is not signed.
+    Attributes:
+        purpose: The analyst's text, from the newest version that has one; untrusted, with control characters
+            escaped.
+        owner: As `purpose`.
+        unit: As `purpose`.
+        state: "current" while devices are asked.
+        expires: The last day, UTC, on which they are asked, or None for no end.
+        days_left: The result of days_left(), None for no end, or 0 if devices are no longer asked.
+        versions: The number of versions.
+        reports: The number of reports in all.
+        today: The number of reports of the day, UTC, or None if windows are not days.
+        newest: The newest window with reports, or "" before the first.
+        newest_reports: The number of reports in it.
+        implausible: Why honest boards cannot have sent the histogram of a version, or "".
+        keep: How long windows are kept, or "" for ever.
+        erased: The number of reports in windows that were erased.
+        due: The next window to erase, and overdue ones.
+        unsigned: Whether devices should be asked, but the experiment is not signed.
     """
 
     fleet: str
@@ -68,7 +78,14 @@ class ExperimentOverview:
 
 @dataclass(frozen=True)
 class FleetOverview:
-    """A fleet. keyed: otherwise it is open, and anyone can forge reports. rejects: of its reports."""
+    """A fleet.
+
+    Attributes:
+        name: The fleet's name.
+        keyed: Whether it is keyed; otherwise it is open, and anyone can forge reports.
+        experiments: Its experiments.
+        rejects: The rejected reports.
+    """
 
     name: str
     keyed: bool
@@ -77,7 +94,7 @@ class FleetOverview:
 
     @property
     def reports(self) -> int:
-        """Reports that were counted, in all."""
+        """The number of counted reports, in all."""
         return sum(e.reports for e in self.experiments)
 
 
@@ -98,9 +115,13 @@ class _VersionCounts:
 class StoreOverview:
     """A store's fleets, by name.
 
-    rejects: reports for fleets that it does not have. minute: the time of the overview, UTC. unfinished:
-    unfinished erasures, a line for each kind. clock: why this time cannot be right, or why an operator must
-    accept it; else "".
+    Attributes:
+        fleets: The fleets.
+        rejects: The reports for fleets that it does not have.
+        minute: The time of the overview, UTC.
+        version_counts: The reports of each version.
+        unfinished: A line for each kind of unfinished erasure.
+        clock: Why this time cannot be right, or why an operator must accept it, or "".
     """
 
     fleets: tuple[FleetOverview, ...]
@@ -112,16 +133,24 @@ class StoreOverview:
 
     @property
     def reports(self) -> int:
-        """Reports that were counted, in all."""
+        """The number of counted reports, in all."""
         return sum(fleet.reports for fleet in self.fleets)
 
 
 def overview(store: Store, now: datetime.datetime, before: StoreOverview | None = None) -> StoreOverview:
-    """Return a store's overview at one moment; raises StoreError.
+    """Return a store's overview at one moment.
 
-    before: an earlier result for the same store. Within a minute only the newest windows are then added up,
-    and a histogram is checked again only after it has grown. Everything is read again each minute: older
-    windows change when stores are merged or windows erased.
+    Everything is read again each minute, because older windows change when stores are merged or windows
+    erased.
+
+    Args:
+        store: The store.
+        now: The time, UTC.
+        before: An earlier result for the same store. Within a minute of it only the newest windows are added
+            up, and a histogram is checked again only after it has grown.
+
+    Raises:
+        StoreError: If the database fails.
     """
     try:
         return _overview(store, now, before)
@@ -175,7 +204,7 @@ def _check_plausibility(connection: Connection, version: Version, counted: _Vers
     query = select(table.c.code, func.sum(table.c.count)).where(table.c.experiment == version.id)
     counts = np.zeros(version.experiment.code_count, np.int64)
     for code, n in connection.execute(query.group_by(table.c.code)):
-        if 0 <= code < len(counts):  # `hushmote store check` reports the others
+        if 0 <= code < len(counts):  # `hushmote store check` reports all others
             counts[code] = n
     verdict = plausibility.check(version.experiment, counts)
     return _VersionCounts(counted.windows, reports, verdict.words if verdict.implausible else "")
@@ -186,7 +215,7 @@ def _experiments(
 ) -> tuple[ExperimentOverview, ...]:
     names: dict[str, list[Version]] = {}
     versions = list(versions)
-    # If anything was signed elsewhere, the aggregator may not have the signing key.
+    # If any experiment was signed elsewhere, the aggregator may not have the signing key.
     is_signed = any(v.signatures for v in versions)
     for v in versions:
         names.setdefault(v.experiment.name, []).append(v)
@@ -240,7 +269,9 @@ def _experiment(
 def days_left(expires: datetime.date, day: datetime.date) -> int:
     """Return the number of days on which devices are still asked, including today.
 
-    expires: the last day, UTC. The result is 1 on that day, 0 after it.
+    Args:
+        expires: The last day, UTC; the result is 1 on that day and 0 after it.
+        day: The present day, UTC.
     """
     return max(0, (expires - day).days + 1)
 

@@ -31,17 +31,17 @@ class Rejected:
 
     @property
     def harmless(self) -> bool:
-        """Return whether this also happens in normal operation."""
+        """Whether this also happens in normal operation."""
         return self.reason in _HARMLESS
 
     def words(self, number: Callable[[int], str] = "{:,}".format) -> str:
-        """Return one sentence with the number and the reason; number: formats a whole number."""
+        """Return one sentence with the number and the reason; `number` formats a whole number."""
         n, why = self.reports, _WHY.get(self.reason, self.reason)
         reports = f"{number(n)} report was" if n == 1 else f"{number(n)} reports were"
         return f"{reports} {'not counted a second time' if self.harmless else 'rejected'}: {why}."
 
 
 def rejected_reports(counts: Mapping[str, int]) -> tuple[Rejected, ...]:
-    """Return the reports that were not counted, from reason -> reports; most first, harmless ones last."""
+    """Return the reports that were not counted, by reason, most first, but harmless ones last."""
     entries = [Rejected(reason, n) for reason, n in counts.items() if n]
     return tuple(sorted(entries, key=lambda one: (one.harmless, -one.reports, one.reason)))

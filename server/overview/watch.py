@@ -31,9 +31,11 @@ _MARK = {"sqlite": "PRAGMA data_version", "postgresql": "SELECT pg_current_snaps
 class StoreState:
     """The state of a store at a moment.
 
-    kind: "ready", or why it cannot be read. words: the problem and what would be right, one sentence; empty
-    if it is ready. version: changes after each commit, each change of kind, and each hour after its windows
-    are settled, since views of a quiet store become outdated as well.
+    Attributes:
+        kind: "ready", or why it cannot be read.
+        words: The problem and what would be right, in one sentence, or "" if it is ready.
+        version: A number that changes after each commit, each change of kind, and each hour once its windows
+            are settled, since views of a quiet store become outdated as well.
     """
 
     kind: Kind
@@ -42,7 +44,7 @@ class StoreState:
 
     @property
     def ready(self) -> bool:
-        """Return whether it can be read."""
+        """Whether it can be read."""
         return self.kind == "ready"
 
 
@@ -57,10 +59,13 @@ def kind_of(error: StoreError) -> Kind:
 
 
 class StoreWatch:
-    """Repeated checks of a store by SQLAlchemy URL; a context manager, safe to use from several threads.
+    """Repeated checks of a store by SQLAlchemy URL; a context manager that several threads may use.
 
-    Raises StoreError for an invalid URL; later problems of the store are in its StoreState and never raise. A
-    file that was replaced, removed or created again, or a server that was down, is opened again by itself.
+    A file that was replaced, removed or created again, or a server that was down, is opened again
+    automatically. Later problems of the store are in its StoreState and never raise.
+
+    Raises:
+        StoreError: If the URL is invalid.
     """
 
     def __init__(self, url: str) -> None:
@@ -76,11 +81,15 @@ class StoreWatch:
 
     @property
     def store(self) -> Store | None:
-        """The store, read-only; None if the last check could not open it."""
+        """The store, read-only, or None if the last check could not open it."""
         return None if self._reader is None else self._reader.store
 
     def reader(self) -> StoreReader:
-        """Return a reader for estimates; raises StoreError if the last check could not open the store."""
+        """Return a reader for estimates.
+
+        Raises:
+            StoreError: If the last check could not open the store.
+        """
         reader = self._reader
         if reader is None:
             raise StoreError(self._state.words)
@@ -115,7 +124,7 @@ class StoreWatch:
             self._state = StoreState(kind, words, self._state.version + 1)
 
     def _read_mark(self) -> Any:
-        """Return a mark that changes with each commit and each hour; raises StoreError."""
+        """Return a value that changes with each commit and each hour; raise StoreError on failure."""
         file = None if self._path is None else _file(self._path)
         if self._reader is not None and file != self._file:
             self._close()
@@ -126,7 +135,7 @@ class StoreWatch:
             if self._connection is None:
                 self._connection = store.engine.connect()
             mark = self._connection.exec_driver_sql(_MARK[self._connection.dialect.name]).scalar()
-            self._connection.rollback()  # an open transaction would see this state of the store for ever
+            self._connection.rollback()  # an open transaction would see this state of the store forever
             mark = mark, _hour(), file, None if self._path is None else _content(self._path)
             if mark != self._mark:
                 store.check_version(self._connection)
@@ -154,7 +163,7 @@ def _file(path: str) -> Any:
 
 
 def _content(path: str) -> Any:
-    """Return a mark that changes if a file is changed other than by commits, such as by copying over it."""
+    """Return a value that changes if a file is changed other than by commits, such as by copying over it."""
     with suppress(OSError):
         status = os.stat(path)
         return status.st_size, status.st_mtime_ns

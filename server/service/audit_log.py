@@ -30,7 +30,7 @@ class AuditLog:
         """Check that the log can be written, before the act.
 
         Raises:
-            AuditLogError: it cannot.
+            AuditLogError: If it cannot be written.
         """
         self._append(b"")
 
@@ -38,12 +38,12 @@ class AuditLog:
         """Append an act.
 
         Args:
-            who: who acted.
-            action: what they did.
-            facts: further fields.
+            who: The name of the actor.
+            action: The action.
+            facts: Further fields.
 
         Raises:
-            AuditLogError: the log cannot be written.
+            AuditLogError: If the log cannot be written.
         """
         at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         line = json.dumps({"at": at, "who": who, "action": action, **facts})
@@ -74,11 +74,11 @@ def audit_log(store: str, environ: Mapping[str, str] | None = None) -> AuditLog:
     A PostgreSQL store has a log only if the variable names one.
 
     Args:
-        store: the store's URL.
-        environ: the environment; None for this process's.
+        store: The store's URL.
+        environ: The environment; None for this process's.
 
     Raises:
-        StoreError: the URL is invalid.
+        StoreError: If the URL is invalid.
     """
     if path := (os.environ if environ is None else environ).get(VARIABLE):
         return AuditLog(Path(path))

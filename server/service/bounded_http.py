@@ -34,7 +34,7 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     """Return host and port of host:port.
 
     Raises:
-        EndpointError: the text has another form.
+        EndpointError: If the text has another form.
     """
     try:
         parts = urlsplit(f"//{text}")
@@ -49,7 +49,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens there, on a free port for port 0.
 
     Raises:
-        EndpointError: the address cannot be used.
+        EndpointError: If the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -68,8 +68,8 @@ class BoundedHTTP(H11Protocol):
     It ignores connections that become WebSockets.
 
     Args:
-        most: connections at a time.
-        request_s: a request's time, seconds; None for REQUEST_S.
+        most: Connections at a time.
+        request_s: A request's time, seconds; None for REQUEST_S.
     """
 
     def __init__(self, *arguments: Any, most: int, request_s: float | None = None, **options: Any) -> None:
@@ -85,12 +85,12 @@ class BoundedHTTP(H11Protocol):
         if len(others) > self._most:
             # Close the connection that has waited longest, idle ones first.
             oldest = min(others, key=lambda c: (c.is_asking, c.deadline.when()))
-            self.connections.discard(oldest)  # at once: connection_lost() comes only in a later turn
+            self.connections.discard(oldest)  # now, as connection_lost() comes in a later turn
             oldest.transport.abort()
 
     @property
     def is_asking(self) -> bool:
-        """Return whether a whole request has arrived whose answer is not complete."""
+        """Whether a whole request has arrived whose answer is not complete."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _set_deadline(self) -> None:
@@ -142,10 +142,10 @@ def config(application: Any, *, most: int, request_s: float | None = None, **opt
     """Return uvicorn's configuration of such a server.
 
     Args:
-        application: an ASGI application.
-        most: as in BoundedHTTP.
-        request_s: as in BoundedHTTP.
-        options: uvicorn's, which take precedence.
+        application: An ASGI application.
+        most: As in BoundedHTTP.
+        request_s: As in BoundedHTTP.
+        options: Uvicorn's, which take precedence.
     """
     usual = {
         "http": functools.partial(BoundedHTTP, most=most, request_s=request_s),
@@ -168,18 +168,18 @@ class BoundedServer:
     """Serves an ASGI application at host:port, as a context manager.
 
     Args:
-        host: name or address.
+        host: Name or address.
         port: 0 for a free one.
-        application: an ASGI application.
-        most_connections: at a time; beyond it the oldest connection is closed, idle ones first.
-        grace_s: seconds for running requests at the end.
-        request_s: as in BoundedHTTP.
+        application: An ASGI application.
+        most_connections: At a time; beyond it the oldest connection is closed, idle ones first.
+        grace_s: Seconds for running requests at the end.
+        request_s: As in BoundedHTTP.
 
     Attributes:
-        port: the port on which it listens.
+        port: The port on which it listens.
 
     Raises:
-        EndpointError: the address cannot be used.
+        EndpointError: If the address cannot be used.
     """
 
     def __init__(

@@ -17,16 +17,16 @@ class Endpoint(BoundedServer):
     """An aggregator's HTTP server, as a context manager.
 
     Args:
-        host: name or address.
+        host: Name or address.
         port: 0 for a free one.
-        metrics: returns the text of GET /metrics.
-        problem: returns why GET /healthz should answer 503; None for 200.
+        metrics: Returns the text of GET /metrics.
+        problem: Returns why GET /healthz should answer 503; None for 200.
 
     Attributes:
-        port: the port on which it listens.
+        port: The port on which it listens.
 
     Raises:
-        EndpointError: the address cannot be used.
+        EndpointError: If the address cannot be used.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ def health(reason: str | None) -> Response:
     """Return the answer to GET /healthz.
 
     Args:
-        reason: why it is not healthy; None if it is healthy.
+        reason: Why it is not healthy; None if it is healthy.
     """
     body = {"healthy": True} if reason is None else {"healthy": False, "reason": reason}
     status = 200 if reason is None else 503

@@ -1,6 +1,7 @@
-"""An aggregator's metrics for Prometheus: none about single devices, and no label except a reject's reason.
+"""An aggregator's metrics for Prometheus, none of them about single devices.
 
-Counters and gauges are read from the aggregator at each scrape, so that they agree with each other.
+The only labels are a reject's reason and the option that names a certificate. Counters and gauges are read
+from the aggregator at each scrape, so that they agree with each other.
 """
 
 import logging
@@ -20,7 +21,7 @@ from ..ingest.tls import CertificateError, first_expiry
 log = logging.getLogger(__name__)
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-_CERTIFICATES_S = 3600.0  # at most this long until a renewed certificate is noticed
+_CERTIFICATES_S = 3600.0  # the longest delay until a renewed certificate is noticed
 _REPORTS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000)
 
 
@@ -98,7 +99,7 @@ class Metrics(Collector):
 
 
 class CertificateEnds(Collector):
-    """When certificates expire, by option; read once an hour. Options without a file are left out."""
+    """When certificates expire, by option, read once an hour; options without a file are left out."""
 
     def __init__(self, files: Mapping[str, Path | None]) -> None:
         self._files = {option: path for option, path in files.items() if path is not None}
@@ -106,7 +107,7 @@ class CertificateEnds(Collector):
         self._due_at = float("-inf")
 
     def describe(self) -> list[Metric]:
-        """Return nothing, so that registering it reads no file yet."""
+        """Return nothing, so that registering it does not read any file yet."""
         return []
 
     def collect(self) -> Iterator[Metric]:

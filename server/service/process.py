@@ -25,9 +25,9 @@ from ..plain_text import one_line
 
 log = logging.getLogger(__name__)
 
-READY = "ready"  # the line on standard output that tells a parent process: subscribed, experiments published
+READY = "ready"  # the line on standard output when it is subscribed and experiments are published
 
-STOP_S = 20.0  # longer than a store may wait for a lock, shorter than a service manager waits for us
+STOP_S = 20.0  # longer than a store waits for a lock, shorter than a service manager waits for us
 _TICK_S = 0.2
 _WATCHDOG_S = 10.0
 _MINUTE_S = 60.0
@@ -114,8 +114,8 @@ def run(aggregator: Aggregator) -> None:
     acknowledged either, and wait at the broker.
 
     Raises:
-        HushmoteError: as Aggregator.run() raises it.
-        Fault: a bug ended the aggregator.
+        HushmoteError: As Aggregator.run() raises it.
+        Fault: If a bug ended the aggregator.
     """
     errors: list[BaseException] = []
 

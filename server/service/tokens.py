@@ -48,7 +48,7 @@ class TokenFile(Tokens):
     cannot be read, all access is refused.
 
     Raises:
-        UsageError: the file cannot be read at the start.
+        UsageError: If the file cannot be read at the start.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,7 +57,7 @@ class TokenFile(Tokens):
         super().__init__(_read(path))
 
     def current(self) -> Mapping[str, str]:
-        """Return the valid tokens by name; reads the file again if it has changed."""
+        """Return the valid tokens by name; read the file again if it has changed."""
         mark = self._mark_now()
         if mark != self._mark or not mark:
             self._mark = mark
@@ -75,7 +75,7 @@ class TokenFile(Tokens):
             log.error("%s", fault)
 
     def _mark_now(self) -> _Mark:
-        """Return a value that changes with the file; empty if a change could go unnoticed."""
+        """Return a value that changes with the file, or () if a change could go unnoticed."""
         try:
             status = os.stat(self._path)
         except OSError:
@@ -86,7 +86,7 @@ class TokenFile(Tokens):
 
 
 def _read(path: Path) -> dict[str, str]:
-    """Return the tokens by name; no message quotes the file, which contains secrets."""
+    """Return the tokens by name; messages never quote the file, because it contains secrets."""
     must = f"{path} must contain a token, or NAME TOKEN on each line"
     try:
         with refusing(UsageError, f"read the token {path}"), open(path, encoding="utf-8") as f:
@@ -115,7 +115,7 @@ def check_token(token: str, path: Path) -> str:
     """Return a token read from a file.
 
     Raises:
-        UsageError: the token is easy to guess or to mistype.
+        UsageError: If the token is easy to guess or to mistype.
     """
     if len(token) < _LEAST_TOKEN or not all("!" <= c <= "~" for c in token):
         raise UsageError(

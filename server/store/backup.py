@@ -25,17 +25,17 @@ def backup(
     When this returns, the copy is on disk and every page has been checked. A failure leaves no file.
 
     Args:
-        url: the store's URL.
-        file: the file to create.
-        advance: called with each further share of the work that is done, 0 to 1.
-        step_pages: pages to copy between two calls of advance.
+        url: The store's URL.
+        file: The file to create.
+        advance: Called with each further share of the work that is done, 0 to 1.
+        step_pages: The number of pages to copy between two calls of advance.
 
     Returns:
         The size of the copy in bytes.
 
     Raises:
-        BackupRefused: the store is in PostgreSQL, missing, damaged or another program's database, or the file
-            exists already.
+        BackupRefused: If the store is in PostgreSQL, missing, damaged or another program's database, or the
+            file exists already.
     """
     path = _path(url)
     exists = f"{file} exists: a backup never replaces a file, give another name"
@@ -46,13 +46,13 @@ def backup(
     part = file.with_name(file.name + ".part")
     try:
         with refusing(BackupRefused, f"write {file}", exists):
-            # Created before SQLite opens it, for its mode. A file from a killed backup may be replaced.
+            # Create it before SQLite opens it, to set its mode. A file from a killed backup may be replaced.
             part.unlink(missing_ok=True)
             private_file.create(part, b"")
             _copy(path, part, advance, step_pages)
             private_file.sync(part)
             try:
-                # Unlike a rename, a link does not replace a file that was made there meanwhile.
+                # Unlike a rename, a link does not replace a file that was created there in the meantime.
                 os.link(part, file)
             except FileExistsError:
                 raise

@@ -37,11 +37,11 @@ class StoreCheck:
     """The size of a store and its faults.
 
     Attributes:
-        experiments: number of experiment versions.
-        devices: number of devices with an accepted report.
-        reports: number of reports in the histograms.
-        violations: one line for each fault, without any device's id.
-        notes: unfinished work that is not a fault.
+        experiments: Number of experiment versions.
+        devices: Number of devices with an accepted report.
+        reports: Number of reports in the histograms.
+        violations: One line for each fault, without any device's id.
+        notes: Unfinished work that is not a fault.
     """
 
     experiments: int
@@ -55,11 +55,11 @@ def check(store: Store, advance: Callable[[float], object] = lambda _: None) -> 
     """Read every row of a store, as of one moment, and list the contradictions.
 
     Args:
-        store: the store.
-        advance: called with each further share of the work that is done, 0 to 1.
+        store: The store.
+        advance: Called with each further share of the work that is done, 0 to 1.
 
     Raises:
-        StoreError: the database itself fails, for example because its file is damaged.
+        StoreError: If the database itself fails, for example because its file is damaged.
     """
     with store.snapshot() as connection:
         violations = [*_file(connection)]

@@ -1,6 +1,6 @@
 """When counting last worked, the days on which it was interrupted, and which clocks can be right.
 
-Days and times belong to the store, with all its fleets and aggregators, never to a device or a report.
+Days and times describe the whole store, with all its fleets and aggregators, never a device or a report.
 """
 
 import datetime
@@ -18,13 +18,13 @@ MOST_DAYS = 400
 """The most days that are recorded for one interruption, the newest ones."""
 
 BEHIND_S = 300
-"""A clock that is further behind the store's last time cannot be right."""
+"""A clock further behind the store's last time than this, in seconds, cannot be right."""
 MOST_AHEAD = datetime.timedelta(days=31)
-"""A clock that is further ahead of the last time known to be right waits until an operator accepts it."""
+"""A clock further ahead than this of the last time known to be right waits until an operator accepts it."""
 EARLIEST = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
-"""This software is newer, so no clock before it can be right. Boards use the same year."""
+"""This software is newer, so a clock before this time cannot be right. Boards use the same year."""
 LATEST = datetime.datetime(2056, 1, 1, tzinfo=datetime.UTC)
-"""No clock after it can be right: serials are unix times, and boards accept none lower, until 2106."""
+"""A clock after this time cannot be right. Serials are unix times, and boards accept no lower one later."""
 
 BEHIND = "the clock is behind: nothing is counted or erased until it is right"
 ACCEPT = "hushmote store clock --accept"
@@ -56,12 +56,12 @@ def check_clock(now: datetime.datetime, last: int | None, expected: float | None
     Every choice of a window, erasure by time and serial depends on this.
 
     Args:
-        now: the clock's time, UTC.
-        last: the store's last time, as last_time() returns it, unix seconds; None if it has none.
-        expected: the time by the monotonic clock, unix seconds; None if this process never had a right time.
+        now: The clock's time, UTC.
+        last: The store's last time, as last_time() returns it, unix seconds; None if it has none.
+        expected: The time by the monotonic clock, unix seconds; None if this process never had a right time.
 
     Raises:
-        ClockWrong: the clock is wrong, or waits for an operator.
+        ClockWrong: If the clock is wrong, or waits for an operator.
     """
     at = now.timestamp()
     if now < EARLIEST:
@@ -104,8 +104,8 @@ def last_time(connection: Connection) -> int | None:
     """Return the time that no right clock is behind, unix seconds in whole minutes, or None for a new store.
 
     Raises:
-        TypeError: a time in the store is not a number.
-        ValueError: a time in the store is out of range.
+        TypeError: If a time in the store is not a number.
+        ValueError: If a time in the store is out of range.
     """
     query = select(schema.counting.c.alive, schema.counting.c.clock)
     times = [time for row in connection.execute(query) for time in row if time is not None]
@@ -125,7 +125,7 @@ def record_clock(connection: Connection, now: datetime.datetime) -> None:
 
 
 def accept_clock(connection: Connection, now: datetime.datetime) -> None:
-    """Judge clocks by this time from now on, even if it is before the store's time.
+    """Check clocks against this time from now on, even if it is before the store's time.
 
     In that case the day is recorded as interrupted, because a backlog arrives on it.
     """
@@ -154,8 +154,8 @@ def record_counting(connection: Connection, now: datetime.datetime) -> None:
     The time is never lowered.
 
     Raises:
-        SQLAlchemyError: the database fails.
-        TypeError: the time in the store is not a number.
+        SQLAlchemyError: If the database fails.
+        TypeError: If the time in the store is not a number.
     """
     minute = counting_minute(now)
     for (before,) in connection.execute(_ALIVE).all():

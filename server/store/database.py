@@ -34,7 +34,7 @@ from ..extras import require
 from . import open_files, read_only, schema
 
 BUSY_TIMEOUT_S = 10
-_PAGE_BYTES = 1024  # of a new file; small, since a batch changes one row in most pages that it writes
+_PAGE_BYTES = 1024  # of a new file; small, since a batch changes one row in most pages it writes
 _CACHE_KIB = 64 << 10  # a million devices are some 35 MB
 _LOG_BYTES = 32 << 20  # a page that several batches change is copied into the file once
 _SCHEMA_LOCK = 0x6875_7368_6D6F_7465  # PostgreSQL's advisory lock for making or changing the schema
@@ -68,7 +68,7 @@ def parse_url(url: str) -> URL:
     """Return a store's URL, parsed.
 
     Raises:
-        StoreError: the URL is invalid. The message does not quote it, because any part may be a password.
+        StoreError: If the URL is invalid. The message does not quote it, because any part may be a password.
     """
     try:
         location = make_url(url)
@@ -90,17 +90,17 @@ class Database:
     Another program's database, or an older schema without `upgrade`, is left alone.
 
     Args:
-        url: an SQLAlchemy URL.
-        create: create the database if it does not exist; otherwise its absence is an error.
-        upgrade: upgrade an older schema to the current version, in one transaction.
-        read_only: let the database itself refuse every write, and create nothing beside its file.
-        patient: wait for a PostgreSQL server that is starting.
+        url: An SQLAlchemy URL.
+        create: Create the database if it does not exist; otherwise its absence is an error.
+        upgrade: Upgrade an older schema to the current version, in one transaction.
+        read_only: Let the database itself refuse every write, and create nothing beside its file.
+        patient: Wait for a PostgreSQL server that is starting.
 
     Attributes:
-        version_before: the schema version at opening; 0 for a new database.
+        version_before: The schema version at opening; 0 for a new database.
 
     Raises:
-        StoreError: the database cannot be opened; one line.
+        StoreError: If the database cannot be opened; one line.
     """
 
     def __init__(
@@ -138,17 +138,17 @@ class Database:
 
     @property
     def where(self) -> str:
-        """Return the file's path, or the URL without its password."""
+        """The file's path, or the URL without its password."""
         return self._url.database or ":memory:" if self._dialect == "sqlite" else self._shown_url
 
     @property
     def _shown_url(self) -> str:
-        return self._url.set(query={}).render_as_string(hide_password=True)  # options may hold a password too
+        return self._url.set(query={}).render_as_string(hide_password=True)  # options may hold passwords
 
     def _open(self, create: bool, patient: bool) -> Engine:
         if self._dialect == "sqlite":
             engine = create_engine(self._url, connect_args={"timeout": BUSY_TIMEOUT_S})
-            engine.dialect.create_connect_args(self._url)  # what is wrong with the URL, before a file is made
+            engine.dialect.create_connect_args(self._url)  # raises for an invalid URL
             self._check_path(create)
             if self._read_only:
                 return read_only.open_engine(self._url)
@@ -172,7 +172,7 @@ class Database:
     def _check_path(self, create: bool) -> None:
         path = self._url.database
         if not path or path == ":memory:":
-            # Each connection would be a database of its own.
+            # Otherwise each connection would be a database of its own.
             raise StoreError("a store needs a file: write sqlite:///path")
         if path.startswith("file:"):
             return
@@ -189,7 +189,7 @@ class Database:
                 "or for a new store remove the -wal"
             )
         if create:
-            # For its mode, which SQLite copies to -wal and -shm. If this fails, SQLite says why.
+            # Set its mode, which SQLite copies to -wal and -shm. If this fails, SQLite reports why.
             with suppress(OSError):
                 private_file.create(Path(path), b"")
 
@@ -225,7 +225,7 @@ class Database:
         """Check that nobody has upgraded the store since it was opened.
 
         Raises:
-            OtherSchema: it was upgraded.
+            OtherSchema: If someone has.
         """
         version = connection.scalar(_VERSION)
         if version != schema.VERSION:
@@ -258,8 +258,8 @@ class Database:
         """Yield a connection in a write transaction, which is committed at the end of the block.
 
         Raises:
-            StoreError: the database fails.
-            StoreRemoved: the commit may have gone into a removed file.
+            StoreError: If the database fails.
+            StoreRemoved: If the commit may have gone into a removed file.
         """
         with self.reading() as connection:
             connection = connection.execution_options(hushmote_write=True)
@@ -271,13 +271,13 @@ class Database:
         """Yield a connection in a read transaction.
 
         Raises:
-            StoreError: the database fails.
+            StoreError: If the database fails.
         """
         with self.errors(), self.engine.connect() as connection:
             open_files.check(connection)
             try:
                 yield connection
-            finally:  # the failure may come from that
+            finally:  # the failure may be caused by removed files
                 open_files.check(connection)
 
     def hold_for_counting(self, connection: Connection) -> None:
@@ -313,7 +313,7 @@ class Database:
         """Return all rows of a query, in a transaction of its own.
 
         Raises:
-            StoreError: the database fails.
+            StoreError: If the database fails.
         """
         with self.reading() as connection:
             return connection.execute(query).all()
@@ -325,7 +325,7 @@ def insert_devices(connection: Connection) -> Any:
     return statement.on_conflict_do_update(
         index_elements=["fleet", "device"],
         set_={"state": statement.excluded.state},
-        where=statement.excluded.state == "revoked",  # permanent, whatever the other row says
+        where=statement.excluded.state == "revoked",  # revocation is permanent, whatever the other row has
     )
 
 
@@ -366,7 +366,7 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")  # in WAL mode NORMAL may lose the last commits
         cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.execute("PRAGMA secure_delete=ON")  # what is deleted is overwritten
+        cursor.execute("PRAGMA secure_delete=ON")  # overwrite deleted data
         cursor.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
         (page_bytes,) = cursor.execute("PRAGMA page_size").fetchone()
         cursor.execute(f"PRAGMA wal_autocheckpoint={_LOG_BYTES // page_bytes}")
@@ -396,7 +396,7 @@ _ADVICE = {
 
 
 def _open_failure(path: str) -> str:
-    """Find out why SQLite cannot open a file or create one beside it, since its error does not tell."""
+    """Return why SQLite cannot open a file or create one beside it, since its error does not say."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as e:

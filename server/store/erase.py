@@ -1,6 +1,6 @@
 """Erases a device, an experiment, a fleet, or windows whose retention time is over.
 
-Erasing a device deletes its rows. So that none of its reports is counted again, a row of `erased` remains for
+Erasing a device deletes its rows. To keep its reports from being counted again, a row of `erased` remains for
 each experiment name that it reported to: the highest number, the number of counted reports, and a mark, which
 is an HMAC of fleet, name and device under the fleet's master key. Someone with the store's file can read that
 some erased device had so many reports counted, but can neither try ids nor see that two rows belong to one
@@ -9,11 +9,11 @@ the store has everything that was in it. A device that reports again gets a new 
 number its reports do not count.
 
 An open fleet has no master key: anyone can send reports under any id, old or new. If its aggregators are
-given a key nevertheless, a device is sealed as in a keyed fleet. Without one the mark is random and has no
+given a key nevertheless, a device is sealed as in a keyed fleet. Without a key the mark is random and has no
 meaning, and old reports that are sent again are counted.
 
 Old pages of the database's files may contain deleted data until the files are rewritten. The transaction that
-deletes records that a rewrite is due, so if a process dies before the rewrite, the next one does it.
+deletes data records that a rewrite is due, so if a process dies before the rewrite, the next one does it.
 """
 
 import datetime
@@ -35,9 +35,9 @@ from .database import COUNTING_LOCK, StoreError, StoreLocked, insert_erased, ins
 from .number_set import NumberSet
 from .store import Store, Version, VersionRefused
 
-_ALL = (1 << 32) - 1  # the highest number there is
-_LOCK_S = 30  # how long it waits for a table; batches wait as long for it
-_READERS_S = 30.0  # how long a rewrite waits for transactions that still see what was deleted
+_ALL = (1 << 32) - 1  # the highest possible number
+_LOCK_S = 30  # how long it waits for a table, and how long batches wait for it
+_READERS_S = 30.0  # how long a rewrite waits for transactions that still see deleted data
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Erasure:
     """The effect of an erasure.
 
     Attributes:
-        fleet: the fleet's name.
-        experiment: the experiment's name; None if all, or a device, are erased.
-        device: the device's id; None if an experiment or fleet is erased.
-        devices: number of devices whose report numbers are deleted.
-        reports: counted reports of what is erased; those of a device stay in the counts.
-        sealed: whether the device's old reports can never count again.
-        notices: messages of the server about tables that it does not let us rewrite.
+        fleet: The fleet's name.
+        experiment: The experiment's name; None if all, or a device, are erased.
+        device: The device's id; None if an experiment or fleet is erased.
+        devices: Number of devices whose report numbers are deleted.
+        reports: Counted reports of what is erased; those of a device stay in the counts.
+        sealed: Whether the device's old reports can never count again.
+        notices: Messages of the server about tables that it does not let us rewrite.
     """
 
     fleet: str
@@ -85,20 +85,20 @@ def erase(
     Then the database's files are rewritten.
 
     Args:
-        store: the store.
-        fleet: the fleet's name.
-        experiment: the experiment to erase; None for all.
-        device: the device to erase; None for all.
-        fleet_keys: needed to erase a device of a keyed fleet.
-        agree: called with the plan before anything is erased; an exception from it leaves everything as it
+        store: The store.
+        fleet: The fleet's name.
+        experiment: The experiment to erase; None for all.
+        device: The device to erase; None for all.
+        fleet_keys: Needed to erase a device of a keyed fleet.
+        agree: Called with the plan before anything is erased; an exception from it leaves everything as it
             was.
-        readers_s: seconds to wait for transactions that can still see erased data.
+        readers_s: Seconds to wait for transactions that can still see erased data.
 
     Raises:
-        VersionRefused: the target does not exist, or boards still answer the experiment.
-        MasterKeyError: the keyed fleet's key is missing or wrong.
-        StoreLocked: an aggregator has an SQLite store open, or a batch in PostgreSQL takes too long.
-        StoreError: the database fails.
+        VersionRefused: If the target does not exist, or boards still answer the experiment.
+        MasterKeyError: If the keyed fleet's key is missing or wrong.
+        StoreLocked: If an aggregator has an SQLite store open, or a batch in PostgreSQL takes too long.
+        StoreError: If the database fails.
     """
     with _exclusive_connection(store) as connection:
         with connection.begin():
@@ -127,14 +127,14 @@ def queue_erasure(store: Store, fleet: str, device: str, agree: _Agree = lambda 
     """Let the store's aggregators erase a device; queueing it again changes nothing.
 
     Args:
-        store: the store.
-        fleet: the fleet's name.
-        device: the device's id.
-        agree: as in erase().
+        store: The store.
+        fleet: The fleet's name.
+        device: The device's id.
+        agree: As in erase().
 
     Raises:
-        VersionRefused: there is no such fleet or device.
-        StoreError: the database fails.
+        VersionRefused: If there is no such fleet or device.
+        StoreError: If the database fails.
     """
     with store.writing() as connection:
         row = _fleet_row(store, connection, fleet)
@@ -163,8 +163,8 @@ def erase_queued(store: Store, fleet: str, device: str, fleet_keys: FleetKeys | 
         The effect, or None if another process has erased the device.
 
     Raises:
-        MasterKeyError: the keyed fleet's key is missing or wrong.
-        StoreError: the database fails.
+        MasterKeyError: If the keyed fleet's key is missing or wrong.
+        StoreError: If the database fails.
     """
     request = and_(schema.erasure.c.fleet == fleet, schema.erasure.c.device == device)
     with store.writing() as connection:
@@ -181,7 +181,7 @@ def erase_queued(store: Store, fleet: str, device: str, fleet_keys: FleetKeys | 
 
 
 def was_erased(store: Store, fleet: str, device: str, fleet_keys: FleetKeys | None) -> bool:
-    """Return whether a device that had been revoked was erased; False if no master key can tell."""
+    """Return whether a revoked device was erased; False if no master key can tell."""
     if fleet_keys is None:
         return False
     marks = [keys.erased_mark(master, fleet, "", device) for master in fleet_keys.masters]
@@ -214,14 +214,14 @@ def finish_rewrite(store: Store, readers_s: float = _READERS_S) -> bool:
     """Rewrite the database's files if that is due; aggregators may go on counting.
 
     Args:
-        store: the store.
-        readers_s: seconds to wait for transactions that can still see erased data.
+        store: The store.
+        readers_s: Seconds to wait for transactions that can still see erased data.
 
     Returns:
         Whether the files were rewritten completely.
 
     Raises:
-        StoreError: the database fails.
+        StoreError: If the database fails.
     """
     with store.reading() as connection:
         if not is_rewrite_due(connection):
@@ -233,7 +233,7 @@ def finish_rewrite(store: Store, readers_s: float = _READERS_S) -> bool:
             with connection.begin():
                 return not is_rewrite_due(connection)
         finally:
-            connection.invalidate()  # with its settings
+            connection.invalidate()  # together with its settings
 
 
 def _fleet_row(store: Store, connection: Connection, fleet: str) -> Any:
@@ -282,7 +282,7 @@ def _exclusive_connection(store: Store) -> Generator[Connection, None, None]:
                     sqlite3.Error
                 ):  # restored now, so that two processes starting at once need not both do it
                     connection.connection.driver_connection.execute("PRAGMA journal_mode=WAL")  # pyright: ignore
-            connection.invalidate()  # with its locks
+            connection.invalidate()  # together with its locks
 
 
 def _erase_device(
@@ -339,7 +339,7 @@ def _check_exists(rows: Sequence[Any], state: str | None, fleet: str, device: st
 
 
 def _highest_number(row: Any) -> int:
-    """Return the highest number of a device's row; for a damaged row, the highest number there is."""
+    """Return the highest number of a device's row, or the highest possible one for a damaged row."""
     try:
         return NumberSet.decode(row["numbers"], row["beyond"]).highest
     except (TypeError, ValueError):
@@ -383,7 +383,8 @@ def _erase_versions(connection: Connection, versions: list[Version], plan: Erasu
 def _rewrite(connection: Connection, readers_s: float) -> tuple[str, ...]:
     """Rewrite the database's files without the deleted data, and record that.
 
-    Returns the server's notices; if one of them is about our tables, the rewrite stays due.
+    Returns:
+        The server's notices; if one of them is about our tables, the rewrite stays due.
     """
     table = schema.rewrite.c
     with connection.begin():
@@ -402,7 +403,7 @@ def _rewrite(connection: Connection, readers_s: float) -> tuple[str, ...]:
 def _rewrite_sqlite(connection: Connection) -> bool:
     file: Any = connection.connection.driver_connection
     file.execute("VACUUM")
-    # Without a log it does nothing and is not busy.
+    # Without a log this does nothing, and reports that it is not busy.
     busy, _, _ = file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise sqlite3.OperationalError("database is locked")
@@ -426,7 +427,7 @@ def _rewrite_postgresql(connection: Connection, readers_s: float) -> tuple[bool,
         autocommit.exec_driver_sql("SET statement_timeout = 0")
         autocommit.exec_driver_sql(f"SET lock_timeout = '{_LOCK_S}s'")
         _await_readers(autocommit, str(last), readers_s)
-        # The statistics have device ids in them, which ANALYZE replaces; pg_statistic is where they were
+        # The statistics contain device ids, which ANALYZE replaces; pg_statistic is where they were
         # before.
         autocommit.exec_driver_sql(f"VACUUM (FULL, ANALYZE) {tables}")
         is_complete = not notices
@@ -437,7 +438,7 @@ def _rewrite_postgresql(connection: Connection, readers_s: float) -> tuple[bool,
     return is_complete, tuple(notices)
 
 
-# VACUUM keeps rows that any of these can still see.
+# VACUUM keeps rows that any of these transactions can still see.
 _READERS = """SELECT count(*) FROM (
     SELECT backend_xmin AS oldest FROM pg_stat_activity
     WHERE pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'
@@ -460,7 +461,7 @@ def _await_readers(connection: Connection, last: str, readers_s: float) -> None:
 
 
 def _replace_statistics(connection: Connection) -> None:
-    """Analyze all tables with made-up rows in them: PostgreSQL keeps the statistics of an empty table."""
+    """Analyze all tables with made-up rows, as PostgreSQL keeps the statistics of an empty table."""
     # Tables of one row have no key, and no device data.
     tables = [t for t in schema.metadata.sorted_tables if t.primary_key.columns]
     for table in tables:
@@ -481,14 +482,14 @@ def expire(store: Store, now: datetime.datetime) -> tuple[Version, str, int] | N
     The newest version of a name decides how long windows are kept.
 
     Args:
-        store: the store.
-        now: the time, UTC.
+        store: The store.
+        now: The time, UTC.
 
     Returns:
-        The version, the window and its number of reports; None if no window is due.
+        The version, the window and its number of reports, or None if no window is due.
 
     Raises:
-        StoreError: the database fails.
+        StoreError: If the database fails.
     """
     versions, table = store.experiments(), schema.histogram
     newest = {(v.fleet, v.experiment.name): v for v in sorted(versions, key=lambda v: v.serial)}

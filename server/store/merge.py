@@ -1,8 +1,8 @@
 """Merges the stores of unconnected sites: `merge` adds whole stores to another one, or nothing.
 
-Histograms may be added only if the stores counted disjoint sets of reports. The dedupe sets say which reports
-each store counted, so this is checked exactly. If both counted a report, nobody can tell which of the counts
-it is in, and the merge is refused.
+Histograms may be added only if the stores counted disjoint sets of reports. The dedupe sets record which
+reports each store counted, so this is checked exactly. If both counted a report, nobody can tell which of the
+counts it is in, and the merge is refused.
 """
 
 import datetime
@@ -27,7 +27,7 @@ from .transaction import DedupeKey, IngestTransaction
 from .versions import retired_until, row_of, signatures_text
 
 _Name = tuple[str, str]  # an experiment of a fleet: fleet, name
-# Each property of a fleet, in words where it is false and where it is true, and advice.
+# Each property of a fleet: in words if it is false, in words if it is true, and advice.
 _KINDS = {
     "keyed": (("open", "keyed"), "these are two fleets of one name"),
     "listed": (("for any device", "for devices on its allow-list"), "make it the same in both"),
@@ -43,12 +43,12 @@ class ExperimentAdditions:
     """The additions under one experiment's name.
 
     Attributes:
-        fleet: the fleet's name.
-        experiment: the experiment's name.
-        versions: number of versions that are new in the target.
-        reports: number of added reports.
-        devices: number of devices that are new in the target.
-        kept: whether a source differs in its current version or last day, or in a version's unit, purpose or
+        fleet: The fleet's name.
+        experiment: The experiment's name.
+        versions: Number of versions that are new in the target.
+        reports: Number of added reports.
+        devices: Number of devices that are new in the target.
+        kept: Whether a source differs in its current version or last day, or in a version's unit, purpose or
             owner, and the target kept its own.
     """
 
@@ -65,11 +65,11 @@ class MergeResult:
     """All additions of a merge.
 
     Attributes:
-        fleets: names of new fleets.
-        experiments: additions for each experiment's name.
-        rejects: number of added rejects.
-        named: devices that the target had neither allowed nor revoked.
-        revoked: devices that the target had not revoked.
+        fleets: Names of new fleets.
+        experiments: Additions for each experiment's name.
+        rejects: Number of added rejects.
+        named: Devices that the target had neither allowed nor revoked.
+        revoked: Devices that the target had not revoked.
     """
 
     fleets: tuple[str, ...]
@@ -93,20 +93,20 @@ def merge(
     owner: the target's text stays, and an empty one comes from the first source that has one. A device that
     is revoked in any store is revoked. A day that is interrupted in any store is interrupted, because its
     counts are incomplete. Sources are read as of one moment and are not changed. Rejects are added unchecked:
-    a source that has nothing else can be added twice.
+    a source that contains nothing else can be added twice.
 
     Args:
-        into: the target.
-        sources: the stores to add.
-        dry_run: do everything and roll it back, to say what would be added.
-        advance: called with each further share of the work that is done, 0 to 1.
+        into: The target.
+        sources: The stores to add.
+        dry_run: Whether to roll everything back, to report what would be added.
+        advance: Called with each further share of the work that is done, 0 to 1.
 
     Raises:
-        MergeRefused: a fleet is open in one store and keyed in another, or has an allow-list in only one; a
-            digest stands for two versions; a version would raise a name's total; both stores counted the same
-            reports; a store's counts and dedupe sets do not match; or a source has queued erasures. Nothing
-            was changed.
-        StoreError: a database fails. Nothing was changed.
+        MergeRefused: If a fleet is open in one store and keyed in another, or has an allow-list in only one;
+            a digest stands for two versions; a version would raise a name's total; both stores counted the
+            same reports; a store's counts and dedupe sets do not match; or a source has queued erasures.
+            Nothing was changed.
+        StoreError: If a database fails. Nothing was changed.
     """
     for one, other in itertools.combinations((into, *sources), 2):
         if _same(one, other):
@@ -156,9 +156,9 @@ class _Merge:
         """Add a source as its own connection sees it.
 
         Args:
-            source: the store.
-            connection: a connection to it, in a transaction.
-            advance: called with each further share of the work that is done, 0 to 1.
+            source: The store.
+            connection: A connection to it, in a transaction.
+            advance: Called with each further share of the work that is done, 0 to 1.
         """
         self._source = source
         self._connection = connection
@@ -255,14 +255,14 @@ class _Merge:
 
     def _insert(self, v: Version, *, current: bool) -> int:
         until = v.counted_until
-        if v.current and not current:  # as if the target's version had replaced it now
+        if v.current and not current:  # treat it as if the target's version had replaced it now
             until = retired_until(v, datetime.datetime.now(datetime.UTC).date(), GRACE_DAYS)
         row = row_of(replace(v, current=current, counted_until=until))
         insert = schema.experiment.insert().values(**row).returning(schema.experiment.c.id)
         return self._target.execute(insert).scalar_one()
 
     def _unite(self, same: Version, other: Version) -> None:
-        """Extend a version that both stores have to the publication times and texts of both."""
+        """Give a version that both stores have the publication times and texts of both."""
         own, theirs = asdict(same.description), asdict(other.description)
         if any(own[word] and theirs[word] and own[word] != theirs[word] for word in own):
             self._additions[same.fleet, same.experiment.name]["kept"] = 1
@@ -342,7 +342,7 @@ def _decode(text: str, beyond: bytes | None, accepted: int) -> NumberSet:
 
 
 def _check_counts(store: Store, connection: Connection, names: set[_Name]) -> None:
-    """Refuse counts without dedupe sets: nobody could tell whether they were added before."""
+    """Refuse counts without dedupe sets, because nobody could tell whether they were added before."""
     versions, dedupe, erased = schema.experiment, schema.dedupe, schema.erased
 
     def sums(count: Column[int], *name: Column[str]) -> Counter[_Name]:
@@ -352,7 +352,7 @@ def _check_counts(store: Store, connection: Connection, names: set[_Name]) -> No
         rows: Any = connection.execute(query)
         return Counter({(fleet, name): int(n) for fleet, name, n in rows})
 
-    # Of erased data only sums are left: of windows in one table, of devices in the other.
+    # Erased data leaves only sums: those of windows in one table, those of devices in the other.
     counts = sums(schema.histogram.c.count, versions.c.fleet, versions.c.name)
     counts += sums(versions.c.erased, versions.c.fleet, versions.c.name)
     dedupe_sums = sums(dedupe.c.accepted, dedupe.c.fleet, dedupe.c.experiment)
@@ -367,5 +367,5 @@ def _check_counts(store: Store, connection: Connection, names: set[_Name]) -> No
 
 
 def _span(numbers: NumberSet) -> int:
-    """Return how many numbers are counted or too late; the other store may not know which."""
+    """Return how many numbers are counted or too late, which the other store may not distinguish."""
     return len(numbers) + numbers.late

@@ -2,13 +2,13 @@
 
 How large a set may grow: a board skips no number. A number that is missing below a device's highest is lost
 for good, still on its way, or waiting for an absent aggregator of a group, which may hold any part of the
-device's reports. So any gap may still be filled, and none is closed while a set is small. But any 80,000 of
-2^32 numbers take 170 KB, however they are written, and a forger may send any numbers. So a set keeps at most
-MOST_BYTES and MOST_CONTAINERS beyond its first gap: a container has the numbers that agree in their upper 16
-bits, takes 10 to 8,200 bytes, and costs time. Beyond these limits the lowest gaps are closed, and a report
-that would fill them is too late. The two highest containers are always kept. They contain an honest board's
-report as long as the board has made fewer than 65,536 reports since: 45 days for a board that makes one a
-minute. This holds for a single aggregator and for a group, and both can share a store.
+device's reports. So any gap may still be filled, and none is closed while a set is small. But 80,000
+arbitrary numbers below 2^32 take 170 KB in any encoding, and a forger may send any numbers. So a set keeps at
+most MOST_BYTES and MOST_CONTAINERS beyond its first gap: a container has the numbers that agree in their
+upper 16 bits, takes 10 to 8,200 bytes, and costs time. Beyond these limits the lowest gaps are closed, and a
+report that would fill them is too late. The two highest containers are always kept. They contain an honest
+board's report as long as the board has made fewer than 65,536 reports since: 45 days for a board that makes
+one a minute. This holds for a single aggregator and for a group, and both can share a store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_CONTAINERS = 512
 
 _NONE = FrozenBitMap()
 _CONTAINER = 1 << 16  # numbers
-_SHORT = 32  # characters of a cached set: nearly all devices have one of a few short ones
+_SHORT = 32  # characters of a cached set; nearly all devices have one of a few short sets
 # The format of older versions: several intervals, and for the newest numbers a bit for each start and end.
 _TEXT = re.compile(r"([0-9]+~)?([0-9]+-[0-9]+(,[0-9]+-[0-9]+)*)?(\+[0-9]+:[0-9a-f]+)?", re.ASCII)
 
@@ -38,9 +38,9 @@ class NumberSet:
     Its length is the number of counted reports.
 
     Attributes:
-        whole: all numbers from 1 to this one are in the set.
-        beyond: the numbers beyond the first gap.
-        late: how many numbers in the set were never counted and never will be.
+        whole: All numbers from 1 to this one are in the set.
+        beyond: The numbers beyond the first gap.
+        late: How many numbers in the set were never counted and never will be.
     """
 
     whole: int = 0
@@ -57,12 +57,12 @@ class NumberSet:
 
     @property
     def highest(self) -> int:
-        """Return the highest number in the set, or 0 if it is empty."""
+        """The highest number in the set, or 0 if it is empty."""
         return self.beyond.max() if self.beyond else self.whole
 
     def add(self, number: int) -> NumberSet:
-        """Return the set with this number added; the same object if it has it already."""
-        if number == self.whole + 1 and not self.beyond:  # the next one, as nearly always
+        """Return the set with this number added, or the same object if it has the number already."""
+        if number == self.whole + 1 and not self.beyond:  # the next number, as in nearly all cases
             return NumberSet(number, self.beyond, self.late)
         if number in self:
             return self
@@ -108,7 +108,7 @@ class NumberSet:
         """Return the set that encode() wrote, in this or an older version.
 
         Raises:
-            ValueError: the arguments are not such a set.
+            ValueError: If the arguments are not such a set.
         """
         return _decode_cached(text) if beyond is None and len(text) <= _SHORT else _decode(text, beyond)
 

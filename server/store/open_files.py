@@ -1,4 +1,4 @@
-"""Detects that the open files are no longer the SQLite store's: nobody will read what is written to them.
+"""Detects that the open files are no longer the SQLite store's, so that nobody would read what is written.
 
 Removing or moving a file does not stop a program that has it open: SQLite goes on and reports success.
 """
@@ -36,8 +36,8 @@ def check(connection: Connection) -> None:
     another program may have written there since.
 
     Raises:
-        StoreMoved: the store's file was moved, removed or replaced.
-        StoreRemoved: its -wal or -shm was removed or replaced.
+        StoreMoved: If the store's file was moved, removed or replaced.
+        StoreRemoved: If its -wal or -shm was removed or replaced.
     """
     files: dict[str, _Identity] = connection.info.get(_OPEN, {})
     changed_files = {name: now for name, before in files.items() if (now := _identity(name)) != before}

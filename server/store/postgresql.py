@@ -21,9 +21,9 @@ from sqlalchemy.engine import URL
 # A slow disk or a held lock may take long; a batch that fails is tried again.
 LOCK_TIMEOUT_S = 30
 STATEMENT_TIMEOUT_S = 120
-# After this the server drops a client that stopped in the middle of a batch with its rows locked.
+# After this time the server drops a client that stopped in the middle of a batch with its rows locked.
 IDLE_TIMEOUT_S = 300
-PATIENCE_S = 120.0  # for a server that is still starting
+PATIENCE_S = 120.0  # how long to wait for a server that is still starting
 _LOG_INTERVAL_S = 30.0
 _PAUSE_S = 0.5
 
@@ -53,7 +53,7 @@ class AnsweringConnection(psycopg.Connection[Any]):
         """Drive an exchange with the server, as psycopg does.
 
         Raises:
-            OperationalError: the server was silent for answer_s seconds.
+            OperationalError: If the server was silent for answer_s seconds.
         """
         return super().wait(self._impatient(gen), *args, **options)
 
@@ -75,8 +75,8 @@ def open_engine(url: URL, read_only: bool = False) -> Engine:
     """Return an engine that sets up its transactions for a store; options in the URL take precedence.
 
     Args:
-        url: the store's URL.
-        read_only: let the server refuse every write.
+        url: The store's URL.
+        read_only: Let the server refuse every write.
     """
     options: dict[str, object] = {name: value for name, value in _LINK.items() if name not in url.query}
     options["prepare_threshold"] = None
@@ -96,7 +96,7 @@ def await_server(engine: Engine) -> None:
     try:
         conninfo = make_conninfo("", **_LINK | dict(options)).encode()
     except psycopg.ProgrammingError:
-        return  # not a valid option: connecting says so
+        return  # connecting will report the invalid option
     start = log_at = time.monotonic()
     while PGconn.ping(conninfo) in (Ping.REJECT, Ping.NO_RESPONSE):
         now = time.monotonic()
@@ -114,7 +114,7 @@ def _connect(_dialect: object, _record: object, arguments: Any, options: Any) ->
 
 
 def _only_read(connection: psycopg.Connection[Any], _record: object) -> None:
-    connection.read_only = True  # says so as each transaction begins
+    connection.read_only = True  # declared at the start of each transaction
 
 
 # A server may be configured to answer before a commit is on disk. Stricter settings stay.

@@ -43,12 +43,12 @@ def is_being_written(path: str) -> bool:
 def _uri(path: str) -> str:
     if path.startswith("file:"):
         return path
-    options = "immutable=1"  # there is only the file; otherwise SQLite would make the other two
+    options = "immutable=1"  # without the other two files, which SQLite would create otherwise
     if is_being_written(path):
         options = ""
-        with suppress(OSError):  # an index that is missing was lost by a crash, and SQLite makes it again
+        with suppress(OSError):  # a missing index was lost in a crash, and SQLite recreates it
             # Another user's index must not be recreated. One's own is opened for writing, because all
             # connections of a process share the index as first opened, and the next one may write.
-            if os.stat(f"{path}-shm").st_uid != getattr(os, "geteuid", int)():  # Windows has neither
+            if os.stat(f"{path}-shm").st_uid != getattr(os, "geteuid", int)():  # Windows has no owners
                 options = "readonly_shm=1"
     return f"file:{quote(os.path.abspath(path))}?mode=ro&{options}"

@@ -12,18 +12,18 @@ from . import schema
 if TYPE_CHECKING:
     from ..arrays import Counts
 
-ROWS = 2000  # read or written at a time
+ROWS = 2000  # rows read or written at a time
 
 
 class Rows:
     """A walk through whole tables that reports its progress.
 
     Args:
-        connection: in a transaction.
-        tables: the tables whose rows count as the work.
-        advance: called with each further share of the work that is done, 0 to 1.
-        where: a condition for the rows; None for all.
-        at_once: the largest number of rows in a part.
+        connection: In a transaction.
+        tables: The tables whose rows count as the work.
+        advance: Called with each further share of the work that is done, 0 to 1.
+        where: A condition for the rows; None for all.
+        at_once: The largest number of rows in a part.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ def window_counts(
     """Yield the windows of a version: name, codes (each once) and their numbers of reports.
 
     Args:
-        connection: in a transaction.
-        version: the version's id.
-        windows: the windows to read; empty for all.
+        connection: In a transaction.
+        version: The version's id.
+        windows: The windows to read; empty for all.
 
     Raises:
-        ValueError: a row is not a number.
-        TypeError: a row is not a number.
+        ValueError: If a row is not a number.
+        TypeError: If a row is not a number.
     """
     import numpy as np  # imported here, because it loads slowly
 

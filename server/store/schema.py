@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 VERSION = 10
 BASELINE = 5
-"""The oldest version that can be upgraded: earlier ones were never released."""
+"""The oldest version that can be upgraded, as earlier ones were never released."""
 
 metadata = sa.MetaData()
 
@@ -26,8 +26,8 @@ fleet = sa.Table(
     sa.Column("master_check", sa.String(16)),  # of its master key, see wire.keys; null: no key counted yet
 )
 
-# Devices named by an operator: allowed (the fleet's allow-list) or permanently revoked.
-# There is no row id: it would keep the order in which they were named.
+# Devices named by an operator: allowed (on the fleet's allow-list) or permanently revoked.
+# There is no row id, because it would record the order in which they were named.
 device = sa.Table(
     "device",
     metadata,
@@ -79,7 +79,7 @@ histogram = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# There is no row id: it would keep the order in which devices were first heard of. In PostgreSQL it is
+# There is no row id, because it would record the order in which devices first reported. In PostgreSQL it is
 # divided by device: its key has the device in it, and every statement gives the device or reads all rows, so
 # its parts can be on several servers. numbers and beyond are a NumberSet; beyond is null without a gap.
 DEDUPE_PARTS = 16

@@ -20,15 +20,15 @@ class Sealing:
     """The effect of sealing an experiment's name.
 
     Attributes:
-        fleet: the fleet's name.
-        experiment: the experiment's name.
-        devices: number of devices with report numbers.
-        folded: devices whose numbers have gaps.
-        gaps: reports below a device's highest number that were never counted, and never will be.
-        late: reports that were too late before.
-        bytes_before: size of all its stored sets before.
-        bytes_after: and after.
-        over: whether no version counts any more today, so that its reports are rejected anyway.
+        fleet: The fleet's name.
+        experiment: The experiment's name.
+        devices: Number of devices with report numbers.
+        folded: Devices whose numbers have gaps.
+        gaps: Reports below a device's highest number that were never counted, and never will be.
+        late: Reports that were too late before.
+        bytes_before: Size of all its stored sets before.
+        bytes_after: And after.
+        over: Whether no version counts any more today, so that its reports are rejected anyway.
     """
 
     fleet: str
@@ -59,16 +59,16 @@ def seal(
     interrupted run can be repeated.
 
     Args:
-        store: the store.
-        fleet: the fleet's name.
-        name: the experiment's name.
-        dry_run: only compute the effect.
-        advance: called with each further share of the work that is done, 0 to 1.
-        at_once: the largest number of rows that a transaction seals.
+        store: The store.
+        fleet: The fleet's name.
+        name: The experiment's name.
+        dry_run: Only compute the effect.
+        advance: Called with each further share of the work that is done, 0 to 1.
+        at_once: The largest number of rows that a transaction seals.
 
     Raises:
-        VersionRefused: there is no such experiment.
-        StoreError: the database fails.
+        VersionRefused: If there is no such experiment.
+        StoreError: If the database fails.
     """
     versions = [v for v in store.experiments(fleet) if v.experiment.name == name]
     if not versions:

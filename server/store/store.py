@@ -49,9 +49,9 @@ class Participation:
     """The devices and reports that were accepted for an experiment's name.
 
     Attributes:
-        devices: number of devices with at least one accepted report.
-        reports: number of accepted reports.
-        most: the largest number of reports of one device.
+        devices: Number of devices with at least one accepted report.
+        reports: Number of accepted reports.
+        most: The largest number of reports of one device.
     """
 
     devices: int
@@ -60,12 +60,12 @@ class Participation:
 
 
 class Store(Database):
-    """A store by its SQLAlchemy URL; `sqlite:///path` for a file. Arguments as in Database.
+    """A store by its SQLAlchemy URL; `sqlite:///path` for a file. Arguments are those of Database.
 
     Several threads and processes can use it at once.
 
     Raises:
-        StoreError: here and in every method if the database fails; one line.
+        StoreError: If the database fails, here and in every method; one line.
     """
 
     def __enter__(self) -> Store:
@@ -80,8 +80,8 @@ class Store(Database):
         """Add a fleet, keyed or open; adding it again changes nothing.
 
         Raises:
-            VersionRefused: it exists as the other kind.
-            NameRefused: the name is invalid.
+            VersionRefused: If it exists as the other kind.
+            NameRefused: If the name is invalid.
         """
         check_fleet(name)
         with self.writing() as connection:
@@ -115,10 +115,10 @@ class Store(Database):
         return frozenset(name for (name,) in self.read(query))
 
     def set_listed(self, fleet: str, listed: bool) -> None:
-        """Choose whether only allowed devices count in a fleet, or all but revoked devices.
+        """Set whether only allowed devices count in a fleet, or all but revoked devices.
 
         Raises:
-            VersionRefused: there is no such fleet.
+            VersionRefused: If there is no such fleet.
         """
         table = schema.fleet
         with self.writing() as connection:
@@ -132,8 +132,8 @@ class Store(Database):
         """Allow all of the devices, or none; doing it again changes nothing.
 
         Raises:
-            NameRefused: an id is invalid.
-            VersionRefused: there is no such fleet, or a device is revoked: anyone who has its key could
+            NameRefused: If an id is invalid.
+            VersionRefused: If there is no such fleet, or a device is revoked: anyone who has its key could
                 report again.
         """
         devices = sorted(set(devices))
@@ -150,8 +150,8 @@ class Store(Database):
         """Revoke devices permanently, known to the store or not; doing it again changes nothing.
 
         Raises:
-            NameRefused: an id is invalid.
-            VersionRefused: there is no such fleet.
+            NameRefused: If an id is invalid.
+            VersionRefused: If there is no such fleet.
         """
         with self.writing() as connection:
             self._set_state(connection, fleet, sorted(set(devices)), "revoked")
@@ -209,18 +209,19 @@ class Store(Database):
         Adding an existing version makes it current again, until the expiry given now.
 
         Args:
-            fleet: the fleet's name.
-            payload: the published JSON, at most 1 KiB.
-            expires: the last day on which it is published, UTC; None for no end.
-            grace_days: for how many days late reports still count: from today for the version that was
+            fleet: The fleet's name.
+            payload: The published JSON, at most 1 KiB.
+            expires: The last day on which it is published, UTC; None for no end.
+            grace_days: For how many days late reports still count: from today for the version that was
                 current, from its expiry for this one.
-            description: the analyst's texts; None keeps those of an existing version.
-            signatures: made on another machine; None leaves signing to an aggregator that has the key.
+            description: The analyst's texts; None keeps those of an existing version.
+            signatures: Signatures made on another machine; None leaves signing to an aggregator that has the
+                key.
 
         Raises:
-            VersionRefused: the fleet is unknown, the payload does not parse, another version has its digest,
-                or it would raise the total that devices may spend on its name.
-            ClockWrong: this machine's clock cannot be right.
+            VersionRefused: If the fleet is unknown, the payload does not parse, another version has its
+                digest, or it would raise the total that devices may spend on its name.
+            ClockWrong: If this machine's clock cannot be right.
         """
         try:
             new = parse_experiment(payload)
@@ -261,13 +262,13 @@ class Store(Database):
         """Stop publishing a name: none of its versions stays current.
 
         Args:
-            fleet: the fleet's name.
-            name: the experiment's name.
-            grace_days: for how many days late reports count, including today; 0 for none from now on.
+            fleet: The fleet's name.
+            name: The experiment's name.
+            grace_days: For how many days late reports count, including today; 0 for none from now on.
 
         Raises:
-            VersionRefused: there is no such experiment.
-            ClockWrong: this machine's clock cannot be right.
+            VersionRefused: If there is no such experiment.
+            ClockWrong: If this machine's clock cannot be right.
         """
         with self.writing() as connection:
             every = self.versions(connection, fleet)
@@ -283,7 +284,7 @@ class Store(Database):
     def _retire(
         self, connection: Connection, version: Version, today: datetime.date, grace_days: int
     ) -> None:
-        """Make a version not current; its reports never count longer than before."""
+        """Make a version no longer current; its reports never count longer than before."""
         until = day_text(retired_until(version, today, grace_days))
         table = schema.experiment
         change = update(table).where(table.c.id == version.id)
@@ -372,12 +373,12 @@ class Store(Database):
         """Return the counts of a version's codes, shape (code_count,), summed over windows.
 
         Args:
-            fleet: the fleet's name.
-            digest: the version's digest.
-            windows: the windows to add up; all if there are none. A window without reports adds nothing.
+            fleet: The fleet's name.
+            digest: The version's digest.
+            windows: The windows to add up; all if there are none. A window without reports adds nothing.
 
         Raises:
-            VersionRefused: the fleet has no such version.
+            VersionRefused: If the fleet has no such version.
         """
         with self.reading() as connection:
             version = self._version(connection, fleet, digest)
@@ -406,7 +407,7 @@ class Store(Database):
         """Return a version's windows with reports, oldest first: 2026-11-21, 2026-11-21T14 or all.
 
         Raises:
-            VersionRefused: the fleet has no such version.
+            VersionRefused: If the fleet has no such version.
         """
         table = schema.histogram
         with self.reading() as connection:
@@ -499,10 +500,10 @@ class Store(Database):
             return last_time(connection)
 
     def accept_clock(self, now: datetime.datetime) -> None:
-        """Judge clocks by this time, UTC, from now on, even if the store's last time is later.
+        """Check clocks against this time, UTC, from now on, even if the store's last time is later.
 
         Raises:
-            ClockWrong: no clock with this time can be right.
+            ClockWrong: If no clock with this time can be right.
         """
         check_clock(now, None)
         with self.legible(), self.writing() as connection:
@@ -521,7 +522,7 @@ class Store(Database):
     def snapshot(self) -> Generator[Connection, None, None]:
         """Yield a read connection that sees the store as it was at its first read."""
         with self.reading() as connection:
-            if connection.dialect.name != "sqlite":  # there every transaction reads a snapshot
+            if connection.dialect.name != "sqlite":  # in SQLite every transaction reads a snapshot
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
 

@@ -26,7 +26,7 @@ class NumbersFault(StoreError):
     """Raised when some devices' report numbers cannot be read, extended or written.
 
     Attributes:
-        faults: the reason for each dedupe key.
+        faults: The reason for each dedupe key.
     """
 
     def __init__(self, faults: Mapping[DedupeKey, Exception]) -> None:
@@ -39,7 +39,7 @@ class TimeNotRecorded(StoreError):
 
 
 class IngestTransaction:
-    """The reads and writes of one batch; committing the transaction keeps all of them, otherwise none."""
+    """The reads and writes of one batch; committing the transaction keeps all of them or none."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -50,8 +50,8 @@ class IngestTransaction:
         """Return the accepted numbers of each key, locked against other aggregators until the commit.
 
         Args:
-            keys: the dedupe keys.
-            faults: receives the error of each row that cannot be read; None raises it.
+            keys: The dedupe keys.
+            faults: Receives the error of each row that cannot be read; None raises it.
         """
         keys = sorted(set(keys))
         numbers = dict.fromkeys(keys, NumberSet())
@@ -91,7 +91,7 @@ class IngestTransaction:
         """Return for each key of an erased device the number up to which no report counts any more.
 
         Args:
-            marks: returns the marks that each key may have; called only if any device was erased.
+            marks: Returns the marks that each key may have; called only if any device was erased.
         """
         table = schema.erased
         if self._connection.scalar(select(table.c.mark).limit(1)) is None:
@@ -127,12 +127,12 @@ class IngestTransaction:
         """Replace dedupe sets and add to the counters.
 
         Args:
-            number_sets: the new sets.
-            counts: reports by version id, window and code.
-            rejects: reports by fleet and reason.
+            number_sets: The new sets.
+            counts: Reports by version id, window and code.
+            rejects: Reports by fleet and reason.
 
         Raises:
-            NumbersFault: a set cannot be written; then nothing was written.
+            NumbersFault: If a set cannot be written; then nothing was written.
         """
         rows: list[tuple[Any, ...]] = []
         faults: dict[DedupeKey, Exception] = {}
@@ -150,10 +150,12 @@ class IngestTransaction:
         self._upsert(schema.reject, [(*key, count) for key, count in rejects.items()])
 
     def record_time(self, now: datetime.datetime) -> None:
-        """Record that counting works at this time. Call it last, because other aggregators share the row.
+        """Record that counting works at this time.
+
+        Call it last, because other aggregators share the row.
 
         Raises:
-            TimeNotRecorded: only this failed; the transaction may go on and be committed.
+            TimeNotRecorded: If only this failed; the transaction may go on and be committed.
         """
         savepoint = self._connection.begin_nested()
         try:

@@ -16,7 +16,7 @@ from ..wire.limits import kept_hours
 from .database import StoreError
 
 MOST_AHEAD_S = 31 * 86_400
-"""How far ahead a serial signed elsewhere may be: serials are times and never go back."""
+"""How many seconds ahead a serial signed elsewhere may be, as serials are times and never go back."""
 
 
 class VersionRefused(StoreError):
@@ -28,11 +28,11 @@ class Description:
     """The texts about an experiment that devices never see; empty if unknown.
 
     Attributes:
-        unit: of its readings.
-        purpose: why it exists.
-        owner: who is responsible.
-        asked: the questions that its finding answers, one a line; empty for the usual one of its kind.
-        keep: how long windows are kept after they end, as wire.limits.kept_hours() reads it; empty for ever.
+        unit: The unit of its readings.
+        purpose: Why it exists.
+        owner: Who is responsible.
+        asked: The questions that its finding answers, one a line; empty for the usual one of its kind.
+        keep: How long windows are kept after they end, as wire.limits.kept_hours() reads it; empty for ever.
     """
 
     unit: str = ""
@@ -47,18 +47,22 @@ class Version:
     """One version of an experiment, immutable except for its description.
 
     Attributes:
-        id: its row's id.
-        fleet: the fleet's name.
-        payload: the published JSON.
-        current: whether its name publishes it.
-        expires: the last day, UTC, on which it is published; None if it never expires.
-        experiment: the parsed payload.
-        counted_until: the last day, UTC, on which its reports count; None for no end.
-        first_serial: the serial of its first publication; serials grow over all versions of a fleet.
-        serial: the serial of its latest publication.
-        unit, purpose, owner, asked, keep: as in Description.
-        erased: reports in windows that were erased since.
-        signatures: under its serial, if they were made elsewhere; otherwise None.
+        id: The id of its row.
+        fleet: The fleet's name.
+        payload: The published JSON.
+        current: Whether its name publishes it.
+        expires: The last day, UTC, on which it is published; None if it never expires.
+        experiment: The parsed payload.
+        counted_until: The last day, UTC, on which its reports count; None for no end.
+        first_serial: The serial of its first publication; serials grow over all versions of a fleet.
+        serial: The serial of its latest publication.
+        unit: As in Description.
+        purpose: As in Description.
+        owner: As in Description.
+        asked: As in Description.
+        keep: As in Description.
+        erased: The number of reports in windows that were erased since.
+        signatures: The signatures under its serial, if they were made elsewhere; otherwise None.
     """
 
     id: int
@@ -80,7 +84,7 @@ class Version:
 
     @property
     def description(self) -> Description:
-        """Return its texts."""
+        """The texts as a Description."""
         return Description(self.unit, self.purpose, self.owner, self.asked, self.keep)
 
     def published_on(self, day: datetime.date) -> bool:
@@ -96,15 +100,15 @@ def version_of(row: RowMapping) -> Version:
     """Return the version in a row of the table of experiments.
 
     Raises:
-        ExperimentRefused: the payload is damaged.
-        TypeError: the row is damaged.
-        ValueError: the row is damaged.
+        ExperimentRefused: If the payload is damaged.
+        TypeError: If the row is damaged.
+        ValueError: If the row is damaged.
     """
     days = {
         name: None if row[name] is None else datetime.date.fromisoformat(row[name])
         for name in ("expires", "counted_until")
     }
-    if days["expires"] == datetime.date.max:  # a file writes 9999-12-31 for no end
+    if days["expires"] == datetime.date.max:  # files use 9999-12-31 for no end
         days["expires"] = None
     texts = {name: row[name] for name in ("unit", "purpose", "owner", "asked", "keep")}
     if not all(isinstance(text, str) for text in texts.values()):
@@ -146,13 +150,13 @@ def check_signed_serial(same_name: Iterable[Version], signatures: Signatures, la
     """Check that boards would accept a signed serial, and that it does not use up the serials.
 
     Args:
-        same_name: the versions of the experiment's name.
-        signatures: the signatures with the serial.
-        last: the fleet's last serial.
-        now: unix time.
+        same_name: The versions of the experiment's name.
+        signatures: The signatures with the serial.
+        last: The fleet's last serial.
+        now: Unix time.
 
     Raises:
-        VersionRefused: the serial is too low or too high.
+        VersionRefused: If the serial is too low or too high.
     """
     # The current version may be added again as it is.
     others = (v for v in same_name if not (v.current and v.signatures == signatures))
@@ -175,9 +179,9 @@ def last_counted(last: datetime.date, grace_days: int) -> datetime.date:
 
 
 def retired_until(version: Version, today: datetime.date, grace_days: int) -> datetime.date:
-    """Return the last day, UTC, on which reports count of a version that stops being current today.
+    """Return the last day, UTC, on which reports of a version count that stops being current today.
 
-    That is grace_days more days, today included, but no later than they counted before.
+    That is grace_days more days, including today, but not later than they counted before.
     """
     last = last_counted(today - datetime.timedelta(1), grace_days)
     return min(version.counted_until or datetime.date.max, last)
@@ -194,7 +198,7 @@ def check_total(first: Experiment, new: Experiment) -> None:
     Devices pinned the first version's rule and cap, and would refuse it.
 
     Raises:
-        VersionRefused: the rule differs, the cap is higher, or the epsilon of a counted budget differs.
+        VersionRefused: If the rule differs, the cap is higher, or the epsilon of a counted budget differs.
     """
     if new.rule != first.rule:
         raise VersionRefused(
@@ -209,7 +213,7 @@ def check_total(first: Experiment, new: Experiment) -> None:
 
 
 def most_reports(versions: Iterable[Version]) -> dict[int, int | None]:
-    """Return for each version id the highest possible number of a report; None for any, 0 for none.
+    """Return the highest possible report number of each version, by id; None for any, 0 for none.
 
     A device numbers its reports to a name over all versions and spends from one budget. Before a report of
     this version, it can have made at most the reports that the cheaper versions published earlier allow.
@@ -228,7 +232,7 @@ def _highest_number(version: Version, cheapest_first: Iterable[Version]) -> int 
     e = version.experiment
     if e.rule == "unlimited":
         return None
-    # Most reports come before this one if each costs as little as any published version allows.
+    # The most reports can come before this one if each costs as little as any published version allows.
     cap_before = e.cap - e.cost()
     cost_before = number = 0
     for v in cheapest_first:

@@ -40,7 +40,7 @@ def with_imports(source: bytes) -> list[Path]:
     """Return the shipped files that a board file imports, dependencies first.
 
     Args:
-        source: the board file's source code.
+        source: The board file's source code.
     """
     files = shipped_files()
     paths: list[Path] = []

@@ -29,10 +29,10 @@ own code.
 
 _TABLES: tuple[dict[str, Any], ...] = (vars(ldp_client)["MECHANISMS"], vars(ldp_client)["TYPES"])
 _SHIPPED_TABLES: tuple[Mapping[str, Any], ...] = tuple(MappingProxyType(dict(table)) for table in _TABLES)
-"""The meaning of the words that Hushmote ships: your own code cannot change it."""
+"""The meaning of the words that Hushmote ships, which your own code cannot change."""
 
 _REPLACEMENT_ERRORS: dict[str, str] = {}
-"""Errors of modules that replaced a shipped word: they stay imported, so a second try runs nothing."""
+"""Errors of modules that replaced a shipped word; they stay imported, so a second try runs nothing."""
 
 
 class OwnCodeError(HushmoteError):
@@ -49,7 +49,7 @@ def value_count(reading: Any) -> int:
     A pair's values are all cells of its joint table, including those in which a part has no reading.
 
     Args:
-        reading: an Experiment or a part of one.
+        reading: An Experiment or a part of one.
     """
     return reading.domain if reading.missing is None or reading.type == "pair" else reading.missing
 
@@ -60,7 +60,7 @@ def reports_in_budget(experiment: Experiment) -> int | None:
 
 
 def is_own(word: str) -> bool:
-    """Return whether a word has the form package.module:name. No other word is ever imported."""
+    """Return whether a word has the form package.module:name; other words are never imported."""
     return _WORD.fullmatch(word) is not None
 
 
@@ -73,7 +73,7 @@ def load_module(word: str) -> ModuleType:
     """Import the module of a `package.module:name`.
 
     Raises:
-        OwnCodeError: the module cannot be imported, or it replaces a word that Hushmote ships.
+        OwnCodeError: If the module cannot be imported, or it replaces a word that Hushmote ships.
     """
     match = _WORD.fullmatch(word)
     if match is None:
@@ -121,7 +121,7 @@ def load_name(word: str) -> object:
     """Return the object that a `package.module:name` refers to.
 
     Raises:
-        OwnCodeError: the module cannot be imported, or has no such name.
+        OwnCodeError: If the module cannot be imported, or has no such name.
     """
     module = load_module(word)
     attribute = word.partition(":")[2]
@@ -138,8 +138,8 @@ def parse_experiment(payload: bytes | bytearray | memoryview) -> Experiment:
     which imports nothing.
 
     Raises:
-        ExperimentRefused: the bytes are not a valid experiment; one line.
-        OwnCodeRefused: the mechanism's own code is missing or fails.
+        ExperimentRefused: If the bytes are not a valid experiment; one line.
+        OwnCodeRefused: If the mechanism's own code is missing or fails.
     """
     word = _own_word(bytes(payload))
     if word is None:
@@ -156,7 +156,7 @@ def need_pair(word: str) -> None:
     """Check that a board file has registered two functions under a word.
 
     Raises:
-        OwnCodeError: it has registered something else.
+        OwnCodeError: If it has registered something else.
     """
     pair = _TABLES[0].get(word)
     whole = isinstance(pair, tuple) and [*map(callable, cast(tuple[object, ...], pair))] == [True, True]

@@ -42,8 +42,8 @@ class FleetKeys:
     Attributes:
         masters: 32-byte master keys, the current one first. Tags under the others, from before a rotation,
             are accepted as well.
-        signing: the 32-byte key that signs experiments; None if they are signed on another machine.
-        announce: the public half of the signing key if `signing` is None.
+        signing: The 32-byte key that signs experiments; None if they are signed on another machine.
+        announce: The public half of the signing key if `signing` is None.
     """
 
     masters: tuple[bytes, ...] = field(repr=False)
@@ -52,15 +52,15 @@ class FleetKeys:
 
     @property
     def has_announce_key(self) -> bool:
-        """Return whether either half of the signing key is available."""
+        """Whether either half of the signing key is available."""
         return self.signing is not None or self.announce is not None
 
     @property
     def announce_key(self) -> bytes:
-        """Return the public half of the signing key, 64 bytes.
+        """The public half of the signing key, 64 bytes.
 
         Raises:
-            MasterKeyError: neither half is available.
+            MasterKeyError: If neither half is available.
         """
         if self.signing is not None:
             return public_key_bytes(self.signing)
@@ -85,8 +85,8 @@ def device_key(master: bytes, fleet: str, device: str) -> bytes:
     """Return a device's 32-byte key.
 
     Raises:
-        NameRefused: the fleet or device name is invalid.
-        MasterKeyError: the master key does not have 32 bytes.
+        NameRefused: If the fleet or device name is invalid.
+        MasterKeyError: If the master key does not have 32 bytes.
     """
     info = f"hushmote/v1/{check_fleet(fleet)}/{check_device(device)}"
     # The two steps of HKDF (RFC 5869, 2.2 and 2.3): the second runs for every report, and a
@@ -96,7 +96,7 @@ def device_key(master: bytes, fleet: str, device: str) -> bytes:
 
 def master_check(master: bytes, fleet: str) -> str:
     """Return 16 hex digits that identify a fleet's master key and reveal nothing else about it."""
-    # No device can have this id.
+    # This is not a valid device id.
     info = f"hushmote/v1/{check_fleet(fleet)}/+check"
     return hmac.digest(_extract(master), info.encode() + b"\x01", "sha256")[:8].hex()
 
@@ -105,12 +105,12 @@ def check_masters(fleet_keys: FleetKeys | None, fleet: str, check: str | None) -
     """Check that one of the master keys has the check value that the store keeps for a fleet.
 
     Args:
-        fleet_keys: the available keys; None skips the check.
-        fleet: the fleet's name.
-        check: the stored value, as master_check() returns it; None skips the check.
+        fleet_keys: The available keys; None skips the check.
+        fleet: The fleet's name.
+        check: The stored value, as master_check() returns it; None skips the check.
 
     Raises:
-        MasterKeyError: no master key has this check value.
+        MasterKeyError: If no master key has this check value.
     """
     if fleet_keys and check is not None and check not in [master_check(m, fleet) for m in fleet_keys.masters]:
         raise MasterKeyError(
@@ -125,10 +125,10 @@ def erased_mark(master: bytes, fleet: str, experiment: str, device: str) -> str:
     Without the master key nobody can find the device or see that two marks belong to the same device.
 
     Args:
-        master: the fleet's master key.
-        fleet: the fleet's name.
-        experiment: the experiment's name; "" for a device that is revoked for all experiments.
-        device: the device's id.
+        master: The fleet's master key.
+        fleet: The fleet's name.
+        experiment: The experiment's name; "" for a device that is revoked for all experiments.
+        device: The device's id.
     """
     info = f"hushmote/v1/{fleet}/+erased/{experiment}/{device}"
     return hmac.digest(_extract(master), info.encode() + b"\x01", "sha256")[:16].hex()
@@ -145,7 +145,7 @@ def public_key_bytes(signing_key: bytes) -> bytes:
     """Return the announce key of a 32-byte signing key: x and y, 64 bytes, big-endian.
 
     Raises:
-        MasterKeyError: the bytes are not a P-256 key.
+        MasterKeyError: If the bytes are not a P-256 key.
     """
     point = _private(signing_key).public_key().public_numbers()
     return point.x.to_bytes(32, "big") + point.y.to_bytes(32, "big")
@@ -160,14 +160,14 @@ def sign_experiment(signing_key: bytes, topic: str, body: bytes, serial: int) ->
 
     Args:
         signing_key: 32 bytes.
-        topic: the MQTT topic of the experiment.
-        body: the experiment's JSON; empty to withdraw it.
+        topic: The MQTT topic of the experiment.
+        body: The experiment's JSON; empty to withdraw it.
         serial: 0 to 2**32 - 1; it takes 4 bytes.
 
     Raises:
-        MasterKeyError: the signing key is invalid.
+        MasterKeyError: If the signing key is invalid.
     """
-    # Imported here: few commands sign, and this takes a tenth of a second to load.
+    # Imported here, because few commands sign and it takes a tenth of a second to load.
     from cryptography.hazmat.primitives.asymmetric import ec, utils
     from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -182,7 +182,7 @@ def sign_version(signing_key: bytes, topic: str, body: bytes, serial: int) -> Si
     """Return the signatures of a version's announcement under a serial and of its withdrawal under the next.
 
     Raises:
-        MasterKeyError: the signing key is invalid.
+        MasterKeyError: If the signing key is invalid.
     """
     announcement = sign_experiment(signing_key, topic, body, serial)[-SIGNATURE_BYTES:]
     withdrawal = sign_experiment(signing_key, topic, b"", serial + 1)[-SIGNATURE_BYTES:]
@@ -209,7 +209,7 @@ def sign_document(signing_key: bytes, topic: str, document: object) -> bytes:
     """Return the 64-byte signature of a JSON document for a topic.
 
     Raises:
-        MasterKeyError: the signing key is invalid.
+        MasterKeyError: If the signing key is invalid.
     """
     return sign_experiment(signing_key, topic, _canonical(document), 0)[-SIGNATURE_BYTES:]
 

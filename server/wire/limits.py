@@ -4,11 +4,11 @@ import datetime
 import re
 
 # Under load, this many reports share the cost of a commit, mostly pages written twice.
-# Mosquitto's configuration uses it too: both ends of the broker must know it.
+# Mosquitto's configuration uses it too, because both ends of the connection must agree on it.
 BATCH_REPORTS = 4000
 
 GRACE_DAYS = 30
-"""For how many days late reports of a replaced or withdrawn version count by default."""
+"""The default number of days for which late reports of a replaced or withdrawn version count."""
 
 _KEEP = re.compile(r"([0-9]{1,6})([hd])", re.ASCII)
 _HOURS = {"h": 1, "d": 24}
@@ -19,7 +19,7 @@ def window(kind: str, at: datetime.datetime) -> str:
 
     Args:
         kind: "hour" for 2026-11-21T14, "day" for 2026-11-21, "all" for all.
-        at: the moment.
+        at: The moment.
     """
     if kind == "all":
         return "all"
@@ -31,10 +31,10 @@ def kept_hours(keep: str, window: str = "hour") -> int | None:
 
     Args:
         keep: "400d", "48h" or "" for ever; from one window to 100 years.
-        window: the experiment's kind of window: "hour", "day" or "all".
+        window: The experiment's kind of window: "hour", "day" or "all".
 
     Raises:
-        ValueError: the duration is invalid; the text says what would be right.
+        ValueError: If the duration is invalid; the text says what would be right.
     """
     if not keep:
         return None

@@ -28,11 +28,11 @@ class Report(NamedTuple):
     """One report as it was sent.
 
     Attributes:
-        digest: the first 4 bytes of the experiment's SHA-256.
+        digest: The first 4 bytes of the experiment's SHA-256.
         number: 1, 2, 3, ... (0 can be encoded, but is never valid).
         code: 1 to 3 bytes, big-endian.
         tag: 8 bytes; None if the report is not authenticated.
-        signed_bytes: the bytes of the payload that the tag covers.
+        signed_bytes: The bytes of the payload that the tag covers.
     """
 
     digest: bytes
@@ -46,7 +46,7 @@ def decode(payload: bytes) -> Report:
     """Return the report in a payload.
 
     Raises:
-        MalformedReport: the payload is not a report.
+        MalformedReport: If the payload is not a report.
     """
     if not payload:
         raise MalformedReport("empty")
@@ -69,14 +69,14 @@ def encode(
     """Return the payload that a device would send.
 
     Args:
-        experiment: the experiment that it answers.
-        number: the report number, 1 to 2**32 - 1.
-        code: in range(experiment.code_count).
-        device: the device's id; only needed with a key.
-        key: the 32-byte device key; None for an unauthenticated report.
+        experiment: The experiment that it answers.
+        number: The report number, 1 to 2**32 - 1.
+        code: In range(experiment.code_count).
+        device: The device's id; only needed with a key.
+        key: The 32-byte device key; None for an unauthenticated report.
 
     Raises:
-        ValueError: number or code is out of range.
+        ValueError: If number or code is out of range.
     """
     if not (0 < number < 1 << 32 and 0 <= code < experiment.code_count):
         raise ValueError("number must be 1 to 4294967295 and code in range(experiment.code_count)")

@@ -18,7 +18,7 @@ def report_subject(fleet: str | None = None) -> str:
     """Return the subject of all reports of a fleet, or of all fleets.
 
     Raises:
-        NameRefused: the fleet's name is invalid.
+        NameRefused: If the fleet's name is invalid.
     """
     return _PREFIX + report_filter(fleet).replace("/", ".").replace("+", "*")
 

@@ -21,7 +21,7 @@ class TopicRefused(ValueError):
     """Raised for a topic on which no report can come.
 
     Attributes:
-        part: the wrong part: "fleet", "device" or "topic".
+        part: The wrong part: "fleet", "device" or "topic".
     """
 
     def __init__(self, part: str) -> None:
@@ -43,7 +43,7 @@ def check_fleet(name: str) -> str:
     """Return the name of a fleet or experiment.
 
     Raises:
-        NameRefused: the name is invalid.
+        NameRefused: If the name is invalid.
     """
     if not is_fleet(name):
         raise NameRefused(f"name {name!r} must be 1 to 32 of a-z, 0-9, _ and -")
@@ -54,7 +54,7 @@ def check_device(device: str) -> str:
     """Return a device id.
 
     Raises:
-        NameRefused: the id is invalid.
+        NameRefused: If the id is invalid.
     """
     if not is_device(device):
         raise NameRefused(f"device id {device!r} must be 1 to 32 of a-z, 0-9 and -")
@@ -65,13 +65,17 @@ def report_topic(fleet: str, device: str) -> str:
     """Return the topic of a device's reports.
 
     Raises:
-        NameRefused: a name is invalid.
+        NameRefused: If a name is invalid.
     """
     return f"{_PREFIX}/{check_fleet(fleet)}/report/{check_device(device)}"
 
 
 def status_topic(fleet: str, device: str) -> str:
-    """Return the topic that a device's status is retained on; raises NameRefused."""
+    """Return the topic on which a device's status is retained.
+
+    Raises:
+        NameRefused: If a name is invalid.
+    """
     return f"{_PREFIX}/{check_fleet(fleet)}/status/{check_device(device)}"
 
 
@@ -79,7 +83,7 @@ def experiment_topic(fleet: str, name: str) -> str:
     """Return the topic on which an experiment is retained.
 
     Raises:
-        NameRefused: a name is invalid.
+        NameRefused: If a name is invalid.
     """
     return f"{_PREFIX}/{check_fleet(fleet)}/experiment/{check_fleet(name)}"
 
@@ -88,7 +92,7 @@ def result_topic(fleet: str, name: str) -> str:
     """Return the topic on which an experiment's result is retained.
 
     Raises:
-        NameRefused: a name is invalid.
+        NameRefused: If a name is invalid.
     """
     return f"{_PREFIX}/{check_fleet(fleet)}/result/{check_fleet(name)}"
 
@@ -97,7 +101,7 @@ def statement_topic(fleet: str) -> str:
     """Return the topic that the signature of a fleet's statement covers; nothing is published on it.
 
     Raises:
-        NameRefused: the fleet's name is invalid.
+        NameRefused: If the fleet's name is invalid.
     """
     return f"{_PREFIX}/{check_fleet(fleet)}/statement"
 
@@ -106,7 +110,7 @@ def signed_file_topic(fleet: str) -> str:
     """Return the topic that the signatures of a fleet's signed files cover; nothing is published on it.
 
     Raises:
-        NameRefused: the fleet's name is invalid.
+        NameRefused: If the fleet's name is invalid.
     """
     return f"{_PREFIX}/{check_fleet(fleet)}/signed"
 
@@ -115,11 +119,11 @@ def report_filter(fleet: str | None = None, group: str | None = None) -> str:
     """Return the MQTT topic filter of all reports of a fleet, or of all fleets.
 
     Args:
-        fleet: the fleet's name; None for all fleets.
-        group: the name of a group among whose members the broker divides the reports; None for all reports.
+        fleet: The fleet's name; None for all fleets.
+        group: The name of a group among whose members the broker divides the reports; None for all reports.
 
     Raises:
-        NameRefused: a name is invalid.
+        NameRefused: If a name is invalid.
     """
     share = "" if group is None else f"$share/{check_fleet(group)}/"
     return f"{share}{_PREFIX}/{'+' if fleet is None else check_fleet(fleet)}/report/+"
@@ -129,7 +133,7 @@ def experiment_filter(fleet: str | None = None) -> str:
     """Return the MQTT topic filter of all experiments of a fleet, or of all fleets.
 
     Raises:
-        NameRefused: the fleet's name is invalid.
+        NameRefused: If the fleet's name is invalid.
     """
     return f"{_PREFIX}/{'+' if fleet is None else check_fleet(fleet)}/experiment/+"
 
@@ -144,7 +148,7 @@ def parse_topic(topic: str) -> tuple[str, str]:
     """Return the fleet and device of a report's topic.
 
     Raises:
-        TopicRefused: the topic is not a report's; the error names the wrong part.
+        TopicRefused: If the topic is not a report's; the error names the wrong part.
     """
     if match := _TOPIC.fullmatch(topic):
         return match[1], match[2]

@@ -1,1 +1,1 @@
-"""Sentences: how numbers, lengths of time, ε and experiments are written everywhere."""
+"""Sentences: how numbers, durations, ε and experiments are written everywhere."""

@@ -1,6 +1,6 @@
 """Estimates in sentences: shares, readings, changes, how exact they are, and how to improve them.
 
-`write` says how numbers and days are written: plainly, or as a reader of the page has them.
+`write` determines how numbers and days are written: plainly, or in the locale of a reader of the page.
 """
 
 import datetime
@@ -17,24 +17,46 @@ class Interval(Protocol):
     """A number with the ends of its interval."""
 
     @property
-    def value(self) -> float: ...
+    def value(self) -> float:
+        """The number."""
+        ...
+
     @property
-    def low(self) -> float: ...
+    def low(self) -> float:
+        """The lower end of the interval."""
+        ...
+
     @property
-    def high(self) -> float: ...
+    def high(self) -> float:
+        """The upper end of the interval."""
+        ...
 
 
 class Change(Interval, Protocol):
-    """After less before, and how often chance alone does as much: by itself, and of all that are compared."""
+    """The value after less the value before, and how often chance alone causes as much.
+
+    `p` is for this change by itself, `p_adjusted` among all changes that are compared.
+    """
 
     @property
-    def before(self) -> float: ...
+    def before(self) -> float:
+        """The value before."""
+        ...
+
     @property
-    def after(self) -> float: ...
+    def after(self) -> float:
+        """The value after."""
+        ...
+
     @property
-    def p(self) -> float: ...
+    def p(self) -> float:
+        """The probability that chance alone causes as much."""
+        ...
+
     @property
-    def p_adjusted(self) -> float: ...
+    def p_adjusted(self) -> float:
+        """The same among all changes that are compared."""
+        ...
 
 
 def capitalize(text: str) -> str:
@@ -43,14 +65,22 @@ def capitalize(text: str) -> str:
 
 
 def reading(value: float, unit: str, write: Numbers, places: int | None = None) -> str:
-    """Return a reading with its unit; without places it is exact, such as an edge."""
+    """Return a reading with its unit; without `places` it is written exactly, as for an edge."""
     if places is None:
         places = len(f"{value:.10f}".rstrip("0").partition(".")[2])
     return f"{write.number(value, places)} {unit}".rstrip()
 
 
 def bins(lower: float, upper: float, ends: tuple[float, float], unit: str, write: Numbers) -> str:
-    """Return the readings of a row: 18 to 22 °C, below 18 °C, 22 °C and above. ends: of all readings."""
+    """Return the readings of a row: 18 to 22 °C, below 18 °C, 22 °C and above.
+
+    Args:
+        lower: The lower edge.
+        upper: The upper edge.
+        ends: The lowest and the highest edge of all readings.
+        unit: The unit.
+        write: The way to write numbers.
+    """
     first, last = lower <= ends[0], upper >= ends[1]
     if first and last:
         return "any reading"
@@ -62,13 +92,16 @@ def bins(lower: float, upper: float, ends: tuple[float, float], unit: str, write
 
 
 def period(chosen: Sequence[str], windows: Sequence[str], write: Numbers) -> str:
-    """When reports were made: Oct 23, 2026 to Nov 21, 2026, all 30 windows.
+    """Return when reports were made: Oct 23, 2026 to Nov 21, 2026, all 30 windows.
 
-    chosen: those that are added up, of all windows; both oldest first.
+    Args:
+        chosen: The windows that are added up, oldest first.
+        windows: All windows, oldest first.
+        write: The way to write numbers and days.
     """
     try:
         first, last = (_moment(window, write) for window in (chosen[0], chosen[-1]))
-    except (IndexError, ValueError):  # "all" is no day
+    except (IndexError, ValueError):  # "all" is not a day
         return "all reports"
     if len(windows) == 1 or first == last:
         return first
@@ -78,13 +111,13 @@ def period(chosen: Sequence[str], windows: Sequence[str], write: Numbers) -> str
 
 
 def _moment(window: str, write: Numbers) -> str:
-    """Return the day or hour, UTC, of a window. Raises ValueError for another text."""
+    """Return the day or hour, UTC, of a window; raise ValueError for another text."""
     day = write.day(datetime.date.fromisoformat(window[:10]))
     return f"{day}, {window[11:13]}:00 UTC" if "T" in window else day
 
 
 def scaled(unit: str | None) -> tuple[int, str]:
-    """Return the factor and the unit in which numbers are shown; None: of a share."""
+    """Return the factor and the unit in which numbers are shown; None is for a share."""
     return (100, "points") if unit is None else (1, unit)
 
 
@@ -94,7 +127,14 @@ def exact(
     where: str = "",
     write: Numbers = ENGLISH,
 ) -> str:
-    """Return how exact estimates are. parts: name, half-width of the interval, and unit (None: a share)."""
+    """Return how exact estimates are.
+
+    Args:
+        parts: Name, half-width of the interval, and unit (None for a share) of each estimate.
+        confidence: The confidence of the intervals.
+        where: The place of the estimates in the sentence, or "".
+        write: The way to write numbers.
+    """
     clauses = []
     for what, half, unit in parts:
         scale, of = scaled(unit)
@@ -104,9 +144,13 @@ def exact(
 
 
 def best_to_worst(title: str, ends: Sequence[tuple[str, float]], unit: str | None, confidence: float) -> str:
-    """Return how exact the rows of a table are. ends: name and half-width of its best and its worst row.
+    """Return how exact the rows of a table are.
 
-    It has one row where there is one of them. unit: None of a share.
+    Args:
+        title: The title of the table.
+        ends: Name and half-width of its best and its worst row, or of its only row.
+        unit: The unit, or None for shares.
+        confidence: The confidence of the intervals.
     """
     scale, of = scaled(unit)
     errors = [f"±{two_digits(half * scale)}" for _, half in ends]
@@ -131,7 +175,7 @@ APPROXIMATE = (
 
 
 def halved(reports: int, write: Numbers = ENGLISH, *, approximate: bool = False) -> str:
-    """Return what would make intervals of so many reports half as wide; nothing does if approximate."""
+    """Return what would make intervals half as wide; if `approximate`, nothing would."""
     if approximate:
         return "more reports narrow the intervals only as far as the mechanism's own error."
     return f"four times as many reports ({write.number(4 * reports, 0)}) halve the intervals."
@@ -143,7 +187,7 @@ def to_one_point(boards: float, half: float) -> str:
 
 
 def often(p: float, write: Numbers) -> str:
-    """Return how often chance alone produces as large a change."""
+    """Return how often chance alone causes as large a change."""
     if p > 0.1:
         return f"{write.number(math.ceil(p * 100), 0)} times in 100" if p <= 0.9 else "nearly always"
     if p < 1e-4:
@@ -152,14 +196,20 @@ def often(p: float, write: Numbers) -> str:
 
 
 def chance(p: float, write: Numbers = ENGLISH) -> str:
-    """Return how often chance alone produces as much: "chance alone: less than 1 in 10,000"."""
+    """Return how often chance alone causes as much: "chance alone: less than 1 in 10,000"."""
     return f"chance alone: {often(p, write).replace(' time in', ' in')}"
 
 
 def change(of: Change, name: str, unit: str | None, confidence: float, rows: int, write: Numbers) -> str:
-    """Mean rose by 7.66 °C, between 6.12 and 9.21: from 18.03 to 25.69; how often chance does as much.
+    """Return a sentence: mean rose by 7.66 °C, between 6.12 and 9.21: from 18.03 to 25.69; by chance: ...
 
-    unit: of a reading; None of a share. rows: that are compared.
+    Args:
+        of: The change.
+        name: The name of the statistic.
+        unit: The unit of a reading, or None for a share.
+        confidence: The confidence of the interval.
+        rows: The number of rows that are compared.
+        write: The way to write numbers.
     """
     scale, points = scaled(unit)
     places = decimals(of.low * scale, of.high * scale)

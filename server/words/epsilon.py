@@ -9,7 +9,7 @@ ITS_REPORT = "One report"
 ALL_SEEN = "All the reports that a device ever sends"
 ALL_REPORTS = "All of a device's reports"
 
-_MOST_NATS = 16.0  # of all reports of a board: beyond, no belief is bounded in any useful way
+_MOST_NATS = 16.0  # ε of all reports of a board above which it does not bound beliefs in any useful way
 
 
 def rounded_up(nats: float | None) -> str:
@@ -31,7 +31,7 @@ def rounded_down(nats: float) -> str:
 
 
 def confidence(nats: float) -> int:
-    """Return the percent, rounded up, that reports can raise a belief of 10% to; nats: of all of them."""
+    """Return the percent, rounded up, to which reports with `nats` in all can raise a belief of 10%."""
     odds = math.exp(min(nats, 700.0)) / 9
     return math.ceil(100 * odds / (1 + odds))
 
@@ -43,7 +43,7 @@ def belief(nats: float, what: str = "reading", reports: str = ITS_REPORT) -> str
     grow by a factor of e^ε at most.
 
     Args:
-        nats: ε of all the reports that are seen.
+        nats: Ε of all the reports that are seen.
         what: The subject of the guess.
         reports: The reports, as the subject of the sentence.
     """
@@ -53,7 +53,12 @@ def belief(nats: float, what: str = "reading", reports: str = ITS_REPORT) -> str
 
 
 def belief_of_all(nats: float, own: int) -> str:
-    """Return what one report reveals at most, and what all `own` reports of a device do; nats: of one."""
+    """Return what one report reveals at most, and what all `own` reports of a device do.
+
+    Args:
+        nats: ε of one report.
+        own: The number of reports.
+    """
     one = belief(nats)
     if own == 1:
         return one

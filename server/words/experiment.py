@@ -23,7 +23,7 @@ def readings(experiment: Experiment | Part, unit: str) -> str:
 
 
 def missing(experiment: Experiment) -> str:
-    """Say what becomes of readings that are missing."""
+    """Say what happens to missing readings."""
     parts = parts_of(experiment) or (experiment,)
     if all(value_count(part) < part.domain for part in parts):
         return "counted apart, as no reading; all shares are of those with one"
@@ -38,7 +38,7 @@ def _values(experiment: Experiment | Part, unit: str) -> str:
     if experiment.type == "choice":
         return ", ".join((*experiment.labels, "other"))
     if experiment.type == "text":
-        of_text = vars(experiment)  # which device/ldp_text.py has set
+        of_text = vars(experiment)  # set by device/ldp_text.py
         levels = f" for each of {len(of_text['prefixes'])} prefixes" if of_text["prefixes"] else ""
         return f"any text, hashed into {of_text['slots']:,} slots{levels}"
     if experiment.type == "pair":
@@ -68,8 +68,10 @@ def budget(experiment: Experiment) -> str:
 def together(promised: Guarantee, spent: tuple[int, float] | None, epsilon: Decimal) -> str:
     """Return the guarantee for all reports of a board to an experiment, in (ε, δ) and in words.
 
-    spent: how many reports it makes, and the nats of the total that they take; None where none was written.
-    epsilon: of one, nats.
+    Args:
+        promised: The guarantee.
+        spent: How many reports it makes, and the nats of the total that they take, or None without a theorem.
+        epsilon: ε of one report, in nats.
     """
     if spent is None:
         return promised.words

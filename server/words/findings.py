@@ -1,4 +1,4 @@
-"""A finding in words: the value, whether it changed and how sure that is, or how many reports it needs."""
+"""A finding in words: the value, whether it changed and how certain that is, or how many reports it needs."""
 
 import datetime
 import math
@@ -18,33 +18,53 @@ from .numbers import (
 )
 
 CERTAIN = 1e-4
-"""A chance below which a change is called certain."""
+"""The probability of a false alarm below which a change is called certain."""
 
 
 class Span(Protocol):
     """A period; see answers.periods.Period."""
 
     @property
-    def begin(self) -> datetime.datetime: ...
+    def begin(self) -> datetime.datetime:
+        """The start, UTC."""
+        ...
+
     @property
-    def end(self) -> datetime.datetime: ...
+    def end(self) -> datetime.datetime:
+        """The end, UTC."""
+        ...
+
     @property
-    def first_day(self) -> datetime.date: ...
+    def first_day(self) -> datetime.date:
+        """The first day."""
+        ...
+
     @property
-    def last_day(self) -> datetime.date: ...
+    def last_day(self) -> datetime.date:
+        """The last day."""
+        ...
+
     @property
-    def is_days(self) -> bool: ...
+    def is_days(self) -> bool:
+        """Whether it begins and ends at midnight."""
+        ...
+
     @property
-    def units(self) -> int: ...
+    def units(self) -> int:
+        """The number of days in it, or of hours."""
+        ...
+
     @property
-    def present(self) -> int: ...
+    def present(self) -> int:
+        """How many of these have reports."""
+        ...
 
 
 def dates(period: Span | None, now: datetime.datetime, write: Numbers = ENGLISH) -> str:
-    """Return the dates of a period: "21 to 27 Nov", "27 Nov, 08:00 to 20:00 UTC"; "" for None.
+    """Return the dates of a period: "21 to 27 Nov", "27 Nov, 08:00 to 20:00 UTC", or "" for None.
 
-    A year stands there unless it is this year. Days or hours without reports are counted: "21 to 27 Nov (6 of
-    7 days)".
+    The year is included unless it is this year. Days or hours without reports are counted: "21 to 27 Nov (6
+    of 7 days)".
     """
     if period is None:
         return ""
@@ -73,7 +93,7 @@ def day(date: datetime.date, now: datetime.datetime, write: Numbers = ENGLISH) -
 
 
 def ended(text: str) -> str:
-    """Return a text with a full stop, unless it ends with a day such as "27. Nov." that has one."""
+    """Return a text with a full stop, unless it ends with a day, such as "27. Nov.", that has one."""
     return text if text.endswith(".") else f"{text}."
 
 
@@ -82,8 +102,8 @@ def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
 
     Args:
         of: The estimate and the ends of its interval; a share from 0 to 1, which noise may put outside.
-        unit: Of a reading; None of a share.
-        write: How numbers are written.
+        unit: The unit of a reading, or None for a share.
+        write: The way to write numbers.
     """
     value, interval = format_estimate(of.value, of.low, of.high, unit, write)
     value = f"{value} of devices" if unit is None else value
@@ -91,7 +111,7 @@ def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
 
 
 def level(value: float, of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
-    """Return another value as exactly as one with an interval is written: "6%", "21.0 °C"."""
+    """Return another value with as many digits as one with an interval: "6%", "21.0 °C"."""
     if unit is not None:
         return reading(value, unit, write, decimals(of.low, of.high, READING_STEPS))
     low, high, percent = (100 * min(max(x, 0.0), 1.0) for x in (of.low, of.high, value))
@@ -106,17 +126,17 @@ def size(amount: float, unit: str | None, write: Numbers = ENGLISH) -> str:
 
 
 def certainty(chance: float, write: Numbers = ENGLISH) -> str:
-    """Return how sure a change is: "certain", or "about 1 in 40 by chance"."""
+    """Return how certain a change is: "certain", or "about 1 in 40 by chance"."""
     return "certain" if chance < CERTAIN else f"about 1 in {two_digits(1 / chance, write)} by chance"
 
 
 def moved(rise: float, levels: str) -> str:
-    """Return a change in words: "Up from 6% before 8 Nov"; rise: only its sign counts."""
+    """Return a change in words: "Up from 6% before 8 Nov"; only the sign of `rise` counts."""
     return f"{'Up' if rise > 0 else 'Down'} from {levels}"
 
 
 def moved_by(rise: float, size: str, day: str) -> str:
-    """Return a change by its size, where the levels before and after do not show it."""
+    """Return a change by its size, if the levels before and after do not show it."""
     return f"{'Up' if rise > 0 else 'Down'} by about {size} around {day}"
 
 
@@ -132,12 +152,12 @@ def unchanged(since: str, detectable: str) -> str:
 
 
 def leading(names: Sequence[str], chance: float, first: str) -> str:
-    """Return which labels are likely to be the most common, without its last full stop.
+    """Return which labels are likely to be the most common, without the last full stop.
 
     Args:
-        names: The labels that together hold the most common one with at least 95%, the likeliest first; none
-            if no label leads.
-        chance: That it is the first one.
+        names: The labels that together include the most common one with a probability of at least 95%, the
+            likeliest first; empty if no label leads.
+        chance: The probability that it is the first one.
         first: The share of the first one, as text.
     """
     if not names:
@@ -160,7 +180,13 @@ def pair(
 ) -> str:
     """Return two cases side by side: "crashed=yes: 12% (10 to 14%) with version=1.2; 4% ... with ...".
 
-    chance: of a false alarm; 1 if they need not differ.
+    Args:
+        cases: Name and value of each case.
+        of: The target.
+        unit: The unit of a reading, or None for a share.
+        when: The dates.
+        chance: The probability of a false alarm, or 1 if the cases may not differ.
+        write: The way to write numbers.
     """
     texts = "; ".join(
         f"{amount(row, unit, write).replace(' of devices', '')} with {name}" for name, row in cases
@@ -177,9 +203,15 @@ def compared(
     confidence: float,
     write: Numbers = ENGLISH,
 ) -> str:
-    """Return two sides with what they are of: "24 °C and above: 24%, 21 to 27 Nov, compared with 12%, ...".
+    """Return two sides of a comparison: "24 °C and above: 24%, 21 to 27 Nov, compared with 12%, ...".
 
-    sides: of the value before and the one after: dates, or a fleet.
+    Args:
+        by: The change.
+        name: The name of the statistic.
+        sides: The dates or fleets of the value before and of the one after.
+        unit: The unit of a reading, or None for a share.
+        confidence: The confidence of the interval.
+        write: The way to write numbers.
     """
     scale, of = scaled(unit)
     places = decimals(by.low * scale, by.high * scale)
@@ -200,12 +232,12 @@ def compared(
 
 
 def last_report(window: Span, now: datetime.datetime, write: Numbers = ENGLISH) -> str:
-    """Return when the last report came; window: the day or the hour that it came in."""
+    """Return when the last report came; `window` is its day or hour."""
     return ended(f"Last report {dates(window, now, write)}")
 
 
 def all_erased(reports: int, write: Numbers = ENGLISH) -> str:
-    """Return that nothing is left to estimate from."""
+    """Return a sentence that nothing is left to estimate from."""
     return f"All windows were erased, with {counted(reports, write=write)}."
 
 
@@ -219,17 +251,17 @@ def too_few(
     now: datetime.datetime,
     write: Numbers = ENGLISH,
 ) -> str:
-    """Return how many reports an answer needs, and when they will be there.
+    """Return how many reports an answer needs, and when they will have arrived.
 
     Args:
-        reports: That there are.
-        needed: For the target; None if that is not known.
+        reports: The number of reports so far.
+        needed: The number needed for the target, or None if it is not known.
         target: Half an interval, such as "±10 points".
         period: When the reports came: "so far", or "in 7 days".
-        a_day: Reports that come in a day; 0 if that is not known.
+        a_day: The number of reports that come in a day, or 0 if it is not known.
         days: The length of the period if it moves with time, or None if it grows.
         now: The time.
-        write: How numbers are written.
+        write: The way to write numbers.
     """
     came = f"{counted(reports, write=write)} {period}"
     if needed is None or needed <= reports:

@@ -1,6 +1,6 @@
 """A fleet's label in plain words, in several languages: five questions of a resident, and their answers.
 
-The functions return phrases: a template's name with values. `Words` writes them in a language, so that every
+The functions return phrases: a template's name with values. `Words` writes them in a language, so every
 language has the same numbers.
 """
 
@@ -25,7 +25,7 @@ LANGUAGES: tuple[Language, ...] = get_args(Language)
 QUESTIONS = ASKED, WHO, LEARN, LONG, STOP = "ASKED", "WHO", "LEARN", "LONG", "STOP"
 """The templates of the label's five headings."""
 
-BUTTON_SECONDS = 3  # as device/consent.py has it
+BUTTON_SECONDS = 3  # as in device/consent.py
 ASK_FLASHES = 2
 NO_FLASHES = 3
 
@@ -41,7 +41,8 @@ class Percent:
 class Phrase:
     """A template of label_*.toml and the values that fill it: numbers, days, texts as their owner wrote them.
 
-    A tuple is a list of such values, without a word before the last. A phrase in a phrase is written first.
+    A tuple is a list of such values, without a word before the last. A phrase inside a phrase is written
+    first.
     """
 
     template: str
@@ -55,7 +56,7 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Series:
-    """Values in a sentence, the last of them after a word: a, b or c."""
+    """Values in a sentence, with a word before the last: a, b or c."""
 
     word: Literal["and", "or"]
     values: tuple["Value", ...]
@@ -66,7 +67,7 @@ _of = Phrase.of
 
 
 class Words:
-    """A language of the label: its templates, and how it writes numbers and days."""
+    """A language of the label: its templates, and its way to write numbers and days."""
 
     def __init__(self, language: Language) -> None:
         path = Path(__file__).with_name(f"label_{language}.toml")
@@ -100,7 +101,7 @@ class Words:
         return whole + (self._numbers["decimal"] + decimals if point else "")
 
     def marks(self) -> tuple[str, ...]:
-        """Return the beginnings of what somebody has to fill in, up to the first value."""
+        """Return how texts begin that someone has to fill in, up to the first value."""
         return tuple(self.texts[name].partition("{")[0] for name in ("maker", "undecided"))
 
 
@@ -111,7 +112,7 @@ def words_in(language: Language) -> Words:
 
 
 def maker(what: str) -> Phrase:
-    """Return a placeholder that only the maker of the device can fill in; what: a template."""
+    """Return a placeholder that only the maker of the device can fill in; `what` is its template."""
     return _of("maker", what=_of(what))
 
 
@@ -138,7 +139,7 @@ def _answer(experiment: Experiment | Part, unit: str) -> Phrase:
 
 
 def question(name: str, purpose: str | Phrase, experiment: Experiment, unit: str, most: int) -> Phrase:
-    """Return what is asked, what is sent for it and how often; most: reports in a device's life."""
+    """Return what is asked, what is sent for it and how often; `most` is the reports in a device's life."""
     codes = experiment.code_count
     sends = _of("sends_once", codes=codes) if most == 1 else _of("sends", most=most, codes=codes)
     purpose = purpose.rstrip() if isinstance(purpose, str) else purpose
@@ -146,7 +147,7 @@ def question(name: str, purpose: str | Phrase, experiment: Experiment, unit: str
 
 
 def who(owners: tuple[str | Phrase, ...], hosts: Sequence[str]) -> list[Phrase]:
-    """Return who asks, and how the reports travel if that is known."""
+    """Return who asks and, if it is known, how the reports travel."""
     travel = [_of("travel", hosts=tuple(hosts))] if hosts else []
     return [_of("ask", owners=Series("and", owners)), *travel]
 
@@ -162,7 +163,7 @@ class Disclosure:
 _BEFORE = Percent(10)
 
 GUESS = _of("guess", before=_BEFORE)
-"""What the confidence is that reports can raise."""
+"""An explanation of the confidence that reports can raise."""
 
 IDS = _of("ids")
 """How long a device's id is kept."""
@@ -179,7 +180,7 @@ def _raises(template: str, loss: Disclosure, **values: Value) -> Phrase:
 
 
 def planned(name: str, most: int, loss: Disclosure) -> Phrase:
-    """Return what all reports that a question's budget allows reveal together; most: how many."""
+    """Return what all `most` reports that a question's budget allows reveal together."""
     if most == 1:
         return _raises("planned_once", loss, name=name)
     return _raises("planned", loss, name=name, most=most)
@@ -191,17 +192,17 @@ def planned_all(loss: Disclosure) -> Phrase:
 
 
 def of_report(names: Sequence[str], epsilon: float) -> Phrase:
-    """Return what one report to any of these reveals to anyone who sees it; epsilon: nats."""
+    """Return what one report to any of these experiments reveals to anyone who sees it; epsilon in nats."""
     return _raises("report", Disclosure(epsilon), names=tuple(names))
 
 
 def limit(loss: Disclosure) -> Phrase:
-    """Return what all reports of a device's life reveal by its firmware's own limit."""
+    """Return what all reports of a device's life reveal under its firmware's own limit."""
     return _raises("limit" if confidence(loss.epsilon) < 100 else "limit_high", loss)
 
 
 def of_counts(names: Sequence[str], reports: int, loss: Disclosure | None) -> Phrase:
-    """Return what the counts reveal to someone who sees nothing else; None if no ε holds."""
+    """Return what the counts reveal to someone who sees nothing else; the loss is None if no ε holds."""
     if loss is None:
         return _of("counts_none", names=tuple(names))
     if reports == 1:
@@ -216,21 +217,21 @@ def keeping(seconds: int) -> Phrase:
 
 
 ENDLESS = _of("keep_endless", maker=maker("erased_when"))
-"""How long counts of one window are kept that never ends: nothing erases them by itself."""
+"""How long counts are kept of a window that never ends, which nothing erases automatically."""
 
 UNDECIDED = _of("keep_undecided", undecided=_of("undecided", what=_of("how_long")))
-"""How long counts are kept whose experiment does not say it."""
+"""How long counts are kept if their experiment does not say so."""
 
 
 def retention(names: Sequence[str], until: datetime.date | None, now: bool, keep: Phrase) -> Phrase:
-    """Return how long questions are asked and counts are kept; now: whether they are asked today."""
+    """Return how long questions are asked and counts are kept; `now` is whether they are asked today."""
     if now and until:
         return _of("asked_until", names=tuple(names), day=until, keep=keep)
     return _of("asked_endless" if now else "asked_no_more", names=tuple(names), keep=keep)
 
 
 def stop(button: bool | None) -> Phrase:
-    """Return how to stop a device; button: whether its firmware has one, None if that is unknown."""
+    """Return how to stop a device; `button` is whether its firmware has one, or None if that is unknown."""
     if button is None:
         return _of("stop_unknown", maker=maker("how_no"))
     return _of("stop_button", seconds=BUTTON_SECONDS) if button else _of("stop_prompt")
@@ -239,7 +240,7 @@ def stop(button: bool | None) -> Phrase:
 def consent(
     is_given: bool, because: str, network: bool, each: bool, button: bool | None, light: bool | None
 ) -> list[Phrase]:
-    """Return how a device comes to take part; button, light: as in stop()."""
+    """Return how a device comes to take part; `button` and `light` are as in stop()."""
     sentences = (
         [_of("given", because=because.rstrip("."))] if is_given else [_of("silent"), *_yes(button, light)]
     )
@@ -258,12 +259,12 @@ def _yes(button: bool | None, light: bool | None) -> list[Phrase]:
 
 
 def stopping(button: bool | None, light: bool | None) -> list[Phrase]:
-    """Return how to stop a device, and what becomes of its reports; light: as button of stop()."""
+    """Return how to stop a device, and what happens to its reports; `light` is like `button` in stop()."""
     confirmed = [_of("light", flashes=NO_FLASHES)] if button and light else []
     return [stop(button), *confirmed, _of("stopped")]
 
 
 def erasing(owners: tuple[str | Phrase, ...], id_at: str) -> list[Phrase]:
-    """Return how to have a device's id erased; id_at: where the device shows it, empty if unknown."""
+    """Return how to have a device's id erased; `id_at` is where the device shows it, or "" if unknown."""
     where = _of("id_at", where=id_at.rstrip(".")) if id_at else _of("id_blank")
     return [_of("erase", owners=Series("or", owners)), where]

@@ -1,4 +1,4 @@
-"""Counts, shares, errors, chances and lengths of time, as sentences and tables have them."""
+"""Counts, shares, errors, probabilities and durations, as sentences and tables have them."""
 
 import datetime
 import math
@@ -8,14 +8,14 @@ SHARE_STEPS, READING_STEPS = 1, 3
 """The `steps` of decimals() in sentences: most percentages are whole numbers."""
 
 MAX_HALF_WIDTH = 0.3
-"""Half of the widest interval that says something, as a part of all shares or of all readings."""
+"""Half of the widest interval that says something, as a fraction of all shares or of all readings."""
 
 DAY_S = 86_400
 _LENGTHS = (("year", 365 * DAY_S), ("week", 7 * DAY_S), ("day", DAY_S), ("hour", 3600), ("minute", 60))
 
 
 class Numbers(Protocol):
-    """A format for numbers and days; the page has one for each reader's locale."""
+    """A format for numbers and days; the page has one for the locale of each reader."""
 
     def number(self, value: float, digits: int | None = None) -> str:
         """Format a number to `digits` decimal places, or to those that it has."""
@@ -30,7 +30,7 @@ class Numbers(Protocol):
         ...
 
     def days(self, first: datetime.date, last: datetime.date, year: bool) -> str:
-        """Format a day, or a range of days, in few letters; year: whether to include the year."""
+        """Format a day, or a range of days, in few letters; `year` is whether to include the year."""
         ...
 
 
@@ -55,7 +55,7 @@ class _English:
 
 
 ENGLISH: Numbers = _English()
-"""As the command line writes them."""
+"""Numbers as the command line writes them."""
 
 
 def counted(count: int, noun: str = "report", write: Numbers = ENGLISH) -> str:
@@ -113,7 +113,7 @@ def format_estimate(
 def _bound(percent: float, write: Numbers, *, most: float = 0.0) -> str:
     """Return a percentage rounded up: to whole ones from 1 on, to tenths below, and to 0.1 at least.
 
-    most: if above 0, the result is subtracted from it.
+    If `most` is above 0, the result is subtracted from it.
     """
     step = 1.0 if percent >= 1 else 0.1
     bound = max(0.1, round(math.ceil(percent / step - 1e-9) * step, 1))
@@ -149,13 +149,13 @@ def points(error: float, of: str = "points") -> str:
 
 
 def length(seconds: float) -> str:
-    """Return a length of time in the largest unit that fits: "2 years", "10 minutes", "90 seconds"."""
+    """Return a duration in the largest unit that fits: "2 years", "10 minutes", "90 seconds"."""
     n, unit = length_in_units(seconds)
     return f"{seconds:g} seconds" if unit == "second" else counted(int(n), unit)
 
 
 def length_in_units(seconds: float) -> tuple[float, str]:
-    """Return a length of time in the largest unit that fits, and the unit: (2, "year"), (90, "second")."""
+    """Return a duration in the largest unit that fits, and the unit: (2, "year"), (90, "second")."""
     for name, size in _LENGTHS:
         if seconds >= size and seconds % size == 0:
             return seconds // size, name
@@ -163,14 +163,24 @@ def length_in_units(seconds: float) -> tuple[float, str]:
 
 
 def odds(probability: float, up: bool = True) -> float:
-    """Return the n of "1 in n", with three digits; up: the probability is never less than it is."""
+    """Return the n of "1 in n", with three digits.
+
+    Args:
+        probability: The probability.
+        up: Whether the stated probability must not be smaller than the true one.
+    """
     times = 1 / probability
     scale = 10 ** max(0, 2 - math.floor(math.log10(times)))
     return math.floor(times * scale * (1 + 1e-12)) / scale if up else round(times * scale) / scale
 
 
 def chance(probability: float, up: bool = False) -> str:
-    """Return a probability in words: "1 in 4", "76 in 100". up: round up, as "at most" requires."""
+    """Return a probability in words: "1 in 4", "76 in 100".
+
+    Args:
+        probability: The probability.
+        up: Whether to round it up, as "at most" requires.
+    """
     if probability <= 0:
         return "never"
     if probability >= 1:

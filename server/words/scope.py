@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def span(windows: Sequence[str]) -> str:
-    """Windows in few words: up to two by their names, more by the first, the last and their number."""
+    """Return windows in few words: up to two by their names, more by the first, the last and their number."""
     named = sorted(w for w in windows if w != "all")
     if len(named) <= 2:
         return " and ".join(named)

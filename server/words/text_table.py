@@ -8,11 +8,12 @@ from dataclasses import dataclass
 class TextTable:
     """A table of texts.
 
-    title         the line above it, or ""
-    headings      of its columns
-    rows          the cells; a row that begins with "> " is the best one
-    text_columns  the columns of words, aligned to the left; the others are numbers
-    notes         lines below it; a table without rows consists only of these
+    Attributes:
+        title: The line above it, or "".
+        headings: The headings of its columns.
+        rows: The cells; a row that begins with "> " is the best one.
+        text_columns: The columns of words, aligned to the left; the others are numbers.
+        notes: The lines below it; a table without rows consists only of these.
     """
 
     title: str = ""

@@ -74,8 +74,8 @@ class BatchNatsClient(Client):
     """A client of one connection to one server, without reconnecting.
 
     Args:
-        take: called with each message of subscribe_reports()'s subject.
-        on_error: called with each error that the server reports, and with "" when the connection is closed.
+        take: Called with each message of subscribe_reports()'s subject.
+        on_error: Called with each error that the server reports, and with "" when the connection is closed.
     """
 
     def __init__(self, take: MessageCallback, on_error: Callable[[str], object]) -> None:
@@ -92,7 +92,7 @@ class BatchNatsClient(Client):
         """Connect and log in.
 
         Raises:
-            OSError: the connection fails, also if TLS is refused.
+            OSError: If the connection fails, also if TLS is refused.
             Error: nats-py's error.
         """
 
@@ -146,8 +146,8 @@ class BatchNatsClient(Client):
         """Answer messages, by their replies, in one write.
 
         Args:
-            replies: the messages' reply subjects.
-            word: b"-NAK" to have them sent again.
+            replies: The messages' reply subjects.
+            word: B"-NAK" to have them sent again.
         """
         tail = b" %d\r\n%s\r\n" % (len(word), word)
         await self._send_command(b"".join([b"PUB " + reply + tail for reply in replies]))
@@ -159,7 +159,7 @@ class BatchNatsClient(Client):
         self._current_server = server
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        # Check before CONNECT, which has the password: nats-py would go on without TLS.
+        # Check before CONNECT, which contains the password, because nats-py would go on without TLS.
         if initial_connection:
             uses_tls, requires_tls = "tls" in self.options, bool(info.get("tls_required"))
             if uses_tls and not requires_tls:

@@ -32,7 +32,7 @@ from .pull import Pull
 _NEXT = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}"
 _STEP_S = 0.01  # between two checks of MQTT, until it is set up
 _CLOSE_S = 2.0
-_MOST_SUBJECT = 128  # longer ones are ignored: no valid topic has so many bytes
+_MOST_SUBJECT = 128  # longer ones are ignored, since no valid topic has so many bytes
 _NO_MAJORITY = "JetStream does not answer; is a majority of the servers up?"
 
 
@@ -40,15 +40,15 @@ class NatsConnection:
     """A connection from its logins to the loss of either half; a ReportConnection.
 
     Args:
-        mqtt: the half for retained messages, made anew for each connection.
-        consumer: the source of reports.
-        most: messages held or requested at a time.
-        pace: decides when a batch of its messages is due.
+        mqtt: The half for retained messages, made anew for each connection.
+        consumer: The source of reports.
+        most: Messages held or requested at a time.
+        pace: Decides when a batch of its messages is due.
 
     Attributes:
-        existing_consumer: the consumer as it was at the start of the connection; None if it was made then.
-        refusal: why no other try would do better; "" if one may.
-        error: any other error.
+        existing_consumer: The consumer as it was at the start of the connection; None if it was made then.
+        refusal: Why no other try would do better; "" if one may.
+        error: Any other error.
     """
 
     def __init__(self, mqtt: BrokerConnection, consumer: Consumer, most: int, pace: Pace) -> None:
@@ -62,7 +62,7 @@ class NatsConnection:
         self.mqtt = mqtt
         self._consumer = consumer
         self._pull = Pull(most)
-        self._replies: list[bytes] = []  # of messages
+        self._replies: list[bytes] = []  # reply subjects of the messages
         self._wake_at = 1
         self._runner = asyncio.Runner()
         self._woken = asyncio.Event()
@@ -72,17 +72,17 @@ class NatsConnection:
 
     @property
     def experiments(self) -> dict[str, bytes]:
-        """Return retained messages and those that someone else published, by topic."""
+        """Retained messages and those that someone else published, by topic."""
         return self.mqtt.experiments
 
     @property
     def most_bytes(self) -> int | None:
-        """Return the largest packet that the servers accept, in bytes; None if they do not say."""
+        """The largest packet that the servers accept, in bytes, or None if they do not say."""
         return self.mqtt.most_bytes
 
     @property
     def refusals(self) -> dict[int, str]:
-        """Return why publications were refused, by packet id."""
+        """Why publications were refused, by packet id."""
         return self.mqtt.refusals
 
     def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
@@ -91,14 +91,14 @@ class NatsConnection:
 
     @property
     def accepted(self) -> bool:
-        """Return whether both logins were accepted."""
+        """Whether both logins were accepted."""
         return self.mqtt.accepted
 
     def join(self, host: str, port: int, session: Session) -> tuple[int, int]:
         """Log in to a server's NATS, and return its version.
 
         Raises:
-            OSError: the connection fails.
+            OSError: If the connection fails.
             Error: nats-py's error.
         """
         self._run(self._client.join(host, port, session.login, session.tls))
@@ -110,8 +110,8 @@ class NatsConnection:
         """Send MQTT's CONNECT.
 
         Raises:
-            OSError: nobody listens.
-            ValueError: the host name is invalid.
+            OSError: If nobody listens.
+            ValueError: If the host name is invalid.
         """
         self.mqtt.connect(host, port)
 
@@ -154,7 +154,11 @@ class NatsConnection:
         return (info.num_pending or 0) + (info.num_ack_pending or 0)
 
     def delete_consumer(self) -> None:
-        """Delete the consumer for all that pull from it; raises nats-py's Error."""
+        """Delete the consumer for all that pull from it.
+
+        Raises:
+            Error: nats-py's error.
+        """
         self._run(self._consumer.delete(self._client))
 
     def close(self) -> None:
@@ -205,14 +209,13 @@ class NatsConnection:
         if subject.startswith(self._pull.inbox):
             self.error = self.error or self._pull.note_answer(subject, headers, now)
         else:
-            # Keep one byte too many: it is as malformed as a megabyte, in less memory.
+            # One byte too many is as malformed as a megabyte, and takes less memory.
             message = topic_of(subject[:_MOST_SUBJECT]), payload[: MAX_PAYLOAD_BYTES + 1]
             self._pull.note_arrival((reply, message), now)
         if self.error or len(self._pull.ahead) >= self._wake_at:
             self._woken.set()
 
     def _on_error(self, text: str) -> None:
-        """Record an error that the client reports."""
         if "permissions violation" in text.lower():
             self.refusal = self.refusal or text.removeprefix("nats: ")
         elif not self.error:
@@ -220,7 +223,7 @@ class NatsConnection:
         self._woken.set()
 
     async def _set_up(self, filters: Sequence[str]) -> None:
-        """Do what must come before reports: devices are told nothing before the consumer exists."""
+        """Do what must come before reports: the consumer must exist before devices are told anything."""
         mqtt = self.mqtt
         await _until(lambda: mqtt.answer is not None)
         assert mqtt.answer is not None

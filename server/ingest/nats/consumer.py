@@ -16,7 +16,7 @@ from ...wire.subjects import STREAM
 # it counts duplicates. `nats consumer edit` may change it, and how many messages may be on their way.
 ACK_WAIT_S = 60.0
 _MOST_ON_THEIR_WAY = 500_000
-_MOST_WAITING = 2_048  # requests, two of each aggregator
+_MOST_WAITING = 2_048  # requests, of which each aggregator has two
 _ANSWER_S = 5.0
 _ELECTION_S, _ELECTION_TRIALS = 0.5, 20
 _NO_CONSUMER = 10014
@@ -31,8 +31,8 @@ class Consumer:
     """A consumer, shared by all aggregators with one client id.
 
     Attributes:
-        name: the client id.
-        subjects: the subjects of its reports.
+        name: The client id.
+        subjects: The subjects of its reports.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Consumer:
         """Return the consumer that the servers have under this name, or None.
 
         Raises:
-            ConsumerRefused: it is another program's.
+            ConsumerRefused: If it is another program's.
             Error: nats-py's error.
         """
         try:
@@ -58,7 +58,7 @@ class Consumer:
         """Create it and return once a server leads it; creating the same one twice at once is safe.
 
         Raises:
-            ConsumerRefused: the servers refuse to create it.
+            ConsumerRefused: If the servers refuse to create it.
             Error: nats-py's error.
         """
         single = len(self.subjects) == 1
@@ -91,7 +91,11 @@ class Consumer:
             await asyncio.sleep(_ELECTION_S / 5)
 
     async def delete(self, client: Client) -> None:
-        """Delete it for all that pull from it; raises nats-py's Error."""
+        """Delete it for all that pull from it.
+
+        Raises:
+            Error: nats-py's error.
+        """
         await client.jsm(timeout=_ANSWER_S).delete_consumer(STREAM, self.name)
 
     def _check(self, info: ConsumerInfo) -> None:

@@ -20,8 +20,8 @@ class Pull:
     """Requests for messages, of which at most `most` may be held or on their way; times in monotonic seconds.
 
     Attributes:
-        inbox: prefix of the subjects on which answers to requests come.
-        ahead: messages that wait for their turn.
+        inbox: Prefix of the subjects on which answers to requests come.
+        ahead: Messages that wait for their turn.
     """
 
     def __init__(self, most: int, inbox: str = "") -> None:

@@ -30,10 +30,10 @@ class NatsSource:
     """Connections to NATS servers, each to one that answers; a Source.
 
     Args:
-        address: the servers.
-        session: its client_id names the consumer; only the login of its address is used.
-        status: receives lines for the log.
-        pace: makes a Pace for each connection.
+        address: The servers.
+        session: Its client_id names the consumer; only the login of its address is used.
+        status: Receives lines for the log.
+        pace: Makes a Pace for each connection.
     """
 
     most_wait_s = 5.0  # a cluster answers within seconds once it has a majority again
@@ -43,7 +43,7 @@ class NatsSource:
     ) -> None:
         self.name, self.broker = session.client_id, str(address)
         self._servers = list(address.servers)
-        secrets.SystemRandom().shuffle(self._servers)  # so that aggregators divide among the servers
+        secrets.SystemRandom().shuffle(self._servers)  # so that aggregators spread over the servers
         self._session = session
         self._status = status
         self._pace = pace
@@ -58,12 +58,12 @@ class NatsSource:
         """Return a connection to the first server that accepts the login, or None.
 
         Raises:
-            BrokerRefused: a server refuses the login, or is too old.
+            BrokerRefused: If a server refuses the login, or is too old.
         """
         failure = logging.WARNING, "", Loss.OTHER
         for _ in self._servers:
             server = self._servers[0]
-            self._servers.append(self._servers.pop(0))  # the next attempt starts with another one
+            self._servers.append(self._servers.pop(0))  # start the next attempt with another server
             pace = self._pace()
             mqtt = BrokerConnection(
                 "3.1.1", self._mqtt_id, self._session.login, 0, Pace(), self._session.tls, keep_session=False
@@ -96,7 +96,7 @@ class NatsSource:
             return logging.ERROR, f"no TLS with {self.broker}: {why}", Loss.NO_TLS
         if isinstance(error, TimeoutError):
             reason = "it does not answer; is that NATS' port?"
-        elif isinstance(error, ConnectionRefusedError):  # asyncio's text repeats the address
+        elif isinstance(error, ConnectionRefusedError):  # because asyncio's text repeats the address
             reason = "connection refused"
         else:
             reason = getattr(error, "strerror", None) or str(error).removeprefix("nats: ")
@@ -107,7 +107,7 @@ class NatsSource:
         """Log the state of the set-up, and return whether reports come from now on.
 
         Raises:
-            BrokerRefused: the servers refuse, and another try would not help.
+            BrokerRefused: If the servers refuse, and another try would not help.
         """
         if connection.refusal:
             raise BrokerRefused(f"{self.broker} refuse: {connection.refusal}")

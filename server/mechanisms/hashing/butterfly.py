@@ -16,20 +16,28 @@ import numpy.typing as npt
 from ....device.ldp_client import Level
 from ...arrays import Array, Counts, Floats
 
-# Above this g, gathering whole rows per digit value beats g * g slices; measured, not critical.
+# Above this g, gathering whole rows per digit value is faster than g * g slices; measured, not critical.
 _SLICED_G = 7
 _GATHERED = 1 << 18  # numbers gathered at once
 
 
 def class_count(level: Level) -> int:
-    """Return the number of classes of codes: of codes that support the same nodes."""
+    """Return the number of classes of codes, those that support the same nodes."""
     return level.code_count // (level.g - 1) if level.t else level.code_count
 
 
 def collapse(level: Level, histogram: npt.ArrayLike) -> Counts:
-    """Sum a level's histogram, shape (code_count,), over its classes: shape (class_count,), integers.
+    """Sum a level's histogram over its classes.
 
-    Raises ValueError for another shape.
+    Args:
+        level: The level.
+        histogram: Integers of shape (code_count,).
+
+    Returns:
+        Integers of shape (class_count,).
+
+    Raises:
+        ValueError: If the histogram has another shape.
     """
     counts = np.ascontiguousarray(histogram, dtype=np.int64)
     if counts.shape != (level.code_count,):
@@ -49,7 +57,7 @@ def collapse(level: Level, histogram: npt.ArrayLike) -> Counts:
 
 
 def expand(level: Level, values: Array) -> Array:
-    """Give every code its class's value: shape (class_count, ...) to (code_count, ...)."""
+    """Give every code the value of its class: shape (class_count, ...) to (code_count, ...)."""
     if not level.t:
         return values.copy()
     g = level.g
@@ -67,13 +75,13 @@ def expand(level: Level, values: Array) -> Array:
 def class_supports(level: Level, classes: Array) -> Array:
     """Return the supports C[v] of the nodes, shape (domain,), from counts per class, shape (class_count,).
 
-    Exact for integers; the sum of the counts must stay below 2**63.
+    The result is exact for integers; the sum of the counts must stay below 2**63.
     """
     return values_supported(level.g, level.t, classes)[: level.domain] if level.t else classes.copy()
 
 
 def values_supported(g: int, t: int, classes: Array) -> Array:
-    """Return class_supports of all g**t values that t digits can tell apart."""
+    """Return class_supports() of all g**t values that t digits can distinguish."""
     total = np.zeros(1, dtype=classes.dtype)
     for j, start in enumerate(_starts(g, t)):
         block = classes[start : start + g ** (j + 1)]
@@ -84,15 +92,16 @@ def values_supported(g: int, t: int, classes: Array) -> Array:
 
 
 def least_supports(level: Level, masses: Floats) -> Floats:
-    """Return the least number among the classes that support each node, shape (class_count,) to (domain,).
+    """Return the smallest number of the classes that support each node, shape (class_count,) to (domain,).
 
-    class_supports with the minimum instead of the sum: the butterfly only needs the order not to matter.
+    This is class_supports() with the minimum in place of the sum: the butterfly works with any commutative
+    operation.
     """
     return least_supported(level.g, level.t, masses)[: level.domain] if level.t else masses
 
 
 def least_supported(g: int, t: int, masses: Floats) -> Floats:
-    """Return least_supports of all g**t values that t digits can tell apart."""
+    """Return least_supports() of all g**t values that t digits can distinguish."""
     least = np.array([np.inf])
     for j, start in enumerate(_starts(g, t)):
         block = masses[start : start + g ** (j + 1)]
@@ -103,10 +112,17 @@ def least_supported(g: int, t: int, masses: Floats) -> Floats:
 
 
 def class_weights(level: Level, weights: npt.ArrayLike) -> Floats:
-    """Sum weights over the nodes that each class supports; the transpose of class_supports.
+    """Sum weights over the nodes that each class supports; the transpose of class_supports().
 
-    weights: shape (domain,) or, several at once, (domain, batch); returns (class_count,) or
-    (class_count, batch), floats. Raises ValueError for another shape.
+    Args:
+        level: The level.
+        weights: The weights, shape (domain,) or, several at once, (domain, batch).
+
+    Returns:
+        Floats of shape (class_count,) or (class_count, batch).
+
+    Raises:
+        ValueError: If the weights have another shape.
     """
     r = np.asarray(weights, dtype=np.float64)
     if r.ndim not in (1, 2) or len(r) != level.domain:
@@ -115,7 +131,7 @@ def class_weights(level: Level, weights: npt.ArrayLike) -> Floats:
 
 
 def classes_supporting(g: int, t: int, values: Floats) -> Floats:
-    """Return class_weights of n <= g**t values, shape (n,) or (n, batch)."""
+    """Return class_weights() of n <= g**t values, shape (n,) or (n, batch)."""
     batch = values.shape[1] if values.ndim == 2 else 1
     block = np.zeros((g**t, batch))
     block[: len(values)] = values.reshape(len(values), batch)
@@ -131,9 +147,14 @@ def classes_supporting(g: int, t: int, values: Floats) -> Floats:
 
 
 def supports(level: Level, histogram: npt.ArrayLike) -> Counts:
-    """Return the number of reports that support each node: shape (code_count,) to (domain,), exact integers.
+    """Return the number of reports that support each node, exact integers of shape (domain,).
 
-    Raises ValueError for another shape.
+    Args:
+        level: The level.
+        histogram: Integers of shape (code_count,).
+
+    Raises:
+        ValueError: If the histogram has another shape.
     """
     return class_supports(level, collapse(level, histogram)).astype(np.int64, copy=False)
 
@@ -141,8 +162,8 @@ def supports(level: Level, histogram: npt.ArrayLike) -> Counts:
 def class_cells(level: Level, first: int, last: int) -> npt.NDArray[np.int32]:
     """Return cells of all nodes under the class seeds first..last-1, shape (last - first, domain).
 
-    Class seeds are numbered in the order of blocks; there are class_count / g of them. Row s and class_index
-    determine which class of seed s supports which node. Hashed levels only.
+    Class seeds are numbered in the order of blocks; there are class_count / g of them. Row s and
+    class_index() determine which class of seed s supports which node. The level must be hashed.
     """
     g, t = level.g, level.t
     number = np.arange(first, last, dtype=np.int64)
@@ -155,12 +176,12 @@ def class_cells(level: Level, first: int, last: int) -> npt.NDArray[np.int32]:
         position[here] = j
     digits = seeds[:, None] // g ** np.arange(t) % g
     nodes = np.arange(level.domain)[:, None] // g ** np.arange(t) % g
-    # Sums stay below t g**2 < 2**24: exact in float64, where the product is fast.
+    # Sums stay below t g**2 < 2**24, so they are exact in float64, where the product is fast.
     return (digits.astype(np.float64) @ nodes.T.astype(np.float64)).astype(np.int32) % g
 
 
 def class_index(level: Level, first: int, last: int) -> npt.NDArray[np.int64]:
-    """Return class numbers of the class seeds first..last-1, shape (last - first, g): one for each cell."""
+    """Return class numbers of the class seeds first..last-1, shape (last - first, g), one for each cell."""
     g = level.g
     number = np.arange(first, last, dtype=np.int64)
     index = np.empty((len(number), g), dtype=np.int64)
@@ -176,7 +197,7 @@ def _starts(g: int, t: int) -> list[int]:
 
 
 def _blocks_of_two(level: Level, counts: Counts) -> Counts:
-    """Return counts by class for g = 2, where each code is its own class; only the layout changes."""
+    """Return counts by class for g = 2, where each code is a class by itself and only the layout changes."""
     pairs = counts.reshape(-1, 2)
     return np.concatenate([pairs[2**j - 1 : 2 ** (j + 1) - 1].T.reshape(-1) for j in range(level.t)])
 
@@ -191,13 +212,13 @@ def _scaled(g: int, j: int, k: int) -> npt.NDArray[np.int64]:
 
 
 def _butterfly(block: Array, g: int, high: int, low: int, sign: int) -> Array:
-    """out[y, :, v, :] = sum over a of block[(y + sign a v) mod g, :, a, :], shape (g, high, g, low)."""
+    """Return [y, :, v, :] = sum over a of block[(y + sign a v) mod g, :, a, :], shape (g, high, g, low)."""
     s = block.reshape(g, high, g, low)
     out = np.empty_like(s)
     if g <= _SLICED_G:
         for v in range(g):
             sums = out[:, :, v]
-            added = s[:, :, 0]  # for a = 0, without a shift; then the sums so far
+            added = s[:, :, 0]  # for a = 0, without a shift; later the sums so far
             for a in range(1, g):
                 shift = sign * a * v % g
                 np.add(added[: g - shift], s[shift:, :, a], out=sums[: g - shift])
@@ -216,7 +237,7 @@ def _butterfly(block: Array, g: int, high: int, low: int, sign: int) -> Array:
 
 
 def _least_butterfly(block: Floats, g: int, high: int, low: int) -> Floats:
-    """out[y, :, v, :] = min over a of block[(y + a v) mod g, :, a, :], shape (g, high, g, low)."""
+    """Return [y, :, v, :] = min over a of block[(y + a v) mod g, :, a, :], shape (g, high, g, low)."""
     s = block.reshape(g, high, g, low)
     out = np.empty_like(s)
     cells, digits = np.arange(g)[:, None], np.arange(g)

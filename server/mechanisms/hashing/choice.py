@@ -1,7 +1,7 @@
-"""Choose the cells of least variance for questions about single values: randomized response or a hash.
+"""Choose the cells with the least variance for questions about single values: randomized response or a hash.
 
-Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security
-2017, with the collision probability of the linear hash, which is exact.
+Source: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX
+Security 2017, with the collision probability of the linear hash, which is exact.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ MAX_CODES = 1 << 24
 
 @cache
 def truth(epsilon: int, g: int) -> float | None:
-    """Return p for g cells, or None if the truth is no likelier than a lie."""
+    """Return p for g cells, or None if the truth is not likelier than a lie."""
     threshold = truth_threshold(epsilon, g)
     return threshold / ONE if threshold * g > ONE else None
 
@@ -56,10 +56,15 @@ _EVEN: Cost = attrgetter("even")
 def best_hash(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Cost = _RARE) -> Channel | None:
     """Return the channel of local hashing over range(domain) with the prime g of least cost, or None.
 
-    epsilon in micro-nats. Only primes g below the domain are considered, with at most max_codes codes and
-    threshold * g > ONE. cost is by default the variance of a value that no device has.
+    Only primes g below the domain with threshold * g > ONE are considered.
+
+    Args:
+        domain: The number of values.
+        epsilon: ε of a report, in micro-nats.
+        max_codes: The largest number of codes.
+        cost: The function to minimise; by default the variance of a value that no device has.
     """
-    # Local hashing has t >= 2 digits, so at least g**3 - g codes.
+    # Local hashing has t >= 2 digits, and so at least g**3 - g codes.
     limit = min(domain, round(max_codes ** (1 / 3)) + 2)
     channels = (flat_channel(domain, g, epsilon, max_codes) for g in primes(limit))
     return min((c for c in channels if c is not None), key=cost, default=None)
@@ -67,9 +72,16 @@ def best_hash(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Cost 
 
 @cache
 def best_channel(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Cost = _RARE) -> Channel:
-    """Return the channel of least cost over range(domain): g == domain direct, below it local hashing.
+    """Return the channel of least cost over range(domain): direct if g == domain, otherwise local hashing.
 
-    epsilon in micro-nats; cost as in best_hash. Raises ValueError if nothing fits in max_codes codes.
+    Args:
+        domain: The number of values.
+        epsilon: ε of a report, in micro-nats.
+        max_codes: The largest number of codes.
+        cost: As in best_hash().
+
+    Raises:
+        ValueError: If nothing fits in max_codes codes.
     """
     direct = flat_channel(domain, domain, epsilon, max_codes)
     hashed = best_hash(domain, epsilon, max_codes, cost)
@@ -82,7 +94,12 @@ def best_channel(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Co
 def channels_together(domains: Iterable[int], epsilon: int) -> tuple[Channel, ...]:
     """Return the best channel over each domain for an even population, with at most 2**24 codes together.
 
-    epsilon in micro-nats. Raises ValueError if no choice fits.
+    Args:
+        domains: The numbers of values.
+        epsilon: ε of a report, in micro-nats.
+
+    Raises:
+        ValueError: If no choice fits.
     """
     sizes, most = tuple(domains), MAX_CODES
     while True:

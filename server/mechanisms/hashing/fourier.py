@@ -14,15 +14,21 @@ import numpy.typing as npt
 
 from ...arrays import Floats
 
-_FEW = 8  # rows of values, one for each top digit, up to which a product with a matrix is faster
+_FEW = 8  # rows of values, one for each top digit, up to which a matrix product is faster
 _MANY = 1 << 14  # values from which SciPy's transforms save more time than they take to load
 _MAX_CACHED = 1 << 18  # values up to which the order of seeds, 8 bytes for each, is cached
 
 
 def class_supports(g: int, t: int, *numbers: Floats, count: int | None = None) -> list[Floats]:
-    """Return sums of numbers over the classes that support each value: (class_count,) to (g**t,) for each.
+    """Return sums of numbers over the classes that support each value, for each of `numbers`.
 
-    Two at a time cost as much as one. count: the number of values to return, all by default.
+    Two at a time cost as much as one.
+
+    Args:
+        g: The number of cells.
+        t: The number of digits.
+        numbers: Numbers of the classes, each of shape (class_count,).
+        count: The number of values to return; by default all g**t.
     """
     if not numbers:
         return []
@@ -46,9 +52,15 @@ def class_supports(g: int, t: int, *numbers: Floats, count: int | None = None) -
 
 
 def class_weights(g: int, t: int, values: Floats) -> Floats:
-    """Sum numbers over the values that each class supports, n <= g**t values; the transpose.
+    """Sum numbers over the values that each class supports; the transpose.
 
-    Shape (n,) or, several at once, (n, batch) to (class_count,) or (class_count, batch).
+    Args:
+        g: The number of cells.
+        t: The number of digits.
+        values: Numbers of n <= g**t values, shape (n,) or, several at once, (n, batch).
+
+    Returns:
+        The sums, shape (class_count,) or (class_count, batch).
     """
     fft, rest = _fft(g**t), values.shape[1:]
     rows = -(-len(values) // g ** (t - 1))
@@ -82,7 +94,7 @@ def _fft(values: int) -> Any:
 
 @lru_cache(maxsize=8)
 def _phases(g: int, sign: int) -> npt.NDArray[np.complex128]:
-    """Return ω to the power of sign times the product of two digits, ω = exp(2πi/g)."""
+    """Return ω to the power of `sign` times the product of two digits, ω = exp(2πi/g)."""
     return np.exp(2j * np.pi * sign / g * (np.outer(np.arange(g), np.arange(g)) % g))
 
 

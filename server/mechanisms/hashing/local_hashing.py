@@ -1,11 +1,21 @@
 """olh: the value's cell under a linear hash whose seed is drawn anew for each report, by randomized response.
 
-Privacy: of the randomized response over g cells; the seed is drawn without looking at the reading. Utility:
-two values share a cell with one known probability, exactly, so that estimates are unbiased; for g near
-e^ε + 1 the variance is that of large domains' optimum. Cost: g (g**t - 1) codes; decoding is a butterfly.
-Auto: shares of single values that are many for their ε.
-Citation: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX
-Security 2017, section 4.4; docs/mathematics.md for the linear hash.
+Privacy:
+    That of the randomized response over g cells; the seed is drawn without looking at the reading.
+
+Utility:
+    Two values share a cell with one known probability, exactly, so estimates are unbiased; for g near e^ε + 1
+    the variance is that of large domains' optimum.
+
+Cost:
+    g (g**t - 1) codes; decoding is a butterfly.
+
+Auto:
+    Shares of single values that are many for their ε.
+
+Citation:
+    Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX
+    Security 2017, section 4.4; docs/mathematics.md for the linear hash.
 """
 
 from abc import ABC, abstractmethod
@@ -47,8 +57,8 @@ class LocalHashing(SupportMechanism):
         return frequency_variance(self.codes[0].channel, share)
 
     def tree(self, reports: Sequence[float]) -> Tree | None:
-        # The values are the children of a root that is known to be 1. In a domain of g**t values all codes
-        # support the same number of values, so estimates sum to 1 by themselves.
+        # The values are children of a root that is known to be 1. In a domain of g**t values all codes
+        # support the same number of values, so estimates sum to 1 without least squares.
         level = self.experiment.levels[0]
         return None if level.g**level.t == level.domain else one_family(self.domain)
 
@@ -71,7 +81,7 @@ class LocalHashing(SupportMechanism):
 
 @lru_cache(maxsize=16)
 def one_family(domain: int) -> Tree:
-    """Return the tree of one level: values whose sum is known."""
+    """Return the tree with one level, of values whose sum is known."""
     return tree(domain, domain, [1.0])
 
 
@@ -106,7 +116,6 @@ class FlatDecoded(SupportDecoded, ABC):
         return frequency_variance(self.codes[0].channel, 0.0) / self.reports[0]
 
     def _spread(self, cumulants: tuple[Floats, Floats]) -> Spread:
-        """Return the spread for the second and third cumulants of one report's supports."""
         data = self._leaf.data
         second, third = cumulants
         return Spread.of(second * data.factor, third * data.code.scale**3 / data.reports**2)

@@ -1,7 +1,7 @@
 """Moments of the frequencies and of the distribution function of flat local hashing, exact at any size.
 
-The weight of a report in a value is 1 or 0, whether it supports the value, minus W / D, the part of all D
-values that it supports. Both W and the number of a prefix's values that it supports depend on the seed's
+The weight of a report in a value is 1 or 0, whether it supports the value, minus W / D, where W is how many
+of all D values it supports. Both W and the number of a prefix's values that it supports depend on the seed's
 lowest nonzero digit. Let that be digit i: the hash is then the same for g**i neighbouring values, a *block*,
 and differs for the g blocks of a *group*. A report supports one block of each group. In the last group of a
 prefix, which consists of some whole blocks and a part of the next, a report supports a whole block, that part
@@ -20,22 +20,23 @@ from ....device.ldp_client import Level
 from ...arrays import Floats
 from . import butterfly, fourier
 
-_POINTS = np.arange(4) / 3  # parts of a block at which third moments, cubic inside it, are evaluated
+_POINTS = np.arange(4) / 3  # fractions of a block at which third moments, cubic inside it, are evaluated
 
 
 @dataclass(frozen=True)
 class _Seeds:
-    """Means over all reports, counting only those whose seeds are of some kind.
+    """Means over all reports in which only reports with some kind of seed count.
 
-    supported  of 1, excess and excess² times whether a block is supported, shape (3, blocks)
-    totals     of excess**k, k = 0..3
+    Attributes:
+        supported: Means of 1, excess and excess² times whether a block is supported, shape (3, blocks).
+        totals: Means of excess**k, k = 0..3.
     """
 
     supported: Floats
     totals: Floats
 
     def without(self, rarer: _Seeds, g: int) -> _Seeds:
-        """Return the means without those of some of the seeds, whose blocks are g times as wide."""
+        """Return the means without those of the rarer seeds, whose blocks are g times as wide."""
         repeated = np.repeat(rarer.supported, g, axis=1)[:, : self.supported.shape[1]]
         return _Seeds(self.supported - repeated, self.totals - rarer.totals)
 
@@ -44,9 +45,12 @@ class _Seeds:
 class ValueRun:
     """The values that the classes of a hash of t digits support, one run of a domain.
 
-    before  values of the domain before the run
-    count   values in the run, 1 to g**t
-    domain  values of the domain
+    Attributes:
+        g: The number of cells.
+        t: The number of digits.
+        before: The number of values of the domain before the run.
+        count: The number of values in the run, 1 to g**t.
+        domain: The number of values of the domain.
     """
 
     g: int
@@ -59,7 +63,9 @@ class ValueRun:
 class Moments:
     """Cumulants of one report's weight in values and in prefixes.
 
-    shares: of the classes of codes, shape (classes,). supports: of reports for each value, shape (domain,).
+    Args:
+        shares: The shares of the classes of codes, shape (classes,).
+        supports: The share of reports that support each value, shape (domain,).
     """
 
     def __init__(self, level: Level, shares: Floats, supports: Floats):
@@ -98,8 +104,11 @@ def by_excess(shares: Floats, excess: Floats | None) -> Floats:
 def of_values(supports: Floats, once: Floats, twice: Floats, totals: Floats) -> tuple[Floats, Floats]:
     """Return the second and third cumulants of the weight in each value of the domain.
 
-    supports, once, twice: means of 1, excess and excess² times whether it is supported, shape (domain,);
-    totals: of excess**k, k = 0..3.
+    Args:
+        supports: How often each value is supported, shape (domain,).
+        once: Means of the excess if it is supported, 0 otherwise, shape (domain,).
+        twice: The same for excess².
+        totals: Means of excess**k, k = 0..3.
     """
     domain = len(supports)
     mean, square, cube = totals[1:] / (domain, domain**2, domain**3)
@@ -112,7 +121,7 @@ def of_values(supports: Floats, once: Floats, twice: Floats, totals: Floats) -> 
 
 
 def cumulants(moments: Floats) -> Floats:
-    """Return the second and third cumulants, shape (2, n), of first three moments, shape (3, n)."""
+    """Return the second and third cumulants, shape (2, n), from the first three moments, shape (3, n)."""
     first, second, third = moments
     return np.stack([second - first**2, third - 3 * first * second + 2 * first**3])
 
@@ -121,14 +130,19 @@ def before_values(values: ValueRun, weighted: Floats, whole: _Seeds | None = Non
     """Return the first three moments of one report's weight before each value of a run, shape (3, count).
 
     The weight is the number of the run's values that it supports, minus one in g, and minus the part of the
-    excess for all values of the domain so far. weighted: from by_excess().
+    excess for all values of the domain so far.
+
+    Args:
+        values: The run.
+        weighted: The result of by_excess().
+        whole: The means for the run, if they are known already.
     """
     g, t = values.g, values.t
     nested = [whole or _seeds(values, weighted)]  # the seeds whose lowest 0, 1, ... digits are 0
     for i in range(1, t):
         weighted = _lowest_digit_zero(g, weighted)
         nested.append(_seeds(replace(values, t=t - i, count=-(-values.count // g**i)), weighted))
-    # From wide blocks to single values: the moments of the rarer seeds are cubic inside each block.
+    # Go from wide blocks to single values: the moments of the rarer seeds are cubic inside each block.
     moments = _at_points(nested[-1], values, g ** (t - 1))
     for i in range(t - 2, -1, -1):
         finer = _at_points(nested[i].without(nested[i + 1], g), values, g**i)
@@ -138,7 +152,13 @@ def before_values(values: ValueRun, weighted: Floats, whole: _Seeds | None = Non
 
 
 def _seeds(values: ValueRun, weighted: Floats, supports: Floats | None = None) -> _Seeds:
-    """Return the means for a run of blocks; weighted: from by_excess(); supports: of the blocks, if any."""
+    """Return the means for a run of blocks.
+
+    Args:
+        values: The run.
+        weighted: The result of by_excess().
+        supports: The supports of the blocks, if they are known already.
+    """
     has_supports = supports is not None
     sums = _class_supports(values, *weighted[has_supports:3])
     if supports is not None:
@@ -153,7 +173,7 @@ def _seeds(values: ValueRun, weighted: Floats, supports: Floats | None = None) -
 def _at_points(seeds: _Seeds, values: ValueRun, size: int) -> Floats:
     """Return the first three moments of the weights of prefixes with these seeds, (3, blocks, points).
 
-    The prefixes end at the points of each block of `size` values; for a single value, before it.
+    The prefixes end at the points of each block of `size` values, or before a single value.
     """
     g = values.g
     partly = _POINTS if size > 1 else _POINTS[:1]
@@ -163,7 +183,6 @@ def _at_points(seeds: _Seeds, values: ValueRun, size: int) -> Floats:
     before, last = _before(seeds.supported, g)[:, :, None], seeds.supported[:, :, None]
 
     def inside(power: int, k: int) -> Floats:
-        """Return the moment of the values supported in the last group, times excess**k."""
         return (before[k] + last[k] * partly**power) * size**power
 
     n0, n1, n2, n3 = seeds.totals
@@ -184,20 +203,20 @@ def _at_points(seeds: _Seeds, values: ValueRun, size: int) -> Floats:
 
 @lru_cache(maxsize=16)
 def _inside_blocks(g: int, points: int) -> Floats:
-    """Return the map of cubics at a block's points to their values at those of its g parts."""
+    """Return the map from a cubic's values at a block's points to those at the points of its g parts."""
     at = (np.arange(g)[:, None] + _POINTS[:points]) / g
     between = np.linalg.solve(np.vander(_POINTS).T, np.vander(at.reshape(-1), len(_POINTS)).T)
     return between.astype(np.float64)
 
 
 def _before(values: Floats, g: int) -> Floats:
-    """Return sums over the blocks before each in its group, shape (3, blocks)."""
+    """Return sums over the preceding blocks of each group, shape (3, blocks)."""
     total = np.cumsum(values, axis=1) - values
     return total - np.repeat(total[:, ::g], g, axis=1)[:, : values.shape[1]]
 
 
 def _class_supports(values: ValueRun, *numbers: Floats) -> list[Floats]:
-    if values.g == 2:  # a Fourier transform would not be faster than this butterfly
+    if values.g == 2:  # a Fourier transform is not faster than this butterfly
         return [butterfly.values_supported(2, values.t, one) for one in numbers]
     return fourier.class_supports(values.g, values.t, *numbers, count=values.count)
 
@@ -215,11 +234,11 @@ def _lowest_digit_zero(g: int, classes: Floats) -> Floats:
 
 @lru_cache(maxsize=4)
 def excess_supported(g: int, t: int, domain: int) -> Floats | None:
-    """Return by how many values each class exceeds domain / g, shape (classes,); None if none does."""
+    """Return by how many values each class exceeds domain / g, shape (classes,), or None if none does."""
     if g**t == domain:
         return None
     digits = [domain // g**i % g for i in range(t)]
-    # By the seed's lowest nonzero digit, and by the supported block of the domain's last group.
+    # It depends on the seed's lowest nonzero digit and on the supported block of the domain's last group.
     table = np.zeros((t, g))
     for i, digit in enumerate(digits):
         table[i, :digit] = g**i
@@ -229,7 +248,7 @@ def excess_supported(g: int, t: int, domain: int) -> Floats | None:
     cells = np.arange(g)[:, None]
     hashed, lowest, scale = (
         np.zeros(1, dtype=np.int64) for _ in range(3)
-    )  # of the seed below its first digit
+    )  # digits of the seed below its first digit
     result: list[Floats] = []
     for i, digit in enumerate(digits):
         lowest[0], scale[0] = i, 1  # the seed whose only digit is the first

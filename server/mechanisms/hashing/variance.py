@@ -1,10 +1,10 @@
-"""Variance of one value's share in mechanisms for single values: rr, grr, olh and pgr, in closed form.
+"""Variance of one value's share in mechanisms for single values (rr, grr, olh and pgr), in closed form.
 
 With s_v = 1 if a report supports v, else 0, and T the number of values that it supports, the estimate of a
 share is the mean over reports of (s_v - q - (T - E T) / D) / (p - q): shares sum to 1, so the deviation of T
-carries no information. The chance that two values are supported at once depends, for the report of a third,
-on whether the three are on one line in the space of digits. Over all values v, lines through three values of
-range(D) are counted exactly.
+carries no information. The probability that a report of a third value supports two values at once depends on
+whether the three are on one line in the space of digits. Lines through three values of range(D) are counted
+exactly, over all values v.
 """
 
 from functools import lru_cache
@@ -13,10 +13,14 @@ from ..channel import Channel
 
 
 def frequency_variance(channel: Channel, share: float | None) -> float:
-    """Return the variance, times reports, of the frequency of a value with this share.
+    """Return the variance, times reports, of the frequency of a value with a given share.
 
-    The other values share the rest evenly. Includes the sampling of the population; the mean over values; for
-    None at the share with the largest variance.
+    The other values share the rest evenly. The variance includes the sampling of the population, and is a
+    mean over values.
+
+    Args:
+        channel: The channel.
+        share: The share, or None for the one with the largest variance.
     """
     constant, linear = _parabola(channel)
     if share is None:
@@ -26,14 +30,14 @@ def frequency_variance(channel: Channel, share: float | None) -> float:
 
 @lru_cache(maxsize=4096)
 def _parabola(channel: Channel) -> tuple[float, float]:
-    """Return the a and b of the variance a + b f - f² of the share f."""
+    """Return a and b of the variance a + b f - f² of the share f."""
     n, p, q, c, lie = channel.domain, channel.p, channel.q, channel.collision, channel.lie
     spread = p - q
     a, b = q * (1 - q), spread * (1 - 2 * q)
     if c and n > 2:
         on_line = channel.collinear / (n * (n - 1) * (n - 2))
         third = channel.off_line
-        # Two values are supported by the report of one of them, and of a third, a mean over third values.
+        # The probability that a report of one of two values, or of a third (on average), supports both.
         own = c * p
         other = on_line * own + (1 - on_line) * (third * p + (c - third) * lie)
         supported = p + (n - 1) * q  # E T, whatever the value

@@ -15,7 +15,7 @@ def affine(domain: int, g: int) -> int:
     """Return the number of ordered triples of different values on one line in the space of digits.
 
     The values are range(domain). A line whose direction has its top digit at place j stays in one block of
-    g**(j+1) values and meets each of its g parts of g**j values once. At most one block is not whole: it has
+    g**(j+1) values and meets each of its g parts of g**j values once. At most one block is incomplete: it has
     `full` parts and r more values.
     """
     triples = 0
@@ -31,7 +31,8 @@ def affine(domain: int, g: int) -> int:
 def projective(domain: int, q: int) -> int:
     """Return the same for the first points of a projective space mod q (projective.py).
 
-    They are a whole space, at infinity, and finite values. Any line through finite values meets it once.
+    They are a whole space, at infinity, and finite values; any line through finite values meets the space
+    once.
     """
     infinity = 1
     while infinity * q + 1 <= domain:

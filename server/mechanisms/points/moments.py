@@ -1,9 +1,9 @@
 """Moments of the frequencies and of the distribution function of pgr, exact at any size.
 
 As for flat local hashing (hashing/moments.py), the weight of a report in a value is 1 or 0, whether it
-supports the value, minus the part W / D of the values that it supports. The values with their 1 at digit j
-are those of a linear hash of j digits, shifted: the K values before them are a projective space, of which a
-code supports (K - 1) / q, or all of it if its lower j digits are 0.
+supports the value, minus W / D, where W is how many of all D values it supports. The values with their 1 at
+digit j are those of a linear hash of j digits, shifted: the K values before them are a projective space, of
+which a code supports (K - 1) / q, or all of it if its lower j digits are 0.
 """
 
 from functools import cached_property, lru_cache
@@ -18,7 +18,9 @@ from . import projective
 class PointMoments:
     """Cumulants of one report's weight in values and in prefixes.
 
-    shares: of the codes, shape (codes,). supports: of reports for each value, shape (domain,).
+    Args:
+        shares: The shares of the codes, shape (codes,).
+        supports: The share of reports that support each value, shape (domain,).
     """
 
     def __init__(self, q: int, t: int, shares: Floats, supports: Floats):
@@ -44,16 +46,16 @@ class PointMoments:
     def prefixes(self) -> tuple[Floats, Floats]:
         """Return the cumulants of the sums of values 0..v, for each v; 0 for all values."""
         q, domain = self._q, len(self._supports)
-        moments = np.zeros((3, domain))  # of the values before each one
+        moments = np.zeros((3, domain))  # moments of the values before each one
         weighted, zeros = self._weighted, np.zeros(len(self._weighted))
-        for j in range(self._t - 1, 0, -1):  # zeros: weights of codes whose lower j + 1 digits are 0
+        for j in range(self._t - 1, 0, -1):  # zeros are weights of codes whose lower j + 1 digits are 0
             first = projective.point_count(q, j)
             before = np.arange(first, min(projective.point_count(q, j + 1), domain))
             hashed = projective.by_class(q, j + 1, weighted)
             values = ValueRun(q, j, first, len(before), domain)
-            # All weights are reduced by the q-th part of the values before.
+            # All weights are reduced by one q-th of the number of values before.
             part = _shifted(before_values(values, hashed), -1 / q, float(hashed[0].sum()))
-            alone = weighted[:, first]  # of codes whose lower j digits are 0, and the next is not
+            alone = weighted[:, first]  # weights of codes whose lower j digits are 0, but not the next
             part += _of_equals(first - before / q, before / domain, alone)
             part += _of_equals(before - before / q, before / domain, zeros)
             moments[:, before] = part
@@ -65,7 +67,7 @@ class PointMoments:
 
 
 def _shifted(moments: Floats, by: float, total: float) -> Floats:
-    """Return the first three moments, shape (3, n), after adding a constant; total: of the weights."""
+    """Return the first three moments, (3, n), after adding a constant; `total` is the sum of weights."""
     first, second, third = moments
     return np.stack(
         [
@@ -77,7 +79,7 @@ def _shifted(moments: Floats, by: float, total: float) -> Floats:
 
 
 def _of_equals(numbers: Floats, times: Floats, weights: Floats) -> Floats:
-    """Return the first three moments, (3, n), of numbers minus times the excess; weights: by_excess sums."""
+    """Return the first three moments, (3, n), of numbers minus times the excess, from by_excess sums."""
     w = np.zeros(4)
     w[: len(weights)] = weights
     first, second = numbers * w[0] - times * w[1], numbers**2 * w[0] - 2 * numbers * times * w[1]
@@ -87,7 +89,7 @@ def _of_equals(numbers: Floats, times: Floats, weights: Floats) -> Floats:
 
 @lru_cache(maxsize=4)
 def excess_supported(q: int, t: int, domain: int) -> Floats | None:
-    """Return by how many values each code exceeds the mean code, shape (codes,); None if none does."""
+    """Return by how many values each code exceeds the mean code, shape (codes,), or None if none does."""
     codes = projective.point_count(q, t)
     if domain == codes:
         return None

@@ -1,11 +1,21 @@
 """pgr: local hashing with the fewest codes. Values and codes are points; a code is *inside* where orthogonal.
 
-Privacy: a code inside is at most e^ε times likelier than one outside. Utility: any two values are inside
-together for the same number of codes, exactly, so that estimates are without bias; for q near e^ε + 1 the
-variance is that of large domains' optimum. Cost: (q**t - 1) / (q - 1) codes, q - 1 times fewer than olh has
-that tells as many values apart; decoding is the butterfly of a hash of one digit less (projective.py).
-Auto: shares of single values, in place of olh where it has 10% less variance or saves a third byte.
-Citation: Feldman, Nelson, Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
+Privacy:
+    A code inside is at most e^ε times likelier than one outside.
+
+Utility:
+    Any two values are inside together for the same number of codes, exactly, so estimates are unbiased; for q
+    near e^ε + 1 the variance is that of large domains' optimum.
+
+Cost:
+    (q**t - 1) / (q - 1) codes, q - 1 times fewer than an olh that distinguishes as many values; decoding is
+    the butterfly of a hash of one digit less (projective.py).
+
+Auto:
+    Shares of single values, in place of olh if it has 10% less variance or saves a third byte.
+
+Citation:
+    Feldman, Nelson, Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
 """
 
 import math
@@ -31,7 +41,7 @@ from ..workload import Workload
 from . import lines, projective
 from .moments import PointMoments
 
-# Above this q a butterfly costs much more than a transform, whose rounded sums are still exact.
+# Above this q a butterfly takes much longer than a transform, whose rounded sums are still exact.
 _TRANSFORMED_Q = 23
 _MAX_TRANSFORMED = 1 << 40
 _DRAWN_AT_ONCE = 1 << 16
@@ -43,12 +53,12 @@ class PointsChannel(Channel):
 
     @property
     def digits(self) -> int:
-        """Number of digits of a point."""
+        """The number of digits of a point."""
         return projective.digits(self.g, self.domain)
 
     @property
     def code_count(self) -> int:
-        """Number of points."""
+        """The number of points."""
         return self._points(0)
 
     @property
@@ -81,7 +91,7 @@ def points_channel(points: Points) -> PointsChannel:
 def _channels(domain: int, epsilon: int) -> tuple[PointsChannel, ...]:
     """Return the channels of points of at least three digits with primes that can be best, or all of them.
 
-    Two digits are randomized response over at least as many codes as values.
+    With two digits it is randomized response over at least as many codes as values.
     """
     small = [q for q in primes(_MAX_Q) if q + 1 < domain]
     fitting = [q for q in small if projective.point_count(q, projective.digits(q, domain)) <= MAX_CODES]
@@ -90,7 +100,7 @@ def _channels(domain: int, epsilon: int) -> tuple[PointsChannel, ...]:
 
 
 class PointsCode(SupportCode):
-    """The codes of a level of points; each is a class of its own."""
+    """The codes of a level of points, each of which is a class by itself."""
 
     def __init__(self, points: Points):
         even = points.domain == points.code_count
@@ -128,7 +138,7 @@ class ProjectiveGeometry(SupportMechanism):
     def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
         if workload.kind == "frequencies" and domain > 2:
             costs = {c: frequency_variance(c, workload.share) for c in _channels(domain, epsilon)}
-            for size in range(1, 4):  # the best with this many code bytes
+            for size in range(1, 4):  # the best one with this many code bytes
                 of_size = (c for c in costs if 1 << 8 * size - 8 < c.code_count <= 1 << 8 * size)
                 best = min(of_size, key=costs.__getitem__, default=None)
                 if best is not None:
@@ -146,7 +156,7 @@ class ProjectiveGeometry(SupportMechanism):
         return self.codes[0].level
 
     def tree(self, reports: Sequence[float]) -> Tree | None:
-        # As for olh: estimates sum to 1 by themselves if all points are values.
+        # As for olh, estimates sum to 1 without least squares if all points are values.
         return None if self.codes[0].even else one_family(self.domain)
 
     def fields(self) -> dict[str, Any]:

@@ -1,15 +1,25 @@
 """prefix: discovers unknown texts: pgr reports the slot of a text's beginning, at one of several lengths.
 
-An index has a slot for each level, so there are slots**levels of them: far too many for an array. Arrays of
+An index has a slot for each level, so there are slots**levels of them, far too many for an array. Arrays of
 that size are only for small domains (law, weights, lift); real histograms are decoded level by level, and
 estimate/discovery.py finds the texts behind the slots.
 
-Privacy: of pgr over one level's slots; the level is drawn without looking at the reading. Utility: each
-level's slots are estimated without bias; how often slots of two levels come together no report tells. Cost:
-codes of all levels; decoding is a butterfly for each.
-Auto: texts that nobody knows, which it discovers.
-Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021;
-Feldman, Nelson, Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
+Privacy:
+    That of pgr over one level's slots; the level is drawn without looking at the reading.
+
+Utility:
+    Each level's slots are estimated without bias; reports do not show how often slots of two levels come
+    together.
+
+Cost:
+    The codes of all levels; decoding is a butterfly for each.
+
+Auto:
+    Texts that nobody knows in advance, which it discovers.
+
+Citation:
+    Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021; Feldman,
+    Nelson, Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +41,7 @@ from ..support_mechanisms import SupportMechanism
 from ..workload import Workload
 from .pgr import PointsCode, draw_points, points_channel
 
-_LARGEST_Q = 251  # for every ε: above it codes of several levels are too many
+_LARGEST_Q = 251  # for every ε; with a larger q, several levels have too many codes
 _TEXT = {"type": "text", "salt": "s", "mechanism": "prefix"}
 
 
@@ -39,8 +49,10 @@ _TEXT = {"type": "text", "salt": "s", "mechanism": "prefix"}
 class SlotShares:
     """Estimates for the slots of one level.
 
-    shares   of each slot, shape (slots,), unbiased
-    reports  of the level; channel: how often one supports a slot
+    Attributes:
+        shares: The unbiased share of each slot, shape (slots,).
+        reports: The number of reports of the level.
+        channel: How often a report supports a slot.
     """
 
     shares: Floats
@@ -48,12 +60,12 @@ class SlotShares:
     channel: Channel
 
     def variance(self, share: float) -> float:
-        """Return the variance of the estimate of a slot of this share, including population sampling."""
+        """Return the variance of the estimate of a slot with this share, including population sampling."""
         support = self._support(share)
         return support * (1 - support) / (self.channel.p - self.channel.q) ** 2 / self.reports
 
     def skew(self, share: float) -> float:
-        """Return by how much the variance grows as the share grows by one."""
+        """Return how much the variance grows as the share grows by one."""
         return (1 - 2 * self._support(share)) / (self.channel.p - self.channel.q) / self.reports
 
     def _support(self, share: float) -> float:
@@ -87,9 +99,10 @@ class Prefix(SupportMechanism):
 
     @classmethod
     def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
-        """Return the q of least variance of a slot; variance: of the last level, which measures shares.
+        """Return the q with the least variance of a slot of the last level, which measures shares.
 
-        The last level gets twice the reports of others, and the first half of them: it has few beginnings.
+        The last level gets twice the reports of others, and the first, which has few beginnings, half of
+        theirs.
         """
         if workload.kind != "texts":
             return
@@ -112,7 +125,7 @@ class Prefix(SupportMechanism):
 
     def __init__(self, experiment: Experiment):
         super().__init__(experiment)
-        fields = vars(experiment)  # which device/ldp_text.py has set
+        fields = vars(experiment)  # set by device/ldp_text.py
         self.salt: bytes = fields["salt"]
         self.slots: int = fields["slots"]
         self.lengths: tuple[int, ...] = fields["prefixes"]
@@ -125,7 +138,11 @@ class Prefix(SupportMechanism):
         return cast(tuple[SlotCode, ...], self.codes)
 
     def weights(self, statistic: Floats, reports: Sequence[float]) -> Weights:
-        """Return weights as the base class; raises ValueError unless the statistic is a sum over levels."""
+        """Return weights as the base class does.
+
+        Raises:
+            ValueError: If the statistic is not a sum over levels.
+        """
         mean = statistic.mean(axis=0)
         share = self.experiment.levels[0].domain / self.domain
         nodes = [code.node_sums(statistic) * share - mean for code in self.codes]
@@ -149,7 +166,7 @@ class Prefix(SupportMechanism):
         return np.array(rows, np.uint32).reshape(len(rows), len(self.codes))
 
     def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
-        """Return codes as the base class; indices have shape (n,), or (n, levels) for their slots."""
+        """Return codes as the base class does; `indices` have shape (n,), or (n, levels) for their slots."""
         slots = indices
         if indices.ndim == 1:
             shifts = np.array([level.shift for level in self._levels], np.uint32)

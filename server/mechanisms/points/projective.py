@@ -38,7 +38,13 @@ def digits(q: int, domain: int) -> int:
 def sums(q: int, t: int, numbers: Floats) -> Floats:
     """Return sums of the first points' numbers over those orthogonal to each point.
 
-    Shape (n,) or (n, batch), of points that t digits tell apart and no fewer, to (points, ...).
+    Args:
+        q: The prime.
+        t: The number of digits, the smallest that distinguishes the n points.
+        numbers: Numbers of the first n points, shape (n,) or (n, batch).
+
+    Returns:
+        The sums, shape (points,) or (points, batch).
     """
     out = np.zeros((point_count(q, t), *numbers.shape[1:]))
     if t == 1:
@@ -55,9 +61,18 @@ def sums(q: int, t: int, numbers: Floats) -> Floats:
 
 
 def supported(q: int, t: int, count: int, *numbers: Floats) -> list[Floats]:
-    """Return sums over the points orthogonal to each of the first `count` points, for each of numbers.
+    """Return sums over the points orthogonal to each of the first points, for each of `numbers`.
 
-    Numbers have shape (points,), results (count,); count needs all t digits. Two cost as much as one.
+    Two at a time cost as much as one.
+
+    Args:
+        q: The prime.
+        t: The number of digits, all of which `count` must need.
+        count: The number of first points.
+        numbers: Numbers of the points, each of shape (points,).
+
+    Returns:
+        For each of `numbers` the sums, shape (count,).
     """
     below = point_count(q, t - 1)
     classes = [by_class(q, t, each) for each in numbers]
@@ -70,7 +85,7 @@ def supported(q: int, t: int, count: int, *numbers: Floats) -> list[Floats]:
 
 
 def supports(q: int, t: int, counts: Counts) -> Counts:
-    """Return sums of counts over the points orthogonal to each, both of shape (points,); exact integers."""
+    """Return sums of counts over the points orthogonal to each, exact integers; both of shape (points,)."""
     if t == 1:
         return np.zeros_like(counts)
     infinity = supports(q, t - 1, at_infinity(q, t, counts)) + counts[point_count(q, t - 1)]
@@ -78,7 +93,7 @@ def supports(q: int, t: int, counts: Counts) -> Counts:
 
 
 def least(q: int, t: int, masses: Floats) -> Floats:
-    """Return the least number among the points orthogonal to each, both of shape (points,)."""
+    """Return the smallest number of the points orthogonal to each, both of shape (points,)."""
     if t == 1:
         return np.full(1, np.inf)
     seeds = np.concatenate([masses[order].min(axis=0) for _, _, order in _blocks(q, t)])
@@ -97,7 +112,7 @@ def by_class(q: int, t: int, numbers: Array) -> Array:
 def at_infinity(q: int, t: int, numbers: Array) -> Array:
     """Return sums of numbers over the points that agree in all but the top digit: points of t - 1 digits.
 
-    Shape (..., points). The point with top digit 1 and zeros below is left out.
+    The numbers have shape (..., points). The point with top digit 1 and zeros below is left out.
     """
     return np.concatenate([numbers[..., order].sum(axis=-2) for _, _, order in _blocks(q, t)], axis=-1)
 
@@ -115,7 +130,7 @@ def _compute_blocks(q: int, t: int) -> _Blocks:
     """Return for each block of the classes of t - 1 digits its position, its first seed and its points.
 
     Points have shape (cells, seeds). A seed a of cell 0 is the point a at infinity; of cell y it is the one
-    of top digit 1 and lower digits -a / y.
+    with top digit 1 and lower digits -a / y.
     """
     below = point_count(q, t - 1)
     multiples = [-pow(y, -1, q) % q - 1 for y in range(1, q)]

@@ -24,7 +24,7 @@ import numpy as np
 
 from ...arrays import Floats
 
-_MOST = 64  # the weights' largest sum: one report in 64 for a level is fine enough
+_MOST = 64  # the largest sum of weights: one report in 64 for a level is fine enough
 _SLACK = 1.001  # factor of the variance that is accepted for smaller weights
 
 
@@ -32,9 +32,10 @@ _SLACK = 1.001  # factor of the variance that is accepted for smaller weights
 class Levels:
     """The value of a tree's levels for a workload; arrays of shape (levels,), top first.
 
-    energy   the workload's mean squared length along each level's contrasts
-    cost     variance of a node's estimate times reports on its level, over the values to a node
-    assumed  the cost that least squares assumes
+    Attributes:
+        energy: The workload's mean squared length along each level's contrasts.
+        cost: The variance of a node's estimate times reports on its level, over the values per node.
+        assumed: The cost that least squares assumes.
     """
 
     energy: Floats
@@ -42,15 +43,15 @@ class Levels:
     assumed: Floats
 
     def variance(self, shares: Floats) -> float:
-        """Return the mean variance over the workload times reports, shares of the reports adding up to 1."""
+        """Return the mean variance over the workload times reports, for shares of the reports with sum 1."""
         information = np.cumsum((shares / self.assumed)[::-1])[::-1]
         noise = np.cumsum((shares * self.cost / self.assumed**2)[::-1])[::-1]
         return float((self.energy * noise / information**2).sum())
 
 
 def shares(levels: Levels) -> Floats:
-    """Return the shares of least variance if least squares assumes the true costs, (levels,); some are 0."""
-    if not levels.energy.any():  # the workload needs only the root
+    """Return the shares with the least variance if least squares assumes the true costs; some are 0."""
+    if not levels.energy.any():  # the workload depends on the root only
         return np.append(np.zeros(len(levels.cost) - 1), 1.0)
     groups: list[tuple[float, float, int]] = []  # energy, increase of cost, finest level
     before = 0.0
@@ -69,14 +70,20 @@ def shares(levels: Levels) -> Floats:
 
 
 def rounded(levels: Levels, target: Floats) -> tuple[int, ...]:
-    """Return small integers in proportion to target shares, the last one positive, nearly optimal."""
+    """Return small, nearly optimal integers in proportion to target shares, the last one positive."""
     return small_integers(target, lambda w: levels.variance(np.array(w) / sum(w)), least_of_last=1)
 
 
 def small_integers(
     target: Floats, variance: Callable[[tuple[int, ...]], float], least_of_last: int = 0
 ) -> tuple[int, ...]:
-    """Return small integers in proportion to target shares, of nearly least variance."""
+    """Return small integers in proportion to target shares, with nearly the least variance.
+
+    Args:
+        target: The shares, with sum 1.
+        variance: A function that returns the variance for such integers.
+        least_of_last: The smallest value of the last integer.
+    """
     tried: list[tuple[float, tuple[int, ...]]] = []
     for total in range(1, _MOST + 1):
         exact = target * total

@@ -15,8 +15,8 @@ from . import allocation
 from . import least_squares as hierarchy
 
 _MAX_FANOUT = 64
-_MAX_EXACT = 1 << 13  # values; above it variances are those of allocation's complete trees
-_MAX_FLAT = 1 << 12  # values; above it a tree of one level is never the best
+_MAX_EXACT = 1 << 13  # values; above this, variances are those of allocation.py's complete trees
+_MAX_FLAT = 1 << 12  # values; above this, a tree of one level is never best
 _FINALISTS = 4
 
 
@@ -24,7 +24,15 @@ _FINALISTS = 4
 def level_channels(domain: int, fanout: int, epsilon: int) -> tuple[Channel, ...]:
     """Return the best channel of each level of a hierarchy for an even population, top first.
 
-    At most 2**24 codes; epsilon in micro-nats. Raises ValueError if no choice fits.
+    Together they have at most 2**24 codes.
+
+    Args:
+        domain: The number of values.
+        fanout: The number of children of a node.
+        epsilon: ε of a report, in micro-nats.
+
+    Raises:
+        ValueError: If no choice fits.
     """
     return channels_together(hierarchy.heights(domain, fanout), epsilon)
 
@@ -34,8 +42,8 @@ def workload_variance(
 ) -> float:
     """Return the mean variance of a hierarchy's answers to a workload, times reports.
 
-    For an even population, including its sampling. Errors of a level's nodes are assumed to be equally
-    correlated, which is true except for the lines of the linear hash.
+    It is that of an even population, including its sampling. Errors of a level's nodes are assumed to be
+    equally correlated, which is true except for the lines of the linear hash.
     """
     share = np.array(weights) / sum(weights)
     with np.errstate(divide="ignore"):
@@ -61,7 +69,7 @@ def _levels(domain: int, fanout: int, channels: Sequence[Channel], workload: Wor
 
 
 def _plan(domain: int, epsilon: int, fanout: int, workload: Workload) -> Choice:
-    """Return the best weights and cells for one fanout; variance as in a complete tree."""
+    """Return the best weights and cells for one fanout, with the variance of a complete tree."""
     channels = level_channels(domain, fanout, epsilon)
     levels = _levels(domain, fanout, channels, workload)
     weights = allocation.rounded(levels, allocation.shares(levels))
@@ -85,15 +93,22 @@ def _exact(choice: Choice, domain: int, epsilon: int, workload: Workload) -> Cho
 
 @cache
 def best_tree(domain: int, epsilon: int, workload: Workload) -> Choice:
-    """Return the tree of least mean variance over a workload; epsilon in micro-nats.
+    """Return the tree with the least mean variance over a workload.
 
-    Levels may be left out: with fanout 2 every mixture of 2, 4, 8, ... is a candidate. Raises ValueError if
-    none fits.
+    Levels may be left out: with fanout 2 every mixture of 2, 4, 8, ... is a candidate.
+
+    Args:
+        domain: The number of values.
+        epsilon: ε of a report, in micro-nats.
+        workload: The statistics to estimate.
+
+    Raises:
+        ValueError: If no tree fits.
     """
     plans: list[Choice] = []
     fanouts = [*range(2, min(domain, _MAX_FANOUT + 1))]
     if domain <= _MAX_FLAT:
-        fanouts.append(domain)  # one level: no hierarchy, but the sum of all frequencies is known
+        fanouts.append(domain)  # one level, which is not a hierarchy, but the sum of all frequencies is known
     for fanout in fanouts:
         try:
             plans.append(_plan(domain, epsilon, fanout, workload))

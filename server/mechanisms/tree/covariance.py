@@ -1,6 +1,6 @@
 """Moments of all frequencies, or of the whole distribution function, of the levels of a tree.
 
-There are two methods: the effect of every class of codes on all values, and if there are too many pairs of
+There are two methods: the effect of every class of codes on all values and, if there are too many pairs of
 the two, a model of the covariances of supports with few parameters.
 """
 
@@ -20,12 +20,12 @@ from ..hashing import butterfly
 from . import least_squares as hierarchy
 from .influence import influences
 
-_CHUNK = 1 << 17  # floats at once while going through pairs of a class and a value: they fit a core's cache
+_CHUNK = 1 << 17  # floats at once, in pairs of a class and a value; they fit a core's cache
 
 
 @dataclass(frozen=True)
 class LevelCounts:
-    """A level that has reports: their counts by class of codes."""
+    """A level that has reports, with their counts by class of codes."""
 
     code: SupportCode
     reports: int
@@ -33,23 +33,23 @@ class LevelCounts:
 
     @cached_property
     def supports(self) -> Counts:
-        """Reports that support each node."""
+        """The number of reports that support each node."""
         return self.code.class_supports(self.counts)
 
     @property
     def estimates(self) -> Floats:
-        """Unbiased estimates of the nodes' frequencies from this level alone."""
+        """The unbiased estimates of the nodes' frequencies from this level alone."""
         return (self.supports / self.reports - self.code.channel.q) * self.code.scale
 
     @property
     def factor(self) -> float:
-        """Variance of a mean over the level's reports, per unit of variance of a report's weight."""
+        """The variance of a mean over the level's reports, per unit of variance of a report's weight."""
         return self.code.scale**2 / self.reports
 
 
 @dataclass(frozen=True)
 class Smoothed:
-    """The inputs of the moments: shares of the classes of codes, of reports for each node, of values."""
+    """The inputs of the moments: shares of the classes of codes, of reports for each node, and of values."""
 
     data: LevelCounts
     shares: Floats
@@ -67,7 +67,7 @@ class Smoothed:
 
 def exact(tree: hierarchy.Tree, levels: Sequence[Smoothed | None], domain: int) -> tuple[Spread, Spread]:
     """Return moments of all frequencies and of the distribution function, by the effect of every class."""
-    cumulants = np.zeros((2, 2, domain))  # of frequencies or prefixes; second or third
+    cumulants = np.zeros((2, 2, domain))  # frequencies and prefixes; second and third
     for number, smoothed in enumerate(levels):
         if smoothed is None:
             continue
@@ -90,23 +90,23 @@ def exact(tree: hierarchy.Tree, levels: Sequence[Smoothed | None], domain: int) 
 
 
 def _shares(smoothed: Smoothed, values: Floats) -> Floats:
-    """Return shares of the nodes: of their consistent values and of the implied ones."""
+    """Return shares of the nodes, a mixture of their consistent values and the implied ones."""
     return (1 - decoded_histogram.IMPLIED_SHARE) * values + decoded_histogram.IMPLIED_SHARE * smoothed.implied
 
 
 def _diagonal(smoothed: Smoothed, shares: Floats) -> Floats:
-    """Return the variance of each node's estimate, minus its part in _quadratic."""
+    """Return the variance of each node's estimate, minus its part in _quadratic()."""
     channel, both = smoothed.data.code.channel, smoothed.data.code.channel.both_supported
     if_own = channel.collision * channel.p - both
     return (smoothed.supports - both - 2 * shares * if_own) * smoothed.data.factor
 
 
 def _quadratic(smoothed: Smoothed, total: Floats, weighted: Floats) -> Floats:
-    """Return the variance of weights whose sum is total, and weighted by the nodes' shares is weighted.
+    """Return the variance of weights with sum `total` and sum `weighted` by the nodes' shares.
 
-    For a report of one of two values, the chance that both are supported is that of the exact channel. For a
-    report of a third value it depends on whether the three are on one line in the space of digits: the model
-    uses the mean over third values. For g = 2, and for direct answers, it is exact.
+    For a report of one of two values, the probability that both are supported is that of the exact channel.
+    For a report of a third value it depends on whether the three are on one line in the space of digits: the
+    model uses the mean over third values. It is exact for g = 2 and for direct answers.
     """
     channel, neither_own = smoothed.data.code.channel, smoothed.data.code.channel.both_supported
     if_own = channel.collision * channel.p - neither_own
@@ -118,9 +118,14 @@ def _quadratic(smoothed: Smoothed, total: Floats, weighted: Floats) -> Floats:
 def model(
     tree: hierarchy.Tree, levels: Sequence[Smoothed | None], values: Sequence[Floats]
 ) -> tuple[Spread, Spread]:
-    """Return moments of all frequencies and of the distribution function, by a model; the skew is 0.
+    """Return moments of all frequencies and of the distribution function, by a model without skew.
 
-    Takes O(nodes levels) time. values: the nodes' estimates, by level.
+    It takes O(nodes levels) time.
+
+    Args:
+        tree: The tree.
+        levels: The inputs of each level, or None for a level without reports.
+        values: The nodes' estimates, by level.
     """
     d = [np.zeros(n) for n in tree.nodes]
     e = [np.zeros((n, 2)) for n in tree.nodes]
@@ -141,7 +146,13 @@ def model(
 
 
 def model_of(parts: Sequence[Floats], levels: Sequence[Smoothed | None], values: Sequence[Floats]) -> Spread:
-    """Return the moments of statistics with weights parts[l], (nodes, n), on each level's estimates."""
+    """Return the moments of statistics by the model.
+
+    Args:
+        parts: For each level, weights of its estimates, shape (nodes, n).
+        levels: The inputs of each level, or None for a level without reports.
+        values: The nodes' estimates, by level.
+    """
     variance = np.zeros(parts[0].shape[1])
     for r, smoothed, x in zip(parts, levels, values, strict=True):
         if smoothed:
@@ -152,7 +163,7 @@ def model_of(parts: Sequence[Floats], levels: Sequence[Smoothed | None], values:
 
 
 def _class_chunks(smoothed: Smoothed, size: int) -> Iterator[tuple[Floats, Floats]]:
-    """Yield a few classes at a time: which nodes each supports, shape (nodes, classes), and their shares."""
+    """Yield which nodes each of a few classes supports, shape (nodes, classes), and the classes' shares."""
     level, all_shares = smoothed.data.code.level, smoothed.shares
     if not level.t:
         for first in range(0, level.domain, size):

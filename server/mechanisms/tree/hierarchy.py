@@ -1,11 +1,21 @@
 """hh: a tree of histograms for ranges and quantiles; each report answers for one level.
 
-Privacy: of the level's randomized response; the level is drawn without looking at the reading. Utility: the
-levels' estimates are made consistent by least squares, which keeps them unbiased and linear. Cost:
-codes of all levels together; decoding is a butterfly for each hashed level and two passes over the tree.
-Auto: ranges and quantiles.
-Citation: Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local Differential Privacy", VLDB
-2019, section 4; Hay, Rastogi, Miklau, Suciu, VLDB 2010, for the consistency.
+Privacy:
+    That of the level's randomized response; the level is drawn without looking at the reading.
+
+Utility:
+    The levels' estimates are made consistent by least squares, which keeps them unbiased and linear.
+
+Cost:
+    The codes of all levels together; decoding is a butterfly for each hashed level and two passes over the
+    tree.
+
+Auto:
+    Ranges and quantiles.
+
+Citation:
+    Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local Differential Privacy", VLDB 2019,
+    section 4; Hay, Rastogi, Miklau, Suciu, VLDB 2010, for the consistency.
 """
 
 import contextlib
@@ -42,7 +52,7 @@ class Hierarchy(SupportMechanism):
                 yield best_tree(domain, epsilon, workload)
 
     def tree(self, reports: Sequence[float]) -> Tree:
-        # Least squares must not depend on the reported values, or it would not be linear.
+        # Least squares must not depend on the reported values; otherwise it would not be linear.
         parts = zip(self.codes, reports, strict=True)
         variances = [code.channel.assumed / n if n else math.inf for code, n in parts]
         return _tree(self.domain, self.experiment.fanout, tuple(variances))

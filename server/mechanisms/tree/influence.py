@@ -1,7 +1,7 @@
 """The influence of all estimates of a tree on leaves and prefixes: sums of squares, in O(nodes levels).
 
-The weights behind one leaf are never computed: inside a subtree that does not contain the leaf they are a
-multiple of those of the subtree's upward pass, so sums over subtrees are enough. docs/mathematics.md derives
+The weights behind one leaf are never computed. Inside a subtree that does not contain the leaf they are a
+multiple of those of the subtree's upward pass, so sums over subtrees suffice. docs/mathematics.md derives
 this.
 """
 
@@ -18,8 +18,9 @@ from .least_squares import Tree, transpose
 class Influence:
     """The sums of the weights r_l behind every leaf's value, or every prefix's, for a covariance model.
 
-    squares  sum over levels and nodes of d r², shape (domain,)
-    sums     sum over a level's nodes of e r for each level and each e, shape (domain, levels, len(e))
+    Attributes:
+        squares: The sum over levels and nodes of d r², shape (domain,).
+        sums: The sum over a level's nodes of e r, for each level and each e, shape (domain, levels, len(e)).
     """
 
     squares: Floats
@@ -30,8 +31,9 @@ class Influence:
 class _Gathered:
     """For each node of a level, the weights behind one value: the node's, or the prefix's that ends with it.
 
-    inside   the factor of the node's upward pass
-    outside  Influence of all estimates except the node's own and those below it
+    Attributes:
+        inside: The factor of the node's upward pass.
+        outside: The influence of all estimates except the node's own and those below it.
     """
 
     inside: Floats
@@ -42,7 +44,10 @@ class _Gathered:
 class Carried:
     """The values that a pass carries down a tree, from the nodes of a level to their children.
 
-    cross  sum of d r r' outside, of the prefix's weights and the node's
+    Attributes:
+        prefix: The weights behind the prefix that ends with each node.
+        node: The weights behind each node's value.
+        cross: The sum outside the node of d r r', for the prefix's weights r and the node's weights r'.
     """
 
     prefix: _Gathered
@@ -55,12 +60,15 @@ def influences(
 ) -> tuple[Influence, Influence]:
     """Return the influence on every leaf's value, and on every prefix (the sum of leaves 0..i).
 
-    d: per level, shape (nodes,). e: per level, shape (nodes, k), or None for k = 0.
+    Args:
+        tree: The tree.
+        d: For each level an array of shape (nodes,).
+        e: For each level an array of shape (nodes, k), or None for k = 0.
     """
     if e is None:
         e = [np.zeros((n, 0)) for n in tree.nodes]
     passes = _upward(tree, d, e)
-    # The root is known: no estimate has influence on it.
+    # The root is known, so no estimate has influence on it.
     nothing = Influence(np.zeros(1), np.zeros((1, len(tree.nodes), e[0].shape[1])))
     root = _Gathered(np.zeros(1), nothing)
     carried = Carried(root, root, np.zeros(1))
@@ -70,7 +78,7 @@ def influences(
 
 
 def _upward(tree: Tree, d: Sequence[Floats], e: Sequence[Floats]) -> list[Influence]:
-    """Return the influence of each node's subtree, itself included, on the node's upward pass, by level."""
+    """Return the influence of each node's subtree, with the node, on the node's upward pass, by level."""
     height, k = len(tree.nodes), e[0].shape[1]
     passes: list[Influence] = []
     for level in range(height - 1, -1, -1):
@@ -93,7 +101,10 @@ def _down(
     d: Sequence[Floats],
     e: Sequence[Floats],
 ) -> Carried:
-    """Return the values carried by a level's nodes, from their parents'; here: the level's upward pass."""
+    """Return the values carried by a level's nodes, from those of their parents.
+
+    `here` is the influence on the level's upward pass.
+    """
     gamma = tree.share[level]
     up_to = _before(tree, gamma) + gamma
     keep = 1 - up_to
@@ -106,7 +117,7 @@ def _down(
     else:
         own, d_own, e_own = np.zeros(1), np.zeros(1), np.zeros((1, e[0].shape[1]))
 
-    # The parent's upward pass is own times its estimate plus 1 - own times its children's passes.
+    # The parent's upward pass is own times its estimate, plus 1 - own times its children's passes.
     parent_prefix, parent_node = in_prefix - keep * in_node, gamma * in_node
     before_factor, after_factor = parent_prefix * (1 - own) + keep, parent_prefix * (1 - own) - up_to
     other = parent_node * (1 - own) - gamma
@@ -156,7 +167,12 @@ def _repeated(tree: Tree, level: int, above: Influence) -> Influence:
 
 
 def node_variances(tree: Tree, variances: Sequence[float | Floats]) -> list[Floats]:
-    """Return variances of all nodes, by level, shape (nodes,), 0 for infinity; given per level or node."""
+    """Return variances of all nodes, by level, shape (nodes,), with 0 in place of infinity.
+
+    Args:
+        tree: The tree.
+        variances: The variances, for each level or for each of its nodes.
+    """
     full = (np.broadcast_to(np.float64(v), n) for n, v in zip(tree.nodes, variances, strict=True))
     return [np.where(np.isfinite(v), v, 0.0) for v in full]
 
@@ -164,12 +180,14 @@ def node_variances(tree: Tree, variances: Sequence[float | Floats]) -> list[Floa
 def mean_range_variance(tree: Tree, variances: Sequence[float | Floats]) -> float:
     """Return the mean variance over all ranges lo < hi, including single values and the whole domain.
 
-    variances: of a node's estimate, for each level or, shape (nodes,), each of its nodes; assumed to be
-    independent; infinity if there is no estimate.
+    Args:
+        tree: The tree.
+        variances: The variances of the nodes' estimates, assumed to be independent, for each level or, with
+            shape (nodes,), for each of its nodes; infinity if there is no estimate.
     """
     d = node_variances(tree, variances)
     _, prefix = influences(tree, d)
-    # A range is a difference of two of the domain + 1 prefixes, the empty one first.
+    # A range is the difference of two of the domain + 1 prefixes, of which the first is empty.
     weights, _ = transpose(tree, np.arange(tree.domain, 0, -1, dtype=np.float64))
     of_sum = sum(float(d[i] @ weights[i] ** 2) for i in range(len(d)))
     points = tree.domain + 1

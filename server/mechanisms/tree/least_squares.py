@@ -23,9 +23,10 @@ from ...arrays import Floats
 class Tree:
     """A tree over range(domain) and the weights that least squares gives to its nodes.
 
-    own[l]       weight of a node's own estimate on level l; the rest is that of its children's sum
-    share[l]     part of a parent's difference that a node of level l takes
-    variance[l]  of a node after the upward pass, in the units of the input variances
+    Attributes:
+        own: For each level, the weight of a node's own estimate; the rest is that of its children's sum.
+        share: For each level, the part of a parent's difference that a node takes.
+        variance: For each level, the variance of a node after the upward pass, in the units of the input.
     """
 
     domain: int
@@ -36,7 +37,7 @@ class Tree:
     variance: tuple[Floats, ...]
 
     def children_sum(self, values: Floats) -> Floats:
-        """Return sums over the nodes of one parent: shape (children, ...) to (parents, ...)."""
+        """Return sums over the children of each parent: shape (children, ...) to (parents, ...)."""
         count = len(values)
         if count % self.fanout == 0:
             return values.reshape(count // self.fanout, self.fanout, *values.shape[1:]).sum(axis=1)
@@ -56,9 +57,15 @@ def heights(domain: int, fanout: int) -> tuple[int, ...]:
 
 
 def tree(domain: int, fanout: int, variances: Sequence[float]) -> Tree:
-    """Return the tree over range(domain) for the variance of a node's estimate on each level, or infinity.
+    """Return the tree over range(domain).
 
-    Raises ValueError unless there is a positive variance for each level, and a finite one for leaves.
+    Args:
+        domain: The number of leaves.
+        fanout: The number of children of a node.
+        variances: The variance of a node's estimate on each level, or infinity.
+
+    Raises:
+        ValueError: Unless there is a positive variance for each level, and a finite one for leaves.
     """
     nodes = heights(domain, fanout)
     if len(variances) != len(nodes) or not all(v > 0 for v in variances) or not np.isfinite(variances[-1]):
@@ -83,7 +90,10 @@ def _times(factors: Floats, values: Floats) -> Floats:
 def solve(tree: Tree, estimates: Sequence[Floats | None], root: float = 1.0) -> list[Floats]:
     """Return consistent values of all nodes, by level, from each level's own estimates.
 
-    estimates: per level shape (nodes,) or (nodes, batch), or None for zeros. root: the sum of the leaves.
+    Args:
+        tree: The tree.
+        estimates: For each level an array of shape (nodes,) or (nodes, batch), or None for zeros.
+        root: The sum of the leaves.
     """
     up: list[Floats | None] = [None] * len(tree.nodes)
     below: list[Floats | None] = [None] * len(tree.nodes)
@@ -115,8 +125,12 @@ def solve(tree: Tree, estimates: Sequence[Floats | None], root: float = 1.0) -> 
 def transpose(tree: Tree, weights: Floats) -> tuple[list[Floats], Floats]:
     """Return weights on each level's estimates, and the constant, that give the leaves' weighted sum.
 
-    weights: shape (domain,) or (domain, batch). With (r, k) the result and root 1, the weighted sum of the
-    leaves of solve(tree, z) is k plus the sum over levels of r[l] · z[l].
+    With (r, k) the result and root 1, the weighted sum of the leaves of solve(tree, z) is k plus the sum over
+    levels of r[l] · z[l].
+
+    Args:
+        tree: The tree.
+        weights: The weights of the leaves, shape (domain,) or (domain, batch).
     """
     height = len(tree.nodes)
     on_up: list[Floats] = [weights] * height
@@ -125,7 +139,7 @@ def transpose(tree: Tree, weights: Floats) -> tuple[list[Floats], Floats]:
     for level in range(height - 1, -1, -1):
         on_up[level] = x
         passed = tree.children_sum(_times(tree.share[level], x))
-        on_below[level] = -passed  # on the sum of this level's nodes, one for each parent
+        on_below[level] = -passed  # weights on the sums of this level's nodes, one for each parent
         x = passed
     constant = x[0]
     result: list[Floats] = []
@@ -142,9 +156,9 @@ def nonnegative(tree: Tree, leaves: Floats) -> Floats:
     """Return non-negative shares that sum to 1, from consistent estimates of the leaves, shape (domain,).
 
     From the root down, the children of each node become the nearest non-negative values that sum to their
-    parent's; distances are weighted by their variances after the upward pass, so that the last nodes move
-    as in least squares. If no share is negative, all are unchanged. In a tree of one level it is the
-    projection on the simplex.
+    parent's. Distances are weighted by their variances after the upward pass, so that the last nodes move as
+    in least squares. If no share is negative, all are unchanged. In a tree of one level this is the
+    projection onto the simplex.
     """
     sums = [leaves]
     for _ in tree.nodes[1:]:
@@ -163,7 +177,7 @@ def _families(tree: Tree, values: Floats, variance: Floats, parents: Floats) -> 
     v = np.append(variance, np.ones(missing)).reshape(wide)
     falling = np.argsort(-x / v, axis=1)
     x_falling, v_falling = (np.take_along_axis(a, falling, axis=1) for a in (x, v))
-    # The reduction of each child per unit of its variance, if those up to it stay above zero.
+    # The reduction of each child per unit of its variance, if all children up to it stay above zero.
     over = (x_falling.cumsum(axis=1) - parents[:, None]) / v_falling.cumsum(axis=1)
     above = np.maximum((x_falling > over * v_falling).sum(axis=1), 1)
     reduction = np.take_along_axis(over, above[:, None] - 1, axis=1)

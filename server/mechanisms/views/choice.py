@@ -1,7 +1,8 @@
 """Choose the views of a pair, their cells and their weights for the least variance of a workload.
 
-Every set of parts is a candidate. Each gets the cells of least variance for an even population; factors.py
-computes the shares of least mean variance, which are 0 for most views. They are rounded to small integers.
+Every set of parts is a candidate. Each gets the cells with the least variance for an even population;
+factors.py computes the shares with the least mean variance, which are 0 for most views. They are rounded to
+small integers.
 """
 
 import math
@@ -51,7 +52,8 @@ class CandidateViews:
     def variance(self, weights: Mapping[Parts, float]) -> float:
         """Return the mean variance over the workload times reports, if views are drawn by weights.
 
-        For an even population; least squares assumes the variance Channel.assumed for each view's numbers.
+        It is that of an even population; least squares assumes the variance Channel.assumed for each view's
+        numbers.
         """
         total = sum(weights.values())
         view_shares = {view: weight / total for view, weight in weights.items() if weight}
@@ -68,16 +70,24 @@ class CandidateViews:
         return result
 
     def rounded(self, target: Mapping[Parts, float]) -> dict[Parts, int]:
-        """Return small positive integers in proportion to target shares, of nearly least variance."""
+        """Return small positive integers in proportion to target shares, with nearly the least variance."""
         shares = np.array(list(target.values()))
         weights = small_integers(shares, lambda w: self.variance(dict(zip(target, w, strict=True))))
         return {view: weight for view, weight in zip(target, weights, strict=True) if weight}
 
 
 def best_views(domain: int, epsilon: int, workload: Workload) -> Iterator[Choice]:
-    """Return the views of least variance for a workload about parts; epsilon in micro-nats.
+    """Return the views with the least variance for a workload about parts.
 
-    If the joint table alone is best, a Choice of JOINT comes first. Raises ValueError if none fits.
+    If the joint table alone is best, a Choice of JOINT comes first.
+
+    Args:
+        domain: The number of cells of the joint table.
+        epsilon: ε of a report, in micro-nats.
+        workload: The statistics to estimate.
+
+    Raises:
+        ValueError: If no view fits.
     """
     shape = workload.shape
     if workload.kind not in PAIR_KINDS or math.prod(shape) != domain:
@@ -96,7 +106,7 @@ def best_views(domain: int, epsilon: int, workload: Workload) -> Iterator[Choice
 
 
 def _channels(shape: tuple[int, ...], epsilon: int) -> dict[Parts, Channel]:
-    """Return the best channel of each view, at most 2**24 codes together. Raises ValueError if none fits."""
+    """Return the best channel of each view, at most 2**24 codes together; raise ValueError if none fits."""
     views = [*factors.within(range(len(shape)))]
     channels = channels_together((factors.size(shape, view) for view in views), epsilon)
     return dict(zip(views, channels, strict=True))

@@ -3,16 +3,18 @@
 A table x over range(D_0) x range(D_1) x ... is the sum of its *components* x_F, one for each set F of parts:
 x_F depends on the parts of F alone, and its sum over any one of them is 0. Let n_M be the product of the
 domains of the parts in M. The marginal of x over a set S of parts has for F within S the component n_R x_F,
-R the parts outside S, and none for other F. So if each number of a *view* S has an independent error of
-variance V_S, its information about x_F has the precision n_R / V_S for each unit of r_F's squared length,
-where r is a statistic:
+where R are the parts outside S, and none for other F. So if each number of a *view* S has an independent
+error of variance V_S, its information about x_F has the precision n_R / V_S for each unit of r_F's squared
+length, where r is a statistic:
 
     variance of r's estimate = Σ_F |r_F|² / Σ_{S ⊇ F} n_R / V_S
 
-by generalised least squares, which separates into the components because every view's errors do. The mean
-is known: shares sum to 1. Fisher, Statistical Methods for Research Workers, 1925, chapter VII; Yang, Wang,
-Li, Cheng, Su, "Answering Multi-Dimensional Range Queries under Local Differential Privacy", VLDB 2021, for
-tables of several attributes beside those of each.
+by generalised least squares, which separates into the components because every view's errors do. The mean is
+known, since shares sum to 1.
+
+Source: Fisher, Statistical Methods for Research Workers, 1925, chapter VII; Yang, Wang, Li, Cheng, Su,
+"Answering Multi-Dimensional Range Queries under Local Differential Privacy", VLDB 2021, for tables of several
+attributes beside those of each.
 """
 
 import math
@@ -26,11 +28,11 @@ from ....device.ldp_pairs import Part
 from ...arrays import Floats
 
 Parts = tuple[int, ...]
-"""Numbers of parts, rising."""
+"""The numbers of parts, rising."""
 
 
 def parts_of(experiment: Any) -> tuple[Part, ...]:
-    """Return the parts of a pair's reading; empty for other types."""
+    """Return the parts of a pair's reading, or an empty tuple for other types."""
     return experiment.parts if experiment.type == "pair" else ()
 
 
@@ -46,7 +48,7 @@ def within(parts: Sequence[int]) -> Iterator[Parts]:
 
 
 def outside(shape: Sequence[int], parts: Parts) -> Parts:
-    """Return all parts but these."""
+    """Return all parts except these."""
     return tuple(part for part in range(len(shape)) if part not in parts)
 
 
@@ -65,7 +67,7 @@ def spread_out(marginals: Floats, shape: Sequence[int], parts: Parts) -> Floats:
 
 
 def components(table: Floats, shape: Sequence[int]) -> dict[Parts, Floats]:
-    """Return each component of a table, (domain, n), on its parts: F -> (cells of F, n); () is the mean."""
+    """Return each component F of a table, (domain, n), on its parts: (cells of F, n); () is the mean."""
     result: dict[Parts, Floats] = {(): table.mean(axis=0, keepdims=True)}
     for parts in within(range(len(shape))):
         own = [shape[part] for part in parts]
@@ -80,10 +82,15 @@ def components(table: Floats, shape: Sequence[int]) -> dict[Parts, Floats]:
 def precision(
     shape: Sequence[int], views: Sequence[Parts], variances: Sequence[float]
 ) -> dict[Parts, dict[int, float]]:
-    """Return the precision of each component in each view: F -> number of a view that has it -> n_R / V.
+    """Return the precision n_R / V of each component in each view that has it.
 
-    variances: of a view's numbers, infinity if it has no reports. A component without a view has an empty
-    entry.
+    Args:
+        shape: The number of values of each part.
+        views: The parts of each view.
+        variances: The variance of each view's numbers, infinity if it has no reports.
+
+    Returns:
+        For each component F, the precisions by number of view; empty for a component without a view.
     """
     view_precisions = {
         number: size(shape, outside(shape, view)) / variance
@@ -97,7 +104,7 @@ def precision(
 
 
 Energy = Mapping[Parts, float]
-"""Mean squared length of a workload's statistics, component by component."""
+"""The mean squared length of a workload's statistics, component by component."""
 
 
 def cell_energy(shape: Sequence[int], table: Parts) -> dict[Parts, float]:
@@ -116,8 +123,14 @@ def conditional_energy(
 ) -> dict[Parts, float]:
     """Return the energy of the share of a cell of `table` among those in a cell of `condition`.
 
-    By the delta method at an even population: n_G (1{g} 1{b} - 1{g} / n_B). differ: that of the difference
-    between two cells of `condition` instead, a mean over pairs of different ones.
+    By the delta method at an even population this is n_G (1{g} 1{b} - 1{g} / n_B).
+
+    Args:
+        shape: The number of values of each part.
+        table: The parts of the cell.
+        condition: The parts of the condition.
+        differ: Whether to return the energy of the difference between two cells of `condition` instead, a
+            mean over pairs of different ones.
     """
     rest, cells = size(shape, outside(shape, tuple(sorted(table + condition)))), size(shape, condition)
     result: dict[Parts, float] = {}
@@ -136,9 +149,16 @@ def conditional_energy(
 def least_variance(shape: Sequence[int], costs: Mapping[Parts, float], energy: Energy) -> dict[Parts, float]:
     """Return the share of the reports for each view with the least mean variance; some are 0.
 
-    costs: variance of a view's numbers times its reports. The variance is convex in the shares; each step
-    multiplies a share by the square root of its marginal gain, which never increases the variance (Yu,
-    "Monotonic convergence of a general algorithm for computing optimal designs", Annals of Statistics 2010).
+    The variance is convex in the shares; each step multiplies a share by the square root of its marginal
+    gain, which never increases the variance.
+
+    Args:
+        shape: The number of values of each part.
+        costs: The variance of a view's numbers times its reports.
+        energy: The energy of each component.
+
+    Source: Yu, "Monotonic convergence of a general algorithm for computing optimal designs", Annals of
+    Statistics 2010.
     """
     views = list(costs)
     energies = {parts: square for parts, square in energy.items() if square > 0}
@@ -154,6 +174,6 @@ def least_variance(shape: Sequence[int], costs: Mapping[Parts, float], energy: E
         gains = (squares / (precisions @ shares) ** 2) @ precisions
         shares *= np.sqrt(gains)
         shares /= shares.sum()
-        if gains.max() <= (1 + 1e-9) * float(shares @ gains):  # Kiefer's condition: no share gains more
+        if gains.max() <= (1 + 1e-9) * float(shares @ gains):  # Kiefer's condition: no share gains
             break
     return dict(zip(views, shares.tolist(), strict=True))

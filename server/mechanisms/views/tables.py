@@ -1,12 +1,22 @@
 """views: tables of a reading's parts (A, B, A with B); each report answers for one of them.
 
-Privacy: of the view's randomized response; the view is drawn without looking at the reading. Utility: the
-views' estimates are joined by least squares (factors.py), which keeps them unbiased and linear. Where no
-report came of a view that tells two parts together, their interaction is unknown, and what depends on it is
-refused. Cost: codes of all views together; decoding is a butterfly for each hashed view.
-Auto: two or more readings at once.
-Citation: Yang, Wang, Li, Cheng, Su, "Answering Multi-Dimensional Range Queries under Local Differential
-Privacy", VLDB 2021; Wang, Blocki, Li, Jha, USENIX Security 2017, for one view.
+Privacy:
+    That of the view's randomized response; the view is drawn without looking at the reading.
+
+Utility:
+    The views' estimates are joined by least squares (factors.py), which keeps them unbiased and linear. If no
+    report is about a view that contains two parts together, their interaction is unknown, and statistics that
+    depend on it are refused.
+
+Cost:
+    The codes of all views together; decoding is a butterfly for each hashed view.
+
+Auto:
+    Two or more readings at once.
+
+Citation:
+    Yang, Wang, Li, Cheng, Su, "Answering Multi-Dimensional Range Queries under Local Differential Privacy",
+    VLDB 2021; Wang, Blocki, Li, Jha, USENIX Security 2017, for one view.
 """
 
 import contextlib
@@ -41,7 +51,7 @@ _THREE = {"type": "pair", "of": [*_PAIR["of"], {"name": "c", "type": "bool"}], "
 
 
 class ViewCode(LevelCode):
-    """A view's level: its nodes are the cells of the marginal over the view's parts."""
+    """A view's level, whose nodes are the cells of the marginal over the view's parts."""
 
     def __init__(self, level: Level, shape: Sequence[int], parts: Parts):
         super().__init__(level)
@@ -91,7 +101,8 @@ class Views(SupportMechanism):
 
     def precision(self, reports: Sequence[float]) -> dict[Parts, dict[int, float]]:
         """Return the precision of each component in each view at these numbers of reports."""
-        # As for a tree: least squares must not depend on the reported values, or it would not be linear.
+        # As for a tree, least squares must not depend on the reported values; otherwise it would not be
+        # linear.
         parts = zip(self.codes, reports, strict=True)
         variances = [code.channel.assumed / n if n else math.inf for code, n in parts]
         return factors.precision(self.shape, self.views, variances)

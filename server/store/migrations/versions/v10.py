@@ -1,4 +1,4 @@
-"""Version 10: queued erasures, due rewrites, the time by which clocks are judged, and signatures."""
+"""Version 10: queued erasures, due rewrites, the time by which clocks are checked, and signatures."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,8 +10,8 @@ down_revision = "9"
 def upgrade() -> None:
     """Upgrade from version 9; an erasure that was interrupted before the upgrade is not recognized as one.
 
-    Until an experiment is added, only the time at which counting last worked judges clocks. An aggregator
-    with the signing key signs experiments without signatures, as before.
+    Until an experiment is added, clocks are checked only against the time at which counting last worked. An
+    aggregator with the signing key signs experiments without signatures, as before.
     """
     op.create_table(
         "erasure",

@@ -163,23 +163,15 @@ def part(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
         "**Frozen modules take a quarter of the heap.** `device/manifest.py` freezes them: `make BOARD=RPI_PICO_W"
         " FROZEN_MANIFEST=.../device/manifest.py` in `ports/rp2` of MicroPython's sources; `make pico` does it for the emulated Pico. Importing takes, in bytes of heap and in milliseconds at each start:",
         "",
-        "| module | source | | `.mpy` | | frozen | |",
+        "| | source | | `.mpy` | | frozen | |",
         "|---|---|---|---|---|---|---|",
     ]
-    for module in IN_ORDER:
-        cells = [pico.imports[kind][module] for kind in KINDS]
-        text.append(
-            f"| `{module}` | "
-            + " | ".join(f"{heap_bytes:,} | {ms:.0f} ms" for heap_bytes, ms in cells)
-            + " |"
-        )
     together = [pico.imports[kind].values() for kind in KINDS]
     cells = [f"{sum(k for k, _ in v):,} | {sum(ms for _, ms in v):.0f} ms" for v in together]
-    text.append("| total | " + " | ".join(cells) + " |")
+    text.append("| all modules | " + " | ".join(cells) + " |")
     text += [
         "",
-        "Each module is imported after those above it. `ldp_client.py` can be imported in a heap of"
-        f" {smallest['source']} KiB, `ldp_client.mpy` in {smallest['compiled']} KiB. So `hushmote flash` and"
-        " `make mip` put compiled files on boards.",
+        f"`ldp_client.py` can be imported in a heap of {smallest['source']} KiB, `ldp_client.mpy` in"
+        f" {smallest['compiled']} KiB. So `hushmote flash` and `make mip` put compiled files on boards.",
     ]
     return text

@@ -355,13 +355,11 @@ def part(costs: Costs) -> str:
         )
     text += [
         "",
-        "In bytes, except SHA-256: the number of hashes in `report()` and `sent()`, the maximum of 40 calls.",
+        "In bytes, except SHA-256: the number of hashes in `report()` and `sent()`.",
         "",
-        "* Heap kept: by client and experiment between two reports, in addition to the import.",
         "* Free heap needed: the smallest hole in a full heap in which 40 calls of `report()` and `sent()` succeed, ledger in a folder. littlefs needs the open file's cache in addition, four times its program size.",
         "* Peak: the import of the client and of the mechanism's files, heap kept and free heap needed.",
-        "* Garbage per report: what `report()` and `sent()` allocate with the collector off, the maximum of 40 calls. None of it is kept"
-        " (`test_heap.py`).",
+        "* Garbage per report: what `report()` and `sent()` allocate. None of it is kept.",
         "",
         *pico_cost.part(costs.pico, costs.imports),
     ]

@@ -199,7 +199,7 @@ class Selected:
 
     @property
     def can(self) -> frozenset[str]:
-        """The kinds of questions that all these versions answer, by their names in experiments/answerable.py."""
+        """The kinds of questions that all these versions answer, by name in experiments/answerable.py."""
         return answers_of(*(v.experiment for v in self.versions))
 
     @property

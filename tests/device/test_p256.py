@@ -100,7 +100,7 @@ class TestAddition:
         ids=["1", "2", "5", "order - 1", "order - 2", "half order", "half order + 1"],
     )
     def test_rejects_signature_whose_sum_is_infinite(self, secret: int):
-        """u * G + v * key = 0: whatever r, there is no x to compare it with."""
+        """If u * G + v * key = 0, there is no x to compare with any r."""
         key = keys.public_key_bytes(secret.to_bytes(32, "big"))
         for r in (1, 2, 12345, ORDER - 1):
             digest = -r * secret % ORDER

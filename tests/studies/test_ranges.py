@@ -199,8 +199,10 @@ class TestOwnData:
 
     @pytest.mark.slow
     def test_date_ranges_show_truth_answer_and_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        """Each error is compared with theory: 8 standard deviations are a false alarm below 1e-12 of a normal
-        law, and below 1e-9 of a few Laplace numbers.
+        """Compare each error with theory.
+
+        Beyond 8 standard deviations is a false alarm with a chance below 1e-12 for a normal distribution, and
+        below 1e-9 for a few Laplace numbers.
         """
         rows = [f"{i},2024-0{1 + i % 3}-{1 + i % 28:02d}T08:00,{'AB'[i % 2]}\n" for i in range(20_000)]
         (tmp_path / "loans.csv").write_text("id,out,library\n" + "".join(rows), encoding="utf-8")

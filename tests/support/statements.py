@@ -41,5 +41,5 @@ def ask(
 
 
 def facts_of(store: Store, folder: Path) -> FleetFacts:
-    """The facts of fleet home at AT, for boards with firmware()."""
+    """Return the facts of fleet home at AT, for boards with firmware()."""
     return fleet_facts.read(store, "home", None, firmware(folder), AT)

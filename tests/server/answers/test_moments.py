@@ -20,8 +20,11 @@ class TestErrors:
     @pytest.mark.slow
     @pytest.mark.parametrize("reports", [pytest.param(300, marks=pytest.mark.long), 20_000])
     def test_are_correct_and_estimates_unbiased(self, reports: int):
-        """400 fleets: the mean of z² has a chi-squared distribution, a 6 % band on either side is allowed for
-        what is not normal; and the mean of z is below 6.5 of its errors (1e-10 each)."""
+        """Simulate 400 fleets: the mean of z² has a chi-squared distribution.
+
+        A band of 6% on either side allows for deviations from a normal distribution, and the mean of z is
+        below 6.5 of its errors (1e-10 each).
+        """
         experiment, f = number(64, 1), bell(64, 25, 9)
         x = np.arange(0.5, 64)
         mean = f @ x

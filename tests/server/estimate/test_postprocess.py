@@ -86,8 +86,11 @@ class TestMethods:
     @pytest.mark.slow
     @pytest.mark.parametrize("exp", [OLH, pytest.param(HH, marks=pytest.mark.long)], ids=["olh", "hh"])
     def test_reduce_the_error_if_the_population_is_smooth(self, exp):
-        """24 fleets of 3,000 reports. The mean logarithm of the ratio of squared errors is 7 to 25 of its
-        standard errors above 0: a fresh seed brings it below with a chance of less than 1e-9."""
+        """Simulate 24 fleets of 3,000 reports.
+
+        The mean logarithm of the ratio of squared errors is 7 to 25 of its standard errors above 0, so another
+        seed brings it below 0 with a chance of less than 1e-9.
+        """
         rng = np.random.default_rng(7)
         f = bell(exp.domain)
         errors = {name: [] for name in OF_ALL}
@@ -138,9 +141,10 @@ class TestSmoothing:
             assert nonnegative(e).frequencies.sum() == pytest.approx(1)
 
     def test_gives_shares_from_codes_without_any(self):
-        """Squared distances to a bell, over that of an even guess: means of 20 fleets of 20,000 reports.
+        """Compare squared distances to a bell with that of an even guess, over 20 fleets of 20,000 reports.
 
-        Of 1,000 fleets of other seeds the mean is 0.15, with a standard deviation of 0.2."""
+        Of 1,000 fleets of other seeds the mean is 0.15, with a standard deviation of 0.2.
+        """
         rng = np.random.default_rng(11)
         f = bell(50)
         off = [((smooth(draw(SW, f, 20_000, rng)).frequencies - f) ** 2).sum() for _ in range(20)]
@@ -196,9 +200,12 @@ class TestProjection:
         np.testing.assert_array_equal(nonnegative(parts[2]).frequencies, simplex(parts[2].frequencies))
 
     def test_preserves_ranges_of_a_hierarchy(self):
-        """60 fleets of 30,000 reports over a narrow bell. The logarithm of the ratio of squared errors of all
-        ranges is on average 18 of its standard errors below that of 1.05: a fresh seed brings it above with a
-        chance of less than 1e-9. Projected on the simplex, which knows no tree, it is 36 above."""
+        """Simulate 60 fleets of 30,000 reports over a narrow bell.
+
+        The logarithm of the ratio of squared errors of all ranges is on average 18 of its standard errors below
+        that of 1.05, so another seed brings it above with a chance of less than 1e-9. After a projection on the
+        simplex, which ignores the tree, it is 36 above.
+        """
         exp = designed("hh", 64, 1, fanout=2, cells=[2, 2, 2, 3, 3, 3])
         rng = np.random.default_rng(11)
         f = np.exp(-0.5 * ((np.arange(64) - 28.8) / 4) ** 2)
@@ -216,8 +223,11 @@ class TestProjection:
         assert np.log(ratios).mean() < np.log(1.05)
 
     def test_moves_missing_share_to_empty_bins(self):
-        """100 fleets of 1,000 reports, all boards with one value. The bias is 13 standard errors of the mean:
-        a fresh seed brings it above 0 with less than 1e-9, and raw's beyond the bound below as rarely."""
+        """Simulate 100 fleets of 1,000 reports, all boards with one value.
+
+        The bias is 13 standard errors of the mean, so another seed brings it above 0 with a chance of less than
+        1e-9, and raw's beyond the bound below as rarely.
+        """
         rng = np.random.default_rng(8)
         one = np.eye(40)[11]
         found = []

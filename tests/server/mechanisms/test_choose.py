@@ -126,8 +126,10 @@ def levels_of(choice: Choice, domain: int, epsilon: int) -> list[Level]:
 class TestHierarchy:
     @pytest.mark.parametrize(("fanout", "printed"), [(2, 0.557), (4, 0.531), (16, 0.663)])
     def test_is_at_least_as_accurate_as_published(self, fanout: int, printed: float) -> None:
-        """D = 256, e^ε = 3, N = 2^26, units of 1e-6, errors independent and of rare values; the collisions
-        counted exactly give up to 7 % less."""
+        """Compare errors of rare values, in units of 1e-6, at D = 256, e^ε = 3 and N = 2^26.
+
+        The published ones assume independent errors; collisions counted exactly give up to 7% less.
+        """
         levels = published(fanout)
         variances = [level_channel(level).variance * len(levels) for level in levels]
         got = mean_range_variance(hierarchy.tree(256, fanout, variances), variances) / 2**26 * 1e6

@@ -123,7 +123,7 @@ class TestReadOnly:
 
 
 def _as_nobody(url: str) -> str:
-    """What a child process without root's rights sees: the state, and how many reports."""
+    """Return the state and the number of reports that a child process without root's rights sees."""
     reads, writes = os.pipe()
     child = os.fork()
     if not child:

@@ -88,8 +88,8 @@ class TestMethods:
     def test_reduce_the_error_if_the_population_is_smooth(self, exp):
         """Simulate 24 fleets of 3,000 reports.
 
-        The mean logarithm of the ratio of squared errors is 7 to 25 of its standard errors above 0, so another
-        seed brings it below 0 with a chance of less than 1e-9.
+        The mean logarithm of the ratio of squared errors is 7 to 25 of its standard errors above 0, so
+        another seed brings it below 0 with a chance of less than 1e-9.
         """
         rng = np.random.default_rng(7)
         f = bell(exp.domain)
@@ -202,9 +202,9 @@ class TestProjection:
     def test_preserves_ranges_of_a_hierarchy(self):
         """Simulate 60 fleets of 30,000 reports over a narrow bell.
 
-        The logarithm of the ratio of squared errors of all ranges is on average 18 of its standard errors below
-        that of 1.05, so another seed brings it above with a chance of less than 1e-9. After a projection on the
-        simplex, which ignores the tree, it is 36 above.
+        The logarithm of the ratio of squared errors of all ranges is on average 18 of its standard errors
+        below that of 1.05, so another seed brings it above with a chance of less than 1e-9. After a
+        projection on the simplex, which ignores the tree, it is 36 above.
         """
         exp = designed("hh", 64, 1, fanout=2, cells=[2, 2, 2, 3, 3, 3])
         rng = np.random.default_rng(11)
@@ -225,8 +225,8 @@ class TestProjection:
     def test_moves_missing_share_to_empty_bins(self):
         """Simulate 100 fleets of 1,000 reports, all boards with one value.
 
-        The bias is 13 standard errors of the mean, so another seed brings it above 0 with a chance of less than
-        1e-9, and raw's beyond the bound below as rarely.
+        The bias is 13 standard errors of the mean, so another seed brings it above 0 with a chance of less
+        than 1e-9, and raw's beyond the bound below as rarely.
         """
         rng = np.random.default_rng(8)
         one = np.eye(40)[11]

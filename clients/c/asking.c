@@ -1,7 +1,7 @@
-/* Asks about each question: an experiment waits until somebody at the board has said yes to what it asks.
+/* Ask about each question: an experiment waits until someone at the board has opted in to its question.
 
-   A yes applies to a question, and up to its epsilon. Flash has it as the MicroPython client keeps it, under the
-   experiment's name with ".yes": 12 bytes of question.c, then a CRC-32. What is damaged is asked about again. */
+   An opt-in applies to a question, up to its epsilon. It is in flash in the format of the MicroPython client, under the
+   experiment's name with ".yes": 12 bytes of question.c, then a CRC-32. If it is damaged, the board asks again. */
 #include <string.h>
 
 #include "core.h"
@@ -38,11 +38,11 @@ static void forget_all(struct hushmote_reporter *reporter) {
     for (unsigned at = 0; at < name_count(reporter); at++) {
         forget(reporter, at);
         reporter->topics[at].why = HUSHMOTE_OK;
-        reporter->topics[at].has_accepted = false; /* the client has ended it: what the broker repeats is asked about */
+        reporter->topics[at].has_accepted = false; /* the client has ended it, so ask about what the broker repeats */
     }
 }
 
-/* Forget each yes where somebody has said no to everything. */
+/* Forget all opt-ins if someone has opted out of everything. */
 static void hear(struct hushmote_reporter *reporter) {
     uint32_t noes = reporter->client->noes;
     if (noes == reporter->noes)
@@ -51,7 +51,7 @@ static void hear(struct hushmote_reporter *reporter) {
     forget_all(reporter);
 }
 
-/* Read the last yes to each name; a board that says no has none. */
+/* Read the last opt-in to each name; a board that has opted out has none. */
 static void load(struct hushmote_reporter *reporter) {
     const struct hushmote_port *port = reporter->port;
     memset(port->questions, 0, name_count(reporter) * sizeof *port->questions);
@@ -69,7 +69,7 @@ static void load(struct hushmote_reporter *reporter) {
     }
 }
 
-/* What a payload asks: 0, or why it is refused, as where it is of another name. */
+/* Compute the question of a payload; return 0, or why it is refused, for example because of another name. */
 static int question_of(const struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes,
                        uint8_t question[HM_QUESTION_BYTES]) {
     const struct hushmote_config *config = reporter->client->config;
@@ -87,7 +87,7 @@ static int question_of(const struct hushmote_reporter *reporter, unsigned at, co
     return length >= 0 && hm_find(config->policy, name + 1, (size_t)length) == at ? HUSHMOTE_OK : HUSHMOTE_REFUSED;
 }
 
-/* 0 if the last yes was to what a payload asks, and to no lower epsilon; else it waits. */
+/* Return 0 if the last opt-in was to this question, with at least its epsilon; else the payload waits. */
 static int ask(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes) {
     struct hushmote_question *own = reporter->port->questions + at;
     uint8_t question[HM_QUESTION_BYTES];
@@ -102,7 +102,7 @@ static int ask(struct hushmote_reporter *reporter, unsigned at, const uint8_t *p
     return HUSHMOTE_REFUSED_UNASKED;
 }
 
-/* Keep the yes to what waits, unless somebody says no meanwhile: then the client has ended it. */
+/* Keep the opt-in to the waiting question, unless someone opts out meanwhile: then the client has ended it. */
 static void keep_yes(struct hushmote_reporter *reporter, unsigned at) {
     const struct hushmote_config *config = reporter->client->config;
     struct hushmote_question *own = reporter->port->questions + at;
@@ -117,14 +117,14 @@ static void keep_yes(struct hushmote_reporter *reporter, unsigned at) {
     write_yes(reporter, at, data, sizeof data);
 }
 
-/* Let nothing wait any more, as an experiment is in force, or was withdrawn: then its yes ends, too. */
+/* Stop waiting, because the experiment is in force or was withdrawn; a withdrawal also ends its opt-in. */
 static void settle(struct hushmote_reporter *reporter, unsigned at, bool agreed, bool withdrawn) {
     if (agreed)
         keep_yes(reporter, at);
     if (withdrawn)
         forget(reporter, at);
     reporter->port->questions[at].bytes = 0;
-    reporter->topics[at].why = HUSHMOTE_OK; /* what was refused may be asked about now */
+    reporter->topics[at].why = HUSHMOTE_OK; /* a refused experiment may be asked about now */
 }
 
 const struct hushmote_asker hushmote_ask_each = {load, hear, ask, settle};

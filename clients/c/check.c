@@ -1,8 +1,8 @@
-/* Answers all test vectors: a program without files and without a heap, for a host and for boards.
+/* Check all test vectors: a program without files and without a heap, for a host and for boards.
 
-   `python tools/make_c_vectors.py vectors.h` writes their tables. Compile this with the core but drbg.c, which
-   it includes, and with -DHUSHMOTE_ROOM_BYTES=1024. It prints a line for each wrong answer, then a verdict; its status
-   is 0 where all are right. */
+   `python tools/make_c_vectors.py vectors.h` writes their tables. Compile this with the core except drbg.c, which it
+   includes, and with -DHUSHMOTE_ROOM_BYTES=1024. It prints a line for each wrong answer, then a verdict; its status is 0
+   if all are right. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "core.h"
 #include "hushmote_float.h"
 
-/* The generator under other names: what mechanisms draw is scripted here. */
+/* The generator under other names, because the draws of mechanisms are scripted here. */
 bool real_bernoulli(struct hushmote_random *random, uint32_t threshold);
 uint32_t real_below(struct hushmote_random *random, uint32_t n);
 #define hm_bernoulli real_bernoulli
@@ -152,7 +152,7 @@ static int flash_write(void *context, int slot, const uint8_t *data, size_t byte
     return 0;
 }
 
-/* What is no secret here, and never the same. */
+/* Not secret here, and never the same. */
 static int counted(void *context, uint8_t *data, size_t bytes) {
     static uint32_t state;
     (void)context;
@@ -167,7 +167,7 @@ static void hold(int slot, struct span record) {
         memcpy(flash[slot].bytes, bytes_of(record), record.count);
 }
 
-/* A client on what the slots hold. */
+/* Start a client on the slots. */
 static int begin(const char *device, struct span fleet, struct span announce_key, struct span key) {
     memset(&config, 0, sizeof config);
     config.read = flash_read;
@@ -349,7 +349,7 @@ static void check_reports(void) {
         bytes = hushmote_report(&client, experiment[2].enrolled ? names[2] : experiment[3].enrolled ? names[3] : "e",
                                 hushmote_none(), report);
         good = good && bytes > 0 && same(want->report, report, (size_t)bytes) && played();
-        /* The record has a seed where the vector has zeros, and so another CRC, which a client reads right. */
+        /* The record has a seed in place of the vector's zeros, and so another CRC, which a client reads correctly. */
         memcpy(seed, flash[0].bytes + 6, sizeof seed);
         memset(flash[0].bytes + 6, 0, sizeof seed);
         good = good && flash[0].count == want->after.count &&

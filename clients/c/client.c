@@ -1,7 +1,7 @@
-/* The client: consent, experiments, and from a reading to a report that is debited before anybody sees it.
+/* The client: consent, experiments, and reports, which are debited before anyone sees them.
 
-   The order in hushmote_report() is the promise: consent, the coin of `every`, only then the reading; the debit, the
-   number and the bytes of a report go to flash in one commit, and only then to whoever asked. */
+   The order in hushmote_report() is the guarantee: consent, the coin of `every`, and only then the reading; the debit, the
+   number and the bytes of a report go to flash in one commit, and only then to the caller. */
 #include <string.h>
 
 #include "core.h"
@@ -19,7 +19,7 @@ static bool enter(struct hushmote *client) {
     const struct hushmote_config *config = client->config;
     if (config == NULL || (config->lock != NULL && !config->lock(config->context)))
         return false;
-    if (client->busy) { /* a callback of this client's own, under a lock that its thread may take again */
+    if (client->busy) { /* called from a callback of this client, under a lock that its thread may take again */
         if (config->unlock != NULL)
             config->unlock(config->context);
         return false;
@@ -32,7 +32,7 @@ static bool asks_each(const struct hushmote_config *config) {
     return (config->policy->consent & HUSHMOTE_ASK_EACH) != 0;
 }
 
-/* Write an answer that is newer than so many noes, or is the last of them. */
+/* Write an answer that is newer than `noes` opt-outs, or is the last of them. */
 static int answer(struct hushmote *client, enum hushmote_consent consent, uint32_t noes) {
     const struct hushmote_config *config = client->config;
     int code = hm_prepare(client, consent);
@@ -48,7 +48,7 @@ static int answer(struct hushmote *client, enum hushmote_consent consent, uint32
     return code;
 }
 
-/* End a call: write a no that came during it, then let the next call come. */
+/* End a call: write an opt-out that came during it, then allow the next call. */
 static int leave(struct hushmote *client, int code) {
     const struct hushmote_config *config = client->config;
     uint32_t noes;
@@ -63,12 +63,12 @@ static int leave(struct hushmote *client, int code) {
         client->busy = 0;
         if (config->unlock != NULL)
             config->unlock(config->context);
-        /* A no that came after the look at it, but before the release, has left itself to this call. */
+        /* An opt-out between the check and the release has left its writing to this call. */
     } while (noes != client->noes && enter(client));
     return code;
 }
 
-/* End a call that writes: a no that could not be written before is tried again. */
+/* End a call that writes: try again to write an opt-out that could not be written before. */
 static int leave_writing(struct hushmote *client, int code) {
     client->tried_noes = client->answered;
     return leave(client, code);
@@ -76,7 +76,7 @@ static int leave_writing(struct hushmote *client, int code) {
 
 /* --- Names ---------------------------------------------------------------------------------------------------- */
 
-/* The experiment of a name; NULL where the policy has none. */
+/* Return the experiment of a name, or NULL if the policy has none. */
 static struct hushmote_experiment *find(const struct hushmote_config *config, const char *name) {
     unsigned at = hm_find(config->policy, name, strlen(name));
     return at < config->policy->name_count ? config->experiments + at : NULL;
@@ -106,7 +106,7 @@ static uint32_t least(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
 
-/* How many more reports at this epsilon keep every bound: the most n with spent + n * cost <= bound. */
+/* Return how many more reports of this epsilon keep every bound: the largest n with spent + n * cost <= bound. */
 static uint32_t left(const struct hushmote *client, const struct hushmote_experiment *experiment,
                      const struct hm_entry *entry) {
     const struct hushmote_policy *policy = client->config->policy;
@@ -114,12 +114,12 @@ static uint32_t left(const struct hushmote *client, const struct hushmote_experi
     uint64_t sum = hm_sum(client), squares = hm_squares(client);
     uint64_t cap = entry->cap < experiment->cap ? entry->cap : experiment->cap;
     unsigned lines = client->record[1] + (entry->number == 0 ? 1u : 0u); /* of names that were dropped as well */
-    /* It may have been pinned otherwise since this version was checked. */
+    /* Another rule may have been pinned since this version was checked. */
     if (client->locked != HUSHMOTE_OK || entry->rule != experiment->rule ||
         (entry->rule == HM_COUNT && entry->spent != epsilon) || (entry->number == 0 && lines > HM_MAX_ENTRIES) ||
         HUSHMOTE_RECORD_BYTES(lines, 1) > client->config->record_bytes)
         return 0;
-    /* For the board's life: while the sum is within its bound, or the squares are within theirs. */
+    /* For the board's lifetime: while the sum is within its bound, or the squares are within theirs. */
     n = hm_times(policy->sum, sum, epsilon, 1);
     own = hm_times(policy->squares, squares, epsilon, epsilon);
     n = own > n ? own : n;
@@ -204,7 +204,7 @@ int hushmote_begin(struct hushmote *client, const struct hushmote_config *config
 
 /* --- Experiments ---------------------------------------------------------------------------------------------- */
 
-/* What a policy and the ledger allow, whatever a server asks. */
+/* Check an experiment against the policy and the ledger, whatever a server asks. */
 static int allowed(const struct hushmote *client, const struct hushmote_experiment *experiment,
                    const struct hushmote_experiment *known) {
     const struct hushmote_policy *policy = client->config->policy;
@@ -241,15 +241,15 @@ static bool is_signed(const struct hushmote_config *config, const char *name, co
 #endif
 }
 
-/* What follows the JSON, which ends at `end`; where it is good, its serial becomes the least. That is compared first: an
-   old message that is played back costs no signature. */
+/* Check what follows the JSON, which ends at `end`; if it is valid, its serial becomes the lowest one. The serial is
+   compared first, so that a replayed message costs no signature. */
 static int authentic(const struct hushmote_config *config, struct hushmote_experiment *known, const uint8_t *payload,
                      size_t bytes, size_t end, bool kept) {
     uint32_t serial;
     if (config->announce_key == NULL || bytes != end + SIGNED_BYTES || payload[end] != 0)
         return HUSHMOTE_REFUSED_SIGNATURE;
     serial = (uint32_t)hm_get(payload + end + 1, 4);
-    if (serial < known->serial) /* NOLINT: what was parsed has a name of the policy */
+    if (serial < known->serial) /* NOLINT: a parsed experiment has a name of the policy */
         return HUSHMOTE_REFUSED_SERIAL;
     if (!kept && !is_signed(config, config->policy->names[known - config->experiments], payload, bytes))
         return HUSHMOTE_REFUSED_SIGNATURE;
@@ -257,8 +257,8 @@ static int authentic(const struct hushmote_config *config, struct hushmote_exper
     return HUSHMOTE_OK;
 }
 
-/* name: the topic's, which must be the experiment's own: else it could take another's place; NULL where that is unknown.
-   The reason of a refusal stays with the topic's name, or the one in the JSON. */
+/* name: the topic's, which must be that of the experiment, so that it cannot replace another one; NULL if unknown. The
+   reason for a refusal is kept under the topic's name, or under the one in the JSON. */
 static int enroll(struct hushmote *client, const char *name, const uint8_t *payload, size_t bytes, bool kept) {
     const struct hushmote_config *config = client->config;
     struct hushmote_experiment parsed, *known, *refused;
@@ -330,7 +330,7 @@ int hushmote_withdraw(struct hushmote *client, const char *name, const uint8_t *
 
 /* --- Reports -------------------------------------------------------------------------------------------------- */
 
-/* Where an unsent report is in the record, the oldest for 0; its end where there is none. */
+/* Return the place of an unsent report in the record, the oldest for 0, or the record's end if there is none. */
 static size_t unsent_at(const struct hushmote *client, unsigned at) {
     size_t where = hm_unsent_at(client);
     while (at-- > 0 && where < client->record_bytes_used)
@@ -345,7 +345,7 @@ static unsigned pending(const struct hushmote *client) {
     return count;
 }
 
-/* The bytes of a report; returns how many. */
+/* Write the bytes of a report; return their number. */
 static size_t encode(const struct hushmote_config *config, const struct hushmote_experiment *experiment, uint32_t number,
                      uint32_t code, uint8_t report[HUSHMOTE_REPORT_BYTES]) {
     struct hushmote_piece pieces[4];
@@ -406,7 +406,7 @@ static int report_of(struct hushmote *client, const char *name, const struct hus
     client->next_bytes_used += 1u + *made;
     client->error = (int8_t)hm_commit(client, code);
     if (client->error != HUSHMOTE_OK || hushmote_consent(client) != HUSHMOTE_YES)
-        return 0; /* somebody said no meanwhile */
+        return 0; /* someone opted out meanwhile */
     memcpy(report, made + 1, *made); /* it is in the record in force now */
     return *made;
 }
@@ -461,8 +461,8 @@ int hushmote_set_consent(struct hushmote *client, bool yes) {
         client->noes++;
     noes = client->noes;
     if (!enter(client))
-        return yes ? HUSHMOTE_BUSY : HUSHMOTE_OK; /* the call that is under way writes the no */
-    if (yes && noes == client->noes) /* no no has come since */
+        return yes ? HUSHMOTE_BUSY : HUSHMOTE_OK; /* the call that is under way writes the opt-out */
+    if (yes && noes == client->noes) /* no opt-out has come since */
         code = answer(client, HUSHMOTE_YES, noes);
     leave_writing(client, HUSHMOTE_OK);
     return yes || client->noes == client->answered ? code : client->error;
@@ -518,7 +518,7 @@ unsigned hushmote_gap(struct hushmote *client, unsigned most, uint64_t *drawn) {
         return 0;
     policy = client->config->policy;
     for (unsigned i = 0; i < policy->name_count; i++) {
-        line.left = 0; /* what has no budget makes no report whatever its coin says, so it wakes nobody */
+        line.left = 0; /* an experiment without budget makes no report, so it need not wake the board */
         line_of(client, policy->names[i], &line);
         client->config->experiments[i].due = line.left > 0 && hushmote_consent(client) == HUSHMOTE_YES ? NOT_DUE : 0;
         asking |= client->config->experiments[i].due != 0;

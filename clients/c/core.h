@@ -1,87 +1,87 @@
-/* What the core's files say to each other. An application includes hushmote.h alone. */
+/* The interface between the core's files. An application includes only hushmote.h. */
 #ifndef HUSHMOTE_CORE_H
 #define HUSHMOTE_CORE_H
 
 #include "hushmote.h"
 
-#define HM_ONE (1u << 30) /* probabilities are integers out of it */
+#define HM_ONE (1u << 30) /* probabilities are integers out of this */
 #define HM_MAX_CODES (1u << 24)
 
-/* sha256.c. Digests go through config->sha256 where there is one. */
+/* sha256.c. Digests use config->sha256 if it is set. */
 void hm_sha256(const struct hushmote_config *config, const struct hushmote_piece *pieces, size_t count, uint8_t digest[32]);
-/* The first 8 bytes of HMAC-SHA256 with config->key. At most HM_PIECES pieces, as in a reseed. */
+/* Compute the first 8 bytes of HMAC-SHA256 with config->key. At most HM_PIECES pieces, as in a reseed. */
 #define HM_PIECES 4
 void hm_tag(const struct hushmote_config *config, const struct hushmote_piece *pieces, size_t count, uint8_t tag[8]);
-/* Zeros that no compiler leaves out. */
+/* Write zeros that no compiler leaves out. */
 void hm_wipe(void *data, size_t bytes);
 
-/* p256.c: whether a signature is the key's for a digest; s must be in the lower half. Public numbers only. */
+/* p256.c: return whether a signature of a digest is valid for the key; s must be in the lower half. Public numbers only. */
 bool hm_p256_verify(const uint8_t key[64], const uint8_t digest[32], const uint8_t signature[64]);
 
-/* drbg.c. hm_entropy: at least 32 bytes; 0, or HUSHMOTE_BAD_ENTROPY where the source is missing or stuck. hm_reseed: a new
+/* drbg.c. hm_entropy: at least 32 bytes; 0, or HUSHMOTE_BAD_ENTROPY if the source is missing or stuck. hm_reseed: a new
    generator has a zero key. hm_generate: at most 8,096 bytes. */
 int hm_entropy(const struct hushmote_config *config, uint8_t *data, size_t bytes);
 void hm_reseed(struct hushmote_random *random, const struct hushmote_piece *entropy, size_t count);
 void hm_generate(struct hushmote_random *random, uint8_t *out, size_t bytes);
-/* The two primitives that mechanisms draw from, and nothing else; a test links others in their place. */
+/* The only two primitives that mechanisms draw from; a test links others in their place. */
 bool hm_bernoulli(struct hushmote_random *random, uint32_t threshold);
 uint32_t hm_below(struct hushmote_random *random, uint32_t n);
 
-/* threshold.c: exactly floor(p * 2^30) for p = inside e^eps / (inside e^eps + g - 1); 0 where out of range. */
+/* threshold.c: return exactly floor(p * 2^30) for p = inside e^eps / (inside e^eps + g - 1); 0 if out of range. */
 uint32_t hm_threshold(uint32_t epsilon, uint32_t g, uint32_t inside);
 
-/* json.c reads what hm_json_check() found to be a JSON object; its strings have no escapes. */
-enum hm_field { /* a place in the list of names in json.c, from 1 on; 0 is any other name */
+/* json.c reads JSON objects that hm_json_check() has accepted; their strings have no escapes. */
+enum hm_field { /* index in the list of names in json.c, from 1; 0 is any other name */
     HM_F_V = 1, HM_F_NAME, HM_F_TYPE, HM_F_LABELS, HM_F_LOW, HM_F_HIGH, HM_F_BINS, HM_F_MISSING, HM_F_SALT, HM_F_SLOTS,
     HM_F_PREFIXES, HM_F_OF, HM_F_MECHANISM, HM_F_G, HM_F_Q, HM_F_REACH, HM_F_VIEWS, HM_F_FANOUT, HM_F_CELLS, HM_F_WEIGHTS,
     HM_F_EPSILON, HM_F_EVERY, HM_F_BUDGET, HM_F_WINDOW, HM_F_RULE, HM_F_CAP, HM_FIELDS
 };
 struct hm_object {
     const uint8_t *json;
-    uint16_t at[HM_FIELDS]; /* where a field's last value begins; 0 where it is missing or was taken */
+    uint16_t at[HM_FIELDS]; /* start of a field's last value; 0 if it is missing or was taken */
 };
 bool hm_json_check(const uint8_t *json, size_t bytes);
-void hm_json_object(struct hm_object *object, const uint8_t *value); /* without a field where the value is no object */
-const uint8_t *hm_json_list(const uint8_t *value);         /* its first element; NULL: there is none, or no list */
-const uint8_t *hm_json_next(const uint8_t *element);       /* the one behind it; NULL after the last */
-int hm_json_length(const uint8_t *value);                  /* of the text at value + 1; -1: it is no text */
-int hm_json_word(const uint8_t *value, const char *words); /* which of the words a text is; -1: none */
-bool hm_json_integer(const uint8_t *value, int64_t *number); /* one of more than 18 digits has 18 */
-#define HM_NONE UINT32_MAX /* no whole number from low to high */
+void hm_json_object(struct hm_object *object, const uint8_t *value); /* without fields if the value is not an object */
+const uint8_t *hm_json_list(const uint8_t *value);         /* its first element; NULL: it is empty, or not a list */
+const uint8_t *hm_json_next(const uint8_t *element);       /* the next one; NULL after the last */
+int hm_json_length(const uint8_t *value);                  /* of the text at value + 1; -1: it is not a text */
+int hm_json_word(const uint8_t *value, const char *words); /* index of a text among the words; -1: it is not one */
+bool hm_json_integer(const uint8_t *value, int64_t *number); /* has 18 digits if there are more */
+#define HM_NONE UINT32_MAX /* not a whole number from low to high */
 uint32_t hm_json_number(const uint8_t *value, uint32_t low, uint32_t high);
-uint32_t hm_json_each(const uint8_t **element, uint32_t low, uint32_t high); /* and go to the next */
+uint32_t hm_json_each(const uint8_t **element, uint32_t low, uint32_t high); /* and move to the next */
 const uint8_t *hm_take(struct hm_object *object, enum hm_field field); /* its value; NULL: it is missing */
 uint32_t hm_take_number(struct hm_object *object, enum hm_field field, uint32_t low, uint32_t high);
-int hm_nothing_left(const struct hm_object *object); /* else it is refused */
+int hm_nothing_left(const struct hm_object *object); /* 0 if all fields were taken; else it is refused */
 
-/* An experiment's room: its parts, then its levels, then labels from the end down. */
+/* An experiment's room holds its parts, then its levels, then labels from the end down. */
 enum { HM_BOOL, HM_CHOICE, HM_NUMBER, HM_TEXT, HM_PAIR };
 enum { HM_RR, HM_GRR, HM_OLH, HM_HH, HM_PGR, HM_SW, HM_PREFIX, HM_VIEWS };
 
-struct hm_part { /* of a pair; what is no pair has one */
+struct hm_part { /* of a pair; other types have one */
     int64_t low, high;
     uint32_t domain;
-    uint16_t words; /* where its labels begin, the last one first; or a text's salt, prefixes. Each is behind its length */
+    uint16_t words; /* start of its labels, the last one first; or a text's salt and prefixes. Each follows its length */
     uint8_t type;
-    uint8_t missing; /* 1: the last index is of no reading */
+    uint8_t missing; /* 1: the last index is for a missing reading */
 };
 
 struct hm_level {
-    uint32_t threshold, offset; /* the truth's chance; codes before its own */
+    uint32_t threshold, offset; /* probability of the truth; number of codes before its own */
     uint32_t g;                 /* cells; q of pgr; the domain of sw */
     uint32_t width;             /* neighbouring indices that share a node; codes outside of pgr, inside of sw */
     uint16_t weight;
     uint8_t t;    /* digits of the hash, 0 without one; of a point */
-    uint8_t view; /* a bit for each part that it looks at */
+    uint8_t view; /* a bit for each part that it uses */
 };
 
 struct hm_part *hm_part(const struct hushmote_experiment *experiment, unsigned number);
 struct hm_level *hm_level(const struct hushmote_experiment *experiment, unsigned number);
-bool hm_room(const struct hushmote_experiment *experiment, size_t bytes); /* whether there is so much more */
-/* A byte of length and the data, at the new room_end; false: there is no room. */
+bool hm_room(const struct hushmote_experiment *experiment, size_t bytes); /* whether there is room for so many more */
+/* Keep a byte of length and the data at the new room_end; false: there is no room. */
 bool hm_keep(struct hushmote_experiment *experiment, const void *data, size_t bytes);
 
-/* Each take function reads fields into the experiment: 0, or why it is refused. */
+/* Each take function reads fields into the experiment and returns 0, or why it is refused. */
 int hm_take_part(struct hushmote_experiment *experiment, struct hm_object *fields, struct hm_part *part);
 int hm_take_text(struct hushmote_experiment *experiment, struct hm_object *fields, struct hm_part *part);
 int hm_take_pair(struct hushmote_experiment *experiment, struct hm_object *fields);
@@ -91,7 +91,7 @@ int hm_take_pgr(struct hushmote_experiment *experiment, struct hm_object *fields
 int hm_take_prefix(struct hushmote_experiment *experiment, struct hm_object *fields);
 int hm_take_sw(struct hushmote_experiment *experiment, struct hm_object *fields);
 
-/* levels.c. hm_divide: n / d and *rest = n % d in the same steps whatever n is; d up to 2^30. */
+/* levels.c. hm_divide: n / d and *rest = n % d, in the same steps for all n; d up to 2^30. */
 uint32_t hm_divide(uint32_t n, uint32_t d, uint32_t *rest);
 bool hm_is_prime(uint32_t n); /* of n from 2 to 2^16 */
 int hm_add_level(struct hushmote_experiment *experiment, uint32_t nodes, uint32_t g, uint32_t width, uint32_t weight);
@@ -100,21 +100,21 @@ int hm_add_points(struct hushmote_experiment *experiment, uint32_t domain, uint3
 const struct hm_level *hm_pick(const struct hushmote_experiment *experiment, struct hushmote_random *random);
 uint32_t hm_respond(const struct hm_level *level, uint32_t node, struct hushmote_random *random);
 
-/* experiment.c: the experiment in a JSON object, and which of the policy's names it has (*at; the number of names where
-   it is none of them, or unknown). 0, or why it is refused: HUSHMOTE_REFUSED_POLICY is of the name alone, the policy's
-   epsilon and rules are compared by the client. When it is refused, *experiment may hold anything. */
+/* experiment.c: parse an experiment, and find its name in the policy (*at; the number of names if it is not there, or
+   unknown). Return 0, or why it is refused: HUSHMOTE_REFUSED_POLICY only for the name, because the client compares the
+   policy's epsilon and rules. If it is refused, *experiment may hold anything. */
 int hm_parse(const struct hushmote_config *config, const uint8_t *json, size_t bytes,
              struct hushmote_experiment *experiment, unsigned *at);
 
-struct hm_index { /* what a reading became */
-    uint32_t missing; /* 1: no reading, and no index of its own */
-    uint32_t at;      /* in 0 to domain - 1, where that is at most 2^24 */
+struct hm_index { /* of a reading */
+    uint32_t missing; /* 1: the reading is missing, and has no index */
+    uint32_t at;      /* 0 to domain - 1, if that is at most 2^24 */
 #if HUSHMOTE_WITH_PREFIX
     uint32_t slots[16]; /* of a text with prefixes */
 #endif
 };
 
-/* 0, or HUSHMOTE_WRONG_TYPE. Draws nothing. */
+/* Compute the index of a reading without drawing. Return 0, or HUSHMOTE_WRONG_TYPE. */
 int hm_bucket(const struct hushmote_config *config, const struct hushmote_experiment *experiment,
               const struct hushmote_reading *reading, struct hm_index *index);
 
@@ -125,7 +125,7 @@ int hm_bucket_text(const struct hushmote_config *config, const struct hushmote_e
 int hm_bucket_pair(const struct hushmote_experiment *experiment, const struct hushmote_reading *reading,
                    struct hm_index *index);
 
-/* The code of an index, 0 to code_count - 1. A missing reading is drawn first. */
+/* Return the code of an index, 0 to code_count - 1. A missing reading is drawn first. */
 uint32_t hm_randomize_views(const struct hushmote_experiment *experiment, uint32_t at, struct hushmote_random *random);
 uint32_t hm_randomize_points(const struct hm_level *level, uint32_t node, struct hushmote_random *random);
 uint32_t hm_randomize_prefix(const struct hushmote_experiment *experiment, const struct hm_index *index,
@@ -133,23 +133,23 @@ uint32_t hm_randomize_prefix(const struct hushmote_experiment *experiment, const
 uint32_t hm_randomize_sw(const struct hm_level *level, uint32_t at, struct hushmote_random *random);
 uint32_t hm_randomize(const struct hushmote_experiment *experiment, struct hm_index *index, struct hushmote_random *random);
 
-/* ledger.c: the record in force, and the one to come, which is a copy of it until something is changed in it. */
+/* ledger.c: the record in force, and the next one, which begins as its copy. */
 #define HM_ENTRY_BYTES 22
-#define HM_MAX_ENTRIES 64 /* of a record, whose byte 1 says how many it has */
+#define HM_MAX_ENTRIES 64 /* of a record, whose byte 1 is their number */
 #define HM_SEED_AT 6 /* in a record */
 #define HM_SEED_BYTES 16
 
 enum { HM_UNLIMITED, HM_SUM, HM_SQUARES, HM_COUNT }; /* budget rules */
 
 struct hm_entry { /* of an experiment */
-    size_t at; /* its line in the record; where unsent reports begin if it has none */
+    size_t at; /* its entry in the record; the start of unsent reports if it has none */
     uint8_t key[4], rule;
     uint32_t number; /* of the last report */
     uint64_t cap, spent;
 };
 
 uint32_t hm_crc32(uint32_t crc, const void *data, size_t bytes);
-/* CRC-32 of bytes that are kept under a name, and of whose they are; in a fleet. */
+/* Return the CRC-32 of bytes kept under a name, and of the fleet, its key and the name; only in a fleet. */
 uint32_t hm_seal(const struct hushmote_config *config, const char *name, const void *data, size_t bytes);
 void hm_open(struct hushmote *client);
 void hm_renew(struct hushmote *client);
@@ -159,37 +159,38 @@ uint64_t hm_squares(const struct hushmote *client);
 uint32_t hm_times(uint64_t bound, uint64_t spent, uint32_t cost, uint32_t again);
 bool hm_entry(const struct hushmote *client, struct hm_entry *entry); /* of entry->key; false: the ledger has none */
 size_t hm_unsent_at(const struct hushmote *client);
-bool hm_fits(const struct hushmote *client, const struct hm_entry *entry); /* whether one more report of it does */
-/* A change: hm_prepare(), 0 or why none is possible; what changes, at most one of each; hm_commit() with that code has
-   it in force, or the old record stays. An unsent report goes behind next_bytes_used, with its length before it. */
+bool hm_fits(const struct hushmote *client, const struct hm_entry *entry); /* whether one more report fits */
+/* To change the record, call hm_prepare(), which returns 0 or why a change is impossible; then at most one of each change;
+   then hm_commit() with that code, which puts the change in force or keeps the old record. An unsent report goes to
+   next_bytes_used, after its length. */
 int hm_prepare(struct hushmote *client, enum hushmote_consent consent);
 void hm_debit(struct hushmote *client, uint32_t epsilon, const struct hm_entry *entry);
 void hm_drop(struct hushmote *client, size_t at, size_t bytes); /* unsent reports */
 int hm_commit(struct hushmote *client, int code);
 
-/* client.c: hushmote_enroll() of a message on the topic of `name`, which must be the experiment's; NULL: on an unknown one. */
+/* client.c: hushmote_enroll() for a message on the topic of `name`, which must match the experiment; NULL: unknown. */
 int hm_enroll(struct hushmote *client, const char *name, const uint8_t *payload, size_t bytes, bool kept);
 
-/* reporter.c: a message on an experiment's topic: an experiment, or what withdraws it, which has no JSON. agreed: somebody
-   has said yes to this very payload. 0, or why it is refused. */
+/* reporter.c: take a message on an experiment's topic, which is an experiment, or a withdrawal without JSON. agreed:
+   someone has opted in to this very payload. Return 0, or why it is refused. */
 struct hushmote_reporter;
 int hm_take_message(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes, bool agreed);
 
-/* question.c: what a yes to an experiment applies to, 8 bytes of the digest of what it asks and 4 of epsilon; the JSON is
-   not what hm_json_check() found good yet. 0, or HUSHMOTE_REFUSED. */
+/* question.c: compute the question of an experiment, to which an opt-in applies: 8 bytes of its digest and 4 of epsilon.
+   hm_json_check() need not have accepted the JSON. Return 0, or HUSHMOTE_REFUSED. */
 #define HM_QUESTION_BYTES 12
 int hm_question(const struct hushmote_config *config, const uint8_t *json, size_t bytes, uint8_t question[HM_QUESTION_BYTES]);
 
-/* settings.c: 0, or HUSHMOTE_BAD_SETTINGS. A name is 1 to 32 of a-z, 0-9, - and, but for a device's, _. Which of the policy's
-   names a text is; the number of names where it is none of them. */
+/* settings.c. hm_settings: 0, or HUSHMOTE_BAD_SETTINGS. hm_is_name: whether a text is 1 to 32 of a-z, 0-9, - and, except in
+   device ids, _. hm_find: the index of a text among the policy's names; their number if it is not one. */
 int hm_settings(const struct hushmote_config *config);
 bool hm_is_name(const void *text, size_t length, bool underscore);
 unsigned hm_find(const struct hushmote_policy *policy, const void *name, size_t length);
-/* A big-endian number. */
+/* Read and write a big-endian number. */
 uint64_t hm_get(const uint8_t *at, unsigned bytes);
 void hm_put(uint8_t *at, unsigned bytes, uint64_t value);
-/* FNV-1a of a slot's length and of its bytes, as many as a buffer holds. No CRC-32: over a record that ends with its own
-   that is always the same number. */
+/* Return FNV-1a of a slot's length and of its bytes, as many as a buffer holds. A CRC-32 would not do, because over a
+   record that ends with its own CRC-32 it is always the same number. */
 uint64_t hm_fingerprint(const uint8_t *data, size_t length, size_t most);
 
 #endif

@@ -1,20 +1,20 @@
-/* Randomness: what the platform gives, checked and condensed, behind the two primitives.
+/* Randomness: the platform's source, checked and condensed, behind the two primitives.
 
-   The state is a key of 32 bytes. SHA-256 of byte 1 and the key is the next key, which takes its place; of byte 2, 3, ...
-   and the key is what is handed out; of byte 0, the key and entropy is the key after a reseed. First byte and length
-   keep these apart, so SHA-256 serves as a keyed random function, as in HMAC-DRBG (SP 800-90A), and gives what that
-   gives: what was drawn before cannot be computed from the state, and entropy makes a known state unknown again.
+   The state is a key of 32 bytes. SHA-256 of byte 1 and the key is the next key, which replaces it; SHA-256 of byte 2,
+   3, ... and the key is the output; SHA-256 of byte 0, the key and entropy is the key after a reseed. First byte and
+   length keep these apart, so SHA-256 serves as a keyed random function, as in HMAC-DRBG (SP 800-90A), with the same
+   properties: earlier output cannot be computed from the state, and entropy makes a known state unknown again.
    Citation: Bernstein, "Fast-key-erasure random-number generators", 2017. */
 #include <string.h>
 
 #include "core.h"
 
-/* A source with 1 bit of entropy per byte repeats a piece of this length, where it is looked for, less than once in
-   2^22 calls, and then makes no report that time; a good source never does. */
+/* A source with 1 bit of entropy per byte repeats a checked piece of this length less than once in 2^22 calls, which
+   then make no report; a good source never does. */
 #define PIECE_BYTES 32
 
-/* A stuck source repeats itself, though not byte by byte: an RP2040 whose oscillator stands still gives a cycle of 93.
-   So the first piece must not come again, nor the last one be there before. bytes: at least PIECE_BYTES. */
+/* A stuck source repeats itself, though not byte by byte: an RP2040 whose oscillator has stopped gives a cycle of 93.
+   So the first piece must not recur, nor the last one occur earlier. bytes: at least PIECE_BYTES. */
 int hm_entropy(const struct hushmote_config *config, uint8_t *data, size_t bytes) {
     const uint8_t *last = data + bytes - PIECE_BYTES;
     memset(data, 0, bytes); /* so that a source that writes nothing is a stuck one */

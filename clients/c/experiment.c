@@ -1,12 +1,12 @@
 /* An experiment: its JSON becomes a struct, a reading becomes an index, an index becomes a code.
 
-   What docs/wire-format.md does not say is refused: a client that guesses promises an epsilon without knowing. */
+   Anything outside docs/wire-format.md is refused, because a client that guesses cannot guarantee its epsilon. */
 #include "core.h"
 
 #include <string.h>
 
 #define MAX_MILLI (INT64_C(1) << 40)
-#define CAP_BITS 54 /* what a ledger's entry can hold */
+#define CAP_BITS 54 /* the largest that a ledger entry can hold */
 
 #if HUSHMOTE_WITH_PREFIX && !(HUSHMOTE_WITH_TEXT && HUSHMOTE_WITH_PGR)
 #error "HUSHMOTE_WITH_PREFIX needs HUSHMOTE_WITH_TEXT and HUSHMOTE_WITH_PGR"
@@ -42,7 +42,7 @@ bool hm_keep(struct hushmote_experiment *e, const void *data, size_t bytes) {
 
 /* --- Types --------------------------------------------------------------------------------------------------- */
 
-/* Which of a part's labels a text is, in as many steps whichever it is; count where it is none of them. */
+/* Return the index of a text among a part's labels, in the same number of steps for each; count if it is not one. */
 static uint32_t find_label(const uint8_t *label, uint32_t count, const void *text, size_t bytes) {
     uint32_t at = count;
     for (uint32_t i = count; i-- > 0; label += 1 + *label) /* the last one is kept first */
@@ -216,8 +216,8 @@ int hm_parse(const struct hushmote_config *config, const uint8_t *json, size_t b
 
 /* --- From a reading to an index ------------------------------------------------------------------------------ */
 
-/* floor(above * domain / range) for above < range <= 2^41: the product has up to 65 bits, so domain's are taken one by
-   one, and what goes over the range is carried into the quotient at once. */
+/* floor(above * domain / range) for above < range <= 2^41: the product has up to 65 bits, so the bits of domain are
+   processed one by one, and any excess over the range is carried into the quotient at once. */
 static uint32_t bin(uint64_t above, uint32_t domain, uint64_t range) {
     uint64_t rest = 0;
     uint32_t quotient = 0;
@@ -266,7 +266,7 @@ int hm_bucket_part(const struct hushmote_experiment *e, const struct hm_part *pa
 
 int hm_bucket(const struct hushmote_config *config, const struct hushmote_experiment *e,
               const struct hushmote_reading *reading, struct hm_index *index) {
-    (void)config; /* a text alone is hashed */
+    (void)config; /* only a text is hashed */
     memset(index, 0, sizeof *index);
     if (reading->kind == HUSHMOTE_IS_NONE) {
         index->at = e->domain - 1; /* the last one of every part */

@@ -1,13 +1,13 @@
-/* Whatever comes over the network or out of a flash breaks no promise: a target for libFuzzer and sanitizers.
+/* A target for libFuzzer and sanitizers: no input from the network or from flash may break a guarantee.
 
        core="json.c experiment.c levels.c sw.c pgr.c text.c prefix.c pairs.c ledger.c client.c settings.c"
        clang -g -O2 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-sanitize-coverage=trace-cmp \
              -DHUSHMOTE_ROOM_BYTES=1024 -DQUICK fuzz.c $core -lm -o fuzz
        ./fuzz -max_len=1200 -entropic=0 -runs=100000000 CORPUS
 
-   An input's first byte says what the rest is: an experiment, a signed one, or two slots of a ledger. QUICK replaces
-   the arithmetic, which takes most of the time: thresholds, the generator, SHA-256, and P-256, where every second
-   signature is then good. Without it add threshold.c, sha256.c, drbg.c and p256.c. What ran is said at the end. */
+   An input's first byte selects the kind of the rest: an experiment, a signed one, or two slots of a ledger. QUICK
+   replaces the arithmetic that takes most of the time: thresholds, the generator, SHA-256, and P-256, for which every
+   second signature is then valid. Without it add threshold.c, sha256.c, drbg.c and p256.c. It prints counters. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,7 +214,7 @@ static void fuzz_experiment(const uint8_t *data, size_t bytes) {
         taken[0]++, check_experiment(&config, &one, data, bytes);
     if (bytes > HUSHMOTE_EXPERIMENT_BYTES - 2)
         return;
-    /* Spaces around it change the digest alone. */
+    /* Spaces around it change only the digest. */
     spaced[0] = spaced[bytes + 1] = ' ';
     memcpy(spaced + 1, data, bytes);
     MUST(hm_parse(&config, spaced, bytes + 2, &other, &again) == said && again == at);
@@ -222,8 +222,8 @@ static void fuzz_experiment(const uint8_t *data, size_t bytes) {
     MUST(said < 0 || memcmp(&one, &other, sizeof one) == 0);
 }
 
-/* Another board's message is taken by nobody; with QUICK about every second one that is whole, and once
-   the application withdraws it, it is not taken again. */
+/* No client accepts another board's message; with QUICK it accepts about every second intact one, and never again once
+   the application has withdrawn it. */
 static void fuzz_signed(const uint8_t *data, size_t bytes) {
     const struct hushmote_experiment *e;
     struct hushmote client;
@@ -264,7 +264,7 @@ static struct hushmote_status status_of(struct hushmote *client) {
     return status;
 }
 
-/* One report, debited whole or not at all, also where the write fails; then the power goes and comes. */
+/* Make one report, debited completely or not at all, even if the write fails; then cut the power and start again. */
 static void check_report(struct hushmote *client, struct hushmote_config *config) {
     struct hushmote_status before = status_of(client), after, reread;
     uint8_t report[HUSHMOTE_REPORT_BYTES];

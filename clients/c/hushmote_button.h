@@ -1,4 +1,7 @@
-/* A button at the board that is held to answer: for yes or no, and in the examples for the empty ledger. */
+/**
+ * @file
+ * @brief A button at the board that someone holds to answer: yes or no, and in the examples to make the empty ledger.
+ */
 #ifndef HUSHMOTE_BUTTON_H
 #define HUSHMOTE_BUTTON_H
 
@@ -10,25 +13,33 @@ extern "C" {
 #endif
 
 #ifndef HUSHMOTE_HOLD_MS
-#define HUSHMOTE_HOLD_MS 3000
+#define HUSHMOTE_HOLD_MS 3000 /**< How long the button must be held. */
 #endif
-/* 1: in the examples, who holds the button of a board without a ledger makes it. A board whose flash was erased would start
-   its privacy bound again by that, so build with it only to provision boards that you have in hand. */
+/** 1: in the examples, holding the button of a board without a ledger makes one. A board whose flash was erased would then
+    restart its privacy bound, so build with it only to provision boards that you have in hand. */
 #ifndef HUSHMOTE_MAKE_LEDGER
 #define HUSHMOTE_MAKE_LEDGER 0
 #endif
-#define HUSHMOTE_BLIND_MS 1000 /* after so long without a look, what was seen before does not count */
+#define HUSHMOTE_BLIND_MS 1000 /**< After this long without a call, the last state of the pin is ignored. */
 
-struct hushmote_button { /* begin with zeros */
-    bool is_armed; /* it was seen released since it last counted */
+/** State of a button. Initialize it with zeros. */
+struct hushmote_button {
+    bool is_armed; /**< Whether it was released since the last counted press. */
     bool is_down;
     uint32_t pressed_ms, seen_ms;
 };
 
-/* Return true once for each press, when it has been held for HUSHMOTE_HOLD_MS. Call it often, at least once in
-   HUSHMOTE_BLIND_MS: of two touches with no look in between it does not make one long one. A button that reads "down"
-   from power-up (a short circuit, water, a forgotten inversion) counts only after it was seen released. is_down: the pin
-   now. now_ms: a counter that may wrap. */
+/**
+ * @brief Return whether the button has now been held for #HUSHMOTE_HOLD_MS, once for each press.
+ *
+ * Call it at least every #HUSHMOTE_BLIND_MS, so that two touches between calls are not taken for one long press. A button
+ * that reads "down" from power-up (a short circuit, water, a forgotten inversion) counts only after its release.
+ *
+ * @param button The button's state.
+ * @param is_down Whether the pin reads "down" now.
+ * @param now_ms A millisecond counter, which may wrap.
+ * @return true once for each press.
+ */
 static inline bool hushmote_held(struct hushmote_button *button, bool is_down, uint32_t now_ms) {
     bool is_new = !button->is_down || now_ms - button->seen_ms > HUSHMOTE_BLIND_MS;
     button->is_down = is_down;

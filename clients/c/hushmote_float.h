@@ -1,4 +1,7 @@
-/* A reading from a float or a double, in units: for firmware that has these anyway. The core computes without them. */
+/**
+ * @file
+ * @brief Readings from a float or a double, for firmware that uses these anyway. The core computes without them.
+ */
 #ifndef HUSHMOTE_FLOAT_H
 #define HUSHMOTE_FLOAT_H
 
@@ -8,9 +11,14 @@
 extern "C" {
 #endif
 
-#define HUSHMOTE_FAR (INT64_C(1) << 60) /* thousandths beyond every range: an end bin */
+#define HUSHMOTE_FAR (INT64_C(1) << 60) /**< Thousandths beyond every range, which fall into an end bin. */
 
-/* NaN is no reading; infinities and large numbers are beyond every range; else floor(units * 1000 + 0.5) thousandths. */
+/**
+ * @brief Make a reading from a float.
+ * @param units The number, in the experiment's unit.
+ * @return floor(units * 1000 + 0.5) thousandths; no reading for NaN; plus or minus #HUSHMOTE_FAR beyond
+ *     every range.
+ */
 static inline struct hushmote_reading hushmote_float(float units) {
     float m = units * 1000.0f;
     int64_t whole;
@@ -26,6 +34,12 @@ static inline struct hushmote_reading hushmote_float(float units) {
     return hushmote_milli((float)whole > m ? whole - 1 : whole);
 }
 
+/**
+ * @brief Make a reading from a double.
+ * @param units The number, in the experiment's unit.
+ * @return floor(units * 1000 + 0.5) thousandths; no reading for NaN; plus or minus #HUSHMOTE_FAR beyond
+ *     every range.
+ */
 static inline struct hushmote_reading hushmote_double(double units) {
     double m = units * 1000.0;
     int64_t whole;

@@ -1,20 +1,31 @@
-/* The reporter: carries a client's experiments and reports over MQTT, through every outage.
-
-   It has no heap and no sockets. A platform gives it MQTT in four functions and hands in what happens; hushmote.h's
-   callbacks are the rest of a port. posix/ is one, on libmosquitto. Everything is called from one thread, and no event
-   is handed in from within a function of the port.
-
-       hushmote_reporter_begin(&reporter, &client, &port, topics, kept);
-       forever: hand in events; hushmote_reporter_tick(&reporter, milliseconds), at least once a second;
-                hushmote_reporter_report(&reporter, "room_temp", hushmote_milli(21400), report), on a fixed rhythm
-
-   Without consent it opens no connection; a no closes the one there is.
-
-   With HUSHMOTE_ASK_EACH in the policy each question waits for a yes of its own, in questions[].payload, until somebody at
-   the board says it and hushmote_agree() is called:
-
-       port.asker = &hushmote_ask_each;
-       port.questions = questions;   one for each of the policy's names */
+/**
+ * @file
+ * @brief The reporter: carry a client's experiments and reports over MQTT, through every outage.
+ *
+ * It uses no heap and no sockets. A platform gives it four MQTT functions and passes events to it; the callbacks of
+ * hushmote.h are the rest of a port. posix/ is one, on libmosquitto. Call everything from one thread, and pass no event
+ * from within a function of the port.
+ *
+ * @code
+ *     hushmote_reporter_begin(&reporter, &client, &port, topics, kept);
+ *     for (;;) {
+ *         // pass events, then at least once a second:
+ *         hushmote_reporter_tick(&reporter, milliseconds);
+ *         // at a fixed interval:
+ *         hushmote_reporter_report(&reporter, "room_temp", hushmote_milli(21400), report);
+ *     }
+ * @endcode
+ *
+ * Without consent it opens no connection; an opt-out closes an open one.
+ *
+ * With HUSHMOTE_ASK_EACH in the policy each question waits in questions[].payload for its own opt-in, until someone at the
+ * board gives it and the application calls hushmote_agree():
+ *
+ * @code
+ *     port.asker = &hushmote_ask_each;
+ *     port.questions = questions;  // one for each of the policy's names
+ * @endcode
+ */
 #ifndef HUSHMOTE_PORT_H
 #define HUSHMOTE_PORT_H
 
@@ -25,60 +36,69 @@ extern "C" {
 #endif
 
 #ifndef HUSHMOTE_IN_FLIGHT
-#define HUSHMOTE_IN_FLIGHT 4 /* reports that may be unacknowledged at a time */
+#define HUSHMOTE_IN_FLIGHT 4 /**< Most reports that may be unacknowledged at a time. */
 #endif
-#define HUSHMOTE_PAYLOAD_BYTES (HUSHMOTE_EXPERIMENT_BYTES + 69)
-#define HUSHMOTE_KEPT_BYTES (HUSHMOTE_PAYLOAD_BYTES + 8)
-#define HUSHMOTE_STATUS_BYTES 400
+#define HUSHMOTE_PAYLOAD_BYTES (HUSHMOTE_EXPERIMENT_BYTES + 69) /**< Longest signed experiment. */
+#define HUSHMOTE_KEPT_BYTES (HUSHMOTE_PAYLOAD_BYTES + 8)        /**< Longest experiment kept in flash. */
+#define HUSHMOTE_STATUS_BYTES 400                               /**< Longest status message. */
 
 struct hushmote_reporter;
 
-struct hushmote_question { /* of one of the policy's names; written by asking.c alone */
-    bool has_yes;
-    uint8_t yes[12]; /* what the last yes applies to: 8 bytes of SHA-256 of what is asked, 4 of epsilon */
-    uint16_t bytes;  /* of the payload that waits for a yes; 0: none does */
-    uint8_t payload[HUSHMOTE_PAYLOAD_BYTES];
+/** The question of one of the policy's names; only asking.c writes it. */
+struct hushmote_question {
+    bool has_yes;    /**< Whether someone has opted in to a question of this name. */
+    uint8_t yes[12]; /**< The question of the last opt-in: 8 bytes of its SHA-256, 4 of epsilon. */
+    uint16_t bytes;  /**< Number of bytes of the payload that waits for an opt-in; 0: none waits. */
+    uint8_t payload[HUSHMOTE_PAYLOAD_BYTES]; /**< That payload. */
 };
 
-/* How the reporter asks; &hushmote_ask_each is the one there is. What does not name it does not link it. */
+/** How the reporter asks. &hushmote_ask_each is the only one; firmware that does not name it does not link it. */
 struct hushmote_asker {
     void (*load)(struct hushmote_reporter *reporter);
     void (*hear)(struct hushmote_reporter *reporter);
     int (*ask)(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes);
     void (*settle)(struct hushmote_reporter *reporter, unsigned at, bool agreed, bool withdrawn);
 };
+/** Ask about each question, as HUSHMOTE_ASK_EACH requires. */
 extern const struct hushmote_asker hushmote_ask_each;
 
+/** A platform's MQTT, storage of experiments, and times. */
 struct hushmote_port {
-    void *context; /* handed to each function */
+    void *context; /**< Passed to each function. */
 
-    /* Begin to connect, with a clean session and a retained will at QoS 1; 0, or anything else where that fails at once.
-       Later comes hushmote_reporter_connected() or _disconnected(). */
+    /** Start to connect, with a clean session and a retained will at QoS 1. Return 0, or another value if that fails at
+        once; call hushmote_reporter_connected() or hushmote_reporter_disconnected() later. */
     int (*connect)(void *context, const char *will_topic, const uint8_t *will, size_t bytes);
-    int (*subscribe)(void *context, const char *topic); /* at QoS 0; 0, or anything else */
-    /* At QoS 1; returns a number that hushmote_reporter_acknowledged() brings with the PUBACK, below 0 where it fails. */
+    /** Subscribe at QoS 0; return 0, or another value on failure. */
+    int (*subscribe)(void *context, const char *topic);
+    /** Publish at QoS 1; return a number to pass to hushmote_reporter_acknowledged() with the PUBACK, below 0 on
+        failure. */
     long (*publish)(void *context, const char *topic, const uint8_t *payload, size_t bytes, bool retain);
-    /* Close, once what was published is written. No event of this connection follows. */
+    /** Disconnect once all publications are written. Pass no event of this connection afterwards. */
     void (*disconnect)(void *context);
 
-    /* Experiments in flash, by name, so that a start without network can report; both NULL to keep none, but then each
-       start accepts any version that was ever signed. As config's read and write; 0 bytes remove it. */
+    /** Read an experiment kept in flash under a name, like config.read, so that a board can report after a start without
+        network. NULL, together with write_kept, to keep none; but then each start accepts any version ever signed. */
     long (*read_kept)(void *context, const char *name, uint8_t *data, size_t bytes);
+    /** Keep an experiment in flash, like config.write; 0 bytes remove it. */
     int (*write_kept)(void *context, const char *name, const uint8_t *data, size_t bytes);
 
     /* Milliseconds, each up to 16,000,000. */
-    uint32_t delay_ms;       /* each report waits for a random time up to this, so that when it comes tells nothing */
-    uint32_t spread_ms;      /* the first attempt to connect waits so long at random, and one after a lasting connection */
-    uint32_t backoff_ms;     /* others up to this, doubled at each failure */
-    uint32_t backoff_max_ms; /* but no more */
-    uint32_t timeout_ms;     /* how long the broker may owe an answer */
-    uint32_t settle_ms;      /* what it has not repeated so long after a connect was withdrawn, in an open fleet */
+    uint32_t delay_ms;       /**< Longest random delay of each report, so that its time reveals nothing. */
+    uint32_t spread_ms;      /**< Longest random wait before the first connection, and after a lasting one. */
+    uint32_t backoff_ms;     /**< Longest random wait before other connections, doubled at each failure. */
+    uint32_t backoff_max_ms; /**< Largest value of that. */
+    uint32_t timeout_ms;     /**< Longest wait for an answer of the broker. */
+    uint32_t settle_ms;      /**< In an open fleet, an experiment not repeated this long after a connect is withdrawn. */
 
-    const struct hushmote_asker *asker;  /* with HUSHMOTE_ASK_EACH in the policy, else NULL */
-    struct hushmote_question *questions; /* with an asker: one for each of the policy's names */
+    const struct hushmote_asker *asker;  /**< &hushmote_ask_each with HUSHMOTE_ASK_EACH in the policy, else NULL. */
+    struct hushmote_question *questions; /**< With an asker: one for each of the policy's names. */
 };
 
-/* Set good values of these six. */
+/**
+ * @brief Set default values of these six times.
+ * @param[out] port The port.
+ */
 static inline void hushmote_port_set_times(struct hushmote_port *port) {
     port->delay_ms = 30000;
     port->spread_ms = 2000;
@@ -88,75 +108,138 @@ static inline void hushmote_port_set_times(struct hushmote_port *port) {
     port->settle_ms = 10000;
 }
 
-struct hushmote_topic { /* of an experiment */
-    uint8_t accepted[8], rejected[8]; /* of SHA-256 of the last message that was taken, and of the last that was refused */
+/** State of an experiment's topic. */
+struct hushmote_topic {
+    uint8_t accepted[8], rejected[8]; /**< First bytes of SHA-256 of the last message accepted, and of the last refused. */
     bool has_accepted;
-    int8_t why;     /* the last one was refused; 0 where there is none */
-    bool heard;     /* whether this connection has brought one */
-    bool mistyped;  /* the last reading was of a wrong type, and counted as none */
-    int8_t refused; /* 0, or why the newest message was refused */
+    int8_t why;     /**< Code of the last refused message; 0 if there is none. */
+    bool heard;     /**< Whether this connection has delivered a message. */
+    bool mistyped;  /**< Whether the last reading had a wrong type, and counted as missing. */
+    int8_t refused; /**< 0, or the code with which the newest message was refused. */
 };
 
-struct hushmote_flight { /* a report that was published */
+/** A published report. */
+struct hushmote_flight {
     long id;
     uint32_t since;
     uint8_t state, bytes, report[HUSHMOTE_REPORT_BYTES];
 };
 
+/** A timer. */
 struct hushmote_timer {
     bool set;
     uint32_t since, ms;
 };
 
-/* Read it, if you like. */
+/** A reporter. An application may read it. */
 struct hushmote_reporter {
     struct hushmote *client;
     const struct hushmote_port *port;
     struct hushmote_topic *topics;
     uint8_t *kept;
-    struct hushmote_random waits; /* not the client's: everybody sees these waits */
+    struct hushmote_random waits; /**< Not the client's generator, because these waits are visible to everyone. */
     struct hushmote_flight flights[HUSHMOTE_IN_FLIGHT];
     struct hushmote_timer next, answer, steady, settled, due, retry;
     uint32_t now;
-    uint32_t attempt, connects, sent; /* failures in a row; counters */
-    uint32_t noes;                    /* of the client, how many an asker has heard */
-    uint8_t link;                     /* 0 apart, 1 connecting, 2 connected */
-    int8_t fault, kept_fault;         /* codes: of flash or randomness; of the kept experiments */
-    bool unsure;                      /* whether the status topic may hold something else than it should */
+    uint32_t attempt, connects, sent; /**< Consecutive failures; number of connections; of acknowledged reports. */
+    uint32_t noes;                    /**< Number of the client's opt-outs that the asker has processed. */
+    uint8_t link;                     /**< 0 disconnected, 1 connecting, 2 connected. */
+    int8_t fault, kept_fault;         /**< Codes: of flash or randomness; of the kept experiments. */
+    bool unsure;                      /**< Whether the status topic may hold an outdated message. */
     uint8_t said[8];
 };
 
-/* topics: one for each of the policy's names. kept: HUSHMOTE_KEPT_BYTES; NULL where the port keeps nothing. Takes part in
-   what is kept. HUSHMOTE_OK, HUSHMOTE_BAD_SETTINGS (no fleet, a function is missing, or an asker does not fit the policy)
-   or HUSHMOTE_BAD_ENTROPY. */
+/**
+ * @brief Start a reporter, and take part in the kept experiments.
+ * @param reporter The reporter to initialize.
+ * @param client A client that has begun.
+ * @param port MQTT, storage and times; must outlive the reporter.
+ * @param topics One for each of the policy's names.
+ * @param kept Buffer of #HUSHMOTE_KEPT_BYTES; NULL if the port keeps no experiments.
+ * @return #HUSHMOTE_OK, #HUSHMOTE_BAD_SETTINGS (there is no fleet, a function is missing, or the asker does not match the
+ *     policy) or #HUSHMOTE_BAD_ENTROPY.
+ */
 int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote *client,
                             const struct hushmote_port *port, struct hushmote_topic *topics, uint8_t *kept);
 
-/* As hushmote_report(), and send it some time later. A reading of a wrong type counts as none: silence must not depend
-   on what a sensor gave. */
+/**
+ * @brief Randomize a reading like hushmote_report(), and send the report after a random delay.
+ *
+ * A reading of a wrong type counts as missing, because silence must not depend on a sensor's value.
+ *
+ * @param reporter The reporter.
+ * @param name Name of the experiment.
+ * @param reading The reading.
+ * @param[out] report The report.
+ * @return Number of bytes of the report; 0 if there is none; a code below 0 on an error.
+ */
 int hushmote_reporter_report(struct hushmote_reporter *reporter, const char *name, struct hushmote_reading reading,
                              uint8_t report[HUSHMOTE_REPORT_BYTES]);
 
-/* Do what is due, by a millisecond counter that may wrap. */
+/**
+ * @brief Connect, send and time out as due. Call it at least once a second.
+ * @param reporter The reporter.
+ * @param now_ms A millisecond counter, which may wrap.
+ */
 void hushmote_reporter_tick(struct hushmote_reporter *reporter, uint32_t now_ms);
 
-/* What happened. A message may take as long as a signature. */
+/**
+ * @brief Pass the event that the broker has accepted the connection.
+ * @param reporter The reporter.
+ */
 void hushmote_reporter_connected(struct hushmote_reporter *reporter);
+
+/**
+ * @brief Pass the event that the connection has ended, or could not be made.
+ * @param reporter The reporter.
+ */
 void hushmote_reporter_disconnected(struct hushmote_reporter *reporter);
+
+/**
+ * @brief Pass a message; the call may take as long as verifying a signature.
+ * @param reporter The reporter.
+ * @param topic Its topic, without a terminating zero.
+ * @param topic_bytes Number of bytes of the topic.
+ * @param payload Its payload.
+ * @param bytes Number of bytes of the payload.
+ */
 void hushmote_reporter_message(struct hushmote_reporter *reporter, const char *topic, size_t topic_bytes,
                                const uint8_t *payload, size_t bytes);
+
+/**
+ * @brief Pass the event that the broker has acknowledged a publication.
+ * @param reporter The reporter.
+ * @param id The number that the port's `publish` returned.
+ */
 void hushmote_reporter_acknowledged(struct hushmote_reporter *reporter, long id);
 
-/* Somebody at the board says yes to the question that waits. payload: what he saw, which must wait still; NULL for whatever
-   waits. 0, or why the experiment is refused; HUSHMOTE_REFUSED_UNASKED: nothing waits, or another question, or the board's
-   consent is no. A yes applies to what is asked, up to its epsilon; it is kept in flash, if the port keeps experiments, until
-   the question is withdrawn or somebody says no to everything: the next hushmote_reporter_tick() takes it out of flash. */
+/**
+ * @brief Opt in to the waiting question of an experiment, for someone at the board.
+ *
+ * An opt-in applies to the question, up to its epsilon. It is kept in flash, if the port keeps experiments, until the
+ * question is withdrawn or someone opts out of everything; the next hushmote_reporter_tick() then removes it from flash.
+ *
+ * @param reporter The reporter.
+ * @param name Name of the experiment.
+ * @param payload The question that was shown, which must still be waiting; NULL for any waiting question.
+ * @param bytes Number of its bytes.
+ * @return #HUSHMOTE_OK; #HUSHMOTE_UNKNOWN; #HUSHMOTE_REFUSED_UNASKED if no question or another one is waiting, or the
+ *     board has opted out; or the code with which the experiment is refused.
+ */
 int hushmote_agree(struct hushmote_reporter *reporter, const char *name, const uint8_t *payload, size_t bytes);
 
-/* Say "offline" and disconnect, as before a sleep; a tick connects again. */
+/**
+ * @brief Publish "offline" and disconnect, as before a sleep; the next tick connects again.
+ * @param reporter The reporter.
+ */
 void hushmote_reporter_close(struct hushmote_reporter *reporter);
 
-/* What came over the network: a no always counts, a yes where the policy says so, else HUSHMOTE_REFUSED_POLICY. */
+/**
+ * @brief Store an opt-in or opt-out that came over the network.
+ * @param client The client.
+ * @param yes Whether the board takes part; true needs HUSHMOTE_FROM_NETWORK in the policy.
+ * @return The result of hushmote_set_consent(), or #HUSHMOTE_REFUSED_POLICY.
+ */
 int hushmote_consent_from_network(struct hushmote *client, bool yes);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
-/* A strict reader of an experiment's JSON: one check of the whole grammar, then fields by where they begin.
+/* A strict reader of an experiment's JSON: one check of the whole grammar, then fields by their start.
 
-   The bytes are printable ASCII without a backslash, so that a string is what stands between its quotes. Nothing here
-   calls itself: nesting is a bit for each open list or object. Unlike Python's reader it refuses NaN and Infinity, also
-   in a value that a later one of its name replaces. */
+   The bytes are printable ASCII without a backslash, so that a string is everything between its quotes. There is no
+   recursion: nesting is a bit for each open list or object. Unlike Python's reader it refuses NaN and Infinity, even in
+   a value that a later one of the same name replaces. */
 #include "core.h"
 
 #include <string.h>
@@ -43,8 +43,8 @@ static int word(const uint8_t *text, int length, const char *words) {
 
 /* --- The grammar --------------------------------------------------------------------------------------------- */
 
-/* Whether the bytes are printable, from a brace to a brace, with an even number of quotes. Then every string has an end,
-   and whatever else is read ends at the last brace: only behind it somebody has to look where he is. */
+/* Return whether the bytes are printable, from a brace to a brace, with an even number of quotes. Then every string has
+   an end, and everything else ends at the last brace, so that only code behind it has to check its position. */
 static bool is_framed(const uint8_t *json, const uint8_t *end) {
     bool good = end > json && *json == '{' && end[-1] == '}', odd = false;
     for (; good && json < end; json++) {
@@ -54,7 +54,7 @@ static bool is_framed(const uint8_t *json, const uint8_t *end) {
     return good && !odd;
 }
 
-/* Behind some digits; NULL where there are none. */
+/* Return the position after digits, or NULL if there are none. */
 static const uint8_t *after_digits(const uint8_t *p) {
     if (!is_digit(*p))
         return NULL;
@@ -63,8 +63,8 @@ static const uint8_t *after_digits(const uint8_t *p) {
     return p;
 }
 
-/* Behind any JSON value but a list or an object: it may be one that a later one of the same name replaces. NULL where
-   there is none. */
+/* Return the position after any JSON value except a list or an object, which a later one of the same name may replace;
+   NULL if there is none. */
 static const uint8_t *after_scalar(const uint8_t *p) {
     int length = 0;
     if (*p == '"')
@@ -84,7 +84,7 @@ static const uint8_t *after_scalar(const uint8_t *p) {
     return p;
 }
 
-/* Behind a name, its colon and spaces; NULL where there is none. */
+/* Return the position after a name, its colon and spaces; NULL if there is none. */
 static const uint8_t *after_key(const uint8_t *p) {
     int length = hm_json_length(p);
     if (length < 0)
@@ -93,7 +93,7 @@ static const uint8_t *after_key(const uint8_t *p) {
     return *p == ':' ? skip_spaces(p + 1) : NULL;
 }
 
-/* Behind a value; NULL where it is malformed. end: where the frame ends; NULL of what was checked. */
+/* Return the position after a value, or NULL if it is malformed. end: the frame's end; NULL for checked JSON. */
 static const uint8_t *after_value(const uint8_t *p, const uint8_t *end) {
     uint8_t closing[MAX_DEPTH]; /* of each that is open */
     unsigned depth = 0;
@@ -106,7 +106,7 @@ static const uint8_t *after_value(const uint8_t *p, const uint8_t *end) {
         if (!p || depth == 0)
             return p;
         p = skip_spaces(p);
-        if (!opens || *p == closing[depth - 1]) { /* a value ended, and perhaps what it was the last of */
+        if (!opens || *p == closing[depth - 1]) { /* a value has ended, and perhaps the list or object around it */
             for (; *p == closing[depth - 1]; p = skip_spaces(p)) {
                 p++;
                 if (--depth == 0)
@@ -167,7 +167,7 @@ bool hm_json_integer(const uint8_t *value, int64_t *number) {
     if (!is_digit(*value))
         return false;
     for (int digits = 0; is_digit(*value); value++)
-        if (digits++ < 18) /* with so many it is above every bound, and stays there */
+        if (digits++ < 18) /* with so many digits it is above every bound, and stays there */
             x = 10 * x + (*value - '0');
     *number = minus ? -x : x;
     return *value != '.' && *value != 'e' && *value != 'E';

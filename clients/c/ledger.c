@@ -1,15 +1,15 @@
-/* The budget ledger: consent, what was spent, and the reports that no broker has acknowledged, through losses of power.
+/* The budget ledger: consent, the spent budget, and the unacknowledged reports, through losses of power.
 
-   Storage has two slots, written in turn, so a write that fails leaves the record in force alone. A record is what
-   ldp_client.py writes, big-endian:
+   Storage has two slots, written in turn, so that a failed write leaves the record in force intact. A record has the
+   format of ldp_client.py, big-endian:
        1 format + consent (0 not asked, 1 no, 2 yes)   1 number of experiments   4 sequence number
        16 seed   6 sum of epsilon   8 sum of epsilon^2, over the board's whole life
        per experiment: 4 first bytes of SHA-256(name)   4 last report number
                        7 rule << 54 | pinned cap   7 spent (rule count: the pinned epsilon)
        per unsent report, oldest first: 1 length   the report
        4 CRC-32
-   Format - 1 is of clients that did not ask: enabled << 7 | number. An opt-out stays, others are asked anew.
-   The bytes in RAM are the only state: a change is composed beside them and holds once it reads back from flash. */
+   Format - 1 is of clients that did not ask: enabled << 7 | number. An opt-out stays valid, others are asked again.
+   The bytes in RAM are the only state: a change is made in a copy and takes effect once it reads back from flash. */
 #include <string.h>
 
 #include "core.h"
@@ -40,8 +40,8 @@ uint32_t hm_seal(const struct hushmote_config *config, const char *name, const v
     return hm_crc32(crc, data, bytes);
 }
 
-/* Read a slot into a buffer. Returns its length, more than record_bytes where it does not fit, below 0 where it cannot
-   be read. */
+/* Read a slot into a buffer. Return its length, more than record_bytes if it does not fit, below 0 if it cannot be
+   read. */
 static long look(const struct hushmote_config *config, int slot, uint8_t *buffer, uint64_t *seen) {
     long length = config->read(config->context, slot, buffer, config->record_bytes);
     if (length >= 0)
@@ -66,7 +66,7 @@ static size_t whole(uint8_t *record, long length, size_t record_bytes) {
         at += 1u + record[at];
     if (at != end)
         return 0;
-    if (before) { /* what was made before anybody said yes is not sent */
+    if (before) { /* reports made before an opt-in are not sent */
         record[0] = (uint8_t)(FORMAT + 1 - (record[1] >> 7));
         record[1] = (uint8_t)count;
         end = HEAD_BYTES + (size_t)HM_ENTRY_BYTES * count;
@@ -107,7 +107,7 @@ static int judge(struct hushmote *client) {
     client->record_bytes_used = whole(client->record, first, config->record_bytes);
     client->next_bytes_used = whole(client->next, second, config->record_bytes);
     number = client->record_bytes_used ? sequence(client->record) : 0;
-    if (second == 0 && (first == 0 || number == 1)) /* what a provision() that was cut short leaves */
+    if (second == 0 && (first == 0 || number == 1)) /* left by an interrupted provision() */
         return HUSHMOTE_NO_LEDGER;
     step = sequence(client->next) - number;
     if (!client->next_bytes_used || !(number & 1) || (step != 1 && step != UINT32_MAX))
@@ -125,7 +125,7 @@ void hm_open(struct hushmote *client) {
         empty(client);
 }
 
-/* Begin the ledger again, whatever the slots hold; hm_open() has looked at them. */
+/* Start the ledger again, whatever the slots hold; hm_open() has read them. */
 void hm_renew(struct hushmote *client) {
     client->locked = HUSHMOTE_OK;
     empty(client);
@@ -143,7 +143,7 @@ uint64_t hm_squares(const struct hushmote *client) {
     return hm_get(client->record + 28, 8);
 }
 
-/* How often a cost, times `again`, fits between what was spent and a bound. */
+/* Return how often a cost, times `again`, fits between the spent budget and a bound. */
 uint32_t hm_times(uint64_t bound, uint64_t spent, uint32_t cost, uint32_t again) {
     if (spent >= bound)
         return 0;
@@ -181,8 +181,8 @@ bool hm_fits(const struct hushmote *client, const struct hm_entry *entry) {
     return needed <= client->config->record_bytes;
 }
 
-/* Neither slot may hold what this client has not seen or written itself: two clients on one ledger spend twice. Uses
-   the buffer of the record to come. */
+/* Check that each slot holds only what this client has read or written, because two clients on one ledger would spend
+   twice. Uses the buffer of the next record. */
 static int unchanged(struct hushmote *client, int slot) {
     uint64_t there, other;
     if (look(client->config, slot, client->next, &there) < 0 ||
@@ -242,7 +242,7 @@ int hm_commit(struct hushmote *client, int code) {
     end += CRC_BYTES;
     client->tried = hm_fingerprint(client->next, end, end);
     code = config->write(config->context, slot, client->next, end);
-    if (look(config, slot, client->next, &client->seen[slot]) < 0 || /* also what a write that failed has left */
+    if (look(config, slot, client->next, &client->seen[slot]) < 0 || /* also what a failed write has left */
         code != 0 || client->seen[slot] != client->tried)
         return HUSHMOTE_STORAGE;
     turn(client);

@@ -17,7 +17,7 @@ uint32_t hm_divide(uint32_t n, uint32_t d, uint32_t *rest) {
     for (int bit = 31; bit >= 0; bit--) {
         uint32_t less, keep;
         r = r << 1 | (n >> bit & 1);
-        less = r - d;            /* negative where d does not go into r */
+        less = r - d;            /* negative if r < d */
         keep = 0u - (less >> 31); /* then all ones */
         r = less + (d & keep);
         quotient = quotient << 1 | (keep + 1);
@@ -34,7 +34,7 @@ bool hm_is_prime(uint32_t n) {
     return i * i > n;
 }
 
-/* One more level, with so many codes behind those of the others. */
+/* Add a level, with its codes after those of the others. */
 int hm_push_level(struct hushmote_experiment *e, struct hm_level *level, uint32_t codes) {
     if (codes > HM_MAX_CODES - e->code_count)
         return HUSHMOTE_REFUSED;
@@ -81,7 +81,7 @@ static int take_tree(struct hushmote_experiment *e, struct hm_object *fields) {
         if (wrong)
             return wrong;
     }
-    return cell || own || weight == 0 ? HUSHMOTE_REFUSED : 0; /* every index is asked for: the last weight is not 0 */
+    return cell || own || weight == 0 ? HUSHMOTE_REFUSED : 0; /* the last weight must not be 0 */
 }
 
 int hm_take_levels(struct hushmote_experiment *e, struct hm_object *fields) {
@@ -96,7 +96,7 @@ int hm_take_levels(struct hushmote_experiment *e, struct hm_object *fields) {
     return e->mechanism == HM_RR && g != 2 ? HUSHMOTE_REFUSED : hm_add_level(e, e->domain, g, 1, 1);
 }
 
-/* The level that a report is about: drawn by weight, without a look at the reading. */
+/* Return the level of a report, drawn by weight and independently of the reading. */
 const struct hm_level *hm_pick(const struct hushmote_experiment *e, struct hushmote_random *random) {
     const struct hm_level *level = hm_level(e, 0);
     if (e->level_count > 1)
@@ -105,7 +105,7 @@ const struct hm_level *hm_pick(const struct hushmote_experiment *e, struct hushm
     return level;
 }
 
-/* The code of a node. */
+/* Return the code of a node. */
 uint32_t hm_respond(const struct hm_level *level, uint32_t node, struct hushmote_random *random) {
     uint32_t g = level->g, code = level->offset, cell = node, lie, other;
     if (level->t) {
@@ -121,7 +121,7 @@ uint32_t hm_respond(const struct hm_level *level, uint32_t node, struct hushmote
         }
         hm_divide(sum, g, &cell);
     }
-    /* Both are drawn and one expression takes either: time does not tell a lie from the truth. */
+    /* Both are drawn and one expression selects one, so that the time taken does not tell a lie from the truth. */
     lie = 1u - hm_bernoulli(random, level->threshold);
     other = 1 + hm_below(random, g - 1); /* one of the g - 1 *other* cells: with all g, epsilon would be larger */
     hm_divide(cell + lie * other, g, &cell);

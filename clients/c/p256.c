@@ -1,6 +1,6 @@
-/* ECDSA signatures over P-256 with SHA-256, verified: who signs a fleet's experiments.
+/* Verification of ECDSA signatures over P-256 with SHA-256, which authenticate a fleet's experiments.
 
-   Only public numbers are handled here, so nothing has to take the same time for all of them.
+   All numbers here are public, so nothing has to run in constant time.
    Citation: FIPS 186-5, 6.4.2, and SEC 1, 4.1.4, for the scheme; Montgomery, "Modular multiplication without trial
    division", 1985; hyperelliptic.org/EFD, "Jacobian coordinates with a4=-3 for short Weierstrass curves". */
 #include <string.h>
@@ -26,14 +26,14 @@ static const number BASE_X = {0xc296, 0xd898, 0x3945, 0xf4a1, 0x33a0, 0x2deb, 0x
 static const number BASE_Y = {0x51f5, 0x37bf, 0x4068, 0xcbb6, 0x5ece, 0x6b31, 0x3357, 0x2bce,
                               0x9e16, 0x7c0f, 0xeb4a, 0x8ee7, 0x7f9b, 0xfe1a, 0x42e2, 0x4fe3};
 
-/* What multiplication modulo an odd number needs. In Montgomery's form x stands as x * 2^256 modulo it. */
+/* Constants for multiplication modulo an odd number. Montgomery's form of x is x * 2^256 modulo it. */
 struct modulus {
     const uint16_t *value;
-    number one, square; /* 2^256 and 2^512 modulo value: 1 in Montgomery's form, and what brings a number into it */
+    number one, square; /* 2^256 and 2^512 modulo value: 1 in Montgomery's form, and the factor that converts to it */
     uint16_t inverse;   /* of -value, modulo 2^16 */
 };
 
-/* In Montgomery's form: (x, y), and (x / z^2, y / z^3), where z is 0 for the point at infinity. */
+/* In Montgomery's form: (x, y), and (x / z^2, y / z^3), with z = 0 for the point at infinity. */
 struct affine {
     number x, y;
 };
@@ -50,7 +50,7 @@ static bool is_equal(const number a, const number b) {
     return memcmp(a, b, sizeof(number)) == 0;
 }
 
-/* to = a + b; the carry. */
+/* to = a + b; return the carry. */
 static uint16_t add(number to, const number a, const number b) {
     uint32_t carry = 0;
     for (int i = 0; i < LIMBS; i++) {
@@ -61,7 +61,7 @@ static uint16_t add(number to, const number a, const number b) {
     return (uint16_t)carry;
 }
 
-/* to = a - b; the borrow, which is 1 where a < b. */
+/* to = a - b; return the borrow, which is 1 if a < b. */
 static uint16_t subtract(number to, const number a, const number b) {
     uint32_t borrow = 0;
     for (int i = 0; i < LIMBS; i++) {
@@ -171,7 +171,7 @@ static void double_point(struct point *a, const struct modulus *p) {
     subtract_modulo(a->y, a->y, yy, p);
 }
 
-/* Add a point; true where it is the same one, for which the formula does not hold: double it instead. */
+/* Add a point; return true if it is the same one, for which the formula does not hold: double it instead. */
 static bool add_point(struct point *a, const struct affine *other, const struct modulus *p) {
     number zz, dx, dy, square;
     if (is_zero(a->z)) {
@@ -188,7 +188,7 @@ static bool add_point(struct point *a, const struct affine *other, const struct 
     subtract_modulo(dy, dy, a->y, p);
     if (is_zero(dx) && is_zero(dy))
         return true;
-    multiply(a->z, a->z, dx, p); /* 0, infinity, where they are opposite */
+    multiply(a->z, a->z, dx, p); /* 0, infinity, if they are opposite */
     multiply(square, dx, dx, p);
     multiply(dx, dx, square, p);
     multiply(square, a->x, square, p);
@@ -208,7 +208,7 @@ static void read_number(number to, const uint8_t bytes[32]) {
         to[i] = (uint16_t)(bytes[30 - 2 * i] << 8 | bytes[31 - 2 * i]);
 }
 
-/* A point from its coordinates; whether they are a point of the curve. */
+/* Set a point from its coordinates; return whether it is on the curve. */
 static bool set_point(struct affine *point, const number x, const number y, const struct modulus *p) {
     number left, right, three;
     multiply(point->x, x, p->square, p);
@@ -224,7 +224,7 @@ static bool set_point(struct affine *point, const number x, const number y, cons
     return is_below(x, P) && is_below(y, P) && is_equal(left, right);
 }
 
-/* Whether a point's x is r modulo n. */
+/* Return whether a point's x is r modulo n. */
 static bool has_x(const struct point *point, number r, const struct modulus *p) {
     number zz, x;
     multiply(zz, point->z, point->z, p);
@@ -238,7 +238,7 @@ static bool has_x(const struct point *point, number r, const struct modulus *p) 
     }
 }
 
-/* u = digest / s and v = r / s modulo n; false where r or s is out of range. */
+/* u = digest / s and v = r / s modulo n; return false if r or s is out of range. */
 static bool set_factors(number u, number v, const number r, const uint8_t digest[32], const uint8_t s_bytes[32]) {
     struct modulus n;
     number s;
@@ -247,7 +247,7 @@ static bool set_factors(number u, number v, const number r, const uint8_t digest
     if (is_zero(r) || !is_below(r, N) || is_zero(s) || !is_below(s, N))
         return false;
     subtract(u, N, s);
-    if (is_below(u, s)) /* s is in the upper half: nobody may make a second signature from a first one */
+    if (is_below(u, s)) /* s is in the upper half, from which anyone could make a second valid signature */
         return false;
     multiply(s, s, n.square, &n);
     invert(v, s, &n); /* in Montgomery's form, so that products with it are not */

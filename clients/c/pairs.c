@@ -1,8 +1,8 @@
 /* Readings of several parts, and views, their mechanism.
 
    The type pair has 2 or 3 parts, each a bool, a choice or a number; the index of their readings is (a * D_B + b) *
-   D_C + c. grr, olh and pgr ask for that joint table as it is; views asks for tables of some of the parts besides.
-   A part may have one more value, no reading; where a part without it has no reading, no part has.
+   D_C + c. grr, olh and pgr report that joint table as it is; views also reports tables of some of the parts. A part
+   may have one more value for a missing reading; if a part without it has no reading, the whole reading is missing.
 
    Privacy: each view is randomized response at e^epsilon over its cells, and which one is drawn does not depend on
    the index. Utility: docs/estimates.md. Cost: at most 5 draws, a step for each part and one for each digit of the
@@ -73,7 +73,7 @@ int hm_bucket_pair(const struct hushmote_experiment *e, const struct hushmote_re
     return 0;
 }
 
-/* A view's parts, a bit for each, and the product of their domains; false where their numbers do not rise. */
+/* Read a view's parts, a bit for each, and the product of their domains; false if their numbers do not rise. */
 static bool take_view(const struct hushmote_experiment *e, const uint8_t *part, uint32_t *view, uint32_t *nodes) {
     uint32_t least = 0, number;
     *view = 0;

@@ -69,7 +69,7 @@ static uint32_t number_of(const uint16_t *digits, unsigned t, uint32_t q) {
 uint32_t hm_randomize_points(const struct hm_level *level, uint32_t node, struct hushmote_random *random) {
     uint16_t digits[MAX_DIGITS];
     uint32_t q = level->g, outside = level->width, at = 0, dot = 0, live = 1, digit;
-    /* All is drawn in any case: the time taken does not tell where the code is. */
+    /* Everything is drawn in any case, so that the time taken does not tell where the code is. */
     uint32_t out = 1u - hm_bernoulli(random, level->threshold);
     uint32_t rest = 1 + hm_below(random, outside - 1); /* digits but the one to solve for; inside not all are 0 */
     rest += out * (hm_below(random, outside) - rest);

@@ -1,7 +1,7 @@
-/* What a yes applies to if the policy asks about each question: a digest of an experiment's fields, and its epsilon.
+/* The question to which an opt-in applies, if the policy asks about each one: a digest of an experiment, and its epsilon.
 
-   Digested is the experiment's JSON without the fields that change nothing about what is asked, its names sorted, without
-   spaces. A firmware that does not ask about each question does not link this file. */
+   The digest is of the experiment's JSON without the fields that do not change the question, with sorted names and
+   without spaces. Firmware that does not ask about each question does not link this file. */
 #include <string.h>
 
 #include "core.h"
@@ -15,7 +15,7 @@ struct text {
 };
 
 struct frame { /* of a list or an object that is being written */
-    const uint8_t *whole, *at; /* where it begins; the element or the name that was written last, NULL before the first */
+    const uint8_t *whole, *at; /* its start; the element or the name that was written last, NULL before the first */
 };
 
 static void append(struct text *text, const void *data, size_t bytes) {
@@ -72,7 +72,7 @@ static void append_scalar(struct text *text, const uint8_t *value) {
     }
 }
 
-/* Go to the next value of a list or an object and write what stands before it; NULL after the last. */
+/* Go to the next value of a list or an object and write the text before it; NULL after the last. */
 static const uint8_t *next_value(struct text *text, struct frame *frame, bool top) {
     bool first = frame->at == NULL, is_list = *frame->whole == '[';
     if (!is_list)

@@ -1,5 +1,5 @@
-/* Joins a client to MQTT: which bytes, in which order, and when to try again. It sees no reading but on its way to
-   hushmote_report(), and makes no bytes of its own but the status words, of which none depends on a reading. */
+/* Connect a client to MQTT: which bytes, in which order, and when to try again. It only passes readings on to
+   hushmote_report(), and the only bytes that it makes itself are the status words, none of which depends on a reading. */
 #include <string.h>
 
 #include "core.h"
@@ -71,7 +71,7 @@ static void print_of(const struct hushmote_reporter *reporter, const void *data,
 
 struct words {
     char *text;
-    size_t end, last; /* where the text ends, and where its last word that is allowed begins */
+    size_t end, last; /* end of the text, and start of its last word that fits */
     unsigned count;
 };
 
@@ -87,7 +87,7 @@ static void add_word(struct words *words, const char *word, const char *name) {
     words->end = append(words->text, words->end, name);
 }
 
-/* What the status topic should hold: `state`, then what a person should see to. */
+/* Write the message of the status topic: `state`, then everything that needs attention. */
 static size_t health(const struct hushmote_reporter *reporter, const char *state, char text[HUSHMOTE_STATUS_BYTES]) {
     struct hushmote_status status;
     struct hushmote_line line;
@@ -238,7 +238,7 @@ static void load(struct hushmote_reporter *reporter, unsigned at) {
     print_of(reporter, kept + 4, bytes, topic->accepted);
 }
 
-/* 0 where an experiment, or what withdraws it, is in force now, or why it is refused. */
+/* Return 0 if an experiment, or its withdrawal, is in force now, or why it is refused. */
 static int consider(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes, bool agreed) {
     const struct hushmote_asker *asker = reporter->port->asker;
     bool withdraws = bytes == 0 || payload[0] == 0;
@@ -263,7 +263,7 @@ int hm_take_message(struct hushmote_reporter *reporter, unsigned at, const uint8
         asker->hear(reporter);
     print_of(reporter, payload, bytes, print);
     if (topic->has_accepted && memcmp(print, topic->accepted, sizeof print) == 0) {
-        /* What the broker repeats costs nothing, and what was refused meanwhile has changed nothing. */
+        /* A repeated message costs nothing, and a message refused meanwhile has changed nothing. */
         topic->refused = config_of(reporter)->experiments[at].refused = HUSHMOTE_OK;
         if (asker != NULL)
             asker->settle(reporter, at, false, false);
@@ -297,7 +297,7 @@ void hushmote_reporter_message(struct hushmote_reporter *reporter, const char *t
     }
 }
 
-/* In an open fleet, withdraw what was withdrawn while the board was away: the broker no longer repeats it. */
+/* In an open fleet, end experiments withdrawn while the board was away: the broker no longer repeats them. */
 static void settle(struct hushmote_reporter *reporter) {
     const struct hushmote_config *config = config_of(reporter);
     reporter->settled.set = false;
@@ -326,7 +326,7 @@ int hushmote_reporter_report(struct hushmote_reporter *reporter, const char *nam
     return made;
 }
 
-/* Take acknowledged reports out of the flash; where that fails, try again much later. */
+/* Remove acknowledged reports from flash; if that fails, try again much later. */
 static void drop_acknowledged(struct hushmote_reporter *reporter) {
     if (reporter->retry.set && !is_due(reporter, &reporter->retry))
         return;
@@ -409,7 +409,7 @@ static bool overdue(const struct hushmote_reporter *reporter) {
     return is_due(reporter, &reporter->answer);
 }
 
-/* Tell the status topic what has changed. */
+/* Publish a changed status. */
 static void tell(struct hushmote_reporter *reporter) {
     char text[HUSHMOTE_STATUS_BYTES];
     uint8_t print[PRINT_BYTES];

@@ -1,4 +1,4 @@
-/* What the firmware itself can have wrong, every code in words, and what many files do with bytes. */
+/* Checks of the firmware's settings, the text of every code, and byte helpers. */
 #include <string.h>
 
 #include "core.h"
@@ -81,7 +81,7 @@ int hm_settings(const struct hushmote_config *config) {
     return good ? HUSHMOTE_OK : HUSHMOTE_BAD_SETTINGS;
 }
 
-/* From HUSHMOTE_OK down; nobody has the codes whose text is empty. */
+/* From HUSHMOTE_OK down; codes with an empty text are unused. */
 static const char TEXTS[] =
     "well\0"
     "the firmware's policy, device id, fleet, keys, buffers or functions do not fit: see hushmote.h\0"

@@ -5,7 +5,7 @@
 
 #include "core.h"
 
-/* A compiler may leave out a memset of what is not read again, but nothing that goes through volatile. */
+/* A compiler may leave out a memset of memory that is not read again, but no access through volatile. */
 void hm_wipe(void *data, size_t bytes) {
     volatile uint8_t *at = data;
     while (bytes--)

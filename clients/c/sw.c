@@ -30,7 +30,7 @@ uint32_t hm_randomize_sw(const struct hm_level *level, uint32_t at, struct hushm
     /* All three are always drawn: the time taken does not tell a code inside from one outside. */
     uint32_t lie = 1u - hm_bernoulli(random, level->threshold);
     uint32_t near = at + hm_below(random, level->width), far = hm_below(random, level->g - 1);
-    far += (1 - ((far - at) >> 31)) * level->width; /* what is not below the index comes after the wave */
+    far += (1 - ((far - at) >> 31)) * level->width; /* values not below the index come after the wave */
     return near + lie * (far - near);
 }
 

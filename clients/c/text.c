@@ -1,8 +1,8 @@
-/* Texts that nobody listed beforehand: the index of a text is its slot, a salted hash of its bytes.
+/* Unlisted texts: the index of a text is its slot, a salted hash of its bytes.
 
-   With prefixes, lengths in bytes, a text has a slot for each. Every text has a slot, so that whether a report is made
-   never depends on what it says. Texts that share a slot cannot be told apart; which do so differs from one salt to the
-   next. */
+   With prefixes, which are lengths in bytes, a text has a slot for each. Every text has a slot, so that whether a report
+   is made never depends on the text. Texts that share a slot cannot be told apart; another salt makes other texts
+   share. */
 #include "core.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 #define MAX_TEXT 255 /* bytes of a text that count */
 #define MAX_PREFIXES 16
 
-/* How many prefixes there are, whose lengths rise; 0 where they are wrong. */
+/* Return the number of prefixes, whose lengths must rise; 0 if they are invalid. */
 static uint8_t take_prefixes(const uint8_t *length, uint8_t prefixes[MAX_PREFIXES]) {
     uint32_t least = 1;
     uint8_t count = 0;
@@ -69,7 +69,7 @@ int hm_bucket_text(const struct hushmote_config *config, const struct hushmote_e
     for (uint8_t i = *prefixes; i > 0; i--) {
         size_t length = prefixes[i], own = bytes < length ? bytes : length;
         uint32_t slot = slot_of(config, e, i, text, own, length - own);
-        index->at = index->at * e->slots + slot; /* which means nothing where the domain is above 2^24 */
+        index->at = index->at * e->slots + slot; /* meaningless if the domain is above 2^24 */
 #if HUSHMOTE_WITH_PREFIX
         index->slots[i - 1] = slot;
 #endif

@@ -1,8 +1,8 @@
-/* The chance that the truth is told: exactly floor(p * 2^30), by integers.
+/* The probability of reporting the truth: exactly floor(p * 2^30), in integers.
 
-   p = inside e^epsilon / (inside e^epsilon + g - 1). inside codes share it, g - 1 the rest. Rounded down it keeps their
-   ratio below e^epsilon, and the server estimates with exactly this number. It is irrational, so bounds that are close
-   enough agree on its floor; where these do not, there is no threshold. */
+   p = inside e^epsilon / (inside e^epsilon + g - 1). `inside` codes share it, g - 1 codes share the rest. Rounding down
+   keeps their ratio below e^epsilon, and the server estimates with exactly this number. It is irrational, so bounds that
+   are close enough agree on its floor; if these do not, there is no threshold. */
 #include "core.h"
 
 /* A number has 256 bits: 64 before the point, 192 behind it, in limbs of 16, the lowest first. Products of limbs and
@@ -39,7 +39,7 @@ static bool scale(struct number *a, uint32_t factor, uint32_t divisor) {
     return some;
 }
 
-/* a = a + b, or a - b where minus is 1; whether 2^256 was carried, or with minus was not borrowed. */
+/* a = a + b, or a - b if minus is 1; return whether 2^256 was carried, or with minus was not borrowed. */
 static bool add(struct number *a, const struct number *b, unsigned minus) {
     uint32_t carry = minus;
     for (int i = 0; i < LIMBS; i++) {
@@ -52,9 +52,9 @@ static bool add(struct number *a, const struct number *b, unsigned minus) {
 
 /* low <= e^-x <= high for x = epsilon / 10^6, by the series 1 - x + x^2 / 2 - x^3 / 6 ...
 
-   A term is the one before times x / i, floored: less than 1 unit short, and short by what that one was, times x / i.
-   A shortfall thus goes on as a series below e^x. The terms are fewer than 256, x is at most 16, so all their
-   shortfalls together are below 256 e^16 < 2^32 units, also with the terms left out, which only get smaller. */
+   A term is the previous one times x / i, floored: short by less than 1 unit, plus the previous shortfall times x / i.
+   So a shortfall propagates as a series below e^x. There are fewer than 256 terms and x is at most 16, so all their
+   shortfalls together are below 256 e^16 < 2^32 units, including the omitted terms, which only get smaller. */
 static void exp_bounds(uint32_t epsilon, struct number *low, struct number *high) {
     struct number term;
     set(&term, 1);

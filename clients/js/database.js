@@ -1,11 +1,18 @@
-/* A database of IndexedDB as the storage of a client in a browser. localStorage would not do: two tabs can both
- * read it before either writes, and Chromium gives back what it was told to keep when it is killed. */
+/**
+ * @file An IndexedDB database as the storage of a client in a browser. localStorage is not suitable: two tabs can
+ * both read it before either writes, and Chromium may lose recent writes when it is killed.
+ */
 
-/** A storage by its name, one for each origin. Transactions exclude each other across tabs and workers, and end
- * once the disk has what they wrote. A browser that does not promise that rejects, so that the client is locked. */
+/**
+ * A storage with a name, separate for each origin.
+ *
+ * Transactions exclude each other across tabs and workers, and end once their data is on disk. In a browser that does
+ * not guarantee this they reject, so that the client is locked.
+ */
 export class Database {
   #name;
 
+  /** @param {string} name Name of the storage. */
   constructor(name) {
     this.#name = `hushmote ${name}`;
   }
@@ -31,6 +38,11 @@ export class Database {
     });
   }
 
+  /**
+   * Read all records.
+   *
+   * @returns {Promise<Array<[number, string]>>} Their numbers and texts.
+   */
   read() {
     return this.#run('readonly', (store) => {
       const [numbers, records] = [store.getAllKeys(), store.getAll()];
@@ -38,6 +50,13 @@ export class Database {
     });
   }
 
+  /**
+   * Write a record, and drop those before the previous one.
+   *
+   * @param {number} number Its number.
+   * @param {string} record Its text.
+   * @returns {Promise<boolean>} true once it is on disk; false if a record of this number or a higher one exists.
+   */
   write(number, record) {
     return this.#run('readwrite', (store) => {
       const newer = store.count(IDBKeyRange.lowerBound(number));

@@ -1,10 +1,10 @@
 import type { Client } from './hushmote.js';
 
-/** Through `hushmote door` at a URL; it opens no connection before somebody has said yes. */
+/** Access through `hushmote door` at a URL. It opens no connection before someone has opted in. */
 export class Door {
   constructor(client: Client, url: string, options?: { token?: string });
   readonly error: string | null;
   enroll(names: string[]): Promise<void>;
-  /** How many reports still wait. */
+  /** Send the unsent reports, and resolve to the number of those that still wait. */
   flush(options?: { tries?: number; signal?: AbortSignal }): Promise<number>;
 }

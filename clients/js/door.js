@@ -1,4 +1,4 @@
-/* A client's way to the broker through `hushmote door`: experiments in, reports out, the same bytes again. */
+/** @file Access to the broker through `hushmote door`: receive experiments, send reports until acknowledged. */
 
 const PATIENCE_MS = 10_000; // longer than a door waits for its broker
 
@@ -8,13 +8,20 @@ const pause = (seconds, signal) =>
     signal?.addEventListener('abort', () => resolve(clearTimeout(timer)), { once: true });
   });
 
-/** The door at a URL; token: where it wants one. It opens no connection before somebody has said yes. */
+/** The door at a URL. It opens no connection before someone has opted in. */
 export class Door {
-  /** Why the last request failed, in a line, or null. */
+  /** @type {?string} Error of the last request, in one line, or null. */
   error = null;
   #client;
   #ask;
 
+  /**
+   * @param {Client} client A client with the name of its fleet.
+   * @param {string} url URL of the door, without a trailing slash.
+   * @param {Object} [options]
+   * @param {string} [options.token] The door's token, if it requires one.
+   * @throws {TypeError} If the client has no fleet.
+   */
   constructor(client, url, { token } = {}) {
     if (!client.fleet) throw new TypeError('open the client with the name of its fleet');
     this.#client = client;
@@ -25,14 +32,20 @@ export class Door {
     };
   }
 
-  /** Take part in the experiments of these names; status() of the client says which it refused. */
+  /**
+   * Take part in the experiments with these names. The client's status() shows those it refused, `error` the last
+   * failed request.
+   *
+   * @param {string[]} names Names of experiments.
+   * @returns {Promise<void>}
+   */
   async enroll(names) {
     this.error = null;
     for (const name of names) {
       if (!this.#client.consent) return;
       try {
         const answer = await this.#ask(`experiment/${name}`);
-        const none = answer.status === 404; // counts in an open fleet alone: the client refuses it in a keyed one
+        const none = answer.status === 404; // a withdrawal in an open fleet; in a keyed one the client refuses it
         if (!answer.ok && !none) throw new Error(`the door answered ${answer.status}`);
         const payload = none ? new Uint8Array() : new Uint8Array(await answer.arrayBuffer());
         await (payload[0] ? this.#client.enroll(payload) : this.#client.withdraw(name, payload));
@@ -42,10 +55,17 @@ export class Door {
     }
   }
 
-  /** Send what waits, the oldest first; resolves to how many reports still wait.
+  /**
+   * Send the unsent reports, oldest first.
    *
-   * One that is not acknowledged stays, and the same bytes are sent again after 1, 2, 4 ... 30 s, no sooner than
-   * the door asks; after `tries` failures it ends. signal: an AbortSignal that ends it. */
+   * A report that is not acknowledged stays, and the same bytes are sent again after 1, 2, 4 ... 30 s, or later if the
+   * door asks for that.
+   *
+   * @param {Object} [options]
+   * @param {number} [options.tries=8] Number of failures after which it gives up.
+   * @param {AbortSignal} [options.signal] Signal that ends it.
+   * @returns {Promise<number>} Number of reports that still wait.
+   */
   async flush({ tries = 8, signal } = {}) {
     for (let failures = 0; ;) {
       const [report, ...more] = await this.#client.unsent();

@@ -1,17 +1,21 @@
-/* A folder as the storage of a client in Node: a file for each record. */
+/** @file A folder as the storage of a client in Node, with a file for each record. */
 import { webcrypto } from 'node:crypto';
 import * as fs from 'node:fs/promises';
 
-const KEPT = 16; // records: one that others built on at once is told by it from one that was dropped and made anew
+const KEPT = 16; // records, enough to tell a record that has successors from one that was dropped and made again
 
 globalThis.crypto ??= webcrypto; // Node 18 has it only there
 
-/** A storage whose records are files of a folder. A hard link makes one, and fails where it is there; so of two
- * processes that write a number one reads again, and none leaves a lock behind. Not for file systems without
- * hard links, such as FAT. */
+/**
+ * A storage whose records are files of a folder.
+ *
+ * A hard link creates a record, and fails if it exists. So if two processes write the same number, one of them reads
+ * again, and none leaves a lock behind. It does not work on file systems without hard links, such as FAT.
+ */
 export class Folder {
   #path;
 
+  /** @param {string} path Path of the folder; write() creates it. */
   constructor(path) {
     this.#path = path;
   }
@@ -29,6 +33,12 @@ export class Folder {
 
   #file = (number) => `${this.#path}/ledger.${number}`;
 
+  /**
+   * Read the last two records.
+   *
+   * @returns {Promise<Array<[number, string]>>} Their numbers and texts.
+   * @throws {Error} If the folder cannot be read.
+   */
   async read() {
     for (;;) {
       const numbers = (await this.#numbers()).slice(-2);
@@ -40,6 +50,14 @@ export class Folder {
     }
   }
 
+  /**
+   * Write a record, and drop old ones.
+   *
+   * @param {number} number Its number.
+   * @param {string} record Its text.
+   * @returns {Promise<boolean>} true once it is on disk; false if a record of this number or a higher one exists.
+   * @throws {Error} If the folder cannot be written.
+   */
   async write(number, record) {
     await fs.mkdir(this.#path, { recursive: true });
     if ((await this.#numbers()).at(-1) >= number) return false;
@@ -56,7 +74,7 @@ export class Folder {
     }
     await synced(this.#path);
     const numbers = await this.#numbers();
-    // A process that slept may make anew what was dropped since; then that many newer ones are there.
+    // A process that was suspended may create a record again that was dropped since; then KEPT newer ones exist.
     if (numbers.at(-1) >= number + KEPT) return false;
     await Promise.all(numbers.filter((n) => n <= number - KEPT).map((n) => fs.rm(this.#file(n), { force: true })));
     return true;

@@ -1,26 +1,30 @@
-/** What a program allows, whatever a server asks; epsilon in micro-nats, squares in their squares. */
+/**
+ * What a program allows, whatever a server asks; epsilon in micro-nats, squares in micro-nats squared. A device reports
+ * while its lifetime sum of epsilon is at most `sum`, or that of its squares is at most `squares`.
+ */
 export interface Policy {
-  /** Reports go on while the sum of epsilon of the device's life is within this, */
+  /** Highest lifetime sum of epsilon. */
   sum: number;
-  /** or that of its squares within this. 0 leaves the sum alone. */
+  /** Highest lifetime sum of its squares; 0 if only `sum` counts. */
   squares: number;
-  /** The most that one report may cost. */
+  /** Highest epsilon of one report. */
   epsilon: number;
-  /** Budget rules that may be asked for. */
+  /** Budget rules that an experiment may have. */
   rules: ('sum' | 'squares' | 'count' | 'unlimited')[];
-  /** Names of experiments that may be asked for. */
+  /** Names of experiments that a server may ask for. */
   experiments: string[];
 }
 
-/** Where a ledger lies: numbered records, of which at least the last two are there. */
+/** A storage of a ledger: numbered records, of which it holds at least the last two. */
 export interface Storage {
   read(): Promise<[number, string][]>;
-  /** true once the record outlives a loss of power; false where one of this number or a higher one is there. */
+  /** true once the record will survive a loss of power; false if one with this number or a higher one exists. */
   write(number: number, record: string): Promise<boolean>;
 }
 
-/** bool takes boolean or an integer, choice a string, number a number, text a string or bytes, pair a list. */
+/** A reading: boolean or integer for bool, string for choice, number for number; null if missing. */
 export type Part = boolean | number | bigint | string | null | undefined;
+/** A reading of any type: a part, a string or bytes for text, a list of parts for pair. */
 export type Reading = Part | Uint8Array | Part[];
 
 export interface Rng {
@@ -41,22 +45,22 @@ export interface Experiment {
   readonly cap: bigint;
   readonly cost: bigint;
   readonly sha256: Uint8Array;
-  /** The index of a reading, a bigint above 2^24; null for no reading. TypeError for another type. */
+  /** Resolve to the index of a reading, a bigint above 2^24; null for a missing one. Reject another type with TypeError. */
   bucket(value: Reading): Promise<number | bigint | null>;
   randomize(index: number | bigint | null, rng: Rng): number;
 }
 
-/** What refuses: its name is ExperimentRefused, SettingsError, LedgerError or EntropyError. */
+/** Parse an experiment. Errors here and below are named ExperimentRefused, SettingsError, LedgerError or EntropyError. */
 export function parseExperiment(payload: Uint8Array): Promise<Experiment>;
 
 export interface Settings {
   policy: Policy;
   storage: Storage;
-  /** 1 to 32 of a-z, 0-9 and -; the ledger has one of its own. */
+  /** 1 to 32 of a-z, 0-9 and -; the ledger's by default. */
   deviceId?: string;
   /** The device's 32-byte key; none in an open fleet. */
   key?: Uint8Array | null;
-  /** The fleet's 64-byte public key, with which signed experiments are checked. */
+  /** The fleet's 64-byte public key, which checks signed experiments. */
   announceKey?: Uint8Array | null;
   fleet?: string | null;
 }
@@ -66,16 +70,16 @@ export interface Status {
   locked: string | null;
   error: string | null;
   consent: boolean | null;
-  /** Reports that wait. */
+  /** Number of unsent reports. */
   pending: number;
-  /** Spent in the device's life, integers in a text. */
+  /** Spent in the device's lifetime, as integers in strings. */
   sum: string;
   squares: string;
   experiments: Record<
     string,
     { state: 'reporting' | 'spent' | 'refused' | 'absent'; reports: number; left: number | null; reason?: string }
   >;
-  /** Why the last experiment that is not among these was refused. */
+  /** Why the last experiment with another name was refused. */
   refused?: string;
 }
 
@@ -85,13 +89,13 @@ export class Client {
   static open(settings: Settings): Promise<Client>;
   readonly deviceId: string | undefined;
   readonly fleet: string | null | undefined;
-  /** null where nobody was asked. */
+  /** null if nobody was asked. */
   readonly consent: boolean | null;
   rng: Rng;
   setConsent(yes: boolean): Promise<void>;
   enroll(payload: Uint8Array): Promise<Experiment>;
   withdraw(name: string, payload?: Uint8Array): Promise<void>;
-  /** A report to publish, already debited, or null; status() says why. */
+  /** Resolve to a report to publish, already debited, or to null; status() gives the reason. */
   report(name: string, value: Reading): Promise<Uint8Array | null>;
   unsent(): Promise<Uint8Array[]>;
   sent(report: Uint8Array): Promise<void>;

@@ -1,15 +1,18 @@
-/* Hushmote's client for JavaScript: randomize a reading, debit the privacy budget, hand over a report.
+/**
+ * @file Hushmote's client for JavaScript: randomize a reading, debit the privacy budget, return a report.
  *
- * All that ever sees a reading is this file, for browsers and Node. It does what device/ldp_client.py does on a
- * board, by docs/wire-format.md. Read top to bottom: arithmetic, randomness, experiments (value -> index ->
- * code), the ledger, the client. Beside it lie storages for its ledger and the way through `hushmote door`.
+ * Only this file sees a reading, in browsers and in Node. It does what device/ldp_client.py does on a board, as
+ * docs/wire-format.md specifies. Read it from top to bottom: arithmetic, randomness, experiments (value -> index
+ * -> code), the ledger, the client. Storages for the ledger and the access through `hushmote door` are separate
+ * files.
  *
- * Units: epsilon is an integer number of micro-nats (1_000_000 is epsilon = 1), squares of it are micro-nats
- * squared, numbers are milli-units. What can exceed 2^53 is a BigInt. From index to code there is no fraction.
+ * Units: epsilon is an integer number of micro-nats (1_000_000 is epsilon = 1), its squares are in micro-nats
+ * squared, numbers are in milli-units. Values that can exceed 2^53 are BigInts. From index to code there are no
+ * fractions.
  */
 
-const ONE = 2 ** 30; // chances are integers out of ONE
-const MOST = 2 ** 24; // codes, and what below() takes
+const ONE = 2 ** 30; // probabilities are integers out of ONE
+const MOST = 2 ** 24; // codes, and the largest argument of below()
 const CAP = 2n ** 54n - 1n;
 const NAME = /^[a-z0-9_-]{1,32}$/;
 const { floor, max, min } = Math;
@@ -22,13 +25,21 @@ const SMALL = 'epsilon is too small for so many codes';
 const RULES = { unlimited: 0, sum: 1, squares: 2, count: 0 }; // the power of epsilon that a report costs
 const UNSENT = 16; // reports that wait at most
 
-/* Names of errors. ExperimentRefused: malformed, unsigned, outside the policy. SettingsError: policy, id or keys do
- * not fit. LedgerError: it is locked, or there already, or the storage failed. EntropyError: no random source, or
- * it is stuck. After the last two nothing was spent. */
+/* Names of errors. ExperimentRefused: malformed, unsigned or outside the policy. SettingsError: policy, id or keys
+ * are invalid. LedgerError: the ledger is locked or exists already, or the storage failed. EntropyError: there is no
+ * random source, or it is stuck. After the last two nothing was spent. */
 const REFUSED = 'ExperimentRefused';
 const LEDGER = 'LedgerError';
 const SETTINGS = 'SettingsError';
 
+/**
+ * Throw an error unless a condition holds.
+ *
+ * @param {*} good The condition.
+ * @param {string} text Message of the error.
+ * @param {string} [name='ExperimentRefused'] Name of the error.
+ * @throws {Error} With this name, if `good` is falsy.
+ */
 export function check(good, text, name = REFUSED) {
   if (!good) throw Object.assign(new Error(text), { name });
 }
@@ -49,7 +60,7 @@ const bigEndian = (value, size) => unhex(value.toString(16).padStart(2 * size, '
 
 // --- Arithmetic ------------------------------------------------------------------------------------
 
-/** BigInts low <= e^-(epsilon / 10^6) * 2^bits <= high. */
+/** Return BigInts low <= e^-(epsilon / 10^6) * 2^bits <= high. */
 function expBounds(epsilon, bits) {
   let halvings = 0n;
   while (epsilon << 4n >= 1_000_000n << halvings) halvings++; // until epsilon / 2^halvings is below 1/16
@@ -72,7 +83,16 @@ function expBounds(epsilon, bits) {
   return [low, high];
 }
 
-/** Exactly floor(ONE * p) for p = inside e^eps / (inside e^eps + others); it is irrational, so the bounds meet. */
+/**
+ * Return exactly floor(2^30 p) for p = inside e^eps / (inside e^eps + others).
+ *
+ * p is irrational, so the bounds meet.
+ *
+ * @param {number} epsilon Epsilon in micro-nats, 1000 to 16,000,000.
+ * @param {number} others Number of other codes, 1 to 2^24.
+ * @param {number} [inside=1] Number of codes that share the truth's probability.
+ * @returns {number} The threshold, below 2^30.
+ */
 export function truthThreshold(epsilon, others, inside = 1) {
   for (let bits = 96n; ; bits += 64n) {
     const one = big(inside) << bits;
@@ -89,9 +109,9 @@ function isPrime(n) {
 
 // --- Randomness ------------------------------------------------------------------------------------
 
-/* What browsers and Node give as crypto.getRandomValues is a cryptographic generator that the system seeds and
- * that is ready before any script runs: nothing has to be condensed or kept, as on a board whose source is raw.
- * A stub that repeats itself is noticed. */
+/* crypto.getRandomValues is a cryptographic generator in browsers and Node, which the system seeds before any script
+ * runs. So nothing has to be condensed or stored, unlike on a board whose source is raw. isRandom() detects a stub
+ * that repeats itself. */
 const random = (n) => crypto.getRandomValues(new Bytes(n));
 
 function isRandom() {
@@ -105,10 +125,10 @@ function isRandom() {
 const bits = () => uint(random(4)) & (ONE - 1);
 
 const RNG = {
-  /** True with chance threshold / ONE, exactly. */
+  /** Return true with probability threshold / ONE, exactly. */
   bernoulli: (threshold) => bits() < threshold,
 
-  /** Even over 0 to n - 1, n from 1 to 2^24: by rejection, never by remainder. */
+  /** Return a uniform integer from 0 to n - 1, for n from 1 to 2^24, by rejection and never by remainder. */
   below(n) {
     const mask = 2 ** (32 - Math.clz32(n - 1)) - 1;
     let x;
@@ -120,9 +140,9 @@ const RNG = {
 
 // --- Experiments: value -> index -> code -----------------------------------------------------------
 
-/* JSON of printable ASCII without a backslash. JSON.parse is as strict as it should be, but rounds above 2^53:
- * so it reads the numbers as texts that begin with a letter which is no ASCII. An integer becomes a number or a
- * BigInt, a number that is no integer null, as no field may be one. */
+/* Read JSON of printable ASCII without a backslash. JSON.parse is strict enough, but rounds above 2^53, so it reads
+ * numbers as strings that begin with a non-ASCII letter. An integer becomes a number or a BigInt; another number
+ * becomes null, because no field may have one. */
 function readJson(text) {
   const revive = (_key, value) => {
     if (value?.[0] !== 'é') return value;
@@ -156,6 +176,17 @@ const isSet = (list) => new Set(list).size === list.length;
 const isNumber = (x) => typeof x === 'number' || typeof x === 'bigint';
 const isInt = (x, low, high) => isNumber(x) && x >= low && x <= high; // of what readJson() gave
 
+/**
+ * Remove an integer from the fields of an experiment and return it.
+ *
+ * @param {Object} fields The fields that are not yet read.
+ * @param {string} name Name of the field.
+ * @param {number|bigint} low Lowest value.
+ * @param {number|bigint} high Highest value.
+ * @param {number} [fallback] Value of a missing field.
+ * @returns {number|bigint} The value.
+ * @throws {Error} ExperimentRefused if the field is missing or out of range.
+ */
 export function takeInt(fields, name, low, high, fallback) {
   const value = take(fields, name, fallback);
   check(isInt(value, low, high), `${name} must be an integer from ${low} to ${high}`);
@@ -169,6 +200,16 @@ function checkInts(name, value, count, low, high) {
 }
 
 const takeCells = (fields, count) => checkInts('cells', take(fields, 'cells'), count, 2, MOST);
+
+/**
+ * Remove the weights from the fields of an experiment and return them.
+ *
+ * @param {Object} fields The fields that are not yet read.
+ * @param {number} count Number of weights.
+ * @param {number} least Lowest weight; the highest is 65535.
+ * @returns {number[]} The weights; all 1 if the field is missing.
+ * @throws {Error} ExperimentRefused if the field is not such a list.
+ */
 export const takeWeights = (fields, count, least) =>
   checkInts('weights', take(fields, 'weights', Array(count).fill(1)), count, least, 65535);
 
@@ -188,7 +229,7 @@ function takeNoMore(fields, where = '') {
   for (const name of Object.keys(fields)) check(false, `unknown field ${name}${where}`);
 }
 
-/** A part of a type: sets domain, and at(value), an index or undefined for a wrong type. */
+/** Types of a part. Each returns its domain and at(value), which gives an index, or undefined for a wrong type. */
 const SIMPLE = {
   bool: () => ({
     domain: 2,
@@ -199,7 +240,7 @@ const SIMPLE = {
     const good = isList(labels) && labels.length && labels.every((x) => isText(x, 64));
     check(good && isSet(labels), 'labels must differ, of 1 to 64 characters');
     const domain = labels.length + 1;
-    // What is not listed, -1 to indexOf(), is "other", the last label.
+    // An unlisted label, for which indexOf() gives -1, counts as "other", the last label.
     return { domain, at: (x) => (isString(x) ? (labels.indexOf(x) + domain) % domain : undefined) };
   },
   number(fields) {
@@ -217,7 +258,7 @@ const SIMPLE = {
   },
 };
 
-/** What is read, of one of these types; none: the index of no reading, the last one, or null if it has none. */
+/** Return a reading of one of these types; `none` is the index of a missing reading, the last one, or null. */
 function takeReading(fields, types) {
   const name = takeName(fields);
   const type = takeChoice(fields, 'type', types);
@@ -229,7 +270,7 @@ function takeReading(fields, types) {
   return reading;
 }
 
-/** The index of a reading, or a promise of it; undefined for a wrong type. Only NaN differs from itself. */
+/** Return the index of a reading, or a promise of it; undefined for a wrong type. Only NaN differs from itself. */
 const indexOf = (reading, x) => (x == null || x !== x ? reading.none : reading.at(x));
 
 function takeText(fields) {
@@ -286,9 +327,9 @@ function takePair(fields) {
 
 const TYPES = { ...SIMPLE, text: takeText, pair: takePair };
 
-/* A domain's randomized response: [number of codes, (index, rng) -> code]. The codes begin at offset. */
+/* Randomized responses over a domain: [number of codes, (index, rng) -> code]. The codes begin at offset. */
 
-/** g-ary, of a hash where g is not the domain: the whole of rr, grr and olh, one level of hh, one view. */
+/** Return a g-ary response, of a hash if g is not the domain: all of rr, grr and olh, one level of hh, one view. */
 function level(epsilon, domain, g, offset, nodeOf) {
   check(g === domain || (g < domain && g <= 65536 && isPrime(g)), `cells: ${g} must be ${domain} or a prime below it`);
   let t = 0;
@@ -312,7 +353,7 @@ function level(epsilon, domain, g, offset, nodeOf) {
         seed = floor(seed / g);
       }
     }
-    // Both are drawn and one expression takes either: time does not tell a lie from the truth.
+    // Both are drawn and one expression selects one, so that the time taken does not tell a lie from the truth.
     const lie = !rng.bernoulli(threshold);
     const other = 1 + rng.below(g - 1); // one of the g - 1 *other* cells
     return code + ((cell + lie * other) % g);
@@ -320,7 +361,16 @@ function level(epsilon, domain, g, offset, nodeOf) {
   return [seeds * g, respond];
 }
 
-/** Points mod q: the whole of pgr, one prefix. */
+/**
+ * Return a response of points mod q: all of pgr, or one prefix.
+ *
+ * @param {number} epsilon Epsilon in micro-nats.
+ * @param {number} domain Number of values.
+ * @param {number} q A prime, 2 to 4093.
+ * @param {number} offset First code.
+ * @returns {[number, function(number, Object): number]} Number of codes, and (index, rng) -> code.
+ * @throws {Error} ExperimentRefused if q is not a prime or there are more than 2^24 codes.
+ */
 export function points(epsilon, domain, q, offset) {
   check(isPrime(q), 'q must be a prime');
   let t = 1;
@@ -330,7 +380,7 @@ export function points(epsilon, domain, q, offset) {
   check(offset + inside + outside <= MOST, TOO_MANY);
   const threshold = truthThreshold(epsilon, outside, inside);
   const respond = (node, rng) => {
-    // All is drawn in any case: the time taken does not tell where the code is.
+    // Everything is drawn in any case, so that the time taken does not tell where the code is.
     const out = 1 - rng.bernoulli(threshold);
     let rest = 1 + rng.below(outside - 1); // digits but the one that is solved for; inside not all are 0
     rest += out * (rng.below(outside) - rest);
@@ -368,7 +418,14 @@ export function points(epsilon, domain, q, offset) {
   return [inside + outside, respond];
 }
 
-/** One of make(i, offset), drawn by weight without a look at the reading; sets codes. */
+/**
+ * Combine responses, of which each report uses one, drawn by weight and independently of the reading.
+ *
+ * @param {Object} exp The experiment; sets its `codes`.
+ * @param {number[]} weights Weight of each response, not all 0.
+ * @param {function(number, number): [number, function]} make Return response i with codes from an offset on.
+ * @returns {function((number|bigint|null), Object): number} (index, rng) -> code.
+ */
 export function drawn(exp, weights, make) {
   exp.codes = 0;
   const all = weights.map((weight, i) => {
@@ -405,8 +462,14 @@ function plain(exp, fields, mechanism) {
   });
 }
 
-/* prefix.js adds one. Each takes its fields, sets codes, and returns (index, rng) -> code. Privacy, utility and sources:
- * device/ldp_client.py, ldp_sw.py, ldp_pgr.py, ldp_prefix.py, ldp_pairs.py. */
+/**
+ * Mechanisms by name; prefix.js adds one.
+ *
+ * Each reads its fields, sets exp.codes and returns (index, rng) -> code. For privacy, utility and sources see
+ * device/ldp_client.py, ldp_sw.py, ldp_pgr.py, ldp_prefix.py and ldp_pairs.py.
+ *
+ * @type {Object<string, function(Object, Object, string): function>}
+ */
 export const MECHANISMS = {
   rr: plain,
   grr: plain,
@@ -422,7 +485,7 @@ export const MECHANISMS = {
     check(big(threshold) * big(domain - 1) > big(ONE - threshold) * big(inside), SMALL);
     exp.codes = domain + 2 * reach;
     return (index, rng) => {
-      // All three are always drawn: the time taken does not tell a code inside from one outside.
+      // All three are always drawn, so that the time taken does not tell a code inside from one outside.
       const truthful = rng.bernoulli(threshold);
       const near = index + rng.below(inside);
       const far = rng.below(domain - 1);
@@ -460,10 +523,15 @@ export const MECHANISMS = {
   },
 };
 
-/** What is asked, how it is randomized, and what it may cost, of a JSON object of at most 1 KiB.
+/**
+ * Parse an experiment: its question, its mechanism and its budget.
  *
- * ExperimentRefused for what is not understood. bucket(value) resolves to the index of a reading, null for no
- * reading without an index; TypeError for another type. randomize(index, rng) is its code. */
+ * @param {Uint8Array} payload A JSON object of at most 1 KiB.
+ * @returns {Promise<Experiment>} The experiment. bucket(value) resolves to the index of a reading, or to null for a
+ *     missing reading without an index, and rejects with TypeError for another type; randomize(index, rng) returns
+ *     its code.
+ * @throws {Error} ExperimentRefused if a field is missing, unknown or out of range.
+ */
 export async function parseExperiment(payload) {
   check(payload.length <= 1024, 'larger than 1024 bytes');
   check(
@@ -486,7 +554,7 @@ export async function parseExperiment(payload) {
   check(isObject(budget), 'budget must be an object');
   exp.rule = takeChoice(budget, 'rule', RULES);
   exp.cap = exp.rule === 'unlimited' ? 0n : big(takeInt(budget, 'cap', 1, CAP));
-  // What one report takes from the cap: micro-nats, micro-nats squared, or 1.
+  // The cost of one report to the cap: micro-nats, micro-nats squared, or 1.
   exp.cost = big(exp.epsilon) ** big(RULES[exp.rule]);
   takeNoMore(budget, ' in budget');
   takeNoMore(fields);
@@ -501,18 +569,18 @@ export async function parseExperiment(payload) {
 
 // --- The ledger ------------------------------------------------------------------------------------
 
-/* A storage holds numbered records, which are texts. read() -> [[number, record], ...], at least the last two.
- * write(number, record) -> true once the record is sure to outlive a loss of power; false, and nothing is
- * written, where a record of this number or a higher one is there. It keeps the one before, and may drop those
- * before that. Both may reject. database.js and folder.js are two.
+/* A storage holds numbered records, which are strings. read() resolves to [[number, record], ...], at least the last
+ * two. write(number, record) resolves to true once the record will survive a loss of power, or to false, without
+ * writing, if a record with this number or a higher one exists. It keeps the previous record, and may drop older
+ * ones. Both may reject. database.js and folder.js are two storages.
  *
- * The "false" is what keeps two tabs, or two processes, from spending once what both read: of two that write a
- * number one fails, and reads again. So nobody has to hold a lock, and none is left behind by what was killed.
+ * The "false" keeps two tabs or processes from spending the same budget twice: if both write a number, one of them
+ * fails and reads again. So nobody has to hold a lock, and a killed process leaves none behind.
  *
- * A record is the SHA-256 of its JSON in hex, then the JSON. The last two must be whole and one number apart:
- * one that is lost or damaged could be the newest, and going on from the other would take a debit back.
- * entries: [number of the last report, rule, cap, spent] by name; serials: by name. A name has a dot before it,
- * so that __proto__ is one like others. What can exceed 2^53 is a text. */
+ * A record is the SHA-256 of its JSON in hex, followed by the JSON. The last two must be intact and have consecutive
+ * numbers, because a lost or damaged one could be the newest, and continuing from the other would refund a debit.
+ * entries: [number of the last report, rule, cap, spent] by name; serials: by name. Each name has a dot before it,
+ * so that __proto__ is a name like others. Values that can exceed 2^53 are strings. */
 
 const sealed = async (json) => hex(await sha256(ascii(json))) + json;
 
@@ -523,7 +591,7 @@ async function decode([number, record]) {
 
 const failed = (e) => `storage failed: ${e}`;
 
-/** {state, record} in force, or {locked: why, fresh: whether provision() may begin}; last: the highest number. */
+/** Return {state, record} in force, or {locked: reason, fresh: whether provision() may start}; last: the highest number. */
 async function load(storage) {
   let records;
   try {
@@ -539,7 +607,7 @@ async function load(storage) {
   return whole ? { last, state, record } : { last, locked: 'locked: the ledger is damaged; provision again' };
 }
 
-/** Write a state as the record after the last, and return that; null where somebody else was first. */
+/** Write a state as the next record and return the record, or null if someone else wrote it first. */
 async function commit(storage, state) {
   const { number } = state;
   const record = await sealed(JSON.stringify(state));
@@ -578,23 +646,32 @@ function checkSettings({ policy = {}, deviceId, key, announceKey, fleet }) {
   ask(fleet == null ? !announceKey : NAME.test(fleet), `fleet ${NAMED}`);
 }
 
-/** One device: its experiments, its budget, its unsent reports. Made by Client.open(). */
+/** A device: its experiments, its budget and its unsent reports. Client.open() makes one. */
 export class Client {
   #settings;
   #experiments = new Map();
   #refusals = new Map();
   #serials = new Map();
-  #muted = null; // the last no since the start that the storage does not have yet; no two are the same
+  #muted = null; // the last opt-out since the start that is not yet stored; each is a distinct object
   #consent = null;
   #error = null;
   #seen = [0]; // number and text of the last record that was in force
   #queue = Promise.resolve();
-  rng = RNG; // only tests and simulations replace it
+  /** Random generator, which only tests and simulations replace. */
+  rng = RNG;
 
-  /** Make the empty ledger, once; resolves to its device id. LedgerError where there is one.
+  /**
+   * Make the empty ledger, once.
    *
-   * replace: true overwrites a ledger, whole or damaged, and starts the privacy bound again, under a new id.
-   * consent: true if whoever is measured has said yes already. */
+   * @param {Storage} storage Where the ledger is stored.
+   * @param {Object} [options]
+   * @param {boolean} [options.replace=false] Whether to overwrite a ledger, intact or damaged. This restarts the
+   *     privacy bound, under a new device id.
+   * @param {?true} [options.consent=null] true if the person who is measured has already opted in.
+   * @param {string} [options.deviceId] 1 to 32 of a-z, 0-9 and -; random by default.
+   * @returns {Promise<string>} The device id.
+   * @throws {Error} LedgerError if there is a ledger or the storage fails; SettingsError for an invalid device id.
+   */
   static async provision(storage, { replace = false, consent = null, deviceId: device = hex(random(8)) } = {}) {
     checkDevice(device);
     const { last, fresh, locked } = await load(storage);
@@ -609,11 +686,22 @@ export class Client {
     return device;
   }
 
-  /** A client on a storage; see above.
+  /**
+   * Open a client on a storage.
    *
-   * policy: what this program allows, whatever a server asks. SettingsError where something does not fit. A
-   * ledger that is missing or damaged rejects nothing: the client is locked, status() says why, and the
-   * application goes on. */
+   * A missing or damaged ledger is not an error: the client is then locked, status() gives the reason, and the
+   * application continues.
+   *
+   * @param {Object} settings
+   * @param {Policy} settings.policy What this program allows, whatever a server asks.
+   * @param {Storage} settings.storage Where the ledger is stored.
+   * @param {string} [settings.deviceId] 1 to 32 of a-z, 0-9 and -; the ledger's by default.
+   * @param {?Uint8Array} [settings.key] The device's 32-byte key; none in an open fleet.
+   * @param {?Uint8Array} [settings.announceKey] The fleet's 64-byte public key, which checks signed experiments.
+   * @param {?string} [settings.fleet] Name of the fleet; required with `announceKey`.
+   * @returns {Promise<Client>} The client.
+   * @throws {Error} SettingsError for an invalid setting.
+   */
   static async open(settings) {
     checkSettings(settings);
     const client = new Client();
@@ -639,17 +727,17 @@ export class Client {
     return state;
   }
 
-  /** What run() resolves to, once all calls before have ended. */
+  /** Call run() once all previous calls have ended, and return its promise. */
   #turn(run) {
     const turn = this.#queue.then(run);
     this.#queue = turn.catch(() => {});
     return turn;
   }
 
-  /** The state in force, or what otherwise() makes of why the ledger is locked. */
+  /** Return the state in force, or the result of otherwise(error) if the ledger is locked. */
   #look = (otherwise = () => null) => this.#turn(() => this.#load()).catch(otherwise);
 
-  /** Put in force what make(state) changes, and resolve to its answer, where it is not undefined. */
+  /** Commit the changes of make(state) and resolve to its result, or to null without a commit if that is undefined. */
   #change(make) {
     return this.#turn(async () => {
       for (let tries = 0; tries < 100; tries++) {
@@ -670,9 +758,13 @@ export class Client {
 
   // Experiments
 
-  /** Take part in a retained experiment, signed or not; resolves to the Experiment.
+  /**
+   * Take part in a retained experiment, signed or not. A refused one changes nothing, and status() shows the reason.
    *
-   * Rejects with ExperimentRefused and the reason, which status() shows; it changes nothing then. */
+   * @param {Uint8Array} payload The retained message.
+   * @returns {Promise<Experiment>} The experiment.
+   * @throws {Error} ExperimentRefused, with the reason as its message.
+   */
   async enroll(payload) {
     const { policy, announceKey } = this.#settings;
     const zero = payload.indexOf(0);
@@ -697,7 +789,7 @@ export class Client {
     }
   }
 
-  /** After the JSON and a zero byte: 4 bytes of serial number, 64 of signature over all before. */
+  /** Check what follows the JSON and a zero byte: 4 bytes of serial number, and 64 of signature over all before. */
   async #checkSignature(name, payload, end) {
     const { announceKey, fleet } = this.#settings;
     const wrong = 'its signature is missing or wrong';
@@ -725,10 +817,15 @@ export class Client {
     await this.#change(keep).catch(this.#note);
   }
 
-  /** Take part no longer: what was spent stays spent, unsent reports stay.
+  /**
+   * Stop taking part in an experiment. Its spent budget stays spent, and unsent reports stay.
    *
-   * payload: the retained message that asks for it, empty in an open fleet, else a signed withdrawal;
-   * ExperimentRefused for any other. None: the application's own decision. */
+   * @param {string} name Name of the experiment.
+   * @param {Uint8Array} [payload] The retained message that withdraws it, empty in an open fleet, else signed; none
+   *     if the application itself decides.
+   * @returns {Promise<void>}
+   * @throws {Error} ExperimentRefused for any other payload.
+   */
   async withdraw(name, payload) {
     if (!payload) {
       const serial = this.#serials.get(name);
@@ -742,12 +839,19 @@ export class Client {
 
   // Reports
 
-  /** Randomize a reading; resolves to a report to publish, already debited, or null.
+  /**
+   * Randomize a reading and debit the budget.
    *
-   * null: nobody said yes, or somebody says no meanwhile, the coin of `every` said no, the budget is spent, too
-   * many reports wait, the experiment is not there, the client is locked, or the storage failed; status() says
-   * which. Which of these it is never depends on the value. Rejects with TypeError for a value of the wrong
-   * type, and with EntropyError where there is no randomness; then nothing was spent. */
+   * Without a report the reason never depends on the value: nobody has opted in, or someone opts out meanwhile, the
+   * coin of `every` says no, the budget is spent, too many reports wait, the experiment is absent, the client is
+   * locked, or the storage failed. status() gives the reason.
+   *
+   * @param {string} name Name of the experiment.
+   * @param {Reading} value The reading; null for a missing one.
+   * @returns {Promise<?Uint8Array>} A report to publish, already debited, or null.
+   * @throws {TypeError} If the experiment takes another type; nothing was spent.
+   * @throws {Error} EntropyError if there is no randomness; nothing was spent.
+   */
   report(name, value) {
     const make = async (state) => {
       const exp = this.#experiments.get(name);
@@ -766,7 +870,7 @@ export class Client {
       this.#error = null;
       return report;
     };
-    const unlessNo = (report) => (this.#muted ? null : report); // which somebody may have said meanwhile
+    const unlessNo = (report) => (this.#muted ? null : report); // someone may have opted out meanwhile
     return this.#change(make).then(unlessNo, this.#note);
   }
 
@@ -776,12 +880,12 @@ export class Client {
     return null;
   };
 
-  /** The experiment's line in the ledger, or the one that its first report will write. */
+  /** Return the experiment's entry in the ledger, or the one that its first report will write. */
   #entry(exp, state) {
     return state?.entries[`.${exp.name}`] ?? [0, exp.rule, exp.cap, exp.rule === 'count' ? exp.epsilon : 0];
   }
 
-  /** How many more reports at this epsilon keep every bound. */
+  /** Return how many more reports of this epsilon keep every bound. */
   #left(exp, state) {
     const least = (a, b) => (a < b ? a : b);
     const { sum, squares } = this.#settings.policy;
@@ -808,13 +912,23 @@ export class Client {
     return joined(report, new Bytes(tag, 0, 8));
   }
 
-  /** Reports that no broker has acknowledged, oldest first; send them again as they are. */
+  /**
+   * Return the reports that no broker has acknowledged. Send the same bytes again.
+   *
+   * @returns {Promise<Uint8Array[]>} The reports, oldest first; none without consent.
+   */
   async unsent() {
     const state = await this.#look();
     return state && this.consent ? state.unsent.map(unhex) : [];
   }
 
-  /** Drop a report that the broker acknowledged; LedgerError where the storage fails: then it stays. */
+  /**
+   * Drop a report that the broker acknowledged.
+   *
+   * @param {Uint8Array} report The report.
+   * @returns {Promise<void>}
+   * @throws {Error} LedgerError if the storage fails; the report then stays.
+   */
   async sent(report) {
     await this.#change(({ unsent }) => {
       const at = unsent.indexOf(hex(report));
@@ -824,15 +938,23 @@ export class Client {
 
   // Consent and status
 
-  /** null where nobody was asked, else true or false, as last read; only true makes reports. */
+  /**
+   * The answer, as last read; only true allows reports.
+   *
+   * @returns {?boolean} null if nobody was asked.
+   */
   get consent() {
     return this.#muted ? false : this.#consent;
   }
 
-  /** Somebody at the client says yes or no; a no drops what was not sent.
+  /**
+   * Store the opt-in or opt-out of someone at the client. An opt-out drops all unsent reports.
    *
-   * LedgerError where it cannot be kept; after a failed no the client is silent all the same until it is
-   * opened again. */
+   * @param {boolean} yes Whether the device takes part.
+   * @returns {Promise<void>}
+   * @throws {Error} LedgerError if the answer cannot be stored. After a failed opt-out the client is silent all the
+   *     same, until it is opened again.
+   */
   async setConsent(yes) {
     check(typeof yes === 'boolean', 'consent is true or false', SETTINGS);
     const muted = yes ? this.#muted : (this.#muted = {});
@@ -841,10 +963,14 @@ export class Client {
       if (!yes) state.unsent = [];
       return yes;
     });
-    if (this.#muted === muted) this.#muted = null; // the storage says it; and no later no is on its way
+    if (this.#muted === muted) this.#muted = null; // it is stored, and no later opt-out is under way
   }
 
-  /** What this client does and why, as plain values; sums are texts. */
+  /**
+   * Return the state of this client.
+   *
+   * @returns {Promise<Status>} Plain values; sums are integers in strings, in micro-nats and micro-nats squared.
+   */
   async status() {
     let locked = null;
     const state = await this.#look((e) => void (locked = e.message));

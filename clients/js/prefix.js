@@ -1,7 +1,9 @@
-/* prefix, the mechanism that finds texts nobody listed: import 'hushmote/prefix' adds it to the client's.
+/**
+ * @file The mechanism prefix, which finds unlisted texts: import 'hushmote/prefix' adds it to those of the client.
  *
- * A level for each of a text's `prefixes`, drawn by weight, of which pgr reports the slot. device/ldp_prefix.py
- * has its privacy and source. */
+ * It draws one of a text's `prefixes` by weight and reports its slot by pgr. For privacy and source see
+ * device/ldp_prefix.py.
+ */
 import { MECHANISMS, check, drawn, points, takeInt, takeWeights } from './hushmote.js';
 
 MECHANISMS.prefix = (exp, fields) => {

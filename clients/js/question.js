@@ -1,9 +1,11 @@
-/* A yes to each question: import { AskingClient } from 'hushmote/question' in place of the client.
+/**
+ * @file A separate opt-in to each question: import { AskingClient } from 'hushmote/question' instead of the client.
  *
- * An experiment waits in `asking` until somebody has said yes to what it asks, and agree() was called. A yes applies to
- * that question, up to its epsilon: a version that asks something else, or raises epsilon, waits for another, and the one
- * before it goes on. A withdrawal ends a yes, and a no to everything ends all of them. It does what
- * device/kept_experiments.py does on a board with "ask": "each" in its policy. */
+ * An experiment waits in `asking` until someone has opted in to its question and the application calls agree(). An
+ * opt-in applies to that question, up to its epsilon: a version that asks something else, or raises epsilon, waits for
+ * another opt-in, and the previous version continues. A withdrawal ends an opt-in, and an opt-out of everything ends
+ * all of them. It does what device/kept_experiments.py does on a board with "ask": "each" in its policy.
+ */
 import { Client, check } from './hushmote.js';
 
 const NO_QUESTION = ['v', 'epsilon', 'every', 'budget', 'window', 'g', 'q', 'reach', 'fanout', 'cells', 'weights'];
@@ -14,7 +16,7 @@ const hex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, '0'))
 const sha256 = async (text) => hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text))));
 const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
 
-/** A JSON value as text: names sorted, without spaces. Numbers are texts that begin with a letter which is no ASCII. */
+/** Return a JSON value as text without spaces, names sorted. Its numbers are strings that begin with a non-ASCII letter. */
 function canonical(value, isTop = false) {
   if (Array.isArray(value)) return `[${value.map((x) => canonical(x)).join()}]`;
   if (typeof value === 'string') {
@@ -43,9 +45,13 @@ function parse(payload) {
   }
 }
 
-/** What a yes to a payload applies to, as 24 hexadecimal digits: 8 bytes of SHA-256 of what it asks, 4 of epsilon.
+/**
+ * Return the question of a payload, to which an opt-in applies.
  *
- * Rejects with ExperimentRefused where no experiment has such fields. */
+ * @param {Uint8Array} payload An experiment, signed or not.
+ * @returns {Promise<string>} 24 hexadecimal digits: 8 bytes of SHA-256 of the question, 4 of epsilon.
+ * @throws {Error} ExperimentRefused if no experiment has such fields.
+ */
 export async function question(payload) {
   const fields = parse(payload);
   check(fields !== null && typeof fields === 'object' && !Array.isArray(fields), 'not a JSON object');
@@ -54,10 +60,10 @@ export async function question(payload) {
   return (await sha256(canonical(fields, true))).slice(0, 16) + epsilon.toString(16).padStart(8, '0');
 }
 
-/** Whether a yes, undefined for none, applies to a question: to the same one, with no lower epsilon. */
+/** Return whether an opt-in (undefined for none) applies to a question: to the same one, with at least its epsilon. */
 const covers = (yes, asked) => yes?.slice(0, 16) === asked.slice(0, 16) && asked.slice(16) <= yes.slice(16);
 
-/** The last yes to each name, in a storage of its own. A record that is damaged is no yes. */
+/** The last opt-in to each name, in its own storage. A damaged record counts as none. */
 class Answers {
   #storage;
 
@@ -65,7 +71,7 @@ class Answers {
     this.#storage = storage;
   }
 
-  /** [number of the newest record, name -> question]. */
+  /** Return [number of the newest record, name -> question]. */
   async #load() {
     const [number, record] = (await this.#storage.read()).sort(([a], [b]) => a - b).at(-1) ?? [0, ''];
     const json = record.slice(64);
@@ -74,7 +80,7 @@ class Answers {
 
   read = async () => (await this.#load().catch(() => [0, new Map()]))[1];
 
-  /** Keep what change(answers) makes of them; LedgerError where that fails. */
+  /** Store the answers after change(answers), or reject with LedgerError. */
   async change(change) {
     for (let tries = 0; tries < TRIES; tries++) {
       try {
@@ -90,24 +96,32 @@ class Answers {
   }
 }
 
-/** A Client that asks about each question. Only its own open() makes one. */
+/** A Client that asks about each question. AskingClient.open() makes one. */
 export class AskingClient extends Client {
-  /** A client whose policy has ask: 'each'. answers: a storage for each yes, beside that of the ledger. */
+  /**
+   * Open a client that asks about each question.
+   *
+   * @param {Object} settings As for Client.open(), and:
+   * @param {Policy} settings.policy With ask: 'each'.
+   * @param {Storage} settings.answers Where opt-ins are stored; not the storage of the ledger.
+   * @returns {Promise<AskingClient>} The client.
+   * @throws {Error} SettingsError for an invalid setting.
+   */
   static async open({ policy: { ask, ...policy } = {}, answers, ...settings }) {
     check(ask === 'each' && answers, "an AskingClient has ask: 'each' in its policy, and a storage answers", 'SettingsError');
     const client = Object.setPrototypeOf(await super.open({ ...settings, policy }), this.prototype);
-    /** name -> payload that waits for a yes of its own. */
+    /** @type {Map<string, Uint8Array>} Payloads that wait for an opt-in, by name. */
     client.asking = new Map();
     client._answers = new Answers(answers);
     client._inForce = new Map(); // name -> question
     client._last = Promise.resolve();
     client._names = policy.experiments;
-    client._stale = client.consent === false; // each yes is to be forgotten
+    client._stale = client.consent === false; // whether to forget all opt-ins
     if (client._stale) await client._forget().catch(() => {});
     return client;
   }
 
-  /** What run() resolves to, once all calls before have ended. */
+  /** Call run() once all previous calls have ended, and return its promise. */
   _turn(run) {
     const turn = this._last.then(run);
     this._last = turn.catch(() => {});
@@ -124,10 +138,10 @@ export class AskingClient extends Client {
     return asked !== undefined && !this._stale && covers((await this._answers.read()).get(name), asked);
   }
 
-  /** Take part in a payload; where it is refused, the version before it goes on. */
+  /** Take part in a payload; if it is refused, the previous version continues. */
   async _take(name, asked, payload) {
     const before = this._inForce.get(name);
-    this._inForce.delete(name); // whatever comes meanwhile is of neither version
+    this._inForce.delete(name); // a reading in the meantime belongs to neither version
     try {
       const exp = await super.enroll(payload);
       check(!this._stale, 'somebody said no meanwhile');
@@ -140,7 +154,14 @@ export class AskingClient extends Client {
     }
   }
 
-  /** As the client's, for a question that somebody has said yes to; another one waits in `asking`, and is refused. */
+  /**
+   * Take part in an experiment, like Client.enroll(), if someone has opted in to its question. Another one waits in
+   * `asking`, and is refused.
+   *
+   * @param {Uint8Array} payload The retained message.
+   * @returns {Promise<Experiment>} The experiment.
+   * @throws {Error} ExperimentRefused, with the reason as its message.
+   */
   enroll(payload) {
     return this._turn(async () => {
       const asked = await question(payload);
@@ -152,9 +173,15 @@ export class AskingClient extends Client {
     });
   }
 
-  /** Somebody says yes to a question that waits in `asking`; resolves as enroll() does.
+  /**
+   * Opt in to a question that waits in `asking`, for someone at the client. It takes effect once it is stored.
    *
-   * payload: what was shown, which must wait still. The yes holds once it is kept. */
+   * @param {string} name Name of the experiment.
+   * @param {Uint8Array} [payload] The question that was shown, which must still be waiting.
+   * @returns {Promise<Experiment>} The experiment.
+   * @throws {Error} ExperimentRefused if no question or another one is waiting, or someone has opted out of everything;
+   *     LedgerError if the opt-in cannot be stored.
+   */
   agree(name, payload) {
     return this._turn(async () => {
       check(this.consent !== false, 'somebody said no to everything');
@@ -169,6 +196,14 @@ export class AskingClient extends Client {
     });
   }
 
+  /**
+   * Stop taking part in an experiment, like Client.withdraw(), and forget the opt-in to it.
+   *
+   * @param {string} name Name of the experiment.
+   * @param {Uint8Array} [payload] The retained message that withdraws it; none if the application itself decides.
+   * @returns {Promise<void>}
+   * @throws {Error} ExperimentRefused for any other payload; LedgerError if the storage fails.
+   */
   withdraw(name, payload) {
     return this._turn(async () => {
       await super.withdraw(name, payload);
@@ -178,21 +213,42 @@ export class AskingClient extends Client {
     });
   }
 
+  /**
+   * Randomize a reading, like Client.report(), if someone has opted in to the question.
+   *
+   * @param {string} name Name of the experiment.
+   * @param {Reading} value The reading; null for a missing one.
+   * @returns {Promise<?Uint8Array>} A report to publish, already debited, or null.
+   * @throws {TypeError} If the experiment takes another type; nothing was spent.
+   * @throws {Error} EntropyError if there is no randomness; nothing was spent.
+   */
   report(name, value) {
     return this._turn(async () => ((await this._covers(name, this._inForce.get(name))) ? super.report(name, value) : null));
   }
 
-  /** As the client's; a no forgets each yes as well, so that every question is asked again. */
+  /**
+   * Store an opt-in or opt-out, like Client.setConsent(). An opt-out also forgets the opt-ins to single questions, so
+   * that each is asked again.
+   *
+   * @param {boolean} yes Whether the device takes part.
+   * @returns {Promise<void>}
+   * @throws {Error} LedgerError if the answer cannot be stored.
+   */
   async setConsent(yes) {
     if (yes === true && this._stale) await this._turn(() => this._forget());
     if (yes === false) this._stale = true;
-    const written = super.setConsent(yes); // a no silences at once
+    const written = super.setConsent(yes); // an opt-out silences the client at once
     const forgotten = yes === false ? this._turn(() => this._forget()) : undefined;
     await Promise.allSettled([written, forgotten]);
     await written;
     await forgotten;
   }
 
+  /**
+   * Return the state of this client, like Client.status().
+   *
+   * @returns {Promise<Status>} Plain values; an experiment without an opt-in is absent.
+   */
   async status() {
     const status = await super.status();
     for (const [name, line] of Object.entries(status.experiments)) {

@@ -314,7 +314,7 @@ class TestConsent:
         )
         assert traces(folder) == before
 
-    def test_only_folder_says_what_the_store_needs(
+    def test_only_folder_names_command_for_store(
         self, folder: FleetFolder, broker: FleetBroker, store_url: str
     ):
         said = forget(folder, store_url, "--only-folder")

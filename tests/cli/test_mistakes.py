@@ -149,7 +149,7 @@ class TestRefusals:
             ("--colour", "No such option: --colour", ""),
         ],
     )
-    def test_second_line_says_where_options_are(self, line: str, words: str, where: str, tmp_path: Path):
+    def test_second_line_points_to_options(self, line: str, words: str, where: str, tmp_path: Path):
         first, second = hushmote(*line.split(), cwd=tmp_path, expect=2).splitlines()
         assert words in first
         assert second == " ".join(["Try", "hushmote", *where.split(), "--help"])

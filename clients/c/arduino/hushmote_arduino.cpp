@@ -19,7 +19,7 @@ struct message {
 
 bool hushmote_arduino_mount(bool format) {
 #if defined(ESP8266) || defined(ARDUINO_ARCH_RP2040)
-    LittleFS.setConfig(LittleFSConfig(false)); /* where true is usual */
+    LittleFS.setConfig(LittleFSConfig(false)); /* the default is true on this core */
 #endif
     return LittleFS.begin() || (format && LittleFS.format() && LittleFS.begin());
 }
@@ -120,7 +120,7 @@ static void drop_all(message **first) {
     }
 }
 
-/* What is left of this poll() becomes the library's timeout; returns whether it is worth to begin. */
+/* Set the library's timeout to the rest of this poll(); return whether enough time is left to start. */
 static bool may_wait(hushmote_arduino *arduino) {
     uint32_t waited = millis() - arduino->since;
     if (waited > WORTH_MS)

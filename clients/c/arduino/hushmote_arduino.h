@@ -1,9 +1,13 @@
-/* A port of the client to Arduino: LittleFS as storage, MQTT by the library "MQTT" of Joel Gaehwiler, whose functions wait
-   for the broker's answer. One poll() waits at most HUSHMOTE_ARDUINO_WAIT_MS for it, and for as long as the network's own
-   connect() takes. For the cores of ESP32, ESP8266 and RP2040 (arduino-pico).
-
-   The sketch brings the network: a WiFiClient, or one with TLS that it gave the broker's CA. On an ESP32 call begin()
-   after Wi-Fi is on: its generator is not random before. examples/Room is a whole sketch. */
+/**
+ * @file
+ * @brief A port of the client to Arduino, for the cores of ESP32, ESP8266 and RP2040 (arduino-pico).
+ *
+ * It stores in LittleFS and uses the library "MQTT" of Joel Gaehwiler, whose functions wait for the broker's answer. One
+ * poll() waits for it at most #HUSHMOTE_ARDUINO_WAIT_MS, plus the time of the network's own connect().
+ *
+ * The sketch provides the network: a WiFiClient, or a TLS client with the broker's CA. On an ESP32 call begin() after
+ * Wi-Fi is on, because its generator is not random before. examples/Room is a complete sketch.
+ */
 #ifndef HUSHMOTE_ARDUINO_H
 #define HUSHMOTE_ARDUINO_H
 
@@ -14,45 +18,97 @@
 #include "hushmote_port.h"
 
 #ifndef HUSHMOTE_ARDUINO_WAIT_MS
-#define HUSHMOTE_ARDUINO_WAIT_MS 1000 /* more where an answer takes longer, as over a satellite */
+#define HUSHMOTE_ARDUINO_WAIT_MS 1000 /**< Increase it if answers take longer, as over a satellite. */
 #endif
 
-struct hushmote_arduino { /* the context of config and of port */
+/** The context of config and of port. */
+struct hushmote_arduino {
     explicit hushmote_arduino(Client &network) : network(&network), mqtt(2048, 512) {}
     Client *network;
     MQTTClient mqtt;
     const char *host = "", *user = nullptr, *password = nullptr, *device_id = "";
     uint16_t port = 1883;
     hushmote_reporter *reporter = nullptr;
-    struct message *first = nullptr; /* that came while something was waited for */
-    struct message *topics = nullptr; /* to subscribe to, one in each poll() */
-    uint32_t since = 0;               /* when this poll() began */
-    long published = 0, acknowledged = 0; /* numbers of publications: all up to `acknowledged` were */
+    struct message *first = nullptr; /**< Arrived while a function waited for an answer. */
+    struct message *topics = nullptr; /**< To subscribe to, one in each poll(). */
+    uint32_t since = 0;               /**< Start of this poll(). */
+    long published = 0, acknowledged = 0; /**< Numbers of the last publication, and of the last acknowledged one. */
     long told = 0;
     bool open = false, connected = false;
 };
 
+/**
+ * @brief Read a ledger slot, for config.read.
+ * @param arduino A struct hushmote_arduino.
+ * @param slot 0 or 1.
+ * @param[out] data The slot's bytes.
+ * @param bytes Size of `data`.
+ * @return Number of bytes in the slot, 0 if it was never written, below 0 if it cannot be read.
+ */
 long hushmote_arduino_read(void *arduino, int slot, uint8_t *data, size_t bytes);
+
+/**
+ * @brief Replace a ledger slot, for config.write.
+ * @param arduino A struct hushmote_arduino.
+ * @param slot 0 or 1.
+ * @param data The new bytes.
+ * @param bytes Number of bytes.
+ * @return 0 once they are stored, or another value on failure.
+ */
 int hushmote_arduino_write(void *arduino, int slot, const uint8_t *data, size_t bytes);
+
+/**
+ * @brief Fill a buffer with random bytes, for config.entropy.
+ * @param arduino A struct hushmote_arduino.
+ * @param[out] data The buffer.
+ * @param bytes Number of bytes.
+ * @return 0, or another value on failure.
+ */
 int hushmote_arduino_entropy(void *arduino, uint8_t *data, size_t bytes);
-/* Start LittleFS as it is, in place of LittleFS.begin(), which some cores have format what does not start: that forgets
-   what was spent. `format`: do so where it does not start, for a new board, or one that has a new device id. */
+
+/**
+ * @brief Mount LittleFS. Do not use LittleFS.begin(), which formats a file system that does not mount on some cores, and
+ *     so forgets the spent budget.
+ * @param format Whether to format it if it does not mount, for a new board or one with a new device id.
+ * @return Whether it is mounted.
+ */
 bool hushmote_arduino_mount(bool format);
-/* The functions of a port, but for its times. */
+
+/** The functions of a port, without its times. */
 extern const hushmote_port hushmote_arduino_mqtt;
-/* Hand in what came. With the hushmote_reporter_tick() behind it, it shares HUSHMOTE_ARDUINO_WAIT_MS. */
+
+/**
+ * @brief Pass all events that have arrived to the reporter. It shares #HUSHMOTE_ARDUINO_WAIT_MS with the
+ *     hushmote_reporter_tick() after it.
+ * @param arduino The port.
+ */
 void hushmote_arduino_poll(hushmote_arduino *arduino);
 
-/* A board with so many experiments, of which so many reports may wait. */
+/**
+ * @brief A board.
+ * @tparam EXPERIMENTS Number of names in the policy.
+ * @tparam UNSENT Most reports that may wait, 1 to 16.
+ */
 template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
   public:
+    /**
+     * @brief Make a board.
+     * @param policy What this firmware allows.
+     * @param network Client for the connection to the broker.
+     */
     HushmoteBoard(const hushmote_policy &policy, Client &network) : arduino(network) {
         config.policy = &policy;
         config.context = port.context = &arduino;
     }
 
-    /* Fill config (fleet, device_id, key, announce_key) and arduino (host, port, user, password) first, and call
-       hushmote_arduino_mount(). After a code below 0 poll() and report() do nothing. */
+    /**
+     * @brief Start the client and its reporter.
+     *
+     * First set config (fleet, device_id, key, announce_key) and arduino (host, port, user, password), and call
+     * hushmote_arduino_mount(). After a code below 0, poll() and report() do nothing.
+     *
+     * @return #HUSHMOTE_OK, or a code below 0.
+     */
     int begin() {
         void *context = port.context;
         port = hushmote_arduino_mqtt;
@@ -74,7 +130,11 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
         return code != HUSHMOTE_OK ? code : hushmote_reporter_begin(&reporter, &client, &port, topics, kept);
     }
 
-    /* Once, with the board in hand, before or after begin(). HUSHMOTE_EXISTS where there is a ledger. */
+    /**
+     * @brief Make the empty ledger, once, with the board in hand, before or after begin().
+     * @param replace Whether to overwrite an existing ledger, as in hushmote_provision().
+     * @return #HUSHMOTE_OK, #HUSHMOTE_EXISTS if there is a ledger, or another code.
+     */
     int provision(bool replace = false) {
         int code = begin();
         if (code == HUSHMOTE_OK)
@@ -82,7 +142,7 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
         return code == HUSHMOTE_OK ? begin() : code;
     }
 
-    /* In loop(). */
+    /** @brief Receive, send and time out as due. Call it in loop(). */
     void poll() {
         if (reporter.client == nullptr)
             return;
@@ -90,13 +150,22 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
         hushmote_reporter_tick(&reporter, millis());
     }
 
-    /* On a fixed rhythm. As hushmote_report(). */
+    /**
+     * @brief Randomize a reading and send the report. Call it at a fixed interval.
+     * @param name Name of the experiment.
+     * @param reading The reading.
+     * @return Number of bytes of the report, 0 if there is none, or a code below 0.
+     */
     int report(const char *name, hushmote_reading reading) {
         uint8_t bytes[HUSHMOTE_REPORT_BYTES];
         return reporter.client == nullptr ? 0 : hushmote_reporter_report(&reporter, name, reading, bytes);
     }
 
-    /* Somebody at the board says so. */
+    /**
+     * @brief Store the opt-in or opt-out of someone at the board.
+     * @param yes Whether the board takes part.
+     * @return The result of hushmote_set_consent().
+     */
     int consent(bool yes) { return hushmote_set_consent(&client, yes); }
 
     hushmote_config config{};

@@ -1,66 +1,144 @@
-/* A port of the client to ESP-IDF: NVS as storage, the chip's generator, MQTT by esp-mqtt. SHA-256 and signatures
-   may come from psa/.
-
-   The generator is random only while Wi-Fi or Bluetooth is on, or between bootloader_random_enable() and _disable():
-   begin after the radio. */
+/**
+ * @file
+ * @brief A port of the client to ESP-IDF: storage in NVS, the chip's generator, and MQTT by esp-mqtt.
+ *
+ * SHA-256 and signatures may come from psa/. The generator is random only while Wi-Fi or Bluetooth is on, or between
+ * bootloader_random_enable() and bootloader_random_disable(), so begin after the radio.
+ */
 #ifndef HUSHMOTE_IDF_H
 #define HUSHMOTE_IDF_H
 
 #include "hushmote_port.h"
 
 #ifndef HUSHMOTE_IDF_TIMEOUT_MS
-#define HUSHMOTE_IDF_TIMEOUT_MS 2400 /* for one step on the network; twice this is below ESPHome's watchdog of 5 s */
+#define HUSHMOTE_IDF_TIMEOUT_MS 2400 /**< For one network step; twice this is below ESPHome's watchdog of 5 s. */
 #endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/** A broker. */
 struct hushmote_idf_broker {
-    const char *hosts; /* "host" or "host:port", several with commas between: each attempt takes the next */
-    const char *user, *password;                 /* NULL or "" for none */
-    const char *ca, *certificate, *certificate_key; /* PEM; NULL or "" for none. With a CA the board speaks TLS */
-    uint16_t port; /* of hosts that name none */
+    const char *hosts; /**< "host" or "host:port", separated by commas; each attempt takes the next one. */
+    const char *user, *password; /**< NULL or "" for none. */
+    const char *ca, *certificate, *certificate_key; /**< PEM; NULL or "" for none. With a CA the board uses TLS. */
+    uint16_t port; /**< Port of hosts without one. */
 };
 
-struct hushmote_idf { /* the context of config and of port; begin with zeros. It must stay: a task of its own uses it */
+/** The context of config and of port. Initialize it with zeros, and keep it forever: a task uses it. */
+struct hushmote_idf {
     struct hushmote_idf_broker broker;
     const char *device_id;
     struct hushmote_reporter *reporter;
-    const char *partition;  /* of type data, nvs; NULL: "hushmote" */
-    const char *name_space; /* in it, at most 15 characters; NULL: "hushmote" */
-    struct hushmote_port port; /* of hushmote_idf_begin() */
-    uint32_t nvs;    /* nvs_handle_t */
-    void *mqtt;      /* esp_mqtt_client_handle_t */
-    void *closing;   /* the one before, which a task destroys; NULL once it has */
-    void *events;    /* QueueHandle_t: esp-mqtt calls from a task of its own */
-    unsigned next;   /* host */
+    const char *partition;  /**< Name of the partition, of type data, nvs; NULL: "hushmote". */
+    const char *name_space; /**< Namespace in it, at most 15 characters; NULL: "hushmote". */
+    struct hushmote_port port; /**< Set by hushmote_idf_begin(). */
+    uint32_t nvs;    /**< nvs_handle_t. */
+    void *mqtt;      /**< esp_mqtt_client_handle_t. */
+    void *closing;   /**< The previous client until a task has destroyed it, then NULL. */
+    void *events;    /**< QueueHandle_t, because esp-mqtt calls from its own task. */
+    unsigned next;   /**< Index of the next host. */
     char host[128];
-    bool open;     /* whether events of this connection are handed in */
-    bool overflow; /* an event of this connection was lost */
+    bool open;     /**< Whether events of this connection are passed to the reporter. */
+    bool overflow; /**< Whether an event of this connection was lost. */
 };
 
-/* Open the partition, which factory resets leave alone: they erase the one named "nvs". It needs a line in partitions.csv,
-   packages.md has it. Initializes the partition, unless you have, as for encryption. 0, or an esp_err_t: never answer
-   that with nvs_flash_erase_partition(), which forgets what was spent. */
+/**
+ * @brief Open the partition, and initialize it unless the application has, for example to encrypt it.
+ *
+ * Factory resets leave it alone, because they erase the partition named "nvs". It needs a line in partitions.csv, which
+ * packages.md shows. Never call nvs_flash_erase_partition() after an error, because that forgets the spent budget.
+ *
+ * @param idf The port.
+ * @return 0, or an esp_err_t.
+ */
 int hushmote_idf_open(struct hushmote_idf *idf);
+
+/**
+ * @brief Read a ledger slot, for config.read.
+ * @param idf A struct hushmote_idf.
+ * @param slot 0 or 1.
+ * @param[out] data The slot's bytes.
+ * @param bytes Size of `data`.
+ * @return Number of bytes in the slot, 0 if it was never written, below 0 if it cannot be read.
+ */
 long hushmote_idf_read(void *idf, int slot, uint8_t *data, size_t bytes);
+
+/**
+ * @brief Replace a ledger slot, for config.write.
+ * @param idf A struct hushmote_idf.
+ * @param slot 0 or 1.
+ * @param data The new bytes.
+ * @param bytes Number of bytes.
+ * @return 0 once they are stored, or another value on failure.
+ */
 int hushmote_idf_write(void *idf, int slot, const uint8_t *data, size_t bytes);
+
+/**
+ * @brief Fill a buffer with random bytes, for config.entropy.
+ * @param idf A struct hushmote_idf.
+ * @param[out] data The buffer.
+ * @param bytes Number of bytes.
+ * @return 0, or another value on failure.
+ */
 int hushmote_idf_entropy(void *idf, uint8_t *data, size_t bytes);
+
+/**
+ * @brief Read a kept experiment, for port.read_kept.
+ * @param idf A struct hushmote_idf.
+ * @param name Name of the experiment.
+ * @param[out] data The kept bytes.
+ * @param bytes Size of `data`.
+ * @return Number of bytes kept, 0 if there are none, below 0 if they cannot be read.
+ */
 long hushmote_idf_read_kept(void *idf, const char *name, uint8_t *data, size_t bytes);
+
+/**
+ * @brief Keep an experiment, for port.write_kept.
+ * @param idf A struct hushmote_idf.
+ * @param name Name of the experiment.
+ * @param data The bytes to keep.
+ * @param bytes Number of bytes; 0 removes the experiment.
+ * @return 0 once they are stored, or another value on failure.
+ */
 int hushmote_idf_write_kept(void *idf, const char *name, const uint8_t *data, size_t bytes);
 
-/* Begin the client and its reporter over esp-mqtt, with the times of hushmote_port_set_times() and with experiments kept in
-   the partition: after hushmote_idf_open() and the radio, and again after hushmote_provision(). topics, kept: as
-   hushmote_reporter_begin() takes them. HUSHMOTE_OK, or the code of hushmote_begin() or hushmote_reporter_begin(). */
+/**
+ * @brief Start the client and its reporter over esp-mqtt, with default times and with experiments kept in the partition.
+ *
+ * Call it after hushmote_idf_open() and after the radio is on, and again after hushmote_provision().
+ *
+ * @param idf The port.
+ * @param client The client to initialize.
+ * @param config Settings of the client.
+ * @param reporter The reporter to initialize.
+ * @param topics One for each of the policy's names.
+ * @param kept Buffer of #HUSHMOTE_KEPT_BYTES.
+ * @return #HUSHMOTE_OK, or the code of hushmote_begin() or hushmote_reporter_begin().
+ */
 int hushmote_idf_begin(struct hushmote_idf *idf, struct hushmote *client, const struct hushmote_config *config,
                        struct hushmote_reporter *reporter, struct hushmote_topic *topics, uint8_t *kept);
-/* For a port of your own: the functions of its MQTT. */
+
+/** The MQTT functions, for a custom port. */
 extern const struct hushmote_port hushmote_idf_mqtt;
-/* Wait up to ms for the broker, and hand in what came. The functions of hushmote_idf_mqtt and this one never wait for a
-   connection to end or to begin; for the network they wait at most twice HUSHMOTE_IDF_TIMEOUT_MS. */
+
+/**
+ * @brief Wait for the broker, and pass all events that have arrived to the reporter.
+ *
+ * Neither this function nor those of #hushmote_idf_mqtt wait for a connection to start or end. They wait for the network
+ * at most twice #HUSHMOTE_IDF_TIMEOUT_MS.
+ *
+ * @param idf The port.
+ * @param ms Longest wait, in milliseconds.
+ */
 void hushmote_idf_wait(struct hushmote_idf *idf, uint32_t ms);
-/* Whether the last connection has ended, with its goodbye: after hushmote_reporter_close(), before a deep sleep. */
+
+/**
+ * @brief Return whether the last connection has ended. Call it after hushmote_reporter_close(), before a deep sleep.
+ * @param idf The port.
+ * @return Whether it has ended and its last message was sent.
+ */
 bool hushmote_idf_is_closed(struct hushmote_idf *idf);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* A reporter's MQTT by esp-mqtt. Its events come in a task of their own; a queue brings them into the reporter's.
+/* A reporter's MQTT by esp-mqtt. Its events come in a separate task; a queue passes them to the reporter's task.
 
    esp_mqtt_client_stop() and _destroy() wait for that task, which may be in the middle of a DNS query, of connecting or of
    TLS. So a small task calls them, and the next connection begins once that task has ended. */
@@ -17,7 +17,7 @@
 #define CLOSE_BYTES 4096  /* of stack: a goodbye over TLS, and no handshake */
 #define CLOSE_PRIORITY 1
 #define OTHER_EVENTS 12   /* connected, disconnected, and acknowledgements of the status */
-#define BUFFER_BYTES 2048 /* an experiment comes in one piece; what does not is none, and refused by its start */
+#define BUFFER_BYTES 2048 /* an experiment comes in one piece; any other message is refused by its start */
 
 struct event {
     esp_mqtt_event_id_t kind;
@@ -30,7 +30,7 @@ static bool given(const char *text) {
     return text != NULL && text[0] != 0;
 }
 
-/* In esp-mqtt's task. Where an event has no room, the connection is given up: the next one brings messages again. */
+/* Runs in esp-mqtt's task. If the queue is full, drop the connection: the next one repeats messages. */
 static void on_event(void *context, esp_event_base_t base, int32_t kind, void *data) {
     struct hushmote_idf *idf = context;
     const esp_mqtt_event_t *from = data;
@@ -56,7 +56,7 @@ static void on_event(void *context, esp_event_base_t base, int32_t kind, void *d
     }
 }
 
-/* Forget what the connection before has left. */
+/* Forget all events of the previous connection. */
 static void empty(struct hushmote_idf *idf) {
     struct event event;
     while (xQueueReceive(idf->events, &event, 0) == pdTRUE)
@@ -85,10 +85,10 @@ static uint32_t next_broker(struct hushmote_idf *idf) {
     return (uint32_t)strtoul(colon + 1, NULL, 10);
 }
 
-/* A task of its own. */
+/* Runs in a separate task. */
 static void destroy_client(void *context) {
     struct hushmote_idf *idf = context;
-    esp_mqtt_client_destroy(idf->closing); /* says goodbye where it is connected, and waits until its task has ended */
+    esp_mqtt_client_destroy(idf->closing); /* disconnects properly if it is connected, and waits until its task has ended */
     __atomic_store_n(&idf->closing, NULL, __ATOMIC_RELEASE);
     vTaskDelete(NULL);
 }

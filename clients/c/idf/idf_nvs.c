@@ -11,7 +11,7 @@
 #include "nvs_flash.h"
 
 #define KEY_BYTES 16          /* NVS_KEY_NAME_MAX_SIZE */
-#define LONGEST_STRING 4000   /* with its zero byte: what one page of NVS holds */
+#define LONGEST_STRING 4000   /* with its zero byte: the capacity of one page of NVS */
 #define LONGEST_RECORD HUSHMOTE_RECORD_BYTES(64, HUSHMOTE_UNSENT_MAX)
 
 _Static_assert(2 * HUSHMOTE_KEPT_BYTES + 1 <= LONGEST_STRING, "a kept experiment does not fit into a string of NVS");

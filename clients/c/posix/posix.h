@@ -1,4 +1,7 @@
-/* A port of the client to POSIX: a folder as storage, the kernel's randomness, and MQTT by libmosquitto 2. */
+/**
+ * @file
+ * @brief A port of the client to POSIX: storage in a folder, the kernel's randomness, and MQTT by libmosquitto 2.
+ */
 #ifndef HUSHMOTE_POSIX_H
 #define HUSHMOTE_POSIX_H
 
@@ -6,37 +9,102 @@
 
 struct mosquitto;
 
+/** A broker. */
 struct hushmote_broker {
     char host[256], user[256], password[256];
-    char ca[512], cert[512], key[512]; /* paths of PEM files; "" for none. With a CA the board speaks TLS */
+    char ca[512], cert[512], key[512]; /**< Paths of PEM files; "" for none. With a CA the client uses TLS. */
     int port;
 };
 
-struct hushmote_posix { /* the context of config and of port */
-    const char *folder; /* the one that ldp_client.Client has on CPython: ledger0, ledger1 and experiments/ */
-    int lock;           /* held for as long as the process lives */
+/** The context of config and of port. */
+struct hushmote_posix {
+    const char *folder; /**< With ledger0, ledger1 and experiments/, as ldp_client.Client writes them on CPython. */
+    int lock;           /**< File descriptor of the lock, held as long as the process lives. */
     struct hushmote_broker broker;
     const char *device_id;
     struct hushmote_reporter *reporter;
     struct mosquitto *mqtt;
-    bool open; /* whether events of this connection are handed in */
-    const char *error; /* of the network, last; NULL where there is none */
+    bool open; /**< Whether events of this connection are passed to the reporter. */
+    const char *error; /**< Last network error; NULL if there is none. */
 };
 
-/* Lock the folder; 0, or -1 where it cannot be opened or another client has it. */
+/**
+ * @brief Lock the folder.
+ * @param posix The port to initialize.
+ * @param folder Path of the folder, which must outlive the port.
+ * @return 0, or -1 if the folder cannot be opened or another client has locked it.
+ */
 int hushmote_posix_open(struct hushmote_posix *posix, const char *folder);
+
+/**
+ * @brief Read a ledger slot, for config.read.
+ * @param posix A struct hushmote_posix.
+ * @param slot 0 or 1.
+ * @param[out] data The slot's bytes.
+ * @param bytes Size of `data`.
+ * @return Number of bytes in the slot, 0 if it was never written, below 0 if it cannot be read.
+ */
 long hushmote_posix_read(void *posix, int slot, uint8_t *data, size_t bytes);
+
+/**
+ * @brief Replace a ledger slot, for config.write.
+ * @param posix A struct hushmote_posix.
+ * @param slot 0 or 1.
+ * @param data The new bytes.
+ * @param bytes Number of bytes.
+ * @return 0 once they are stored, or another value on failure.
+ */
 int hushmote_posix_write(void *posix, int slot, const uint8_t *data, size_t bytes);
+
+/**
+ * @brief Fill a buffer with random bytes, for config.entropy.
+ * @param posix A struct hushmote_posix.
+ * @param[out] data The buffer.
+ * @param bytes Number of bytes.
+ * @return 0, or another value on failure.
+ */
 int hushmote_posix_entropy(void *posix, uint8_t *data, size_t bytes);
+
+/**
+ * @brief Read a kept experiment, for port.read_kept.
+ * @param posix A struct hushmote_posix.
+ * @param name Name of the experiment.
+ * @param[out] data The kept bytes.
+ * @param bytes Size of `data`.
+ * @return Number of bytes kept, 0 if there are none, below 0 if they cannot be read.
+ */
 long hushmote_posix_read_kept(void *posix, const char *name, uint8_t *data, size_t bytes);
+
+/**
+ * @brief Keep an experiment, for port.write_kept.
+ * @param posix A struct hushmote_posix.
+ * @param name Name of the experiment.
+ * @param data The bytes to keep.
+ * @param bytes Number of bytes; 0 removes the experiment.
+ * @return 0 once they are stored, or another value on failure.
+ */
 int hushmote_posix_write_kept(void *posix, const char *name, const uint8_t *data, size_t bytes);
-/* Replace a file of the folder, so that it holds after a loss of power the old bytes or the new ones; 0 or -1. */
+
+/**
+ * @brief Replace a file of the folder, so that after a loss of power it holds either the old bytes or the new ones.
+ * @param posix The port.
+ * @param name Name of the file in the folder.
+ * @param data The new bytes.
+ * @param bytes Number of bytes.
+ * @return 0, or -1 on failure.
+ */
 int hushmote_posix_replace(const struct hushmote_posix *posix, const char *name, const void *data, size_t bytes);
 
-/* The functions of a port, but for its times. */
+/** The functions of a port, without its times. */
 extern const struct hushmote_port hushmote_posix_mqtt;
-/* Wait up to ms for the broker, or for another file descriptor (-1: none), and hand in what came; returns whether the
-   other one can be read. */
+
+/**
+ * @brief Wait for the broker or another file descriptor, and pass all events that have arrived to the reporter.
+ * @param posix The port.
+ * @param other The other file descriptor, or -1 for none.
+ * @param ms Longest wait, in milliseconds.
+ * @return Whether the other file descriptor can be read.
+ */
 bool hushmote_posix_wait(struct hushmote_posix *posix, int other, int ms);
 
 #endif

@@ -22,8 +22,8 @@
 
 #define NAMES (sizeof policy_names / sizeof *policy_names)
 #define RECORD_BYTES HUSHMOTE_RECORD_BYTES(64, HUSHMOTE_UNSENT_MAX)
-#define QUIET_MS 2000 /* so long after a connection the broker has brought what there is */
-#define NO "no"       /* a file of the folder: a no for the process that holds the lock, which writes it and removes the file */
+#define QUIET_MS 2000 /* after this long the broker has delivered all retained messages */
+#define NO "no"       /* a file with an opt-out for the process that holds the lock, which writes it and removes the file */
 #define NO_MS 5000    /* so long `no` waits for that */
 
 static struct hushmote_experiment experiments[NAMES];
@@ -48,7 +48,7 @@ static int fails(const char *what, const char *why) {
 
 static char settings[65536];
 
-/* Where the value of a field begins; NULL where there is no such field. */
+/* Return the start of a field's value, or NULL if there is no such field. */
 static const char *value_of(const char *name) {
     char quoted[40];
     const char *at = settings;
@@ -62,7 +62,7 @@ static const char *value_of(const char *name) {
     return NULL;
 }
 
-/* The value of a field as text, "" where it is null or not there; false where it has no room, or an escape such as \u. */
+/* Copy a field's value as text, "" if it is null or missing; false if it is too long or has an escape such as \u. */
 static bool field(const char *name, char *value, size_t room) {
     const char *at = value_of(name);
     size_t used = 0;
@@ -196,7 +196,7 @@ static void take(char *text) {
 static char input[4096];
 static size_t input_used;
 
-/* Read what is there; false at the end of the input. */
+/* Read the available input; false at its end. */
 static bool read_more(void) {
     ssize_t got = read(STDIN_FILENO, input + input_used, sizeof input - 1 - input_used);
     if (got > 0)
@@ -259,7 +259,7 @@ static int print_status(void) {
     return status.locked ? 1 : 0;
 }
 
-/* Write a no that another process left: 0, or why it cannot be written; then the file stays. */
+/* Write an opt-out that another process left; return 0, or why it cannot be written: then the file stays. */
 static int obey_no(void) {
     char path[4096];
     int code;
@@ -272,8 +272,8 @@ static int obey_no(void) {
     return code;
 }
 
-/* Open the folder. A no does not wait for the process that has it: it leaves the file, which outlasts a loss of power, and
-   waits until that process has obeyed (1) or has ended. */
+/* Open the folder. An opt-out does not wait for the process that has locked it: it leaves the file, which survives a loss
+   of power, and waits until that process has obeyed (1) or has ended. */
 static int open_folder(const char *folder, bool no) {
     char path[4096];
     uint32_t since = now_ms();

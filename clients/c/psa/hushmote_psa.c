@@ -1,4 +1,4 @@
-/* What the core takes from outside, by the PSA Crypto API. */
+/* The core's cryptography and randomness from the PSA Crypto API. */
 #include <string.h>
 
 #include <psa/crypto.h>

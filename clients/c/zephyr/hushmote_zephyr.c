@@ -12,7 +12,7 @@ static long read_item(const struct hushmote_zephyr *zephyr, unsigned at, uint8_t
     return held == -ENOENT ? 0 : held < 0 ? -1 : (long)held;
 }
 
-/* nvs_write() returns 0 where the item has these bytes already. */
+/* nvs_write() returns 0 if the item already has these bytes. */
 static int write_item(const struct hushmote_zephyr *zephyr, unsigned at, const uint8_t *data, size_t bytes) {
     uint16_t id = (uint16_t)(zephyr->first_id + at);
     if (bytes == 0)
@@ -39,7 +39,7 @@ static unsigned item_of(const struct hushmote_zephyr *zephyr, const char *name) 
     size_t bytes = strcspn(name, ".");
     while (at < policy->name_count && (strlen(policy->names[at]) != bytes || memcmp(policy->names[at], name, bytes) != 0))
         at++;
-    return 2 + at + (name[bytes] ? policy->name_count : 0); /* with ".yes" behind it: a yes to the experiment's question */
+    return 2 + at + (name[bytes] ? policy->name_count : 0); /* a name with ".yes": the opt-in to a question */
 }
 
 long hushmote_zephyr_read_kept(void *context, const char *name, uint8_t *data, size_t bytes) {

@@ -1,4 +1,7 @@
-/* A port of the client's storage and randomness to Zephyr: NVS, and sys_csrand_get(). */
+/**
+ * @file
+ * @brief A port of the client's storage and randomness to Zephyr: NVS and sys_csrand_get().
+ */
 #ifndef HUSHMOTE_ZEPHYR_H
 #define HUSHMOTE_ZEPHYR_H
 
@@ -10,20 +13,71 @@ extern "C" {
 
 struct nvs_fs;
 
-/* Mount an NVS on the whole storage_partition of the devicetree; 0, or an errno below 0: never answer that with an erase or
-   nvs_clear(), which forget what was spent. Needs CONFIG_FLASH_MAP and CONFIG_FLASH_PAGE_LAYOUT. */
+/**
+ * @brief Mount an NVS on the whole storage_partition of the devicetree.
+ *
+ * It needs CONFIG_FLASH_MAP and CONFIG_FLASH_PAGE_LAYOUT. Never erase the partition or call nvs_clear() after an error,
+ * because that forgets the spent budget.
+ *
+ * @param[out] fs The file system to mount.
+ * @return 0, or an errno below 0.
+ */
 int hushmote_zephyr_mount(struct nvs_fs *fs);
 
-struct hushmote_zephyr { /* the context of config, and of port's kept experiments */
-    struct nvs_fs *fs;   /* mounted */
-    uint16_t first_id;   /* this id, the next, and two more for each name of the policy are the client's */
-    const struct hushmote_policy *policy;
+/** The context of config, and of the port's kept experiments. */
+struct hushmote_zephyr {
+    struct nvs_fs *fs;   /**< Mounted file system. */
+    uint16_t first_id;   /**< First of the client's ids: two, and two more for each of the policy's names. */
+    const struct hushmote_policy *policy; /**< The client's policy. */
 };
 
+/**
+ * @brief Read a ledger slot, for config.read.
+ * @param zephyr A struct hushmote_zephyr.
+ * @param slot 0 or 1.
+ * @param[out] data The slot's bytes.
+ * @param bytes Size of `data`.
+ * @return Number of bytes in the slot, 0 if it was never written, below 0 if it cannot be read.
+ */
 long hushmote_zephyr_read(void *zephyr, int slot, uint8_t *data, size_t bytes);
+
+/**
+ * @brief Replace a ledger slot, for config.write.
+ * @param zephyr A struct hushmote_zephyr.
+ * @param slot 0 or 1.
+ * @param data The new bytes.
+ * @param bytes Number of bytes.
+ * @return 0 once they are stored, or another value on failure.
+ */
 int hushmote_zephyr_write(void *zephyr, int slot, const uint8_t *data, size_t bytes);
+
+/**
+ * @brief Fill a buffer with random bytes, for config.entropy.
+ * @param zephyr A struct hushmote_zephyr.
+ * @param[out] data The buffer.
+ * @param bytes Number of bytes.
+ * @return 0, or another value on failure.
+ */
 int hushmote_zephyr_entropy(void *zephyr, uint8_t *data, size_t bytes);
+
+/**
+ * @brief Read a kept experiment, for port.read_kept.
+ * @param zephyr A struct hushmote_zephyr.
+ * @param name Name of the experiment.
+ * @param[out] data The kept bytes.
+ * @param bytes Size of `data`.
+ * @return Number of bytes kept, 0 if there are none, below 0 if they cannot be read.
+ */
 long hushmote_zephyr_read_kept(void *zephyr, const char *name, uint8_t *data, size_t bytes);
+
+/**
+ * @brief Keep an experiment, for port.write_kept.
+ * @param zephyr A struct hushmote_zephyr.
+ * @param name Name of the experiment.
+ * @param data The bytes to keep.
+ * @param bytes Number of bytes; 0 removes the experiment.
+ * @return 0 once they are stored, or another value on failure.
+ */
 int hushmote_zephyr_write_kept(void *zephyr, const char *name, const uint8_t *data, size_t bytes);
 
 #ifdef __cplusplus

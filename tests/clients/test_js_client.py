@@ -167,7 +167,7 @@ class TestRandomizer:
             assert [str(x) for x in found] == [str(exp.bucket(t)) for t in texts]
 
     def test_draws_have_their_probabilities(self):
-        """Draw 30,000 times each: by chance, each of 37 outcomes is 7 standard deviations off in 1e-11 of runs."""
+        """Draw 30,000 times each: each of 37 outcomes is off by 7 standard deviations in 1e-11 of runs."""
         n, chances = 30_000, [("below", k, [1 / k] * k) for k in (1, 2, 3, 5, 24)]
         chances.append(("bernoulli", 2**30 // 10, [0.9, 0.1]))
         found = ask([["frequencies", n, name, argument, len(p)] for name, argument, p in chances])

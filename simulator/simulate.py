@@ -51,7 +51,7 @@ class SimulatedEstimate(FleetEstimate):
 
     Attributes:
         devices: Number of devices, including fake ones.
-        held: Their readings, as a spec.
+        population: Their readings, as a spec.
         reporting: The result of the calls of devices that are not fake.
         attack: The fake devices' results, or None.
         convergence: The estimates as the reports came in, if requested.

@@ -173,7 +173,13 @@ class Spending:
 
 @dataclass(frozen=True)
 class RefusedSpending:
-    """A way to spend the budget that devices do not accept, because ε is below 0.001; in micro-nats."""
+    """A way to spend the budget that devices do not accept, because its ε is below 0.001.
+
+    Attributes:
+        composition: How the ε of reports add up.
+        cap: The largest number of reports of a board.
+        epsilon: ε of each report, in micro-nats.
+    """
 
     composition: Composition
     cap: int

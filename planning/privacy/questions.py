@@ -106,7 +106,8 @@ def choose_mechanism(domain: int, name: str) -> ByEpsilon:
         name: "auto" for the best one for single frequencies, "hh" for ranges, or another mechanism.
 
     Raises:
-        NoMechanism: If no mechanism fits.
+        DisclosureError: If there is no such mechanism, or it does not support the domain.
+        NoMechanism: If no mechanism fits; raised only when the result is called.
     """
 
     def at(epsilon: int) -> Experiment:

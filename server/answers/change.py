@@ -126,13 +126,7 @@ def changed_readings(
 
 
 def _by_shares_below(row: ChangeRow, fewer: float, frame: Frame) -> ChangeRow:
-    """Adjust the interval of a quantile's change to agree with its p-value.
-
-    Args:
-        row: The change.
-        fewer: The decrease of the share below the quantile, from _quantile_p().
-        frame: The confidence.
-    """
+    """Adjust the interval of a quantile's change to agree with its p-value; `fewer` is from _quantile_p()."""
     low, high = row.low, row.high
     if row.p >= 1 - frame.confidence:
         low, high = min(low, 0.0), max(high, 0.0)

@@ -106,9 +106,9 @@ class Finding:
         value: The value with its interval, or None if there are too few reports or the answer is not one
             number.
         quantity: "share" (0 to 1) or "reading" (in the unit).
-        period: The dates that the value is of, or None if the store does not keep any.
+        period: The dates of the value, or None if the store does not keep any.
         change: The last change, if it is recent.
-        since: The day from which on nothing has changed, or None if that is not known yet.
+        since: The day since which nothing has changed, or None if that is not known yet.
         detectable: The smallest change since then that would have been reported in 4 of 5 cases.
         series: The value in each window, or in each group of a few windows, oldest first.
         is_difference: Whether the value is a difference between two cases of a pair.

@@ -293,7 +293,7 @@ class _Fit:
 
 
 def _without_skew(z: Floats, skew: Floats) -> Floats:
-    """Return standard normal quantiles, at least 0, of outcomes z >= 0 of gamma laws with a skew."""
+    """Return standard normal quantiles, at least 0, of outcomes z >= 0 of gamma distributions with skew."""
     skew = np.maximum(skew, _LEAST_SKEW)
     shape = 4 / skew**2
     normal = (np.cbrt(1 + z / np.sqrt(shape)) - 1 + 1 / (9 * shape)) * 3 * np.sqrt(shape)

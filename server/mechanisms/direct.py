@@ -10,7 +10,7 @@ Cost:
     D codes.
 
 Auto:
-    Yes or no; shares of single values that are few for their ε.
+    yes or no; shares of single values that are few for their ε.
 
 Citation:
     Warner, JASA 1965; Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local privacy", ICML

@@ -17,7 +17,7 @@ Cost:
     D + 2b codes; O(D + b) for a statistic.
 
 Auto:
-    Means.
+    means.
 
 Citation:
     Li, Wang, Lopuhaä-Zwakenberg, Skoric, Li, "Estimating Numerical Distributions under Local Differential

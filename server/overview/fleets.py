@@ -34,11 +34,16 @@ _GROWTH = 0.1
 class ExperimentOverview:
     """An experiment of a fleet, with all its versions together.
 
+    The analyst's texts are untrusted; control characters in them are escaped.
+
     Attributes:
-        purpose: The analyst's text, from the newest version that has one; untrusted, with control characters
-            escaped.
-        owner: As `purpose`.
-        unit: As `purpose`.
+        fleet: The fleet's name.
+        name: The experiment's name.
+        type: The type of its readings.
+        window: Its kind of window.
+        purpose: Why it exists, from the newest version that says so.
+        owner: Who is responsible, likewise.
+        unit: The unit of its readings, likewise.
         state: "current" while devices are asked.
         expires: The last day, UTC, on which they are asked, or None for no end.
         days_left: The result of days_left(), None for no end, or 0 if devices are no longer asked.

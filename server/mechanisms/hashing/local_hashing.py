@@ -11,7 +11,7 @@ Cost:
     g (g**t - 1) codes; decoding is a butterfly.
 
 Auto:
-    Shares of single values that are many for their ε.
+    shares of single values that are many for their ε.
 
 Citation:
     Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX

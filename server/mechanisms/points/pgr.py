@@ -12,7 +12,7 @@ Cost:
     the butterfly of a hash of one digit less (projective.py).
 
 Auto:
-    Shares of single values, in place of olh if it has 10% less variance or saves a third byte.
+    shares of single values, in place of olh if it has 10% less variance or saves a third byte.
 
 Citation:
     Feldman, Nelson, Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.

@@ -15,7 +15,7 @@ Cost:
     The codes of all levels; decoding is a butterfly for each.
 
 Auto:
-    Texts that nobody knows in advance, which it discovers.
+    texts that nobody knows in advance, which it discovers.
 
 Citation:
     Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021; Feldman,

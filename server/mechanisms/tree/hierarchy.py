@@ -11,7 +11,7 @@ Cost:
     tree.
 
 Auto:
-    Ranges and quantiles.
+    ranges and quantiles.
 
 Citation:
     Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local Differential Privacy", VLDB 2019,

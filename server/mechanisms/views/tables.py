@@ -12,7 +12,7 @@ Cost:
     The codes of all views together; decoding is a butterfly for each hashed view.
 
 Auto:
-    Two or more readings at once.
+    two or more readings at once.
 
 Citation:
     Yang, Wang, Li, Cheng, Su, "Answering Multi-Dimensional Range Queries under Local Differential Privacy",

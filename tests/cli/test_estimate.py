@@ -112,7 +112,7 @@ def test_a_period_is_of_each_sides_own_windows(tmp_path: Path, monkeypatch: pyte
         ("2025-10-29 and 2025-10-30", "--fleet", "home", "--version", new, *since, f"version={old}"),
         ("2025-10-29 and 2025-10-30", *since, "fleet=home"),
         ("2025-10-29 and 2025-10-30", "--window", "2025-10", "--against", "fleet=home"),
-        ("2025-10-29 to 2025-11-02 (4 windows)", "--last", "9999d", "--against", "fleet=home"),
+        ("2025-10-29 to 2025-11-02 (4 days)", "--last", "9999d", "--against", "fleet=home"),
     ):
         assert against in ask(run, "mode", *options)["answers"][0]["against"], options
 
@@ -125,8 +125,8 @@ def test_a_trend_has_every_window(store: Path, hushmote):
     assert [row["value"] for row in share["rows"]] == sorted(row["value"] for row in share["rows"])
     assert [one["quantity"] for one in ask(hushmote, "temp", "--trend")["answers"]] == ["reading"]
     drawn = " ".join(hushmote("temp", "--trend", "--range", "16:").split())
-    assert re.search(r"16 and above \d+\.\d+ % ▁[▂▃▄▅▆▇]█ \d+\.\d+ %", drawn)
-    assert hushmote("temp", "--trend", "--range", "16:", "--rows", "9").count("16 and above") == len(DAYS)
+    assert re.search(r"16 and above \d+\.\d+% ▁[▂▃▄▅▆▇]█ \d+\.\d+%", drawn)
+    assert hushmote("temp", "--trend", "--range", "16:", "--rows", "9").count("\n2026-11-") == len(DAYS)
     days = ask(hushmote, "temp", "--by", "day", "--range", "16:", "--window", f"{DAYS[0]}..{DAYS[-1]}")
     assert [row["window"] for row in days["answers"][0]["rows"]] == list(DAYS)
     modes = ask(hushmote, "mode", "--trend")
@@ -241,19 +241,19 @@ def test_shares_below_nothing_carry_one_footnote_a_table(store: Path, hushmote):
     assert min(row["low"] for row in answers[0]["rows"]) < 0
     assert max(row["high"] for row in answers[2]["rows"]) > 1
     for one, processed in ((answers[0], True), (answers[2], False)):
-        (note,) = (text for text in one["notes"] if "below 0 % or above 100 %" in text)
-        assert ("(nonnegative) every share is possible" in note) == processed
-    assert not any("below 0 %" in text for text in answers[1]["notes"])
+        (note,) = (text for text in one["notes"] if "below 0% or above 100%" in text)
+        assert ("--post nonnegative also shows shares from 0% to 100%." in note) == processed
+    assert not any("below 0%" in text for text in answers[1]["notes"])
 
 
 @pytest.mark.slow
 def test_the_output_says_how_private_how_exact_and_what_next(store: Path, hushmote):
     text = " ".join(hushmote("temp", "--window", DAYS[0], "--unit", "°C").split())
-    assert "How private: One report can raise someone's confidence in a guess about the reading" in text
+    assert "Privacy: One report can raise someone's confidence in a guess about the reading" in text
     assert "How exact: A share is known to about ±" in text
     assert "points and the mean to about ±" in text
-    assert "What next: Four times as many reports (160,000) halve the intervals." in text
-    assert "--trend shows the 3 windows one by one" in " ".join(hushmote("temp").split())
+    assert "Next: With four times as many reports (160,000), the intervals would be half as wide." in text
+    assert "--trend shows how it changed over time." in " ".join(hushmote("temp").split())
     said = ask(hushmote, "temp", "--window", DAYS[0], "--unit", "°C")["in_words"]
     assert all(sentence in text for sentence in said.values())
 
@@ -318,3 +318,42 @@ def test_the_questions_command_line_asks_the_same(store: Path, hushmote):
         for question in questions:
             expected = json.loads(reply(Facts(reader.store), question).to_json())
             assert ask(hushmote, *question.arguments()) == expected
+
+
+class TestFirstLine:
+    """The first line of the output, and the details that options add to it."""
+
+    @pytest.mark.parametrize(
+        ("options", "beginning"),
+        [
+            (("temp", "--range", "16:18"), "16 to 18: "),
+            (("temp", "--quantile", "0.9"), "90% quantile: "),
+            (("mode", "--top", "1"), "idle: "),
+            (("mode", "--range", "door"), "door: "),
+            (("temp",), "Median: "),
+        ],
+        ids=["range", "quantile", "top", "label", "nothing named"],
+    )
+    def test_answers_what_the_command_line_names(self, hushmote, options: tuple[str, ...], beginning: str):
+        assert hushmote(*options).startswith(beginning)
+
+    def test_named_rows_come_before_histogram(self, hushmote):
+        text = hushmote("temp", "--range", "16:18")
+        assert text.index("ranges") < text.index("share of the fleet")
+
+    def test_finding_in_json_is_of_the_file(self, hushmote):
+        assert ask(hushmote, "temp", "--range", "16:18")["finding"].startswith("Median: ")
+
+    def test_details_appear_only_on_request(self, hushmote):
+        arguments = ("temp", "--against", "fleet=lab", "--range", "16:", "--quantile", "0.5")
+        plain, private, method = (
+            hushmote(*arguments, *more) for more in ((), ("--privacy",), ("--verbose",))
+        )
+        assert not any(word in plain for word in ("ε", "δ", "Holm", "hh", "histogram"))
+        assert "ε of a report: " in private
+        assert "Holm" not in private
+        assert "Holm's method" in method
+        assert ": hh, " in method or ": grr" in method or ": olh" in method
+        assert "ε" not in method
+        for label in ("Privacy: ", "How exact: ", "Next: "):
+            assert all(f"\n{label}" in text for text in (plain, private, method))

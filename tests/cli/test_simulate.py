@@ -30,7 +30,7 @@ def test_few_reports_are_said_with_what_to_do(folder: Path):
     assert "from 10% to at most 24%" in " ".join(better.split())
     assert "8,000 reports of 2,000 devices that hold normal:16:2 °C" in better
     assert "Too few" not in better
-    for paragraph in ("how private", "how exact", "what next"):
+    for paragraph in ("Privacy: ", "How exact: ", "Next: "):
         assert paragraph in better
     assert max(map(len, better.splitlines())) <= 80
 
@@ -199,3 +199,16 @@ class TestMissing:
         arguments = ("simulate", "door_missing.toml", "--population", "file:half.csv:open", "--seed", "1")
         hushmote(*arguments, "--output", "convergence.png", cwd=half)
         assert (half / "convergence.png").stat().st_size > 1000
+
+
+def test_details_appear_only_on_request(folder: Path):
+    arguments = ("simulate", "room.toml", "--devices", "20000", "--seed", "1")
+    plain, private, method = (
+        hushmote(*arguments, *more, cwd=folder) for more in ((), ("--privacy",), ("--verbose",))
+    )
+    assert plain.startswith("A share is known to about ±")
+    assert not any(word in plain for word in ("ε", "Σ", "hh", "cells"))
+    assert "ε of a report: 1; Σε at most 4: 4 reports for life; a call makes a" in private
+    assert "hh" not in private
+    assert ": hh, fanout " in method
+    assert "ε" not in method

@@ -104,8 +104,12 @@ def test_one_picture_fits(store, url, tmp_path, columns):
     assert shown.startswith("400,000 reports in ")
     assert "200,000 reports, 200,000 today" in " ".join(shown.split())
     assert "\x1b" not in shown
-    assert "ε 1 of a report" in shown
-    assert "only the ε of a report holds" in " ".join(shown.split())
+    assert "ε" not in shown
+    words = " ".join(shown.split())
+    assert (
+        "Privacy: One report can raise someone's confidence in a guess about the reading from 10% to" in words
+    )
+    assert "Someone watching live counts can see individual reports" in words
     assert re.search(r"0 [▁▂▃▄▅▆▇█]{32} 64", shown)
 
 
@@ -115,7 +119,7 @@ def test_status_lists_rejected_reports(store, url, tmp_path):
     said = json.loads(hushmote("status", "--store", url, "--json", cwd=tmp_path))
     assert said["rejected"] == {"home": {"malformed": 1}}
     assert "aggregator" not in said
-    assert "1 report was rejected: they do not follow the wire format" in hushmote(
+    assert "1 report was rejected: they are not valid reports" in hushmote(
         "status", "--store", url, cwd=tmp_path
     )
 

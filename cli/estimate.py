@@ -8,12 +8,15 @@ import typer
 
 from ..server.answers.question import BEFORE, Question
 from ..server.errors import UsageError, choose_name
+from ..server.words.numbers import counted
 from . import output
 from .options import (
     DEFAULT_STORE,
     AsJson,
     FleetName,
+    Privacy,
     StoreUrl,
+    Verbose,
     keyword,
     print_json,
     read_store,
@@ -22,6 +25,7 @@ from .options import (
 from .output import PICTURES, Results
 
 if TYPE_CHECKING:
+    from ..server.answers.ask import Reply
     from ..server.store.versions import Version
 
 _Candidates = Annotated[
@@ -46,6 +50,8 @@ def estimate_command(
     candidates: Path | None,
     against_last: str,
     outputs: list[Path] | None,
+    privacy: bool,
+    verbose: bool,
     as_json: bool,
     **fields: Any,
 ) -> None:
@@ -92,9 +98,13 @@ def estimate_command(
         count = f"{reply.estimate.reports:,} reports"
         tables.out.print(f"{question.experiment}: {count}, {reply.estimate.which}{comparison}")
         by_window = question.is_trend and not question.rows
-        tables.answers(answers, tables.over_time if by_window else tables.answer)
-        privacy = second_epsilon.both_words(reply.once, reply.every_day)
-        tables.out.print(f"\n{privacy}\n\n{reply.guide.words()}")
+        shown = reply.to_print if privacy else second_epsilon.without(reply.to_print)
+        tables.answers(shown, tables.over_time if by_window else tables.answer)
+        if verbose:
+            tables.out.print("\n" + "\n".join(_method(reply)))
+        if privacy:
+            tables.out.print(f"\n{second_epsilon.both_words(reply.once, reply.every_day)}")
+        tables.out.print(f"\n{reply.guide.words()}")
         for path in paths:
             tables.out.print(f"written: {path}")
 
@@ -108,6 +118,22 @@ def _against_last(question: Question, length: str) -> Question:
     if question.against:
         raise UsageError("--against-last and --against are two comparisons: leave one out")
     return question.replace(last=length, against=(BEFORE,))
+
+
+def _method(reply: "Reply") -> list[str]:
+    """Return the mechanism of each version, and how the numbers come from their reports."""
+    from ..server.words.experiment import mechanism
+
+    estimates, lines = reply.estimate.estimates, list[str]()
+    for _, part in estimates.parts:
+        version = f"version {part.experiment.digest.hex()}"
+        lines.append(f"{version}: {mechanism(part.experiment)}; {counted(part.reports)}")
+    if len(lines) > 1:
+        lines.append(f"Versions are weighed by {reply.question.weigh}.")
+    lines.append(f"Standard errors are {estimates.stderr_method}.")
+    if any(getattr(row, "p_adjusted", None) is not None for one in reply.answers for row in one.rows):
+        lines.append("The p-values of a table are adjusted together by Holm's method.")
+    return lines
 
 
 def _with_candidates(question: Question, file: Path, versions: "tuple[Version, ...]") -> Question:
@@ -145,6 +171,8 @@ def _parameters() -> list[inspect.Parameter]:
     return [
         *parameters,
         keyword("outputs", Results, None),
+        keyword("privacy", Privacy, False),
+        keyword("verbose", Verbose, False),
         keyword("as_json", AsJson, False),
     ]
 

@@ -64,6 +64,10 @@ WorkersOption = Annotated[
 ExperimentName = Annotated[str, typer.Argument(help="Name of the experiment.")]
 ExperimentFile = Annotated[Path, typer.Argument(help="TOML file of the experiment.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Privacy = Annotated[bool, typer.Option("--privacy", help="Also show each ε, and whom it protects against.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Also show the method and the details of each version.")
+]
 DEFAULT_STORE = "sqlite:///hushmote.sqlite"
 
 

@@ -288,7 +288,7 @@ def _single_report_facts(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
         (name, f"{text}{_ANSWER if key == plan.solved else ''}{more}")
         for key, (name, text, more) in rows.items()
     ]
-    facts.append(("", f"half-width of the 95 % interval; standard error {100 * plan.stderr:.3f}"))
+    facts.append(("", f"half-width of the 95% interval; standard error {100 * plan.stderr:.3f}"))
     widths = a.in_unit(plan.error)
     if widths:
         dense = "" if plan.question.kind == "mean" else " where devices are as dense as stated"

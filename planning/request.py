@@ -52,7 +52,7 @@ class PlanRequest:
         "What a reading can be: a number's bins, such as 64; labels a,b,c ('other' is added); yes-no."
     )
     error: float | str | None = _option(
-        "Wanted half-width of the 95 % interval: 0.01 is ±1 point of shares, or 1 % of a mean's range;"
+        "Wanted half-width of the 95% interval: 0.01 is ±1 point of shares, or 1% of a mean's range;"
         " or of a mean or a quantile with --low and --high in its unit: 0.5°C."
     )
     statistics: str | None = _option(

@@ -14,7 +14,7 @@ _NUMBERS = re.compile(
     r"(?<![\w.,=-])(\d{4}-\d\d-\d\d|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d{4,})(?![\w-]|[.,]\d)"
 )
 
-_PERCENT = re.compile(r"(?<=\d)[ \u00a0]?%")
+_PERCENT = re.compile(r"(?<=\d)%")
 
 
 def in_locale(text: str, reader: Reader) -> str:

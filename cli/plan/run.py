@@ -29,7 +29,7 @@ WORKED_EXAMPLES = (
     (
         "How exactly do 5,000 devices tell their mean temperature?",
         "hushmote plan --for mean --devices 5000 --epsilon 2 --values 64 --low -30 --high 34 --unit °C",
-        "Take one report of ε = 2 from each of 5,000 devices. The mean is then known to ±1.94 % of the range,"
+        "Take one report of ε = 2 from each of 5,000 devices. The mean is then known to ±1.94% of the range,"
         " 95 times in 100.",
     ),
     (

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ...server.errors import UsageError
-from ..options import AsJson, ExperimentFile, WorkersOption, check_exists
+from ..options import AsJson, ExperimentFile, Privacy, Verbose, WorkersOption, check_exists
 from ..output import describe_suffixes, output_option
 from .options import CONVERGENCE, SUFFIXES, SimulateOptions
 
@@ -91,6 +91,8 @@ def simulate_command(  # noqa: PLR0913 - one for each option
         ),
     ] = None,
     workers: WorkersOption = None,
+    privacy: Privacy = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Simulate a fleet before it is built, and compare its estimates with the truth.
@@ -124,6 +126,8 @@ def simulate_command(  # noqa: PLR0913 - one for each option
             fleet=fleet,
             drift=drift,
             workers=workers,
+            privacy=privacy,
+            verbose=verbose,
             as_json=as_json,
         )
     )

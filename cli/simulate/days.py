@@ -15,6 +15,7 @@ from ...simulator.days import FLEET, Course, FilledFleet, fill, usual_calls
 from ..options import DEFAULT_STORE, print_json
 from ..progress import progress
 from .options import SimulateOptions
+from .words import budget_in_words
 
 DAYS = 30
 DEVICES = 100_000
@@ -113,4 +114,5 @@ def _show_next(filled: FilledFleet, url: str, only_fleet: bool) -> None:
         commands.append(f"{estimate} --trend")
         commands.append(f"{estimate} --window {windows[-1]} --against {windows[0]}")
     commands.append(f"hushmote ledger{fleet}")
-    show.out.print("\nnext\n" + "\n".join(f"  {line}" for line in commands), soft_wrap=True)
+    show.out.print(f"\nPrivacy: {budget_in_words(course.experiment)}")
+    show.out.print("Next:\n" + "\n".join(f"  {line}" for line in commands), soft_wrap=True)

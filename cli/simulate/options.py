@@ -30,4 +30,6 @@ class SimulateOptions:
     fleet: str | None
     drift: float | None
     workers: str | None
+    privacy: bool
+    verbose: bool
     as_json: bool

@@ -9,7 +9,7 @@ from typing import Any
 from ...server.answers import tables
 from ...server.answers.answer import Answer, Answers
 from ...server.answers.rows import coverage
-from ...server.answers.summary import answer_in_focus, half_width
+from ...server.answers.summary import answer_in_focus, exact, half_width
 from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
 from ...server.experiments.answerable import require
@@ -79,31 +79,41 @@ def run(options: SimulateOptions) -> None:
     if options.as_json:
         print_json(result)
         return
-    show(estimate, answers, options.file)
+    show(estimate, answers, options.file, privacy=options.privacy, verbose=options.verbose)
     for path in paths:
         tables.out.print(f"written: {path}", soft_wrap=True)
 
 
-def show(estimate: SimulatedEstimate, answers: Answers, file: Path | None) -> None:
+def show(
+    estimate: SimulatedEstimate,
+    answers: Answers,
+    file: Path | None,
+    *,
+    privacy: bool = False,
+    verbose: bool = False,
+) -> None:
     """Print the result of a simulation.
 
     Args:
-        estimate: The simulation's result.
-        answers: The answers to its questions.
+        estimate: The result.
+        answers: The tables to print.
         file: The experiment's file, if it has one.
+        privacy: Whether to print each ε.
+        verbose: Whether to print the mechanism.
     """
-    words.heading(estimate)
     if few := words.too_few(estimate, answers):
         tables.out.print(few, style="bold red")
+    else:
+        tables.out.print(exact(answers))
+    tables.out.print()
+    words.heading(estimate)
     tables.out.print()
     tables.answers(answers)
-    covered, interval_count = coverage(answers)
-    if interval_count:
-        hold = f"{covered} of {interval_count} intervals hold the truth"
-        tables.out.print(f"{hold} (95% of them should, in the long run)")
     if estimate.attack:
         words.attack(estimate.attack)
-    words.conclusion(estimate, file, answers)
+    if verbose:
+        words.method(estimate)
+    words.conclusion(estimate, file, answers, privacy=privacy)
 
 
 def _refuse(text: str, options: dict[str, Any]) -> None:

@@ -1,29 +1,25 @@
 """The result of a simulation in words: reports, privacy, precision and next steps."""
 
 import math
-import textwrap
 from pathlib import Path
 
+from ...device.ldp_client import Experiment
 from ...server.answers import tables as show
 from ...server.answers.answer import Answer, Answers
-from ...server.answers.summary import answer_in_focus, exact, half_width
+from ...server.answers.rows import coverage
+from ...server.answers.summary import answer_in_focus, half_width
 from ...server.epsilon import MICRO
 from ...server.mechanisms.views.factors import parts_of
+from ...server.wire.experiments import reports_in_budget
 from ...server.words import experiment as words
-from ...server.words.answers import capitalize, halved, to_one_point
-from ...server.words.epsilon import belief
+from ...server.words.answers import FOUR_TIMES, HALF_AS_WIDE, capitalize, halved, to_one_point
+from ...server.words.epsilon import belief_of_all
 from ...server.words.numbers import counted, is_too_wide, points, two_digits
 from ...simulator.attack import AttackOutcome
 from ...simulator.calls import Reporting, expected_reports, usual_calls, usual_reports
 from ...simulator.planned_case import PlannedError
 from ...simulator.simulate import SimulatedEstimate
 from ..options import DEFAULT_STORE
-
-
-def say(label: str, text: str) -> None:
-    """Print a labelled paragraph, 80 columns wide."""
-    lines = textwrap.wrap(text, 67, break_long_words=False, break_on_hyphens=False)
-    show.out.print(f"{label:<13}" + f"\n{'':<13}".join(lines), soft_wrap=True)
 
 
 def heading(estimate: SimulatedEstimate) -> None:
@@ -40,7 +36,6 @@ def heading(estimate: SimulatedEstimate) -> None:
     show.out.print(f"{e.name}: {description}")
     if reporting is not None:
         show.out.print(_describe_reporting(estimate, reporting))
-    show.out.print(words.mechanism(e))
     if blank := rows_without_reading(estimate):
         show.out.print(blank)
 
@@ -101,20 +96,33 @@ def _more(estimate: SimulatedEstimate, width: float) -> str:
     return f"{advice}{to_one_point(estimate.devices, width)}"
 
 
-def conclusion(estimate: SimulatedEstimate, file: Path | None, answers: Answers) -> None:
-    """Print privacy, precision, the planned error and the next step."""
+def method(estimate: SimulatedEstimate) -> None:
+    """Print the mechanism."""
+    e = estimate.experiment
+    show.out.print(f"\nversion {e.digest.hex()}: {words.mechanism(e)}")
+
+
+def budget_in_words(experiment: Experiment) -> str:
+    """Return what one report, and all that its budget holds, reveal at most."""
+    return belief_of_all((experiment.epsilon / MICRO, reports_in_budget(experiment)))
+
+
+def conclusion(
+    estimate: SimulatedEstimate, file: Path | None, answers: Answers, *, privacy: bool = False
+) -> None:
+    """Print privacy, precision, the planned error and the next step; privacy: each ε as well."""
     e = estimate.experiment
     show.out.print()
-    nats = e.epsilon / MICRO
-    say("how private", f"ε = {nats:g} per report; {words.budget(e)}. {belief(nats)}")
-    about = answer_in_focus(answers)
-    if width := half_width(about):  # without it, there is no estimate
-        say("how exact", _exact(estimate, answers, about, width))
+    if privacy:
+        show.out.print(f"ε of a report: {e.epsilon / MICRO:g}; {words.budget(e)}.\n")
+    show.out.print(f"Privacy: {budget_in_words(e)}")
+    if sentence := _exact(estimate, answers):
+        show.out.print(f"How exact: {sentence}")
     if estimate.planned is not None:
-        say("planned", _planned(estimate.planned))
+        show.out.print(f"Planned: {_planned(estimate.planned)}")
     if file is None:
         return
-    say("what next", "Fill a store with 30 days of such devices, then ask it:")
+    show.out.print("Next: Fill a store with 30 days of such devices, then ask it:")
     show.out.print(f"  hushmote simulate {file} --to {DEFAULT_STORE}", soft_wrap=True)
 
 
@@ -125,14 +133,26 @@ def _planned(error: PlannedError) -> str:
     return f"{text}; the estimate is {100 * error.missed:.2g} {of} off."
 
 
-def _exact(estimate: SimulatedEstimate, answers: Answers, about: Answer, width: float) -> str:
+def _exact(estimate: SimulatedEstimate, answers: Answers) -> str:
+    """Return how many intervals hold the truth, and how to narrow them; "" without an estimate."""
+    parts, about = list[str](), answer_in_focus(answers)
+    covered, interval_count = coverage(answers)
+    if interval_count:
+        hold = f"{covered} of {interval_count} intervals hold the truth"
+        parts.append(f"{hold} (95% of them should, in the long run).")
+    if width := half_width(about):
+        parts.append(_narrower(estimate, about, width))
+    return " ".join(parts)
+
+
+def _narrower(estimate: SimulatedEstimate, about: Answer, width: float) -> str:
+    """Return what narrows the intervals, which have this half-width in the middle of a table."""
     if about.quantity == "reading":
         more = capitalize(halved(estimate.reports, approximate=True)) if estimate.approximate else ""
-        return f"{exact(answers)} {more or 'Four times as many devices halve that.'}"
-    middle = f" In the middle of them it is ±{two_digits(100 * width)}." * (
-        estimate.experiment.type == "pair"
-    )
-    return f"{exact(answers)}{middle} {_more(estimate, width)}"
+        return more or f"With {FOUR_TIMES} devices, {HALF_AS_WIDE}"
+    if estimate.experiment.type == "pair":
+        return f"The median row is known to ±{two_digits(100 * width)} points. {_more(estimate, width)}"
+    return _more(estimate, width)
 
 
 def attack(outcome: AttackOutcome) -> None:

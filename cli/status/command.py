@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ..broker import FILE, URLS
-from ..options import DEFAULT_STORE, AggregatorUrl, AsJson, PolicyFile, StoreUrl, read_store
+from ..options import DEFAULT_STORE, AggregatorUrl, AsJson, PolicyFile, Privacy, StoreUrl, Verbose, read_store
 
 
 def status_command(
@@ -21,9 +21,8 @@ def status_command(
         ),
     ] = None,
     policy_file: PolicyFile = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also show each version, with the ε of its histograms.")
-    ] = False,
+    privacy: Privacy = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a store's health, each experiment's finding, and the rejected reports.
@@ -40,4 +39,4 @@ def status_command(
     with read_store(store) as opened:
         from .run import run  # imported here so that usage errors are fast
 
-        run(opened, aggregator, broker, policy_file, as_json=as_json, verbose=verbose)
+        run(opened, aggregator, broker, policy_file, as_json=as_json, privacy=privacy, verbose=verbose)

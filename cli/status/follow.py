@@ -6,11 +6,12 @@ import signal
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 
 from rich.live import Live
 
-from ...fleet.results.result import result_of
+from ...fleet.results.result import Result, result_of
 from ...server.answers import tables as show
 from ...server.answers.query import Facts
 from ...server.overview.aggregator import AggregatorHealth, ask
@@ -18,6 +19,8 @@ from ...server.overview.fleets import StoreOverview, overview
 from ...server.overview.watch import StoreState, StoreWatch
 from ...server.store.database import StoreError
 from ...server.store.store import Store
+from ...server.store.versions import most_reports
+from ...server.words.epsilon import belief_of_all
 from .picture import Snapshot, picture
 
 _TURN_S = 0.25  # between two polls: a commit is visible within a second
@@ -74,7 +77,15 @@ class SnapshotReader:
                 for f in store_overview.fleets
                 for e in f.experiments
             }
-            last = Snapshot(state, None, store_overview, results, at=now, where=store.where)
+            last = Snapshot(
+                state,
+                None,
+                store_overview,
+                results,
+                at=now,
+                where=store.where,
+                privacy=_privacy(facts, results),
+            )
         assert last.overview is not None
         self._store, self._snapshot = store, replace(last, state=state, rates=self._rates(last.overview))
         return self._snapshot
@@ -90,6 +101,18 @@ class SnapshotReader:
         if now_s - then_s < 2 * _TURN_S:
             return {}
         return {name: max(0, n - then.get(name, n)) / (now_s - then_s) for name, n in counts.items()}
+
+
+def _privacy(facts: Facts, results: Mapping[tuple[str, str], Result]) -> str:
+    """Return what a device's reports to one experiment reveal at most; "" without a report."""
+    kinds = set[tuple[float, int | None]]()
+    for (fleet, name), result in results.items():
+        if result.reports:
+            allowed = most_reports(facts.versions(fleet))
+            numbers = [allowed[v.id] for v in facts.versions(fleet) if v.experiment.name == name]
+            most = None if None in numbers else max(filter(None, numbers), default=1)
+            kinds.add((result.epsilon.report, most))
+    return belief_of_all(*kinds) if kinds else ""
 
 
 class _Aggregator(threading.Thread):

@@ -17,16 +17,14 @@ from ...server.overview.aggregator import AggregatorHealth
 from ...server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
 from ...server.overview.watch import StoreState
 from ...server.plain_text import shorten, visible
-from ...server.words.epsilon import rounded_up
+from ...server.wire.limits import kept_hours
 from ...server.words.numbers import counted, format_estimate, is_too_wide
 
 _MOST_LABELS = 5
 _LABEL = 12  # columns
 _BAR = 20
-_LIVE = (
-    "What you see changes with every commit. Someone who watches a histogram change report by report learns "
-    "single reports: then only the ε of a report holds."
-)
+_WATCHING = "Someone watching live counts can see individual reports, but learns no more than that from them."
+_EXACT = "95 of 100 such intervals hold the truth."
 _UNSIGNED = (
     "It is not signed, so only an aggregator with the signing key publishes it: `hushmote experiment sign "
     "FILE`, then `hushmote experiment add FILE.signed.json`."
@@ -40,6 +38,7 @@ class Snapshot:
 
     Attributes:
         results, rates: By fleet and experiment; rates are reports per second, empty until they are known.
+        privacy: What the reports reveal at most, in sentences; "" without any.
         at: When the store was last read, UTC.
         where: The store's path, or its URL without the password.
     """
@@ -51,10 +50,16 @@ class Snapshot:
     rates: Mapping[_Name, float] = field(default_factory=dict)
     at: datetime.datetime | None = None
     where: str = ""
+    privacy: str = ""
 
 
 def picture(snapshot: Snapshot) -> Group:
     """Return the whole display, for a terminal of any width."""
+    return Group(contents(snapshot), conclusion(snapshot))
+
+
+def contents(snapshot: Snapshot) -> Group:
+    """Return the health of the aggregator and the contents of the store."""
     lines: list[Text | Padding] = []
     if snapshot.health is not None:
         lines.append(Text(snapshot.health.words, "red" if snapshot.health.problem else "green"))
@@ -76,13 +81,27 @@ def picture(snapshot: Snapshot) -> Group:
             lines += _fleet(fleet, snapshot)
         lines += [Text(r.words(), "yellow") for r in snapshot.overview.rejects]
         lines += [Text(_sentence(line), "yellow") for line in snapshot.overview.unfinished]
-    lines.append(Text())
-    lines.append(Text(_LIVE, "dim"))
     return Group(*lines)
 
 
+def conclusion(snapshot: Snapshot) -> Group:
+    """Return the last lines: privacy, how exact the findings are, and the next command, if there are any."""
+    if not snapshot.privacy:
+        return Group()
+    lines = [f"Privacy: {snapshot.privacy} {_WATCHING}"]
+    if named := [name for name, result in snapshot.results.items() if result.finding]:
+        fleet, experiment = named[0]
+        is_only = len({fleet for fleet, _ in snapshot.results}) == 1
+        arguments = experiment if is_only else f"{experiment} --fleet {fleet}"
+        lines += [
+            f"How exact: {_EXACT}",
+            f"Next: `hushmote estimate {arguments}` shows the estimates in full.",
+        ]
+    return Group(Text(), *(Text(line, "dim") for line in lines))
+
+
 def _fleet(fleet: FleetOverview, snapshot: Snapshot) -> list[Text | Padding]:
-    kind = "keyed" if fleet.keyed else "open, so anyone can forge reports"
+    kind = "keyed, so only its devices can report" if fleet.keyed else "open, so anyone can forge reports"
     lines: list[Text | Padding] = [Text(), Text(f"Fleet {fleet.name}: {kind}", "bold cyan")]
     if not fleet.experiments:
         lines.append(Padding(Text("Nothing is asked."), (0, 0, 0, 2)))
@@ -109,25 +128,34 @@ def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None
         lines.append(Text(state_words(e), "dim"))
     if e.unsigned:
         lines.append(Text(_UNSIGNED, "yellow"))
-    if e.keep or e.erased:
-        rule = f"Windows are erased {e.keep} after their end; so far" if e.keep else "Windows were erased:"
-        lines.append(Text(f"{rule} {e.erased:,} reports.", "dim"))
-        lines += _due(e.due)
     if e.implausible:
         lines.append(Text(_sentence(e.implausible), "bold red"))
     if result is not None:
         lines += _statistics(result)
+    if e.keep or e.erased:
+        lines += [Text(_describe_retention(e), "dim"), *_due(e.due)]
     return lines
+
+
+def _describe_retention(e: ExperimentOverview) -> str:
+    """Return for how long data is kept, and how much has been deleted so far."""
+    have_been = "has been" if e.erased == 1 else "have been"
+    deleted = f"{counted(e.erased)} {have_been} deleted so far"
+    hours = kept_hours(e.keep)
+    if hours is None:
+        return f"{deleted}."
+    age = counted(hours // 24, "day") if hours % 24 == 0 else counted(hours, "hour")
+    return f"Data older than {age} is deleted; {deleted if e.erased else 'nothing has been deleted so far'}."
 
 
 def _due(due: Due) -> list[Text]:
     lines: list[Text] = []
     if due.time is not None:
-        lines.append(Text(f"The next is {due.window}, on {due.time:%Y-%m-%d %H:%M} UTC.", "dim"))
+        lines.append(Text(f"Data of {due.window} is due next, on {due.time:%Y-%m-%d %H:%M} UTC.", "dim"))
     if due.overdue:
         oldest, *more = due.overdue
-        count = f"{1 + len(more):,} windows are" if more else "1 window is"
-        late = f"{count} overdue, the oldest is {oldest}: `hushmote serve` erases them while it runs."
+        others = f" and {len(more):,} more" if more else ""
+        late = f"Deletion is overdue, of {oldest}{others}: `hushmote serve` deletes while it runs."
         lines.append(Text(late, "yellow"))
     return lines
 
@@ -138,10 +166,7 @@ def _statistics(result: Result) -> list[Text]:
         if not (result.note and result.reports):
             return []
         named = result.note.startswith(f"{result.experiment} ")  # do not capitalize the experiment's name
-        return [
-            Text(_with_full_stop(result.note) if named else _sentence(result.note), "dim"),
-            _private(result),
-        ]
+        return [Text(_with_full_stop(result.note) if named else _sentence(result.note), "dim")]
     rows = [one for one in result.statistics.values() if not is_too_wide(one.half_width, _extent(result))]
     if result.type == "number":
         lines = [_line(result, one) for one in rows[:1]]
@@ -149,18 +174,13 @@ def _statistics(result: Result) -> list[Text]:
     else:
         largest = sorted(rows, key=lambda one: -one.value)[:_MOST_LABELS]
         lines = [_line(result, one) for one in largest]
-    return [*lines, _private(result)]
+    return lines
 
 
 def _extent(result: Result) -> float:
     """Return the range of the readings if the histogram gives it, or 1 for shares."""
     ends = [end for bar in result.histogram for end in (bar.lower, bar.upper) if end is not None]
     return 1.0 if result.type != "number" else max(ends) - min(ends) if ends else math.inf
-
-
-def _private(result: Result) -> Text:
-    over = "" if result.window_count == 1 else f"over {result.window_count:,} windows; "
-    return Text(f"{over}ε {rounded_up(result.epsilon.report)} of a report", "dim")
 
 
 def _line(result: Result, one: Row) -> Text:

@@ -26,7 +26,7 @@ from ...server.words.epsilon import rounded_up
 from ..broker import connection, settings
 from ..options import print_json
 from .follow import SnapshotReader, follow
-from .picture import picture
+from .picture import conclusion, contents
 
 _MAX_BOARDS = 20
 _KINDS = {True: "keyed", False: "open"}
@@ -57,6 +57,7 @@ def run(
     firmware: Path | None,
     *,
     as_json: bool,
+    privacy: bool,
     verbose: bool,
 ) -> None:
     """Print the status of a store and its boards.
@@ -67,12 +68,14 @@ def run(
         broker: URL of the broker, for its boards' status, or None.
         firmware: The boards' file with their policy, or None.
         as_json: Print JSON.
-        verbose: Print more.
+        privacy: Print each ε as well.
+        verbose: Print the versions and the rejected reports by reason as well.
     """
     url = None if aggregator is None else check_url(aggregator)
     board_policy = None if firmware is None else policy.read(firmware)
     facts = Facts(store)
-    fleets, rejects, lines = store.fleets(), store.rejects(), _lines(facts) if as_json or verbose else []
+    fleets, rejects = store.fleets(), store.rejects()
+    lines = _lines(facts) if as_json or privacy or verbose else []
     snapshot = None if as_json else SnapshotReader().read(store, StoreState("ready", "", 0), facts)
     boards = None if broker is None else _boards(broker, list(fleets))
     health = None if url is None else ask(url)
@@ -91,18 +94,23 @@ def run(
             document["aggregator"] = health.to_dict()
         print_json(document)
         return
-    show.out.print(picture(dataclasses.replace(snapshot, health=health)))
+    snapshot = dataclasses.replace(snapshot, health=health)
+    show.out.print(contents(snapshot))
+    if privacy:
+        show.out.print()
+        _show_epsilons(lines)
     if verbose:
         show.out.print()
-        _show_lines(lines)
-    counts = [
-        (name or "(unknown)", why, n) for name, reasons in rejects.items() for why, n in reasons.items()
-    ]
-    _print("rejected", ("fleet", "reason", "reports"), 2, counts)
+        _show_versions(lines)
+        counts = [
+            (name or "(unknown)", why, n) for name, reasons in rejects.items() for why, n in reasons.items()
+        ]
+        _print("rejected", ("fleet", "reason", "reports"), 2, counts)
     if boards is not None:
         _show_boards(boards)
     if board_policy is not None and board_policy.consent_from == "network":
         show.out.print(policy.STARTED)
+    show.out.print(conclusion(snapshot))
 
 
 def _print(
@@ -149,23 +157,33 @@ def _lines(facts: Facts) -> list[dict[str, Any]]:
     return lines
 
 
-def _show_lines(lines: list[dict[str, Any]]) -> None:
-    key_columns = ("fleet", "experiment", "digest")
+_KEY_COLUMNS = ("fleet", "experiment", "digest")
+
+
+def _show_versions(lines: list[dict[str, Any]]) -> None:
     rows = [
-        [*(line[n] for n in key_columns), "yes" if line["current"] else "no"]
+        [*(line[n] for n in _KEY_COLUMNS), "yes" if line["current"] else "no"]
         + [line[n] for n in ("reports", "windows", "devices")]
         for line in lines
     ]
-    _print("accepted", (*key_columns, "current", "reports", "windows", "devices of the name"), 4, rows)
+    _print("accepted", (*_KEY_COLUMNS, "current", "reports", "windows", "devices of the name"), 4, rows)
+    for line in lines:
+        if line["plausibility"]["implausible"]:
+            text = f"implausible: {line['experiment']} {line['digest']} of fleet {line['fleet']}: "
+            show.out.print(text + line["plausibility"]["words"], style="red")
+
+
+def _show_epsilons(lines: list[dict[str, Any]]) -> None:
+    """Print both values of ε of each version."""
     lines_with_epsilon = [line for line in lines if line["epsilon"]]
     if lines_with_epsilon:
         rows = [
-            [*(line[n] for n in key_columns)]
+            [*(line[n] for n in _KEY_COLUMNS)]
             + [rounded_up(line["epsilon"][n]) for n in ("report", "newest", "added_up", "all_windows")]
             + [line["epsilon"]["own"]]
             for line in lines_with_epsilon
         ]
-        headings = (*key_columns, "report", "newest window", "windows added", "each seen", "own")
+        headings = (*_KEY_COLUMNS, "report", "newest window", "windows added", "each seen", "own")
         _print("ε of a report, and of histograms", headings, 3, rows)
         show.out.print(
             f"ε of a histogram is for δ = {lines_with_epsilon[0]['epsilon']['delta']:g} and a device with up "
@@ -173,10 +191,6 @@ def _show_lines(lines: list[dict[str, Any]]) -> None:
         )
     if any(line["epsilon"]["none_holds"] for line in lines_with_epsilon):
         show.out.print(second_epsilon.RUNNING)
-    for line in lines:
-        if line["plausibility"]["implausible"]:
-            text = f"implausible: {line['experiment']} {line['digest']} of fleet {line['fleet']}: "
-            show.out.print(text + line["plausibility"]["words"], style="red")
 
 
 def _epsilons(facts: Facts, version: Version) -> dict[str, Any]:

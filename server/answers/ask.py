@@ -17,23 +17,35 @@ from ..hints import command, option
 from ..mechanisms.views.factors import parts_of
 from ..plain import plain
 from ..words import findings as sentences
-from ..words.answers import bins
+from ..words.answers import bins, capitalize
 from ..words.numbers import ENGLISH, Numbers
 from ..words.scope import which_reports
 from . import second_epsilon
 from .answer import Answer, Answers, Frame
-from .finding import Findings, change_sentences, find
+from .finding import Findings, answer_sentences, change_sentences, find
 from .fleet_estimate import MEAN, FleetEstimate, trend
-from .periods import Period, period_of
+from .periods import Period, grouped, period_of
 from .query import Facts
 from .question import FINE, Question, ResolvedQuestion, Selection
-from .rows import APPROXIMATE_MARK, ChangeRow, Kind, Row, quantile_name
+from .rows import (
+    APPROXIMATE_MARK,
+    CandidateRow,
+    ChangeRow,
+    DifferenceRow,
+    Kind,
+    Row,
+    quantile_name,
+)
 from .second_epsilon import Shuffling, TwoEpsilons
 from .summary import Guide, guide, is_noisy
 from .texts import MOST_SHOWN
 
 ROWS = 16
 """The default number of rows of a number's histogram, at most."""
+
+_BY_DEFAULT = ("histogram", "moments")
+_IN_WORDS = ("ranges", "quantiles", "top", "candidates", "conditional", "difference")
+_MOST_IN_WORDS = 6  # rows of a table
 
 _FINER = (16, 64)  # numbers of rows to try before single bins
 _OTHERWISE = {"candidates", "discovery", "pairs"}  # experiments without shares of values or a mean
@@ -47,6 +59,7 @@ class Reply:
     Attributes:
         findings: The answers to the questions of the experiment's file, over the same period.
         comparison: The first change in a sentence, if the question asked for a comparison.
+        rows_words: The rows that the question names, in sentences; "" if it names none.
         once: Both ε of everything shown, for someone who sees it once.
         every_day: Both ε for someone who has seen every completed window by itself.
     """
@@ -59,11 +72,25 @@ class Reply:
     guide: Guide
     findings: Findings | None
     comparison: str = ""
+    rows_words: str = ""
 
     @property
     def headline(self) -> str:
-        """The first sentence: the comparison if the question asked for one, otherwise the findings, or ""."""
+        """The first sentence: the answer to what the question names, otherwise the findings; or ""."""
+        return self.rows_words or self._finding
+
+    @property
+    def _finding(self) -> str:
         return self.comparison or ("" if self.findings is None else self.findings.sentence)
+
+    @property
+    def to_print(self) -> Answers:
+        """The tables in the order of printing: those that the question names come before the histogram.
+
+        What a trend's headline says is not repeated below it.
+        """
+        ordered = sorted(self.answers, key=lambda one: one.kind in _BY_DEFAULT)
+        return Answers(replace(one, changes=()) if self.rows_words else one for one in ordered)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -74,7 +101,7 @@ class Reply:
             "unit": first.unit,
             "selection": self.estimate.which,
             "against": first.against or None,
-            "finding": self.headline,
+            "finding": self._finding,
             "findings": [one.to_dict() for one in findings],
             "reports": self.estimate.reports,
             "confidence": self.question.confidence,
@@ -94,7 +121,7 @@ class Reply:
         """Return the tables to draw: those that the question asked for, otherwise the histogram."""
         if self.estimate.experiment.type == "pair" and not self.question.compares and not self.question.pair:
             return Answers([self.estimate.pairs.joint(self.question.rows or ROWS)])
-        selection = Answers(one for one in self.answers if one.kind not in ("histogram", "moments"))
+        selection = Answers(one for one in self.answers if one.kind not in _BY_DEFAULT)
         return selection or Answers(self.answers[:1])
 
 
@@ -114,10 +141,7 @@ def ask(facts: Facts, question: Question) -> Reply:
     if against:
         comparison = describe_change(facts, answers, resolved)
     elif estimate.experiment.type != "text" or question.ranges in ((), _own_texts(facts, selection)):
-        has_period = question.windows or question.last
-        finding_selection = (
-            selection if has_period or not question.is_trend else replace(selection, windows=())
-        )
+        finding_selection = _finding_selection(question, resolved)
         findings = find(facts, finding_selection, unit=question.unit, period=resolved.period)
     sides = [selection, *([against] if against else [])]
     if findings is not None:
@@ -134,7 +158,10 @@ def ask(facts: Facts, question: Question) -> Reply:
     every_day = second_epsilon.overview(facts, whole, shuffling).all_windows
     windows = len(facts.selected(whole).there) if _COMPARED & estimate.answers else 1
     words = guide(answers, every_day, windows)
-    return Reply(resolved.question, estimate, answers, once, every_day, words, findings, comparison)
+    rows_words = "" if against else describe_rows(facts, answers, question, resolved)
+    return Reply(
+        resolved.question, estimate, answers, once, every_day, words, findings, comparison, rows_words
+    )
 
 
 def _own_texts(facts: Facts, selection: Selection) -> tuple[str, ...]:
@@ -170,6 +197,60 @@ def describe_change(
     name = _title(row, facts.selected(selection).newest.experiment, table.unit, write)
     name += APPROXIMATE_MARK * table.approximate
     return sentences.compared(row, name, (before, after), unit, question.confidence, write)
+
+
+def describe_rows(facts: Facts, answers: Answers, question: Question, resolved: ResolvedQuestion) -> str:
+    """Return the rows that a question names in sentences: "18 to 24 °C: 37% of devices (29 to 45%), ...".
+
+    Of a trend, they say what it is over the newest completed days, and whether it changed. "" if the question
+    names none.
+    """
+    if not question.names_rows:
+        return ""
+    experiment = facts.selected(resolved.selection).newest.experiment
+    if question.is_trend and experiment.type != "pair":
+        asks = [ask for table in answers for ask in _asks_of(question, table, question.ranges).values()]
+        selection = _finding_selection(question, resolved)
+        return " ".join(answer_sentences(facts, selection, asks, question.unit, resolved.period))
+    windows, period = resolved.selection.windows, resolved.period
+    if question.is_trend:
+        windows, period = list(grouped(windows, question.by or "").values())[-1], None
+    dates = sentences.dates(period_of(windows, period), facts.at)
+    tables = [table for table in answers if question.is_trend or table.kind in _IN_WORDS]
+    return " ".join(_table_in_words(table, experiment, dates) for table in tables)
+
+
+def _finding_selection(question: Question, resolved: ResolvedQuestion) -> Selection:
+    """Return the reports that a finding is about: a trend's without a period are those of the newest days."""
+    has_period = question.windows or question.last
+    selection = resolved.selection
+    return selection if has_period or not question.is_trend else replace(selection, windows=())
+
+
+def _table_in_words(table: Answer, experiment: Experiment, dates: str) -> str:
+    """Return the first rows of a table in a sentence, of a trend the newest ones."""
+    unit = None if table.quantity == "share" else table.unit
+    if isinstance(difference := table.rows[0], DifferenceRow):
+        return sentences.difference(difference, unit, table.confidence)
+    rows = [row for row in table.rows if not (isinstance(row, CandidateRow) and not row.texts)]
+    if table.kind == "trend":
+        rows = list({row.name: row for row in rows}.values())
+    listed = list[str]()
+    for row in rows[:_MOST_IN_WORDS]:
+        value = sentences.amount(row, unit) if table.tells(row) else "too few reports to say"
+        value += APPROXIMATE_MARK * table.approximate
+        title = _title(row, experiment, table.unit)
+        if experiment.type == "pair":  # a share of the devices that meet a condition
+            listed.append(f"{value.replace(' of devices', '')} with {title}")
+        elif unit is None and row.lower is None:
+            listed.append(f"{title}: {value}")
+        else:
+            listed.append(f"{capitalize(title)}: {value}")
+    if len(rows) > _MOST_IN_WORDS:
+        listed.append(f"{len(rows) - _MOST_IN_WORDS:,} more below")
+    about = table.title.partition(" given")[0]
+    text = "; ".join(listed) + (f", {dates}" if dates else "")
+    return sentences.ended(f"{about}: {text}" if about else text)
 
 
 def _title(row: Row, experiment: Experiment, unit: str, write: Numbers = ENGLISH) -> str:
@@ -252,22 +333,30 @@ def over_time(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[str
 def _with_changes(
     facts: Facts, resolved: ResolvedQuestion, table: Answer, statistics: Sequence[str]
 ) -> Answer:
-    """Add a note to a trend on whether each of its statistics changed."""
-    names, asks = list(dict.fromkeys(row.name for row in table.rows)), dict[str, Ask]()
+    """Return a trend with a sentence on whether each of its statistics changed."""
+    asks = _asks_of(resolved.question, table, statistics)
+    changes = change_sentences(facts, resolved.selection, asks, resolved.question.unit)
+    experiment = facts.selected(resolved.selection).newest.experiment
+    titles = {row.name: _title(row, experiment, table.unit) for row in table.rows}
+    return replace(
+        table,
+        changes=tuple(f"{titles[name]}: {text[:1].lower()}{text[1:]}" for name, text in changes.items()),
+    )
+
+
+def _asks_of(question: Question, table: Answer, statistics: Sequence[str]) -> dict[str, Ask]:
+    """Return the question behind each statistic of a trend, by name."""
+    asks = dict[str, Ask]()
     texts = [text for text in statistics if text != MEAN]
-    for number, name in enumerate(names):
-        level = next((q for q in resolved.question.quantiles if quantile_name(q) == name), None)
+    for number, name in enumerate(dict.fromkeys(row.name for row in table.rows)):
+        level = next((q for q in question.quantiles if quantile_name(q) == name), None)
         if level is not None:
             asks[name] = Ask(name, "quantile", level)
         elif table.quantity == "reading":
             asks[name] = Ask(name, "mean")
         else:
             asks[name] = Ask(texts[number] if number < len(texts) else name, "share")
-    changes = change_sentences(facts, resolved.selection, asks, resolved.question.unit)
-    experiment = facts.selected(resolved.selection).newest.experiment
-    titles = {row.name: _title(row, experiment, table.unit) for row in table.rows}
-    lines = [f"{titles[name]}: {text[:1].lower()}{text[1:]}" for name, text in changes.items()]
-    return replace(table, note="\n".join(filter(None, [table.note, *lines])))
+    return asks
 
 
 def answers_of_estimate(estimate: FleetEstimate, question: Question, kinds: tuple[Kind, ...] = ()) -> Answers:

@@ -8,7 +8,7 @@ year, over all their questions together.
 
 import datetime
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -265,15 +265,31 @@ def change_sentences(
     Returns:
         The sentences by name, without the questions for which it is not known.
     """
+    asker = _asker(facts, replace(selection, windows=()), asks.values(), unit, None)
+    sentences_of = {name: asker.change_sentence(ask) for name, ask in asks.items()}
+    return {name: text for name, text in sentences_of.items() if text}
+
+
+def answer_sentences(
+    facts: Facts, selection: Selection, asks: Iterable[Ask], unit: str | None, period: Period | None
+) -> list[str]:
+    """Return several answers, each with its value and whether it changed; arguments as of find()."""
+    asks = tuple(asks)
+    asker = _asker(facts, selection, asks, unit, period)
+    return [asker.finding(ask).sentence for ask in asks]
+
+
+def _asker(
+    facts: Facts, selection: Selection, asks: Iterable[Ask], unit: str | None, period: Period | None
+) -> "_Asker":
+    """Return what answers these questions, which share one allowance of false alarms with the file's."""
     whole = facts.selected(replace(selection, windows=()))
-    windows = usual(tuple(whole.there), facts.at)
+    windows = tuple(sorted(selection.windows)) or usual(tuple(whole.there), facts.at)
     chosen = replace(whole, selection=replace(selection, windows=windows))
     unit, newest = whole.unit if unit is None else unit, whole.newest
     own = {_subject(ask): ask for ask in asks_of(newest.experiment, newest.asked.splitlines())}
-    questions = own | {_subject(ask): ask for ask in asks.values()}
-    asker = _Asker(chosen, whole, unit, ENGLISH, tuple(questions.values()), False, None)
-    sentences_of = {name: asker.change_sentence(ask) for name, ask in asks.items()}
-    return {name: text for name, text in sentences_of.items() if text}
+    questions = own | {_subject(ask): ask for ask in asks}
+    return _Asker(chosen, whole, unit, ENGLISH, tuple(questions.values()), False, period)
 
 
 def _subject(ask: Ask) -> tuple[object, ...]:

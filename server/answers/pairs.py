@@ -166,7 +166,7 @@ def _note(results: Sequence[object], lost: Sequence[_Lost]) -> str:
     first = {condition.text: ratio.below for condition, ratio, _ in reversed(lost)}
     conditions = dict.fromkeys(condition.text for condition, _, _ in lost)
     shares = (
-        f"{text} ({100 * first[text].value:.2g} ± {196 * first[text].stderr:.2g} %)" for text in conditions
+        f"{text} ({100 * first[text].value:.2g} ± {196 * first[text].stderr:.2g}%)" for text in conditions
     )
     needed = max(reports_needed(reports, [ratio]) for _, ratio, reports in lost)
     about = f"{float(f'{needed:.2g}'):,.0f}"

@@ -284,7 +284,7 @@ def _side_by_side(p: _Panel) -> _Labels:
 def _side_name(row: Row) -> str:
     """Break a row's name into lines that are short enough to be shown in full."""
     if isinstance(row, TopRow):
-        return f"{row.name}\n{row.probability * 100:.0f} % belongs"
+        return f"{row.name}\n{row.probability * 100:.0f}% belongs"
     return row.name.replace(" less ", "\nless ") if isinstance(row, DifferenceRow) else row.name
 
 

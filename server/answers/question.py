@@ -158,6 +158,11 @@ class Question(BaseModel):
         return self.trend or self.by is not None
 
     @property
+    def names_rows(self) -> bool:
+        """Return whether it names shares or readings, rather than leaving that to the experiment's file."""
+        return bool(self.ranges or self.quantiles or self.top or self.of or self.given)
+
+    @property
     def compares(self) -> bool:
         """Return whether it compares histograms."""
         return self.is_trend or bool(self.against)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from ..hints import option
 from ..words.answers import APPROXIMATE
 from ..words.numbers import ENGLISH, decimals, format_estimate, is_too_wide
 
@@ -47,10 +48,7 @@ TITLES: dict[Kind, str] = {
 }
 """Headings of tables, by kind."""
 
-OUTSIDE = (
-    "Unbiased estimates scatter around the truth, some of them below 0 % or above 100 %, where no real share "
-    "is: the interval tells what is likely."
-)
+OUTSIDE = "Estimates are noisy, so some fall below 0% or above 100%. Rely on the interval."
 """Shown below a table with a share below 0% or above 100%."""
 
 
@@ -230,6 +228,7 @@ class AnswerRows:
         against: For a change, the reports before it.
         post: The name of the post-processing behind the shares beside the unbiased ones, or "".
         p_values: For a trend, each statistic's name with the p-value of no change over the windows.
+        changes: For a trend, whether each statistic changed, in a sentence; they follow the note.
         title: What the table shows, if its kind does not say all of it.
         most: How many rows tables and pictures have besides the last one; 0 for all.
         extent: For readings, the distance from the lowest to the highest possible one; infinite if unknown.
@@ -252,6 +251,7 @@ class AnswerRows:
     against: str = ""
     post: str = ""
     p_values: tuple[tuple[str, float], ...] = ()
+    changes: tuple[str, ...] = ()
     title: str = ""
     most: int = 0
     extent: float = math.inf
@@ -267,7 +267,7 @@ class AnswerRows:
     @property
     def interval_heading(self) -> str:
         """The heading of the intervals, with the confidence if it holds for all of them."""
-        return "interval" if self.less_sure else f"{self.confidence * 100:g} % interval"
+        return "interval" if self.less_sure else f"{self.confidence * 100:g}% interval"
 
     def limit_rows(self) -> Self:
         """Return a copy with only the rows that tables and pictures show."""
@@ -286,24 +286,26 @@ class AnswerRows:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences that belong below the table: `note`, and what its numbers need to be understood."""
-        notes = [self.note] if self.note else []
+        lines = [line for line in (self.note, *self.changes) if line]
+        notes = ["\n".join(lines)] if lines else []
         if self.approximate:
             notes.append(APPROXIMATE)
         if self.missing and self.kind == "histogram":
             notes.insert(0, _missing_note(self.missing))
         if self.quantity == "share" and any(map(_outside, self.limit_rows().telling().rows)):
-            better = " With post-processing (nonnegative) every share is possible."
-            notes.append(OUTSIDE + better * (self.kind in ("histogram", "ranges") and not self.post))
+            processed = f" {option('post', 'nonnegative')} also shows shares from 0% to 100%."
+            has_post = self.kind in ("histogram", "ranges") and self.rows[0].truth is None
+            notes.append(OUTSIDE + processed * (has_post and not self.post))
         changes = [row for row in self.rows if isinstance(row, ChangeRow)]
         if len(changes) > 1:
             alone = sum(row.adjusted_away(self.confidence) for row in changes)
             alone_note = f" {alone} would count as changed if looked at alone." if alone else ""
-            notes.append(f"p takes into account that {len(changes)} rows are compared (Holm).{alone_note}")
+            notes.append(f"The p-values allow for {len(changes)} rows being compared.{alone_note}")
         return tuple(notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        apart = ("rows", "note", "p_values", "title", "most", "extent", "less_sure", "missing")
+        apart = ("rows", "note", "p_values", "changes", "title", "most", "extent", "less_sure", "missing")
         head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
         head |= {"missing": self.missing.to_dict()} if self.missing else {}
         head |= {"title": self.title} if self.title else {}
@@ -334,7 +336,7 @@ def _outside(row: Row) -> bool:
 
 def quantile_name(q: float) -> str:
     """Return the name of a quantile."""
-    return "median" if q == 0.5 else f"{q * 100:g} % quantile"
+    return "median" if q == 0.5 else f"{q * 100:g}% quantile"
 
 
 def coverage(answers: Iterable[AnswerRows]) -> tuple[int, int]:

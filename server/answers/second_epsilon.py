@@ -92,6 +92,18 @@ def both_words(once: TwoEpsilons, every_day: TwoEpsilons) -> str:
     return f"{head} {sentence}, at δ = {once.delta:g} with {own_reports(every_day.own)}, {once.holds}."
 
 
+def without(trends: Answers) -> Answers:
+    """Return trends without what beside() added."""
+
+    def without_epsilons(trend: Answer) -> Answer:
+        rows = [
+            replace(row, histogram_epsilon=None) if isinstance(row, TrendRow) else row for row in trend.rows
+        ]
+        return replace(trend, rows=tuple(rows), note=trend.note.removesuffix(RUNNING).strip())
+
+    return Answers(map(without_epsilons, trends))
+
+
 def of_histograms(
     parts: Sequence[tuple[Experiment, int]],
     own: int,

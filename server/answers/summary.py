@@ -27,8 +27,8 @@ class Guide:
     next: str
 
     def words(self) -> str:
-        """Return the three sentences, a line each."""
-        return f"How private: {self.private}\nHow exact: {self.exact}\nWhat next: {self.next}"
+        """Return the three sentences, a line each, with labels."""
+        return f"Privacy: {self.private}\nHow exact: {self.exact}\nNext: {self.next}"
 
 
 def guide(answers: Sequence[AnswerRows], epsilons: TwoEpsilons, windows: int) -> Guide:
@@ -40,7 +40,7 @@ def guide(answers: Sequence[AnswerRows], epsilons: TwoEpsilons, windows: int) ->
         windows: The number of windows with reports, if further questions could be asked about them, otherwise
             1.
     """
-    return Guide(belief_of_all(epsilons.report, epsilons.own), exact(answers), _next(answers, windows))
+    return Guide(belief_of_all((epsilons.report, epsilons.own)), exact(answers), _next(answers, windows))
 
 
 def half_width(answer: AnswerRows) -> float:
@@ -93,8 +93,9 @@ def exact(answers: Sequence[AnswerRows]) -> str:
         parts.append((f"the {first.name}", median(halves), readings[0].unit))
     if not parts:
         return "What was asked for holds all reports, whatever the readings are."
-    where = {"trend": "in a window, ", "change": "of a change, "}.get(answers[0].kind, "")
-    return words.exact(parts, confidence, where)
+    if answers[0].kind == "change":
+        parts = [(f"a change in {what}", half, unit) for what, half, unit in parts]
+    return words.exact(parts, confidence, "at each point in time, " if answers[0].kind == "trend" else "")
 
 
 def _any_tells(answers: Sequence[AnswerRows]) -> bool:
@@ -106,11 +107,12 @@ def _next(answers: Sequence[AnswerRows], windows: int) -> str:
     if first.approximate and first.rows:
         return words.capitalize(words.halved(first.reports, approximate=True))
     if first.kind == "trend":
-        return "Four times as many reports in each window halve the intervals."
+        return f"With {words.FOUR_TIMES} reports, {words.HALF_AS_WIDE}"
     if first.kind == "change":
-        return "Four times as many reports on both sides show changes half as large."
+        return f"With {words.FOUR_TIMES} reports on both sides, changes half as large would show."
     if not first.rows:
-        return f"Four times as many reports ({4 * first.reports:,}) find texts of about half that share."
+        more = f"{words.FOUR_TIMES} reports ({4 * first.reports:,})"
+        return f"With {more}, texts with about half that share would be found."
     if not _any_tells(answers):
         return "Wait for more reports, or ask more devices."
     text = words.halved(first.reports)
@@ -121,5 +123,5 @@ def _next(answers: Sequence[AnswerRows], windows: int) -> str:
             else ""
         )
         text = wider + text
-    trend = f" {option('trend')} shows the {windows} windows one by one." if windows > 1 else ""
+    trend = f" {option('trend')} shows how it changed over time." if windows > 1 else ""
     return words.capitalize(text) + trend

@@ -260,7 +260,7 @@ def blocks(values: Sequence[float], low: float | None = None) -> str:
 def over_time(table_of: AnswerRows) -> FittedTable:
     """Return a trend with a line for each statistic: first value, sparkline, last value."""
     number = _number(table_of)
-    unit = " %" if table_of.quantity == "share" else f" {table_of.unit}".rstrip()
+    unit = "%" if table_of.quantity == "share" else f" {table_of.unit}".rstrip()
     result = table(table_of.heading)
     for heading in ("", "first", "", "last"):
         result.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)
@@ -377,11 +377,11 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     if kind is PostRow:
         columns.append(_Column(f"{table_of.post} %", lambda r: number(r.processed)))
     if kind is TopRow:
-        columns.append(_Column("belongs there", lambda r: f"{r.probability * 100:.0f} %"))
+        columns.append(_Column("belongs there", lambda r: f"{r.probability * 100:.0f}%"))
     if kind is DifferenceRow:
-        columns.append(_Column("p", lambda r: _p_value(r.p, level)))
+        columns.append(_Column("p-value", lambda r: _p_value(r.p, level)))
     if kind in (ChangeRow, CandidateRow):
-        columns.append(_Column("p", lambda r: _p_value(r.p_adjusted, level)))
+        columns.append(_Column("p-value", lambda r: _p_value(r.p_adjusted, level)))
     return columns
 
 
@@ -413,9 +413,11 @@ def answers(tables: Sequence[AnswerRows], draw: Callable[[AnswerRows], FittedTab
 
 
 def stacked(tables: Sequence[AnswerRows], draw: Callable[[AnswerRows], FittedTable] = answer) -> Group:
-    """Return several answers' tables, each with its note below it and an empty line between two."""
+    """Return several answers' tables, each note once below its table, and an empty line between two."""
     parts: list[RenderableType] = []
+    notes = set[str]()
     for number, one in enumerate(tables):
         parts += ["", draw(one)] if number else [draw(one)]
-        parts += [plain(note) for note in one.notes]
+        parts += [plain(note) for note in one.notes if note not in notes]
+        notes.update(one.notes)
     return Group(*parts)

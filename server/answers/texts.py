@@ -19,11 +19,12 @@ from .rows import CandidateRow, ChangeRow, FoundRow
 OTHERS = "all others"
 LESS_SURE = (
     "The interval of a row with texts holds {:g} times in 100. That of all others, and of all listed texts "
-    "together, holds less often: it cannot know of a common text that hides in a listed one's slot."
+    "together, holds less often: a common text that is not listed may be counted in a listed one's row."
 )
 LESS_SURE_CHANGE = (
     "The interval of a row with texts holds at least {:g} times in 100. That of all others holds less often, "
-    "and its p is too small more often: both miss a common text that hides in a listed one's slot."
+    "and its p-value is too small more often: a common text that is not listed may be counted in a listed "
+    "one's row."
 )
 MOST_SHOWN = 20
 """The default number of rows of a table."""
@@ -113,12 +114,12 @@ def _note(shares: CandidateShares, rows: Sequence[CandidateRow], confidence: flo
     notes = [hidden] if hidden else []
     above = sum(row.p_adjusted is not None and row.p_adjusted < 1 - confidence for row in rows)
     if count > 1:
-        noise = f"{above:,} of {count:,} rows are above what noise shows (p < {1 - confidence:.2g})"
-        notes.append(f"{noise}; p takes into account that {count:,} rows are looked at (Holm).")
+        noise = f"{above:,} of {count:,} rows are above what noise shows (p-value below {1 - confidence:.2g})"
+        notes.append(f"{noise}. The p-values allow for {count:,} rows being compared.")
     together = sum(len(row.texts) > 1 for row in rows)
     if together:
-        are = "1 row has" if together == 1 else f"{together:,} rows have"
-        notes.append(f"{are} several candidates, which share a slot: their sum is known, not each.")
+        rows_name = "1 row names" if together == 1 else f"{together:,} rows name"
+        notes.append(f"{rows_name} several texts that reports cannot tell apart: only their sum is known.")
     return "\n".join([*notes, _missed(shares), LESS_SURE.format(confidence * 100)])
 
 
@@ -128,8 +129,10 @@ def _not_shown(count: int, most: int) -> str:
 
 def _missed(shares: CandidateShares) -> str:
     """Return a note on texts that nobody listed."""
-    chance = f"{100 * (1 - shares.free):.2g} %"
-    return f"A text that is not listed is counted in a row with a chance of {chance}: list the common ones."
+    chance = f"{100 * (1 - shares.free):.2g}%"
+    return (
+        f"A text that is not listed is counted in some row with a chance of {chance}: list the common ones."
+    )
 
 
 def share_together(estimates: Estimates, texts: Iterable[str], frame: Frame, truth: Truth = None) -> Answer:
@@ -224,17 +227,17 @@ def _true_of(found_text: FoundText, truth: Truth, experiment: Experiment) -> flo
 
 def _found_note(discovery: Discovery) -> str:
     """Return a note on the limits of the list, and on the probability that nobody sent a text in it."""
-    from_share = f"found about 9 times in 10 from a share of {100 * discovery.least:.2g} % on."
+    from_share = f"found about 9 times in 10 from a share of {100 * discovery.least:.2g}% on."
     hidden = ""
     if discovery.hidden:
-        slots = "1 slot holds" if discovery.hidden == 1 else f"{discovery.hidden} slots hold"
-        hidden = f"\n{slots} {100 * discovery.hidden_share:.2g} % that no candidate explains: other letters?"
+        share = f"{100 * discovery.hidden_share:.2g}%"
+        hidden = f"\nTexts that could not be spelled out hold {share}: do they have other letters?"
     if discovery.left_out:
         one = "1 text is" if discovery.left_out == 1 else f"{discovery.left_out} texts are"
-        hidden += f"\n{one} left out: they share slots, and reports cannot tell texts of one slot apart."
+        hidden += f"\n{one} left out: reports cannot tell them apart from others."
     if not discovery.texts:
         return f"No text stands out; one is {from_share}{hidden}"
-    came = f"{discovery.candidate_count} texts came to the last level, whether anybody sent them or not"
+    came = f"{discovery.candidate_count} texts were considered, whether anybody sent them or not"
     sure = f"Chance lists a text that nobody sent in {100 * MISTAKEN:g} of 100 such tables at most."
     goes_on = "" if all(one.whole for one in discovery.texts) else f" What ends with {MORE} may go on."
     listed = f"{came}: {len(discovery.texts)} of them are listed. A text is {from_share}"

@@ -89,7 +89,7 @@ def _ask(experiment: Experiment, text: str) -> Ask:
         answerable.require([experiment], "quantiles", "leave it out of asks")
         level = float(percent[1]) / 100 if percent else 0.5
         if not 0 < level < 1:
-            raise UnitsError(f"a quantile is between 0 and 100 %, not {text}")
+            raise UnitsError(f"a quantile is between 0 and 100%, not {text}")
         return Ask(text, "quantile", level)
     if experiment.type == "choice" and text == MOST_COMMON:
         return Ask(text, MOST_COMMON)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from ..ingest import pipeline
 
 _WHY = {
-    pipeline.MALFORMED: "they do not follow the wire format",
+    pipeline.MALFORMED: "they are not valid reports",
     pipeline.UNKNOWN_DIGEST: "they answer an experiment that this store does not have",
     pipeline.EXPIRED_VERSION: "they came after the last day on which their experiment counts",
-    pipeline.BAD_TAG: "their tag was wrong, so another key signed them or nobody did",
+    pipeline.BAD_TAG: "they were not signed with their device's key",
     pipeline.DUPLICATE: "they had been counted before; boards send again when no answer came",
     pipeline.OUT_OF_RANGE: "no device can draw such codes",
     pipeline.OVER_BUDGET: "their device had no budget left for them",

@@ -32,6 +32,13 @@ class Interval(Protocol):
         ...
 
 
+class Difference(Interval, Protocol):
+    """A difference, and how often chance alone does as much."""
+
+    @property
+    def p(self) -> float: ...
+
+
 class Change(Interval, Protocol):
     """The value after less the value before, and how often chance alone causes as much.
 
@@ -174,11 +181,15 @@ APPROXIMATE = (
 """The note on answers of an approximate mechanism."""
 
 
+FOUR_TIMES = "four times as many"
+HALF_AS_WIDE = "the intervals would be half as wide."
+
+
 def halved(reports: int, write: Numbers = ENGLISH, *, approximate: bool = False) -> str:
     """Return what would make intervals half as wide; if `approximate`, nothing would."""
     if approximate:
         return "more reports narrow the intervals only as far as the mechanism's own error."
-    return f"four times as many reports ({write.number(4 * reports, 0)}) halve the intervals."
+    return f"with {FOUR_TIMES} reports ({write.number(4 * reports, 0)}), {HALF_AS_WIDE}"
 
 
 def to_one_point(boards: float, half: float) -> str:
@@ -220,7 +231,7 @@ def change(of: Change, name: str, unit: str | None, confidence: float, rows: int
     def by(x: float) -> str:
         return f"{number(x)} {points}".rstrip()
 
-    before = f"from {number(of.before)} to {number(of.after)}{' %' if unit is None else ''}"
+    before = f"from {number(of.before)} to {number(of.after)}{'%' if unit is None else ''}"
     if of.low < 0 < of.high:
         movement = f"went {before}: somewhere between a fall of {number(-of.low)} and a rise of {by(of.high)}"
     elif of.low >= 0:

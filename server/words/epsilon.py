@@ -52,19 +52,23 @@ def belief(nats: float, what: str = "reading", reports: str = ITS_REPORT) -> str
     return f"{reports} can raise someone's confidence in a guess about the {what} from 10% to {after}."
 
 
-def belief_of_all(nats: float, own: int) -> str:
-    """Return what one report reveals at most, and what all `own` reports of a device do.
+def belief_of_all(*experiments: tuple[float, int | None]) -> str:
+    """Return what one report reveals at most, and what all reports of a device to one experiment do.
 
     Args:
-        nats: ε of one report.
-        own: The number of reports.
+        experiments: For each experiment, ε of one report, and the number of a device's reports; None for any
+            number.
     """
-    one = belief(nats)
-    if own == 1:
+    one = belief(max(nats for nats, _ in experiments))
+    nats, own = max(experiments, key=lambda each: each[0] * (each[1] or math.inf))
+    if experiments == ((nats, 1),):
         return one
-    if own * nats > _MOST_NATS:
+    if own is None or own * nats > _MOST_NATS:
         return f"{one} A device's many reports about one reading that never changes tell more than that."
-    together = belief(own * nats, reports=f"All {own:,} of a device's reports")
+    reports = f"All {own:,} of a device's reports" if own > 1 else "A device's only report"
+    together = belief(
+        own * nats, reports=reports if len(experiments) == 1 else f"{ALL_REPORTS} to one question"
+    )
     return f"{one} {together}"
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from .answers import Change, Interval, capitalize, reading, scaled
+from .answers import Change, Difference, Interval, capitalize, reading, scaled
 from .numbers import (
     ENGLISH,
     READING_STEPS,
@@ -229,6 +229,18 @@ def compared(
     direction = "Up" if by.value > 0 else "Down"
     sure = certainty(by.p_adjusted, write)
     return f"{ended(texts)} {direction} {size(by.value, unit, write)} ({low} to {high}, {sure})."
+
+
+def difference(by: Difference, unit: str | None, confidence: float) -> str:
+    """Return a difference in a sentence, such as "They differ by 12 points (10 to 14, certain)"."""
+    scale, of = scaled(unit)
+    places = decimals(by.low * scale, by.high * scale)
+    low, high = (ENGLISH.number(x * scale, places) for x in (by.low, by.high))
+    if by.p >= 1 - confidence:
+        return f"No clear difference ({low} to {high} {of}".rstrip() + ")."
+    ends = sorted((abs(by.low), abs(by.high)))
+    low, high = (ENGLISH.number(x * scale, places) for x in ends)
+    return f"They differ by {size(by.value, unit)} ({low} to {high}, {certainty(by.p)})."
 
 
 def last_report(window: Span, now: datetime.datetime, write: Numbers = ENGLISH) -> str:

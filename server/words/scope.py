@@ -8,7 +8,9 @@ def span(windows: Sequence[str]) -> str:
     named = sorted(w for w in windows if w != "all")
     if len(named) <= 2:
         return " and ".join(named)
-    return f"{named[0]} to {named[-1]} ({len(named)} windows)"
+    hourly = sum("T" in window for window in named)
+    unit = "windows" if 0 < hourly < len(named) else "hours" if hourly else "days"
+    return f"{named[0]} to {named[-1]} ({len(named)} {unit})"
 
 
 def which_reports(fleet: str = "", windows: Sequence[str] = (), version: str = "") -> str:

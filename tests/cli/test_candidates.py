@@ -120,10 +120,10 @@ class TestChangeOfTexts:
         text = hushmote("fw", "--range", "1.0", "--range", "1.1", "--against", "fleet=old")
         table, _, note = text.partition("all others")
         assert " interval" in table
-        assert "95 %" not in table
+        assert "95%" not in table
         note = " ".join(note.split())
         assert "The interval of a row with texts holds at least 95 times in 100." in note
-        assert "That of all others holds less often, and its p is too small more often" in note
+        assert "That of all others holds less often, and its p-value is too small more often" in note
 
 
 class TestOutput:
@@ -136,7 +136,7 @@ class TestOutput:
         assert sum(line.startswith("1.") for line in table.splitlines()) == 5
         assert "all others" in table
         assert "Name the texts" not in text
-        assert "95 %" not in table  # the interval of all others holds less often
+        assert "95%" not in table  # the interval of all others holds less often
         assert "That of all others, and of all listed texts together, holds less often" in " ".join(
             text.split()
         )

@@ -48,8 +48,8 @@ def test_lists_texts_and_states_limits(folder: Path):
     shown = asked(folder, "--alphabet", "A-Z0-9")
     for text in ("E42 ", "W7 ", "E421…", "(an empty text)"):
         assert text in shown
-    assert re.search(r"\d+ texts came to the last level, whether anybody sent them or not: 4", shown)
-    assert "explains" not in shown
+    assert re.search(r"\d+ texts were considered, whether anybody sent them or not: 4", shown)
+    assert "spelled out" not in shown
     assert "A text is found about 9 times in 10" in shown
     assert "Chance lists a text that nobody sent in 4 of 100 such tables at most." in shown
     assert "--trend" not in shown
@@ -60,9 +60,11 @@ def test_lists_texts_and_states_limits(folder: Path):
 def test_shows_unexplained_share(folder: Path):
     """Without W in the alphabet nobody can name 30 % of the reports; with neither E nor W nothing else."""
     shown = " ".join(asked(folder, "--alphabet", "E0-9").split())
-    assert re.search(r"1 slot holds (29|30|31) % that no candidate explains: other letters\?", shown)
+    assert re.search(
+        r"Texts that could not be spelled out hold (29|30|31)%: do they have other letters\?", shown
+    )
     shown = " ".join(asked(folder, "--alphabet", "XYZ").split())
-    assert re.search(r"3 slots hold (88|89|90|91|92) % that no candidate explains", shown)
+    assert re.search(r"Texts that could not be spelled out hold (88|89|90|91|92)%:", shown)
 
 
 @pytest.mark.slow
@@ -97,7 +99,7 @@ def test_every_format_reports_empty_result(tmp_path: Path):
     shown = " ".join(asked(tmp_path, "--alphabet", "x-z", *options).split())
     assert "No text stands out; one is found about 9 times in 10 from a share of" in shown
     assert "How exact: No text stands out" in shown
-    assert "What next: Four times as many reports" in shown
+    assert "Next: With four times as many reports" in shown
     columns = next(csv.reader(files[0].read_text(encoding="utf-8").splitlines()))
     assert {"kind", "text", "whole", "value", "low", "high"} <= {*columns}
     said = json.loads(files[1].read_text(encoding="utf-8"))

@@ -50,271 +50,309 @@ def ask(hushmote, *arguments: str) -> dict:
     return json.loads(hushmote(*arguments, "--json"))
 
 
-@pytest.mark.slow
-def test_windows_add_up_and_versions_pool(store: Path, hushmote):
-    asked = [tuple(word for day in DAYS[:n] for word in ("--window", day)) for n in (1, 2, 0)]
-    one, two, everything = (ask(hushmote, "temp", *days) for days in asked)
-    assert [found["reports"] for found in (one, two, everything)] == [40_000, 80_000, 120_000]
-    version = Store(f"sqlite:///{store / 'hushmote.sqlite'}").experiments("home")[0].experiment.digest.hex()
-    assert ask(hushmote, "temp", "--version", version[:6])["reports"] == 60_000
-    assert [a["kind"] for a in one["answers"]] == ["histogram", "moments"]
+class TestChanges:
+    @pytest.mark.slow
+    def test_compares_with_earlier_day_and_other_fleet(self, store: Path, hushmote):
+        """Means differ by 4 and by 3 degrees; their errors are below 0.5: six of them are 2e-9."""
+        since = ask(hushmote, "temp", "--window", DAYS[2], "--against", DAYS[0])
+        mean = since["answers"][1]["rows"][0]
+        assert (since["answers"][0]["kind"], mean["name"]) == ("change", "mean")
+        assert abs(mean["value"] - 4) < 6 * 0.5
+        assert mean["p_adjusted"] < 1e-3
+        fleets = ask(hushmote, "temp", "--against", "fleet=lab", "--quantile", "0.5")
+        assert abs(fleets["answers"][1]["rows"][0]["value"] + 3) < 6 * 0.5
+        text = hushmote("temp", "--against", "fleet=lab")
+        assert "against fleet lab" in " ".join(text.split())
+        assert max(map(len, text.splitlines())) <= 80
+
+    @pytest.mark.slow
+    def test_trend_has_every_window(self, store: Path, hushmote):
+        found = ask(hushmote, "temp", "--trend", "--range", "16:")
+        (share,) = found["answers"]
+        assert [row["window"] for row in share["rows"]] == list(DAYS)
+        assert [row["value"] for row in share["rows"]] == sorted(row["value"] for row in share["rows"])
+        assert [one["quantity"] for one in ask(hushmote, "temp", "--trend")["answers"]] == ["reading"]
+        drawn = " ".join(hushmote("temp", "--trend", "--range", "16:").split())
+        assert re.search(r"16 and above \d+\.\d+% ▁[▂▃▄▅▆▇]█ \d+\.\d+%", drawn)
+        assert hushmote("temp", "--trend", "--range", "16:", "--rows", "9").count("\n2026-11-") == len(DAYS)
+        days = ask(hushmote, "temp", "--by", "day", "--range", "16:", "--window", f"{DAYS[0]}..{DAYS[-1]}")
+        assert [row["window"] for row in days["answers"][0]["rows"]] == list(DAYS)
+        modes = ask(hushmote, "mode", "--trend")
+        assert {row["name"] for row in modes["answers"][0]["rows"]} == {"idle", "heating", "door", "other"}
+
+    @pytest.mark.slow
+    def test_take_quantiles_and_cdf(self, store: Path, hushmote):
+        """The median rises by 2 bins a day: an interval is 4 bins off with chance below 1e-9."""
+        trend = ask(hushmote, "temp", "--trend", "--quantile", "0.5", "--quantile", "0.9")["answers"]
+        assert [one["kind"] for one in trend] == ["trend"]
+        medians = [row for row in trend[0]["rows"] if row["name"] == "median"]
+        assert [row["window"] for row in medians] == list(DAYS)
+        assert medians[0]["value"] < medians[1]["value"] < medians[2]["value"]
+        assert all(row["low"] < row["value"] < row["high"] for row in medians)
+        assert trend[0]["p_values"]["median"] < 1e-6
+        change = ask(hushmote, "temp", "--against", "fleet=lab", "--cdf")["answers"]
+        below = change[1]["rows"]
+        assert (len(below), below[11]["name"]) == (31, "below 12")
+        assert below[11]["value"] > 0.05
 
 
-@pytest.mark.slow
-def test_a_question_reads_the_versions_once(store: Path, hushmote):
-    read: list[str] = []
-
-    def count(connection: object, cursor: object, statement: str, *_: object) -> None:
-        if "experiment.payload" in statement:
-            read.append(statement)
-
-    event.listen(Engine, "before_cursor_execute", count)
-    try:
-        hushmote("temp", "--trend", "--range", "16:")
-        assert len(read) == 1
-    finally:
-        event.remove(Engine, "before_cursor_execute", count)
-
-
-def test_shares_above_and_below_are_in_the_readings_unit(store: Path, hushmote):
-    ranges = (word for asked in ("16:", ":16", "14:18") for word in ("--range", asked))
-    found = ask(hushmote, "temp", *ranges, "--confidence", "0.9")
-    shares = {row["name"]: row["value"] for row in found["answers"][1]["rows"]}
-    assert list(shares) == ["16 and above", "below 16", "14 to 18"]
-    assert shares["16 and above"] + shares["below 16"] == pytest.approx(1, abs=1e-6)
-    assert found["confidence"] == 0.9
-
-
-@pytest.mark.slow
-def test_compares_with_earlier_day_and_other_fleet(store: Path, hushmote):
-    """Means differ by 4 and by 3 degrees; their errors are below 0.5: six of them are 2e-9."""
-    since = ask(hushmote, "temp", "--window", DAYS[2], "--against", DAYS[0])
-    mean = since["answers"][1]["rows"][0]
-    assert (since["answers"][0]["kind"], mean["name"]) == ("change", "mean")
-    assert abs(mean["value"] - 4) < 6 * 0.5
-    assert mean["p_adjusted"] < 1e-3
-    fleets = ask(hushmote, "temp", "--against", "fleet=lab", "--quantile", "0.5")
-    assert abs(fleets["answers"][1]["rows"][0]["value"] + 3) < 6 * 0.5
-    text = hushmote("temp", "--against", "fleet=lab")
-    assert "against fleet lab" in " ".join(text.split())
-    assert max(map(len, text.splitlines())) <= 80
-
-
-def test_a_period_is_of_each_sides_own_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    days = ("2025-10-29", "2025-10-30", "2025-11-01", "2025-11-02")
-    with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as opened:
-        for fleet, epsilon, of in (("home", 1, days[:2]), ("home", 2, days[2:]), ("attic", 2, days[1::2])):
-            fill(opened, fleet, choice_payload(["idle"], epsilon), dict.fromkeys(of, 1000))
-        old, new = (version.experiment.digest.hex() for version in opened.experiments("home"))
-    run = runner("estimate", tmp_path, monkeypatch, "--fleet", "attic")
-    since = ("--window", "2025-11", "--against", "2025-10", "--against")
-    for against, *options in (
-        ("2025-10-29 and 2025-10-30", "--fleet", "home", "--version", new, *since, f"version={old}"),
-        ("2025-10-29 and 2025-10-30", *since, "fleet=home"),
-        ("2025-10-29 and 2025-10-30", "--window", "2025-10", "--against", "fleet=home"),
-        ("2025-10-29 to 2025-11-02 (4 windows)", "--last", "9999d", "--against", "fleet=home"),
+class TestOutput:
+    @pytest.mark.slow
+    def test_format_follows_suffix_and_never_overwrites(
+        self, store: Path, hushmote, monkeypatch: pytest.MonkeyPatch
     ):
-        assert against in ask(run, "mode", *options)["answers"][0]["against"], options
+        arguments = ("mode", "--top", "2", "--post", "nonnegative", "--output", "a.csv", "--output", "a.png")
+        text = hushmote(*arguments, "--plot", "a.json")
+        assert all(words in text for words in ("belongs there", "nonnegative"))
+        assert {line["kind"] for line in csv.DictReader((store / "a.csv").open())} == {"histogram", "top"}
+        assert (store / "a.png").read_bytes().startswith(b"\x89PNG")
+        assert json.loads((store / "a.json").read_text()) == ask(hushmote, *arguments[:5])
+        (store / "a.csv").write_text("mine")
+        for also in ("a.csv", "a.png"):
+            refused = hushmote("mode", "--output", "new.json", "--output", also, expect=1)
+            assert f"{also} already exists" in refused
+        assert (store / "a.csv").read_text() == "mine"
+        assert not (store / "new.json").exists()
+        monkeypatch.setenv("HUSHMOTE_OVERWRITE", "1")
+        hushmote("mode", "--output", "a.csv")
+        assert (store / "a.csv").read_text().startswith("kind,")
+
+    @refusals(
+        ("a.txt", "a.txt must end in .csv or .json or .png"),
+        ("none/a.csv", "cannot write none/a.csv: there is no folder none"),
+        ("none/a.png", "cannot write none/a.png"),
+        command="estimate nothing --output",
+    )
+    def test_rejects_file_before_reading_store(self, refusal: Refusal, store: Path):
+        refusal.check(store)
+
+    @pytest.mark.slow
+    def test_picture_shows_named_tables(self, store: Path, hushmote, monkeypatch: pytest.MonkeyPatch):
+        pictured: list[list[str]] = []
+        draw = Answers.plot
+
+        def noting(self: Answers, *arguments: object, **options: object) -> object:
+            pictured.append([one.kind for one in self])
+            return draw(self, *arguments, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Answers, "plot", noting)
+        monkeypatch.setenv("HUSHMOTE_OVERWRITE", "1")
+        for options in ((), ("--cdf",), ("--quantile", "0.5", "--range", "4:8"), ("--trend",)):
+            hushmote("temp", *options, "--output", "b.svg")
+        assert pictured == [["histogram"], ["cdf"], ["ranges", "quantiles"], ["trend"]]
+
+    @pytest.mark.slow
+    def test_ends_with_privacy_exactness_and_next_step(self, store: Path, hushmote):
+        text = " ".join(hushmote("temp", "--window", DAYS[0], "--unit", "°C").split())
+        assert "Privacy: One report can raise someone's confidence in a guess about the reading" in text
+        assert "How exact: A share is known to about ±" in text
+        assert "points and the mean to about ±" in text
+        assert "Next: With four times as many reports (160,000), the intervals would be half as wide." in text
+        assert "--trend shows how it changed over time." in " ".join(hushmote("temp").split())
+        said = ask(hushmote, "temp", "--window", DAYS[0], "--unit", "°C")["in_words"]
+        assert all(sentence in text for sentence in said.values())
+
+    def test_pipe_gets_uncut_numbers(self, store: Path):
+        """In a process of its own, whose output is a pipe: every interval has both its ends."""
+        text = hushmote_process("estimate", "temp", *PAIR, cwd=store, columns="64")
+        assert max(map(len, text.splitlines())) <= 64
+        assert "…" not in text
+        intervals = re.findall(r"-?\d+\.\d+ to -?\d+\.\d+", " ".join(text.split()))
+        assert len(intervals) == 18 + 1  # of the table and of the sentence
 
 
-@pytest.mark.slow
-def test_a_trend_has_every_window(store: Path, hushmote):
-    found = ask(hushmote, "temp", "--trend", "--range", "16:")
-    (share,) = found["answers"]
-    assert [row["window"] for row in share["rows"]] == list(DAYS)
-    assert [row["value"] for row in share["rows"]] == sorted(row["value"] for row in share["rows"])
-    assert [one["quantity"] for one in ask(hushmote, "temp", "--trend")["answers"]] == ["reading"]
-    drawn = " ".join(hushmote("temp", "--trend", "--range", "16:").split())
-    assert re.search(r"16 and above \d+\.\d+ % ▁[▂▃▄▅▆▇]█ \d+\.\d+ %", drawn)
-    assert hushmote("temp", "--trend", "--range", "16:", "--rows", "9").count("16 and above") == len(DAYS)
-    days = ask(hushmote, "temp", "--by", "day", "--range", "16:", "--window", f"{DAYS[0]}..{DAYS[-1]}")
-    assert [row["window"] for row in days["answers"][0]["rows"]] == list(DAYS)
-    modes = ask(hushmote, "mode", "--trend")
-    assert {row["name"] for row in modes["answers"][0]["rows"]} == {"idle", "heating", "door", "other"}
+class TestRefusals:
+    @refusals(
+        ("temp --trend --top 3", "--trend has no --top: ask for the shares of single values, --range LABEL"),
+        ("temp --trend --cdf", "--trend has no --cdf: ask for --range :HIGH or --quantile"),
+        ("temp --trend --post smooth", "--trend has no --post: processed shares have no intervals"),
+        ("temp --trend --last 9x", "a length of time reads 7d, 12h, 2w or all, not 9x"),
+        (f"temp --last 7d --window {DAYS[0]}", "--window and --last name periods that differ: name one"),
+        ("temp --against fleet=lab --top 3", "--against has no --top"),
+        ("temp --against fleet=lab --post nonnegative", "--against has no --post"),
+        ("temp --against fleet=lab --rows 8 --range 4:8", "--rows is for histograms"),
+        ("mode --rows 4", "--rows groups a number, and mode has none"),
+        ("mode --together", "name some"),
+        ("mode --trend --range idle --together", "has no --together"),
+        command="estimate --fleet home",
+    )
+    def test_rejects_contradicting_options(self, refusal: Refusal, store: Path):
+        refusal.check(store)
+
+    @pytest.mark.slow
+    @refusals(
+        ("nothing", "no experiment nothing in fleet home; its experiments: mode, temp"),
+        ("temp --fleet attic", "no fleet attic in this store; its fleets: home, lab"),
+        ("temp --window 2027-01-01", "no reports in window 2027-01-01; it has 2026-11-19, 2026-11-20"),
+        ("temp --version zz", "temp has no version zz; its versions: "),
+        ("temp --against fleet=home", "both sides are the same"),
+        (f"temp --against {DAYS[0]}", f"reports of {DAYS[0]} would be on both sides"),
+        ("temp --trend --against fleet=lab", "two questions: ask one at a time"),
+        (f"temp --trend --window {DAYS[0]}", "a trend needs at least 2 windows"),
+        ("temp --range 20:10", "a range goes from low to high, not 20:10"),
+        ("temp --range 90:95", "holds no whole bin of 0 to 32"),
+        ("temp --quantile 1", "a quantile is between 0 and 1, 0.5 for the median, not 1"),
+        ("temp --confidence 1", "confidence must be between 0 and 1, not 1"),
+        ("temp --top 32", "k"),
+        ("temp --against flet=lab", "--against takes a window, fleet=NAME or version"),
+        ("temp --against fleet=a --against fleet=a", "takes one fleet, and one version"),
+        ("mode --quantile 0.5", "mode answers only shares: leave --quantile out"),
+        command="estimate --fleet home",
+    )
+    def test_is_one_line(self, refusal: Refusal, store: Path):
+        refusal.check(store)
 
 
-def test_top_lists_as_many_as_asked_and_ties_apart(store: Path, hushmote):
-    found = ask(hushmote, "temp", "--top", "3")["answers"]
-    assert [one["kind"] for one in found] == ["histogram", "moments", "top", "ties"]
-    assert [len(one["rows"]) for one in found[2:]] == [3, len(found[3]["rows"])]
-    assert "do not tell these apart" in found[3]["notes"][0]
-    text = hushmote("temp", "--top", "3")
-    assert text.index("most common") < text.index("may belong there as well")
+class TestShares:
+    def test_ranges_are_in_unit_of_readings(self, store: Path, hushmote):
+        ranges = (word for asked in ("16:", ":16", "14:18") for word in ("--range", asked))
+        found = ask(hushmote, "temp", *ranges, "--confidence", "0.9")
+        shares = {row["name"]: row["value"] for row in found["answers"][1]["rows"]}
+        assert list(shares) == ["16 and above", "below 16", "14 to 18"]
+        assert shares["16 and above"] + shares["below 16"] == pytest.approx(1, abs=1e-6)
+        assert found["confidence"] == 0.9
+
+    def test_top_lists_ties_in_second_table(self, store: Path, hushmote):
+        found = ask(hushmote, "temp", "--top", "3")["answers"]
+        assert [one["kind"] for one in found] == ["histogram", "moments", "top", "ties"]
+        assert [len(one["rows"]) for one in found[2:]] == [3, len(found[3]["rows"])]
+        assert "do not tell these apart" in found[3]["notes"][0]
+        text = hushmote("temp", "--top", "3")
+        assert text.index("most common") < text.index("may belong there as well")
+
+    @pytest.mark.slow
+    def test_notes_moved_range_in_every_output(self, store: Path, hushmote):
+        note = "14.2:18 is counted as 14 to 18: bins are 1 °C wide, from 0."
+        for options in ((), ("--trend",), ("--against", "fleet=lab")):
+            asked = ("temp", "--range", "14.2:18", "--unit", "°C", *options)
+            answers = ask(hushmote, *asked)["answers"]
+            assert [line for one in answers for text in one["notes"] for line in text.splitlines()].count(
+                note
+            ) == 1
+            assert note in " ".join(hushmote(*asked).split())
+        assert "is counted as" not in hushmote("temp", "--range", "14:18")
+
+    def test_notes_impossible_shares_once_per_table(self, store: Path, hushmote):
+        answers = ask(hushmote, "temp", "--cdf", "--window", DAYS[0])["answers"]
+        assert min(row["low"] for row in answers[0]["rows"]) < 0
+        assert max(row["high"] for row in answers[2]["rows"]) > 1
+        for one, processed in ((answers[0], True), (answers[2], False)):
+            (note,) = (text for text in one["notes"] if "below 0% or above 100%" in text)
+            assert ("--post nonnegative also shows shares from 0% to 100%." in note) == processed
+        assert not any("below 0%" in text for text in answers[1]["notes"])
+
+    def test_together_adds_labels(self, hushmote):
+        asked = ("mode", "--window", DAYS[0], "--range", "idle", "--range", "door", "--post", "nonnegative")
+        each = {row["name"]: row for row in ask(hushmote, *asked)["answers"][1]["rows"]}
+        (both,) = ask(hushmote, *asked, "--together")["answers"][1]["rows"]
+        assert both["name"] == "idle or door"
+        assert both["value"] == pytest.approx(each["idle"]["value"] + each["door"]["value"])
+        assert both["processed"] == pytest.approx(each["idle"]["processed"] + each["door"]["processed"])
+        # Single shares go against one another: the error of their sum is not that of independent ones.
+        half = [(row["high"] - row["low"]) / 2 for row in (both, each["idle"], each["door"])]
+        assert half[0] != pytest.approx(np.hypot(*half[1:]), rel=1e-3)
 
 
-@pytest.mark.slow
-def test_output_format_follows_suffix_and_never_overwrites(
-    store: Path, hushmote, monkeypatch: pytest.MonkeyPatch
-):
-    arguments = ("mode", "--top", "2", "--post", "nonnegative", "--output", "a.csv", "--output", "a.png")
-    text = hushmote(*arguments, "--plot", "a.json")
-    assert all(words in text for words in ("belongs there", "nonnegative"))
-    assert {line["kind"] for line in csv.DictReader((store / "a.csv").open())} == {"histogram", "top"}
-    assert (store / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((store / "a.json").read_text()) == ask(hushmote, *arguments[:5])
-    (store / "a.csv").write_text("mine")
-    for also in ("a.csv", "a.png"):
-        refused = hushmote("mode", "--output", "new.json", "--output", also, expect=1)
-        assert f"{also} already exists" in refused
-    assert (store / "a.csv").read_text() == "mine"
-    assert not (store / "new.json").exists()
-    monkeypatch.setenv("HUSHMOTE_OVERWRITE", "1")
-    hushmote("mode", "--output", "a.csv")
-    assert (store / "a.csv").read_text().startswith("kind,")
+class TestSelection:
+    @pytest.mark.slow
+    def test_windows_add_up_and_versions_pool(self, store: Path, hushmote):
+        asked = [tuple(word for day in DAYS[:n] for word in ("--window", day)) for n in (1, 2, 0)]
+        one, two, everything = (ask(hushmote, "temp", *days) for days in asked)
+        assert [found["reports"] for found in (one, two, everything)] == [40_000, 80_000, 120_000]
+        version = (
+            Store(f"sqlite:///{store / 'hushmote.sqlite'}").experiments("home")[0].experiment.digest.hex()
+        )
+        assert ask(hushmote, "temp", "--version", version[:6])["reports"] == 60_000
+        assert [a["kind"] for a in one["answers"]] == ["histogram", "moments"]
+
+    @pytest.mark.slow
+    def test_reads_versions_once(self, store: Path, hushmote):
+        read: list[str] = []
+
+        def count(connection: object, cursor: object, statement: str, *_: object) -> None:
+            if "experiment.payload" in statement:
+                read.append(statement)
+
+        event.listen(Engine, "before_cursor_execute", count)
+        try:
+            hushmote("temp", "--trend", "--range", "16:")
+            assert len(read) == 1
+        finally:
+            event.remove(Engine, "before_cursor_execute", count)
+
+    def test_period_covers_windows_of_each_side(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        days = ("2025-10-29", "2025-10-30", "2025-11-01", "2025-11-02")
+        with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as opened:
+            for fleet, epsilon, of in (
+                ("home", 1, days[:2]),
+                ("home", 2, days[2:]),
+                ("attic", 2, days[1::2]),
+            ):
+                fill(opened, fleet, choice_payload(["idle"], epsilon), dict.fromkeys(of, 1000))
+            old, new = (version.experiment.digest.hex() for version in opened.experiments("home"))
+        run = runner("estimate", tmp_path, monkeypatch, "--fleet", "attic")
+        since = ("--window", "2025-11", "--against", "2025-10", "--against")
+        for against, *options in (
+            ("2025-10-29 and 2025-10-30", "--fleet", "home", "--version", new, *since, f"version={old}"),
+            ("2025-10-29 and 2025-10-30", *since, "fleet=home"),
+            ("2025-10-29 and 2025-10-30", "--window", "2025-10", "--against", "fleet=home"),
+            ("2025-10-29 to 2025-11-02 (4 days)", "--last", "9999d", "--against", "fleet=home"),
+        ):
+            assert against in ask(run, "mode", *options)["answers"][0]["against"], options
+
+    @pytest.mark.slow
+    def test_command_line_of_question_gives_same_reply(self, store: Path, hushmote):
+        url = f"sqlite:///{store / 'hushmote.sqlite'}"
+        home = Question(experiment="temp", fleet="home", windows=DAYS[:2])
+        many = {"quantiles": (0.5, 0.05), "rows": 8, "confidence": 0.99, "cdf": True, "top": 2}
+        questions = [
+            home.replace(ranges=("-1:12", "20:"), **many),
+            home.replace(trend=True, ranges=(":12",)),
+            home.replace(against=(DAYS[2],), quantiles=(0.1,)),
+            Question(
+                experiment="mode", fleet="home", ranges=("idle", "door"), together=True, post="nonnegative"
+            ),
+        ]
+        with StoreReader(url) as reader, use_interface("command"):
+            for question in questions:
+                expected = json.loads(reply(Facts(reader.store), question).to_json())
+                assert ask(hushmote, *question.arguments()) == expected
 
 
-@refusals(
-    ("a.txt", "a.txt must end in .csv or .json or .png"),
-    ("none/a.csv", "cannot write none/a.csv: there is no folder none"),
-    ("none/a.png", "cannot write none/a.png"),
-    command="estimate nothing --output",
-)
-def test_file_is_refused_before_anything_is_asked(refusal: Refusal, store: Path):
-    refusal.check(store)
+class TestFirstLine:
+    """The first line of the output, and the details that options add to it."""
 
+    @pytest.mark.parametrize(
+        ("options", "beginning"),
+        [
+            (("temp", "--range", "16:18"), "16 to 18: "),
+            (("temp", "--quantile", "0.9"), "90% quantile: "),
+            (("mode", "--top", "1"), "idle: "),
+            (("mode", "--range", "door"), "door: "),
+            (("temp",), "Median: "),
+        ],
+        ids=["range", "quantile", "top", "label", "nothing named"],
+    )
+    def test_answers_what_the_command_line_names(self, hushmote, options: tuple[str, ...], beginning: str):
+        assert hushmote(*options).startswith(beginning)
 
-@pytest.mark.slow
-def test_a_picture_shows_what_was_asked_for(store: Path, hushmote, monkeypatch: pytest.MonkeyPatch):
-    pictured: list[list[str]] = []
-    draw = Answers.plot
+    def test_named_rows_come_before_histogram(self, hushmote):
+        text = hushmote("temp", "--range", "16:18")
+        assert text.index("ranges") < text.index("share of the fleet")
 
-    def noting(self: Answers, *arguments: object, **options: object) -> object:
-        pictured.append([one.kind for one in self])
-        return draw(self, *arguments, **options)  # type: ignore[arg-type]
+    def test_finding_in_json_is_of_the_file(self, hushmote):
+        assert ask(hushmote, "temp", "--range", "16:18")["finding"].startswith("Median: ")
 
-    monkeypatch.setattr(Answers, "plot", noting)
-    monkeypatch.setenv("HUSHMOTE_OVERWRITE", "1")
-    for options in ((), ("--cdf",), ("--quantile", "0.5", "--range", "4:8"), ("--trend",)):
-        hushmote("temp", *options, "--output", "b.svg")
-    assert pictured == [["histogram"], ["cdf"], ["ranges", "quantiles"], ["trend"]]
-
-
-@pytest.mark.slow
-def test_trends_and_changes_take_quantiles_and_the_cdf(store: Path, hushmote):
-    """The median rises by 2 bins a day: an interval misses its truth 4 bins off with chance below 1e-9."""
-    trend = ask(hushmote, "temp", "--trend", "--quantile", "0.5", "--quantile", "0.9")["answers"]
-    assert [one["kind"] for one in trend] == ["trend"]
-    medians = [row for row in trend[0]["rows"] if row["name"] == "median"]
-    assert [row["window"] for row in medians] == list(DAYS)
-    assert medians[0]["value"] < medians[1]["value"] < medians[2]["value"]
-    assert all(row["low"] < row["value"] < row["high"] for row in medians)
-    assert trend[0]["p_values"]["median"] < 1e-6
-    change = ask(hushmote, "temp", "--against", "fleet=lab", "--cdf")["answers"]
-    below = change[1]["rows"]
-    assert (len(below), below[11]["name"]) == (31, "below 12")
-    assert below[11]["value"] > 0.05
-
-
-@refusals(
-    ("temp --trend --top 3", "--trend has no --top: ask for the shares of single values, --range LABEL"),
-    ("temp --trend --cdf", "--trend has no --cdf: ask for --range :HIGH or --quantile"),
-    ("temp --trend --post smooth", "--trend has no --post: processed shares have no intervals"),
-    ("temp --trend --last 9x", "a length of time reads 7d, 12h, 2w or all, not 9x"),
-    (f"temp --last 7d --window {DAYS[0]}", "--window and --last name periods that differ: name one"),
-    ("temp --against fleet=lab --top 3", "--against has no --top"),
-    ("temp --against fleet=lab --post nonnegative", "--against has no --post"),
-    ("temp --against fleet=lab --rows 8 --range 4:8", "--rows is for histograms"),
-    ("mode --rows 4", "--rows groups a number, and mode has none"),
-    ("mode --together", "name some"),
-    ("mode --trend --range idle --together", "has no --together"),
-    command="estimate --fleet home",
-)
-def test_options_that_exclude_each_other_are_refused(refusal: Refusal, store: Path):
-    refusal.check(store)
-
-
-@pytest.mark.slow
-def test_a_range_that_is_no_edge_says_so_everywhere(store: Path, hushmote):
-    note = "14.2:18 is counted as 14 to 18: bins are 1 °C wide, from 0."
-    for options in ((), ("--trend",), ("--against", "fleet=lab")):
-        asked = ("temp", "--range", "14.2:18", "--unit", "°C", *options)
-        answers = ask(hushmote, *asked)["answers"]
-        assert [line for one in answers for text in one["notes"] for line in text.splitlines()].count(
-            note
-        ) == 1
-        assert note in " ".join(hushmote(*asked).split())
-    assert "is counted as" not in hushmote("temp", "--range", "14:18")
-
-
-def test_shares_below_nothing_carry_one_footnote_a_table(store: Path, hushmote):
-    answers = ask(hushmote, "temp", "--cdf", "--window", DAYS[0])["answers"]
-    assert min(row["low"] for row in answers[0]["rows"]) < 0
-    assert max(row["high"] for row in answers[2]["rows"]) > 1
-    for one, processed in ((answers[0], True), (answers[2], False)):
-        (note,) = (text for text in one["notes"] if "below 0 % or above 100 %" in text)
-        assert ("(nonnegative) every share is possible" in note) == processed
-    assert not any("below 0 %" in text for text in answers[1]["notes"])
-
-
-@pytest.mark.slow
-def test_the_output_says_how_private_how_exact_and_what_next(store: Path, hushmote):
-    text = " ".join(hushmote("temp", "--window", DAYS[0], "--unit", "°C").split())
-    assert "How private: One report can raise someone's confidence in a guess about the reading" in text
-    assert "How exact: A share is known to about ±" in text
-    assert "points and the mean to about ±" in text
-    assert "What next: Four times as many reports (160,000) halve the intervals." in text
-    assert "--trend shows the 3 windows one by one" in " ".join(hushmote("temp").split())
-    said = ask(hushmote, "temp", "--window", DAYS[0], "--unit", "°C")["in_words"]
-    assert all(sentence in text for sentence in said.values())
-
-
-def test_a_pipe_gets_whole_numbers(store: Path):
-    """In a process of its own, whose output is a pipe: every interval has both its ends."""
-    text = hushmote_process("estimate", "temp", *PAIR, cwd=store, columns="64")
-    assert max(map(len, text.splitlines())) <= 64
-    assert "…" not in text
-    intervals = re.findall(r"-?\d+\.\d+ to -?\d+\.\d+", " ".join(text.split()))
-    assert len(intervals) == 18 + 1  # of the table and of the sentence
-
-
-@pytest.mark.slow
-@refusals(
-    ("nothing", "no experiment nothing in fleet home; its experiments: mode, temp"),
-    ("temp --fleet attic", "no fleet attic in this store; its fleets: home, lab"),
-    ("temp --window 2027-01-01", "no reports in window 2027-01-01; it has 2026-11-19, 2026-11-20"),
-    ("temp --version zz", "temp has no version zz; its versions: "),
-    ("temp --against fleet=home", "both sides are the same"),
-    (f"temp --against {DAYS[0]}", f"reports of {DAYS[0]} would be on both sides"),
-    ("temp --trend --against fleet=lab", "two questions: ask one at a time"),
-    (f"temp --trend --window {DAYS[0]}", "a trend needs at least 2 windows"),
-    ("temp --range 20:10", "a range goes from low to high, not 20:10"),
-    ("temp --range 90:95", "holds no whole bin of 0 to 32"),
-    ("temp --quantile 1", "a quantile is between 0 and 1, 0.5 for the median, not 1"),
-    ("temp --confidence 1", "confidence must be between 0 and 1, not 1"),
-    ("temp --top 32", "k"),
-    ("temp --against flet=lab", "--against takes a window, fleet=NAME or version"),
-    ("temp --against fleet=a --against fleet=a", "takes one fleet, and one version"),
-    ("mode --quantile 0.5", "mode answers only shares: leave --quantile out"),
-    command="estimate --fleet home",
-)
-def test_refusal_is_one_line(refusal: Refusal, store: Path):
-    refusal.check(store)
-
-
-def test_labels_are_asked_for_together(hushmote):
-    asked = ("mode", "--window", DAYS[0], "--range", "idle", "--range", "door", "--post", "nonnegative")
-    each = {row["name"]: row for row in ask(hushmote, *asked)["answers"][1]["rows"]}
-    (both,) = ask(hushmote, *asked, "--together")["answers"][1]["rows"]
-    assert both["name"] == "idle or door"
-    assert both["value"] == pytest.approx(each["idle"]["value"] + each["door"]["value"])
-    assert both["processed"] == pytest.approx(each["idle"]["processed"] + each["door"]["processed"])
-    # Single shares go against one another: the error of their sum is not that of independent ones.
-    half = [(row["high"] - row["low"]) / 2 for row in (both, each["idle"], each["door"])]
-    assert half[0] != pytest.approx(np.hypot(*half[1:]), rel=1e-3)
-
-
-@pytest.mark.slow
-def test_the_questions_command_line_asks_the_same(store: Path, hushmote):
-    url = f"sqlite:///{store / 'hushmote.sqlite'}"
-    home = Question(experiment="temp", fleet="home", windows=DAYS[:2])
-    many = {"quantiles": (0.5, 0.05), "rows": 8, "confidence": 0.99, "cdf": True, "top": 2}
-    questions = [
-        home.replace(ranges=("-1:12", "20:"), **many),
-        home.replace(trend=True, ranges=(":12",)),
-        home.replace(against=(DAYS[2],), quantiles=(0.1,)),
-        Question(experiment="mode", fleet="home", ranges=("idle", "door"), together=True, post="nonnegative"),
-    ]
-    with StoreReader(url) as reader, use_interface("command"):
-        for question in questions:
-            expected = json.loads(reply(Facts(reader.store), question).to_json())
-            assert ask(hushmote, *question.arguments()) == expected
+    def test_details_appear_only_on_request(self, hushmote):
+        arguments = ("temp", "--against", "fleet=lab", "--range", "16:", "--quantile", "0.5")
+        plain, private, method = (
+            hushmote(*arguments, *more) for more in ((), ("--privacy",), ("--verbose",))
+        )
+        assert not any(word in plain for word in ("ε", "δ", "Holm", "hh", "histogram"))
+        assert "ε of a report: " in private
+        assert "Holm" not in private
+        assert "Holm's method" in method
+        assert ": hh, " in method or ": grr" in method or ": olh" in method
+        assert "ε" not in method
+        for label in ("Privacy: ", "How exact: ", "Next: "):
+            assert all(f"\n{label}" in text for text in (plain, private, method))

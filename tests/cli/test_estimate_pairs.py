@@ -48,7 +48,7 @@ def near(row: dict, truth: float) -> None:
 
 
 @pytest.mark.slow
-def test_unasked_it_says_all_of_versions_pooled_in_80_columns(hushmote):
+def test_default_shows_all_tables_in_80_columns(hushmote):
     answers = ask(hushmote)
     assert [a["kind"] for a in answers] == ["joint", "marginal", "marginal", "conditional"]
     assert answers[0]["reports"] == 200_000
@@ -71,7 +71,7 @@ def test_one_part_given_another(hushmote):
     assert answer["title"] == "version given crashed=yes"
 
 
-def test_do_old_versions_crash_more(hushmote):
+def test_difference_of_two_conditions(hushmote):
     both, less = ask(hushmote, "--of", "crashed=yes", "--given", "version=1.2", "--given", "version=1.3")
     near(less["rows"][0], 0.15)
     assert less["rows"][0]["p"] < 1e-9
@@ -81,7 +81,7 @@ def test_do_old_versions_crash_more(hushmote):
 
 
 @pytest.mark.slow
-def test_days_are_compared_and_followed(hushmote):
+def test_changes_and_trends(hushmote):
     (change,) = ask(hushmote, "--window", DAYS[1], "--against", DAYS[0], "--of", "crashed")
     assert change["kind"] == "change"
     for row in change["rows"]:

@@ -37,7 +37,9 @@ class TestMean:
         assert mean["low"] < 5 < mean["high"]
         shown = run("estimate")("delay")
         assert "share of the fleet" not in shown
-        assert "Four times as many reports (48,000) halve the intervals." in shown
+        assert "With four times as many reports (48,000), the intervals would be half as wide." in " ".join(
+            shown.split()
+        )
         days = ("--window", "2026-11-21", "--against", "2026-11-19")
         change = json.loads(run("estimate")("delay", *days, "--json"))
         changed = [row["name"] for answer in change["answers"] for row in answer["rows"]]
@@ -97,10 +99,9 @@ class TestListings:
         delay = next(i for i, line in enumerate(lines) if "delay" in line)
         assert lines[delay + 1].strip().startswith("Mean: ")
         assert lines[delay + 2].strip().startswith("mean ")
-        assert lines[delay + 3].strip() == "over 3 windows; ε 2 of a report"
         said = " ".join(" ".join(lines).split())
         only = "firmware answers only the shares of texts that you name: ask it with hushmote estimate."
-        assert f"{only} over 3 windows; ε 2 of a report" in said
+        assert only in said
 
 
 class TestBeliefs:

@@ -172,7 +172,7 @@ class TestStatus:
             assert expire(store, now() + timedelta(days=366)) is not None
         status = runner("status", tmp_path, monkeypatch)
         said = " ".join(status("--store", "sqlite:///s.sqlite").split())
-        assert "Windows are erased 30d after their end; so far 6 reports." in said
+        assert "Data older than 30 days is deleted; 6 reports have been deleted so far." in said
         (keyed, opened) = sorted(
             json.loads(status("--store", "sqlite:///s.sqlite", "--json"))["experiments"],
             key=lambda e: e["fleet"],

@@ -131,7 +131,7 @@ class TestEstimate:
         assert (
             estimate.change_since(room.estimate("2026-11-14"), (18, None))[0].rows[0].name == "18 and above"
         )
-        assert [row.name for row in estimate.quantile(0.5, 0.95).rows] == ["median", "95 % quantile"]
+        assert [row.name for row in estimate.quantile(0.5, 0.95).rows] == ["median", "95% quantile"]
         assert estimate.quantile().rows[0].name == "median"
         assert [row.name for row in estimate.mean().rows] == ["mean", "standard deviation"]
         assert len(estimate.cdf().rows) == 63

@@ -66,7 +66,7 @@ class TestSteps:
         last = growth.steps[-1]
         assert last.shares[0].value == pytest.approx(whole.range(0, experiment.domain // 4).value)
         assert last.shares[0].truth == pytest.approx(truth[: experiment.domain // 4].sum())
-        assert [row.name for row in last.quantiles] == ["25 % quantile", "median"]
+        assert [row.name for row in last.quantiles] == ["25% quantile", "median"]
         assert np.array_equal(growth.estimates.frequencies, whole.frequencies)
 
     def test_reports_accumulate_in_order_of_arrival(self):

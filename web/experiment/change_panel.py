@@ -61,7 +61,7 @@ class ChangePanel:
         for answer in answers:
             rows = [row for row in answer.rows if isinstance(row, ChangeRow)]
             names = [sentences.span(row, context.experiment, context.unit, self._reader) for row in rows]
-            if answer.quantity == "reading":  # such as "5 % quantile"
+            if answer.quantity == "reading":  # such as "5% quantile"
                 names = [in_locale(name, self._reader) for name in names]
             if answer.quantity == "reading" or choices.ranges:
                 with self._sentences:

@@ -99,7 +99,7 @@ def exact(histogram: Answer, selected: Row | None, reader: Numbers) -> str:
 
 def trend(answer: Answer, reader: Reader) -> list[str]:
     """Return a sentence for each statistic of a trend whose change is known, and other notes."""
-    lines = (in_locale(visible(line), reader) for line in answer.note.splitlines())
+    lines = (in_locale(visible(line), reader) for line in (*answer.note.splitlines(), *answer.changes))
     return [_capitalize_statistic(line, answer) for line in lines]
 
 

@@ -157,7 +157,7 @@ class Views(SupportMechanism):
         names = self._names
         total = self.experiment.weight_sum
         shares = (
-            f"{' x '.join(names[part] for part in view)} {100 * level.weight / total:.3g} %"
+            f"{' x '.join(names[part] for part in view)} {100 * level.weight / total:.3g}%"
             for view, level in zip(self.views, self.experiment.levels, strict=True)
         )
         return f"views, {', '.join(shares)}"

@@ -55,7 +55,7 @@ class TestDetection:
         assert rows["below 12"].value == pytest.approx(rows["below 12"].after - rows["below 12"].before)
         assert rows["30 and above"].p_adjusted > 1e-6
         found = {row.name: row for row in changes(change.changed_readings(before, after, [0.5, 0.9]))}
-        assert list(found) == ["mean", "standard deviation", "median", "90 % quantile"]
+        assert list(found) == ["mean", "standard deviation", "median", "90% quantile"]
         assert found["mean"].low < 3 < found["mean"].high
         assert found["mean"].p_adjusted < 1e-9
         assert found["median"].low <= 3 <= found["median"].high
@@ -231,7 +231,7 @@ class TestTrend:
         rng = np.random.default_rng(10)
         moved = {f"2026-11-{d}": draw(NUMBER, bell(32, 4 + d, 4), 20_000, rng) for d in range(10, 14)}
         answer = change.quantile_trend(moved, [0.25, 0.5], Frame("°C"))
-        assert [row.name for row in answer.rows] == ["25 % quantile"] * 4 + ["median"] * 4
+        assert [row.name for row in answer.rows] == ["25% quantile"] * 4 + ["median"] * 4
         assert dict(answer.p_values)["median"] < 1e-9
         for row, (window, estimate) in zip(answer.rows[4:], moved.items(), strict=True):
             assert isinstance(row, TrendRow)

@@ -92,7 +92,7 @@ def test_draws_band_for_many_points_and_error_bars_for_few():
         (("2026-11-22", "2026-11-21"), "temp, °C: fleet home, 2026-11-21 and 2026-11-22"),
         (
             ("2026-11-22", "2026-11-21", "2026-11-23"),
-            "temp, °C: fleet home, 2026-11-21 to 2026-11-23 (3 windows)",
+            "temp, °C: fleet home, 2026-11-21 to 2026-11-23 (3 days)",
         ),
     ],
     ids=["none", "all", "one", "two", "three"],

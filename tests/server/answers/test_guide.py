@@ -43,8 +43,8 @@ def test_privacy_sentence_covers_one_report_and_all_reports():
     [
         ([histogram((0.5, 0.012), (0.4, 0.014), (0.1, 0.9))], "A share is known to about ±1.4 points;"),
         ([histogram((0.5, 0.01)), readings(1234.5)], "points and the mean to about ±1,200 °C; 95 of 100"),
-        ([readings(0.123, "trend")], "In a window, the mean is known to about ±0.12 °C; 95 of 100"),
-        ([readings(0.123, "change")], "Of a change, the mean is known to about"),
+        ([readings(0.123, "trend")], "At each point in time, the mean is known to about ±0.12 °C; 95 of 100"),
+        ([readings(0.123, "change")], "A change in the mean is known to about"),
     ],
 )
 def test_accuracy_is_the_median_interval_of_the_table(answers: list[Answer], text: str):
@@ -53,10 +53,9 @@ def test_accuracy_is_the_median_interval_of_the_table(answers: list[Answer], tex
 
 def test_suggests_fewer_rows_only_when_errors_hide_rows():
     clear, hidden = histogram((0.5, 0.01), (0.0, 0.01)), histogram((0.02, 0.01), (0.0, 0.01), upper=9.0)
-    assert (
-        guide([clear], epsilons(1, 1), 1).next == "Four times as many reports (10,000) halve the intervals."
-    )
-    assert guide([clear], epsilons(1, 1), 8).next.endswith(" trend() shows the 8 windows one by one.")
+    more = "With four times as many reports (10,000), the intervals would be half as wide."
+    assert guide([clear], epsilons(1, 1), 1).next == more
+    assert guide([clear], epsilons(1, 1), 8).next == f"{more} trend() shows how it changed over time."
     assert guide([hidden], epsilons(1, 1), 1).next.startswith(
         "Ask for fewer, wider rows (rows=8, share(...)), or wait"
     )

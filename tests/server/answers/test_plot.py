@@ -53,7 +53,7 @@ class TestBars:
         axes = panel(MODE.histogram().plot())
         names = [label.get_text() for label in axes.get_yticklabels()]
         assert names == [*MODES.labels, "other"]
-        assert {"estimate", "truth", "95 % interval"} <= set(axes.get_legend_handles_labels()[1])
+        assert {"estimate", "truth", "95% interval"} <= set(axes.get_legend_handles_labels()[1])
         long = Answer("histogram", "m", "share", "", 9, 0.95, (Row("x" * 60, 0.1, 0, 0.2),))
         assert [label.get_text() for label in panel(long.plot()).get_yticklabels()] == ["x" * 31 + "…"]
 

@@ -90,7 +90,8 @@ class TestShuffling:
 class TestCommands:
     @pytest.mark.slow
     def test_estimate_shows_both_with_the_limits(self, folder: Path) -> None:
-        text = hushmote("estimate", "door", cwd=folder)
+        assert "ε" not in hushmote("estimate", "door", cwd=folder)
+        text = hushmote("estimate", "door", "--privacy", cwd=folder)
         plain = " ".join(text.split())
         assert "ε of a report: 2. ε for someone who sees this once: 0.14" in plain
         assert (
@@ -108,12 +109,14 @@ class TestCommands:
         day = ("--window", "2026-11-20", "--against", "2026-11-21")
         change = json.loads(hushmote("estimate", "door", *day, "--json", cwd=folder))
         assert change["epsilon"]["histogram"] == histogram_epsilon(ASKED, 2_000)
-        rows = hushmote("estimate", "door", "--trend", "--rows", "9", cwd=folder).splitlines()
+        assert "ε" not in hushmote("estimate", "door", "--trend", "--rows", "9", cwd=folder)
+        rows = hushmote("estimate", "door", "--trend", "--rows", "9", "--privacy", cwd=folder).splitlines()
         assert max(map(len, rows)) <= 80
+        assert any(line.split()[:3] == ["window", "reports", "ε"] for line in rows)
         assert "delta is above 0" in hushmote("estimate", "door", "--delta", "0", cwd=folder, expect=1)
 
     def test_status_shows_both_for_each_version(self, folder: Path) -> None:
-        text = hushmote("status", "--verbose", cwd=folder)
+        text = hushmote("status", "--privacy", cwd=folder)
         assert LIMITS in " ".join(text.split())
         assert max(map(len, text.splitlines())) <= 80
         assert RUNNING not in " ".join(text.split())
@@ -173,16 +176,16 @@ class TestRunningWindow:
             (*every, "--trend"),
             ("--window", RUNS, "--against", "2026-11-20"),
         ):
-            text = " ".join(hushmote("estimate", "door", *options, cwd=folder).split())
+            text = " ".join(hushmote("estimate", "door", *options, "--privacy", cwd=folder).split())
             assert f"–: only the ε of a report holds: window {RUNS} has not ended, {LEARNS}." in text
             epsilon = json.loads(hushmote("estimate", "door", *options, "--json", cwd=folder))["epsilon"]
             assert (epsilon["histogram"], epsilon["report"]) == (None, 2.0)
             assert epsilon["histogram_holds"].startswith("only the ε of a report holds")
-        trend = hushmote("estimate", "door", *every, "--trend", "--rows", "9", cwd=folder)
+        trend = hushmote("estimate", "door", *every, "--trend", "--rows", "9", "--privacy", cwd=folder)
         assert any(line.startswith(f"{RUNS} ") and "–" in line.split() for line in trend.splitlines())
-        ended = hushmote("estimate", "door", "--window", "2026-11-20", cwd=folder)
+        ended = hushmote("estimate", "door", "--window", "2026-11-20", "--privacy", cwd=folder)
         assert "ε for someone who sees this once: 0.1" in ended
-        text = hushmote("status", "--verbose", cwd=folder)
+        text = hushmote("status", "--privacy", cwd=folder)
         assert RUNNING in " ".join(text.split())
         (line,) = json.loads(hushmote("status", "--json", cwd=folder))["experiments"]
         shown = [line["epsilon"][name] for name in ("newest_window", "newest", "added_up", "all_windows")]

@@ -77,7 +77,7 @@ def test_narrow_table_keeps_every_number_of_a_wide_one(answer: Answer, width: in
     narrow, wide = shown(table, width), shown(table, 500)
 
     def numbers(text: str) -> list[str]:
-        body = [line for line in text.splitlines() if "interval" not in line and "95 %" not in line]
+        body = [line for line in text.splitlines() if "interval" not in line and "95%" not in line]
         return sorted(NUMBER.findall("\n".join(body)))
 
     assert set(numbers(wide)) <= set(numbers(narrow))

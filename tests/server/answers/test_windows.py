@@ -32,5 +32,7 @@ class TestDue:
         for line in _due(due(DAYS, "2d", NOON)):
             console.print(line)
         said = console.export_text()
-        assert "The next is 2026-11-19, on 2026-11-22 00:00 UTC." in said
-        assert "2 windows are overdue, the oldest is 2026-11-17: `hushmote serve` erases them" in said
+        assert "Data of 2026-11-19 is due next, on 2026-11-22 00:00 UTC." in said
+        assert (
+            "Deletion is overdue, of 2026-11-17 and 1 more: `hushmote serve` deletes while it runs." in said
+        )

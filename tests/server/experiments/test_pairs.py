@@ -77,7 +77,7 @@ class TestDefinition:
         assert definition.parameters == {"views": [[0], [0, 1]], "cells": [3, 6], "weights": [1, 3]}
         e = at_epsilon(definition.experiment(), 1_000_000)
         assert mechanism_of(e).fields()["views"] == [[0], [0, 1]]
-        assert mechanism_of(e).words() == "views, version 25 %, version x crashed 75 %"
+        assert mechanism_of(e).words() == "views, version 25%, version x crashed 75%"
 
     @refusals(
         (HEAD + BUDGET, "[[of]] tables, one for each part, are needed for a pair"),

@@ -16,7 +16,7 @@ export function drawHistogram(box, rows, width) {
   const svg = element('svg:svg', { viewBox: `0 0 ${width} ${HEIGHT}`, role: 'img', 'aria-label': 'Histogram with intervals; the table below has its numbers.' });
   const tick = niceStep(top - bottom);
   for (let k = Math.ceil(bottom / tick); k * tick <= top; k++) {
-    const share = k * tick || 0; // no -0 %
+    const share = k * tick || 0; // no -0%
     svg.append(
       element('svg:line', { x1: LEFT, x2: width - RIGHT, y1: y(share), y2: y(share), class: k ? 'grid' : 'axis' }),
       element('svg:text', { x: LEFT - 6, y: y(share) + 4, 'text-anchor': 'end' }, roughly(share)),

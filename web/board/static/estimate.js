@@ -3,7 +3,7 @@
 // mean of a weight over the reports, and its error that weight's standard deviation. docs/mathematics.md.
 
 const ONE = 2 ** 30;
-const Z = 1.959963984540054; // 95 %
+const Z = 1.959963984540054; // 95%
 export const MOST_WORK = 10_000_000;
 
 /** Return the values that each code supports. */

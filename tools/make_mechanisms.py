@@ -36,7 +36,7 @@ WANTS: tuple[tuple[int, Workload, str, str], ...] = (
         ALL_RANGES,
         "how many lie between two limits",
         "a range is the sum of a few nodes of a tree instead of many values, and each report is about one"
-        " level ([ranges](ranges.md))",
+        " level ([ranges](mathematics.md#how-the-tree-is-chosen))",
     ),
     (
         DOMAIN,

@@ -2,10 +2,10 @@
 
     python benchmarks/peer_errors.py [--quick]
 
-Writes the errors to docs/mechanisms.md, and to benchmarks/README.md why each of the others is missing. All
-errors of a question are for one population, so that they can be compared: nobody holds the values that are
-asked for one by one, and for ranges, quantiles and means all values are equally common. The choice of a
-mechanism uses the same population. peer_formulas.py has the others' formulas.
+Writes the errors to benchmarks/README.md, and why each of the others is missing. All errors of a question
+are for one population, so that they can be compared: nobody holds the values that are asked for one by one,
+and for ranges, quantiles and means all values are equally common. The choice of a mechanism uses the same
+population. peer_formulas.py has the others' formulas.
 """
 
 import math
@@ -26,7 +26,7 @@ from hushmote.server.mechanisms.choose import designs
 from hushmote.server.mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload
 from hushmote.server.wire.experiments import parse_experiment
 
-PAGES = (ROOT / "docs" / "mechanisms.md", ROOT / "benchmarks" / "README.md")
+PAGE = ROOT / "benchmarks" / "README.md"
 DOMAIN, SLOTS, DEVICES = 64, 65_536, 100_000
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 BITS_AT = 2.0
@@ -161,5 +161,4 @@ if __name__ == "__main__":
     quick = options(__doc__).quick
     CONSOLE.print("\n".join(errors()))
     if not quick:
-        for page in PAGES:
-            page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
+        PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (lines of prose)
-"""Measure power cuts and wear on the runtime that is most like a board, and write its part of docs/survives.md.
+"""Measure power cuts and wear on the runtime that is most like a board, and write its part of benchmarks/results/failures.md.
 
 python firmware_tests/write_power_cuts.py
 """
@@ -14,7 +14,7 @@ import page_part
 import run
 import runtimes
 
-TARGET = runtimes.ROOT / "docs" / "survives.md"
+TARGET = runtimes.ROOT / "benchmarks" / "results" / "failures.md"
 _BEGIN, _END = (
     "<!-- power cuts: written by firmware_tests/write_power_cuts.py -->\n",
     "<!-- end of the power cuts -->",

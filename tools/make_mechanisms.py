@@ -1,12 +1,9 @@
-"""Write the generated parts of docs/mechanisms.md: the list, the choices of the code, each mechanism.
+"""Write the generated parts of docs/mechanisms.md: the choices of the code, each mechanism.
 
 python tools/make_mechanisms.py
 """
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import wrap
@@ -36,7 +33,7 @@ WANTS: tuple[tuple[int, Workload, str, str], ...] = (
         ALL_RANGES,
         "how many lie between two limits",
         "a range is the sum of a few nodes of a tree instead of many values, and each report is about one"
-        " level ([ranges](ranges.md))",
+        " level ([ranges](mathematics.md#how-the-tree-is-chosen))",
     ),
     (
         DOMAIN,
@@ -105,19 +102,7 @@ def _wrapped(line: str, indent: str = "") -> list[str]:
     return wrap(line, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def _list() -> Iterator[str]:
-    """Yield `hushmote mechanisms` and its output."""
-    yield "These are the mechanisms, and what `auto` picks each for:\n"
-    yield "```sh\nhushmote mechanisms\n```\n\n```text"
-    command = [sys.executable, "-m", "hushmote", "mechanisms"]
-    printed = subprocess.run(
-        command, env=os.environ | {"COLUMNS": "80"}, capture_output=True, text=True, check=True
-    )
-    yield from (line.rstrip() for line in printed.stdout.splitlines())
-    yield "```"
-
-
-BUILDERS: dict[str, Callable[[], Iterator[str]]] = {"list": _list, "questions": _questions, "each": _each}
+BUILDERS: dict[str, Callable[[], Iterator[str]]] = {"questions": _questions, "each": _each}
 
 if __name__ == "__main__":
     FILE.write_text(text(FILE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 Nothing here is applied silently, and processed shares have no intervals: intervals belong to the unbiased
 estimates. benchmarks/post_processing.py measures what each method gains and what it distorts;
-docs/post-processing.md has the tables.
+docs/mathematics.md has the tables.
 """
 
 from collections.abc import Callable, Iterator
@@ -80,7 +80,7 @@ def nonnegative(estimate: Estimates) -> Shares:
         ranges 0.26 to 0.76 on hierarchies and 0.3 to 0.6 under olh. Neither exceeded raw's in any of 480
         configurations, except for ranges under olh: in 27 of 160, by a factor of up to 2.7. Forged reports
         for one value take from the others. benchmarks/post_processing.py has the study,
-        docs/post-processing.md the tables.
+        docs/mathematics.md the tables.
 
     Citation:
         Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, "Locally differentially private frequency estimation with
@@ -113,7 +113,7 @@ def smooth(estimate: Estimates) -> Shares:
         squared errors of single bins are 0.01 to 0.5 of raw's on average, of ranges 0.15 to 1; they exceed
         raw's in 17 and 60 of 480 configurations, by factors of up to 2.1 and 4.8. A forged peak gains no more
         than in raw, but takes the smoothing from all other bins. benchmarks/post_processing.py has the study,
-        docs/post-processing.md the tables and advice on choosing.
+        docs/mathematics.md the tables and advice on choosing.
 
     Raises:
         EstimateError: If the experiment is a bool or a choice, whose labels have no neighbours.

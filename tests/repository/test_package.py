@@ -169,7 +169,7 @@ class TestSdist:
     def test_has_all_that_tests_need(self, sdist: Path):
         with tarfile.open(sdist) as archive:
             names = {name.partition("/")[2] for name in archive.getnames()}
-        assert {"LICENSE", "Makefile", "docs/install.md", "tests/vectors.json", "tests/conftest.py"} <= names
+        assert {"LICENSE", "Makefile", "docs/tutorial.md", "tests/vectors.json", "tests/conftest.py"} <= names
         assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.py")} <= names
         assert not [name for name in names if name.startswith(("benchmarks/results/", ".git"))]
 
@@ -229,7 +229,7 @@ class TestWheel:
         assert "Programming Language :: Python :: 3.11" in classifiers
         assert "Typing :: Typed" in classifiers
         documented = set(
-            re.findall(r"^\| `\[(\w+)\]`", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
+            re.findall(r"^\| `\[(\w+)\]`", (ROOT / "docs" / "tutorial.md").read_text(), re.MULTILINE)
         )
         assert documented == set(said.get_all("Provides-Extra", []))
 

@@ -3,10 +3,18 @@
 The weight of a report in a value is 1 or 0, whether it supports the value, minus W / D, where W is how many
 of all D values it supports. Both W and the number of a prefix's values that it supports depend on the seed's
 lowest nonzero digit. Let that be digit i: the hash is then the same for g**i neighbouring values, a *block*,
-and differs for the g blocks of a *group*. A report supports one block of each group. In the last group of a
-prefix, which consists of some whole blocks and a part of the next, a report supports a whole block, that part
-or nothing: three outcomes for each i. Second and third moments follow from how often each block is supported,
-and from the same sums weighted by the *excess* W - D / g and its square. docs/mathematics.md derives this.
+and differs for the g blocks of a *group*, which fall into g different cells, one each. So a prefix 0..n-1
+with whole groups, m whole blocks and a part f of the next block is supported with n/g values, plus g**i times
+
+    1 - (m + f)/g  if the code supports one of the m blocks,
+    f - (m + f)/g  if it supports the next one,
+    -(m + f)/g     otherwise.
+
+The chances of these outcomes are sums over a group of E_i[1_b], the share of reports with such seeds that
+support block b. The known sum of all shares subtracts W n / D, so E_i[1_b W] and E_i[1_b W**2] are needed too
+(W enters as the *excess* W - D / g); W has three values for each i, because all D values are a prefix. The
+seeds whose lowest i digits are 0 are those of a domain g**i times smaller, so all i together cost
+1 / (1 - 1/g) times the first. What remains is a cubic in f inside each block.
 """
 
 from __future__ import annotations

@@ -1,8 +1,21 @@
 """The influence of all estimates of a tree on leaves and prefixes: sums of squares, in O(nodes levels).
 
-The weights behind one leaf are never computed. Inside a subtree that does not contain the leaf they are a
-multiple of those of the subtree's upward pass, so sums over subtrees suffice. docs/mathematics.md derives
-this.
+The weights behind one leaf are never computed: inside a subtree that does not contain the leaf they are a
+multiple of those of the subtree's upward pass, so sums over subtrees are enough. Let z_n be a node's own
+estimate, o_n the share that it keeps, γ_c the part of the difference that a child takes, and
+
+    u_n = o_n z_n + (1 - o_n) Σ_children u_c        x_c = u_c + γ_c (x_n - Σ_siblings u_s)
+
+the passes up and down. The prefix P_c that ends with child c is P_n - x_n plus the values of the siblings up
+to c. With τ the sum of γ up to c,
+
+    P_c = P_n - (1 - τ) x_n + Σ_{s <= c} u_s - τ Σ_s u_s
+
+Write P_n = b u_n + ... and x_n = a u_n + ..., where the dots hold estimates outside n's subtree only. With
+b' = b - (1 - τ) a, P_c has the coefficient b' (1 - o_n) + 1 - τ on u_s for s <= c, b' (1 - o_n) - τ for s >
+c, and b' o_n on z_n; x_c has γ_c (a (1 - o_n) - 1), 1 more for s = c, and γ_c a o_n on z_n. So everything
+in a sibling's subtree enters as a multiple of that sibling's pass. Sums of d r² over subtrees, made once on
+the way up, and three sums outside (of P², P x and x²), carried down, are enough.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,14 @@
 """Stores as an analyst finds them, with simulated histograms."""
 
+import datetime
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from designs import bell, choice_payload, number_payload
 from filled_store import fill
+from time_of_day import away_from_midnight
 
 from hushmote.server.experiments import definition
 from hushmote.server.store import Store
@@ -15,18 +18,32 @@ WEEKS = ("2026-11-14", "2026-11-21")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.fixture(scope="session")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Provide a folder with hushmote.sqlite: fleets home and lab, room_temp twice, mode, two windows."""
-    folder, windows = tmp_path_factory.mktemp("stored"), dict.fromkeys(WEEKS, 20_000)
+def _fill_weeks(folder: Path, weeks: Sequence[str]) -> Path:
+    """Make hushmote.sqlite in a folder: fleets home and lab, room_temp twice, mode, a window a week."""
+    windows = dict.fromkeys(weeks, 20_000)
     with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store:
         for number, fleet in enumerate(("home", "lab")):
-            bells = {week: bell(64, 40 + 2 * i + 3 * number, 4) for i, week in enumerate(WEEKS)}
+            bells = {week: bell(64, 40 + 2 * i + 3 * number, 4) for i, week in enumerate(weeks)}
             for epsilon in (1, 2):
                 room = number_payload(64, epsilon, -20_000, 44_000, "room_temp")
                 fill(store, fleet, room, windows, bells, unit="°C", seed=2 * number + epsilon)
             fill(store, fleet, choice_payload(["idle", "heating", "door"], 2), windows, (0.6, 0.3, 0.1, 0))
     return folder
+
+
+@pytest.fixture(scope="session")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Provide a folder with a store of two weeks."""
+    return _fill_weeks(tmp_path_factory.mktemp("stored"), WEEKS)
+
+
+@pytest.fixture
+def stored_recently(tmp_path: Path) -> tuple[Path, dict[str, str]]:
+    """Provide a folder with a store whose last window was a week ago, and its days by those of `stored`."""
+    away_from_midnight()
+    today = datetime.datetime.now(datetime.UTC).date()
+    days = [str(today - datetime.timedelta(days=n)) for n in (14, 7)]
+    return _fill_weeks(tmp_path, days), dict(zip(WEEKS, days, strict=True))
 
 
 @pytest.fixture(scope="session")

@@ -158,7 +158,7 @@ class TestCommands:
         assert (found["target"], found["forged"], found["reports"]) == ("yes", 10_000, 100_000)
         assert not found["plausibility"]["implausible"]
         text = hushmote(*forge, cwd=tmp_path)
-        assert "10,000 fake devices sent 10,000 of 100,000 reports (10.00 %)" in text
+        assert "10,000 fake devices sent 10,000 of 100,000 reports (10.00%)" in text
         assert max(map(len, text.splitlines())) <= 80
         for more, words in [
             (("--attack", "random:1e-6"), "a share of 1e-06 of 100,000 devices is none"),

@@ -47,10 +47,10 @@ def run(parameters: ArrivalParameters, context: RunContext) -> StudyResult:
     for label, n in numbers.items():
         back = ("never" if s is None else f"{s:,.0f}" for s in (n["half_s"], n["all_s"]))
         most = f"{n['peak_tried']:,}"
-        rows.append((label, *back, f"{n['attempts']:.2f}", most, f"{100 * n['wasted']:.0f} %"))
+        rows.append((label, *back, f"{n['attempts']:.2f}", most, f"{100 * n['wasted']:.0f}%"))
     headings = ("boards try", "half are back, s", "all, s", "attempts", "most a second", "work for nothing")
     title = f"{parameters.boards:,} boards, a broker that takes {server.per_s:,.0f} a second"
-    sentence = f"spread_s = {enough} keeps the broker at 80 % of what it can take"
+    sentence = f"spread_s = {enough} keeps the broker at 80% of what it can take"
     json = [{"way": label} | n for label, n in numbers.items()]
     document = {"per_s": server.per_s, "enough_s": enough, "ways": json}
     return StudyResult(document, (TextTable(title, headings, rows), "", sentence), runs)
@@ -94,7 +94,7 @@ def draw(path: Path, runs: Mapping[str, Arrival]) -> None:
         note = "lines: attempts, dotted: boards that get in"
         panel(left_axes, (f"{count:,} boards at one broker", note, time, "a second"), "y", y="{:,g}")
         left_axes.set_ylim(bottom=max(per_s / 300, 0.3))
-        nothing = " / ".join(f"{100 * run.wasted:.0f} %" for run in runs.values())
+        nothing = " / ".join(f"{100 * run.wasted:.0f}%" for run in runs.values())
         words = "Boards that are connected", f"work of the broker for nothing: {nothing}", time, "%"
         panel(right_axes, words, loc="best")  # the legend is for both: the colours are the same
         right_axes.set_ylim(0, 104)

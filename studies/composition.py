@@ -131,7 +131,7 @@ def run(parameters: CompositionParameters, context: RunContext) -> StudyResult:
         table(
             f"what an adversary sees, ε = {nats:g} per release",
             f"releases | Σε | best guess is right | δ at a total of {total:g}",
-            "{releases:,} | {sum:g} | {percent:.4g} % | {fail:.3g}",
+            "{releases:,} | {sum:g} | {percent:.4g}% | {fail:.3g}",
             [
                 row | {"percent": 100 * row["right"], "fail": optimal_delta(nats, row["releases"], of_all)}
                 for row in view_rows
@@ -191,7 +191,7 @@ def draw(path: Path, figure_data: tuple[float, list[View], Row]) -> None:
                     axes.fill_between(yes_counts[visible], probabilities[visible], color=colour, alpha=0.25)
             axes.set_ylim(0, 1.35 * float(view.given_yes.max()))
             title = f"{view.releases:,} releases of ε = {nats:g}"
-            note = f"the best guess of the value is right in {100 * view.right:.2f} % of cases"
+            note = f"the best guess of the value is right in {100 * view.right:.2f}% of cases"
             words = title, note, "how often an adversary sees yes", "probability"
             panel(axes, words, loc="upper right", ncols=2)
         epsilons = [row["epsilon"] for row in json["spent"]]

@@ -70,7 +70,7 @@ def run(parameters: ScaleParameters, context: RunContext) -> StudyResult:
     rows = [
         (label, *(_digits(n * getattr(one, name)) for one in needed)) for label, (name, n) in _ROWS.items()
     ]
-    asks = (f"{100 * one.first.load:,.0f} %" if one.first.load >= 0.01 else "< 1 %" for one in needed)
+    asks = (f"{100 * one.first.load:,.0f}%" if one.first.load >= 0.01 else "< 1%" for one in needed)
     headings = ("", "mosquitto, SQLite", "mosquitto, PostgreSQL", "NATS, PostgreSQL")
     table = TextTable(
         f"{boards}, a report every {parameters.every}",

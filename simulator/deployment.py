@@ -161,9 +161,9 @@ def deploy(
     """
     folder, key_file = place.folder, place.folder / f"{name}.key"
     url = f"sqlite:///{folder / f'{name}.sqlite'}"
-    output_folder(folder)
     with ExitStack() as stack:
-        broker = stack.enter_context(open_broker(place.broker))  # if it fails, an earlier run's files stay
+        broker = stack.enter_context(open_broker(place.broker))  # if it fails, no file changes
+        output_folder(folder)
         for old in (*folder.glob(f"{name}.sqlite*"), key_file):
             old.unlink(missing_ok=True)
         fleet_keys = master_key.create_keys(key_file)

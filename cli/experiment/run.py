@@ -2,6 +2,8 @@
 
 import datetime
 import time
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from ...server.experiments.reading import MILLI
 from ...server.experiments.signed_file import SignedExperiment
 from ...server.mechanisms import mechanism_of
 from ...server.service.audit_log import audit_log, system_user
+from ...server.store.database import StoreAbsent
 from ...server.store.store import Store
 from ...server.store.versions import Description, most_reports
 from ...server.wire import board_files
@@ -141,6 +144,20 @@ def _load_to_add(file: Path) -> tuple[bytes, datetime.date, Description, SignedE
     return definition.payload(), definition.expires, definition.description(), None
 
 
+def _fleet_of_experiment(store: str, fleet: str | None, keyed: bool | None) -> str:
+    """Return the fleet to add an experiment to; a store that does not exist is not created."""
+    fleets: Collection[str] = ()
+    with suppress(StoreAbsent), Store(store, create=False) as opened:
+        fleets = opened.fleets()
+        if fleet is None:  # never a simulated one, which boards would not find
+            real = [name for name in fleets if not name.startswith(SIMULATED_PREFIX)]
+            fleet = choose_name("fleet", None, real, f"in {opened.where}") if real else None
+    fleet = fleet or "home"
+    if keyed is None and fleet not in fleets:
+        raise UsageError(f"fleet {fleet} is new: add --keys (reports carry tags) or --open (trials)")
+    return fleet
+
+
 def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: int, as_json: bool) -> None:
     """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
     payload, expires, description, signed = _load_to_add(file)
@@ -150,16 +167,12 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
         if keyed is False:
             raise UsageError(f"{file} is signed, and nothing is signed in an open fleet: leave out --open")
         fleet = signed.fleet
+    fleet = _fleet_of_experiment(store, fleet, keyed)
     log = audit_log(store)
+    log.check()
     with Store(store) as opened:
-        log.check()
-        if fleet is None:  # never a simulated one, which boards would not find
-            real = [name for name in opened.fleets() if not name.startswith(SIMULATED_PREFIX)]
-            fleet = choose_name("fleet", None, real, f"in {opened.where}") if real else "home"
         if keyed is not None:
             opened.add_fleet(fleet, keyed=keyed)
-        elif fleet not in opened.fleets():
-            raise UsageError(f"fleet {fleet} is new: add --keys (reports carry tags) or --open (trials)")
         experiment = opened.add_experiment(
             fleet,
             payload,

@@ -149,7 +149,7 @@ def attend(client, button, led, feed, released=False):
         turn(client, light, feed)
     if client.consent:
         return None
-    why = "somebody said no" if client.consent is False else "nobody has said yes yet"
+    why = "someone said no" if client.consent is False else "nobody has said yes yet"
     names = ", ".join(client._policy["experiments"])
     text = "silent, as %s; with a yes it answers %s" % (why, names)
     if pin is None:
@@ -176,7 +176,7 @@ def from_network(client, value):
         ldp_client.SettingsError: For True under any other policy: only someone at the board can opt in.
     """
     allowed = value is False or client._policy.get("consent_from") == "network"
-    ldp_client.check(allowed, "only somebody at the board can say yes", ldp_client.SettingsError)
+    ldp_client.check(allowed, "only someone at the board can say yes", ldp_client.SettingsError)
     client.consent = value
 
 
@@ -274,7 +274,7 @@ def ask(kept, name, payload):
 
 def agree(kept, name, payload):
     """Accept the question that waits; after an opt-out someone must opt in first."""
-    ldp_client.check(kept._client.consent is not False, "somebody said no to everything")
+    ldp_client.check(kept._client.consent is not False, "someone said no to everything")
     same = payload is None or kept.asking.get(name) == payload
     ldp_client.check(same, "another question waits now")
     kept._refused.pop(name, None)
@@ -292,7 +292,7 @@ def settle(kept, name, payload):
     """
     if kept._client._no is not kept._no:
         kept._client._experiments.pop(name, None)
-        raise ldp_client.ExperimentRefused("somebody said no meanwhile")
+        raise ldp_client.ExperimentRefused("someone said no meanwhile")
     if kept.asking.pop(name, None):
         kept._refused.pop(name, None)  # the same bytes may be asked about again
         _remove(kept, name + _ASKING_FILE)

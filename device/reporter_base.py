@@ -275,7 +275,7 @@ class BaseReporter:
         if self.connected:
             line = "connected" + waiting
         elif not client["consent"]:
-            line = "silent: " + ("nobody said yes yet" if client["consent"] is None else "somebody said no")
+            line = "silent: " + ("nobody said yes yet" if client["consent"] is None else "someone said no")
         else:
             line = "not connected, next attempt in %d s" % ((self._wait_ms() + 999) // 1000) + waiting
         for problem in (client["locked"], client["error"], self.fault, self._kept.fault, self.error):

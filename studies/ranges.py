@@ -142,7 +142,7 @@ def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[An
     return results, [*others, first]
 
 
-# --- Ranges that somebody asks for ----------------------------------------------------------------
+# --- Ranges that someone asks for ----------------------------------------------------------------
 
 
 def answer(series: Daily, ranges: Sequence[str], epsilon: float, seed: int | None) -> StudyResult:

@@ -327,7 +327,7 @@ def draw(path: Path, figure_data: tuple[float, float, float, list[Row]]) -> None
         left_axes.plot(question_counts, 100 * closed, ":", color="#333333", linewidth=2, label=label)
         left_axes.axhline(allowed, color="#777777", linewidth=1.2, linestyle="--")
         left_axes.annotate(
-            f"what ε = {epsilon:g} in all lets anybody get right: {allowed:.1f}%",
+            f"what ε = {epsilon:g} in all lets anyone get right: {allowed:.1f}%",
             (0.99, allowed),
             (-30, -5),
             xycoords=("axes fraction", "data"),

@@ -144,7 +144,7 @@ export class AskingClient extends Client {
     this._inForce.delete(name); // a reading in the meantime belongs to neither version
     try {
       const exp = await super.enroll(payload);
-      check(!this._stale, 'somebody said no meanwhile');
+      check(!this._stale, 'someone said no meanwhile');
       this._inForce.set(name, asked);
       this.asking.delete(name);
       return exp;
@@ -184,7 +184,7 @@ export class AskingClient extends Client {
    */
   agree(name, payload) {
     return this._turn(async () => {
-      check(this.consent !== false, 'somebody said no to everything');
+      check(this.consent !== false, 'someone said no to everything');
       const waiting = this.asking.get(name);
       check(waiting, `no question of ${name} waits`);
       check(!payload || same(payload, waiting), 'another question waits now');

@@ -138,7 +138,7 @@ _WINDOW = {
 }
 _FORGED = {
     True: "A report counts only with its device's key, and no more often than its budget allows.",
-    False: "Anybody can send reports to this open fleet. That costs accuracy, and no device's privacy.",
+    False: "Anyone can send reports to this open fleet. That costs accuracy, and no device's privacy.",
 }
 _MEASURES = (
     "Readings are randomized on the device, before anything is sent. Each device keeps a budget for life, in "
@@ -172,7 +172,7 @@ def _counts_sentence(q: FleetQuestion) -> str:
 def _numbers_chapter(facts: FleetFacts) -> dict[str, Any]:
     rows = [[what, _format_value(value), source] for what, value, source in _numbers(facts)]
     note = (
-        "How sure somebody gets, by the label, is e^ε / (9 + e^ε), rounded up: odds of 1 to 9 grow by e^ε at "
+        "How sure someone gets, by the label, is e^ε / (9 + e^ε), rounded up: odds of 1 to 9 grow by e^ε at "
         "most. For all answers of today ε is that of a report times the reports of a device's life, added up."
     )
     table = {"title": "Numbers", "headings": ["what", "value", "source"], "rows": rows, "note": note}

@@ -237,7 +237,7 @@ def _found_note(discovery: Discovery) -> str:
         hidden += f"\n{one} left out: reports cannot tell them apart from others."
     if not discovery.texts:
         return f"No text stands out; one is {from_share}{hidden}"
-    came = f"{discovery.candidate_count} texts were considered, whether anybody sent them or not"
+    came = f"{discovery.candidate_count} texts were considered, whether anyone sent them or not"
     sure = f"Chance lists a text that nobody sent in {100 * MISTAKEN:g} of 100 such tables at most."
     goes_on = "" if all(one.whole for one in discovery.texts) else f" What ends with {MORE} may go on."
     listed = f"{came}: {len(discovery.texts)} of them are listed. A text is {from_share}"

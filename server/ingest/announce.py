@@ -123,7 +123,7 @@ class Announcer:
                 publish(topic, payload)
                 self._published_at = now
             if is_altered and not self._greeting:
-                self._status.say(logging.WARNING, f"somebody else changed {topic}: it is published again")
+                self._status.say(logging.WARNING, f"someone else changed {topic}: it is published again")
         others.clear()
         before, self._payloads = self._payloads, payloads
         if self._unsigned_versions:

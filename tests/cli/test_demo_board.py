@@ -64,7 +64,7 @@ class TestDemoOfBoard:
             board.until("starts in 10 s")
             no = on_port(str(tmp_path / "hushmote-try/board/port"), "exec", "import main; main.no()", "reset")
             subprocess.run(no, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-            board.until("silent, as somebody said no")
+            board.until("silent, as someone said no")
         result = json.loads(hushmote_process("demo", "--board", "--yes", "--json", cwd=tmp_path))
         assert (result["answer"], result["counted"]) == (False, 1)
         with Terminal(("demo", "--board"), tmp_path) as second:

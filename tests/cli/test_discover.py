@@ -48,7 +48,7 @@ def test_lists_texts_and_states_limits(folder: Path):
     shown = asked(folder, "--alphabet", "A-Z0-9")
     for text in ("E42 ", "W7 ", "E421…", "(an empty text)"):
         assert text in shown
-    assert re.search(r"\d+ texts were considered, whether anybody sent them or not: 4", shown)
+    assert re.search(r"\d+ texts were considered, whether anyone sent them or not: 4", shown)
     assert "spelled out" not in shown
     assert "A text is found about 9 times in 10" in shown
     assert "Chance lists a text that nobody sent in 4 of 100 such tables at most." in shown

@@ -390,7 +390,7 @@ class TestSystemErrors:
 
 
 def opens(fifo: Path, opened: list[int]) -> bool:
-    """Whether somebody reads it, which then waits for what this end writes."""
+    """Whether someone reads it, which then waits for what this end writes."""
     with contextlib.suppress(OSError):  # ENXIO: nobody yet
         opened.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
     return bool(opened)

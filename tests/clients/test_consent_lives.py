@@ -238,7 +238,7 @@ class Life:
         assert not self.each or name in self.agreed or answer is None
 
     def do_said(self) -> None:
-        """Somebody says yes or no, perhaps while another call writes."""
+        """Someone says yes or no, perhaps while another call writes."""
         kind, name = self.rng.randrange(9), self.rng.choice(NAMES)
         value = self.rng.choice(VALUES)
 

@@ -125,7 +125,7 @@ def listening(broker: MosquittoBroker) -> Iterator[list[tuple[str, int]]]:
 
 
 def make_ledger(device: Device) -> None:
-    """Press the button in Home Assistant while somebody holds the one on the board."""
+    """Press the button in Home Assistant while someone holds the one on the board."""
     device.turn("Hold", True)
     device.wait("Button", True)
     device.press("Provision")
@@ -157,7 +157,7 @@ def test_host_firmware_reports_after_opt_in_until_budget_ends(tmp_path: Path):
                 device.lives("Room", 3)
                 assert "yes: " in device.log()
                 assert device.last("Takes part") is False
-                device.press("Provision")  # by somebody who is not at the board
+                device.press("Provision")  # by someone who is not at the board
                 device.lives("Room", 2)
                 assert "hold the button" in device.log()
                 make_ledger(device)

@@ -483,7 +483,7 @@ class TestNodeRed:
             (reading, report),
             (topic | {"payload": strong}, [*report, waits]),  # what was not acknowledged goes again
             (reading, report),
-            (mqtt | {"consent": False, "agree": "e"}, ["somebody said no to everything"]),
+            (mqtt | {"consent": False, "agree": "e"}, ["someone said no to everything"]),
             ({"consent": True}, []),
             (reading, []),
             (topic | {"payload": weak}, [waits]),
@@ -862,7 +862,7 @@ class TestAskingClient:
 
     def test_consent_after_general_opt_out_comes_second(self):
         answers = self.answers(["enroll", E], ["setConsent", False], ["agree", "e"], ["asking"])
-        assert answers[2:] == ["ExperimentRefused: somebody said no to everything", ["e"]]
+        assert answers[2:] == ["ExperimentRefused: someone said no to everything", ["e"]]
 
     def test_rejects_consent_to_refused_question(self):
         odd = experiment_json(name="another")

@@ -42,7 +42,7 @@ def flow(broker: MosquittoBroker, ledger: Path) -> list[dict[str, Any]]:
         {"id": "answer", "type": "http response", "wires": []},
         mqtt
         | {"id": "asked", "type": "mqtt in", "datatype": "buffer", "wires": [["hushmote"]]}
-        | {"topic": "#", "qos": "1"},  # whatever anybody publishes
+        | {"topic": "#", "qos": "1"},  # whatever anyone publishes
         {"id": "hushmote", "type": "hushmote", "wires": [["out"]], "folder": str(ledger)}
         | {"fleet": "trial", "experiments": "room", "epsilon": "1", "sum": "8", "device": ""},
         mqtt | {"id": "out", "type": "mqtt out", "wires": []},

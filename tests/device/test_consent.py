@@ -110,7 +110,7 @@ class TestOptIn:
 
     def test_comes_from_network_only_if_policy_allows(self):
         client = board()
-        with pytest.raises(SettingsError, match=r"^only somebody at the board can say yes$"):
+        with pytest.raises(SettingsError, match=r"^only someone at the board can say yes$"):
             consent.from_network(client, True)
         client.consent = True
         consent.from_network(client, False)
@@ -337,7 +337,7 @@ class TestQuestion:
             return found
 
         kept._client.enroll = no_meanwhile
-        with pytest.raises(ExperimentRefused, match=r"^somebody said no meanwhile$"):
+        with pytest.raises(ExperimentRefused, match=r"^someone said no meanwhile$"):
             kept.agree("room_temp") if agreeing else kept.take("room_temp", experiment_json(**changed))
         kept._client.enroll = enroll
         kept._client.consent = True
@@ -430,7 +430,7 @@ class TestButton:
 
     @pytest.fixture
     def attend(self, monkeypatch: pytest.MonkeyPatch) -> Any:
-        """Serve somebody at a board for so many looks at its pin; returns the answers on the way."""
+        """Serve someone at a board for so many looks at its pin; returns the answers on the way."""
 
         class End(Exception):
             pass
@@ -493,7 +493,7 @@ class TestButton:
         client = board()
         client.consent = False
         told = consent.attend(client, None, None, lambda: None)
-        assert told == "silent, as somebody said no; with a yes it answers room_temp, door: yes() says it"
+        assert told == "silent, as someone said no; with a yes it answers room_temp, door: yes() says it"
 
 
 class TestPreview:

@@ -753,7 +753,7 @@ class TestConsent:
         board.ask("pass_ms", 3_600_000)
         board.ask("poll", 200)
         assert (board.ask("connects"), board.ask("pending")) == (1, 0)
-        assert board.ask("status").startswith("silent: somebody said no")
+        assert board.ask("status").startswith("silent: someone said no")
         assert len(watcher.reports) == 1
         board.ask("consent", True)
         board.reach("connects", 2)
@@ -828,7 +828,7 @@ def message(name: str, payload: bytes) -> bytes:
 
 
 def forged(serial: int) -> bytes:
-    """Two messages for each name that somebody else has signed, the first of them for the last time."""
+    """Two messages for each name that someone else has signed, the first of them for the last time."""
     key = bytes(31) + b"\x07"
     return b"".join(message(name, signed(name, serial - i, key)) for i in (1, 0) for name in NAMES)
 

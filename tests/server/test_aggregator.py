@@ -244,7 +244,7 @@ class TestRetained:
             )
         assert set(messages[beside]) == {b"1"}
         assert set(messages[topic_of_temp]) == {payload_of(experiment())}
-        assert "somebody else" not in caplog.text
+        assert "someone else" not in caplog.text
 
 
 class TestCounting:

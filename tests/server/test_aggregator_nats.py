@@ -161,7 +161,7 @@ class TestConsumer:
     def test_is_recreated_with_a_warning_after_deletion(self, store, one, caplog):
         with running(store, one, client_id="deleted") as aggregator:
             ask(one, lambda stream: stream.delete_consumer(STREAM, "deleted"))
-            until(lambda: "somebody deleted the consumer deleted" in caplog.text, "a line that says so")
+            until(lambda: "someone deleted the consumer deleted" in caplog.text, "a line that says so")
             until(aggregator.ready.is_set, lambda: aggregator.condition)
             publish(one, crowd(5)[0])
             until(lambda: total(aggregator) == 5, lambda: aggregator.counters)
@@ -274,7 +274,7 @@ class TestRetained:
         topic = topics.experiment_topic("open", "temp")
         with running(store, one, client_id="announcing"):
             publish(one, [(topic, b"")], retain=True)
-            until(lambda: f"somebody else changed {topic}" in caplog.text, "a line that says so")
+            until(lambda: f"someone else changed {topic}" in caplog.text, "a line that says so")
 
 
 PASSWORDS = (

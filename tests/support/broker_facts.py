@@ -24,7 +24,7 @@ _STATUS = "hushmote/v1/open/status/+"
 _AGAIN_S = 60.0  # NATS sends what an MQTT session did not acknowledge again after 30 s, on its own clock
 ROWS = {
     "mqtt": "MQTT",
-    "early": "reports published before anybody subscribed",
+    "early": "reports published before anyone subscribed",
     "kept": f"{REPORTS:,} reports for a session that is away",
     "ahead": "sent ahead of an acknowledgement to MQTT 3.1.1",
     "again": "reports not acknowledged when the connection broke",

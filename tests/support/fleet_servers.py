@@ -80,7 +80,7 @@ class FleetServers:
         return "".join((self.folder.path / part).read_text(errors="replace") for part in parts)
 
     def adopt(self, number: int, process: subprocess.Popen[Any]) -> None:
-        """Take a server that somebody else started, and ends."""
+        """Take a server that someone else started, and ends."""
         self._processes[number] = process
 
     def found(self, pem: Path, topics: str, number: int) -> dict[str, bytes]:

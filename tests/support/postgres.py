@@ -91,7 +91,7 @@ class Cluster:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def run(self, program: str, *arguments: str, prefix: Sequence[str] = ()) -> None:
-        """Run one of PostgreSQL's programs to its end, as the test's own user; prefix: as somebody else."""
+        """Run one of PostgreSQL's programs to its end, as the test's own user; prefix: as someone else."""
         command = [*prefix, str(self._programs / program), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._folder)
         assert done.returncode == 0, done.stderr

@@ -254,7 +254,7 @@ def shown(files, tmp_path_factory):
 
 
 def says(page, words) -> bool:
-    """Wait until anybody is told these words."""
+    """Wait until anyone is told these words."""
     end = time.monotonic() + WAIT_S
     while words not in ask(page, "/what-is-asked")[2]:
         if time.monotonic() > end:

@@ -3,7 +3,7 @@ const AGAIN_MS = 60_000; // until what was not acknowledged is sent again
 
 const words = ({ locked, consent, pending, experiments }, asking = new Map()) => {
   if (locked) return { fill: 'red', text: locked };
-  if (!consent) return { fill: 'grey', text: consent === null ? 'silent: nobody was asked' : 'silent: somebody said no' };
+  if (!consent) return { fill: 'grey', text: consent === null ? 'silent: nobody was asked' : 'silent: someone said no' };
   const states = Object.entries(experiments).map(([name, { state }]) => `${name} ${asking.has(name) ? 'asks' : state}`);
   return { fill: 'green', text: `${states.join(', ')}; ${pending} wait` };
 };

@@ -119,7 +119,7 @@ class NatsSource:
         elif connection.existing_consumer is None and self._had_consumer:
             self._status.say(
                 logging.WARNING,
-                f"somebody deleted the consumer {self.name} at {self.broker}: it was created again, but "
+                f"someone deleted the consumer {self.name} at {self.broker}: it was created again, but "
                 "reports that came in between are lost",
             )
         self._had_consumer = True

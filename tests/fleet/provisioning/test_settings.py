@@ -48,12 +48,12 @@ class TestNewSettings:
         assert 62_400 < ones < 65_600
 
     def test_never_overwrite_existing_file_or_link(self, tmp_path: Path):
-        (tmp_path / "s.json").write_bytes(b"somebody's")
+        (tmp_path / "s.json").write_bytes(b"someone's")
         (tmp_path / "link.json").symlink_to(tmp_path / "elsewhere")
         for name in ("s.json", "link.json"):
             with fails("exists", ProvisionError):
                 provision_device(KEYS, "garden", "d1", path=tmp_path / name)
-        assert (tmp_path / "s.json").read_bytes() == b"somebody's"
+        assert (tmp_path / "s.json").read_bytes() == b"someone's"
         assert not (tmp_path / "elsewhere").exists()
 
     @refusals(

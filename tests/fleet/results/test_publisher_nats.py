@@ -54,7 +54,7 @@ def test_results_and_experiments_survive_restart_of_all_servers(tmp_path: Path):
             with at(folder, own / "aggregator_1.pem", server=2) as visitor:
                 assert visitor.connected()
                 visitor.publish(EXPERIMENT, b"", retain=True)
-                until(lambda: f"somebody else changed {EXPERIMENT}" in process.log(), process.log)
+                until(lambda: f"someone else changed {EXPERIMENT}" in process.log(), process.log)
             renewed = found(3)[1]
             assert renewed == announced
             assert "no experiments" not in process.log()

@@ -118,7 +118,7 @@ class TestTexts:
         assert listed == {("größe", False), ("東京", True), ("東京", False), ("a", True)}
 
     def test_have_no_larger_share_than_their_beginnings(self):
-        """What falls into somebody's slot by chance at one level is not taken for a text."""
+        """What falls into someone's slot by chance at one level is not taken for a text."""
         levels = [noise(np.random.default_rng(11), 8192, 50_000)] * 3
         one, other = discovery._score(np.array([[0.03, 0.03, 0.03], [0.03, 0.0, 0.09]]), levels)
         assert one == pytest.approx(0.03)

@@ -300,7 +300,7 @@ class TestTurn:
         assert announcer.turn(publish, 102.0, others)
         assert others == {}
         assert published[1:] == [(KEYED, first)]
-        assert "somebody else changed hushmote/v1/keyed/experiment/temp" in status.text
+        assert "someone else changed hushmote/v1/keyed/experiment/temp" in status.text
         assert not announcer.turn(publish, 103.0, {KEYED: first})
         assert not announcer.turn(publish, 103.0, {"hushmote/v1/keyed/experiment/strange": b"{}"})
         assert announcer.turn(publish, 104.0)

@@ -90,7 +90,7 @@ class TestReadOnly:
     def test_reads_files_of_another_user(self):
         """Read by a user who may write to none of them: idle, in use, and as a crash left it."""
         if os.geteuid():
-            pytest.skip("only root can become somebody else")
+            pytest.skip("only root can become someone else")
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             folder.chmod(0o755)

@@ -61,7 +61,7 @@ class TestFile:
 
     def test_user_comes_from_the_system(self, monkeypatch):
         for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
-            monkeypatch.setenv(name, "somebody-else")
+            monkeypatch.setenv(name, "someone-else")
         assert system_user() == pwd.getpwuid(os.getuid()).pw_name
 
 

@@ -50,7 +50,7 @@ class Machine:
             "LD_PRELOAD": str(FAKETIME),
             "FAKETIME_TIMESTAMP_FILE": str(where),
             "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # as when somebody sets the clock
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # as when someone sets the clock
         }
 
     def set(self, clock):

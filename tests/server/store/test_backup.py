@@ -206,13 +206,13 @@ class TestBackup:
             raise PermissionError(1, "Operation not permitted")  # what Linux says on FAT
 
         def late(*_):
-            copy.write_text("somebody else's")
+            copy.write_text("someone else's")
             link()
 
         monkeypatch.setattr(os, "link", late)
         with pytest.raises(BackupRefused, match=r"copy\.sqlite exists"):
             backup(store, copy)
-        assert copy.read_text() == "somebody else's"
+        assert copy.read_text() == "someone else's"
         copy.unlink()
         monkeypatch.setattr(os, "link", link)
         assert backup(store, copy) == copy.stat().st_size

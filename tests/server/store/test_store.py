@@ -328,7 +328,7 @@ class TestVersions:
         store.renew_serial(again)
         (renewed,) = (v for v in store.experiments("home") if v.id == again.id)
         assert renewed.serial == again.serial + 2  # the one between is that of its withdrawal
-        store.renew_serial(again)  # somebody else was there before
+        store.renew_serial(again)  # someone else was there before
         store.renew_serial(half)  # which is not published
         serials = {v.id: v.serial for v in store.experiments("home")}
         assert serials == {again.id: renewed.serial, half.id: half.serial, door.id: door.serial}

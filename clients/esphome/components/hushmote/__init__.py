@@ -200,7 +200,7 @@ def _consistent(config):
     asked = CONF_YES_BUTTON in config or policy[CONF_CONSENT_FROM] == "network"
     if not asked and not identity[CONF_CONSENT_GIVEN]:
         raise cv.Invalid(
-            "nobody could say yes: give yes_button, a binary_sensor that somebody at the board holds, "
+            "nobody could say yes: give yes_button, a binary_sensor that someone at the board holds, "
             "or policy consent_from: network, which lets the switch in Home Assistant say it",
             [CONF_POLICY],
         )

@@ -260,7 +260,7 @@ void Hushmote::report_(Question &question) {
   }
 }
 
-/* Somebody holds the button: that turns a yes into a no, and anything else into a yes. */
+/* Someone holds the button: that turns a yes into a no, and anything else into a yes. */
 void Hushmote::attend_() {
   if (this->yes_button_ != nullptr && this->yes_button_->has_state() &&
       hushmote_held(&this->button_, this->yes_button_->state, millis()))
@@ -274,7 +274,7 @@ void Hushmote::say(bool yes, bool at_board) {
   this->takes_part_->publish_state(hushmote_consent(&this->client_) == HUSHMOTE_YES);
 }
 
-/* It starts the privacy bound, so somebody must be at the board. */
+/* It starts the privacy bound, so someone must be at the board. */
 void Hushmote::provision() {
   if (this->yes_button_ != nullptr && !this->yes_button_->state) {
     ESP_LOGE(TAG, "provision: hold the button on the board meanwhile");

@@ -99,9 +99,9 @@ class Hushmote : public Component {
   /* After the radio: an ESP32's generator needs it. */
   float get_setup_priority() const override { return setup_priority::AFTER_WIFI; }
 
-  /* Make the empty ledger, while somebody holds the button, where there is one; a ledger that is there stays. */
+  /* Make the empty ledger, while someone holds the button, where there is one; a ledger that is there stays. */
   void provision();
-  /* Somebody said yes or no; at_board: who holds it, and not the network. */
+  /* Someone said yes or no; at_board: who holds it, and not the network. */
   void say(bool yes, bool at_board);
 
  protected:

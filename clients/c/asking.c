@@ -44,10 +44,10 @@ static void forget_all(struct hushmote_reporter *reporter) {
 
 /* Forget all opt-ins if someone has opted out of everything. */
 static void hear(struct hushmote_reporter *reporter) {
-    uint32_t noes = reporter->client->noes;
-    if (noes == reporter->noes)
+    uint32_t opt_outs = reporter->client->opt_outs;
+    if (opt_outs == reporter->opt_outs)
         return;
-    reporter->noes = noes;
+    reporter->opt_outs = opt_outs;
     forget_all(reporter);
 }
 
@@ -55,7 +55,7 @@ static void hear(struct hushmote_reporter *reporter) {
 static void load(struct hushmote_reporter *reporter) {
     const struct hushmote_port *port = reporter->port;
     memset(port->questions, 0, name_count(reporter) * sizeof *port->questions);
-    reporter->noes = reporter->client->noes;
+    reporter->opt_outs = reporter->client->opt_outs;
     if (hushmote_consent(reporter->client) == HUSHMOTE_NO)
         forget_all(reporter);
     for (unsigned at = 0; reporter->kept != NULL && at < name_count(reporter); at++) {
@@ -108,7 +108,7 @@ static void keep_yes(struct hushmote_reporter *reporter, unsigned at) {
     struct hushmote_question *own = reporter->port->questions + at;
     uint8_t data[FILE_BYTES];
     char file[NAME_BYTES];
-    if (reporter->noes != reporter->client->noes ||
+    if (reporter->opt_outs != reporter->client->opt_outs ||
         question_of(reporter, at, own->payload, own->bytes, data) != HUSHMOTE_OK)
         return;
     own->has_yes = true;
@@ -132,7 +132,7 @@ const struct hushmote_asker hushmote_ask_each = {load, hear, ask, settle};
 int hushmote_agree(struct hushmote_reporter *reporter, const char *name, const uint8_t *payload, size_t bytes) {
     unsigned at = hm_find(reporter->client->config->policy, name, strlen(name));
     struct hushmote_question *own;
-    uint32_t noes = reporter->client->noes;
+    uint32_t opt_outs = reporter->client->opt_outs;
     int code;
     if (reporter->port->asker == NULL || at == name_count(reporter))
         return HUSHMOTE_UNKNOWN;
@@ -143,5 +143,5 @@ int hushmote_agree(struct hushmote_reporter *reporter, const char *name, const u
     code = hm_take_message(reporter, at, own->payload, own->bytes, true);
     if (code != HUSHMOTE_BUSY)
         own->bytes = 0;
-    return code == HUSHMOTE_OK && noes != reporter->client->noes ? HUSHMOTE_REFUSED_UNASKED : code;
+    return code == HUSHMOTE_OK && opt_outs != reporter->client->opt_outs ? HUSHMOTE_REFUSED_UNASKED : code;
 }

@@ -32,17 +32,17 @@ static bool asks_each(const struct hushmote_config *config) {
     return (config->policy->consent & HUSHMOTE_ASK_EACH) != 0;
 }
 
-/* Write an answer that is newer than `noes` opt-outs, or is the last of them. */
-static int answer(struct hushmote *client, enum hushmote_consent consent, uint32_t noes) {
+/* Write an answer that is newer than `opt_outs` opt-outs, or is the last of them. */
+static int answer(struct hushmote *client, enum hushmote_consent consent, uint32_t opt_outs) {
     const struct hushmote_config *config = client->config;
     int code = hm_prepare(client, consent);
-    for (unsigned i = 0; noes != client->answered && asks_each(config) && i < config->policy->name_count; i++)
+    for (unsigned i = 0; opt_outs != client->answered && asks_each(config) && i < config->policy->name_count; i++)
         config->experiments[i].enrolled = 0;
     if (consent == HUSHMOTE_NO)
         client->next_bytes_used = hm_unsent_at(client);
     code = hm_commit(client, code);
     if (code == HUSHMOTE_OK) {
-        client->answered = noes;
+        client->answered = opt_outs;
         client->error = HUSHMOTE_OK;
     }
     return code;
@@ -51,12 +51,12 @@ static int answer(struct hushmote *client, enum hushmote_consent consent, uint32
 /* End a call: write an opt-out that came during it, then allow the next call. */
 static int leave(struct hushmote *client, int code) {
     const struct hushmote_config *config = client->config;
-    uint32_t noes;
+    uint32_t opt_outs;
     do {
-        noes = client->noes;
-        if (noes != client->tried_noes) {
-            int failure = noes == client->answered ? HUSHMOTE_OK : answer(client, HUSHMOTE_NO, noes);
-            client->tried_noes = noes;
+        opt_outs = client->opt_outs;
+        if (opt_outs != client->tried_opt_outs) {
+            int failure = opt_outs == client->answered ? HUSHMOTE_OK : answer(client, HUSHMOTE_NO, opt_outs);
+            client->tried_opt_outs = opt_outs;
             if (failure != HUSHMOTE_OK)
                 client->error = (int8_t)failure;
         }
@@ -64,13 +64,13 @@ static int leave(struct hushmote *client, int code) {
         if (config->unlock != NULL)
             config->unlock(config->context);
         /* An opt-out between the check and the release has left its writing to this call. */
-    } while (noes != client->noes && enter(client));
+    } while (opt_outs != client->opt_outs && enter(client));
     return code;
 }
 
 /* End a call that writes: try again to write an opt-out that could not be written before. */
 static int leave_writing(struct hushmote *client, int code) {
-    client->tried_noes = client->answered;
+    client->tried_opt_outs = client->answered;
     return leave(client, code);
 }
 
@@ -449,23 +449,23 @@ int hushmote_sent(struct hushmote *client, const uint8_t *report, size_t bytes) 
 enum hushmote_consent hushmote_consent(const struct hushmote *client) {
     if (client->config == NULL)
         return HUSHMOTE_NOT_ASKED;
-    return client->noes != client->answered ? HUSHMOTE_NO : hm_consent(client);
+    return client->opt_outs != client->answered ? HUSHMOTE_NO : hm_consent(client);
 }
 
 int hushmote_set_consent(struct hushmote *client, bool yes) {
-    uint32_t noes;
+    uint32_t opt_outs;
     int code = HUSHMOTE_OK;
     if (client->config == NULL) /* it did not begin */
         return HUSHMOTE_BUSY;
     if (!yes)
-        client->noes++;
-    noes = client->noes;
+        client->opt_outs++;
+    opt_outs = client->opt_outs;
     if (!enter(client))
         return yes ? HUSHMOTE_BUSY : HUSHMOTE_OK; /* the call that is under way writes the opt-out */
-    if (yes && noes == client->noes) /* no opt-out has come since */
-        code = answer(client, HUSHMOTE_YES, noes);
+    if (yes && opt_outs == client->opt_outs) /* no opt-out has come since */
+        code = answer(client, HUSHMOTE_YES, opt_outs);
     leave_writing(client, HUSHMOTE_OK);
-    return yes || client->noes == client->answered ? code : client->error;
+    return yes || client->opt_outs == client->answered ? code : client->error;
 }
 
 int hushmote_status(struct hushmote *client, struct hushmote_status *status) {

@@ -314,8 +314,8 @@ struct hushmote {
     size_t record_bytes_used, next_bytes_used;
     int8_t locked, error; /**< Codes; 0 if all is well. */
     volatile uint8_t busy;
-    volatile uint32_t noes, answered; /**< Opt-outs since the start, and their number when flash last took an answer. */
-    uint32_t tried_noes;              /**< Their number when an opt-out was last tried. */
+    volatile uint32_t opt_outs, answered; /**< Opt-outs since the start, and their number when flash last took an answer. */
+    uint32_t tried_opt_outs;              /**< Their number when an opt-out was last tried. */
     uint64_t seen[2], tried; /**< Fingerprints of the last contents of the slots, and of the last record written. */
     struct hushmote_random random;
 };

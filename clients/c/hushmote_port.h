@@ -142,7 +142,7 @@ struct hushmote_reporter {
     struct hushmote_timer next, answer, steady, settled, due, retry;
     uint32_t now;
     uint32_t attempt, connects, sent; /**< Consecutive failures; number of connections; of acknowledged reports. */
-    uint32_t noes;                    /**< Number of the client's opt-outs that the asker has processed. */
+    uint32_t opt_outs;                    /**< Number of the client's opt-outs that the asker has processed. */
     uint8_t link;                     /**< 0 disconnected, 1 connecting, 2 connected. */
     int8_t fault, kept_fault;         /**< Codes: of flash or randomness; of the kept experiments. */
     bool unsure;                      /**< Whether the status topic may hold an outdated message. */

@@ -737,12 +737,12 @@ class TestNoDuringAnotherCall:
             """Says no when the call has looked for one, and still holds the lock."""
 
             def __init__(self, lock):
-                self.lock, self.noes = lock, 1
+                self.lock, self.opt_outs = lock, 1
                 self.acquire = lock.acquire
 
             def release(self):
-                if self.noes:
-                    self.noes -= 1
+                if self.opt_outs:
+                    self.opt_outs -= 1
                     client.consent = False
                 self.lock.release()
 
@@ -760,12 +760,12 @@ class TestNoDuringAnotherCall:
             """Lets a whole no come before the yes has the lock."""
 
             def __init__(self, lock):
-                self.lock, self.noes = lock, 1
+                self.lock, self.opt_outs = lock, 1
                 self.release = lock.release
 
             def acquire(self, wait):
-                if self.noes:
-                    self.noes -= 1
+                if self.opt_outs:
+                    self.opt_outs -= 1
                     client.consent = False
                 return self.lock.acquire(wait)
 
